@@ -1,0 +1,24 @@
+"""`unskew`: the map of the project. Each command's options and work are in the module that it belongs to."""
+
+import sys
+
+import typer
+
+from deploy.errors import UserError
+
+app = typer.Typer(
+    name="unskew",
+    help="Balance skewed Kafka streams on Spark: publish one, run the topology with a grouping, compare.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+)
+
+
+def main() -> None:
+    """Run the command; a user's mistake or a fault of the environment is one line and an exit code."""
+    try:
+        app()
+    except UserError as error:
+        print(f"unskew: {error}", file=sys.stderr)
+        sys.exit(error.exit_code)

@@ -1,0 +1,15 @@
+"""Stream groupings: which of W workers gets a tuple, so that skewed keys don't skew the load.
+
+>>> from grouping import create
+>>> router = create("SHUFFLE", workers=4)
+>>> router.route(["tr", "tr", "de"]).tolist()
+[0, 1, 2]
+
+Knows nothing of Spark or Kafka.
+"""
+
+from grouping.interface import Grouping
+from grouping.keys import Keys, encode
+from grouping.registry import GROUPINGS, create, named, parameters
+
+__all__ = ["GROUPINGS", "Grouping", "Keys", "create", "encode", "named", "parameters"]

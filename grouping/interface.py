@@ -1,0 +1,127 @@
+"""What a grouping is: keys in, workers out, state as a value.
+
+A scheme is one class in one file and one line in ``registry.py``. It implements ``_route`` and names its state in
+``state_fields``; checking arguments, encoding keys, saving and restoring come from here.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from grouping.keys import KeyArray, Keys, encode
+from grouping.state import Value, pack, unpack
+
+
+class Grouping(ABC):
+    """The router of one source: decides, tuple by tuple, which of W workers gets it.
+
+    Guarantees, for every scheme
+    ----------------------------
+    * Every answer is in ``[0, workers)``.
+    * The answers depend on (parameters, seed, the tuples so far) alone: never on a clock, on unseeded randomness, or
+      on how the stream is cut into arrays.
+    * ``save`` after half a stream, ``load`` into a new router in another process and routing the rest equals routing
+      the whole.
+
+    Parameters
+    ----------
+    workers : int
+        W ≥ 1.
+    seed : int
+        Chooses the hash functions (and the random choices of schemes that make any).
+
+    Notes
+    -----
+    One router is one source's *local* load estimation: S sources have S routers that don't talk to each other.
+
+    """
+
+    #: The groupingType as users write it, and its short form in topic names.
+    name: ClassVar[str]
+    short: ClassVar[str]
+    #: Whether ``route`` needs ``times`` / ``costs``.
+    uses_time: ClassVar[bool] = False
+    uses_cost: ClassVar[bool] = False
+    #: The attributes that are the router's state: arrays, numbers, strings, bytes.
+    state_fields: ClassVar[tuple[str, ...]] = ()
+
+    def __init__(self, workers: int, *, seed: int = 0) -> None:
+        if isinstance(workers, bool) or not isinstance(workers, (int, np.integer)) or workers < 1:
+            raise ValueError(f"workers is {workers!r}; valid: an integer of at least 1")
+        self.workers = int(workers)
+        self.seed = int(seed)
+
+    def route(
+        self, keys: KeyArray, times: ArrayLike | None = None, costs: ArrayLike | None = None
+    ) -> NDArray[np.int32]:
+        """Route a batch of n tuples, in their order, and remember them.
+
+        Parameters
+        ----------
+        keys : array of n keys
+            Arrow, NumPy, a sequence, or ``Keys`` already encoded.
+        times : int64, scalar or [n], ms
+            When each tuple arrived; a scalar is the time of the whole batch. Schemes that don't use time ignore it.
+        costs : float64, scalar or [n], ms
+            What each tuple costs a worker, for schemes that use it.
+
+        Returns
+        -------
+        int32[n]
+            The worker of each tuple.
+
+        Raises
+        ------
+        ValueError
+            ``times`` or ``costs`` is missing where the scheme needs it, or of another length than ``keys``.
+
+        """
+        encoded = encode(keys)
+        n = len(encoded)
+        return self._route(
+            encoded,
+            self._column("times", times, n, np.int64) if self.uses_time else None,
+            self._column("costs", costs, n, np.float64) if self.uses_cost else None,
+        )
+
+    def _column(self, what: str, values: ArrayLike | None, n: int, dtype: type) -> NDArray[Any]:
+        if values is None:
+            raise ValueError(f"{self.name} needs {what}: give a number for the whole batch or an array of {n}")
+        array = np.asarray(values, dtype=dtype)
+        if array.ndim and array.shape != (n,):
+            raise ValueError(f"{what} has shape {array.shape} for {n} keys; valid: a number or shape ({n},)")
+        return np.broadcast_to(array, (n,))
+
+    @abstractmethod
+    def _route(
+        self, keys: Keys, times: NDArray[np.int64] | None, costs: NDArray[np.float64] | None
+    ) -> NDArray[np.int32]:
+        """The scheme itself; ``times`` and ``costs`` are there (read-only, [n]) if the scheme says it uses them."""
+
+    def internals(self) -> Mapping[str, Any]:
+        """What the scheme would like an observer to see (numbers, and lists bounded in length): JSON-able."""
+        return {}
+
+    def save(self) -> bytes:
+        """The state as bytes: the same state gives the same bytes."""
+        return pack(self._identity(), {field: getattr(self, field) for field in self.state_fields})
+
+    def load(self, data: bytes) -> None:
+        """Take up the state that ``save`` gave.
+
+        Raises
+        ------
+        ValueError
+            The bytes are another scheme's, or of other parameters.
+
+        """
+        state: dict[str, Value] = unpack(self._identity(), data)
+        for field in self.state_fields:
+            setattr(self, field, state[field])
+
+    def _identity(self) -> str:
+        """What a saved state must agree on. Schemes add the parameters that shape their state."""
+        return f"{self.name} workers={self.workers} seed={self.seed}"

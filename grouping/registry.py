@@ -1,0 +1,53 @@
+"""Every grouping there is, a line each. A new scheme is its file and its line here."""
+
+import inspect
+from typing import Any
+
+from grouping.interface import Grouping
+from grouping.key import Key
+from grouping.shuffle import Shuffle
+
+GROUPINGS: dict[str, type[Grouping]] = {
+    scheme.name: scheme
+    for scheme in (
+        Shuffle,
+        Key,
+    )
+}
+
+
+def named(name: str) -> type[Grouping]:
+    """The scheme of that groupingType.
+
+    Raises
+    ------
+    ValueError
+        There is none of that name; the message lists those there are.
+
+    """
+    try:
+        return GROUPINGS[name.upper()]
+    except KeyError:
+        raise ValueError(f"unknown grouping {name!r}; valid: {', '.join(GROUPINGS)}") from None
+
+
+def parameters(name: str) -> dict[str, Any]:
+    """The scheme's own parameters with their defaults (``workers`` and ``seed``, which all have, left out)."""
+    signature = inspect.signature(named(name).__init__)
+    return {p.name: p.default for p in signature.parameters.values() if p.name not in ("self", "workers", "seed")}
+
+
+def create(name: str, workers: int, *, seed: int = 0, **options: Any) -> Grouping:
+    """A router of the named scheme.
+
+    Raises
+    ------
+    ValueError
+        Unknown scheme, a parameter that it doesn't have, or a bad value: the message names it and the valid ones.
+
+    """
+    valid = parameters(name)
+    for option in options:
+        if option not in valid:
+            raise ValueError(f"{name} has no parameter {option!r}; valid: {', '.join(valid) or 'none'}")
+    return named(name)(workers, seed=seed, **options)

@@ -1,0 +1,72 @@
+"""State as bytes: named values to one Arrow record and back, the same bytes for the same values."""
+
+from collections.abc import Mapping
+from typing import TypeAlias
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+Value: TypeAlias = "NDArray | pa.Array | int | float | bool | str | bytes | None"
+
+_IDENTITY = b"unskew.identity"
+_SHAPE = b"unskew.shape"
+_ARROW = b"unskew.arrow"
+
+
+def pack(identity: str, values: Mapping[str, Value]) -> bytes:
+    """One Arrow IPC stream of one row: arrays become lists (their shape in the field's metadata)."""
+    fields: list[pa.Field] = []
+    columns: list[pa.Array] = []
+    for name, value in values.items():
+        metadata: dict[bytes, bytes] | None = None
+        if isinstance(value, np.ndarray):
+            items = pa.array(value.reshape(-1))
+            metadata = {_SHAPE: ",".join(map(str, value.shape)).encode()}
+        elif isinstance(value, pa.Array):
+            items = value
+            metadata = {_ARROW: b""}
+        else:
+            items = None
+        column = (
+            pa.array([value])
+            if items is None
+            else pa.ListArray.from_arrays(pa.array([0, len(items)], pa.int32()), items)
+        )
+        fields.append(pa.field(name, column.type, metadata=metadata))
+        columns.append(column)
+    schema = pa.schema(fields, metadata={_IDENTITY: identity.encode()})
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, schema) as writer:
+        writer.write_batch(pa.record_batch(columns, schema=schema))
+    return sink.getvalue().to_pybytes()
+
+
+def unpack(identity: str, data: bytes) -> dict[str, Value]:
+    """The values that ``pack`` was given; arrays are new and writable.
+
+    Raises
+    ------
+    ValueError
+        The bytes are no packed state, or one of another identity.
+
+    """
+    try:
+        with pa.ipc.open_stream(data) as reader:
+            schema, batch = reader.schema, reader.read_next_batch()
+    except (pa.ArrowInvalid, StopIteration, OSError) as error:
+        raise ValueError(f"not a saved state ({error})") from error
+    found = (schema.metadata or {}).get(_IDENTITY, b"").decode()
+    if found != identity:
+        raise ValueError(f"the state was saved by ({found}), this is ({identity})")
+    values: dict[str, Value] = {}
+    for field, column in zip(schema, batch.columns, strict=True):
+        metadata = field.metadata or {}
+        if _SHAPE in metadata:
+            shape = [int(n) for n in metadata[_SHAPE].decode().split(",") if n]
+            values[field.name] = column.values.to_numpy(zero_copy_only=False).copy().reshape(shape)
+        elif _ARROW in metadata:
+            values[field.name] = column.values
+        else:
+            values[field.name] = column[0].as_py()
+    return values
