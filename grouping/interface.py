@@ -6,13 +6,16 @@ A scheme is one class in one file and one line in ``registry.py``. It implements
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from grouping.keys import KeyArray, Keys, encode
 from grouping.state import Value, pack, unpack
+
+Times: TypeAlias = "NDArray[np.int64] | None"
+Costs: TypeAlias = "NDArray[np.float64] | None"
 
 
 class Grouping(ABC):
@@ -96,10 +99,19 @@ class Grouping(ABC):
         return np.broadcast_to(array, (n,))
 
     @abstractmethod
-    def _route(
-        self, keys: Keys, times: NDArray[np.int64] | None, costs: NDArray[np.float64] | None
-    ) -> NDArray[np.int32]:
+    def _route(self, keys: Keys, times: Times, costs: Costs) -> NDArray[np.int32]:
         """The scheme itself; ``times`` and ``costs`` are there (read-only, [n]) if the scheme says it uses them."""
+
+    def adopt(self, plan: Mapping[str, Value]) -> None:
+        """Take up a controller's plan (see ``grouping.feedback``); between two calls of ``route``.
+
+        Raises
+        ------
+        ValueError
+            The scheme takes no plans.
+
+        """
+        raise ValueError(f"{self.name} takes no plans")
 
     def internals(self) -> Mapping[str, Any]:
         """What the scheme would like an observer to see (numbers, and lists bounded in length): JSON-able."""

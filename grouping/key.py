@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from grouping.interface import Grouping
+from grouping.interface import Costs, Grouping, Times
 from grouping.keys import Keys, rehash
 
 
@@ -32,6 +32,6 @@ class Key(Grouping):
     name = "KEY"
     short = "kg"
 
-    def _route(self, keys: Keys, times: None = None, costs: None = None) -> NDArray[np.int32]:
+    def _route(self, keys: Keys, times: Times, costs: Costs) -> NDArray[np.int32]:
         home = (rehash(keys.hashes, self.seed) % np.uint64(self.workers)).astype(np.int32)
         return home[keys.codes]

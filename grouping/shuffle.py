@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from grouping.interface import Grouping
+from grouping.interface import Costs, Grouping, Times
 from grouping.keys import Keys
 
 
@@ -40,7 +40,7 @@ class Shuffle(Grouping):
         super().__init__(workers, seed=seed)
         self.turn = self.seed % self.workers
 
-    def _route(self, keys: Keys, times: None = None, costs: None = None) -> NDArray[np.int32]:
+    def _route(self, keys: Keys, times: Times, costs: Costs) -> NDArray[np.int32]:
         n = len(keys)
         workers = (np.arange(self.turn, self.turn + n) % self.workers).astype(np.int32)
         self.turn = (self.turn + n) % self.workers
