@@ -1,0 +1,21 @@
+"""Where the project keeps what it fetches and what its servers store: one directory, safe to delete."""
+
+import os
+from pathlib import Path
+
+
+def home() -> Path:
+    """The project's own directory: `$UNSKEW_HOME`, else `.unskew/` of the checkout, else the user's cache.
+
+    Returns
+    -------
+    An absolute path; the directory need not exist yet. It holds `jars/` (JVM archives) and `kafka/` (the embedded
+    broker's data, log and address). Nothing in it is precious but the broker's data.
+    """
+    if configured := os.environ.get("UNSKEW_HOME"):
+        return Path(configured).expanduser().absolute()
+    checkout = Path(__file__).resolve().parents[1]
+    if (checkout / "pyproject.toml").is_file():  # not so for a copy installed into site-packages
+        return checkout / ".unskew"
+    cache = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    return Path(cache).expanduser().absolute() / "unskew"
