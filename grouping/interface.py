@@ -4,21 +4,24 @@ A scheme is one class in one file and one line in ``registry.py``. It implements
 ``state_fields``; checking arguments, encoding keys, saving and restoring come from here.
 """
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Mapping
-from typing import Any, ClassVar, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from grouping.keys import KeyArray, Keys, encode
-from grouping.state import Value, pack, unpack
+from grouping.state import Stateful, Value
+
+if TYPE_CHECKING:
+    from grouping.feedback import Controller, Monitor
 
 Times: TypeAlias = "NDArray[np.int64] | None"
 Costs: TypeAlias = "NDArray[np.float64] | None"
 
 
-class Grouping(ABC):
+class Grouping(Stateful):
     """The router of one source: decides, tuple by tuple, which of W workers gets it.
 
     Guarantees, for every scheme
@@ -34,7 +37,9 @@ class Grouping(ABC):
     workers : int
         W ≥ 1.
     seed : int
-        Chooses the hash functions (and the random choices of schemes that make any).
+        Chooses the hash functions (and the random choices of schemes that make any). The sources of one stream must
+        share it, or a key would have other candidates at each of them; SHUFFLE, which has no hash functions, should
+        start elsewhere at each source (see there).
 
     Notes
     -----
@@ -48,8 +53,6 @@ class Grouping(ABC):
     #: Whether ``route`` needs ``times`` / ``costs``.
     uses_time: ClassVar[bool] = False
     uses_cost: ClassVar[bool] = False
-    #: The attributes that are the router's state: arrays, numbers, strings, bytes.
-    state_fields: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, workers: int, *, seed: int = 0) -> None:
         if isinstance(workers, bool) or not isinstance(workers, (int, np.integer)) or workers < 1:
@@ -117,22 +120,17 @@ class Grouping(ABC):
         """What the scheme would like an observer to see (numbers, and lists bounded in length): JSON-able."""
         return {}
 
-    def save(self) -> bytes:
-        """The state as bytes: the same state gives the same bytes."""
-        return pack(self._identity(), {field: getattr(self, field) for field in self.state_fields})
+    def report(self) -> Mapping[str, Value] | None:
+        """What the controller should know of what this source has routed since the last report; None: nothing."""
+        return None
 
-    def load(self, data: bytes) -> None:
-        """Take up the state that ``save`` gave.
+    def monitor(self) -> "Monitor | None":
+        """A new monitor for one worker, that fits this router; None: the scheme doesn't observe its workers."""
+        return None
 
-        Raises
-        ------
-        ValueError
-            The bytes are another scheme's, or of other parameters.
-
-        """
-        state: dict[str, Value] = unpack(self._identity(), data)
-        for field in self.state_fields:
-            setattr(self, field, state[field])
+    def controller(self) -> "Controller | None":
+        """The controller that fits this router; None: the scheme has no feedback."""
+        return None
 
     def _identity(self) -> str:
         """What a saved state must agree on. Schemes add the parameters that shape their state."""

@@ -1,7 +1,8 @@
 """State as bytes: named values to one Arrow record and back, the same bytes for the same values."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import TypeAlias
+from typing import ClassVar, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -12,6 +13,34 @@ Value: TypeAlias = "NDArray | pa.Array | int | float | bool | str | bytes | None
 _IDENTITY = b"unskew.identity"
 _SHAPE = b"unskew.shape"
 _ARROW = b"unskew.arrow"
+
+
+class Stateful(ABC):
+    """What has a state that can be saved in one process and restored in another: routers, monitors, controllers."""
+
+    #: The attributes that are the state: arrays, numbers, strings, bytes.
+    state_fields: ClassVar[tuple[str, ...]] = ()
+
+    def save(self) -> bytes:
+        """The state as bytes: the same state gives the same bytes."""
+        return pack(self._identity(), {field: getattr(self, field) for field in self.state_fields})
+
+    def load(self, data: bytes) -> None:
+        """Take up the state that ``save`` gave.
+
+        Raises
+        ------
+        ValueError
+            The bytes are another scheme's, or of other parameters.
+
+        """
+        state: dict[str, Value] = unpack(self._identity(), data)
+        for field in self.state_fields:
+            setattr(self, field, state[field])
+
+    @abstractmethod
+    def _identity(self) -> str:
+        """What a saved state must agree on: the class and the parameters that shape its state."""
 
 
 def pack(identity: str, values: Mapping[str, Value]) -> bytes:
