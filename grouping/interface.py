@@ -105,6 +105,13 @@ class Grouping(Stateful):
     def _route(self, keys: Keys, times: Times, costs: Costs) -> NDArray[np.int32]:
         """The scheme itself; ``times`` and ``costs`` are there (read-only, [n]) if the scheme says it uses them."""
 
+    def at_source(self, source: int) -> Self:
+        """Tell a new router which source it serves, 0 and up; for schemes whose sources should differ in something.
+
+        Everything hashed stays alike for all sources: a key's candidates are the same wherever it comes from.
+        """
+        return self
+
     def adopt(self, plan: Mapping[str, Value]) -> None:
         """Take up a controller's plan (see ``grouping.feedback``); between two calls of ``route``.
 

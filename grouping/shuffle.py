@@ -1,5 +1,7 @@
 """SHUFFLE: round robin, the bound of balance."""
 
+from typing import Self
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -19,7 +21,7 @@ class Shuffle(Grouping):
 
     Notes
     -----
-    Each source should start elsewhere, or S sources favour the same first workers: ``seed`` is the starting worker.
+    Each source starts elsewhere (``at_source``), or all of them would favour the same first workers.
 
     References
     ----------
@@ -39,6 +41,10 @@ class Shuffle(Grouping):
     def __init__(self, workers: int, *, seed: int = 0) -> None:
         super().__init__(workers, seed=seed)
         self.turn = self.seed % self.workers
+
+    def at_source(self, source: int) -> Self:
+        self.turn = (self.seed + source) % self.workers
+        return self
 
     def _route(self, keys: Keys, times: Times, costs: Costs) -> NDArray[np.int32]:
         n = len(keys)
