@@ -1,0 +1,76 @@
+"""The country streams: one hot key over a uniform rest."""
+
+from functools import cache
+from importlib.resources import files
+
+import numpy as np
+import orjson
+import pyarrow as pa
+
+from producers.dataset import Block, Generated
+
+SKEW_KEY = "Turkey"
+
+
+@cache
+def countries() -> tuple[str, ...]:
+    """The names of the uniform part; the skew key is one of them."""
+    return tuple(files("producers").joinpath("countries.txt").read_text(encoding="utf-8").splitlines())
+
+
+class Country(Generated):
+    """``{"country"}`` messages: ``Turkey`` with probability R %, else uniform over the countries of the world.
+
+    The skew key is in the uniform part too, as in the original, so p1 = R + (1 - R) / 197. The original's list names
+    a few countries twice; ours has each once.
+
+    Parameters
+    ----------
+    ratio : int
+        R, 0 to 100: the skew key's extra share in %.
+    half : bool
+        The second half of the stream has R = 0: the hot key turns cold.
+    records, seed : int
+        See ``Generated``.
+
+    References
+    ----------
+    Dalabasmaz, Can: Dynamic Key Grouping, 2020: the datasets COUNTRY_SKEW_R0 … R100 and COUNTRY_HALF_SKEW_R80.
+
+    Examples
+    --------
+    >>> next(Country(100, records=2).blocks()).messages.to_pylist()
+    [b'{"country":"Turkey"}', b'{"country":"Turkey"}']
+
+    """
+
+    def __init__(self, ratio: int, *, half: bool = False, records: int = 10_000_000, seed: int = 0) -> None:
+        super().__init__(records, seed)
+        if not 0 <= ratio <= 100:
+            raise ValueError(f"ratio is {ratio!r}; valid: 0 to 100 (%)")
+        self.ratio = ratio
+        self._turn = records // 2 if half else None
+        self.name = f"COUNTRY_HALF_SKEW_R{ratio}" if half else f"COUNTRY_SKEW_R{ratio}"
+        self.summary = f"{SKEW_KEY} with {ratio} %, else one of {len(countries())} countries" + (
+            "; uniform from the middle on" if half else ""
+        )
+        self._keys = pa.array(countries())
+        self._messages = pa.array([orjson.dumps({"country": name}) for name in countries()], type=pa.binary())
+        self._skewed = countries().index(SKEW_KEY)
+
+    def _draw(self, rng: np.random.Generator, first: int) -> Block:
+        # One draw decides both: below the ratio it is the skew key, and what is above it is uniform again.
+        skew = np.full(self.chunk, self.ratio / 100)
+        if self._turn is not None:
+            skew[max(self._turn - first, 0) :] = 0
+        draw = rng.random(self.chunk)
+        hot = draw < skew
+        with np.errstate(divide="ignore", invalid="ignore"):
+            rest = np.where(hot, 0, (draw - skew) / (1 - skew))
+        # Rounding may lift a draw just below 1 to 1.
+        codes = np.minimum((rest * len(self._keys)).astype(np.int32), len(self._keys) - 1)
+        indices = pa.array(np.where(hot, self._skewed, codes).astype(np.int32))
+        return Block(
+            pa.DictionaryArray.from_arrays(indices, self._messages),
+            pa.DictionaryArray.from_arrays(indices, self._keys),
+        )

@@ -1,0 +1,128 @@
+"""What a dataset is: a named stream of Kafka messages, cut into blocks.
+
+A generator or a reader of files is one class; ``registry.py`` lists them. A block carries, beside the bytes that are
+sent, the keys that the splitter will find in them: for the summary's statistics, and for a producer that lets a
+grouping choose the partition.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """n consecutive messages.
+
+    Attributes
+    ----------
+    messages : pyarrow binary[n], or a dictionary of binary
+        The payloads in order. A dictionary says that few distinct payloads repeat: each becomes one bytes object.
+    keys : pyarrow string[m], or a dictionary of string
+        The keys in the messages, in order.
+    owners : int32[m] or None
+        The message (its place in the block) that each key is in, ascending; None: one key a message.
+    times : int64[n] or None
+        When the message happened, ms since the epoch, for a replay by the records' own time.
+
+    """
+
+    messages: pa.Array
+    keys: pa.Array
+    owners: NDArray[np.int32] | None = None
+    times: NDArray[np.int64] | None = None
+
+    def __len__(self) -> int:
+        return len(self.messages)
+
+    @property
+    def lengths(self) -> NDArray[np.int64]:
+        """Bytes of each message, int64[n]."""
+        if isinstance(self.messages, pa.DictionaryArray):
+            distinct = pc.call_function("binary_length", [self.messages.dictionary]).to_numpy()
+            return distinct.astype(np.int64)[self.messages.indices.to_numpy()]
+        return pc.call_function("binary_length", [self.messages]).to_numpy().astype(np.int64)
+
+    def slice(self, start: int, stop: int) -> "Block":
+        """The messages [start, stop) of this block, with their keys."""
+        first, last = start, stop
+        owners = self.owners
+        if owners is not None:
+            first, last = (int(at) for at in np.searchsorted(owners, (start, stop)))
+            owners = owners[first:last] - np.int32(start)
+        return Block(
+            self.messages.slice(start, stop - start),
+            self.keys.slice(first, last - first),
+            owners,
+            None if self.times is None else self.times[start:stop],
+        )
+
+
+class Dataset(ABC):
+    """A stream of messages that comes out the same each time it is read.
+
+    Guarantee: the record at a position depends on the dataset's parameters (its seed, its files) and the position
+    alone, never on where reading began or how the stream was cut into blocks. So an interrupted load goes on
+    exactly where it stopped.
+
+    Attributes
+    ----------
+    name : str
+        The source type, as users and the topology write it.
+    summary : str
+        One line for ``unskew produce --list``.
+    records : int or None
+        How many records there are; None: unknown before the end.
+
+    """
+
+    name: str
+    summary: str
+    records: int | None = None
+
+    @abstractmethod
+    def blocks(self, start: int = 0) -> Iterator[Block]:
+        """The records from position ``start`` to the end, in blocks of at most a few 10,000; memory stays bounded."""
+
+
+class Generated(Dataset):
+    """A dataset drawn from a seed, chunk by chunk.
+
+    Every chunk has a random stream of its own, derived from the seed and the chunk's number, so that any position can
+    be reached without drawing what is before it.
+
+    Parameters
+    ----------
+    records : int
+        How many records, at least 0.
+    seed : int
+        At least 0; the same seed gives the same records.
+
+    """
+
+    chunk: ClassVar[int] = 1 << 16
+
+    def __init__(self, records: int, seed: int = 0) -> None:
+        for what, value in (("records", records), ("seed", seed)):
+            if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 0:
+                raise ValueError(f"{what} is {value!r}; valid: an integer of at least 0")
+        self.records = int(records)
+        self.seed = int(seed)
+
+    def blocks(self, start: int = 0) -> Iterator[Block]:
+        records = self.records or 0
+        for number in range(start // self.chunk, -(-records // self.chunk)):
+            first = number * self.chunk
+            block = self._draw(np.random.default_rng((self.seed, number)), first)
+            low, high = max(start - first, 0), min(records - first, self.chunk)
+            yield block if high - low == self.chunk else block.slice(low, high)
+
+    @abstractmethod
+    def _draw(self, rng: np.random.Generator, first: int) -> Block:
+        """The whole chunk that begins at position ``first``, even where ``records`` ends within it."""

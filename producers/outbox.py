@@ -1,0 +1,106 @@
+"""The way out of the process: a bounded number of records wait for the broker, and none is lost in silence."""
+
+import time
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+from confluent_kafka import KafkaError, Message, Producer
+
+
+class Outbox:
+    """One topic's outgoing records.
+
+    ``put`` waits while too much is under way. It has to be us who wait: on a full queue ``produce_batch`` raises
+    nothing, takes some of the records and not others, and what it left out could not be put back in its place.
+
+    Parameters
+    ----------
+    producer : confluent_kafka.Producer
+        Made with ``Outbox.settings`` among its own.
+    topic : str
+        Must exist.
+    stopped : callable
+        Whether the user wants to end. Records under way then have ``grace`` seconds to arrive.
+
+    """
+
+    #: The most records, and the most bytes of them, that may be under way.
+    max_records: ClassVar[int] = 200_000
+    max_bytes: ClassVar[int] = 128 << 20
+    #: Seconds.
+    grace: ClassVar[float] = 10.0
+    settings: ClassVar[dict[str, Any]] = {
+        # never reached: `put` keeps below
+        "queue.buffering.max.messages": 2 * max_records,
+        "queue.buffering.max.kbytes": 4 * max_bytes >> 10,
+        # a Python call for every record would halve the rate
+        "delivery.report.only.error": True,
+    }
+
+    def __init__(self, producer: Producer, topic: str, stopped: Callable[[], bool]) -> None:
+        self._producer = producer
+        self._topic = topic
+        self._stopped = stopped
+        self._stopped_at: float | None = None
+        self._accepted = 0
+        self._longest = 1
+        self.failed = 0
+        self.error = ""
+
+    @property
+    def delivered(self) -> int:
+        """Records that the broker has acknowledged."""
+        return self._accepted - self.failed - len(self._producer)
+
+    @property
+    def closed(self) -> bool:
+        """Nothing more should be put in: the user has stopped it, or a record has failed."""
+        return self.failed > 0 or self._stopped()
+
+    def put(self, records: list[dict[str, Any]], partition: int, longest: int) -> None:
+        """Hand these over, in order, waiting until there is room; ``longest`` is the size of the largest in bytes.
+
+        What can't be handed over any more, as a record before it has failed, counts as failed.
+        """
+        # The queue's bytes aren't known, but no more than its length times the longest record so far.
+        self._longest = max(self._longest, longest)
+        room = max(1, min(self.max_records, self.max_bytes // self._longest))
+        step = max(1, room // 4)
+        for at in range(0, len(records), step):
+            batch = records[at : at + step]
+            self._accepted += len(batch)
+            while len(self._producer) + len(batch) > room and not self.failed:
+                self._poll(0.005)
+            if self.failed:
+                self._fail(self.error, len(batch))
+                continue
+            taken = self._producer.produce_batch(self._topic, batch, partition=partition, on_delivery=self._report)
+            if taken < len(batch):
+                error = next(record["_error"] for record in batch if "_error" in record)
+                self._fail(error.str(), len(batch) - taken)
+
+    def wait(self, until: float) -> None:
+        """Wait for that moment of the monotonic clock, or until closed."""
+        while (left := until - time.monotonic()) > 0 and not self.closed:
+            self._producer.poll(min(left, 0.1))
+
+    def drain(self) -> None:
+        """Wait until all that was put in has arrived or failed."""
+        while len(self._producer):
+            self._poll(0.1)
+            self._producer.flush(0)
+
+    def _poll(self, seconds: float) -> None:
+        self._producer.poll(seconds)
+        if self._stopped_at is None and self._stopped():
+            self._stopped_at = time.monotonic()
+        if self._stopped_at is not None and time.monotonic() - self._stopped_at > self.grace:
+            self._producer.purge()
+
+    def _report(self, error: KafkaError | None, _: Message) -> None:
+        if error is not None:
+            self._fail(error.str(), 1)
+
+    def _fail(self, error: str, records: int) -> None:
+        self.error = self.error or error
+        self.failed += records
