@@ -1,0 +1,154 @@
+"""Streams of keys with a known distribution, drawn from a seed: the papers' synthetic workloads.
+
+A key is a number; where keys have ranks, 0 is the most frequent. What is at a position depends on (stream, seed,
+position) alone: the stream is cut into chunks of 2^16, each with a random generator of its own, so that any part can be
+had without drawing what is before it.
+
+>>> zipf(1.2, 1000).take(0, 5, seed=7).tolist() == zipf(1.2, 1000).take(0, 100, seed=7)[:5].tolist()
+True
+"""
+
+from abc import ABC, abstractmethod
+from math import erf, log, sqrt
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from grouping.alias import alias_table, pick
+
+CHUNK = 1 << 16
+
+
+class KeyStream(ABC):
+    """An endless stream of keys.
+
+    Attributes
+    ----------
+    p1 : float
+        The share of the most frequent key (at any one time, where the keys drift).
+
+    """
+
+    p1: float
+
+    @abstractmethod
+    def draw(self, rng: np.random.Generator, first: int, n: int) -> NDArray[np.int64]:
+        """The n keys from position ``first`` on, drawn from ``rng``: int64[n]."""
+
+    def take(self, start: int, stop: int, seed: int = 0) -> NDArray[np.int64]:
+        """The keys of the positions [start, stop): int64[stop - start]."""
+        parts = [np.empty(0, np.int64)]
+        for number in range(start // CHUNK, -(-stop // CHUNK)):
+            first = number * CHUNK
+            chunk = self.draw(np.random.default_rng((seed, number)), first, CHUNK)
+            parts.append(chunk[max(start - first, 0) : stop - first])
+        return np.concatenate(parts)
+
+
+class Weighted(KeyStream):
+    """Independent draws of K keys, each with probability weight / Σ weights. Time O(1) a key, 12 bytes a key of K.
+
+    Parameters
+    ----------
+    weights : float64[K]
+        At least 0, not all 0.
+
+    """
+
+    def __init__(self, weights: ArrayLike) -> None:
+        array = np.asarray(weights, np.float64)
+        total = array.sum() if array.ndim == 1 else 0.0
+        if not 0 < total < np.inf or array.min() < 0:
+            raise ValueError("weights must be one row of numbers of at least 0, not all 0")
+        self.p1 = float(array.max() / total)
+        self._table = alias_table(array)
+
+    def draw(self, rng: np.random.Generator, first: int, n: int) -> NDArray[np.int64]:
+        return pick(rng.random(n), *self._table)
+
+
+class Lognormal(KeyStream):
+    """Keys are lognormal numbers, rounded to integers: the number is the key's name.
+
+    This is how the PKG paper's LN1 and LN2 come out with its Table I: P(round(x) = 0) = 14.71 % for LN1 and
+    P(round(x) = 3) = 7.01 % for LN2, 16 k and 1.1 k distinct keys in 10 M draws. (Lognormal *weights* for that
+    many keys would give other p1.)
+    """
+
+    def __init__(self, mu: float, sigma: float) -> None:
+        if sigma <= 0:
+            raise ValueError(f"sigma is {sigma!r}; valid: above 0")
+        self.mu, self.sigma = mu, sigma
+        around = int(np.exp(mu - sigma**2))
+        self.p1 = max(self._below(k + 0.5) - self._below(k - 0.5) for k in (0, around, around + 1, around + 2))
+
+    def _below(self, x: float) -> float:
+        return 0.5 * (1 + erf((log(x) - self.mu) / (self.sigma * sqrt(2)))) if x > 0 else 0.0
+
+    def draw(self, rng: np.random.Generator, first: int, n: int) -> NDArray[np.int64]:
+        return np.rint(rng.lognormal(self.mu, self.sigma, n)).astype(np.int64)
+
+
+class Drifting(KeyStream):
+    """Zipf whose ranks rotate: every ``every`` tuples each key hands its rank on to the key ``step`` further."""
+
+    def __init__(self, z: float, k: int, every: int, step: int) -> None:
+        if every < 1:
+            raise ValueError(f"every is {every!r}; valid: at least 1 (tuples)")
+        self._ranks = zipf(z, k)
+        self.p1 = self._ranks.p1
+        self.k, self.every, self.step = k, every, step
+
+    def draw(self, rng: np.random.Generator, first: int, n: int) -> NDArray[np.int64]:
+        turns = np.arange(first, first + n) // self.every
+        return (self._ranks.draw(rng, first, n) + turns * self.step) % self.k
+
+
+def _count(k: int) -> int:
+    if k != int(k) or not 1 <= k <= 1 << 30:
+        raise ValueError(f"k is {k!r}; valid: a number of keys from 1 to 2^30")
+    return int(k)
+
+
+def zipf(z: float = 1.0, k: int = 100_000) -> Weighted:
+    """Zipf: the key of rank r (from 1) with frequency r^-z / Σ x^-z; z = 0 is uniform."""
+    return Weighted(np.arange(1, _count(k) + 1, dtype=np.float64) ** -z)
+
+
+def uniform(k: int = 4096) -> Weighted:
+    """Every key equally often."""
+    return Weighted(np.ones(_count(k)))
+
+
+def hot(share: float = 0.8, k: int = 197) -> Weighted:
+    """Key 0 with probability ``share``, else uniform over all k keys, key 0 among them (the country streams)."""
+    if not 0 <= share <= 1:
+        raise ValueError(f"share is {share!r}; valid: 0 to 1")
+    weights = np.full(_count(k), (1 - share) / k)
+    weights[0] += share
+    return Weighted(weights)
+
+
+def matched(p1: float = 0.0932, k: int = 2_900_000) -> Weighted:
+    """Zipf over k keys with the exponent that gives the most frequent one the share p1 (1/k < p1 < 1)."""
+    if k == 1 or not 1 / _count(k) < p1 < 1:
+        raise ValueError(f"p1 is {p1!r}; valid for {k} keys: above {1 / k:.3g}, below 1")
+    ranks = np.log(np.arange(1, k + 1, dtype=np.float64))
+    z = step = 0.0
+    # log Σ r^-z = -log p1 by Newton's method: convex and falling, so it comes from the left without overshooting.
+    while step > 1e-12 or z == 0.0:
+        weights = np.exp(-ranks * z)
+        total = weights.sum()
+        step = (log(total) + log(p1)) * total / (ranks @ weights)
+        z += step
+    return Weighted(np.exp(-ranks * z))
+
+
+def lognormal(mu: float = 1.789, sigma: float = 2.366) -> Lognormal:
+    """Lognormal numbers as keys; the defaults are the PKG paper's LN1, its LN2 is mu 2.245, sigma 1.133."""
+    return Lognormal(mu, sigma)
+
+
+def drifting(z: float = 1.1, k: int = 10_000, every: int = 1_000_000, step: int = 10) -> Drifting:
+    """Zipf whose ranks rotate by ``step`` keys every ``every`` tuples."""
+    return Drifting(z, _count(k), every, step)
