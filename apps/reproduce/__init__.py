@@ -1,0 +1,1 @@
+"""`unskew reproduce`: the papers' tables and figures, done again with this library."""

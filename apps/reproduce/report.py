@@ -1,0 +1,101 @@
+"""What an experiment gives: a table of the paper's figures beside ours, and a picture.
+
+A paper is a module of this package with a dictionary ``EXPERIMENTS``: name → function of ``Settings`` that returns a
+``Report``. ``command.py`` lists the papers.
+"""
+
+import csv
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
+
+from rich.console import Console
+from rich.table import Table
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+Cell: TypeAlias = "str | int | float | None"
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How much work to put in.
+
+    Attributes
+    ----------
+    scale : float
+        Share of the paper's sizes (messages, seeds, repetitions): 1 is the whole experiment.
+    seed : int
+        Where the random draws start.
+
+    """
+
+    scale: float = 0.1
+    seed: int = 0
+
+    def of(self, full: int, least: int = 1) -> int:
+        """That share of a full size, at least ``least`` (and no more than all of it)."""
+        return min(full, max(least, round(full * self.scale)))
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """One table or figure of a paper, done again.
+
+    Attributes
+    ----------
+    title : str
+        What it is, with the paper's number for it: "PKG, Table II: …".
+    columns : sequence of str
+        Headings; by convention the settings first, then "paper", "ours" and "why they differ".
+    rows : sequence of rows
+        Text, numbers, or None for what the paper doesn't say.
+    notes : sequence of str
+        What holds for the whole table: what is scaled, what can't be had.
+    plot : function of a matplotlib Figure, optional
+        Draws the picture.
+
+    """
+
+    title: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[Cell]]
+    notes: Sequence[str] = ()
+    plot: "Callable[[Figure], None] | None" = None
+
+    def print(self, console: Console) -> None:
+        """Print the table and its notes."""
+        table = Table(title=self.title, title_justify="left", caption_justify="left", caption="\n".join(self.notes))
+        numeric = [all(not isinstance(row[at], str) for row in self.rows) for at in range(len(self.columns))]
+        for column, right in zip(self.columns, numeric, strict=True):
+            table.add_column(column, justify="right" if right else "left")
+        for row in self.rows:
+            table.add_row(*map(written, row))
+        console.print(table)
+
+    def save(self, folder: Path, name: str) -> list[Path]:
+        """Write ``name.csv`` and, where there is a picture, ``name.png``; the files written."""
+        folder.mkdir(parents=True, exist_ok=True)
+        files = [folder / f"{name}.csv"]
+        with files[0].open("w", newline="", encoding="utf-8") as file:
+            writer = csv.writer(file)
+            writer.writerow(self.columns)
+            writer.writerows(["" if cell is None else cell for cell in row] for row in self.rows)
+        if self.plot is not None:
+            from matplotlib.figure import Figure
+
+            figure = Figure(figsize=(8, 5), layout="constrained")
+            self.plot(figure)
+            figure.suptitle(self.title)
+            files.append(folder / f"{name}.png")
+            figure.savefig(files[-1], dpi=120)
+        return files
+
+
+def written(cell: Cell) -> str:
+    """A cell as text: three significant digits for fractions, a dash for what isn't known."""
+    if cell is None:
+        return "–"
+    return f"{cell:.3g}" if isinstance(cell, float) else str(cell)
