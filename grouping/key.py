@@ -3,8 +3,9 @@
 import numpy as np
 from numpy.typing import NDArray
 
+from grouping.hashing import function, homes
 from grouping.interface import Costs, Grouping, Times
-from grouping.keys import Keys, rehash
+from grouping.keys import Keys
 
 
 class Key(Grouping):
@@ -33,5 +34,4 @@ class Key(Grouping):
     short = "kg"
 
     def _route(self, keys: Keys, times: Times, costs: Costs) -> NDArray[np.int32]:
-        home = (rehash(keys.hashes, self.seed) % np.uint64(self.workers)).astype(np.int32)
-        return home[keys.codes]
+        return homes(keys.hashes, function(self.seed), self.workers)[keys.codes]

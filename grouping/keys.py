@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import mmh3
 import numpy as np
@@ -10,11 +10,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-KeyArray: TypeAlias = "pa.Array | pa.ChunkedArray | NDArray | Sequence | Keys"
+KeyArray: TypeAlias = "pa.Array | pa.ChunkedArray | NDArray[Any] | Sequence[Any] | Keys"
 
 # The key that stands for "no key": nulls are tuples too and go where this one goes.
 _NULL = b"\x00unskew:null"
-_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,9 +23,10 @@ class Keys:
     Attributes
     ----------
     codes : int32[n]
-        Position of each tuple's key in ``hashes`` and ``distinct``.
+        Position of each tuple's key in ``hashes`` and ``distinct``. Read-only.
     hashes : uint64[k]
         mmh3 (64 bit) of each distinct key: the key's identity for every grouping, in every batch and process.
+        Read-only.
     distinct : pyarrow.Array[k]
         The keys themselves, for those who must name them (the hottest keys, a routing table).
 
@@ -38,8 +38,23 @@ class Keys:
     hashes: NDArray[np.uint64]
     distinct: pa.Array
 
+    def __post_init__(self) -> None:
+        # Always contiguous and read-only, so that each kernel is compiled for one type of argument.
+        for field, dtype in (("codes", np.int32), ("hashes", np.uint64)):
+            view = np.ascontiguousarray(getattr(self, field), dtype=dtype).view()
+            view.flags.writeable = False
+            object.__setattr__(self, field, view)
+
     def __len__(self) -> int:
         return len(self.codes)
+
+    def texts(self, codes: Sequence[int]) -> list[str]:
+        """The keys of these codes as text, for people to read: bytes as UTF-8, null as ``null``."""
+        named = [self.distinct[int(code)].as_py() for code in codes]
+        return [
+            "null" if key is None else key.decode(errors="replace") if isinstance(key, bytes) else str(key)
+            for key in named
+        ]
 
 
 def encode(keys: KeyArray) -> Keys:
@@ -78,8 +93,7 @@ def encode(keys: KeyArray) -> Keys:
         array = array.dictionary_encode(null_encoding="encode")
     elif array.null_count:
         array = array.cast(array.type.value_type).dictionary_encode(null_encoding="encode")
-    codes = array.indices.to_numpy(zero_copy_only=False).astype(np.int32, copy=False)
-    return Keys(codes, hash_keys(array.dictionary), array.dictionary)
+    return Keys(array.indices.to_numpy(zero_copy_only=False), hash_keys(array.dictionary), array.dictionary)
 
 
 def hash_keys(distinct: pa.Array) -> NDArray[np.uint64]:
@@ -108,16 +122,3 @@ def hash_keys(distinct: pa.Array) -> NDArray[np.uint64]:
     digest = mmh3.mmh3_x64_128_digest
     buffer = b"".join([digest(v if isinstance(v, bytes) else v.encode()) for v in values])
     return np.frombuffer(buffer, dtype="<u8")[::2].astype(np.uint64)
-
-
-def rehash(hashes: NDArray[np.uint64], index: int) -> NDArray[np.uint64]:
-    """The ``index``-th hash function of the family, from one 64-bit hash a key: uint64[k].
-
-    The finaliser of SplitMix64 over ``hash + index·φ``: a bijection with full avalanche, so that the functions of
-    the family are as good as independent and a key is still read only once.
-    """
-    with np.errstate(over="ignore"):
-        z = hashes + _GOLDEN * np.uint64(index)
-        z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-        return z ^ (z >> np.uint64(31))

@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import ClassVar, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -23,7 +23,7 @@ class Stateful(ABC):
 
     def save(self) -> bytes:
         """The state as bytes: the same state gives the same bytes."""
-        return pack(self._identity(), {field: getattr(self, field) for field in self.state_fields})
+        return pack(self._identity(), self._state())
 
     def load(self, data: bytes) -> None:
         """Take up the state that ``save`` gave.
@@ -34,7 +34,13 @@ class Stateful(ABC):
             The bytes are another scheme's, or of other parameters.
 
         """
-        state: dict[str, Value] = unpack(self._identity(), data)
+        self._restore(unpack(self._identity(), data))
+
+    def _state(self) -> dict[str, Value]:
+        return {field: getattr(self, field) for field in self.state_fields}
+
+    def _restore(self, state: Mapping[str, Any]) -> None:
+        """Take up ``_state``'s values; a scheme that derives something from them does it here."""
         for field in self.state_fields:
             setattr(self, field, state[field])
 

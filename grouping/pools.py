@@ -1,0 +1,153 @@
+"""How DYNAMIC_KEY routes: pools of workers that grow and shrink, compiled."""
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from grouping.key_spaces import BABY, OLD, TEENAGE, KeySpaces, admit, find, promote
+
+# Positions in `clock` and `tally`.
+ORIGIN, NOW, LANDMARK = 0, 1, 2
+TUPLES, CYCLES, UPS, DOWNS = 0, 1, 2, 3
+UNSET = -(1 << 62)
+_INITIAL = 2  # the pool that every key starts with
+
+
+class Rules(NamedTuple):
+    """The parameters as the kernel takes them; times in ms, loads in % of all tuples."""
+
+    workers: int
+    warm_up: int
+    check_interval: int
+    period: int
+    periods_to_old: int
+    evict_after: int
+    scale_up: float
+    scale_down: float
+    half_life: int  # 0: shares don't decay
+
+
+@njit(cache=True)
+def follow_pools(
+    codes: NDArray[np.int32],
+    hashes: NDArray[np.uint64],
+    homes: NDArray[np.int32],
+    times: NDArray[np.int64],
+    rules: Rules,
+    spaces: KeySpaces,
+    loads: NDArray[np.float64],
+    total: NDArray[np.float64],
+    clock: NDArray[np.int64],
+    tally: NDArray[np.int64],
+    admitted: NDArray[np.int32],
+) -> NDArray[np.int32]:
+    """Route tuple by tuple. ``admitted`` [C] gets the code of each slot's key if it was let in now."""
+    workers = np.empty(len(codes), np.int32)
+    weight = weight_of(clock, rules)
+    for i in range(len(codes)):
+        if times[i] > clock[NOW]:
+            _advance(times[i], rules, spaces, loads, total, clock, tally)
+            weight = weight_of(clock, rules)
+        now = clock[NOW]
+        home = homes[codes[i]]
+        slot = find(spaces, hashes[codes[i]])
+        pool = min(_INITIAL, rules.workers) if slot < 0 else spaces.pool[slot]
+        best = _least_loaded(home, pool, loads)
+        if slot >= 0 and now - spaces.checked[slot] >= rules.check_interval:
+            spaces.checked[slot] = now
+            scale = 100 / total[0] if total[0] > 0 else 0.0
+            if (
+                pool < rules.workers
+                and now - clock[ORIGIN] >= rules.warm_up
+                and spaces.space[slot] == OLD
+                and scale * loads[best] > rules.scale_up
+            ):
+                joining = (home + pool) % rules.workers
+                if loads[joining] < loads[best]:
+                    best = joining
+                    spaces.pool[slot] = pool + 1
+                    tally[UPS] += 1
+            elif pool > _INITIAL and _below(home, pool, loads, rules.scale_down, scale) >= 2:
+                spaces.pool[slot] = pool - 1
+                best = _least_loaded(home, pool - 1, loads)
+                tally[DOWNS] += 1
+        if slot < 0:
+            slot = admit(spaces, hashes[codes[i]], now, pool, tally[TUPLES])
+            if slot >= 0:
+                admitted[slot] = codes[i]
+        if slot >= 0:
+            spaces.frequency[slot] += weight
+            spaces.seen[slot] = now
+        loads[best] += weight
+        total[0] += weight
+        tally[TUPLES] += 1
+        workers[i] = best
+    return workers
+
+
+@njit(cache=True)
+def _least_loaded(home: int, pool: int, loads: NDArray[np.float64]) -> int:
+    """The first of the least loaded workers of home, home + 1, …, home + pool − 1 (mod W)."""
+    best = home
+    candidate = home
+    for _ in range(1, pool):
+        candidate += 1
+        if candidate == len(loads):
+            candidate = 0
+        if loads[candidate] < loads[best]:
+            best = candidate
+    return best
+
+
+@njit(cache=True)
+def _below(home: int, pool: int, loads: NDArray[np.float64], threshold: float, scale: float) -> int:
+    """How many of the pool have a share below the threshold."""
+    count = 0
+    for step in range(pool):
+        if scale * loads[(home + step) % len(loads)] < threshold:
+            count += 1
+    return count
+
+
+@njit(cache=True)
+def _advance(
+    time: int,
+    rules: Rules,
+    spaces: KeySpaces,
+    loads: NDArray[np.float64],
+    total: NDArray[np.float64],
+    clock: NDArray[np.int64],
+    tally: NDArray[np.int64],
+) -> None:
+    """Move the clock; make up, one by one and each at its own time, for the promotions that it passes."""
+    if clock[ORIGIN] == UNSET:
+        clock[ORIGIN] = time
+        clock[LANDMARK] = time
+    clock[NOW] = time
+    passed = (time - clock[ORIGIN]) // rules.period
+    while tally[CYCLES] < passed:
+        if spaces.size[BABY] + spaces.size[TEENAGE] + spaces.size[OLD] == 0:
+            tally[CYCLES] = passed
+            break
+        tally[CYCLES] += 1
+        into_old = tally[CYCLES] % rules.periods_to_old == 0
+        promote(spaces, clock[ORIGIN] + tally[CYCLES] * rules.period, into_old, rules.evict_after)
+    # The latest tuple weighs most; when the weights get large, all are scaled by a power of 2, which is exact.
+    if rules.half_life > 0:
+        halvings = (time - clock[LANDMARK]) // rules.half_life
+        if halvings >= 32:
+            shrink = 2.0**-halvings
+            loads *= shrink
+            total *= shrink
+            spaces.frequency[:] *= shrink
+            clock[LANDMARK] += halvings * rules.half_life
+
+
+@njit(cache=True)
+def weight_of(clock: NDArray[np.int64], rules: Rules) -> float:
+    """What a tuple counts now: 1, or with decaying shares the more the later (the earlier ones halve by comparison)."""
+    if rules.half_life == 0 or clock[NOW] == UNSET:
+        return 1.0
+    return 2.0 ** ((clock[NOW] - clock[LANDMARK]) / rules.half_life)
