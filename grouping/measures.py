@@ -1,0 +1,71 @@
+"""The measures of balance and of what it costs, the same in the topology, the simulator and the papers' tables."""
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+
+def shares(loads: ArrayLike) -> np.ndarray:
+    """Each worker's share of the load in %, float64[W]; zeros if there is no load.
+
+    Parameters
+    ----------
+    loads : [W]
+        The load of every worker, the idle ones too.
+
+    """
+    array = np.asarray(loads, dtype=np.float64)
+    total = array.sum()
+    return 100 * array / total if total else np.zeros_like(array)
+
+
+def std_dev(loads: ArrayLike) -> float:
+    """STD_DEV: population standard deviation of the workers' shares in % (*Dynamic Key Grouping*, "Metrics").
+
+    >>> std_dev([10, 10, 10])
+    0.0
+    >>> std_dev([2, 0])
+    50.0
+    """
+    return float(shares(loads).std())
+
+
+def imbalance(loads: ArrayLike) -> float:
+    """Maximum load − mean load, in the loads' unit (*The Power of Both Choices*, section II).
+
+    >>> imbalance([7, 3, 2])
+    3.0
+    """
+    array = np.asarray(loads, dtype=np.float64)
+    return float(array.max() - array.mean())
+
+
+def imbalance_fraction(loads: ArrayLike) -> float:
+    """Imbalance as a fraction of the whole load; 0 if there is none.
+
+    >>> imbalance_fraction([6, 2])
+    0.25
+    """
+    total = float(np.sum(loads))
+    return imbalance(loads) / total if total else 0.0
+
+
+def straggling(loads: ArrayLike) -> float:
+    """The slowest worker's load over the mean load, 1 at best; 1 if there is no load.
+
+    >>> straggling([3, 1])
+    1.5
+    """
+    array = np.asarray(loads, dtype=np.float64)
+    mean = float(array.mean())
+    return float(array.max()) / mean if mean else 1.0
+
+
+def dist_cost(assignments: int, distinct_keys: int) -> float:
+    """DIST_COST: workers that held a key, summed over the keys, over the number of keys; 0 if there are none.
+
+    Between 1 (KEY) and W; the papers' replication factor.
+
+    >>> dist_cost(assignments=6, distinct_keys=4)
+    1.5
+    """
+    return assignments / distinct_keys if distinct_keys else 0.0
