@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from grouping.dynamic_key import DynamicKey
+from grouping.full_knowledge import FullKnowledge
 from grouping.interface import Grouping
 from grouping.key import Key
 from grouping.partial_key import PartialKey
@@ -16,6 +17,7 @@ GROUPINGS: dict[str, type[Grouping]] = {
     for scheme in (
         Shuffle,
         Key,
+        FullKnowledge,
         PartialKey,
         DynamicKey,
     )
