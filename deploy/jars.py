@@ -162,8 +162,10 @@ def _explain(log: Path) -> str:
     text = log.read_text(errors="replace")
     if "No space left on device" in text:
         return f"no space is left for the JVM jars in {log.parent}; make room, or set UNSKEW_HOME to another directory"
-    if hosts := sorted(set(re.findall(r"Host (\S+) not found", text))):
-        reason = f"no way to {', '.join(hosts)}"
+    if failed := re.search(r"Server access error at url \S+?//([^/\s]+)\S* \((?:[\w.]+: )?(.+)\)", text):
+        reason = f"{failed[1]}: {failed[2]}"
+    elif unknown := re.search(r"Host (\S+) not found", text):
+        reason = f"{unknown[1]}: unknown host"
     elif missing := re.findall(r":: (\S+#\S+): not found", text):
         reason = f"not found: {', '.join(missing[:3])}"
     else:
