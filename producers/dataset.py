@@ -28,6 +28,8 @@ class Block:
         The keys in the messages, in order.
     owners : int32[m] or None
         The message (its place in the block) that each key is in, ascending; None: one key a message.
+    counts : int64[m] or None
+        What each key adds to its count; None: 1.
     times : int64[n] or None
         When the message happened, ms since the epoch, for a replay by the records' own time.
 
@@ -36,6 +38,7 @@ class Block:
     messages: pa.Array
     keys: pa.Array
     owners: NDArray[np.int32] | None = None
+    counts: NDArray[np.int64] | None = None
     times: NDArray[np.int64] | None = None
 
     def __len__(self) -> int:
@@ -60,7 +63,15 @@ class Block:
             self.messages.slice(start, stop - start),
             self.keys.slice(first, last - first),
             owners,
+            None if self.counts is None else self.counts[first:last],
             None if self.times is None else self.times[start:stop],
+        )
+
+    def drawn(self, codes: NDArray[np.int32]) -> "Block":
+        """A block of n messages, each one of this block's: int32[n]. This block has a key a message and no more."""
+        indices = pa.array(codes, pa.int32())
+        return Block(
+            pa.DictionaryArray.from_arrays(indices, self.messages), pa.DictionaryArray.from_arrays(indices, self.keys)
         )
 
 

@@ -1,17 +1,28 @@
 """How often each key was sent: the summary's statistics, and the ground truth that tests hold results against."""
 
+import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 
 class KeyCounts:
-    """Exact counts of the keys of a stream; O(n) time, memory of the distinct keys.
+    """Exact counts of the keys of a stream, in tuples and in what the messages count (clicks, views).
+
+    O(n) time; memory of the distinct keys.
+
+    Attributes
+    ----------
+    total : int
+        Tuples: keys, each time one occurs.
 
     Examples
     --------
     >>> counts = KeyCounts()
-    >>> counts.add(pa.array(["tr", "de", "tr"]))
+    >>> counts.add(pa.array(["tr", "de", "tr"]), np.array([5, 7, 1]))
     >>> counts.top(1), counts.total, counts.distinct
     ([('tr', 2)], 3, 2)
+    >>> counts.sums()
+    {'tr': 6, 'de': 7}
 
     """
 
@@ -20,19 +31,25 @@ class KeyCounts:
 
     def __init__(self) -> None:
         self.total = 0
-        self._merged = pa.table({"key": pa.array([], pa.string()), "count": pa.array([], pa.int64())})
+        self._merged = pa.table(
+            {"key": pa.array([], pa.string()), "tuples": pa.array([], pa.int64()), "count": pa.array([], pa.int64())}
+        )
         self._pending: list[pa.Table] = []
         self._waiting = 0
 
-    def add(self, keys: pa.Array) -> None:
-        """Count these keys: strings, or a dictionary of them."""
-        counted = keys.value_counts()
-        distinct = counted.field("values")
-        if pa.types.is_dictionary(distinct.type):
-            distinct = distinct.dictionary_decode()
-        self._pending.append(pa.table({"key": distinct, "count": counted.field("counts")}))
-        self._waiting += len(distinct)
+    def add(self, keys: pa.Array, counts: NDArray[np.int64] | None = None) -> None:
+        """Count these keys (strings, or a dictionary of them); ``counts`` is what each adds, 1 if None."""
         self.total += len(keys)
+        if counts is not None:
+            table = _grouped(pa.table({"key": keys, "tuples": np.ones(len(keys), np.int64), "count": counts}))
+        else:
+            counted = keys.value_counts()
+            distinct, tuples = counted.field("values"), counted.field("counts")
+            if pa.types.is_dictionary(distinct.type):
+                distinct = distinct.dictionary_decode()
+            table = pa.table({"key": distinct, "tuples": tuples, "count": tuples})
+        self._pending.append(table)
+        self._waiting += len(table)
         if self._waiting > self._pending_rows:
             self._merge()
 
@@ -42,20 +59,29 @@ class KeyCounts:
         return len(self._merge())
 
     def top(self, n: int) -> list[tuple[str, int]]:
-        """The ``n`` most frequent keys with their counts, most frequent first; ties by the key."""
-        table = self._merge()
-        rows = table.sort_by([("count", "descending"), ("key", "ascending")]).slice(0, n)
-        return list(zip(rows["key"].to_pylist(), rows["count"].to_pylist(), strict=True))
+        """The ``n`` keys of most tuples with these, most first; ties by the key."""
+        rows = self._merge().sort_by([("tuples", "descending"), ("key", "ascending")]).slice(0, n)
+        return _pairs(rows, "tuples")
 
-    def to_dict(self) -> dict[str, int]:
-        """Every key's count."""
-        table = self._merge()
-        return dict(zip(table["key"].to_pylist(), table["count"].to_pylist(), strict=True))
+    def tuples(self) -> dict[str, int]:
+        """Every key's tuples."""
+        return dict(_pairs(self._merge(), "tuples"))
+
+    def sums(self) -> dict[str, int]:
+        """Every key's summed counts: what the topology's aggregator must come to."""
+        return dict(_pairs(self._merge(), "count"))
 
     def _merge(self) -> pa.Table:
         if self._pending:
-            both = pa.concat_tables([self._merged, *self._pending])
-            grouped = both.group_by("key").aggregate([("count", "sum")])
-            self._merged = grouped.rename_columns({"count_sum": "count"}).select(["key", "count"])
+            self._merged = _grouped(pa.concat_tables([self._merged, *self._pending]))
             self._pending, self._waiting = [], 0
         return self._merged
+
+
+def _grouped(table: pa.Table) -> pa.Table:
+    grouped = table.group_by("key").aggregate([("tuples", "sum"), ("count", "sum")])
+    return grouped.rename_columns({"tuples_sum": "tuples", "count_sum": "count"}).select(["key", "tuples", "count"])
+
+
+def _pairs(table: pa.Table, column: str) -> list[tuple[str, int]]:
+    return list(zip(table["key"].to_pylist(), table[column].to_pylist(), strict=True))

@@ -88,7 +88,7 @@ def publish(
         lengths, records = block.lengths, _records(block)
         for first in range(min(partitions, len(block))):
             outbox.put(records[first::partitions].tolist(), (position + first) % partitions, int(lengths.max()))
-        keys.add(block.keys)
+        keys.add(block.keys, block.counts)
         size += int(lengths.sum())
         position += len(block)
         if progress:

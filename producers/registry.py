@@ -4,12 +4,19 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from producers.country import Country
 from producers.dataset import Dataset
+from producers.generators import synthetic
+from producers.generators.country import Country
 
 DATASETS: dict[str, Callable[..., Dataset]] = {
     **{f"COUNTRY_SKEW_R{ratio}": partial(Country, ratio) for ratio in range(0, 101, 10)},
     "COUNTRY_HALF_SKEW_R80": partial(Country, 80, half=True),
+    "ZIPF": synthetic.zipf_keys,
+    "DRIFTING_ZIPF": synthetic.drifting_zipf,
+    "LN1": synthetic.lognormal_1,
+    "LN2": synthetic.lognormal_2,
+    "POSG_UNIFORM": synthetic.posg_uniform,
+    "POSG_ZIPF": synthetic.posg_zipf,
 }
 
 

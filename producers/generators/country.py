@@ -4,10 +4,10 @@ from functools import cache
 from importlib.resources import files
 
 import numpy as np
-import orjson
 import pyarrow as pa
 
 from producers.dataset import Block, Generated
+from producers.messages import country
 
 SKEW_KEY = "Turkey"
 
@@ -15,7 +15,7 @@ SKEW_KEY = "Turkey"
 @cache
 def countries() -> tuple[str, ...]:
     """The names of the uniform part; the skew key is one of them."""
-    return tuple(files("producers").joinpath("countries.txt").read_text(encoding="utf-8").splitlines())
+    return tuple(files("producers.generators").joinpath("countries.txt").read_text(encoding="utf-8").splitlines())
 
 
 class Country(Generated):
@@ -54,8 +54,7 @@ class Country(Generated):
         self.summary = f"{SKEW_KEY} with {ratio} %, else one of {len(countries())} countries" + (
             "; uniform from the middle on" if half else ""
         )
-        self._keys = pa.array(countries())
-        self._messages = pa.array([orjson.dumps({"country": name}) for name in countries()], type=pa.binary())
+        self._distinct = country(pa.array(countries()))
         self._skewed = countries().index(SKEW_KEY)
 
     def _draw(self, rng: np.random.Generator, first: int) -> Block:
@@ -68,9 +67,5 @@ class Country(Generated):
         with np.errstate(divide="ignore", invalid="ignore"):
             rest = np.where(hot, 0, (draw - skew) / (1 - skew))
         # Rounding may lift a draw just below 1 to 1.
-        codes = np.minimum((rest * len(self._keys)).astype(np.int32), len(self._keys) - 1)
-        indices = pa.array(np.where(hot, self._skewed, codes).astype(np.int32))
-        return Block(
-            pa.DictionaryArray.from_arrays(indices, self._messages),
-            pa.DictionaryArray.from_arrays(indices, self._keys),
-        )
+        codes = np.minimum((rest * len(countries())).astype(np.int32), len(countries()) - 1)
+        return self._distinct.drawn(np.where(hot, self._skewed, codes).astype(np.int32))

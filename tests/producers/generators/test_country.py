@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from producers.country import SKEW_KEY, countries
 from producers.dataset import Generated
+from producers.generators.country import SKEW_KEY, countries
 from producers.registry import DATASETS, create
 
 

@@ -1,0 +1,97 @@
+"""Streams of plain keys with a distribution from the papers: no application behind them, ``{"key"}`` messages."""
+
+from collections.abc import Callable
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from producers.dataset import Block, Generated
+from producers.messages import keyed
+from producers.rendering import digits
+
+if TYPE_CHECKING:
+    from grouping.streams import KeyStream
+
+
+class Synthetic(Generated):
+    """``{"key":"17"}`` messages whose keys are the numbers of a stream of ``grouping.streams``.
+
+    Parameters
+    ----------
+    name, summary : str
+        See ``Dataset``.
+    stream : callable
+        Makes the stream; called when the first block is read, as large tables take time to build.
+    records, seed : int
+        See ``Generated``.
+
+    """
+
+    def __init__(self, name: str, summary: str, stream: Callable[[], "KeyStream"], records: int, seed: int) -> None:
+        super().__init__(records, seed)
+        self.name = name
+        self.summary = summary
+        self._make = stream
+
+    @cached_property
+    def stream(self) -> "KeyStream":
+        """The keys, as numbers."""
+        return self._make()
+
+    def _draw(self, rng: np.random.Generator, first: int) -> Block:
+        keys = pa.array(self.stream.draw(rng, first, self.chunk)).dictionary_encode()
+        distinct = keyed(digits(keys.dictionary.to_numpy()))
+        return distinct.drawn(keys.indices.to_numpy())
+
+
+def zipf_keys(z: float = 1.0, keys: int = 100_000, *, records: int = 10_000_000, seed: int = 0) -> Synthetic:
+    """ZIPF: the key of rank r with frequency r^-z / Σ x^-z (PKG, Section 6)."""
+    return Synthetic("ZIPF", f"Zipf keys: z = {z:g}, K = {keys:,}", partial(_stream, "zipf", z, keys), records, seed)
+
+
+def lognormal_1(*, records: int = 10_000_000, seed: int = 0) -> Synthetic:
+    """LN1 of the PKG paper: 16 k keys, p1 = 14.71 %."""
+    summary = "lognormal keys, μ = 1.789, σ = 2.366 (PKG's LN1: 16 k keys, p1 = 14.71 %)"
+    return Synthetic("LN1", summary, partial(_stream, "lognormal", 1.789, 2.366), records, seed)
+
+
+def lognormal_2(*, records: int = 10_000_000, seed: int = 0) -> Synthetic:
+    """LN2 of the PKG paper: 1.1 k keys, p1 = 7.01 %."""
+    summary = "lognormal keys, μ = 2.245, σ = 1.133 (PKG's LN2: 1.1 k keys, p1 = 7.01 %)"
+    return Synthetic("LN2", summary, partial(_stream, "lognormal", 2.245, 1.133), records, seed)
+
+
+def drifting_zipf(
+    z: float = 1.1,
+    keys: int = 10_000,
+    every: int = 1_000_000,
+    step: int = 10,
+    *,
+    records: int = 10_000_000,
+    seed: int = 0,
+) -> Synthetic:
+    """DRIFTING_ZIPF: every ``every`` records each key hands its rank on to the key ``step`` further."""
+    summary = f"Zipf keys whose ranks rotate by {step} every {every:,} records: z = {z:g}, K = {keys:,}"
+    return Synthetic("DRIFTING_ZIPF", summary, partial(_stream, "drifting", z, keys, every, step), records, seed)
+
+
+def posg_uniform(items: int = 4096, *, records: int = 32_768, seed: int = 0) -> Synthetic:
+    """POSG_UNIFORM: m = 32,768 tuples of n = 4096 items, each as often as another (POSG, Section V-A)."""
+    return Synthetic(
+        "POSG_UNIFORM", f"POSG's items, uniform: n = {items:,}", partial(_stream, "uniform", items), records, seed
+    )
+
+
+def posg_zipf(alpha: float = 1.0, items: int = 4096, *, records: int = 32_768, seed: int = 0) -> Synthetic:
+    """POSG_ZIPF: m = 32,768 tuples of n = 4096 items with Zipfian frequencies, α from 0.5 to 3 (POSG, Section V-A)."""
+    summary = f"POSG's items, Zipf-{alpha:.1f}: n = {items:,}"
+    return Synthetic("POSG_ZIPF", summary, partial(_stream, "zipf", alpha, items), records, seed)
+
+
+def _stream(name: str, *parameters: Any) -> "KeyStream":
+    # Late: it brings a compiler, which listing the datasets should not wait for.
+    from grouping import streams
+
+    return getattr(streams, name)(*parameters)

@@ -1,0 +1,70 @@
+"""The messages of each source type: columns in, the original's JSON out."""
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from producers.dataset import Block
+from producers.rendering import digits, joined, quoted
+
+#: What stands before a page's title where it is given by its address; not part of the key.
+WIKI_URL = "http://en.wikipedia.org/wiki/"
+
+
+def keyed(keys: pa.StringArray) -> Block:
+    """``{"key"}``: a key and nothing else, for streams that stand for no application. string[n]."""
+    return Block(_binary(joined('{"key":', quoted(keys), "}")), keys)
+
+
+def country(names: pa.StringArray) -> Block:
+    """``{"country"}``, keyed by the country. string[n]."""
+    return Block(_binary(joined('{"country":', quoted(names), "}")), names)
+
+
+def ticker(seconds: NDArray[np.int64], tickers: pa.StringArray) -> Block:
+    """``{"timestamp","ticker"}``, keyed by the ticker. The timestamp is in seconds, as the original's: int64[n]."""
+    messages = joined('{"timestamp":', digits(seconds), ',"ticker":', quoted(tickers), "}")
+    return Block(_binary(messages), tickers, times=seconds * 1000)
+
+
+def pageview(seconds: NDArray[np.int64], pages: pa.StringArray) -> Block:
+    """``{"timestamp","page"}``, keyed by the page without its address' beginning. Seconds, as the original's."""
+    messages = joined('{"timestamp":', digits(seconds), ',"page":', quoted(pages), "}")
+    return Block(_binary(messages), without_url(pages), times=seconds * 1000)
+
+
+def without_url(pages: pa.StringArray) -> pa.StringArray:
+    """The title of each page that is given by its address; others as they are."""
+    starts = pc.call_function("starts_with", [pages], pc.MatchSubstringOptions(WIKI_URL))
+    if not pc.call_function("any", [starts]).as_py():
+        return pages
+    titles = pc.call_function("utf8_slice_codeunits", [pages], pc.SliceOptions(len(WIKI_URL)))
+    return pc.call_function("if_else", [starts, titles, pages])
+
+
+def pageviews_by_lang(
+    langs: pa.StringArray, pages: pa.StringArray, views: NDArray[np.int64], sizes: NDArray[np.int64]
+) -> Block:
+    """``{"lang","page","n","m"}``, keyed by the language up to its first dot; n, the views, is the key's count."""
+    messages = joined(
+        '{"lang":', quoted(langs), ',"page":', quoted(pages), ',"n":', digits(views), ',"m":', digits(sizes), "}"
+    )
+    return Block(_binary(messages), before_dot(langs), counts=views)
+
+
+def before_dot(langs: pa.StringArray) -> pa.StringArray:
+    """The part of each text before its first dot: ``en.m.v`` is ``en``."""
+    return pc.call_function("replace_substring_regex", [langs], pc.ReplaceSubstringOptions(r"\..*$", ""))
+
+
+def clickstream(prev: pa.StringArray, curr: pa.StringArray, kind: pa.StringArray, clicks: NDArray[np.int64]) -> Block:
+    """``{"prev","curr","type","n"}``, keyed by the page that was reached; n, the clicks, is the key's count."""
+    messages = joined(
+        '{"prev":', quoted(prev), ',"curr":', quoted(curr), ',"type":', quoted(kind), ',"n":', digits(clicks), "}"
+    )
+    return Block(_binary(messages), curr, counts=clicks)
+
+
+def _binary(texts: pa.StringArray) -> pa.BinaryArray:
+    return texts.cast(pa.binary())
