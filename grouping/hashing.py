@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _A = np.uint64(0xBF58476D1CE4E5B9)
 _B = np.uint64(0x94D049BB133111EB)
-_27, _30, _31 = np.uint64(27), np.uint64(30), np.uint64(31)
+_1, _27, _30, _31, _32 = np.uint64(1), np.uint64(27), np.uint64(30), np.uint64(31), np.uint64(32)
 
 
 def function(seed: int, index: int = 0) -> np.uint64:
@@ -29,51 +29,45 @@ def mix(key: np.uint64, number: np.uint64) -> np.uint64:
 
 
 @njit(cache=True)
+def below(mixed: np.uint64, n: int) -> int:
+    """A mixed hash as a number in [0, n), all equally likely: by multiply and shift, several times faster than mod."""
+    return np.int64(((mixed >> _32) * np.uint64(n)) >> _32)
+
+
+@njit(cache=True)
 def homes(hashes: NDArray[np.uint64], number: np.uint64, workers: int) -> NDArray[np.int32]:
-    """``mix(key, number) mod W`` of each key: int32[k]."""
+    """The worker that a hash function names for each key: int32[k]."""
     home = np.empty(len(hashes), np.int32)
     for i in range(len(hashes)):
-        home[i] = mix(hashes[i], number) % np.uint64(workers)
+        home[i] = below(mix(hashes[i], number), workers)
     return home
 
 
 @njit(cache=True)
-def rehash(hashes: NDArray[np.uint64], number: np.uint64) -> NDArray[np.uint64]:
-    """``mix(key, number)`` of each key: uint64[k]."""
-    mixed = np.empty(len(hashes), np.uint64)
-    for i in range(len(hashes)):
-        mixed[i] = mix(hashes[i], number)
-    return mixed
+def candidates(hashes: NDArray[np.uint64], number: np.uint64, choices: int, workers: int) -> NDArray[np.int32]:
+    """Draw d different workers for each key (d ≤ W): int32[k, d]. O(k·d).
 
-
-@njit(cache=True)
-def draw(
-    key: np.uint64, number: np.uint64, deck: NDArray[np.int32], drawn: NDArray[np.int32], out: NDArray[np.int32]
-) -> None:
-    """Draw ``len(out)`` different workers for a key: a Fisher-Yates shuffle of its own, as far as it's needed.
-
-    The i-th worker is chosen by hash function ``number + i`` among those not yet drawn, so every ordered choice is
-    equally likely, the first is the key's home in KEY, and fewer choices are a prefix of more. O(d).
-
-    Parameters
-    ----------
-    key, number : uint64
-        The key's hash, and the number of the first hash function.
-    deck : int32[W]
-        ``arange(W)``; the same again afterwards.
-    drawn : int32[≥ d]
-        Room to work in.
-    out : int32[d]
-        The result, d ≤ W.
-
+    A Fisher-Yates shuffle of the workers for each key, as far as it's needed: the i-th is chosen by hash function
+    ``number + i`` among those not yet drawn. So every ordered choice is equally likely, the first is the key's home in
+    KEY, and fewer choices are a prefix of more.
     """
-    left = np.uint64(len(deck))
-    for i in range(len(out)):
-        j = i + np.int64(mix(key, number + np.uint64(i)) % left)
-        left -= np.uint64(1)
-        drawn[i] = j
-        deck[i], deck[j] = deck[j], deck[i]
-        out[i] = deck[i]
-    for i in range(len(out) - 1, -1, -1):
-        j = drawn[i]
-        deck[i], deck[j] = deck[j], deck[i]
+    drawn = np.empty((len(hashes), choices), np.int32)
+    if choices == 2:  # the shuffle's two steps written out
+        for i in range(len(hashes)):
+            first = below(mix(hashes[i], number), workers)
+            second = 1 + below(mix(hashes[i], number + _1), workers - 1)
+            drawn[i, 0] = first
+            drawn[i, 1] = 0 if second == first else second
+        return drawn
+    deck = np.arange(workers).astype(np.int32)
+    swapped = np.empty(choices, np.int64)
+    for i in range(len(hashes)):
+        for step in range(choices):
+            other = step + below(mix(hashes[i], number + np.uint64(step)), workers - step)
+            swapped[step] = other
+            deck[step], deck[other] = deck[other], deck[step]
+            drawn[i, step] = deck[step]
+        for step in range(choices - 1, -1, -1):
+            other = swapped[step]
+            deck[step], deck[other] = deck[other], deck[step]
+    return drawn

@@ -9,7 +9,7 @@ from grouping.keys import Keys
 
 
 class Key(Grouping):
-    """Send every tuple of a key to the one worker that its hash names: ``hash(key) mod W``.
+    """Send every tuple of a key to the one worker that its hash names.
 
     Guarantees
     ----------

@@ -4,16 +4,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-import mmh3
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from grouping.murmur import murmur
+
 KeyArray: TypeAlias = "pa.Array | pa.ChunkedArray | NDArray[Any] | Sequence[Any] | Keys"
 
-# The key that stands for "no key": nulls are tuples too and go where this one goes.
-_NULL = b"\x00unskew:null"
+# Nulls are tuples too, of a key of their own: this is its hash.
+_NULL = np.uint64(0x6E756C6C5F6B6579)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,43 +83,49 @@ def encode(keys: KeyArray) -> Keys:
     """
     if isinstance(keys, Keys):
         return keys
-    array = keys if isinstance(keys, (pa.Array, pa.ChunkedArray)) else pa.array(keys)
+    array: Any = keys if isinstance(keys, (pa.Array, pa.ChunkedArray)) else pa.array(keys)
     if isinstance(array, pa.ChunkedArray):
-        # combine_chunks of an empty chunked array is a chunked array still
-        array = array.combine_chunks() if array.num_chunks != 1 else array.chunk(0)
-        array = pa.concat_arrays(array.chunks) if isinstance(array, pa.ChunkedArray) and array.num_chunks else array
-    if pa.types.is_null(array.type):
-        array = array.cast(pa.string())
+        array = array.combine_chunks()
+    _check_type(array.type)
     if not pa.types.is_dictionary(array.type):
+        if pa.types.is_null(array.type) or pa.types.is_string_view(array.type):
+            array = array.cast(pa.string())  # Arrow doesn't encode a view's nulls
         array = array.dictionary_encode(null_encoding="encode")
-    elif array.null_count:
-        array = array.cast(array.type.value_type).dictionary_encode(null_encoding="encode")
-    return Keys(array.indices.to_numpy(zero_copy_only=False), hash_keys(array.dictionary), array.dictionary)
+    codes, distinct = array.indices, array.dictionary
+    if codes.null_count:
+        codes = codes.cast(pa.int32()).fill_null(len(distinct))
+        distinct = pa.concat_arrays([distinct, pa.nulls(1, distinct.type)])
+    return Keys(codes.to_numpy(zero_copy_only=False), hash_keys(distinct), distinct)
 
 
 def hash_keys(distinct: pa.Array) -> NDArray[np.uint64]:
-    """The 64-bit mmh3 of each key, uint64[k]."""
-    kind = distinct.type
-    if pa.types.is_integer(kind):
-        if pa.types.is_uint64(kind):
-            distinct = distinct.view(pa.int64())
-        raw = pc.fill_null(distinct.cast(pa.int64()), 0).to_numpy(zero_copy_only=False).astype("<i8").tobytes()
-        values = [raw[at : at + 8] for at in range(0, len(raw), 8)]
-        if distinct.null_count:
-            values = [v if ok else _NULL for v, ok in zip(values, distinct.is_valid().to_pylist(), strict=True)]
-    elif (
-        pa.types.is_string(kind)
-        or pa.types.is_large_string(kind)
-        or pa.types.is_string_view(kind)
-        or pa.types.is_binary(kind)
-        or pa.types.is_large_binary(kind)
-        or pa.types.is_fixed_size_binary(kind)
-    ):
-        values = [_NULL if v is None else v for v in distinct.to_pylist()]
+    """The 64-bit mmh3 of each key, uint64[k]: of its bytes (str: UTF-8; integers: 8 bytes, little-endian)."""
+    if pa.types.is_integer(distinct.type):
+        numbers = distinct.view(pa.int64()) if pa.types.is_uint64(distinct.type) else distinct.cast(pa.int64())
+        data = pc.fill_null(numbers, 0).to_numpy().astype("<i8").tobytes()
+        ends = np.arange(0, len(data) + 1, 8, dtype=np.int64)
+        keys = pa.Array.from_buffers(pa.large_binary(), len(distinct), [None, pa.py_buffer(ends), pa.py_buffer(data)])
     else:
+        keys = distinct.cast(pa.large_binary())
+    hashes = murmur(keys)
+    if distinct.null_count:
+        hashes[distinct.is_null().to_numpy(zero_copy_only=False)] = _NULL
+    return hashes
+
+
+_TEXT = (
+    pa.types.is_string,
+    pa.types.is_large_string,
+    pa.types.is_string_view,
+    pa.types.is_binary,
+    pa.types.is_large_binary,
+    pa.types.is_fixed_size_binary,
+)
+
+
+def _check_type(kind: pa.DataType) -> None:
+    values = kind.value_type if pa.types.is_dictionary(kind) else kind
+    if not any(fits(values) for fits in (*_TEXT, pa.types.is_integer, pa.types.is_null)):
         raise TypeError(
             f"keys of type {kind} can't be hashed; valid: strings, bytes, integers, or a dictionary of them"
         )
-    digest = mmh3.mmh3_x64_128_digest
-    buffer = b"".join([digest(v if isinstance(v, bytes) else v.encode()) for v in values])
-    return np.frombuffer(buffer, dtype="<u8")[::2].astype(np.uint64)

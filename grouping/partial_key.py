@@ -4,7 +4,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from grouping.hashing import draw, function
+from grouping.hashing import candidates, function
 from grouping.interface import Costs, Grouping, Times
 from grouping.keys import Keys
 
@@ -62,36 +62,22 @@ class PartialKey(Grouping):
         self.loads = np.zeros(self.workers, np.int64)
 
     def _route(self, keys: Keys, times: Times, costs: Costs) -> NDArray[np.int32]:
-        candidates = candidates_of(keys.hashes, function(self.seed), min(self.choices, self.workers), self.workers)
-        return _least_loaded(keys.codes, candidates, self.loads)
+        choices = candidates(keys.hashes, function(self.seed), min(self.choices, self.workers), self.workers)
+        return _least_loaded(keys.codes, choices, self.loads)
 
     def _identity(self) -> str:
         return f"{super()._identity()} choices={self.choices}"
 
 
 @njit(cache=True)
-def candidates_of(hashes: NDArray[np.uint64], number: np.uint64, choices: int, workers: int) -> NDArray[np.int32]:
-    """The candidates of each key, all different: int32[k, d]."""
-    candidates = np.empty((len(hashes), choices), np.int32)
-    deck = np.arange(workers).astype(np.int32)
-    drawn = np.empty(choices, np.int32)
-    for key in range(len(hashes)):
-        draw(hashes[key], number, deck, drawn, candidates[key])
-    return candidates
-
-
-@njit(cache=True)
-def _least_loaded(
-    codes: NDArray[np.int32], candidates: NDArray[np.int32], loads: NDArray[np.int64]
-) -> NDArray[np.int32]:
-    """For each message: its candidate with minimum load; then that load is one more."""
+def _least_loaded(codes: NDArray[np.int32], choices: NDArray[np.int32], loads: NDArray[np.int64]) -> NDArray[np.int32]:
+    """For each message: its key's candidate with minimum load; then that load is one more."""
     workers = np.empty(len(codes), np.int32)
-    choices = candidates.shape[1]
     for i in range(len(codes)):
         key = codes[i]
-        best = candidates[key, 0]
-        for j in range(1, choices):
-            candidate = candidates[key, j]
+        best = choices[key, 0]
+        for j in range(1, choices.shape[1]):
+            candidate = choices[key, j]
             if loads[candidate] < loads[best]:
                 best = candidate
         loads[best] += 1

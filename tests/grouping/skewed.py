@@ -1,0 +1,28 @@
+"""Small skewed streams with times and costs, the same for everyone who asks with the same numbers."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Stream:
+    keys: list
+    times: np.ndarray  # ms, ascending
+    costs: np.ndarray  # ms
+
+    def part(self, start, stop):
+        return Stream(self.keys[start:stop], self.times[start:stop], self.costs[start:stop])
+
+    def __len__(self):
+        return len(self.keys)
+
+
+def skewed(n=4000, distinct=300, z=1.2, seed=0, duration=400):
+    """Zipf keys k0, k1, …, whose ranks change once, halfway; ``duration`` in s."""
+    rng = np.random.default_rng(seed)
+    share = np.arange(1, distinct + 1) ** -float(z)
+    rank = rng.choice(distinct, n, p=share / share.sum())
+    rank[n // 2 :] = (rank[n // 2 :] + 3) % distinct
+    times = np.sort(rng.integers(0, max(1, 1000 * duration), n)) + 1_000_000
+    return Stream([f"k{r}" for r in rank], times, rng.lognormal(0, 1, n))

@@ -1,0 +1,93 @@
+"""The contract, over every grouping of the registry: a new one is covered by its line there."""
+
+import multiprocessing
+import re
+from concurrent.futures import ProcessPoolExecutor
+
+import pytest
+from contract import CHECKS, SKIPPED, routed
+from skewed import skewed
+
+from grouping import GROUPINGS, create, named, parameters
+
+# Parameters to check besides the defaults.
+VARIANTS = {
+    "PARTIAL_KEY": [{"choices": 5}],
+    "DYNAMIC_KEY": [{"distinct_keys": 20, "warm_up": 1, "check_interval": 0.5, "promotion_period": 1.5}],
+}
+SCHEMES = [(name, options) for name in GROUPINGS for options in ({}, *VARIANTS.get(name, []))]
+schemes = pytest.mark.parametrize(
+    ("name", "options"), SCHEMES, ids=[name + "".join(f"-{k}={v}" for k, v in o.items()) for name, o in SCHEMES]
+)
+
+
+@schemes
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+def test_contract(name, options, check):
+    if reason := SKIPPED.get((name, check.__name__)):
+        pytest.skip(reason)
+    check(lambda workers: create(name, workers, **options))
+
+
+@schemes
+def test_restored_in_another_process(name, options, elsewhere):
+    stream = skewed()
+    expected = routed(create(name, 10, **options), stream)
+    first = create(name, 10, **options)
+    routed(first, stream.part(0, 1500))
+    rest = elsewhere.submit(_go_on, name, options, first.save(), stream.part(1500, len(stream))).result()
+    assert rest == expected[1500:].tolist()
+
+
+@pytest.fixture(scope="module")
+def elsewhere():
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
+        yield pool
+
+
+def _go_on(name, options, state, stream):
+    router = create(name, 10, **options)
+    router.load(state)
+    return routed(router, stream).tolist()
+
+
+def test_skips_name_what_there_is():
+    checks = {check.__name__ for check in CHECKS}
+    for name, check in SKIPPED:
+        assert name in GROUPINGS
+        assert check in checks
+
+
+def test_names():
+    shorts = [scheme.short for scheme in GROUPINGS.values()]
+    assert len(set(shorts)) == len(shorts)
+    for name, scheme in GROUPINGS.items():
+        assert re.fullmatch(r"[A-Z][A-Z_]*", name)
+        assert re.fullmatch(r"[a-z0-9-]+", scheme.short)  # it's a part of topic names
+        assert named(name.lower()) is scheme
+
+
+@pytest.mark.parametrize("name", GROUPINGS)
+def test_docstring(name):
+    """Each says what it guarantees, what it costs, where it comes from, and shows itself on a few keys."""
+    text = GROUPINGS[name].__doc__ or ""
+    for heading in ("Guarantees", "References", "Examples"):
+        assert f"\n    {heading}\n    ---" in text
+    assert re.search(r"\bTime O\(", text)
+    assert re.search(r"[Mm]emory", text)
+    for parameter in parameters(name):
+        assert parameter in text
+
+
+def test_unknown_names():
+    with pytest.raises(ValueError, match=r"unknown grouping 'NONE'; valid: SHUFFLE, KEY"):
+        create("NONE", 3)
+    with pytest.raises(ValueError, match=r"KEY has no parameter 'choices'; valid: none"):
+        create("KEY", 3, choices=2)
+
+
+@pytest.mark.parametrize("workers", [0, -1, 2.5, "10", True, None])
+@pytest.mark.parametrize("name", GROUPINGS)
+def test_bad_workers(name, workers):
+    with pytest.raises(ValueError, match=r"workers is .*; valid: an integer of at least 1"):
+        create(name, workers)

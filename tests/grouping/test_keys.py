@@ -1,0 +1,101 @@
+"""Keys of any type are encoded; equal keys hash alike, others don't."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from plain_hashing import key_hash
+
+from grouping.keys import Keys, encode
+
+keys_of_a_type = st.one_of(
+    st.lists(st.one_of(st.none(), st.text(alphabet=st.characters(exclude_categories=["Cs"]), max_size=40))),
+    st.lists(st.one_of(st.none(), st.binary(max_size=40))),
+    st.lists(st.one_of(st.none(), st.integers(-(2**63), 2**63 - 1))),
+)
+
+
+@given(keys_of_a_type)
+def test_encode(values):
+    keys = encode(values)
+    assert len(keys) == len(values)
+    assert [keys.distinct[int(code)].as_py() for code in keys.codes] == values
+    assert len(set(keys.codes.tolist())) == len(keys.distinct) == len(set(values))
+    for value, digest in zip(keys.distinct.to_pylist(), keys.hashes.tolist(), strict=True):
+        if value is not None:
+            assert digest == key_hash(value)
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        pa.array(["", "tr", "türkiye", None, "x" * 100] * 2, kind)
+        for kind in (pa.string(), pa.large_string(), pa.string_view())
+    ],
+    ids=lambda array: str(array.type),
+)
+def test_strings(array):
+    plain = encode(["", "tr", "türkiye", None, "x" * 100])
+    for given_array in (array, array.slice(5), array.dictionary_encode(), pa.chunked_array([array])):
+        keys = encode(given_array)
+        assert keys.hashes[keys.codes[:5]].tolist() == plain.hashes[plain.codes].tolist()
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.int16, np.int32, np.int64, np.uint8, np.uint16, np.uint32, np.uint64])
+def test_widths_of_integers(dtype):
+    keys = encode(np.array([1, 100, 1], dtype))
+    assert keys.hashes[keys.codes].tolist() == [key_hash(1), key_hash(100), key_hash(1)]
+
+
+def test_large_unsigned():
+    assert encode(np.array([2**64 - 1], np.uint64)).hashes[0] == key_hash(-1)
+
+
+def test_fixed_size_binary_and_numpy_bytes():
+    fixed = pa.array([b"ab", b"cd"], pa.binary(2))
+    assert encode(fixed).hashes.tolist() == encode(["ab", "cd"]).hashes.tolist()
+    assert encode(np.array([b"ab", b"cd"])).hashes.tolist() == encode(["ab", "cd"]).hashes.tolist()
+
+
+def test_null_is_its_own_key():
+    keys = encode(pa.array([None, "", "null", None]))
+    assert keys.codes[0] == keys.codes[3]
+    assert len(set(keys.hashes.tolist())) == 3
+    numbers = encode(pa.array([None, 0, None], pa.int64()))
+    assert numbers.hashes[numbers.codes[0]] == keys.hashes[keys.codes[0]]
+    assert numbers.hashes[numbers.codes[1]] == key_hash(0)
+
+
+def test_dictionary_that_holds_a_value_twice():
+    doubled = pa.DictionaryArray.from_arrays(pa.array([0, 1, 2]), pa.array(["a", "b", "a"]))
+    keys = encode(doubled)
+    assert keys.hashes[keys.codes[0]] == keys.hashes[keys.codes[2]]
+
+
+def test_dictionaries_that_differ_from_chunk_to_chunk():
+    chunks = [pa.array(["a", "b"]).dictionary_encode(), pa.array(["c", "a"]).dictionary_encode()]
+    keys = encode(pa.chunked_array(chunks))
+    assert [keys.distinct[int(code)].as_py() for code in keys.codes] == ["a", "b", "c", "a"]
+
+
+@pytest.mark.parametrize("values", [[1.5], [True], [["a"]], np.array([1.0])], ids=str)
+def test_other_types_are_refused(values):
+    with pytest.raises(TypeError, match="valid: strings, bytes, integers"):
+        encode(values)
+
+
+def test_keys_are_read_only_and_not_encoded_again():
+    keys = encode(["a", "b"])
+    assert encode(keys) is keys
+    with pytest.raises(ValueError, match="read-only"):
+        keys.codes[0] = 1
+    given_codes = np.array([0, 1], np.int32)
+    assert not Keys(given_codes, keys.hashes, keys.distinct).codes.flags.writeable
+    given_codes[0] = 1  # the caller's array stays the caller's
+
+
+def test_texts():
+    assert encode(pa.array(["tr", None])).texts([1, 0]) == ["null", "tr"]
+    assert encode([b"tr", b"\xff"]).texts([0, 1]) == ["tr", "\ufffd"]
+    assert encode([-7]).texts([0]) == ["-7"]

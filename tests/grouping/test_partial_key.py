@@ -1,0 +1,102 @@
+"""PARTIAL_KEY equals Greedy-d as the paper says it, and keeps the paper's bounds."""
+
+import numpy as np
+import plain_hashing as plain
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from skewed import skewed
+
+from grouping import create
+from grouping.streams import hot, zipf
+
+
+def greedy_d(keys, workers, choices, seed):
+    """Section 5: the t-th ball, of color k, is placed on the bin with minimum current load among H1(k), …, Hd(k)."""
+    loads = [0] * workers
+    placed = []
+    for key in keys:
+        bins = plain.draw(key, choices, workers, seed)
+        bin_ = min(bins, key=lambda worker: loads[worker])
+        loads[bin_] += 1
+        placed.append(bin_)
+    return placed
+
+
+keys = st.lists(st.sampled_from([f"k{i}" for i in range(30)]), max_size=300)
+
+
+@given(keys, st.integers(1, 40), st.integers(2, 12), st.integers(-5, 5))
+def test_equals_the_plain_version(stream, workers, choices, seed):
+    fast = create("PARTIAL_KEY", workers, seed=seed, choices=choices).route(stream)
+    assert fast.tolist() == greedy_d(stream, workers, choices, seed)
+
+
+@pytest.mark.parametrize("z", [0.1, 1.2, 2.0])
+@pytest.mark.parametrize("choices", [2, 9])
+def test_equals_the_plain_version_on_a_long_stream(z, choices):
+    stream = skewed(20_000, 2000, z)
+    fast = create("PARTIAL_KEY", 40, choices=choices).route(stream.keys)
+    assert fast.tolist() == greedy_d(stream.keys, 40, choices, 0)
+
+
+@given(keys, st.integers(1, 40), st.integers(2, 12))
+def test_a_key_is_on_its_candidates_alone(stream, workers, choices):
+    routed = create("PARTIAL_KEY", workers, choices=choices).route(stream)
+    for key, worker in zip(stream, routed.tolist(), strict=True):
+        assert worker in plain.draw(key, choices, workers)
+
+
+@given(st.sampled_from(range(2, 6)), st.integers(0, 1000))
+def test_candidates_never_coincide(workers, seed):
+    """Independent hashes would leave every W-th key one candidate; here each key alternates between two workers."""
+    for key in range(50):
+        routed = create("PARTIAL_KEY", workers, seed=seed).route([key] * 4).tolist()
+        assert routed[0] != routed[1]
+        assert routed[2:] == routed[:2]
+
+
+@settings(max_examples=20)
+@given(st.integers(5, 20), st.integers(0, 10_000))
+def test_imbalance_below_the_p1_threshold(workers, seed):
+    """Theorem 5.1: with p1 ≤ 1/(5W) and m ≥ W², I(m) = O(m/W), with probability ≥ 1 − 1/W.
+
+    Its worst case is the uniform distribution over 5W keys, which is drawn here; the constant is taken as 1.
+    """
+    m = 40 * workers**2
+    stream = np.random.default_rng(seed).integers(0, 5 * workers, m)
+    loads = np.bincount(create("PARTIAL_KEY", workers, seed=seed).route(stream), minlength=workers)
+    assert loads.max() - loads.mean() <= m / workers
+
+
+@pytest.mark.parametrize("p1", [0.6, 0.9, 1.0])
+@pytest.mark.parametrize("workers", [10, 50])
+def test_limits_at_high_skew(p1, workers):
+    """The leading key's share decides: KEY's imbalance fraction is p1 − 1/W, PARTIAL_KEY's p1/2 − 1/W."""
+    keys = hot(p1, 10_000).take(0, 200_000)
+    for name, workers_of_a_key in (("KEY", 1), ("PARTIAL_KEY", 2)):
+        loads = np.bincount(create(name, workers).route(keys), minlength=workers)
+        fraction = (loads.max() - loads.mean()) / len(keys)
+        assert fraction == pytest.approx(p1 / workers_of_a_key - 1 / workers, abs=0.01 + (1 - p1) / workers)
+
+
+def test_more_choices_restore_balance():
+    """Figure 9 (z = 1.2, a million keys): 40 workers are balanced with d = 9, far from it with d = 2."""
+    stream = zipf(1.2, 1_000_000).take(0, 200_000)
+    imbalance = {}
+    for choices in (2, 9):
+        loads = np.bincount(create("PARTIAL_KEY", 40, choices=choices).route(stream), minlength=40)
+        imbalance[choices] = (loads.max() - loads.mean()) / len(stream)
+    assert imbalance[9] < 1e-4
+    assert imbalance[2] == pytest.approx(zipf(1.2, 1_000_000).p1 / 2 - 1 / 40, rel=0.02)
+
+
+@pytest.mark.parametrize("choices", [1, 0, -2, 2.0, "2", True])
+def test_bad_choices(choices):
+    with pytest.raises(ValueError, match=r"choices is .*; valid: an integer of at least 2"):
+        create("PARTIAL_KEY", 10, choices=choices)
+
+
+def test_all_workers_are_candidates_if_there_are_no_more():
+    routed = create("PARTIAL_KEY", 3, choices=100).route(["a"] * 9)
+    assert np.bincount(routed).tolist() == [3, 3, 3]
