@@ -11,7 +11,7 @@ from typing import Self
 
 from deploy.broker_config import server_properties, write_properties
 from deploy.broker_faults import explain
-from deploy.broker_lock import locked
+from deploy.broker_lock import locked, write_address
 from deploy.child import Child
 from deploy.errors import EnvironmentFault
 from deploy.jars import broker_jars
@@ -130,6 +130,7 @@ class Broker:
                 self.kill()
                 raise
             else:
+                write_address(self.data, self.bootstrap_servers, self.pid)
                 return
 
     def stop(self) -> None:
@@ -156,7 +157,7 @@ class Broker:
             self.log.touch()
         except OSError as error:
             raise EnvironmentFault(f"cannot write the broker's data to {self.data}: {error.strerror}") from error
-        with locked(self.data) as lock:
+        with locked(self.data, patience=1) as lock:  # a look at who runs holds it for a moment
             if self._port is None:
                 self._port = free_port()
             elif not is_free(self._port):
