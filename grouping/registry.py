@@ -6,11 +6,13 @@ from typing import Any
 import numpy as np
 
 from grouping.dynamic_key import DynamicKey
+from grouping.dynamic_key_decay import DynamicKeyDecay
 from grouping.full_knowledge import FullKnowledge
 from grouping.interface import Grouping
 from grouping.key import Key
 from grouping.partial_key import PartialKey
 from grouping.shuffle import Shuffle
+from grouping.table import Llfd, MinMig, MinTable, Mixed, MixedBruteForce, Readj
 
 GROUPINGS: dict[str, type[Grouping]] = {
     scheme.name: scheme
@@ -20,6 +22,13 @@ GROUPINGS: dict[str, type[Grouping]] = {
         FullKnowledge,
         PartialKey,
         DynamicKey,
+        Llfd,
+        MinTable,
+        MinMig,
+        Mixed,
+        MixedBruteForce,
+        Readj,
+        DynamicKeyDecay,
     )
 }
 

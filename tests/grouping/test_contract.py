@@ -14,6 +14,7 @@ from grouping import GROUPINGS, create, named, parameters
 VARIANTS = {
     "PARTIAL_KEY": [{"choices": 5}],
     "DYNAMIC_KEY": [{"distinct_keys": 20, "warm_up": 1, "check_interval": 0.5, "promotion_period": 1.5}],
+    "DYNAMIC_KEY_DECAY": [{"half_life": 0.5, "distinct_keys": 20, "check_interval": 0.5, "promotion_period": 1.5}],
 }
 SCHEMES = [(name, options) for name in GROUPINGS for options in ({}, *VARIANTS.get(name, []))]
 schemes = pytest.mark.parametrize(

@@ -1,0 +1,76 @@
+"""DYNAMIC_KEY_DECAY: DYNAMIC_KEY with load shares that forget."""
+
+from grouping.arguments import milliseconds
+from grouping.dynamic_key import DynamicKey
+
+
+class DynamicKeyDecay(DynamicKey):
+    """Route as DYNAMIC_KEY, but count a tuple for half as much each time a ``half_life`` has passed.
+
+    In DYNAMIC_KEY shares count from the start, so a worker that joins a hot key's pool gets nearly all of that key's
+    tuples until its total has caught up: the load of the whole stream looks balanced while that of the last minute
+    isn't, for as long again as the stream had run before. Here a worker has caught up after a few half-lives, whenever
+    it joins. Frequencies of keys decay alike, so a key that used to be hot gives its old place to one that is.
+
+    Guarantees
+    ----------
+    * A key is on the workers of its ring slice only; 2 of them as long as it isn't among the most frequent keys.
+    * A worker that joins a pool is on a par with the others after O(log of how much more they had) half-lives,
+      however long the stream has run.
+
+    Time and memory as DYNAMIC_KEY: Time O(pool) a tuple.
+
+    Parameters
+    ----------
+    half_life : float, s, default 15
+        Ours: the length of a window of the original topology. Shorter: follows a drifting load sooner, and takes
+        chance for load sooner too; it should see many tuples of each worker.
+    distinct_keys, warm_up, check_interval, promotion_period, periods_to_old, evict_after
+        As in DYNAMIC_KEY.
+
+    Notes
+    -----
+    Not in the paper. Instead of shrinking all loads all the time, a tuple at time t weighs 2^(t / half_life); only
+    proportions matter.
+
+    References
+    ----------
+    DYNAMIC_KEY's; Cormode et al., *Forward Decay: A Practical Time Decay Model for Streaming Systems*, ICDE 2009.
+
+    Examples
+    --------
+    >>> router = DynamicKeyDecay(10)
+    >>> for second in range(400):
+    ...     workers = router.route(["tr"] * 80 + ["de", "fr"] * 10, times=1000 * second)
+    >>> router.internals()["old"][0]["key"]
+    'tr'
+
+    """
+
+    name = "DYNAMIC_KEY_DECAY"
+    short = "dkgd"
+
+    def __init__(
+        self,
+        workers: int,
+        *,
+        seed: int = 0,
+        half_life: float = 15.0,
+        distinct_keys: int = 100,
+        warm_up: float = 15.0,
+        check_interval: float = 60.0,
+        promotion_period: float = 15.0,
+        periods_to_old: int = 4,
+        evict_after: float = 3600.0,
+    ) -> None:
+        super().__init__(
+            workers,
+            seed=seed,
+            distinct_keys=distinct_keys,
+            warm_up=warm_up,
+            check_interval=check_interval,
+            promotion_period=promotion_period,
+            periods_to_old=periods_to_old,
+            evict_after=evict_after,
+        )
+        self.rules = self.rules._replace(half_life=milliseconds("half_life", half_life, least=1))

@@ -1,0 +1,212 @@
+"""DYNAMIC_KEY equals the authors' README, tuple for tuple, and does what it says about pools."""
+
+import numpy as np
+import plain_hashing as plain
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from plain_dynamic_key import PlainDynamicKey
+from skewed import skewed
+
+from grouping import create
+
+SHORT = {"warm_up": 1, "check_interval": 0.5, "promotion_period": 0.5, "periods_to_old": 2}
+
+
+def both(workers, keys, times, **options):
+    fast = create("DYNAMIC_KEY", workers, **options)
+    slow = PlainDynamicKey(workers, **options)
+    return (
+        fast,
+        slow,
+        fast.route(keys, times=times).tolist(),
+        slow.route(keys, np.broadcast_to(times, len(keys)).tolist()),
+    )
+
+
+@pytest.mark.parametrize("workers", [1, 2, 3, 10, 50])
+@pytest.mark.parametrize(
+    "options", [{}, SHORT, {**SHORT, "distinct_keys": 10}, {**SHORT, "evict_after": 3, "seed": 4}], ids=str
+)
+@pytest.mark.parametrize("z", [0.8, 2.0])
+def test_equals_the_plain_version(workers, options, z):
+    stream = skewed(6000, 200, z, duration=60 if options else 600)
+    fast, slow, got, expected = both(workers, stream.keys, stream.times, **options)
+    assert got == expected
+    internals = fast.internals()
+    assert (internals["scale_ups"], internals["scale_downs"]) == (slow.scale_ups, slow.scale_downs)
+    assert internals["sizes"] == {"baby": len(slow.baby), "teenage": len(slow.teenage), "old": len(slow.old)}
+    shown = {(item["key"], item["frequency"], item["pool"]) for item in internals["old"]}
+    assert shown == {(key.text, key.frequency, min(key.pool, workers)) for key in slow.old}
+
+
+steps = st.lists(
+    st.tuples(
+        st.sampled_from([f"k{i}" for i in range(25)]), st.sampled_from([-500, 0, 0, 0, 1, 100, 400, 2000, 30_000])
+    ),
+    max_size=200,
+)
+
+
+@given(
+    steps, st.integers(1, 12), st.sampled_from([5, 10, 20]), st.sampled_from([0, 1]), st.sampled_from([0.2, 3, 3600])
+)
+def test_equals_the_plain_version_on_any_stream(steps, workers, distinct_keys, warm_up, evict_after):
+    keys = [key for key, _ in steps]
+    times = np.cumsum([step for _, step in steps], dtype=np.int64)
+    options = {**SHORT, "distinct_keys": distinct_keys, "warm_up": warm_up, "evict_after": evict_after}
+    _, _, got, expected = both(workers, keys, times, **options)
+    assert got == expected
+
+
+@given(steps, st.integers(1, 12))
+def test_a_pool_never_leaves_its_ring_slice(steps, workers):
+    """Whatever happens, a key is on home … home + pool − 1, and the pool grows one by one."""
+    router = create("DYNAMIC_KEY", workers, distinct_keys=20, **SHORT)
+    largest = {}
+    time = 0
+    for key, step in steps:
+        time += step
+        worker = int(router.route([key], times=time)[0])
+        pools = {item["key"]: item["pool"] for item in router.internals()["old"]}
+        largest[key] = max(largest.get(key, 2), pools.get(key, 2))
+        assert (worker - plain.home(key, workers)) % workers < largest[key] <= max(2, workers)
+
+
+def hot_stream(seconds, hot="tr", share=0.8, per_second=100):
+    """A batch a second: ``share`` of one key, the rest of 40 others."""
+    rng = np.random.default_rng(5)
+    for second in range(seconds):
+        others = [f"k{i}" for i in rng.integers(0, 40, per_second)]
+        yield (
+            1000 * second,
+            [hot if u < share else other for u, other in zip(rng.random(per_second), others, strict=True)],
+        )
+
+
+def pool_of(router, key):
+    return next((item["pool"] for item in router.internals()["old"] if item["key"] == key), 2)
+
+
+def test_two_workers_until_old_and_then_one_more_a_check_interval():
+    """Defaults: promotion into old after 60 s, checks every 60 s, so at most one worker more a minute."""
+    router = create("DYNAMIC_KEY", 10)
+    pools = []
+    for time, keys in hot_stream(600):
+        router.route(keys, times=time)
+        pools.append(pool_of(router, "tr"))
+    assert set(pools[:60]) == {2}
+    assert pools[-1] >= 6
+    grown = np.flatnonzero(np.diff(pools)) + 1
+    assert (np.diff(pools) <= 1).all()
+    assert (np.diff(grown) >= 60).all()
+
+
+def test_warm_up_holds_pools_back():
+    for warm_up, grows in ((1000, False), (1, True)):
+        router = create("DYNAMIC_KEY", 10, **{**SHORT, "warm_up": warm_up})
+        for time, keys in hot_stream(30):
+            router.route(keys, times=time)
+        assert (router.internals()["scale_ups"] > 0) == grows
+
+
+def test_scales_down_when_the_heat_is_over():
+    router = create("DYNAMIC_KEY", 10, **SHORT)
+    for time, keys in hot_stream(30):
+        router.route(keys, times=time)
+    assert pool_of(router, "tr") > 2
+    for time, keys in hot_stream(300, share=0.002):
+        router.route(keys, times=30_000 + time)
+    before = router.internals()["scale_downs"]
+    # A shrinking pool needs two of its workers below the lower threshold: all but the pool's get the load from now on.
+    home = plain.home("tr", 10)
+    away = [f"x{i}" for i in range(4000) if (plain.home(f"x{i}", 10) - home) % 10 == 8][:50]
+    for time in range(0, 400_000, 1000):
+        router.route([*away, "tr"], times=400_000 + time)
+    assert router.internals()["scale_downs"] > before
+
+
+def test_evicted_keys_start_anew():
+    router = create("DYNAMIC_KEY", 10, **SHORT)
+    for time, keys in hot_stream(30):
+        router.route(keys, times=time)
+    assert pool_of(router, "tr") > 2
+    router.route(["other"], times=30_000 + 3_700_000)
+    assert router.internals()["old"] == []
+    assert router.internals()["sizes"]["old"] == 0
+
+
+def test_missed_periods_are_made_up_at_once():
+    """A batch's one time may pass several periods: babies are old after 4 of them, however they pass."""
+    jump = create("DYNAMIC_KEY", 10)
+    jump.route(["a"] * 5, times=0)
+    jump.route(["b"], times=60_000)
+    assert jump.internals()["old"] == [{"key": "a", "frequency": 5, "pool": 2}]
+    step = create("DYNAMIC_KEY", 10)
+    step.route(["a"] * 5, times=0)
+    for time in range(15_000, 60_001, 15_000):
+        step.route([], times=time)
+    step.route(["b"], times=60_000)
+    assert step.internals() == jump.internals()
+
+
+def test_a_far_jump_in_time_costs_nothing():
+    """A thousand years of empty periods are skipped when the spaces are empty (the babies stay for one more hour)."""
+    router = create("DYNAMIC_KEY", 10, promotion_period=0.1)
+    router.route(["a"] * 100, times=0)
+    router.route(["a"], times=1000 * 365 * 86_400_000)
+    assert router.internals()["sizes"] == {"baby": 1, "teenage": 0, "old": 0}
+
+
+def test_the_clock_never_goes_back():
+    router = create("DYNAMIC_KEY", 10)
+    router.route(["a"], times=100_000)
+    router.route(["a"], times=-5)
+    router.route(["a"], times=114_999)
+    assert router.internals()["sizes"]["baby"] == 1
+    router.route(["a"], times=115_000)
+    assert router.internals()["sizes"]["teenage"] == 1
+
+
+def test_origin_is_the_first_time_seen():
+    """The same stream, shifted in time, is routed alike."""
+    stream = skewed()
+    at_0 = create("DYNAMIC_KEY", 10).route(stream.keys, times=stream.times - stream.times[0])
+    at_epoch = create("DYNAMIC_KEY", 10).route(stream.keys, times=stream.times + 1_750_000_000_000)
+    assert (at_0 == at_epoch).all()
+
+
+def test_keys_of_any_type_are_named():
+    router = create("DYNAMIC_KEY", 4)
+    for keys in ([b"tr", b"\xff"], [7], [None]):
+        router.route(keys, times=0)
+    router.route(["x"], times=60_000)
+    assert {item["key"] for item in router.internals()["old"]} == {"tr", "\ufffd", "7", "null"}
+
+
+def test_more_newcomers_than_room():
+    """Twice the babies' room is let in between promotions; the rest still has its two workers."""
+    router = create("DYNAMIC_KEY", 10, distinct_keys=10)
+    keys = [f"k{i}" for i in range(1000)]
+    workers = router.route(keys, times=0)
+    assert router.internals()["sizes"]["baby"] == 10
+    for key, worker in zip(keys, workers.tolist(), strict=True):
+        assert (worker - plain.home(key, 10)) % 10 < 2
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "valid"),
+    [
+        ("distinct_keys", 0, "an integer of at least 1"),
+        ("distinct_keys", 1.5, "an integer of at least 1"),
+        ("warm_up", -1, "a number of at least 0"),
+        ("check_interval", float("nan"), "a number of at least 0"),
+        ("promotion_period", 0, "a number of at least 0.001"),
+        ("promotion_period", "15", "a number of at least 0.001"),
+        ("periods_to_old", 0, "an integer of at least 1"),
+        ("evict_after", float("inf"), "a number of at least 0"),
+    ],
+)
+def test_bad_parameters(option, value, valid):
+    with pytest.raises(ValueError, match=f"{option} is {value!r}; valid: {valid}"):
+        create("DYNAMIC_KEY", 10, **{option: value})
