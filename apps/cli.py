@@ -4,6 +4,7 @@ import sys
 
 import typer
 
+from deploy import kafka
 from deploy.errors import UserError
 
 app = typer.Typer(
@@ -13,6 +14,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     add_completion=False,
 )
+app.add_typer(kafka.app, name="kafka")
 
 
 def main() -> None:

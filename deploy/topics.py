@@ -11,7 +11,7 @@ _PATIENCE = 8.0  # seconds until a broker counts as unreachable
 
 
 def require_reachable(connection: Connection) -> None:
-    """Ask the cluster who it is.
+    """Ask the cluster for anything.
 
     Raises
     ------
@@ -19,6 +19,18 @@ def require_reachable(connection: Connection) -> None:
         If it doesn't answer within ten seconds.
     """
     _metadata(connection)
+
+
+def topics(connection: Connection) -> dict[str, int]:
+    """Each topic's number of partitions, by name; Kafka's internal ones left out.
+
+    Raises
+    ------
+    EnvironmentFault
+        If the cluster doesn't answer within ten seconds.
+    """
+    found = _metadata(connection).topics
+    return {name: len(found[name].partitions) for name in sorted(found) if not name.startswith("__")}
 
 
 def partitions_of(connection: Connection, topic: str) -> int | None:
