@@ -1,0 +1,16 @@
+"""Routing table over a hash: most keys go where they hash to, a few where a planned table says.
+
+A scheme is a router (``TableRouter``), a monitor for each worker (``KeyMonitor``) and a controller
+(``TableController``), which plans with the scheme's ``place``. All are from Fang et al., *Parallel Stream Processing
+Against Workload Skewness and Variance* (2016).
+"""
+
+from grouping.table.llfd import Llfd
+from grouping.table.minmig import MinMig
+from grouping.table.mintable import MinTable
+from grouping.table.mixed import Mixed
+from grouping.table.mixed_bf import MixedBruteForce
+from grouping.table.readj import Readj
+from grouping.table.records import Placement, Records
+
+__all__ = ["Llfd", "MinMig", "MinTable", "Mixed", "MixedBruteForce", "Placement", "Readj", "Records"]

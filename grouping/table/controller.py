@@ -1,0 +1,93 @@
+"""The controller of the routing table schemes: statistics in, routing table and migration plan out."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from grouping.feedback import Controller
+from grouping.state import Value
+from grouping.table.compact import compact, expand
+from grouping.table.lookup import look_up
+from grouping.table.migration import MigrationPlan, migrate
+from grouping.table.records import Records, overload, sum_at
+from grouping.table.window import Window, empty_window
+
+if TYPE_CHECKING:
+    from grouping.table.router import TableRouter
+
+
+class TableController(Controller):
+    """At the end of each interval, plan a new routing table if some worker's load is above L_max (section 4).
+
+    It knows every key of the last w intervals: 16 bytes a key and interval, and as much again for the last one.
+
+    Parameters
+    ----------
+    scheme : TableRouter
+        Says how to plan; its own routing table is not looked at. The controller knows the table by what it has
+        planned itself.
+
+    Notes
+    -----
+    Where the paper leaves it open:
+
+    * An entry whose key was in none of the last w intervals has no state to move: it goes with the next plan.
+    * A plan that doesn't lower the highest load isn't made. A key that is heavier than L_max can't be balanced, and
+      would move from worker to worker in every interval.
+
+    """
+
+    state_fields = ("table_keys", "table_workers", "keys", "sizes", "intervals", "costs")
+
+    def __init__(self, scheme: "TableRouter") -> None:
+        self._scheme = scheme
+        self.table_keys: NDArray[np.uint64] = np.empty(0, np.uint64)
+        self.table_workers: NDArray[np.int32] = np.empty(0, np.int32)
+        self.keys, self.sizes, self.intervals, self.costs = empty_window()
+
+    def plan(
+        self,
+        reports: Mapping[int, Mapping[str, Value]],
+        queues: Sequence[float] | None = None,
+        sources: Mapping[int, Mapping[str, Value]] | None = None,
+    ) -> Mapping[str, Value] | None:
+        window = Window(self.keys, self.sizes, self.intervals, self.costs)
+        window = window.after((reports[worker] for worker in sorted(reports)), self._scheme.window)
+        self.keys, self.sizes, self.intervals, self.costs = window
+        migration = self.rebalance(*window.totals())
+        if migration is None:
+            return None
+        self.table_keys, self.table_workers = migration.table_keys, migration.table_workers
+        return migration.values()
+
+    def rebalance(
+        self, hashes: NDArray[np.uint64], cost: NDArray[np.float64], memory: NDArray[np.float64]
+    ) -> MigrationPlan | None:
+        """Plan for K keys (hashes ascending) of these costs and state sizes, all [K]; None: leave all as it is."""
+        scheme = self._scheme
+        home = scheme.home(hashes)
+        current = look_up(hashes, home, self.table_keys, self.table_workers)
+        keys = Records(cost, memory, current, home, np.ones(len(hashes), np.int64), scheme.workers)
+        loads = keys.loads()
+        if not loads.max() > keys.limit(scheme.theta_max):
+            return None
+        destination = self._place(keys)
+        planned = sum_at(destination, cost, scheme.workers)
+        return migrate(hashes, keys, destination) if overload(planned) < overload(loads) else None
+
+    def _place(self, keys: Records) -> NDArray[np.int32]:
+        """F' of each key: int32[K]."""
+        scheme = self._scheme
+        if scheme.degree is None:
+            placement = scheme.place(keys, keys.limit(scheme.theta_max))
+            destination = np.empty(len(keys), np.int32)
+            destination[placement.record] = placement.worker
+            return destination
+        records, group = compact(keys, scheme.degree)
+        return expand(scheme.place(records, records.limit(scheme.theta_max)), group, scheme.priority(keys))
+
+    def _identity(self) -> str:
+        scheme = self._scheme
+        return f"{scheme.name} controller workers={scheme.workers} seed={scheme.seed} window={scheme.window}"

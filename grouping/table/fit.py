@@ -1,0 +1,190 @@
+"""Least-Load Fit Decreasing (Algorithm 1): phases II and III of every rebalancing, compiled.
+
+The paper's steps, and why they are fast here:
+
+    foreach k in C in descending order of c(k):
+        foreach d in D in ascending order of L(d):
+            if Adjust(k, d): assign k to d; break
+
+    Adjust(k, d): TRUE if L(d) + c(k) ≤ L_max, or if there is an exchangeable set E, chosen by ψ, with
+        (i) E ⊆ the keys of d;  (ii) c(k') < c(k) for all k' in E;  (iii) L(d) + c(k) − Σ c(k') ≤ L_max
+        (then the keys of E are disassociated from d and added to C)
+
+* What E adds to C is smaller than k, and k is the largest of C: so C is worked off in one pass over the keys by cost,
+  and no key is assigned twice.
+* Once a key is too large for E it stays so. So E is always the next part of d's keys by ψ, and each worker's keys
+  are walked once in all.
+* Whether there is an E needs only the sum of d's keys smaller than k, which is kept up to date.
+
+So after the sorts it takes O(R) and O(W) for each key that moves.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+
+class _Fit(NamedTuple):
+    """The workers while keys move. An entry is a record, or the part of one that phase I left on a worker."""
+
+    cost: NDArray[np.float64]  # [E], of each key
+    left: NDArray[np.int64]  # [E], keys still on their worker
+    waiting: NDArray[np.int64]  # [E], keys in the candidate set C
+    load: NDArray[np.float64]  # [W], L(d)
+    smaller: NDArray[np.float64]  # [W], sum of its keys that are smaller than the candidate at hand
+    queue: NDArray[np.int64]  # [E], entries by worker, each worker's by ψ
+    head: NDArray[np.int64]  # [W], its first entry in the queue that may still be taken
+    end: NDArray[np.int64]  # [W], past its last entry
+
+
+@njit(cache=True)
+def fit(
+    cost: NDArray[np.float64],
+    worker: NDArray[np.int32],
+    count: NDArray[np.int64],
+    by_cost: NDArray[np.int64],
+    by_psi: NDArray[np.int64],
+    workers: int,
+    limit: float,
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int32]]:
+    """Take keys from overloaded workers and assign them anew.
+
+    Parameters
+    ----------
+    cost, worker, count : [E]
+        Each entry's keys: the cost of each, the worker that has them after phase I, how many.
+    by_cost, by_psi : int64[E]
+        The entries in descending order of cost, and in the order in which ψ selects them (costs of 0 last).
+    workers : int
+        W.
+    limit : float
+        L_max.
+
+    Returns
+    -------
+    left : int64[E]
+        Keys of each entry that stay where they are.
+    entry : int64[M], worker : int32[M]
+        The others, one a row, in the order in which they were assigned.
+
+    """
+    state = _begin(cost, worker, count, by_psi, workers)
+    pending = _prepare(state, limit)
+    most = count.sum()
+    entries, assigned, moves = np.empty(most, np.int64), np.empty(most, np.int32), 0
+    i = 0
+    while pending > 0 and i < len(by_cost):
+        c = cost[by_cost[i]]
+        j = i
+        while j < len(by_cost) and cost[by_cost[j]] == c:
+            # Equal keys aren't smaller ones: from here on they're too large for an exchangeable set.
+            state.smaller[worker[by_cost[j]]] -= c * state.left[by_cost[j]]
+            j += 1
+        for entry in by_cost[i:j]:
+            for _ in range(state.waiting[entry]):
+                d, displaced = _choose(state, c, limit)
+                state.load[d] += c
+                entries[moves], assigned[moves] = entry, d
+                moves += 1
+                pending += displaced - 1
+        i = j
+    return state.left, entries[:moves].copy(), assigned[:moves].copy()
+
+
+@njit(cache=True)
+def _begin(
+    cost: NDArray[np.float64],
+    worker: NDArray[np.int32],
+    count: NDArray[np.int64],
+    by_psi: NDArray[np.int64],
+    workers: int,
+) -> _Fit:
+    load, end = np.zeros(workers), np.zeros(workers, np.int64)
+    for entry in range(len(cost)):
+        load[worker[entry]] += cost[entry] * count[entry]
+        end[worker[entry]] += 1
+    head = np.zeros(workers, np.int64)
+    for d in range(1, workers):
+        end[d] += end[d - 1]
+        head[d] = end[d - 1]
+    at, queue = head.copy(), np.empty(len(cost), np.int64)
+    for entry in by_psi:
+        queue[at[worker[entry]]] = entry
+        at[worker[entry]] += 1
+    return _Fit(cost, count.copy(), np.zeros(len(cost), np.int64), load, load.copy(), queue, head, end)
+
+
+@njit(cache=True)
+def _prepare(state: _Fit, limit: float) -> int:
+    """Phase II: from each overloaded worker, disassociate keys by ψ until it isn't any more; how many in all."""
+    candidates = 0
+    for d in range(len(state.load)):
+        while state.load[d] > limit and state.head[d] < state.end[d]:
+            candidates += _take(state, d)
+        state.smaller[d] = state.load[d]
+    return candidates
+
+
+@njit(cache=True)
+def _take(state: _Fit, d: int) -> int:
+    """Move one key of the first entry of d's queue into C; 0 if it has none left, and then the next entry is first."""
+    entry = state.queue[state.head[d]]
+    if state.left[entry] == 0:
+        state.head[d] += 1
+        return 0
+    state.left[entry] -= 1
+    state.waiting[entry] += 1
+    state.load[d] -= state.cost[entry]
+    state.smaller[d] -= state.cost[entry]
+    return 1
+
+
+@njit(cache=True)
+def _choose(state: _Fit, c: float, limit: float) -> tuple[int, int]:
+    """The worker for a candidate of cost c, and how many keys it gives up for it.
+
+    If the candidate doesn't overload any worker it doesn't overload the least loaded one.
+    """
+    least = 0
+    for d in range(1, len(state.load)):
+        if state.load[d] < state.load[least]:
+            least = d
+    if state.load[least] + c <= limit:
+        return least, 0
+    while True:
+        best = -1
+        for d in range(len(state.load)):
+            # (iii), with every key that there is
+            if state.load[d] + c - state.smaller[d] <= limit and (best < 0 or state.load[d] < state.load[best]):
+                best = d
+        if best < 0:
+            return least, 0
+        displaced = _exchange(state, best, c, limit)
+        if displaced > 0:
+            return best, displaced
+
+
+@njit(cache=True)
+def _exchange(state: _Fit, d: int, c: float, limit: float) -> int:
+    """Take an exchangeable set from d; its size, or 0 if there is none after all.
+
+    ``smaller`` is a running sum of floats: it may promise a little more than there is, and then it's put right.
+    """
+    there, at = 0.0, state.head[d]
+    while state.load[d] + c - there > limit and at < state.end[d]:
+        entry = state.queue[at]
+        if state.cost[entry] < c:
+            there += state.cost[entry] * state.left[entry]
+        at += 1
+    if state.load[d] + c - there > limit:
+        state.smaller[d] = there
+        return 0
+    displaced = 0
+    while state.load[d] + c > limit and state.head[d] < state.end[d]:
+        if state.cost[state.queue[state.head[d]]] < c:
+            displaced += _take(state, d)
+        else:
+            state.head[d] += 1
+    return displaced

@@ -1,0 +1,80 @@
+"""What a worker tells of the keys it has executed."""
+
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from grouping.feedback import Monitor
+from grouping.interface import Costs
+from grouping.keys import Keys
+from grouping.state import Value
+from grouping.table.records import sum_at
+
+# Rows that may wait, beside as many as there are keys, until they are summed by key: so a row is sorted O(1) times.
+_UNSUMMED = 1 << 16
+
+
+class KeyMonitor(Monitor):
+    """One worker's computation cost and new state of each key in the interval (section 4, step 1 of the workflow).
+
+    A key's cost c(k) is what its tuples cost where that is measured, else their number. Its state s(k) of the interval
+    is the number of its tuples: an operator over a window keeps them, or something of their size.
+
+    Memory: 24 bytes for each distinct key of the interval, twice that and 1.5 MiB while it lasts: the algorithms are
+    defined on all keys.
+    """
+
+    state_fields = ("keys", "costs", "sizes")
+
+    def __init__(self) -> None:
+        self._clear()
+
+    def observe(self, keys: Keys, costs: Costs) -> None:
+        distinct = len(keys.hashes)
+        sizes = np.bincount(keys.codes, minlength=distinct).astype(np.float64)
+        spent = sizes if costs is None else sum_at(keys.codes, costs, distinct)
+        # A dictionary may name keys that no tuple has.
+        seen = np.flatnonzero(sizes)
+        self._unsummed.append((keys.hashes[seen], spent[seen], sizes[seen]))
+        self._rows += len(seen)
+        if self._rows > len(self.keys) + _UNSUMMED:
+            self._sum()
+
+    def report(self) -> Mapping[str, Value] | None:
+        """``keys`` uint64[k] ascending, ``costs`` float64[k], ``sizes`` float64[k] of the interval."""
+        self._sum()
+        report = {"keys": self.keys, "costs": self.costs, "sizes": self.sizes}
+        self._clear()
+        return report if len(report["keys"]) else None
+
+    def save(self) -> bytes:
+        self._sum()
+        return super().save()
+
+    def load(self, data: bytes) -> None:
+        self._clear()
+        super().load(data)
+
+    def _clear(self) -> None:
+        self.keys: NDArray[np.uint64] = np.empty(0, np.uint64)
+        self.costs: NDArray[np.float64] = np.empty(0)
+        self.sizes: NDArray[np.float64] = np.empty(0)
+        self._unsummed: list[tuple[NDArray[np.uint64], NDArray[np.float64], NDArray[np.float64]]] = []
+        self._rows = 0
+
+    def _sum(self) -> None:
+        parts = [(self.keys, self.costs, self.sizes), *self._unsummed]
+        self.keys, self.costs, self.sizes = sum_by_key(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+        self._unsummed, self._rows = [], 0
+
+    def _identity(self) -> str:
+        return "routing table monitor"
+
+
+def sum_by_key(
+    keys: NDArray[np.uint64], *values: NDArray[np.float64]
+) -> tuple[NDArray[np.uint64], *tuple[NDArray[np.float64], ...]]:
+    """The distinct keys in ascending order, and each column's sum for each of them."""
+    distinct, at = np.unique(keys, return_inverse=True)
+    return distinct, *(sum_at(at, column, len(distinct)) for column in values)

@@ -1,0 +1,202 @@
+"""READJ: the baseline, which moves and swaps the heaviest keys one pair at a time."""
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from grouping.arguments import number
+from grouping.table.records import Placement, Records, sum_at
+from grouping.table.router import TableRouter
+
+
+class Readj(TableRouter):
+    """Track the heavy keys, and while some worker is overloaded do the best of all moves and swaps of them.
+
+    Entries of keys that aren't tracked any more go home. A move takes a tracked key to any worker, a swap exchanges two
+    of different workers; best is what leaves the least spread between the highest and the lowest load, of
+    equals what migrates least state. It ends when no worker is overloaded, or nothing lowers the spread.
+
+    Guarantees
+    ----------
+    * Only tracked keys have entries in the table, so it has at most W/σ of them.
+    * Each step lowers the spread; nothing is said of where it ends.
+
+    Time O(T² + T·W) a step, for T tracked keys; as many steps as keys move, or a few times that. Memory: W/σ entries
+    a router.
+
+    Parameters
+    ----------
+    theta_max, window
+        See ``TableRouter``.
+    sigma : float, default 0.01
+        σ ≥ 0: keys of at least this share of the mean load are tracked. Smaller: more to choose from, better balance,
+        and the time of a plan grows with the square of their number. The authors of the paper search for the best one
+        anew in each experiment.
+
+    Notes
+    -----
+    This is the baseline as the routing table paper describes it. The original balances three resources, and the gain
+    of a move weighs balance against migration; here there is one resource, and migration only decides between
+    equals ("the best move alleviating the workload imbalance"). Of all pairs of workers only those with the most or
+    the least loaded one are looked at: no other move lowers the spread, so the answer is the same.
+
+    References
+    ----------
+    Fang et al., *Parallel Stream Processing Against Workload Skewness and Variance*, sections 5 and 6; after Gedik,
+    *Partitioning functions for stateful data parallelism in stream processing*, VLDB Journal 23 (2014).
+
+    Examples
+    --------
+    Six keys of 16 tuples, of which two, with 7 tuples, change their worker:
+
+    >>> from grouping import encode
+    >>> router, keys = Readj(2, theta_max=0.0), encode(list("aaaaabbbbcccddef"))
+    >>> monitor, controller = router.monitor(), router.controller()
+    >>> monitor.observe(keys, None)
+    >>> plan = controller.plan({0: monitor.report()})
+    >>> before = router.route(keys)
+    >>> router.adopt(plan)
+    >>> [np.bincount(workers).tolist() for workers in (before, router.route(keys))], plan["migration"]
+    ([[1, 15], [8, 8]], 7.0)
+
+    """
+
+    name = "READJ"
+    short = "readj"
+
+    def __init__(
+        self, workers: int, *, seed: int = 0, theta_max: float = 0.08, window: int = 5, sigma: float = 0.01
+    ) -> None:
+        super().__init__(workers, seed=seed, theta_max=theta_max, window=window, degree=None)
+        self.sigma = number("sigma", sigma, 0)
+
+    def priority(self, records: Records) -> NDArray[np.float64]:
+        return records.cost
+
+    def place(self, records: Records, limit: float) -> Placement:
+        least = self.sigma * float(records.cost.sum()) / records.workers
+        tracked = np.flatnonzero(records.cost >= least)
+        worker = records.home.copy()
+        worker[tracked] = records.current[tracked]
+        load = sum_at(worker, records.cost, records.workers)
+        worker[tracked] = _readjust(
+            records.cost[tracked], records.memory[tracked], records.current[tracked], load, limit
+        )
+        return Placement(records, np.arange(len(records)), worker, records.count)
+
+
+class _Readjustment(NamedTuple):
+    """A move (other < 0) or swap, and what it leaves."""
+
+    spread: float
+    migration: float
+    key: int
+    other: int
+
+
+@njit(cache=True)
+def _readjust(
+    cost: NDArray[np.float64],
+    memory: NDArray[np.float64],
+    current: NDArray[np.int32],
+    load: NDArray[np.float64],
+    limit: float,
+) -> NDArray[np.int32]:
+    """Move tracked keys until no load (float64[W], changed) is above the limit: their workers, int32[T]."""
+    worker = current.copy()
+    while load.max() > limit:
+        order = np.argsort(load, kind="mergesort")
+        low, high = order[:3], order[::-1][:3]
+        move, to = _best_move(cost, memory, current, worker, load, low, high)
+        best = _best_swap(cost, memory, current, worker, load, low, high, move)
+        if best.key < 0:
+            break
+        at = worker[best.key]
+        moved = cost[best.key]
+        if best.other >= 0:
+            to = worker[best.other]
+            moved -= cost[best.other]
+            worker[best.other] = at
+        worker[best.key] = to
+        load[at] -= moved
+        load[to] += moved
+    return worker
+
+
+@njit(cache=True)
+def _best_move(
+    cost: NDArray[np.float64],
+    memory: NDArray[np.float64],
+    current: NDArray[np.int32],
+    worker: NDArray[np.int32],
+    load: NDArray[np.float64],
+    low: NDArray[np.int64],
+    high: NDArray[np.int64],
+) -> tuple[_Readjustment, int]:
+    """The best of all moves that lower the spread, and where it goes; key −1 if there is none."""
+    best, best_to = _Readjustment(float(load[high[0]] - load[low[0]]), 0.0, -1, -1), -1
+    for key in range(len(cost)):
+        at = worker[key]
+        for to in range(len(load)):
+            if to != at and (at == high[0] or to == low[0]):
+                spread = _spread(load, low, high, at, to, cost[key])
+                migration = _migration(memory[key], current[key], at, to)
+                if _better(spread, migration, best):
+                    best, best_to = _Readjustment(spread, migration, key, -1), to
+    return best, best_to
+
+
+@njit(cache=True)
+def _best_swap(
+    cost: NDArray[np.float64],
+    memory: NDArray[np.float64],
+    current: NDArray[np.int32],
+    worker: NDArray[np.int32],
+    load: NDArray[np.float64],
+    low: NDArray[np.int64],
+    high: NDArray[np.int64],
+    best: _Readjustment,
+) -> _Readjustment:
+    """The best of ``best`` and all swaps that lower the spread."""
+    for key in range(len(cost)):
+        at = worker[key]
+        for other in range(key + 1, len(cost)):
+            to = worker[other]
+            if to != at and (at == high[0] or at == low[0] or to == high[0] or to == low[0]):
+                spread = _spread(load, low, high, at, to, cost[key] - cost[other])
+                migration = _migration(memory[key], current[key], at, to)
+                migration += _migration(memory[other], current[other], to, at)
+                if _better(spread, migration, best):
+                    best = _Readjustment(spread, migration, key, other)
+    return best
+
+
+@njit(cache=True)
+def _better(spread: float, migration: float, best: _Readjustment) -> bool:
+    return spread < best.spread or (best.key >= 0 and spread == best.spread and migration < best.migration)
+
+
+@njit(cache=True)
+def _spread(
+    load: NDArray[np.float64], low: NDArray[np.int64], high: NDArray[np.int64], at: int, to: int, moved: float
+) -> float:
+    """Highest − lowest load after ``moved`` has gone from one worker to another; low, high: the three of each end."""
+    most = max(load[at] - moved, load[to] + moved)
+    least = min(load[at] - moved, load[to] + moved)
+    for d in high:
+        if d != at and d != to:  # noqa: PLR1714 - numba compares no tuple of mixed types
+            most = max(most, load[d])
+            break
+    for d in low:
+        if d != at and d != to:  # noqa: PLR1714 - numba compares no tuple of mixed types
+            least = min(least, load[d])
+            break
+    return most - least
+
+
+@njit(cache=True)
+def _migration(memory: float, current: int, at: int, to: int) -> float:
+    """By how much the state to migrate grows if a key that is to be at one worker is to be at another."""
+    return memory * ((to != current) - (at != current))

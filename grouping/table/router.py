@@ -1,0 +1,90 @@
+"""Mixed routing: a small routing table over a hash function."""
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from grouping.arguments import integer, number
+from grouping.hashing import function, homes
+from grouping.interface import Costs, Grouping, Times
+from grouping.keys import Keys
+from grouping.state import Value
+from grouping.table.controller import TableController
+from grouping.table.lookup import look_up
+from grouping.table.monitor import KeyMonitor
+from grouping.table.records import Placement, Records
+
+
+class TableRouter(Grouping):
+    """Send a key where the routing table says, if it has an entry for it, else where its hash says (Equation 1).
+
+    Schemes differ in how they plan the table (``priority`` and ``place``, functions of the records alone). Until a
+    plan is adopted a router is KEY.
+
+    Parameters
+    ----------
+    theta_max : float
+        θmax ≥ 0: by which share of the mean load a worker may exceed it before keys move. Smaller: more balance,
+        more migration. The paper's default is 0.08.
+    window : int
+        w ≥ 1: over how many intervals an operator keeps state, and so what moving a key costs. The paper tries 1
+        to 20.
+    degree : int, optional
+        R of the compact representation (``grouping.table.compact``), a power of 2: plan with groups of alike keys
+        instead of keys. None: with the keys themselves.
+
+    """
+
+    state_fields = ("table_keys", "table_workers")
+
+    def __init__(self, workers: int, *, seed: int, theta_max: float, window: int, degree: int | None) -> None:
+        super().__init__(workers, seed=seed)
+        self.theta_max = number("theta_max", theta_max, 0)
+        self.window = integer("window", window, 1)
+        self.degree = None if degree is None else integer("degree", degree, 1)
+        if self.degree is not None and self.degree & (self.degree - 1):
+            raise ValueError(f"degree is {degree!r}; valid: a power of 2, or none to plan with the keys themselves")
+        self.table_keys: NDArray[np.uint64] = np.empty(0, np.uint64)
+        self.table_workers: NDArray[np.int32] = np.empty(0, np.int32)
+
+    @abstractmethod
+    def priority(self, records: Records) -> NDArray[np.float64]:
+        """ψ, by which keys are selected for migration: float64[R], those of the largest value first."""
+
+    @abstractmethod
+    def place(self, records: Records, limit: float) -> Placement:
+        """Plan: where the keys should go so that no worker's load is above ``limit`` (L_max)."""
+
+    def _route(self, keys: Keys, times: Times, costs: Costs) -> NDArray[np.int32]:
+        return look_up(keys.hashes, self.home(keys.hashes), self.table_keys, self.table_workers)[keys.codes]
+
+    def home(self, hashes: NDArray[np.uint64]) -> NDArray[np.int32]:
+        """h(k) of each key: int32[k]."""
+        return homes(hashes, function(self.seed), self.workers)
+
+    def adopt(self, plan: Mapping[str, Value]) -> None:
+        """Take up the plan's routing table.
+
+        Raises
+        ------
+        ValueError
+            The plan names a worker that there isn't: it was made for another number of workers.
+
+        """
+        keys, workers = np.asarray(plan["table_keys"], np.uint64), np.asarray(plan["table_workers"], np.int32)
+        if len(workers) and not 0 <= workers.min() <= workers.max() < self.workers:
+            raise ValueError(f"the plan routes to workers {workers.min()} to {workers.max()} of {self.workers}")
+        self.table_keys, self.table_workers = keys, workers
+
+    def internals(self) -> Mapping[str, Any]:
+        """``table``: entries of the routing table."""
+        return {"table": len(self.table_keys)}
+
+    def monitor(self) -> KeyMonitor:
+        return KeyMonitor()
+
+    def controller(self) -> TableController:
+        return TableController(self)

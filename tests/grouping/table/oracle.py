@@ -1,0 +1,179 @@
+"""The routing table paper's algorithms in plain Python, line by line from its pseudo-code, in exact arithmetic.
+
+Keys are numbers from 0; equal keys are taken in this order, equally loaded workers in theirs.
+"""
+
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+
+@dataclass
+class Stream:
+    """What one interval showed: cost, memory, F and h of each key."""
+
+    cost: list[int]
+    memory: list[int]
+    current: list[int]
+    home: list[int]
+    workers: int
+    theta_max: Fraction = Fraction(0)
+    destination: list = field(default_factory=list)
+
+    @property
+    def limit(self):
+        return (1 + Fraction(self.theta_max)) * Fraction(sum(self.cost), self.workers)
+
+    def gamma(self, k, beta):
+        return self.cost[k] ** beta / self.memory[k]
+
+    def table(self, destination):
+        return sum(d != h for d, h in zip(destination, self.home, strict=True))
+
+    def migration(self, destination):
+        return sum(s for s, d, f in zip(self.memory, destination, self.current, strict=True) if d != f)
+
+    def loads(self, destination):
+        return [sum(c for c, d in zip(self.cost, destination, strict=True) if d == w) for w in range(self.workers)]
+
+
+def by(psi):
+    """A selection criterion: the keys of the largest value first."""
+    return lambda keys: sorted(keys, key=lambda k: (-psi(k), k))
+
+
+def prepare(stream, where, select):
+    """Phase II: where each key is (None: in C)."""
+    for d in range(stream.workers):
+        for k in select([k for k, w in enumerate(where) if w == d]):
+            if stream.loads(where)[d] > stream.limit:
+                where[k] = None
+    return where
+
+
+def llfd(stream, where, select):
+    """Algorithm 1 for the candidates C = those keys that are nowhere."""
+    where = list(where)
+    load = stream.loads(where)
+    candidates = {k for k, w in enumerate(where) if w is None}
+
+    def adjust(k, d):
+        if load[d] + stream.cost[k] <= stream.limit:
+            return True
+        exchangeable, rest = [], load[d] + stream.cost[k]
+        for other in select([o for o, w in enumerate(where) if w == d and stream.cost[o] < stream.cost[k]]):
+            if rest <= stream.limit:
+                break
+            exchangeable.append(other)
+            rest -= stream.cost[other]
+        if rest > stream.limit:
+            return False
+        for other in exchangeable:
+            where[other] = None
+            load[d] -= stream.cost[other]
+            candidates.add(other)
+        return True
+
+    while candidates:
+        k = min(candidates, key=lambda k: (-stream.cost[k], k))
+        ascending = sorted(range(stream.workers), key=lambda d: (load[d], d))
+        # The paper doesn't say what becomes of a key that no worker takes: to the least loaded one, as in Algorithm 5.
+        d = next((d for d in ascending if adjust(k, d)), ascending[0])
+        where[k] = d
+        load[d] += stream.cost[k]
+        candidates.remove(k)
+    return where
+
+
+def simple(stream):
+    """Algorithm 5: all keys are candidates, none is exchanged."""
+    load = [0] * stream.workers
+    where = [None] * len(stream.cost)
+    for k in by(lambda k: stream.cost[k])(range(len(stream.cost))):
+        d = min(range(stream.workers), key=lambda d: (load[d], d))
+        where[k] = d
+        load[d] += stream.cost[k]
+    return where
+
+
+def phases(stream, back, psi):
+    """Phases I to III with ``back`` entries moved home, smallest memory first."""
+    routed = [k for k in range(len(stream.cost)) if stream.current[k] != stream.home[k]]
+    where = list(stream.current)
+    for k in sorted(routed, key=lambda k: (stream.memory[k], k))[:back]:
+        where[k] = stream.home[k]
+    return llfd(stream, prepare(stream, where, by(psi)), by(psi))
+
+
+def mintable(stream):
+    """Algorithm 2."""
+    return phases(stream, len(stream.cost), lambda k: stream.cost[k])
+
+
+def minmig(stream, beta):
+    """Algorithm 3."""
+    return phases(stream, 0, lambda k: stream.gamma(k, beta))
+
+
+def mixed(stream, table_max, beta):
+    """Algorithm 4; when even n = N_A doesn't do, MINTABLE (appendix B)."""
+    routed = stream.table(stream.current)
+    n = 0
+    while True:
+        destination = phases(stream, n, lambda k: stream.gamma(k, beta))
+        over = stream.table(destination) - table_max
+        if over <= 0:
+            return destination
+        if n == routed:
+            return mintable(stream)
+        n = min(n + over, routed)
+
+
+def mixed_bf(stream, table_max, beta):
+    """Section 3.3: every n; of those within the table bound, then of the balanced ones, the one that moves least."""
+    best = None
+    for n in range(stream.table(stream.current) + 1):
+        destination = phases(stream, n, lambda k: stream.gamma(k, beta))
+        highest = max(stream.loads(destination))
+        score = (max(highest - stream.limit, 0), stream.migration(destination))
+        if stream.table(destination) <= table_max and (best is None or score < best[0]):
+            best = (score, destination)
+    return best[1] if best else mintable(stream)
+
+
+def readj(stream, sigma):
+    """Tracked keys stay, other entries go home; then the move or swap that leaves the least spread, while it helps."""
+    mean = Fraction(sum(stream.cost), stream.workers)
+    tracked = [k for k in range(len(stream.cost)) if stream.cost[k] >= Fraction(sigma) * mean]
+    where = [stream.current[k] if k in tracked else stream.home[k] for k in range(len(stream.cost))]
+    while max(stream.loads(where)) > stream.limit:
+        best = None
+        moves = [(k, d, None) for k in tracked for d in range(stream.workers) if d != where[k]]
+        swaps = [(k, where[o], o) for k in tracked for o in tracked if o > k and where[o] != where[k]]
+        for k, d, other in moves + swaps:
+            after = list(where)
+            after[k] = d
+            if other is not None:
+                after[other] = where[k]
+            loads = stream.loads(after)
+            score = (max(loads) - min(loads), stream.migration(after))
+            if best is None or score < best[0]:
+                best = (score, after)
+        loads = stream.loads(where)
+        if best is None or best[0][0] >= max(loads) - min(loads):
+            break
+        where = best[1]
+    return where
+
+
+def discretise(descending, degree):
+    """Section 4.2, for values in descending order whose smallest is 1."""
+    linear = [n * degree for n in range(1, descending[0] // degree + 2)]
+    exponential = [2**n for n in range(degree.bit_length()) if 2**n < degree]
+    representatives = sorted({*linear, *exponential})
+    deviation, phi = 0, []
+    for x in descending:
+        below = max(y for y in representatives if y <= x)
+        above = min(y for y in representatives if y >= x)
+        phi.append(above if deviation > 0 else below)
+        deviation += x - phi[-1]
+    return phi
