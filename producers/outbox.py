@@ -30,6 +30,7 @@ class Outbox:
     #: Seconds.
     grace: ClassVar[float] = 10.0
     settings: ClassVar[dict[str, Any]] = {
+        "enable.idempotence": True,
         # never reached: `put` keeps below
         "queue.buffering.max.messages": 2 * max_records,
         "queue.buffering.max.kbytes": 4 * max_bytes >> 10,

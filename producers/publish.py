@@ -7,11 +7,12 @@ from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
-from confluent_kafka import KafkaException, Producer
+from confluent_kafka import Producer
 from numpy.typing import NDArray
 
 from deploy.connection import Connection
-from deploy.errors import EnvironmentFault
+from deploy.errors import UsageError
+from deploy.topics import partitions_of
 from producers.dataset import Block, Dataset
 from producers.keycounts import KeyCounts
 from producers.outbox import Outbox
@@ -19,14 +20,15 @@ from producers.summary import DeliveryFault, Summary
 
 Progress: TypeAlias = Callable[[int, int], None]
 
-# Large batches compress well and cost the broker little; 20 ms more latency is nothing to a load.
+# What a --kafka-config may change. Large batches compress well and cost the broker little; 20 ms more latency is
+# nothing to a load.
 SETTINGS = {
-    "enable.idempotence": True,
     "compression.type": "lz4",
     "linger.ms": 20,
     "batch.num.messages": 50_000,
     "batch.size": 1_000_000,
     "delivery.timeout.ms": 120_000,
+    "log_level": 3,
 }
 
 
@@ -69,14 +71,19 @@ def publish(
 
     Raises
     ------
+    UsageError
+        There is no such topic.
     EnvironmentFault
-        No broker answers, or it has no such topic.
+        No broker answers.
     DeliveryFault
         Records could not be delivered; it carries the summary.
 
     """
-    producer = Producer(connection.client(**SETTINGS, **Outbox.settings))
-    partitions = _partitions(producer, topic)
+    # Asked first: messages to a missing topic fail only when they time out.
+    partitions = partitions_of(connection, topic)
+    if partitions is None:
+        raise UsageError(f"there is no topic {topic} at {connection.bootstrap_servers}; make it first")
+    producer = Producer({**SETTINGS, **connection.client(**Outbox.settings)})
     outbox = Outbox(producer, topic, stopped)
     keys, size, position = KeyCounts(), 0, start
     begun = time.monotonic()
@@ -109,17 +116,6 @@ def publish(
     if summary.failed:
         raise DeliveryFault(summary)
     return summary
-
-
-def _partitions(producer: Producer, topic: str) -> int:
-    """How many partitions the topic has. Asked first: a message to a missing topic fails only when it times out."""
-    try:
-        found = producer.list_topics(topic, timeout=10).topics[topic]
-    except KafkaException as error:
-        raise EnvironmentFault(f"no Kafka broker answers: {error.args[0].str()}") from None
-    if found.error is not None:
-        raise EnvironmentFault(f"topic {topic!r} can't be used: {found.error.str()}")
-    return len(found.partitions)
 
 
 def _pieces(block: Block, rate: float | None) -> Iterator[Block]:

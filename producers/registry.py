@@ -1,16 +1,19 @@
 """Every dataset there is, a line each. A new one is its file and its line here."""
 
-from collections.abc import Callable
+import inspect
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
 from producers.dataset import Dataset
 from producers.generators import synthetic
 from producers.generators.country import Country
+from producers.generators.pageviews import Pageviews
 
 DATASETS: dict[str, Callable[..., Dataset]] = {
     **{f"COUNTRY_SKEW_R{ratio}": partial(Country, ratio) for ratio in range(0, 101, 10)},
     "COUNTRY_HALF_SKEW_R80": partial(Country, 80, half=True),
+    "WIKIPEDIA_PAGEVIEWS": Pageviews,
     "ZIPF": synthetic.zipf_keys,
     "DRIFTING_ZIPF": synthetic.drifting_zipf,
     "LN1": synthetic.lognormal_1,
@@ -18,6 +21,8 @@ DATASETS: dict[str, Callable[..., Dataset]] = {
     "POSG_UNIFORM": synthetic.posg_uniform,
     "POSG_ZIPF": synthetic.posg_zipf,
 }
+# What every dataset has, and what is fixed by its name.
+_COMMON = ("records", "seed", "ratio", "half")
 
 
 def create(name: str, *, records: int | None = None, seed: int = 0, **options: Any) -> Dataset:
@@ -37,13 +42,67 @@ def create(name: str, *, records: int | None = None, seed: int = 0, **options: A
     Raises
     ------
     ValueError
-        No dataset of that name (the message lists those there are), or a bad value.
+        No dataset of that name, a parameter that it doesn't have, or a bad value: the message lists the valid ones.
 
     """
-    try:
-        make = DATASETS[name.upper()]
-    except KeyError:
-        raise ValueError(f"unknown dataset {name!r}; valid: {', '.join(DATASETS)}") from None
+    make = _maker(name)
+    for option in options:
+        _require(name, option)
     if records is not None:
         options["records"] = records
     return make(seed=seed, **options)
+
+
+def parameters(name: str) -> dict[str, Any]:
+    """The dataset's own parameters with their defaults.
+
+    Raises
+    ------
+    ValueError
+        No dataset of that name.
+
+    """
+    signature = inspect.signature(_maker(name))
+    return {p.name: p.default for p in signature.parameters.values() if p.name not in _COMMON}
+
+
+def parsed(name: str, options: Iterable[str]) -> dict[str, Any]:
+    """Parameters as users write them, ``NAME=VALUE``, in the types of their defaults.
+
+    Examples
+    --------
+    >>> parsed("ZIPF", ["z=1.4", "keys=1000"])
+    {'z': 1.4, 'keys': 1000}
+
+    Raises
+    ------
+    ValueError
+        Not of that form, no such parameter, or a value of another type.
+
+    """
+    values: dict[str, Any] = {}
+    for option in options:
+        key, equals, text = option.partition("=")
+        if not equals:
+            raise ValueError(f"{option!r} is not NAME=VALUE")
+        kind = type(_require(name, key))
+        try:
+            values[key] = kind(text)
+        except ValueError:
+            wanted = "an integer" if kind is int else "a number"
+            raise ValueError(f"{key} is {text!r}; valid: {wanted}") from None
+    return values
+
+
+def _maker(name: str) -> Callable[..., Dataset]:
+    try:
+        return DATASETS[name.upper()]
+    except KeyError:
+        raise ValueError(f"unknown dataset {name!r}; valid: {', '.join(DATASETS)}") from None
+
+
+def _require(name: str, option: str) -> Any:
+    valid = parameters(name)
+    if option not in valid:
+        raise ValueError(f"{name} has no parameter {option!r}; valid: {', '.join(valid) or 'none'}")
+    return valid[option]
