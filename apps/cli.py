@@ -4,6 +4,7 @@ import sys
 
 import typer
 
+from apps.launch import topology
 from deploy import kafka
 from deploy.errors import UserError
 
@@ -14,6 +15,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     add_completion=False,
 )
+
+app.command()(topology)
 app.add_typer(kafka.app, name="kafka")
 
 

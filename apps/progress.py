@@ -1,0 +1,130 @@
+"""What a running topology shows: progress while it runs, a table at its end. All on stderr but the table."""
+
+import sys
+import time
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+import numpy as np
+from rich.console import Console
+from rich.status import Status
+from rich.table import Table
+
+from dashboards.colours import colour
+from grouping import measures
+
+if TYPE_CHECKING:
+    from apps.settings import Settings
+    from apps.sink import BatchReport
+    from apps.summary import Summary
+    from apps.topology import Outcome
+
+# A line at most so often where the output isn't a terminal.
+_LINE_EVERY = 5.0  # s
+
+
+class Display:
+    """One line that is kept up to date on a terminal; elsewhere a line now and then."""
+
+    def __init__(self, settings: "Settings") -> None:
+        self._settings = settings
+        self._console = Console(stderr=True)
+        self._status: Status | None = None
+        self._loads = np.zeros(settings.workers, np.int64)
+        self._shown = self._started = time.monotonic()
+        self._total = 0
+        self._stopping = False
+        self._previous = self._started
+
+    def __enter__(self) -> Self:
+        """Start to show."""
+        if self._console.is_terminal:
+            self._status = self._console.status("")
+            self._status.start()
+        self.say(f"{self._settings.name}: starting Spark", always=True)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Leave the terminal as it was."""
+        if self._status is not None:
+            self._status.stop()
+
+    def target(self, tuples: int) -> None:
+        """Be told how many messages are waiting at the start."""
+        self._total = tuples
+        self.say(f"{self._settings.name}: {tuples:,} messages waiting, first batch is being prepared", always=True)
+
+    def stopping(self) -> None:
+        """Say that the run ends after the batch under way."""
+        self._stopping = True
+        self.say(f"{self._settings.name}: stopping after this batch", always=True)
+
+    def batch(self, report: "BatchReport") -> None:
+        """Show a batch that is done."""
+        now = time.monotonic()
+        tuples = int(report.loads.sum())
+        self._loads += report.loads
+        rate = tuples / (now - self._previous)
+        self._previous = now
+        parts = [f"{self._settings.name}: batch {report.batch.number}", f"{report.totals.routed:,} tuples"]
+        if self._settings.until_drained and self._total:
+            parts[-1] += f" of {self._total:,}"
+        if tuples:
+            parts.append(f"{rate:,.0f}/s")
+            parts.append(f"STD_DEV {measures.std_dev(self._loads):.2f}")
+            parts.append(f"slowest worker {measures.straggling(report.busy):.1f} × mean")
+        elif report.totals.tuples < report.totals.routed:
+            parts.append("waiting for the last windows to close")
+        else:
+            parts.append("idle")
+        parts += [f"{n:,} {what}" for what, n in _losses(report) if n]
+        if self._stopping:
+            parts.append("stopping")
+        self.say(" · ".join(parts))
+
+    def say(self, text: str, *, always: bool = False) -> None:
+        """Replace the line; where there is no terminal, print one if it's time or ``always``."""
+        if self._status is not None:
+            self._status.update(text)
+        elif always or time.monotonic() - self._shown >= _LINE_EVERY:
+            self._shown = time.monotonic()
+            print(f"[{self._shown - self._started:5.0f} s] {text}", file=sys.stderr, flush=True)
+
+    def summary(self, result: "Summary", outcome: "Outcome", topics: dict[str, str]) -> None:
+        """Print the run's numbers and where its results are."""
+        table = Table(title=f"{self._settings.name}", title_justify="left", show_header=False)
+        table.add_column(style="dim")
+        table.add_column(justify="right")
+        for name, value in rows(result):
+            table.add_row(name, value)
+        console = Console()
+        console.print(table)
+        ending = "drained" if outcome.drained else "stopped; start it again to go on from its checkpoint"
+        console.print(f"[{colour(result.grouping)}]■[/] {result.grouping} {ending} after {outcome.batches} batches.")
+        console.print(f"Results: unskew results {topics['aggregator']}", highlight=False, soft_wrap=True)
+        console.print(f"Balance: unskew results {topics['distribution']}", highlight=False, soft_wrap=True)
+        if result.rejected:
+            console.print(f"Rejected: unskew results {topics['rejected']}", highlight=False, soft_wrap=True)
+
+
+def _losses(report: "BatchReport") -> list[tuple[str, int]]:
+    return [("rejected", report.totals.rejected), ("late", report.totals.late)]
+
+
+def rows(result: "Summary") -> list[tuple[str, str]]:
+    """A summary as (name, text) rows, the same in every table."""
+    return [
+        ("tuples in closed windows", f"{result.tuples:,}"),
+        ("rejected", f"{result.rejected:,}"),
+        ("late", f"{result.late:,}"),
+        ("STD_DEV", f"{result.std_dev:.2f}"),
+        ("STD_DEV, last window", f"{result.last_std_dev:.2f}"),
+        ("DIST_COST", f"{result.dist_cost:.2f}"),
+        ("imbalance / tuples", f"{result.imbalance_fraction:.4f}"),
+        ("slowest / mean worker time", f"{result.straggling:.2f}"),
+        ("tuples/s", f"{result.tuples_per_second:,.0f}"),
+        ("first batch after", f"{result.first_batch_seconds:.1f} s"),
+        ("first window out after", f"{result.first_result_seconds:.1f} s"),
+    ]

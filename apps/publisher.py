@@ -1,0 +1,58 @@
+"""The result topics: who writes to them and what they are called."""
+
+from collections.abc import Iterable
+
+from confluent_kafka import KafkaError, Producer
+from confluent_kafka import Message as Delivered
+from pyspark.sql import DataFrame
+
+from apps.messages import Message
+from apps.settings import Settings
+from deploy.errors import EnvironmentFault
+from deploy.topics import ensure_topic
+
+
+def result_topics(settings: Settings) -> dict[str, str]:
+    """Role → topic: aggregator, distribution and rejected."""
+    return {
+        "aggregator": f"{settings.name}-aggregator",
+        "distribution": f"{settings.name}-distribution",
+        "rejected": f"{settings.source_name}-rejected",
+    }
+
+
+class Publisher:
+    """Writes records to the run's result topics; each call returns when Kafka has acknowledged them all."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._connection = settings.connection
+        self.topics = result_topics(settings)
+        for topic in self.topics.values():
+            ensure_topic(self._connection, topic, settings.sources)
+        self._producer = Producer(self._connection.client(**{"enable.idempotence": True, "linger.ms": 5}))
+
+    def write(self, records: DataFrame, role: str) -> None:
+        """Write a DataFrame of ``key`` and ``value``, from the executors."""
+        records.write.format("kafka").options(**self._connection.spark()).option("topic", self.topics[role]).save()
+
+    def send(self, role: str, messages: Iterable[Message]) -> None:
+        """Write a few messages from the driver.
+
+        Raises
+        ------
+        EnvironmentFault
+            Kafka refused some, or did not acknowledge them in time.
+
+        """
+        failed: list[KafkaError] = []
+
+        def delivered(error: KafkaError | None, _: Delivered) -> None:
+            if error is not None:
+                failed.append(error)
+
+        for message in messages:
+            self._producer.produce(self.topics[role], message.value, message.key, on_delivery=delivered)
+            self._producer.poll(0)
+        self._producer.flush()
+        if failed:
+            raise EnvironmentFault(f"{len(failed)} records were not written to {self.topics[role]} ({failed[0].str()})")

@@ -1,0 +1,127 @@
+"""The Spark session of a topology: jars, Python, logging, and the settings that matter for it."""
+
+import os
+import sys
+import zipfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from importlib import resources
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from pyspark.sql import SparkSession
+
+from apps.settings import Settings
+from deploy.errors import EnvironmentFault
+from deploy.home import home
+from deploy.jars import connector_jars
+from deploy.java import find_java
+
+_SETTINGS = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    # Windows, results and their text are UTC wherever the driver runs.
+    "spark.sql.session.timeZone": "UTC",
+    # State per (window, key, worker) may be larger than memory.
+    "spark.sql.streaming.stateStore.providerClass": (
+        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+    ),
+    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+    # Larger Arrow batches cost less a tuple: fewer changes between JVM and Python, larger packets.
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
+    "spark.sql.streaming.numRecentProgressUpdates": "20",
+}
+
+
+# The state's partitions are fixed when a checkpoint is made; each costs every batch a commit of some 50 ms.
+_STATE_PARTITIONS = 4
+# Simulated cost is slept, so tasks may outnumber cores; but each has a Python process.
+_MOST_TASKS = 128
+
+
+@contextmanager
+def session(settings: Settings) -> Iterator[SparkSession]:
+    """The Spark session of a run; stopped at the end.
+
+    In LOCAL mode there is a thread for each worker if tuples have a simulated cost (they wait side by side), else two a
+    core (while one task waits for its Python process, another runs). In CLUSTER mode our code goes to the executors.
+    """
+    side_by_side = max(settings.workers, settings.sources) if settings.seconds_per_tuple else 2 * (os.cpu_count() or 1)
+    master = settings.master or f"local[{min(side_by_side, _MOST_TASKS)}]"
+    spark = start(settings.name, master, _STATE_PARTITIONS, settings.conf)
+    try:
+        if settings.mode == "CLUSTER":
+            _ship(spark)
+        yield spark
+    finally:
+        spark.stop()
+
+
+def _ship(spark: SparkSession) -> None:
+    """Send the packages that tasks import to the executors (their Python has the libraries, not us)."""
+    with TemporaryDirectory() as folder:
+        archive = Path(folder) / "unskew.zip"
+        with zipfile.ZipFile(archive, "w") as packed:
+            for package in ("apps", "grouping", "deploy"):
+                root = Path(str(resources.files(package)))
+                for file in sorted(root.rglob("*.py")):
+                    packed.write(file, file.relative_to(root.parent))
+        spark.sparkContext.addPyFile(str(archive))
+
+
+def log_file() -> Path:
+    """Where Spark's own log of this process goes."""
+    return home() / "logs" / f"spark-{os.getpid()}.log"
+
+
+def start(name: str, master: str, partitions: int, conf: Mapping[str, str] | None = None) -> SparkSession:
+    """Start Spark.
+
+    Parameters
+    ----------
+    name : str
+        The application's name.
+    master : str
+        ``local[N]`` or a cluster's URL.
+    partitions : int
+        Partitions of the windowed state: fixed once a checkpoint is made.
+    conf : mapping, optional
+        Any Spark settings; they win over ours.
+
+    Raises
+    ------
+    EnvironmentFault
+        No usable Java, no jars, or the master can't be reached.
+
+    """
+    java = find_java()
+    os.environ["JAVA_HOME"] = str(java.home)
+    # Workers must run the interpreter that has our packages, not the first "python3" on the path.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    log = log_file()
+    log.parent.mkdir(parents=True, exist_ok=True)
+    local = master.startswith("local")
+    settings = {
+        **_SETTINGS,
+        "spark.jars": ",".join(map(str, connector_jars())),
+        "spark.sql.shuffle.partitions": str(partitions),
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_log_settings()} -Dunskew.log={log}",
+        "spark.driver.memory": "2g",
+        **({"spark.python.daemon.module": "apps.daemon"} if local else {}),
+        **(conf or {}),
+    }
+    builder = SparkSession.builder.master(master).appName(name)
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    try:
+        return builder.getOrCreate()
+    except Exception as error:
+        raise EnvironmentFault(f"Spark did not start on {master} ({_first_line(error)}); its log: {log}") from error
+
+
+def _log_settings() -> Path:
+    return Path(str(resources.files("apps") / "log4j2.properties"))
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
