@@ -1,0 +1,110 @@
+"""A dataset into a real broker, and what comes out."""
+
+from collections import Counter
+
+import orjson
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+
+from deploy.connection import Connection
+from deploy.errors import EnvironmentFault, UsageError
+from deploy.topics import end_offsets, ensure_topic
+from producers.publish import publish
+from producers.registry import create
+from producers.repeat import Repeated
+
+pytestmark = pytest.mark.kafka
+
+
+@pytest.fixture
+def connection(kafka):
+    return Connection(kafka.bootstrap_servers)
+
+
+def contents(connection, topic):
+    """All values of each partition, in order."""
+    ends = end_offsets(connection, topic)
+    consumer = Consumer(connection.client(**{"group.id": "test", "fetch.queue.backoff.ms": 10}))
+    consumer.assign([TopicPartition(topic, partition, 0) for partition in ends])
+    values = {partition: [] for partition in ends}
+    while any(len(values[partition]) < end for partition, end in ends.items()):
+        batch = consumer.consume(10_000, timeout=10)
+        assert batch, "the broker has fewer records than its offsets say"
+        for message in batch:
+            assert not message.error()
+            values[message.partition()].append(message.value())
+    consumer.close()
+    return values
+
+
+def expected(dataset, partitions, start=0):
+    """Record i belongs to partition i mod P."""
+    values = [v for block in dataset.blocks(start) for v in block.messages.to_pylist()]
+    return {p: values[(p - start) % partitions :: partitions] for p in range(partitions)}
+
+
+@pytest.mark.parametrize(("records", "partitions"), [(0, 3), (1, 3), (7, 5), (200_003, 3), (70_000, 1)])
+def test_every_record_once_in_order_and_evenly(connection, topic, records, partitions):
+    dataset = create("COUNTRY_SKEW_R80", records=records, seed=11)
+    ensure_topic(connection, topic, partitions)
+    summary = publish(connection, topic, dataset)
+    arrived = contents(connection, topic)
+    assert arrived == expected(dataset, partitions)
+    sizes = [len(values) for values in arrived.values()]
+    assert max(sizes) - min(sizes) <= 1
+
+    assert (summary.records, summary.failed, summary.interrupted) == (records, 0, False)
+    everything = [value for values in arrived.values() for value in values]
+    assert summary.size == sum(map(len, everything))
+    assert summary.keys.tuples() == Counter(orjson.loads(value)["country"] for value in everything)
+
+
+def test_a_load_may_begin_anywhere(connection, topic):
+    dataset = create("COUNTRY_HALF_SKEW_R80", records=150_000, seed=4)
+    ensure_topic(connection, topic, 4)
+    publish(connection, topic, dataset, start=70_001)
+    assert contents(connection, topic) == expected(dataset, 4, start=70_001)
+
+
+def test_a_repeated_dataset_goes_on_over_the_partitions(connection, topic):
+    dataset = Repeated(create("COUNTRY_SKEW_R20", records=1001), 3)
+    ensure_topic(connection, topic, 2)
+    assert publish(connection, topic, dataset).records == 3003
+    assert contents(connection, topic) == expected(dataset, 2)
+
+
+def test_a_rate_is_kept(connection, topic):
+    dataset = create("COUNTRY_SKEW_R50", records=2000)
+    ensure_topic(connection, topic, 2)
+    seen = []
+    summary = publish(connection, topic, dataset, rate=4000, progress=lambda records, size: seen.append((records, size)))
+    # pieces of a 20th of a second: the last one is sent after (2000 - 200) / 4000 s, and never earlier
+    assert summary.seconds >= 0.45
+    assert seen[-1] == (2000, summary.size)
+    assert [records for records, _ in seen] == list(range(200, 2001, 200))
+
+
+def test_the_user_may_stop_it(connection, topic):
+    ensure_topic(connection, topic, 3)
+    dataset = create("COUNTRY_SKEW_R50", records=10**9)
+    sent = []
+    summary = publish(
+        connection,
+        topic,
+        dataset,
+        progress=lambda records, size: sent.append(records),
+        stopped=lambda: bool(sent) and sent[-1] >= 100_000,
+    )
+    assert summary.interrupted
+    assert summary.records == sent[-1] < 1_000_000
+    assert sum(end_offsets(connection, topic).values()) == summary.records
+
+
+def test_a_missing_topic_is_said_at_once(connection, topic):
+    with pytest.raises(UsageError, match=f"no topic {topic}"):
+        publish(connection, topic, create("COUNTRY_SKEW_R0", records=1))
+
+
+def test_no_broker_is_one_line():
+    with pytest.raises(EnvironmentFault, match="no Kafka broker answers at 127.0.0.1:1"):
+        publish(Connection("127.0.0.1:1"), "t", create("COUNTRY_SKEW_R0", records=1))
