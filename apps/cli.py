@@ -7,6 +7,7 @@ import typer
 from apps.launch import topology
 from deploy import kafka
 from deploy.errors import UserError
+from producers.command import produce
 
 app = typer.Typer(
     name="unskew",
@@ -17,6 +18,7 @@ app = typer.Typer(
 )
 
 app.command()(topology)
+app.command()(produce)
 app.add_typer(kafka.app, name="kafka")
 
 
