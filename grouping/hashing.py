@@ -29,7 +29,7 @@ def mix(key: np.uint64, number: np.uint64) -> np.uint64:
 
 
 @njit(cache=True)
-def below(mixed: np.uint64, n: int) -> int:
+def below(mixed: np.uint64, n: int) -> np.int64:
     """A mixed hash as a number in [0, n), all equally likely: by multiply and shift, several times faster than mod."""
     return np.int64(((mixed >> _32) * np.uint64(n)) >> _32)
 

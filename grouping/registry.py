@@ -5,12 +5,11 @@ from typing import Any
 
 import numpy as np
 
-from grouping.dynamic_key import DynamicKey
-from grouping.dynamic_key_decay import DynamicKeyDecay
+from grouping.choices import PartialKey
+from grouping.dynamic import DynamicKey, DynamicKeyDecay
 from grouping.full_knowledge import FullKnowledge
 from grouping.interface import Grouping
 from grouping.key import Key
-from grouping.partial_key import PartialKey
 from grouping.shuffle import Shuffle
 from grouping.table import Llfd, MinMig, MinTable, Mixed, MixedBruteForce, Readj
 
@@ -22,13 +21,13 @@ GROUPINGS: dict[str, type[Grouping]] = {
         FullKnowledge,
         PartialKey,
         DynamicKey,
+        DynamicKeyDecay,
         Llfd,
         MinTable,
         MinMig,
         Mixed,
         MixedBruteForce,
         Readj,
-        DynamicKeyDecay,
     )
 }
 
@@ -76,7 +75,12 @@ def compile_all() -> None:
     Takes a minute at first and a second afterwards.
     """
     for name in GROUPINGS:
-        for keys in (["a", "b", "a"], np.arange(3)):
-            router = create(name, 3)
-            router.route(keys, times=0, costs=1.0)
-            router.load(router.save())
+        warm(name)
+
+
+def warm(name: str) -> None:
+    """Compile one scheme's kernels, or load them from numba's cache, so that its first tuples don't wait for it."""
+    for keys in (["a", "b", "a"], np.arange(3)):
+        router = create(name, 3)
+        router.route(keys, times=0, costs=1.0)
+        router.load(router.save())

@@ -55,14 +55,13 @@ def pack(identity: str, values: Mapping[str, Value]) -> bytes:
     columns: list[pa.Array] = []
     for name, value in values.items():
         metadata: dict[bytes, bytes] | None = None
+        items: Any = None
         if isinstance(value, np.ndarray):
             items = pa.array(value.reshape(-1))
             metadata = {_SHAPE: ",".join(map(str, value.shape)).encode()}
         elif isinstance(value, pa.Array):
             items = value
             metadata = {_ARROW: b""}
-        else:
-            items = None
         column = (
             pa.array([value])
             if items is None

@@ -6,7 +6,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from grouping.key_spaces import BABY, OLD, TEENAGE, KeySpaces, admit, find, promote
+from grouping.dynamic.key_spaces import BABY, OLD, TEENAGE, KeySpaces, admit, find, promote
 
 # Positions in `clock` and `tally`.
 ORIGIN, NOW, LANDMARK = 0, 1, 2
@@ -51,8 +51,10 @@ def follow_pools(
             _advance(times[i], rules, spaces, loads, total, clock, tally)
             weight = weight_of(clock, rules)
         now = clock[NOW]
-        home = homes[codes[i]]
-        slot = find(spaces, hashes[codes[i]])
+        code: int = codes[i]
+        key: np.uint64 = hashes[code]
+        home: int = homes[code]
+        slot = find(spaces, key)
         pool = min(_INITIAL, rules.workers) if slot < 0 else spaces.pool[slot]
         best = _least_loaded(home, pool, loads)
         if slot >= 0 and now - spaces.checked[slot] >= rules.check_interval:
@@ -74,9 +76,9 @@ def follow_pools(
                 best = _least_loaded(home, pool - 1, loads)
                 tally[DOWNS] += 1
         if slot < 0:
-            slot = admit(spaces, hashes[codes[i]], now, pool, tally[TUPLES])
+            slot = admit(spaces, key, now, pool, tally[TUPLES])
             if slot >= 0:
-                admitted[slot] = codes[i]
+                admitted[slot] = code
         if slot >= 0:
             spaces.frequency[slot] += weight
             spaces.seen[slot] = now

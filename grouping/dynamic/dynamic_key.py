@@ -8,11 +8,11 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from grouping.arguments import integer, milliseconds
+from grouping.dynamic.key_spaces import BABY, OLD, TEENAGE, key_spaces, rebuild
+from grouping.dynamic.pools import DOWNS, UNSET, UPS, Rules, follow_pools, weight_of
 from grouping.hashing import function, homes
 from grouping.interface import Costs, Grouping, Times
-from grouping.key_spaces import BABY, OLD, TEENAGE, key_spaces, rebuild
 from grouping.keys import Keys
-from grouping.pools import DOWNS, UNSET, UPS, Rules, follow_pools, weight_of
 from grouping.state import Value
 
 # The spaces' fields that are state; the others follow from them.
@@ -31,7 +31,7 @@ class DynamicKey(Grouping):
 
     Keys grow old by frequency: a key that turns up is a baby; every ``promotion_period`` the most frequent babies
     become teenagers, and every ``periods_to_old``-th time the most frequent teenagers become old (see
-    ``grouping.key_spaces``).
+    ``grouping.dynamic.key_spaces``).
 
     Guarantees
     ----------
