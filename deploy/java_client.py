@@ -109,8 +109,8 @@ def _renamed(java_name: str, change: Callable[[str], str] = str) -> Callable[[st
 _TRUST, _KEYS = "ssl.truststore.type", "ssl.keystore.type"
 _TRANSLATED: dict[str, Callable[[str, str], dict[str, str]]] = {
     "security.protocol": _renamed("security.protocol", str.upper),
-    "sasl.mechanism": _renamed("sasl.mechanism", str.upper),
-    "sasl.mechanisms": _renamed("sasl.mechanism", str.upper),
+    "sasl.mechanism": _renamed("sasl.mechanism"),
+    "sasl.mechanisms": _renamed("sasl.mechanism"),
     "ssl.ca.location": _from_file("ssl.truststore.certificates", _TRUST),
     "ssl.ca.pem": _from_text("ssl.truststore.certificates", _TRUST),
     "ssl.certificate.location": _from_file("ssl.keystore.certificate.chain", _KEYS),

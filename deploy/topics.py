@@ -59,13 +59,15 @@ def ensure_topic(connection: Connection, name: str, partitions: int, config: Map
     Raises
     ------
     UsageError
-        If it exists with another number of partitions, or Kafka refuses its name or settings.
+        If it exists with another number of partitions, or Kafka refuses its name, partitions or settings.
     EnvironmentFault
         If the cluster can't be reached or may not be asked.
     """
     from confluent_kafka import KafkaError, KafkaException
     from confluent_kafka.admin import NewTopic  # pyright: ignore[reportPrivateImportUsage]  it is public
 
+    if partitions < 1:
+        raise UsageError(f"topic {name} cannot be made: it needs 1 or more partitions, not {partitions}")
     found = partitions_of(connection, name)
     if found is None:
         admin = _admin(connection)  # held until the answer is here: a client that is dropped takes its requests along

@@ -1,0 +1,160 @@
+"""The embedded broker, started, stopped and killed for real."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+from deploy import broker as broker_module
+from deploy.broker import Broker
+from deploy.connection import Connection
+from deploy.errors import EnvironmentFault
+from deploy.topics import end_offsets, ensure_topic
+
+pytestmark = pytest.mark.kafka
+
+
+def port_of(broker: Broker) -> int:
+    return int(broker.bootstrap_servers.rpartition(":")[2])
+
+
+def publish(connection: Connection, topic: str, values: list[bytes]) -> None:
+    failures = []
+    producer = Producer(connection.client(acks="all"))
+    for value in values:
+        producer.produce(
+            topic, value, partition=0, on_delivery=lambda error, _: failures.append(error) if error else None
+        )
+    assert producer.flush(30) == 0
+    assert not failures
+
+
+def read(connection: Connection, topic: str, count: int) -> list[bytes]:
+    consumer = Consumer(connection.client(**{"group.id": "unused", "enable.auto.commit": False}))
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    try:
+        return [message.value() for message in consumer.consume(count, timeout=30)]
+    finally:
+        consumer.close()
+
+
+def gone(pid: int) -> bool:
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            return True
+        time.sleep(0.1)
+    return False
+
+
+@pytest.mark.slow
+def test_acknowledged_records_survive_stop_restart_and_kill(tmp_path, topic):
+    values = [b"%d" % number for number in range(1000)]
+    with Broker(tmp_path / "data") as broker:
+        connection = Connection(broker.bootstrap_servers)
+        ensure_topic(connection, topic, 1)
+        for part, interrupt in enumerate((broker.restart, broker.kill, broker.stop)):
+            publish(connection, topic, values[part * 250 : part * 250 + 250])
+            interrupt()
+            broker.start()
+            assert connection.bootstrap_servers == broker.bootstrap_servers
+        publish(connection, topic, values[750:])
+        identity = broker.cluster_id
+        os.kill(broker.pid, signal.SIGKILL)  # as a crash, behind our back
+    with Broker(tmp_path / "data") as again:
+        connection = Connection(again.bootstrap_servers)
+        assert again.cluster_id == identity
+        assert end_offsets(connection, topic) == {0: 1000}
+        assert read(connection, topic, 1000) == values
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="Linux's parent-death signal")
+def test_the_broker_ends_when_its_parent_is_killed(tmp_path):
+    code = (
+        "import sys, time; from pathlib import Path; from deploy.broker import Broker;"
+        "broker = Broker(Path(sys.argv[1])); broker.start(); print(broker.pid, flush=True); time.sleep(600)"
+    )
+    parent = subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], stdout=subprocess.PIPE, text=True)
+    assert parent.stdout
+    pid = int(parent.stdout.readline())
+    os.kill(pid, 0)  # it runs
+    parent.kill()
+    parent.communicate()
+    assert gone(pid)
+
+
+def test_the_broker_survives_the_thread_that_started_it(tmp_path):
+    broker = Broker(tmp_path)
+    try:
+        thread = threading.Thread(target=broker.start)
+        thread.start()
+        thread.join()
+        time.sleep(0.5)
+        assert broker.alive
+    finally:
+        broker.stop()
+
+
+def test_a_port_that_something_listens_on_is_refused(tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        with pytest.raises(EnvironmentFault, match=f"port {port} is taken"):
+            Broker(tmp_path, port=port).start()
+
+
+def test_a_foreign_broker_on_the_port_is_not_taken_for_ours(kafka, tmp_path, monkeypatch):
+    monkeypatch.setattr(broker_module, "is_free", lambda port: True)  # taken after we looked
+    mine = Broker(tmp_path, port=port_of(kafka))
+    with pytest.raises(EnvironmentFault, match=f"port {port_of(kafka)} is taken"):
+        mine.start()
+    assert not mine.alive
+    assert kafka.alive
+
+
+def test_a_free_port_that_is_snatched_is_replaced(kafka, tmp_path, monkeypatch):
+    ports = iter([port_of(kafka)])
+    choose = broker_module.free_port
+    monkeypatch.setattr(broker_module, "is_free", lambda port: True)
+    monkeypatch.setattr(broker_module, "free_port", lambda: next(ports, None) or choose())
+    with Broker(tmp_path) as broker:
+        assert broker.bootstrap_servers != kafka.bootstrap_servers
+
+
+def test_two_brokers_cannot_share_a_directory(kafka):
+    second = Broker(kafka.data)
+    with pytest.raises(EnvironmentFault, match="another broker uses"):
+        second.start()
+    assert kafka.alive
+
+
+def test_what_kafka_refuses_is_one_line_with_the_log(tmp_path):
+    broker = Broker(tmp_path, properties={"num.io.threads": "none"})
+    with pytest.raises(EnvironmentFault, match=r"num\.io\.threads") as fault:
+        broker.start()
+    assert str(broker.log) in str(fault.value)
+    assert "\n" not in str(fault.value)
+
+
+def test_a_directory_that_is_a_file(tmp_path):
+    (tmp_path / "data").write_text("")
+    with pytest.raises(EnvironmentFault, match="cannot write the broker's data"):
+        Broker(tmp_path / "data").start()
+
+
+def test_the_broker_is_ours_alone(kafka):
+    assert kafka.bootstrap_servers.startswith("127.0.0.1:")
+    with socket.socket() as outside:
+        outside.settimeout(2)
+        address = socket.gethostbyname(socket.gethostname())
+        if not address.startswith("127."):
+            with pytest.raises(OSError, match="refused"):
+                outside.connect((address, port_of(kafka)))

@@ -1,0 +1,151 @@
+from pathlib import Path
+
+import pytest
+
+from deploy import connection as connection_module
+from deploy.connection import Connection
+from deploy.errors import EnvironmentFault, UsageError
+
+KEY = "-----BEGIN PRIVATE KEY-----\nabc\n-----END PRIVATE KEY-----\n"
+CERTIFICATE = "-----BEGIN CERTIFICATE-----\nabc\n-----END CERTIFICATE-----\n"
+
+
+@pytest.fixture(autouse=True)
+def no_embedded_broker(monkeypatch):
+    monkeypatch.setattr(connection_module, "running", lambda: None)
+    monkeypatch.delenv("KAFKA_BOOTSTRAP_SERVERS", raising=False)
+
+
+def config(tmp_path: Path, text: str) -> Path:
+    path = tmp_path / "client.properties"
+    path.write_text(text)
+    return path
+
+
+def test_the_option_comes_before_the_file_and_the_file_before_the_variable(tmp_path, monkeypatch):
+    monkeypatch.setenv("KAFKA_BOOTSTRAP_SERVERS", "variable:1")
+    path = config(tmp_path, "bootstrap.servers=file:2\n")
+    assert Connection.of().bootstrap_servers == "variable:1"
+    assert Connection.of(None, path).bootstrap_servers == "file:2"
+    assert Connection.of("option:3,other:4", path).bootstrap_servers == "option:3,other:4"
+
+
+def test_nowhere_to_go_names_the_three_ways():
+    with pytest.raises(EnvironmentFault, match=r"unskew kafka start.*--bootstrap-servers.*KAFKA_BOOTSTRAP_SERVERS"):
+        Connection.of()
+
+
+@pytest.mark.parametrize("address", ["host", "host:", ":9092", "host:many", "host:0", "a:1,b", "host:70000"])
+def test_a_bad_address_is_named(address):
+    with pytest.raises(UsageError, match="valid is HOST:PORT"):
+        Connection.of(address)
+
+
+def test_the_same_login_for_both_clients(tmp_path):
+    path = config(
+        tmp_path,
+        """
+        # as from a provider
+        security.protocol = sasl_ssl
+        sasl.mechanisms=PLAIN
+        sasl.username=me
+        sasl.password=a"b\\c=d
+        socket.timeout.ms=5000
+        """,
+    )
+    connection = Connection.of("host:1", path)
+    assert connection.client(linger=1) == {
+        "security.protocol": "sasl_ssl",
+        "sasl.mechanisms": "PLAIN",
+        "sasl.username": "me",
+        "sasl.password": 'a"b\\c=d',
+        "socket.timeout.ms": "5000",
+        "bootstrap.servers": "host:1",
+        "linger": 1,
+    }
+    assert connection.spark() == {
+        "kafka.bootstrap.servers": "host:1",
+        "kafka.security.protocol": "SASL_SSL",
+        "kafka.sasl.mechanism": "PLAIN",
+        "kafka.sasl.jaas.config": "org.apache.kafka.common.security.plain.PlainLoginModule required "
+        'username="me" password="a\\"b\\\\c=d";',
+    }
+
+
+def test_scram_has_its_own_login_module():
+    login = {"sasl.mechanism": "SCRAM-SHA-256", "sasl.username": "u", "sasl.password": "p"}
+    assert "ScramLoginModule" in Connection("host:1", login).spark()["kafka.sasl.jaas.config"]
+
+
+def test_certificates_are_given_to_java_by_value(tmp_path):
+    (tmp_path / "ca.pem").write_text(CERTIFICATE)
+    (tmp_path / "key.pem").write_text(KEY)
+    tls = {
+        "security.protocol": "SSL",
+        "ssl.ca.location": str(tmp_path / "ca.pem"),
+        "ssl.certificate.pem": CERTIFICATE,
+        "ssl.key.location": str(tmp_path / "key.pem"),
+        "ssl.key.password": "secret",
+        "ssl.endpoint.identification.algorithm": "none",
+    }
+    assert Connection("host:1", tls).spark() == {
+        "kafka.bootstrap.servers": "host:1",
+        "kafka.security.protocol": "SSL",
+        "kafka.ssl.truststore.type": "PEM",
+        "kafka.ssl.truststore.certificates": CERTIFICATE,
+        "kafka.ssl.keystore.type": "PEM",
+        "kafka.ssl.keystore.certificate.chain": CERTIFICATE,
+        "kafka.ssl.keystore.key": KEY,
+        "kafka.ssl.key.password": "secret",
+        "kafka.ssl.endpoint.identification.algorithm": "",
+    }
+
+
+@pytest.mark.parametrize(
+    ("properties", "said"),
+    [
+        ({"ssl.ca.location": "/nowhere/ca.pem"}, "not a readable PEM file"),
+        ({"ssl.ca.pem": "nonsense"}, "no PEM text"),
+        ({"ssl.key.pem": "-----BEGIN RSA PRIVATE KEY-----\n"}, "openssl pkcs8"),
+        ({"enable.ssl.certificate.verification": "false"}, "no counterpart"),
+        ({"sasl.mechanism": "GSSAPI", "sasl.username": "u"}, "valid are PLAIN, SCRAM-SHA-256, SCRAM-SHA-512"),
+    ],
+)
+def test_what_java_cannot_have_is_a_clear_error(properties, said):
+    with pytest.raises(UsageError, match=said) as error:
+        Connection("host:1", properties).spark()
+    assert "\n" not in str(error.value)
+
+
+def test_what_only_java_has_goes_to_spark_alone(tmp_path):
+    path = config(
+        tmp_path,
+        "security.protocol=SASL_SSL\nsasl.mechanism=OAUTHBEARER\nsasl.oauthbearer.config=x\n"
+        "java.sasl.jaas.config=some.Module required;\n",
+    )
+    connection = Connection.of("host:1", path)
+    assert connection.spark()["kafka.sasl.jaas.config"] == "some.Module required;"
+    assert not any(name.startswith("java.") for name in connection.client())
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("security.protocol", "line 1: 'security.protocol' is not NAME=VALUE"),
+        ("no.such.setting=1", "client.properties: .*no.such.setting"),
+        ("sasl.jaas.config=x", "client.properties: .*JAAS"),
+        ("security.protocol=nonsense", "client.properties: .*nonsense"),
+    ],
+)
+def test_a_bad_file_is_a_usage_error(tmp_path, text, said):
+    with pytest.raises(UsageError, match=said):
+        Connection.of("host:1", config(tmp_path, text))
+
+
+def test_a_missing_file_is_a_usage_error(tmp_path):
+    with pytest.raises(UsageError, match="cannot be read"):
+        Connection.of("host:1", tmp_path / "nothing")
+
+
+def test_passwords_are_not_shown():
+    assert "secret" not in repr(Connection("host:1", {"sasl.password": "secret"}))

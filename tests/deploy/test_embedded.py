@@ -1,0 +1,114 @@
+"""`unskew kafka` as its user meets it: each command a process of its own."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+import pytest
+
+from deploy import embedded
+from deploy.connection import Connection
+from deploy.errors import EnvironmentFault
+from deploy.home import home
+from deploy.jars import broker_jars
+from deploy.topics import ensure_topic, topics
+
+pytestmark = pytest.mark.kafka
+
+
+@pytest.fixture
+def own_home(tmp_path, monkeypatch):
+    broker_jars()
+    fetched = home() / "jars"
+    place = tmp_path / "home"
+    place.mkdir()
+    (place / "jars").symlink_to(fetched)
+    monkeypatch.setenv("UNSKEW_HOME", str(place))
+    monkeypatch.delenv("KAFKA_BOOTSTRAP_SERVERS", raising=False)
+    yield place
+    embedded.stop()
+
+
+def kafka_command(*arguments: str) -> subprocess.CompletedProcess[str]:
+    code = "from apps.cli import main; main()"
+    return subprocess.run(
+        [sys.executable, "-c", code, "kafka", *arguments], capture_output=True, text=True, timeout=120, check=False
+    )
+
+
+@pytest.mark.slow
+def test_the_broker_outlives_the_command_and_is_found_again(own_home):
+    started = kafka_command("start")
+    assert started.returncode == 0, started.stderr
+    address = embedded.running()
+    assert address
+    assert f"Kafka is ready at {address.bootstrap_servers}" in started.stdout
+    assert f"export KAFKA_BOOTSTRAP_SERVERS={address.bootstrap_servers}" in started.stdout
+    connection = Connection.of()
+    assert connection.bootstrap_servers == address.bootstrap_servers
+    ensure_topic(connection, "kept", 2)
+
+    again = kafka_command("start")
+    assert (again.returncode, embedded.running()) == (0, address)
+    assert "runs already" in again.stdout
+    assert "kept (2)" in kafka_command("status").stdout
+    other = kafka_command("start", "--data", str(own_home / "other"))
+    assert (other.returncode, other.stderr.count("\n")) == (1, 1)
+    assert "unskew kafka stop" in other.stderr
+
+    assert "stopped" in kafka_command("stop").stdout
+    assert embedded.running() is None
+    silent = kafka_command("status")
+    assert (silent.returncode, silent.stdout) == (1, "")
+    assert "unskew kafka start" in silent.stderr
+    with pytest.raises(EnvironmentFault, match="where is Kafka"):
+        Connection.of()
+
+    embedded.start()
+    assert topics(Connection.of()) == {"kept": 2}
+    assert kafka_command("stop").returncode == 0
+    assert "no embedded broker is running" in kafka_command("stop").stdout
+
+
+def test_a_broker_that_crashed_is_not_running(own_home):
+    address = embedded.start(own_home / "data")
+    os.kill(address.pid, signal.SIGKILL)
+    deadline = time.monotonic() + 30
+    while embedded.running() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert embedded.running() is None
+
+
+def test_a_taken_port_is_one_line(own_home):
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        done = kafka_command("start", "--port", str(port))
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1)
+    assert f"port {port} is taken" in done.stderr
+
+
+@pytest.mark.parametrize("argument", ["--port=0", "--property=nonsense"])
+def test_a_bad_option_is_a_usage_error(own_home, argument):
+    assert kafka_command("start", argument).returncode == 2
+    assert embedded.running() is None
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [signal.SIGINT, signal.SIGTERM])
+def test_in_the_foreground_it_ends_with_the_command(own_home, name):
+    code = "from apps.cli import main; main()"
+    command = subprocess.Popen(
+        [sys.executable, "-c", code, "kafka", "start", "--foreground"], stdout=subprocess.PIPE, text=True
+    )
+    assert command.stdout
+    while not command.stdout.readline().startswith("stop it:"):
+        assert command.poll() is None
+    assert embedded.running()
+    command.send_signal(name)
+    said, _ = command.communicate(timeout=60)
+    assert command.returncode == 0
+    assert "stopped" in said
+    assert embedded.running() is None

@@ -1,0 +1,120 @@
+"""Real Ivy, on a Maven repository of one artifact in a directory: no network."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from deploy import jars
+from deploy.errors import EnvironmentFault
+from deploy.maven_mirror import ivy_settings
+
+DESCRIPTION = """<ivy-module version="2.0"><info organisation="test" module="jars"/>
+<configurations><conf name="connector"/><conf name="broker"/></configurations>
+<dependencies>
+<dependency org="org.test" name="thing" rev="1.0" conf="connector->default;broker->default"/>
+</dependencies></ivy-module>"""
+POM = """<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>
+<groupId>org.test</groupId><artifactId>thing</artifactId><version>1.0</version></project>"""
+
+
+@pytest.fixture
+def repository(tmp_path, monkeypatch):
+    root = tmp_path / "repository"
+    module = root / "org" / "test" / "thing" / "1.0"
+    module.mkdir(parents=True)
+    (module / "thing-1.0.pom").write_text(POM)
+    (module / "thing-1.0.jar").write_bytes(b"PK-something")
+    description = tmp_path / "ivy.xml"
+    description.write_text(DESCRIPTION)
+    settings = tmp_path / "ivysettings.xml"
+    settings.write_text(
+        '<ivysettings><settings defaultResolver="here"/><resolvers>'
+        f'<ibiblio name="here" m2compatible="true" root="{root.as_uri()}"/></resolvers></ivysettings>'
+    )
+    monkeypatch.setattr(jars, "_DESCRIPTION", description)
+    monkeypatch.setenv("UNSKEW_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("UNSKEW_IVYSETTINGS", str(settings))
+    return module
+
+
+def test_jars_are_fetched_once(repository):
+    assert not jars.fetched()
+    (jar,) = jars.connector_jars()
+    assert jar.name == "thing-1.0.jar"
+    assert jar.read_bytes() == b"PK-something"
+    assert jars.fetched()
+    for file in repository.iterdir():
+        file.unlink()
+    assert jars.connector_jars() == [jar]
+    assert [path.name for path in jars.broker_jars()] == ["thing-1.0.jar"]
+
+
+def test_a_fetch_that_failed_leaves_nothing_and_the_next_repairs_it(repository):
+    (repository / "thing-1.0.jar").rename(repository / "away")
+    with pytest.raises(EnvironmentFault, match=r"cannot fetch the JVM jars .*the command again") as fault:
+        jars.broker_jars()
+    assert "\n" not in str(fault.value)
+    assert not jars.fetched()
+    (repository / "away").rename(repository / "thing-1.0.jar")
+    assert len(jars.broker_jars()) == 1
+
+
+def test_a_new_description_is_fetched_anew(repository, tmp_path):
+    jars.broker_jars()
+    (tmp_path / "ivy.xml").write_text(DESCRIPTION.replace("test", "test", 1) + "<!-- another version -->")
+    assert not jars.fetched()
+
+
+def test_processes_that_fetch_at_the_same_time_agree(repository, tmp_path):
+    code = (
+        "import sys; from pathlib import Path; from deploy import jars;"
+        "jars._DESCRIPTION = Path(sys.argv[1]); print(len(jars.broker_jars()))"
+    )
+    command = [sys.executable, "-c", code, str(tmp_path / "ivy.xml")]
+    processes = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(3)]
+    assert [process.communicate()[0].strip() for process in processes] == ["1"] * 3
+
+
+def test_offline_is_one_line_with_the_ways_out(tmp_path, monkeypatch):
+    monkeypatch.setenv("UNSKEW_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("JAVA_TOOL_OPTIONS", "-Dhttps.proxyHost=127.0.0.1 -Dhttps.proxyPort=1 -Duser.home=/nonexistent")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    with pytest.raises(EnvironmentFault, match=r"Connection refused.*UNSKEW_IVYSETTINGS.*proxyHost") as fault:
+        jars.connector_jars()
+    assert "\n" not in str(fault.value)
+    assert not jars.fetched()
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_home_that_cannot_be_written_to(tmp_path, monkeypatch):
+    (tmp_path / "home").mkdir(mode=0o500)
+    monkeypatch.setenv("UNSKEW_HOME", str(tmp_path / "home"))
+    with pytest.raises(EnvironmentFault, match="UNSKEW_HOME"):
+        jars.connector_jars()
+
+
+def test_a_home_that_is_a_file(tmp_path, monkeypatch):
+    (tmp_path / "home").write_text("")
+    monkeypatch.setenv("UNSKEW_HOME", str(tmp_path / "home"))
+    with pytest.raises(EnvironmentFault, match="UNSKEW_HOME"):
+        jars.connector_jars()
+
+
+@pytest.mark.parametrize(
+    ("mirror_of", "used"),
+    [("*", True), ("central", True), ("external:*,!inner", True), ("inner", False), ("*,!central", False)],
+)
+def test_the_users_maven_mirror_is_respected(tmp_path, monkeypatch, mirror_of, used):
+    monkeypatch.delenv("UNSKEW_IVYSETTINGS", raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / ".m2").mkdir()
+    (tmp_path / ".m2" / "settings.xml").write_text(
+        '<settings xmlns="http://maven.apache.org/SETTINGS/1.2.0"><mirrors><mirror>'
+        f"<mirrorOf>{mirror_of}</mirrorOf><url>file:///mirror?a&amp;b</url></mirror></mirrors></settings>"
+    )
+    settings = ivy_settings(tmp_path)
+    assert (settings is not None) == used
+    if settings:
+        assert 'root="file:///mirror?a&amp;b"' in settings.read_text()

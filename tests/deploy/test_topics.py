@@ -1,0 +1,58 @@
+import pytest
+from confluent_kafka import Producer
+
+from deploy.connection import Connection
+from deploy.errors import EnvironmentFault, UsageError
+from deploy.ports import free_port
+from deploy.topics import end_offsets, ensure_topic, partitions_of, require_reachable, topics
+
+pytestmark = pytest.mark.kafka
+
+
+@pytest.fixture
+def connection(kafka) -> Connection:
+    return Connection(kafka.bootstrap_servers)
+
+
+def test_a_missing_topic_is_made_once(connection, topic):
+    assert partitions_of(connection, topic) is None
+    assert ensure_topic(connection, topic, 3, {"retention.ms": "3600000"})
+    assert not ensure_topic(connection, topic, 3)
+    assert partitions_of(connection, topic) == 3
+    assert topics(connection)[topic] == 3
+
+
+def test_another_number_of_partitions_is_refused(connection, topic):
+    ensure_topic(connection, topic, 2)
+    with pytest.raises(UsageError, match=f"{topic} has 2 partitions, not the 5 asked for"):
+        ensure_topic(connection, topic, 5)
+
+
+@pytest.mark.parametrize(
+    ("name", "partitions", "config", "said"),
+    [("a b", 1, {}, "invalid"), ("fine", 1, {"nonsense": "1"}, "nonsense"), ("fine", -3, {}, "partitions")],
+)
+def test_what_kafka_refuses_is_the_users_mistake(connection, name, partitions, config, said):
+    with pytest.raises(UsageError, match=rf"(?i)topic {name} cannot be made: .*{said}"):
+        ensure_topic(connection, name, partitions, config)
+
+
+def test_end_offsets_count_what_was_published(connection, topic):
+    ensure_topic(connection, topic, 3)
+    producer = Producer(connection.client())
+    for number in range(10):
+        producer.produce(topic, b"x", partition=number % 2)
+    producer.flush()
+    assert end_offsets(connection, topic) == {0: 5, 1: 5, 2: 0}
+
+
+def test_end_offsets_of_a_missing_topic(connection, topic):
+    with pytest.raises(UsageError, match=f"no topic {topic}"):
+        end_offsets(connection, topic)
+
+
+def test_an_unreachable_broker_is_one_line():
+    server = f"127.0.0.1:{free_port()}"
+    with pytest.raises(EnvironmentFault, match=rf"no Kafka broker answers at {server} .*refused.*bootstrap") as fault:
+        require_reachable(Connection(server))
+    assert "\n" not in str(fault.value)
