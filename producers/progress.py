@@ -61,4 +61,5 @@ class LoadProgress:
             self._said = now
             of = f" of {self._records:,} ({records / self._records:.0%})" if self._records else ""
             left = f", {(self._records - records) / rate:,.0f} s left" if self._records else ""
-            self._console.print(f"{self._title}: {records:,}{of} records, {rate:,.0f}/s, {size / 1e6:,.1f} MB{left}")
+            line = f"{self._title}: {records:,}{of} records, {rate:,.0f}/s, {size / 1e6:,.1f} MB{left}"
+            self._console.print(line, soft_wrap=True)

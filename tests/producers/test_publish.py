@@ -4,7 +4,7 @@ from collections import Counter
 
 import orjson
 import pytest
-from confluent_kafka import Consumer, TopicPartition
+from topic_contents import contents, expected
 
 from deploy.connection import Connection
 from deploy.errors import EnvironmentFault, UsageError
@@ -19,28 +19,6 @@ pytestmark = pytest.mark.kafka
 @pytest.fixture
 def connection(kafka):
     return Connection(kafka.bootstrap_servers)
-
-
-def contents(connection, topic):
-    """All values of each partition, in order."""
-    ends = end_offsets(connection, topic)
-    consumer = Consumer(connection.client(**{"group.id": "test", "fetch.queue.backoff.ms": 10}))
-    consumer.assign([TopicPartition(topic, partition, 0) for partition in ends])
-    values = {partition: [] for partition in ends}
-    while any(len(values[partition]) < end for partition, end in ends.items()):
-        batch = consumer.consume(10_000, timeout=10)
-        assert batch, "the broker has fewer records than its offsets say"
-        for message in batch:
-            assert not message.error()
-            values[message.partition()].append(message.value())
-    consumer.close()
-    return values
-
-
-def expected(dataset, partitions, start=0):
-    """Record i belongs to partition i mod P."""
-    values = [v for block in dataset.blocks(start) for v in block.messages.to_pylist()]
-    return {p: values[(p - start) % partitions :: partitions] for p in range(partitions)}
 
 
 @pytest.mark.parametrize(("records", "partitions"), [(0, 3), (1, 3), (7, 5), (200_003, 3), (70_000, 1)])
@@ -77,7 +55,9 @@ def test_a_rate_is_kept(connection, topic):
     dataset = create("COUNTRY_SKEW_R50", records=2000)
     ensure_topic(connection, topic, 2)
     seen = []
-    summary = publish(connection, topic, dataset, rate=4000, progress=lambda records, size: seen.append((records, size)))
+    summary = publish(
+        connection, topic, dataset, rate=4000, progress=lambda records, size: seen.append((records, size))
+    )
     # pieces of a 20th of a second: the last one is sent after (2000 - 200) / 4000 s, and never earlier
     assert summary.seconds >= 0.45
     assert seen[-1] == (2000, summary.size)
@@ -106,5 +86,5 @@ def test_a_missing_topic_is_said_at_once(connection, topic):
 
 
 def test_no_broker_is_one_line():
-    with pytest.raises(EnvironmentFault, match="no Kafka broker answers at 127.0.0.1:1"):
+    with pytest.raises(EnvironmentFault, match=r"no Kafka broker answers at 127\.0\.0\.1:1"):
         publish(Connection("127.0.0.1:1"), "t", create("COUNTRY_SKEW_R0", records=1))

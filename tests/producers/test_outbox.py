@@ -1,0 +1,120 @@
+"""The producer when the broker is slow, gone for a while, or gone for good."""
+
+import os
+import signal
+import threading
+import time
+
+import pytest
+from topic_contents import contents, expected
+
+from deploy.broker import Broker
+from deploy.connection import Connection
+from deploy.errors import EnvironmentFault
+from deploy.topics import end_offsets, ensure_topic
+from producers.outbox import Outbox
+from producers.publish import publish
+from producers.registry import create
+from producers.summary import DeliveryFault
+
+pytestmark = [pytest.mark.kafka, pytest.mark.slow]
+
+
+@pytest.fixture
+def broker(tmp_path):
+    with Broker(tmp_path / "broker") as broker:
+        yield broker
+
+
+class Load(threading.Thread):
+    """A publish in the background."""
+
+    def __init__(self, connection, topic, dataset, **options):
+        super().__init__(daemon=True)
+        self.sent = 0
+        self.summary = self.fault = None
+        self._run = lambda: publish(connection, topic, dataset, progress=self._progress, **options)
+        self.start()
+
+    def _progress(self, records, size):
+        self.sent = records
+
+    def run(self):
+        try:
+            self.summary = self._run()
+        except EnvironmentFault as fault:
+            self.fault = fault
+
+    def wait_for(self, records):
+        while self.sent < records:
+            assert self.is_alive()
+            time.sleep(0.002)
+
+
+def test_a_killed_broker_neither_loses_nor_doubles(broker):
+    connection = Connection(broker.bootstrap_servers)
+    ensure_topic(connection, "killed", 3)
+    dataset = create("COUNTRY_SKEW_R80", records=1_500_000, seed=1)
+    load = Load(connection, "killed", dataset, rate=300_000)
+    for records in (200_000, 600_000, 1_000_000):
+        load.wait_for(records)
+        broker.kill()
+        broker.start()
+    load.join(120)
+    assert load.summary.records == 1_500_000
+    assert contents(connection, "killed") == expected(dataset, 3)
+
+
+def test_a_stuck_broker_holds_the_load_back(broker):
+    connection = Connection(broker.bootstrap_servers)
+    ensure_topic(connection, "stuck", 3)
+    os.kill(broker.pid, signal.SIGSTOP)
+    try:
+        load = Load(connection, "stuck", create("COUNTRY_SKEW_R80", records=3_000_000))
+        # It asked for the topic before; what it may not do is run on without an answer.
+        time.sleep(3)
+    finally:
+        os.kill(broker.pid, signal.SIGCONT)
+    load.wait_for(300_000)
+    os.kill(broker.pid, signal.SIGSTOP)
+    try:
+        time.sleep(2)
+        held = load.sent
+        time.sleep(2)
+        assert load.sent == held < 3_000_000
+    finally:
+        os.kill(broker.pid, signal.SIGCONT)
+    load.join(120)
+    assert load.summary.records == 3_000_000
+    assert sum(end_offsets(connection, "stuck").values()) == 3_000_000
+
+
+def test_a_broker_that_stays_away_is_an_error_with_the_number(broker):
+    connection = Connection(broker.bootstrap_servers, {"delivery.timeout.ms": "4000", "log_level": "0"})
+    ensure_topic(connection, "away", 3)
+    load = Load(connection, "away", create("COUNTRY_SKEW_R80", records=2_000_000), rate=200_000)
+    load.wait_for(300_000)
+    broker.kill()
+    load.join(60)
+    summary = load.fault.summary
+    assert isinstance(load.fault, DeliveryFault)
+    assert f"{summary.failed:,} records could not be delivered to topic 'away'" in str(load.fault)
+    assert "timed out" in str(load.fault)
+    assert 0 < summary.failed <= Outbox.max_records + 65_536
+    broker.start()
+    assert sum(end_offsets(connection, "away").values()) == summary.records
+
+
+def test_the_user_need_not_wait_for_a_broker_that_is_gone(broker, monkeypatch):
+    monkeypatch.setattr(Outbox, "grace", 1.0)
+    connection = Connection(broker.bootstrap_servers, {"log_level": "0"})
+    ensure_topic(connection, "stop", 3)
+    stop = threading.Event()
+    load = Load(connection, "stop", create("COUNTRY_SKEW_R80", records=2_000_000), rate=200_000, stopped=stop.is_set)
+    load.wait_for(300_000)
+    broker.kill()
+    load.wait_for(340_000)
+    stop.set()
+    load.join(30)
+    assert load.fault.summary.interrupted
+    assert load.fault.summary.failed > 0

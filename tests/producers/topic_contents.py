@@ -1,0 +1,27 @@
+"""What is in a topic, read by a consumer that shares nothing with the producer."""
+
+from confluent_kafka import Consumer, TopicPartition
+
+from deploy.topics import end_offsets
+
+
+def contents(connection, topic):
+    """All values of each partition, in order."""
+    ends = end_offsets(connection, topic)
+    consumer = Consumer(connection.client(**{"group.id": "test", "fetch.queue.backoff.ms": 10}))
+    consumer.assign([TopicPartition(topic, partition, 0) for partition in ends])
+    values = {partition: [] for partition in ends}
+    while missing := sum(ends.values()) - sum(map(len, values.values())):
+        batch = consumer.consume(min(missing, 10_000), timeout=10)
+        assert batch, "the broker has fewer records than its offsets say"
+        for message in batch:
+            assert not message.error()
+            values[message.partition()].append(message.value())
+    consumer.close()
+    return values
+
+
+def expected(dataset, partitions, start=0):
+    """Record i belongs to partition i mod P."""
+    values = [v for block in dataset.blocks(start) for v in block.messages.to_pylist()]
+    return {p: values[(p - start) % partitions :: partitions] for p in range(partitions)}
