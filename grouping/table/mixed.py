@@ -36,10 +36,9 @@ class Mixed(TableRouter):
 
     Notes
     -----
-    No deviation from Algorithm 4; for what it leaves open see ``Llfd``. Theorem 2 says that it balances no worse than
-    LLFD. Read as Theorem 4, which is its proof's claim, that the highest load is never above that of the paper's
-    Algorithm 5 (assign all keys from scratch), it doesn't hold literally: MIXED stops as soon as all loads
-    are within θmax, and may end a little above a lucky Algorithm 5 even with θmax = 0.
+    No deviation from Algorithm 4; for what it leaves open see ``Llfd``. Theorem 2, that MIXED balances no worse than
+    LLFD, is derived from Theorem 4, that its highest load is never above that of Algorithm 5, which assigns all keys
+    from scratch. That doesn't hold: keys of 7, 5, 5 and 1, the 7 and a 5 together, end at 11 and 7 against 10 and 8.
 
     References
     ----------

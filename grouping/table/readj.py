@@ -81,95 +81,79 @@ class Readj(TableRouter):
         worker = records.home.copy()
         worker[tracked] = records.current[tracked]
         load = sum_at(worker, records.cost, records.workers)
-        worker[tracked] = _readjust(
-            records.cost[tracked], records.memory[tracked], records.current[tracked], load, limit
-        )
+        keys = _Tracked(records.cost[tracked], records.memory[tracked], records.current[tracked], worker[tracked], load)
+        _readjust(keys, limit)
+        worker[tracked] = keys.worker
         return Placement(records, np.arange(len(records)), worker, records.count)
 
 
+class _Tracked(NamedTuple):
+    """The tracked keys, and the workers' loads, while keys move."""
+
+    cost: NDArray[np.float64]  # [T]
+    memory: NDArray[np.float64]  # [T]
+    current: NDArray[np.int32]  # [T], where the key's state is
+    worker: NDArray[np.int32]  # [T], where the key is to be
+    load: NDArray[np.float64]  # [W]
+
+
 class _Readjustment(NamedTuple):
-    """A move (other < 0) or swap, and what it leaves."""
+    """A move (other < 0) or swap, and what it leaves; key < 0: none."""
 
     spread: float
     migration: float
     key: int
     other: int
+    to: int
 
 
 @njit(cache=True)
-def _readjust(
-    cost: NDArray[np.float64],
-    memory: NDArray[np.float64],
-    current: NDArray[np.int32],
-    load: NDArray[np.float64],
-    limit: float,
-) -> NDArray[np.int32]:
-    """Move tracked keys until no load (float64[W], changed) is above the limit: their workers, int32[T]."""
-    worker = current.copy()
+def _readjust(keys: _Tracked, limit: float) -> None:
+    """Move tracked keys until no load is above the limit, or nothing helps any more."""
+    cost, worker, load = keys.cost, keys.worker, keys.load
     while load.max() > limit:
         order = np.argsort(load, kind="mergesort")
         low, high = order[:3], order[::-1][:3]
-        move, to = _best_move(cost, memory, current, worker, load, low, high)
-        best = _best_swap(cost, memory, current, worker, load, low, high, move)
+        best = _best_swap(keys, low, high, _best_move(keys, low, high))
         if best.key < 0:
             break
-        at = worker[best.key]
-        moved = cost[best.key]
+        at, moved = worker[best.key], cost[best.key]
         if best.other >= 0:
-            to = worker[best.other]
             moved -= cost[best.other]
             worker[best.other] = at
-        worker[best.key] = to
+        worker[best.key] = best.to
         load[at] -= moved
-        load[to] += moved
-    return worker
+        load[best.to] += moved
 
 
 @njit(cache=True)
-def _best_move(
-    cost: NDArray[np.float64],
-    memory: NDArray[np.float64],
-    current: NDArray[np.int32],
-    worker: NDArray[np.int32],
-    load: NDArray[np.float64],
-    low: NDArray[np.int64],
-    high: NDArray[np.int64],
-) -> tuple[_Readjustment, int]:
-    """The best of all moves that lower the spread, and where it goes; key −1 if there is none."""
-    best, best_to = _Readjustment(float(load[high[0]] - load[low[0]]), 0.0, -1, -1), -1
-    for key in range(len(cost)):
-        at = worker[key]
+def _best_move(keys: _Tracked, low: NDArray[np.int64], high: NDArray[np.int64]) -> _Readjustment:
+    """The best of all moves that lower the spread; low, high: the three workers of each end."""
+    load = keys.load
+    best = _Readjustment(float(load[high[0]] - load[low[0]]), 0.0, -1, -1, -1)
+    for key in range(len(keys.cost)):
+        at = int(keys.worker[key])
         for to in range(len(load)):
             if to != at and (at == high[0] or to == low[0]):
-                spread = _spread(load, low, high, at, to, cost[key])
-                migration = _migration(memory[key], current[key], at, to)
+                spread = _spread(load, low, high, at, to, keys.cost[key])
+                migration = _migration(keys, key, at, to)
                 if _better(spread, migration, best):
-                    best, best_to = _Readjustment(spread, migration, key, -1), to
-    return best, best_to
+                    best = _Readjustment(spread, migration, key, -1, to)
+    return best
 
 
 @njit(cache=True)
-def _best_swap(
-    cost: NDArray[np.float64],
-    memory: NDArray[np.float64],
-    current: NDArray[np.int32],
-    worker: NDArray[np.int32],
-    load: NDArray[np.float64],
-    low: NDArray[np.int64],
-    high: NDArray[np.int64],
-    best: _Readjustment,
-) -> _Readjustment:
+def _best_swap(keys: _Tracked, low: NDArray[np.int64], high: NDArray[np.int64], best: _Readjustment) -> _Readjustment:
     """The best of ``best`` and all swaps that lower the spread."""
-    for key in range(len(cost)):
-        at = worker[key]
-        for other in range(key + 1, len(cost)):
-            to = worker[other]
+    for key in range(len(keys.cost)):
+        at = int(keys.worker[key])
+        for other in range(key + 1, len(keys.cost)):
+            to = int(keys.worker[other])
             if to != at and (at == high[0] or at == low[0] or to == high[0] or to == low[0]):
-                spread = _spread(load, low, high, at, to, cost[key] - cost[other])
-                migration = _migration(memory[key], current[key], at, to)
-                migration += _migration(memory[other], current[other], to, at)
+                spread = _spread(keys.load, low, high, at, to, keys.cost[key] - keys.cost[other])
+                migration = _migration(keys, key, at, to) + _migration(keys, other, to, at)
                 if _better(spread, migration, best):
-                    best = _Readjustment(spread, migration, key, other)
+                    best = _Readjustment(spread, migration, key, other, to)
     return best
 
 
@@ -197,6 +181,6 @@ def _spread(
 
 
 @njit(cache=True)
-def _migration(memory: float, current: int, at: int, to: int) -> float:
+def _migration(keys: _Tracked, key: int, at: int, to: int) -> float:
     """By how much the state to migrate grows if a key that is to be at one worker is to be at another."""
-    return memory * ((to != current) - (at != current))
+    return keys.memory[key] * float(int(to != keys.current[key]) - int(at != keys.current[key]))

@@ -1,0 +1,63 @@
+"""Streams for property tests, as the oracle and as the planners take them."""
+
+from fractions import Fraction
+
+import numpy as np
+from hypothesis import strategies as st
+from plain_table import Stream
+
+from grouping.table import Records
+
+
+@st.composite
+def streams(draw, most_keys=30):
+    """1 to 6 workers and up to 30 keys, about half of them in the routing table."""
+    workers = draw(st.integers(1, 6))
+    worker = st.integers(0, workers - 1)
+    key = st.tuples(st.integers(0, 30), st.integers(1, 9), worker, worker, st.booleans())
+    keys = draw(st.lists(key, min_size=1, max_size=most_keys))
+    return Stream(
+        cost=[c for c, *_ in keys],
+        memory=[s for _, s, *_ in keys],
+        current=[there if routed else home for *_, home, there, routed in keys],
+        home=[home for _, _, home, _, _ in keys],
+        workers=workers,
+        theta_max=draw(st.sampled_from([Fraction(0), Fraction(1, 20), Fraction(2, 25), Fraction(1, 4), Fraction(1)])),
+    )
+
+
+@st.composite
+def perfect(draw):
+    """A stream that can be balanced perfectly, no key heavier than all that a worker should have."""
+    workers, load = draw(st.integers(2, 5)), draw(st.sampled_from([6, 10, 12, 20, 30, 60]))
+    cost = []
+    for _ in range(workers):
+        rest = load
+        while rest:
+            cost.append(draw(st.integers(1, min(rest, load - 1))))
+            rest -= cost[-1]
+    current = draw(st.lists(st.integers(0, workers - 1), min_size=len(cost), max_size=len(cost)))
+    return Stream(cost, [1] * len(cost), current, list(current), workers)
+
+
+def records(stream, count=None):
+    return Records(
+        np.array(stream.cost, np.float64),
+        np.array(stream.memory, np.float64),
+        np.array(stream.current, np.int32),
+        np.array(stream.home, np.int32),
+        np.array(count or [1] * len(stream.cost), np.int64),
+        stream.workers,
+    )
+
+
+def planned(scheme, stream):
+    """Where the scheme wants each key: a list of workers."""
+    keys = records(stream)
+    placement = scheme.place(keys, keys.limit(float(stream.theta_max)))
+    destination = np.full(len(keys), -1)
+    destination[placement.record] = placement.worker
+    assert placement.loads().tolist() == stream.loads(destination.tolist())
+    assert placement.table() == stream.table(destination.tolist())
+    assert placement.migration() == stream.migration(destination.tolist())
+    return destination.tolist()

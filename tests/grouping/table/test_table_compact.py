@@ -1,0 +1,83 @@
+"""The compact representation: nothing is lost but what discretisation loses, and its plans are the oracle's."""
+
+import numpy as np
+import plain_table
+from hypothesis import given
+from hypothesis import strategies as st
+from table_cases import records, streams
+
+from grouping.table import Llfd, MinTable, Mixed
+from grouping.table.compact import compact, expand
+from grouping.table.hlhe import discretise
+from grouping.table.records import Placement
+
+degrees = st.sampled_from([1, 4, 16])
+
+
+@given(streams(), degrees)
+def test_groups_are_the_vectors(stream, degree):
+    keys = records(stream)
+    groups, group = compact(keys, degree)
+    assert groups.cost[group].tolist() == discretise(keys.cost, degree).tolist()
+    assert groups.memory[group].tolist() == discretise(keys.memory, degree).tolist()
+    assert groups.current[group].tolist() == stream.current
+    assert groups.home[group].tolist() == stream.home
+    assert groups.count.tolist() == np.bincount(group).tolist()
+    vectors = set(zip(groups.current, groups.home, groups.cost, groups.memory, strict=True))
+    assert len(vectors) == len(groups)
+
+
+@given(streams(), st.lists(st.integers(1, 4), min_size=30, max_size=30), st.sampled_from(["LLFD", "MINTABLE", "MIXED"]))
+def test_planning_with_groups_equals_planning_with_their_keys(stream, counts, name):
+    """A group of n keys is treated as n equal keys would be."""
+    counts = counts[: len(stream.cost)]
+    groups = records(stream, counts)
+    each = [k for k, n in enumerate(counts) for _ in range(n)]
+    single = plain_table.Stream(
+        *([values[k] for k in each] for values in (stream.cost, stream.memory, stream.current, stream.home)),
+        stream.workers,
+        stream.theta_max,
+    )
+    scheme, expected = {
+        "LLFD": (Llfd(stream.workers), lambda: plain_table.phases(single, 0, lambda k: single.cost[k])),
+        "MINTABLE": (MinTable(stream.workers), lambda: plain_table.mintable(single)),
+        "MIXED": (Mixed(stream.workers, table_max=9), lambda: plain_table.mixed(single, 9, 1.5)),
+    }[name]
+    placement = scheme.place(groups, groups.limit(float(stream.theta_max)))
+    rows = zip(placement.record, placement.worker, placement.count, strict=True)
+    planned = sorted((int(r), int(w)) for r, w, n in rows for _ in range(n))
+    assert planned == sorted(zip(each, expected(), strict=True))
+    assert placement.loads().tolist() == single.loads(expected())
+    assert placement.table() == single.table(expected())
+    assert placement.migration() == single.migration(expected())
+
+
+@given(streams(), degrees)
+def test_expanded_as_planned(stream, degree):
+    """As many keys of each group go to each worker as planned, and those that ψ selects first are the ones to move."""
+    keys = records(stream)
+    groups, group = compact(keys, degree)
+    scheme = Mixed(stream.workers)
+    placement = scheme.place(groups, groups.limit(0.0))
+    destination = expand(placement, group, keys.gamma(1.5))
+    planned = np.zeros((len(groups), stream.workers), int)
+    np.add.at(planned, (placement.record, placement.worker), placement.count)
+    named = np.zeros_like(planned)
+    np.add.at(named, (group, destination), 1)
+    assert (named == planned).all()
+    gamma = keys.gamma(1.5)
+    for record in range(len(groups)):
+        moved = [gamma[k] for k in np.flatnonzero(group == record) if destination[k] != keys.current[k]]
+        stayed = [gamma[k] for k in np.flatnonzero(group == record) if destination[k] == keys.current[k]]
+        assert not moved or not stayed or min(moved) >= max(stayed)
+
+
+def test_a_record_may_be_split():
+    """Two keys of cost 4 and memory 4 on worker 0, whose home is 1: one goes home, one elsewhere."""
+    keys = records(plain_table.Stream([4, 4, 1], [4, 4, 1], [0, 0, 1], [1, 1, 1], 3))
+    groups, group = compact(keys, 1)
+    assert groups.count.tolist() == [2, 1]
+    placement = Placement(groups, np.array([0, 0, 1]), np.array([1, 2, 1], np.int32), np.array([1, 1, 1]))
+    assert sorted(expand(placement, group, keys.cost).tolist()[:2]) == [1, 2]
+    assert placement.table() == 1
+    assert placement.migration() == 8

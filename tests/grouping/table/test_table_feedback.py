@@ -1,0 +1,191 @@
+"""Router, monitors and controller together: what they tell each other, what they remember, and that it balances."""
+
+from collections import Counter, deque
+
+import numpy as np
+import pytest
+
+from grouping import GROUPINGS, create, encode
+from grouping.table.records import overload
+from grouping.table.router import TableRouter
+
+TABLES = [name for name, scheme in GROUPINGS.items() if issubclass(scheme, TableRouter)]
+tables = pytest.mark.parametrize("name", TABLES)
+WORKERS = 6
+
+
+def interval(number, n=20_000):
+    """Zipf keys whose ranks move on by 40 every interval."""
+    share = np.arange(1, 501) ** -0.85
+    rank = np.random.default_rng(number).choice(500, n, p=share / share.sum())
+    return encode([f"k{(r + 40 * number) % 500}" for r in rank])
+
+
+def observed(router, keys, workers, costs=None):
+    """The workers' reports of one interval."""
+    reports = {}
+    for worker in np.unique(workers):
+        mine = workers == worker
+        monitor = router.monitor()
+        monitor.observe(encode(keys.distinct.take(keys.codes[mine])), None if costs is None else costs[mine])
+        reports[int(worker)] = monitor.report()
+    return reports
+
+
+@tables
+def test_it_balances(name):
+    """Each interval starts from the plan of the one before, and the plan balances that interval."""
+    router = create(name, WORKERS, theta_max=0.08)
+    controller = router.controller()
+    plans = 0
+    for number in range(6):
+        keys = interval(number)
+        before = router.route(keys)
+        plan = controller.plan(observed(router, keys, before))
+        load = np.bincount(before, minlength=WORKERS).astype(float)
+        if overload(load) <= 0.08:
+            assert plan is None
+            continue
+        plans += 1
+        router.adopt(plan)
+        after = router.route(keys)
+        planned = overload(np.bincount(after, minlength=WORKERS).astype(float))
+        # READJ promises no more than to get better.
+        assert planned <= 0.0801 or (name == "READJ" and planned < overload(load))
+        moved = np.unique(keys.hashes[keys.codes[before != after]])
+        assert np.isin(moved, plan["moved_keys"]).all()
+        assert plan["moved"] == len(plan["moved_keys"])
+    assert plans >= 3
+
+
+@tables
+def test_migration_is_accounted(name):
+    """Sizes are tuples of the last w intervals, the share is of all of them, from and to are before and after."""
+    router = create(name, WORKERS, theta_max=0.02, window=2)
+    controller = router.controller()
+    last = deque(maxlen=2)
+    for number in range(4):
+        keys = interval(number)
+        last.append(Counter(keys.hashes[keys.codes].tolist()))
+        plan = controller.plan(observed(router, keys, router.route(keys)))
+        state = sum(last, Counter())
+        known = encode(sorted(keys.distinct.to_pylist()))
+        before = dict(zip(known.hashes.tolist(), router.route(known).tolist(), strict=True))
+        router.adopt(plan)
+        after = dict(zip(known.hashes.tolist(), router.route(known).tolist(), strict=True))
+        moves = {
+            key: (start, end, size)
+            for key, start, end, size in zip(
+                *(plan[field].tolist() for field in ("moved_keys", "moved_from", "moved_to", "moved_sizes")),
+                strict=True,
+            )
+        }
+        assert plan["migration"] == sum(size for *_, size in moves.values())
+        assert plan["migration_share"] == pytest.approx(plan["migration"] / state.total())
+        for key, (start, end, size) in moves.items():
+            assert size == state[key]
+            assert start != end
+            if key in before:
+                assert (before[key], after[key]) == (start, end)
+        assert all(before[key] == after[key] for key in before.keys() - moves.keys())
+
+
+@tables
+def test_restored_controller_plans_on(name):
+    router = create(name, WORKERS, theta_max=0.02, window=3)
+    controller, other = router.controller(), router.controller()
+    for number in range(5):
+        keys = interval(number)
+        reports = observed(router, keys, router.route(keys))
+        plan = controller.plan(reports)
+        again = other.plan(dict(reversed(reports.items())))
+        assert (plan is None) == (again is None)
+        if plan is not None:
+            assert all(np.array_equal(plan[field], again[field]) for field in plan)
+            router.adopt(plan)
+        assert controller.save() == other.save()
+        other = router.controller()
+        other.load(controller.save())
+    with pytest.raises(ValueError, match="controller"):
+        create(name, WORKERS, theta_max=0.02, window=2).controller().load(controller.save())
+
+
+@tables
+def test_costs_count_where_they_are_measured(name):
+    """Keys of as many tuples, some ten times as dear: what is balanced are the costs."""
+    keys = encode([f"k{i}" for i in range(40)] * 25)
+    costs = np.where(keys.codes < 4, 10.0, 1.0)
+    router = create(name, 4, theta_max=0.1)
+    before = router.route(keys)
+    plan = router.controller().plan(observed(router, keys, before, costs))
+    router.adopt(plan)
+    after = overload(np.bincount(router.route(keys), costs, 4))
+    assert after <= 0.1 or (name == "READJ" and after < overload(np.bincount(before, costs, 4)))
+    assert plan["migration"] % 25 == 0
+
+
+@tables
+def test_no_plan_for_what_none_helps(name):
+    """One key is nearly all: no plan lowers its worker's load; and silence is no reason to plan."""
+    router = create(name, 3)
+    controller = router.controller()
+    keys = encode(["hot"] * 1000 + [f"k{i}" for i in range(3)])
+    for _ in range(6):
+        plan = controller.plan(observed(router, keys, router.route(keys)))
+        if plan is None:
+            break
+        router.adopt(plan)
+    assert plan is None
+    assert controller.plan({}) is None
+
+
+@tables
+def test_restored_router_keeps_its_table(name):
+    keys = interval(0)
+    router, restored = create(name, WORKERS), create(name, WORKERS)
+    router.adopt(router.controller().plan(observed(router, keys, router.route(keys))))
+    restored.load(router.save())
+    assert router.internals() == restored.internals() == {"table": len(router.table_keys)}
+    assert (restored.route(keys) == router.route(keys)).all()
+    assert (router.route(keys) != create("KEY", WORKERS).route(keys)).any()
+
+
+def test_entries_of_forgotten_keys_go():
+    router = create("MINMIG", WORKERS, theta_max=0.0, window=1)
+    controller = router.controller()
+    for number, prefix in enumerate("ab"):
+        keys = encode([f"{prefix}{k}" for k in np.random.default_rng(number).zipf(1.5, 3000) % 300])
+        router.adopt(controller.plan(observed(router, keys, router.route(keys))))
+        assert np.isin(router.table_keys, keys.hashes).all()
+
+
+def test_degree_plans_nearly_as_well():
+    keys = interval(0)
+    for degree in (1, 4, 8):
+        router = create("MIXED", WORKERS, theta_max=0.05, degree=degree)
+        router.adopt(router.controller().plan(observed(router, keys, router.route(keys))))
+        assert overload(np.bincount(router.route(keys)).astype(float)) <= 0.06
+
+
+def test_without_a_plan_it_is_key():
+    keys = interval(0)
+    expected = create("KEY", WORKERS, seed=5).route(keys)
+    for name in TABLES:
+        assert (create(name, WORKERS, seed=5).route(keys) == expected).all()
+
+
+def test_plans_for_other_workers_are_refused():
+    keys = interval(0)
+    router = create("MIXED", WORKERS)
+    plan = router.controller().plan(observed(router, keys, router.route(keys)))
+    with pytest.raises(ValueError, match="routes to workers"):
+        create("MIXED", 2).adopt(plan)
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [{"theta_max": -0.1}, {"window": 0}, {"degree": 3}, {"degree": 0}, {"table_max": -1}, {"beta": 0}, {"beta": "1"}],
+)
+def test_bad_parameters_are_named(bad):
+    with pytest.raises(ValueError, match=rf"{next(iter(bad))} is .*; valid:"):
+        create("MIXED", 3, **bad)
