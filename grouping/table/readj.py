@@ -78,10 +78,11 @@ class Readj(TableRouter):
     def place(self, records: Records, limit: float) -> Placement:
         least = self.sigma * float(records.cost.sum()) / records.workers
         tracked = np.flatnonzero(records.cost >= least)
+        current = records.current[tracked]
         worker = records.home.copy()
-        worker[tracked] = records.current[tracked]
+        worker[tracked] = current
         load = sum_at(worker, records.cost, records.workers)
-        keys = _Tracked(records.cost[tracked], records.memory[tracked], records.current[tracked], worker[tracked], load)
+        keys = _Tracked(records.cost[tracked], records.memory[tracked], current, current.astype(np.int64), load)
         _readjust(keys, limit)
         worker[tracked] = keys.worker
         return Placement(records, np.arange(len(records)), worker, records.count)
@@ -93,7 +94,7 @@ class _Tracked(NamedTuple):
     cost: NDArray[np.float64]  # [T]
     memory: NDArray[np.float64]  # [T]
     current: NDArray[np.int32]  # [T], where the key's state is
-    worker: NDArray[np.int32]  # [T], where the key is to be
+    worker: NDArray[np.int64]  # [T], where the key is to be
     load: NDArray[np.float64]  # [W]
 
 
