@@ -1,6 +1,5 @@
 """`unskew topology`: the launcher, with the original's arguments in the original's order."""
 
-import importlib
 import signal
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -8,83 +7,54 @@ from typing import TYPE_CHECKING, Annotated, Any
 import orjson
 import typer
 
+from apps import options
 from deploy.connection import BootstrapOption, Connection, KafkaConfigOption
-from deploy.errors import UsageError
 from deploy.home import home
-from grouping import GROUPINGS, named, parameters
+from grouping import GROUPINGS, named
 
 if TYPE_CHECKING:
     from apps.settings import Settings
 
-_GROUPING = "Of the grouping"
-_STREAM = "Of the stream"
-_SPARK = "Of Spark"
-
 
 def topology(
     mode: Annotated[str, typer.Argument(help="LOCAL (Spark in this process) or CLUSTER (on --master).")],
-    source_type: Annotated[str, typer.Argument(help="What the messages are: COUNTRY_SKEW_R80, …")],
+    source_type: options.SourceType,
     grouping_type: Annotated[str, typer.Argument(help=f"How tuples are routed: {', '.join(GROUPINGS)}.")],
     source_name: Annotated[str, typer.Argument(help="The Kafka topic; made if it isn't there.")],
     num_spouts: Annotated[int, typer.Argument(help="Sources S: the topic's partitions.")],
     num_workers: Annotated[int, typer.Argument(help="Workers W.")],
-    speed: Annotated[str, typer.Argument(help="xN: a worker does N tuples per process duration; x0: they're free.")],
+    speed: options.Speed,
     until_drained: Annotated[
         bool, typer.Option("--until-drained", help="Stop when all published so far is counted and its windows out.")
     ] = False,
     run_time: Annotated[float, typer.Option(help="Stop after so many seconds (default: 10 days).")] = 864_000.0,
-    process_duration: Annotated[float, typer.Option(help="Simulated cost (ms); see speed.")] = 1.0,
-    window: Annotated[float, typer.Option(help="Length of a window (s).", rich_help_panel=_STREAM)] = 15.0,
-    time: Annotated[
-        str, typer.Option(help="Windows by 'batch' time (nothing is late) or 'event' time.", rich_help_panel=_STREAM)
-    ] = "batch",
-    lateness: Annotated[
-        float, typer.Option(help="Event time: how late is allowed (s).", rich_help_panel=_STREAM)
-    ] = 10.0,
+    process_duration: options.ProcessDuration = 1.0,
+    window: options.Window = 15.0,
+    time: options.Time = "batch",
+    lateness: options.Lateness = 10.0,
     starting_offsets: Annotated[
-        str, typer.Option(help="Without a checkpoint: earliest, latest, or Spark's JSON.", rich_help_panel=_STREAM)
+        str,
+        typer.Option(help="Without a checkpoint: earliest, latest, or Spark's JSON.", rich_help_panel=options.STREAM),
     ] = "earliest",
-    max_tuples: Annotated[
-        int | None,
-        typer.Option(help="Tuples a batch at most (default: a second of work; 2 M if free).", rich_help_panel=_STREAM),
-    ] = None,
-    distinct_keys: Annotated[
-        int | None, typer.Option(help="DYNAMIC_KEY: how many keys to expect [100].", rich_help_panel=_GROUPING)
-    ] = None,
-    warm_up: Annotated[
-        float | None, typer.Option(help="DYNAMIC_KEY: no scaling before (s) [15].", rich_help_panel=_GROUPING)
-    ] = None,
-    check_interval: Annotated[
-        float | None, typer.Option(help="DYNAMIC_KEY: between checks of a key (s) [60].", rich_help_panel=_GROUPING)
-    ] = None,
-    promotion_period: Annotated[
-        float | None, typer.Option(help="DYNAMIC_KEY: between promotions (s) [15].", rich_help_panel=_GROUPING)
-    ] = None,
-    grouping_option: Annotated[
-        list[str] | None,
-        typer.Option("--grouping-option", "-g", metavar="NAME=VALUE", help="Any other.", rich_help_panel=_GROUPING),
-    ] = None,
-    seed: Annotated[int, typer.Option(help="Chooses the hash functions.", rich_help_panel=_GROUPING)] = 0,
-    work: Annotated[
-        str | None, typer.Option(metavar="MODULE:FUNCTION", help="Your work at the workers (default: count).")
-    ] = None,
-    work_columns: Annotated[
-        str, typer.Option(help="Message columns it needs besides key: value,offset,… (comma-separated).")
-    ] = "",
+    max_tuples: options.MaxTuples = None,
+    distinct_keys: options.DistinctKeys = None,
+    warm_up: options.WarmUp = None,
+    check_interval: options.CheckInterval = None,
+    promotion_period: options.PromotionPeriod = None,
+    grouping_option: options.GroupingOption = None,
+    seed: options.Seed = 0,
+    work: options.WorkOption = None,
+    work_columns: options.WorkColumns = "",
     summary: Annotated[Path | None, typer.Option(help="Write the final summary here (JSON).")] = None,
     checkpoint: Annotated[
         str | None,
         typer.Option(
-            help="Where the run's progress is kept; the same resumes it (path or URI).", rich_help_panel=_SPARK
+            help="Where the run's progress is kept; the same resumes it (path or URI).", rich_help_panel=options.SPARK
         ),
     ] = None,
-    trigger: Annotated[float, typer.Option(help="At least so long between batches (s).", rich_help_panel=_SPARK)] = 1.0,
-    master: Annotated[
-        str | None, typer.Option(help="Master URL (default in LOCAL: local[N]).", rich_help_panel=_SPARK)
-    ] = None,
-    conf: Annotated[
-        list[str] | None, typer.Option(metavar="KEY=VALUE", help="Any Spark setting.", rich_help_panel=_SPARK)
-    ] = None,
+    trigger: options.Trigger = 1.0,
+    master: options.Master = None,
+    conf: options.Conf = None,
     bootstrap_servers: BootstrapOption = None,
     kafka_config: KafkaConfigOption = None,
 ) -> None:
@@ -97,15 +67,16 @@ def topology(
     """
     from apps.settings import Settings
 
-    named_options = {
-        "distinct_keys": distinct_keys,
-        "warm_up": warm_up,
-        "check_interval": check_interval,
-        "promotion_period": promotion_period,
-    }
-    options = {name: value for name, value in named_options.items() if value is not None}
-    grouping = scheme(grouping_type)
-    options |= grouping_options(grouping, grouping_option or [])
+    grouping = options.scheme(grouping_type)
+    own = options.given(
+        {
+            "distinct_keys": distinct_keys,
+            "warm_up": warm_up,
+            "check_interval": check_interval,
+            "promotion_period": promotion_period,
+        }
+    )
+    own |= options.grouping_options(grouping, grouping_option or [])
     short = named(grouping).short
     default = home() / "checkpoints" / f"{source_name}-s{num_spouts}-w{num_workers}-{short}"
     settings = Settings(
@@ -128,10 +99,10 @@ def topology(
         starting_offsets=starting_offsets,
         max_tuples=max_tuples,
         master=master,
-        conf=dict(_pair("--conf", pair) for pair in conf or []),
-        options=options,
+        conf=dict(options.pair("--conf", setting) for setting in conf or []),
+        options=own,
         seed=seed,
-        work=_function(work),
+        work=options.function(work),
         work_columns=tuple(column for column in work_columns.split(",") if column),
     )
     execute(settings, summary)
@@ -162,53 +133,3 @@ def execute(settings: "Settings", summary: Path | None) -> None:
     display.summary(result, outcome, result_topics(settings))
     if summary is not None:
         summary.write_bytes(orjson.dumps(asdict(result), option=orjson.OPT_INDENT_2))
-
-
-def scheme(grouping_type: str) -> str:
-    """The name of a grouping as the registry spells it.
-
-    Raises
-    ------
-    UsageError
-        There is none of that name.
-
-    """
-    try:
-        return named(grouping_type).name
-    except ValueError as error:
-        raise UsageError(str(error)) from None
-
-
-def grouping_options(grouping: str, pairs: list[str]) -> dict[str, Any]:
-    """``NAME=VALUE`` pairs with each value read as the type of the parameter's default."""
-    defaults = parameters(grouping)
-    options: dict[str, Any] = {}
-    for pair in pairs:
-        name, text = _pair("--grouping-option", pair)
-        if name not in defaults:
-            raise UsageError(f"{grouping} has no parameter {name!r}; valid: {', '.join(defaults) or 'none'}")
-        kind = type(defaults[name])
-        try:
-            options[name] = text if kind is str or defaults[name] is None else kind(text)
-        except ValueError:
-            raise UsageError(f"{name} is {text!r}; valid: a value like {defaults[name]!r}") from None
-    return options
-
-
-def _pair(option: str, pair: str) -> tuple[str, str]:
-    name, equals, value = pair.partition("=")
-    if not equals or not name:
-        raise UsageError(f"{option} is {pair!r}; valid: NAME=VALUE")
-    return name, value
-
-
-def _function(path: str | None) -> Any:
-    if path is None:
-        return None
-    module, colon, name = path.partition(":")
-    if not colon:
-        raise UsageError(f"--work is {path!r}; valid: MODULE:FUNCTION")
-    try:
-        return getattr(importlib.import_module(module), name)
-    except (ImportError, AttributeError) as error:
-        raise UsageError(f"--work {path!r} can't be loaded ({error})") from None
