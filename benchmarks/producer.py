@@ -1,0 +1,118 @@
+"""How fast datasets are published, beside the plain per-message loop of confluent-kafka in the same run.
+
+    python benchmarks/producer.py [DATASET ...] [--records N] [--repeats N]
+
+Both use the same settings and an embedded broker. The producer's process has one core to itself and the broker the
+others, where the machine allows that. The loop is given its messages ready made; ours draws and renders them within
+the time. Of each, the median over the repeats, which alternate; the ratio is that of the medians.
+"""
+
+import argparse
+import os
+import statistics
+import tempfile
+import time
+from pathlib import Path
+
+from confluent_kafka import Producer
+from rich.console import Console
+from rich.table import Table
+
+from deploy.broker import Broker
+from deploy.connection import Connection
+from deploy.topics import ensure_topic
+from producers.outbox import Outbox
+from producers.publish import SETTINGS, publish
+from producers.registry import DATASETS, create
+
+PARTITIONS = 5
+DEFAULT = [
+    name for name in DATASETS if not name.startswith("COUNTRY") or name in ("COUNTRY_SKEW_R80", "COUNTRY_HALF_SKEW_R80")
+]
+
+
+def ours(connection, topic, dataset):
+    """Seconds, CPU seconds and bytes of ``publish``."""
+    cpu = time.process_time()
+    summary = publish(connection, topic, dataset)
+    return summary.seconds, time.process_time() - cpu, summary.size
+
+
+def loop(connection, topic, values):
+    """Seconds and CPU seconds of the loop that confluent-kafka's documentation shows, with failures counted as ours are."""
+    failed = []
+    producer = Producer({**SETTINGS, **connection.client(**Outbox.settings)})
+    producer.list_topics(topic, timeout=10)
+    begun, cpu = time.monotonic(), time.process_time()
+    for value in values:
+        while True:
+            try:
+                producer.produce(topic, value, on_delivery=lambda error, _: failed.append(error))
+                break
+            except BufferError:
+                producer.poll(0.01)
+        producer.poll(0)
+    producer.flush()
+    assert not failed
+    return time.monotonic() - begun, time.process_time() - cpu
+
+
+def measure(connection, name, records, repeats):
+    """Medians (seconds and CPU seconds, of ours and of the loop) and the bytes of one dataset."""
+    dataset = create(name, records=records)
+    values = [value for block in dataset.blocks() for value in block.messages.to_pylist()]
+    mine, plain, size = [], [], 0
+    for repeat in range(repeats):
+        for what in ("ours", "loop"):
+            topic = f"{name}-{what}-{repeat}"
+            # the broker need not keep what nobody reads
+            ensure_topic(connection, topic, PARTITIONS, {"retention.bytes": "1000000"})
+            if what == "ours":
+                *times, size = ours(connection, topic, dataset)
+                mine.append(times)
+            else:
+                plain.append(loop(connection, topic, values))
+    return *map(statistics.median, zip(*mine, strict=True)), *map(statistics.median, zip(*plain, strict=True)), size
+
+
+def pin(broker):
+    """One core for us, the rest for the broker; False where that can't be had."""
+    cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_setaffinity") else []
+    if len(cores) < 2:
+        return False
+    for task in Path(f"/proc/{broker.pid}/task").iterdir():
+        os.sched_setaffinity(int(task.name), cores[1:])
+    os.sched_setaffinity(0, cores[:1])
+    return True
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("datasets", nargs="*", default=DEFAULT, metavar="DATASET")
+    parser.add_argument("--records", type=int, default=1_000_000)
+    parser.add_argument("--repeats", type=int, default=3)
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as data, Broker(Path(data)) as broker:
+        connection = Connection(broker.bootstrap_servers)
+        pinned = pin(broker)
+        table = Table("dataset", "records/s", "MB/s", "CPU µs", "loop records/s", "loop CPU µs", "ratio", "CPU ratio")
+        for name in arguments.datasets:
+            mine, cpu, plain, plain_cpu, size = measure(connection, name, arguments.records, arguments.repeats)
+            row = (
+                f"{arguments.records / mine:,.0f}",
+                f"{size / mine / 1e6:,.1f}",
+                f"{cpu / arguments.records * 1e6:.2f}",
+                f"{arguments.records / plain:,.0f}",
+                f"{plain_cpu / arguments.records * 1e6:.2f}",
+                f"{plain / mine:.2f}",
+                f"{plain_cpu / cpu:.2f}",
+            )
+            table.add_row(name, *row)
+            print(name, *row, flush=True)
+    Console().print(table)
+    print(f"{arguments.records:,} records, {PARTITIONS} partitions, median of {arguments.repeats}", end="")
+    print(", producer on one core" if pinned else ", producer and broker share the cores")
+
+
+if __name__ == "__main__":
+    main()
