@@ -5,11 +5,12 @@ from typing import Any
 
 import numpy as np
 
-from grouping.choices import PartialKey
+from grouping.choices import DChoices, OffGreedy, OnGreedy, PartialKey, Potc, WChoices
 from grouping.dynamic import DynamicKey, DynamicKeyDecay
 from grouping.full_knowledge import FullKnowledge
 from grouping.interface import Grouping
 from grouping.key import Key
+from grouping.posg import Posg
 from grouping.shuffle import Shuffle
 from grouping.table import Llfd, MinMig, MinTable, Mixed, MixedBruteForce, Readj
 
@@ -20,6 +21,11 @@ GROUPINGS: dict[str, type[Grouping]] = {
         Key,
         FullKnowledge,
         PartialKey,
+        DChoices,
+        WChoices,
+        Potc,
+        OnGreedy,
+        OffGreedy,
         DynamicKey,
         DynamicKeyDecay,
         Llfd,
@@ -28,6 +34,7 @@ GROUPINGS: dict[str, type[Grouping]] = {
         Mixed,
         MixedBruteForce,
         Readj,
+        Posg,
     )
 }
 

@@ -1,0 +1,97 @@
+"""The scheduler (a source) of POSG, the state machine of Figure 3: compiled steps on plain arrays."""
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from grouping.least_loaded import heap_of, raise_least
+from grouping.posg.sketch import estimate
+
+ROUND_ROBIN, SEND_ALL, WAIT_ALL, RUN = 0, 1, 2, 3
+STATES = ("ROUND_ROBIN", "SEND_ALL", "WAIT_ALL", "RUN")
+# Positions in `control`.
+STATE, TURN, EPOCH = 0, 1, 2
+
+
+class Scheduler(NamedTuple):
+    """What one scheduler knows of k instances.
+
+    Until an instance has sent matrices, its are 0. ``means`` is what a tuple costs there on average: the estimate
+    for an item that the instance has never seen, where W/F is 0/0 and the paper is silent.
+    """
+
+    control: NDArray[np.int64]  # [3], state, next instance of a round robin, epoch of the synchronisation
+    known: NDArray[np.bool_]  # [k], has sent matrices
+    frequencies: NDArray[np.int64]  # [k, r, c]
+    works: NDArray[np.float64]  # [k, r, c]
+    means: NDArray[np.float64]  # [k]
+    estimated: NDArray[np.float64]  # [k], Ĉ, ms
+    heap: NDArray[np.int32]  # [k], instances by Ĉ; in order in WAIT_ALL and RUN only
+
+
+@njit(cache=True)
+def submit(scheduler: Scheduler, at: NDArray[np.int32]) -> int:
+    """The instance for a tuple whose cells are ``at`` [r] (SUBMIT and UPDATEĈ of Listing III.2). O(r + log k)."""
+    control = scheduler.control
+    if control[STATE] == ROUND_ROBIN:
+        op = control[TURN]
+        control[TURN] = (op + 1) % len(scheduler.estimated)
+    elif control[STATE] == SEND_ALL:
+        # The next k tuples carry the requests, one to each instance.
+        op = control[TURN]
+        scheduler.estimated[op] += _cost(scheduler, op, at)
+        control[TURN] += 1
+        if control[TURN] == len(scheduler.estimated):
+            _enter(scheduler, WAIT_ALL)
+    else:
+        op = scheduler.heap[0]
+        raise_least(scheduler.heap, scheduler.estimated, _cost(scheduler, op, at))
+    return int(op)
+
+
+@njit(cache=True)
+def receive_matrices(scheduler: Scheduler, op: int) -> None:
+    """Instance ``op``'s new matrices are in place: on to SEND_ALL, from ROUND_ROBIN only when all have sent theirs."""
+    scheduler.known[op] = True
+    if scheduler.control[STATE] != ROUND_ROBIN or scheduler.known.all():
+        scheduler.control[TURN] = 0
+        scheduler.control[EPOCH] += 1
+        scheduler.control[STATE] = SEND_ALL
+
+
+@njit(cache=True)
+def synchronise(scheduler: Scheduler, deltas: NDArray[np.float64]) -> None:
+    """All replies of the epoch are there: Ĉ += Δ, and RUN (Figure 3.E)."""
+    scheduler.estimated[:] += deltas
+    _enter(scheduler, RUN)
+
+
+@njit(cache=True)
+def mean_cost(frequencies: NDArray[np.int64], works: NDArray[np.float64]) -> float:
+    """What a tuple of these matrices costs on average; 0 if there is none."""
+    count = frequencies[0].sum()
+    return works[0].sum() / count if count else 0.0
+
+
+@njit(cache=True)
+def _enter(scheduler: Scheduler, state: int) -> None:
+    scheduler.control[STATE] = state
+    scheduler.heap[:] = heap_of(scheduler.estimated)
+
+
+@njit(cache=True)
+def _cost(scheduler: Scheduler, op: int, at: NDArray[np.int32]) -> float:
+    return estimate(scheduler.frequencies[op], scheduler.works[op], at, scheduler.means[op])
+
+
+@njit(cache=True)
+def submit_all(scheduler: Scheduler, codes: NDArray[np.int32], at: NDArray[np.int32]) -> NDArray[np.int32]:
+    """``submit`` for n tuples: int32[n]."""
+    workers = np.empty(len(codes), np.int32)
+    if scheduler.control[STATE] in (WAIT_ALL, RUN):
+        scheduler.heap[:] = heap_of(scheduler.estimated)
+    for i in range(len(codes)):
+        workers[i] = submit(scheduler, at[codes[i]])
+    return workers
