@@ -57,15 +57,15 @@ class TableController(Controller):
         window = window.after((reports[worker] for worker in sorted(reports)), self._scheme.window)
         self.keys, self.sizes, self.intervals, self.costs = window
         migration = self.rebalance(*window.totals())
-        if migration is None:
-            return None
-        self.table_keys, self.table_workers = migration.table_keys, migration.table_workers
-        return migration.values()
+        return None if migration is None else migration.values()
 
     def rebalance(
         self, hashes: NDArray[np.uint64], cost: NDArray[np.float64], memory: NDArray[np.float64]
     ) -> MigrationPlan | None:
-        """Plan for K keys (hashes ascending) of these costs and state sizes, all [K]; None: leave all as it is."""
+        """Plan for K keys (hashes ascending) of these costs and state sizes, all [K]; None: leave all as it is.
+
+        A plan is taken for adopted: the next one starts from its routing table.
+        """
         scheme = self._scheme
         home = scheme.home(hashes)
         current = look_up(hashes, home, self.table_keys, self.table_workers)
@@ -74,8 +74,11 @@ class TableController(Controller):
         if not loads.max() > keys.limit(scheme.theta_max):
             return None
         destination = self._place(keys)
-        planned = sum_at(destination, cost, scheme.workers)
-        return migrate(hashes, keys, destination) if overload(planned) < overload(loads) else None
+        if overload(sum_at(destination, cost, scheme.workers)) >= overload(loads):
+            return None
+        migration = migrate(hashes, keys, destination)
+        self.table_keys, self.table_workers = migration.table_keys, migration.table_workers
+        return migration
 
     def _place(self, keys: Records) -> NDArray[np.int32]:
         """F' of each key: int32[K]."""

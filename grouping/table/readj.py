@@ -15,13 +15,13 @@ class Readj(TableRouter):
     """Track the heavy keys, and while some worker is overloaded do the best of all moves and swaps of them.
 
     Entries of keys that aren't tracked any more go home. A move takes a tracked key to any worker, a swap exchanges two
-    of different workers; best is what leaves the least spread between the highest and the lowest load, of
-    equals what migrates least state. It ends when no worker is overloaded, or nothing lowers the spread.
+    of different workers; best is what lowers the variance of the loads most, of equals what migrates least
+    state. It ends when no worker is overloaded, or nothing lowers the variance.
 
     Guarantees
     ----------
     * Only tracked keys have entries in the table, so it has at most W/σ of them.
-    * Each step lowers the spread; nothing is said of where it ends.
+    * Each step lowers the variance; nothing is said of where it ends.
 
     Time O(T² + T·W) a step, for T tracked keys; as many steps as keys move, or a few times that. Memory: W/σ entries
     a router.
@@ -30,17 +30,19 @@ class Readj(TableRouter):
     ----------
     theta_max, window
         See ``TableRouter``.
-    sigma : float, default 0.01
+    sigma : float, default 0.005
         σ ≥ 0: keys of at least this share of the mean load are tracked. Smaller: more to choose from, better balance,
-        and the time of a plan grows with the square of their number. The authors of the paper search for the best one
-        anew in each experiment.
+        and the time of a plan grows with the square of their number. The authors search for the best one in each
+        experiment.
 
     Notes
     -----
-    This is the baseline as the routing table paper describes it. The original balances three resources, and the gain
-    of a move weighs balance against migration; here there is one resource, and migration only decides between
-    equals ("the best move alleviating the workload imbalance"). Of all pairs of workers only those with the most or
-    the least loaded one are looked at: no other move lowers the spread, so the answer is the same.
+    This is the baseline as the routing table paper describes it ("considers all possible swaps to find the best move
+    alleviating the workload imbalance"). The original balances three resources, and the gain of a move weighs
+    balance against migration; here there is one resource, and migration only decides between equals.
+    The original measures imbalance by the spread between the highest and the lowest load. Taking the least spread
+    gets stuck as soon as two workers share the highest load and two the lowest, which it tends to bring about,
+    so here it is the variance.
 
     References
     ----------
@@ -67,7 +69,7 @@ class Readj(TableRouter):
     short = "readj"
 
     def __init__(
-        self, workers: int, *, seed: int = 0, theta_max: float = 0.08, window: int = 5, sigma: float = 0.01
+        self, workers: int, *, seed: int = 0, theta_max: float = 0.08, window: int = 5, sigma: float = 0.005
     ) -> None:
         super().__init__(workers, seed=seed, theta_max=theta_max, window=window, degree=None)
         self.sigma = number("sigma", sigma, 0)
@@ -99,9 +101,9 @@ class _Tracked(NamedTuple):
 
 
 class _Readjustment(NamedTuple):
-    """A move (other < 0) or swap, and what it leaves; key < 0: none."""
+    """A move (other < 0) or swap, and what it does; key < 0: none."""
 
-    spread: float
+    gain: float
     migration: float
     key: int
     other: int
@@ -113,9 +115,7 @@ def _readjust(keys: _Tracked, limit: float) -> None:
     """Move tracked keys until no load is above the limit, or nothing helps any more."""
     cost, worker, load = keys.cost, keys.worker, keys.load
     while load.max() > limit:
-        order = np.argsort(load, kind="mergesort")
-        low, high = order[:3], order[::-1][:3]
-        best = _best_swap(keys, low, high, _best_move(keys, low, high))
+        best = _best_swap(keys, _best_move(keys))
         if best.key < 0:
             break
         at, moved = worker[best.key], cost[best.key]
@@ -128,57 +128,39 @@ def _readjust(keys: _Tracked, limit: float) -> None:
 
 
 @njit(cache=True)
-def _best_move(keys: _Tracked, low: NDArray[np.int64], high: NDArray[np.int64]) -> _Readjustment:
-    """The best of all moves that lower the spread; low, high: the three workers of each end."""
-    load = keys.load
-    best = _Readjustment(float(load[high[0]] - load[low[0]]), 0.0, -1, -1, -1)
+def _best_move(keys: _Tracked) -> _Readjustment:
+    """The best of all moves that lower the variance."""
+    best = _Readjustment(0.0, 0.0, -1, -1, -1)
     for key in range(len(keys.cost)):
         at = int(keys.worker[key])
-        for to in range(len(load)):
-            if to != at and (at == high[0] or to == low[0]):
-                spread = _spread(load, low, high, at, to, keys.cost[key])
+        for to in range(len(keys.load)):
+            gain = _gain(keys, at, to, keys.cost[key])
+            if gain > 0 and gain >= best.gain:
                 migration = _migration(keys, key, at, to)
-                if _better(spread, migration, best):
-                    best = _Readjustment(spread, migration, key, -1, to)
+                if gain > best.gain or migration < best.migration:
+                    best = _Readjustment(gain, migration, key, -1, to)
     return best
 
 
 @njit(cache=True)
-def _best_swap(keys: _Tracked, low: NDArray[np.int64], high: NDArray[np.int64], best: _Readjustment) -> _Readjustment:
-    """The best of ``best`` and all swaps that lower the spread."""
+def _best_swap(keys: _Tracked, best: _Readjustment) -> _Readjustment:
+    """The best of ``best`` and all swaps that lower the variance."""
     for key in range(len(keys.cost)):
         at = int(keys.worker[key])
         for other in range(key + 1, len(keys.cost)):
             to = int(keys.worker[other])
-            if to != at and (at == high[0] or at == low[0] or to == high[0] or to == low[0]):
-                spread = _spread(keys.load, low, high, at, to, keys.cost[key] - keys.cost[other])
+            gain = _gain(keys, at, to, keys.cost[key] - keys.cost[other])
+            if gain > 0 and gain >= best.gain:
                 migration = _migration(keys, key, at, to) + _migration(keys, other, to, at)
-                if _better(spread, migration, best):
-                    best = _Readjustment(spread, migration, key, other, to)
+                if gain > best.gain or migration < best.migration:
+                    best = _Readjustment(gain, migration, key, other, to)
     return best
 
 
 @njit(cache=True)
-def _better(spread: float, migration: float, best: _Readjustment) -> bool:
-    return spread < best.spread or (best.key >= 0 and spread == best.spread and migration < best.migration)
-
-
-@njit(cache=True)
-def _spread(
-    load: NDArray[np.float64], low: NDArray[np.int64], high: NDArray[np.int64], at: int, to: int, moved: float
-) -> float:
-    """Highest − lowest load after ``moved`` has gone from one worker to another; low, high: the three of each end."""
-    most = max(load[at] - moved, load[to] + moved)
-    least = min(load[at] - moved, load[to] + moved)
-    for d in high:
-        if d != at and d != to:  # noqa: PLR1714 - numba compares no tuple of mixed types
-            most = max(most, load[d])
-            break
-    for d in low:
-        if d != at and d != to:  # noqa: PLR1714 - numba compares no tuple of mixed types
-            least = min(least, load[d])
-            break
-    return most - least
+def _gain(keys: _Tracked, at: int, to: int, moved: float) -> float:
+    """Half of what Σ L(d)² falls by when ``moved`` goes from one worker to another; at most 0 if they're the same."""
+    return moved * (keys.load[at] - keys.load[to] - moved)
 
 
 @njit(cache=True)

@@ -141,10 +141,14 @@ def mixed_bf(stream, table_max, beta):
 
 
 def readj(stream, sigma):
-    """Tracked keys stay, other entries go home; then the move or swap that leaves the least spread, while it helps."""
+    """Tracked keys stay, other entries go home; then the move or swap of least variance, while it helps."""
     mean = Fraction(sum(stream.cost), stream.workers)
     tracked = [k for k in range(len(stream.cost)) if stream.cost[k] >= Fraction(sigma) * mean]
     where = [stream.current[k] if k in tracked else stream.home[k] for k in range(len(stream.cost))]
+
+    def variance(where):
+        return sum((load - mean) ** 2 for load in stream.loads(where))
+
     while max(stream.loads(where)) > stream.limit:
         best = None
         moves = [(k, d, None) for k in tracked for d in range(stream.workers) if d != where[k]]
@@ -154,12 +158,10 @@ def readj(stream, sigma):
             after[k] = d
             if other is not None:
                 after[other] = where[k]
-            loads = stream.loads(after)
-            score = (max(loads) - min(loads), stream.migration(after))
+            score = (variance(after), stream.migration(after))
             if best is None or score < best[0]:
                 best = (score, after)
-        loads = stream.loads(where)
-        if best is None or best[0][0] >= max(loads) - min(loads):
+        if best is None or best[0][0] >= variance(where):
             break
         where = best[1]
     return where
