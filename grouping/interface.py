@@ -53,6 +53,10 @@ class Grouping(Stateful):
     #: Whether ``route`` needs ``times`` / ``costs``.
     uses_time: ClassVar[bool] = False
     uses_cost: ClassVar[bool] = False
+    #: Whether the scheme is *one* router that all sources share, because they would have to agree at every tuple. A
+    #: simulation gives it just that; in a topology each source has its own router, and what the scheme promises of all
+    #: sources together holds for each alone.
+    shared: bool = False
 
     def __init__(self, workers: int, *, seed: int = 0) -> None:
         if isinstance(workers, bool) or not isinstance(workers, (int, np.integer)) or workers < 1:
@@ -111,6 +115,10 @@ class Grouping(Stateful):
         Everything hashed stays alike for all sources: a key's candidates are the same wherever it comes from.
         """
         return self
+
+    def foresee(self, keys: KeyArray) -> None:
+        """Tell an offline scheme of tuples to come, before the first is routed; the others don't listen."""
+        return
 
     def adopt(self, plan: Mapping[str, Value]) -> None:
         """Take up a controller's plan (see ``grouping.feedback``); between two calls of ``route``.

@@ -11,6 +11,7 @@ from grouping.full_knowledge import FullKnowledge
 from grouping.interface import Grouping
 from grouping.key import Key
 from grouping.posg import Posg
+from grouping.ring import ConsistentHash
 from grouping.shuffle import Shuffle
 from grouping.table import Llfd, MinMig, MinTable, Mixed, MixedBruteForce, Readj
 
@@ -35,6 +36,7 @@ GROUPINGS: dict[str, type[Grouping]] = {
         MixedBruteForce,
         Readj,
         Posg,
+        ConsistentHash,
     )
 }
 

@@ -1,12 +1,20 @@
 """PARTIAL_KEY: the less loaded of a key's d candidates (PKG, Greedy-d)."""
 
+from collections.abc import Mapping
+
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from grouping.arguments import integer
+from grouping.choices.probing import LoadMonitor, Probe
+from grouping.feedback import Controller, Monitor
 from grouping.hashing import candidates, function
 from grouping.interface import Costs, Grouping, Times
 from grouping.keys import Keys
+from grouping.state import Value
+
+ESTIMATIONS = ("local", "global")
 
 
 class PartialKey(Grouping):
@@ -29,6 +37,12 @@ class PartialKey(Grouping):
     choices : int, default 2
         d ≥ 2, the candidates of a key. More balance a stream with p1 up to d/W, and may put a key on d workers.
         The authors use 2.
+    estimation : {"local", "global"}, default "local"
+        Whose tuples a load is: this source's ("L" in the paper), or all sources' ("G", an oracle to compare with: one
+        router that all sources share, which a topology doesn't have).
+    probe_every : int, tuples, default 0
+        With feedback from the workers, set the local estimate to the workers' actual load once so many tuples ("LP";
+        the authors probe every minute, and find that it doesn't help). 0: never, and no feedback is needed.
 
     Notes
     -----
@@ -54,16 +68,46 @@ class PartialKey(Grouping):
     short = "pkg"
     state_fields = ("loads",)
 
-    def __init__(self, workers: int, *, seed: int = 0, choices: int = 2) -> None:
+    def __init__(
+        self, workers: int, *, seed: int = 0, choices: int = 2, estimation: str = "local", probe_every: int = 0
+    ) -> None:
         super().__init__(workers, seed=seed)
-        if isinstance(choices, bool) or not isinstance(choices, (int, np.integer)) or choices < 2:
-            raise ValueError(f"choices is {choices!r}; valid: an integer of at least 2 (for one choice use KEY)")
-        self.choices = int(choices)
+        self.choices = integer("choices", choices, 2)
+        if estimation not in ESTIMATIONS:
+            raise ValueError(f"estimation is {estimation!r}; valid: {', '.join(ESTIMATIONS)}")
+        self.shared = estimation == "global"
+        self.probe_every = integer("probe_every", probe_every, 0)
+        if self.shared and self.probe_every:
+            raise ValueError(f"probe_every is {probe_every} with estimation 'global', which needs no probing; valid: 0")
         self.loads = np.zeros(self.workers, np.int64)
 
     def _route(self, keys: Keys, times: Times, costs: Costs) -> NDArray[np.int32]:
         choices = candidates(keys.hashes, function(self.seed), min(self.choices, self.workers), self.workers)
         return _least_loaded(keys.codes, choices, self.loads)
+
+    def monitor(self) -> Monitor | None:
+        """Count a worker's tuples if the loads are probed."""
+        return LoadMonitor() if self.probe_every else None
+
+    def controller(self) -> Controller | None:
+        """Probe the workers' loads if ``probe_every`` says so."""
+        return Probe(self.workers, self.probe_every) if self.probe_every else None
+
+    def adopt(self, plan: Mapping[str, Value]) -> None:
+        """Take the workers' actual loads for the estimate.
+
+        Raises
+        ------
+        ValueError
+            ``probe_every`` is 0, or the plan is for another number of workers.
+
+        """
+        if not self.probe_every:
+            super().adopt(plan)
+        loads = np.array(plan["loads"], np.int64)
+        if loads.shape != (self.workers,):
+            raise ValueError(f"the plan has the loads of {loads.size} workers; valid: of {self.workers}")
+        self.loads = loads
 
     def _identity(self) -> str:
         return f"{super()._identity()} choices={self.choices}"

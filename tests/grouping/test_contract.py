@@ -12,7 +12,12 @@ from grouping import GROUPINGS, create, named, parameters
 
 # Parameters to check besides the defaults.
 VARIANTS = {
-    "PARTIAL_KEY": [{"choices": 5}],
+    "PARTIAL_KEY": [{"choices": 5}, {"probe_every": 1000}],
+    "D_CHOICES": [{"threshold": 2, "tolerance": 0.01}],
+    "W_CHOICES": [{"threshold": 2}],
+    "POTC": [{"choices": 3, "max_keys": 100}],
+    "ON_GREEDY": [{"max_keys": 100}],
+    "OFF_GREEDY": [{"max_keys": 100}],
     "DYNAMIC_KEY": [{"distinct_keys": 20, "warm_up": 1, "check_interval": 0.5, "promotion_period": 1.5}],
     "DYNAMIC_KEY_DECAY": [{"half_life": 0.5, "distinct_keys": 20, "check_interval": 0.5, "promotion_period": 1.5}],
 }

@@ -1,0 +1,125 @@
+"""How D_CHOICES and W_CHOICES route: the tail by two choices, the heavy hitters by more, compiled."""
+
+import math
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from grouping.choices.frequent import Frequent, count
+from grouping.hashing import below, mix
+from grouping.least_loaded import heap_of, least_of_all
+
+# Positions in `tally`.
+TUPLES, CHOICES = 0, 1
+
+
+@njit(cache=True)
+def route_by_weight(
+    codes: NDArray[np.int32],
+    hashes: NDArray[np.uint64],
+    tail: NDArray[np.int32],
+    number: np.uint64,
+    threshold: float,
+    tolerance: float,
+    every: int,
+    sketch: Frequent,
+    loads: NDArray[np.float64],
+    tally: NDArray[np.int64],
+) -> NDArray[np.int32]:
+    """Route tuple by tuple.
+
+    1. Count the key.
+    2. A key of the tail: the less loaded of its two candidates, ``tail`` [k, 2].
+    3. A heavy key: the least loaded of its d candidates, or of all workers if d = W.
+    4. Every so many tuples find d anew, if ``tolerance`` > 0.
+    """
+    workers = np.empty(len(codes), np.int32)
+    known = loads.copy()
+    heap = heap_of(known)
+    for i in range(len(codes)):
+        code: int = codes[i]
+        key: np.uint64 = hashes[code]
+        counted = count(sketch, key)
+        tally[TUPLES] += 1
+        worker: int = tail[code, 0]
+        if is_heavy(counted, threshold * tally[TUPLES]) and tally[CHOICES] == len(loads):
+            worker = least_of_all(heap, known, loads)
+        else:
+            for j in range(1, tail.shape[1]):
+                candidate: int = tail[code, j]
+                if loads[candidate] < loads[worker]:
+                    worker = candidate
+            if tally[CHOICES] > 2 and is_heavy(counted, threshold * tally[TUPLES]):
+                worker = _least_of_more(key, number, tally[CHOICES], loads, worker)
+        loads[worker] += 1
+        workers[i] = worker
+        if tolerance > 0 and tally[TUPLES] % every == 0:
+            head = heavy_shares(sketch, threshold, tally[TUPLES])
+            tally[CHOICES] = enough_choices(head, len(loads), tolerance)
+    return workers
+
+
+@njit(cache=True)
+def is_heavy(counted: int, expected: float) -> bool:
+    """Whether a key that was counted so often is more frequent than one at the threshold, expected so often.
+
+    Not by chance: by three standard deviations of a Poisson count, and three more. In the first tuples of a stream,
+    and with many workers, the bare threshold is less than a few tuples, and every key would pass it.
+    """
+    return counted >= expected and counted >= expected + 3 * math.sqrt(expected) + 3
+
+
+@njit(cache=True)
+def heavy_shares(sketch: Frequent, threshold: float, tuples: int) -> NDArray[np.float64]:
+    """The shares of the heavy keys, greatest first; too high by up to 2/m, so that they get rather too many choices."""
+    counts = np.sort(sketch.counter[: sketch.size[0]])[::-1]
+    heavy = 0
+    while heavy < len(counts) and is_heavy(counts[heavy], threshold * tuples):
+        heavy += 1
+    return (counts[:heavy] + sketch.size[1]) / tuples
+
+
+@njit(cache=True)
+def enough_choices(head: NDArray[np.float64], workers: int, tolerance: float) -> int:
+    """The least d, from ⌈p1·W⌉ (and 2) on, with which no prefix of the head overloads the workers that it has.
+
+    With b = W − W·((W − 1)/W)^(h·d), the workers that the h heaviest keys' choices are expected to cover, for every h:
+
+        Σ_{i ≤ h} p_i + (b/W)^d · Σ_{h < i ≤ |H|} p_i + (b/W)² · Σ_{i > |H|} p_i  ≤  b · (1/W + tolerance)
+
+    W if no smaller d does it; 2 if there is no head.
+    """
+    if not len(head):
+        return min(2, workers)
+    before = np.cumsum(head)
+    tail = max(0.0, 1 - before[-1])
+    suspect = 0  # the prefix that failed last fails first
+    choices = max(2, math.ceil(head[0] * workers))
+    while choices < workers:
+        if _fits(before, suspect, tail, choices, workers, tolerance):
+            suspect = 0
+            while suspect < len(head) and _fits(before, suspect, tail, choices, workers, tolerance):
+                suspect += 1
+            if suspect == len(head):
+                return choices
+        choices += 1
+    return workers
+
+
+@njit(cache=True)
+def _fits(before: NDArray[np.float64], h: int, tail: float, choices: int, workers: int, tolerance: float) -> bool:
+    covered = 1 - ((workers - 1) / workers) ** ((h + 1) * choices)
+    rest = before[-1] - before[h]
+    load = before[h] + covered**choices * rest + covered**2 * tail
+    return load <= covered * (1 + workers * tolerance)
+
+
+@njit(cache=True)
+def _least_of_more(key: np.uint64, number: np.uint64, choices: int, loads: NDArray[np.float64], worker: int) -> int:
+    """The least loaded of a worker and the workers that hash functions 2 … d − 1 name (some may coincide)."""
+    for j in range(2, choices):
+        candidate = int(below(mix(key, number + np.uint64(j)), len(loads)))
+        if loads[candidate] < loads[worker]:
+            worker = candidate
+    return worker

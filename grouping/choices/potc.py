@@ -1,0 +1,92 @@
+"""POTC: the power of two choices without key splitting."""
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from grouping.arguments import integer
+from grouping.choices.remembered import Remembered, recall, remember
+from grouping.choices.sticky import Sticky
+from grouping.hashing import candidates, function
+from grouping.interface import Costs, Times
+from grouping.keys import Keys
+
+
+class Potc(Sticky):
+    """Send a new key to the less loaded of its d candidates, and all its tuples after it.
+
+    The classical power of two choices, applied to key grouping ("static PoTC"). It shows what key splitting is for.
+
+    Guarantees
+    ----------
+    * With one router a key is on one worker, one of those that its hashes name: replication 1.
+    * No bound on imbalance: the choice is made before the key's frequency is known.
+
+    Time O(1) a tuple and O(d) a new key. Memory: W counters and **a record for each key seen**, 20 to 28 bytes, up
+    to ``max_keys``; the scheme is defined by it.
+
+    Parameters
+    ----------
+    choices : int, default 2
+        d ≥ 2, the candidates of a key.
+    max_keys : int, default 1,000,000
+        The keys that are remembered at most; later ones go where their hash says, as in KEY.
+
+    Notes
+    -----
+    All sources must agree on a key's worker, which takes coordination: the scheme is one router that all sources share.
+    With a router at each source, as in the topology, a key is on as many workers as its sources chose, at most d.
+
+    References
+    ----------
+    Nasir et al., *Partial Key Grouping*, sections 3.1 and 6.2 (Q1, "PoTC").
+
+    Examples
+    --------
+    >>> workers = Potc(10).route(["tr", "de", "tr", "tr"]).tolist()
+    >>> workers[0] == workers[2] == workers[3]
+    True
+
+    """
+
+    name = "POTC"
+    short = "potc"
+
+    def __init__(self, workers: int, *, seed: int = 0, choices: int = 2, max_keys: int = 1_000_000) -> None:
+        super().__init__(workers, seed=seed, max_keys=max_keys)
+        self.choices = integer("choices", choices, 2)
+
+    def _route(self, keys: Keys, times: Times, costs: Costs) -> NDArray[np.int32]:
+        choices = candidates(keys.hashes, function(self.seed), min(self.choices, self.workers), self.workers)
+        return _choose_once(keys.codes, keys.hashes, choices, self.loads, self._memory_for(len(keys.hashes)))
+
+    def _identity(self) -> str:
+        return f"{super()._identity()} choices={self.choices}"
+
+
+@njit(cache=True)
+def _choose_once(
+    codes: NDArray[np.int32],
+    hashes: NDArray[np.uint64],
+    choices: NDArray[np.int32],
+    loads: NDArray[np.float64],
+    memory: Remembered,
+) -> NDArray[np.int32]:
+    """For each message: its key's worker; for a new key, the candidate with minimum load."""
+    workers = np.empty(len(codes), np.int32)
+    for i in range(len(codes)):
+        code: int = codes[i]
+        key: np.uint64 = hashes[code]
+        worker = recall(memory, key)
+        if worker < 0:
+            first: int = choices[code, 0]
+            worker = first
+            for j in range(1, choices.shape[1]):
+                candidate: int = choices[code, j]
+                if loads[candidate] < loads[worker]:
+                    worker = candidate
+            if not remember(memory, key, worker):
+                worker = first
+        loads[worker] += 1
+        workers[i] = worker
+    return workers

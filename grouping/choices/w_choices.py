@@ -1,0 +1,112 @@
+"""W_CHOICES: heavy hitters may go to all workers, the tail to two."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from grouping.arguments import number
+from grouping.choices.frequent import frequent, rebuild
+from grouping.choices.heavy_hitters import CHOICES, TUPLES, heavy_shares, route_by_weight
+from grouping.hashing import candidates, function
+from grouping.interface import Costs, Grouping, Times
+from grouping.keys import Keys
+from grouping.state import Value
+
+
+class WChoices(Grouping):
+    """Send a tuple of a heavy hitter to the least loaded of all workers, any other to the less loaded of two.
+
+    Heavy hitters are found online, in the source's own part of the stream: keys whose share is at least θ =
+    ``threshold`` / W.
+
+    Guarantees
+    ----------
+    * A key that has never been a heavy hitter is on at most its two workers, those of PARTIAL_KEY.
+    * No key with less than θ of the tuples so far counts as a heavy hitter, and none does by chance: what has surely
+      been counted of it is three standard deviations above the threshold, and at least 4 tuples.
+    * Every key with a share above 1.5·θ does, once the stream is long enough to tell.
+    * So the load is as balanced as its tail: that of PARTIAL_KEY on keys below the threshold at which it balances
+      (1/(5W), Theorem 5.1 there).
+
+    Time O(1) a tuple of the tail; of a heavy hitter, amortised, O(log W) for each worker whose load has grown. Memory:
+    W loads and 4 / θ = 20·W counters of heavy hitters (16 bytes, and 8 to 16 for finding them).
+
+    Parameters
+    ----------
+    threshold : float, default 0.2
+        θ in units of 1/W. The authors use 1/5, the most that PARTIAL_KEY is proved to balance, and try 1/8 to 2. Lower:
+        more keys on all workers, and more memory.
+
+    Notes
+    -----
+    At low skew and few keys *all* keys may truly be above θ (W keys, alike: 1/W each), and the scheme is SHUFFLE; it
+    is D_CHOICES that then looks for how few choices will do. The authors count with SpaceSaving, whose counts are too
+    high by up to N/m; this counts with Misra-Gries, whose counts are never too high, of 2/θ·2 counters.
+
+    References
+    ----------
+    Nasir et al., *When Two Choices Are not Enough: Balancing at Scale in Distributed Stream Processing*, ICDE 2016,
+    sections III and IV; Misra and Gries, *Finding Repeated Elements*, 1982.
+
+    Examples
+    --------
+    >>> workers = WChoices(4).route(["tr"] * 400)
+    >>> np.bincount(workers).tolist()
+    [100, 100, 100, 100]
+
+    """
+
+    name = "W_CHOICES"
+    short = "wc"
+    state_fields = ("loads", "tally")
+    #: Imbalance to which the number of choices is tuned; 0: heavy hitters have all workers.
+    tolerance: float = 0.0
+
+    def __init__(self, workers: int, *, seed: int = 0, threshold: float = 0.2) -> None:
+        super().__init__(workers, seed=seed)
+        self.threshold = number("threshold", threshold, 0.01, 10)
+        self.loads = np.zeros(self.workers)
+        self.tally = np.array([0, self.workers])
+        self._sketch = frequent(int(np.ceil(4 * self.workers / self.threshold)))
+        self._every = max(1000, 2 * self.workers)
+
+    def _route(self, keys: Keys, times: Times, costs: Costs) -> NDArray[np.int32]:
+        first = function(self.seed)
+        tail = candidates(keys.hashes, first, min(2, self.workers), self.workers)
+        return route_by_weight(
+            keys.codes, keys.hashes, tail, first, self.threshold / self.workers, self.tolerance, self._every,
+            self._sketch, self.loads, self.tally,
+        )  # fmt: skip
+
+    def internals(self) -> Mapping[str, Any]:
+        """Show how many choices a heavy hitter has, and the heavy hitters' number and shares (100 at most)."""
+        tuples = int(self.tally[TUPLES])
+        shares = heavy_shares(self._sketch, self.threshold / self.workers, tuples) if tuples else np.empty(0)
+        return {
+            "choices": int(self.tally[CHOICES]),
+            "heavy": len(shares),
+            "shares": [round(share, 6) for share in shares[:100].tolist()],
+        }
+
+    def _state(self) -> dict[str, Value]:
+        size = int(self._sketch.size[0])
+        return {
+            **super()._state(),
+            "key": self._sketch.key[:size],
+            "counter": self._sketch.counter[:size],
+            "size": self._sketch.size,
+        }
+
+    def _restore(self, state: Mapping[str, Any]) -> None:
+        super()._restore(state)
+        size = len(state["key"])
+        self._sketch = frequent(len(self._sketch.key))
+        self._sketch.key[:size] = state["key"]
+        self._sketch.counter[:size] = state["counter"]
+        self._sketch.size[:] = state["size"]
+        rebuild(self._sketch)
+
+    def _identity(self) -> str:
+        return f"{super()._identity()} threshold={self.threshold}"

@@ -1,0 +1,67 @@
+"""The counters of frequent keys keep the error bound that they state, and equal their plain version."""
+
+from collections import Counter
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from grouping.choices.frequent import count, frequent, rebuild
+from grouping.streams import zipf
+
+
+def plain_counters(keys, room):
+    """Misra-Gries: a counter for a new key; when there's no room, take the median off all and drop those at 0."""
+    counters, counted, taken_off = {}, [], 0
+    for key in keys:
+        if key not in counters and len(counters) == room:
+            median = sorted(counters.values())[room // 2]
+            taken_off += median
+            counters = {k: c - median for k, c in counters.items() if c > median}
+        counters[key] = counters.get(key, 0) + 1
+        counted.append(counters[key])
+    return counters, counted, taken_off
+
+
+streams = st.lists(st.integers(0, 60), max_size=500)
+
+
+@given(streams, st.integers(1, 40))
+def test_equals_the_plain_version_within_its_bound(keys, room):
+    sketch = frequent(room)
+    counted = [count(sketch, np.uint64(key)) for key in keys]
+    expected, expected_counted, taken_off = plain_counters(keys, room)
+    assert counted == expected_counted
+    assert sketch.size[1] == taken_off
+    size = sketch.size[0]
+    kept = dict(zip(sketch.key[:size].tolist(), sketch.counter[:size].tolist(), strict=True))
+    assert kept == expected
+    for key, true in Counter(keys).items():
+        assert kept.get(key, 0) <= true <= kept.get(key, 0) + sketch.size[1]
+    assert sketch.size[1] <= 2 * len(keys) / room
+
+
+def test_error_of_a_long_stream():
+    """Counters for 1 % of the keys: every key above 2/m of the stream is there, and the error is below 2N/m."""
+    stream = zipf(0.8, 100_000).take(0, 200_000).astype(np.uint64)
+    sketch = frequent(1000)
+    for key in stream:
+        count(sketch, key)
+    size = sketch.size[0]
+    kept = dict(zip(sketch.key[:size].tolist(), sketch.counter[:size].tolist(), strict=True))
+    assert 0 < sketch.size[1] <= 2 * len(stream) / 1000
+    for key, true in Counter(stream.tolist()).items():
+        assert kept.get(key, 0) <= true <= kept.get(key, 0) + sketch.size[1]
+        if true > 2 * len(stream) / 1000:
+            assert key in kept
+
+
+@given(streams)
+def test_rebuilt_from_its_counters(keys):
+    one, other = frequent(20), frequent(20)
+    for key in keys[:250]:
+        count(one, np.uint64(key))
+    for part in ("key", "counter", "size"):
+        getattr(other, part)[:] = getattr(one, part)
+    rebuild(other)
+    assert [count(one, np.uint64(k)) for k in keys[250:]] == [count(other, np.uint64(k)) for k in keys[250:]]

@@ -1,0 +1,181 @@
+"""D_CHOICES and W_CHOICES equal their plain versions, don't take everything for heavy, and never give one choice."""
+
+from math import ceil, sqrt
+
+import numpy as np
+import plain_hashing as plain
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from skewed import skewed
+from test_frequent import plain_counters
+
+from grouping import create
+from grouping.choices.heavy_hitters import enough_choices, is_heavy
+from grouping.measures import imbalance_fraction
+from grouping.streams import hot, zipf
+
+SCHEMES = ("D_CHOICES", "W_CHOICES")
+
+
+def fewest_choices(head, workers, epsilon):
+    """The least d ≥ p1·n for which the constraint holds for every prefix h of the head; n if there's none."""
+    if not head:
+        return min(2, workers)
+    tail = max(0.0, 1 - sum(head))
+    for d in range(max(2, ceil(head[0] * workers)), workers):
+        for h in range(1, len(head) + 1):
+            b = workers - workers * ((workers - 1) / workers) ** (h * d)
+            load = sum(head[:h]) + (b / workers) ** d * sum(head[h:]) + (b / workers) ** 2 * tail
+            if load > b * (1 / workers + epsilon):
+                break
+        else:
+            return d
+    return workers
+
+
+def heavy(counted, expected):
+    return counted >= expected + 3 * sqrt(expected) + 3
+
+
+def by_weight(keys, workers, seed=0, threshold=0.2, tolerance=1e-4, all_workers=False):
+    """The tail to the less loaded of two; the heavy hitters to the least loaded of d, or of all workers."""
+    room = ceil(4 * workers / threshold)
+    every = max(1000, 2 * workers)
+    loads = [0] * workers
+    choices = workers if all_workers else min(2, workers)
+    _, counted, _ = plain_counters(keys, room)
+    for n, key in enumerate(keys, 1):
+        candidates = plain.draw(key, 2, workers, seed)
+        if heavy(counted[n - 1], threshold / workers * n):
+            more = [
+                plain.below(plain.mix(plain.key_hash(key), plain.function(seed, j)), workers) for j in range(2, choices)
+            ]
+            candidates = range(workers) if choices == workers else [*candidates, *more]
+        worker = min(candidates, key=lambda candidate: loads[candidate])
+        loads[worker] += 1
+        yield worker
+        if not all_workers and n % every == 0:
+            counters, _, off = plain_counters(keys[:n], room)
+            head = sorted(((c + off) / n for c in counters.values() if heavy(c, threshold / workers * n)), reverse=True)
+            choices = fewest_choices(head, workers, tolerance)
+
+
+@pytest.mark.parametrize("z", [0.5, 1.2, 2.5])
+@pytest.mark.parametrize("workers", [1, 2, 10, 50])
+@pytest.mark.parametrize("options", [{}, {"threshold": 1}, {"threshold": 2, "seed": 7}], ids=str)
+@pytest.mark.parametrize("name", SCHEMES)
+def test_equals_the_plain_version(name, options, workers, z):
+    keys = skewed(4000, 300, z).keys
+    expected = list(by_weight(keys, workers, **options, all_workers=name == "W_CHOICES"))
+    assert create(name, workers, **options).route(keys).tolist() == expected
+
+
+heads = (
+    st.lists(st.floats(0.001, 0.5), max_size=12)
+    .map(lambda head: sorted(head, reverse=True))
+    .filter(lambda head: sum(head) <= 1)
+)
+
+
+@given(heads, st.integers(1, 200), st.sampled_from([1e-4, 1e-2, 0.2]))
+def test_enough_choices(head, workers, tolerance):
+    found = enough_choices(np.array(head), workers, tolerance)
+    assert found == fewest_choices(head, workers, tolerance)
+
+
+@given(heads.filter(len), st.integers(2, 200))
+def test_never_one_choice(head, workers):
+    """⌈p1·W⌉ is 1 for a key with p1 ≤ 1/W; a heavy hitter still has two."""
+    found = enough_choices(np.array(head), workers, 1e-4)
+    assert found >= 2
+    assert found >= min(workers, head[0] * workers)
+
+
+@given(st.integers(0, 1000), st.floats(0, 1000))
+def test_is_heavy(counted, expected):
+    assert is_heavy(counted, expected) == heavy(counted, expected)
+
+
+@pytest.mark.parametrize("name", SCHEMES)
+@pytest.mark.parametrize("workers", [10, 200])
+def test_balances_what_two_choices_cannot(name, workers):
+    """A key with a fifth of all tuples: PARTIAL_KEY ends at p1/2 − 1/W (if that's above 0), these near 0."""
+    stream = zipf(1.4, 100_000).take(0, 300_000)
+    loads = np.bincount(create(name, workers).route(stream), minlength=workers)
+    two = np.bincount(create("PARTIAL_KEY", workers).route(stream), minlength=workers)
+    assert imbalance_fraction(two) > 0.05
+    assert imbalance_fraction(loads) < 0.01
+
+
+def replication(router, keys):
+    """Workers a key, over all keys."""
+    answer = router.route(keys)
+    return len(np.unique(keys * 100_000 + answer)) / len(np.unique(keys))
+
+
+@pytest.mark.parametrize("workers", [50, 1000, 5000])
+@pytest.mark.parametrize("name", SCHEMES)
+def test_not_everything_is_heavy(name, workers):
+    """The trap: many workers, low skew, few tuples a worker. No key is heavy: the greatest share is θ/10.
+
+    So nothing is on more than two workers.
+    """
+    keys = np.random.default_rng(1).integers(0, 50 * workers, 40 * workers)
+    router = create(name, workers)
+    assert replication(router, keys) <= 2
+    assert router.internals()["heavy"] == 0
+
+
+def test_what_a_count_with_its_error_would_do():
+    """SpaceSaving with 1/θ counters, its estimates (count + error) against θ·N: on the same stream, most keys pass."""
+    workers = 50
+    estimates, passed = {}, 0
+    keys = np.random.default_rng(1).integers(0, 50 * workers, 40 * workers).tolist()
+    for n, key in enumerate(keys, 1):
+        if key in estimates or len(estimates) < 5 * workers:
+            estimates[key] = estimates.get(key, 0) + 1
+        else:
+            least = min(estimates, key=lambda other: estimates[other])
+            estimates[key] = estimates.pop(least) + 1
+        passed += estimates[key] >= n / (5 * workers)
+    assert passed > 0.9 * len(keys)
+
+
+def test_few_choices_replicate_less_than_all():
+    """At a skew where both balance, D_CHOICES replicates less than W_CHOICES, and that far less than SHUFFLE."""
+    keys = zipf(1.1, 10_000).take(0, 300_000)
+    by_two, by_d, by_all = (replication(create(name, 50), keys) for name in ("PARTIAL_KEY", *SCHEMES))
+    shuffled = replication(create("SHUFFLE", 50), keys)
+    assert by_two < by_d < by_all < shuffled / 2
+
+
+@pytest.mark.parametrize("name", SCHEMES)
+def test_tail_keys_stay_on_their_two(name):
+    keys = hot(0.5, 2000).take(0, 50_000)
+    answer = create(name, 20).route(keys)
+    for key in range(1, 300):
+        assert set(answer[keys == key].tolist()) <= set(plain.draw(key, 2, 20))
+
+
+def test_heavy_hitters_stay_on_their_hashed_workers():
+    """A heavy key's workers are those that its first d hash functions name."""
+    keys = np.where(np.random.default_rng(0).random(30_000) < 0.2, 0, np.arange(30_000))
+    router = create("D_CHOICES", 50)
+    answer = router.route(keys)
+    choices = router.internals()["choices"]
+    assert 10 <= choices < 50
+    named = {plain.below(plain.mix(plain.key_hash(0), plain.function(0, j)), 50) for j in range(2, 50)}
+    assert set(answer[keys == 0].tolist()) <= {*plain.draw(0, 2, 50), *named}
+
+
+@pytest.mark.parametrize("name", SCHEMES)
+@pytest.mark.parametrize("threshold", [0, -1, 11, float("nan"), "1"])
+def test_bad_threshold(name, threshold):
+    with pytest.raises(ValueError, match=r"threshold is .*; valid: a number of at least 0\.01, at most 10"):
+        create(name, 10, threshold=threshold)
+
+
+def test_bad_tolerance():
+    with pytest.raises(ValueError, match="tolerance is 0; valid: a number above 0, at most 1"):
+        create("D_CHOICES", 10, tolerance=0)
