@@ -11,7 +11,7 @@ from grouping.state import Value
 from grouping.table.compact import compact, expand
 from grouping.table.lookup import look_up
 from grouping.table.migration import MigrationPlan, migrate
-from grouping.table.records import Records, overload, sum_at
+from grouping.table.records import Records, sum_at
 from grouping.table.window import Window, empty_window
 
 if TYPE_CHECKING:
@@ -34,8 +34,8 @@ class TableController(Controller):
     Where the paper leaves it open:
 
     * An entry whose key was in none of the last w intervals has no state to move: it goes with the next plan.
-    * A plan that doesn't lower the highest load isn't made. A key that is heavier than L_max can't be balanced, and
-      would move from worker to worker in every interval.
+    * A plan isn't made unless it lowers the load above L_max, Σ max(L(d) − L_max, 0). A key that is heavier than L_max
+      can't be balanced, and would move from worker to worker in every interval.
 
     """
 
@@ -70,21 +70,22 @@ class TableController(Controller):
         home = scheme.home(hashes)
         current = look_up(hashes, home, self.table_keys, self.table_workers)
         keys = Records(cost, memory, current, home, np.ones(len(hashes), np.int64), scheme.workers)
-        loads = keys.loads()
-        if not loads.max() > keys.limit(scheme.theta_max):
+        limit = keys.limit(scheme.theta_max)
+        excess = _excess(keys.loads(), limit)
+        if excess <= 0:
             return None
-        destination = self._place(keys)
-        if overload(sum_at(destination, cost, scheme.workers)) >= overload(loads):
+        destination = self._place(keys, limit)
+        if _excess(sum_at(destination, cost, scheme.workers), limit) >= excess:
             return None
         migration = migrate(hashes, keys, destination)
         self.table_keys, self.table_workers = migration.table_keys, migration.table_workers
         return migration
 
-    def _place(self, keys: Records) -> NDArray[np.int32]:
+    def _place(self, keys: Records, limit: float) -> NDArray[np.int32]:
         """F' of each key: int32[K]."""
         scheme = self._scheme
         if scheme.degree is None:
-            placement = scheme.place(keys, keys.limit(scheme.theta_max))
+            placement = scheme.place(keys, limit)
             destination = np.empty(len(keys), np.int32)
             destination[placement.record] = placement.worker
             return destination
@@ -94,3 +95,8 @@ class TableController(Controller):
     def _identity(self) -> str:
         scheme = self._scheme
         return f"{scheme.name} controller workers={scheme.workers} seed={scheme.seed} window={scheme.window}"
+
+
+def _excess(loads: NDArray[np.float64], limit: float) -> float:
+    """The load above the limit, of all workers together."""
+    return float(np.maximum(loads - limit, 0).sum())

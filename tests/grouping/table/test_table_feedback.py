@@ -125,17 +125,17 @@ def test_costs_count_where_they_are_measured(name):
 
 
 @tables
-def test_no_plan_for_what_none_helps(name):
-    """One key is nearly all: no plan lowers its worker's load; and silence is no reason to plan."""
-    router = create(name, 3)
+def test_a_key_too_heavy_stays(name):
+    """The others leave its worker, then nothing helps any more: no plan; and silence is no reason to plan either."""
+    router = create(name, 3, theta_max=0.0)
     controller = router.controller()
-    keys = encode(["hot"] * 1000 + [f"k{i}" for i in range(3)])
-    for _ in range(6):
-        plan = controller.plan(observed(router, keys, router.route(keys)))
-        if plan is None:
-            break
+    keys = encode(["hot"] * 1000 + [f"k{i}" for i in range(30)] * 2)
+    plans = 0
+    while (plan := controller.plan(observed(router, keys, router.route(keys)))) is not None:
+        plans += 1
+        assert plans < 10
         router.adopt(plan)
-    assert plan is None
+    assert np.bincount(router.route(keys)).max() < 1030
     assert controller.plan({}) is None
 
 
