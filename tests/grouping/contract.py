@@ -208,27 +208,29 @@ def _fed_back(make, *, restarts, interval=500):
     answers = []
     for start in range(0, len(stream), interval):
         part = stream.part(start, start + interval)
+        queues = np.zeros(10)
         for number, source in enumerate(sources):
             share = Stream(part.keys[number::2], part.times[number::2], part.costs[number::2])
             chosen = routed(source, share)
             assert 0 <= chosen.min() <= chosen.max() < 10
             answers += chosen.tolist()
-            for worker in set(chosen.tolist()):
+            queues += np.bincount(chosen, minlength=10)
+            for worker in set(chosen.tolist()) if monitors[0] else ():
                 mine = chosen == worker
                 monitors[worker].observe(encode(np.array(share.keys)[mine]), share.costs[mine])
-        plan = controller.plan(_reports(monitors), [0.0] * 10, _reports(sources))
+        plan = controller.plan(_reports(monitors), queues, _reports(sources))
         if plan is not None:
             for source in sources:
                 source.adopt(plan)
         if restarts:
             sources = [_copy(source, make(10).at_source(n)) for n, source in enumerate(sources)]
-            monitors = [_copy(monitor, make(10).monitor()) for monitor in monitors]
+            monitors = [monitor and _copy(monitor, make(10).monitor()) for monitor in monitors]
             controller = _copy(controller, make(10).controller())
     return answers, [source.save() for source in sources], controller.save()
 
 
 def _reports(reporters):
-    return {number: report for number, one in enumerate(reporters) if (report := one.report()) is not None}
+    return {number: report for number, one in enumerate(reporters) if one and (report := one.report()) is not None}
 
 
 def _copy(stateful, new):

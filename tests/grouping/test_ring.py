@@ -1,0 +1,141 @@
+"""CONSISTENT_HASH against the paper's ring, and its load balancer against predicate 1."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from plain_ring import PlainRing
+
+from grouping import create, encode
+
+LETTERS = [chr(c) for c in range(ord("a"), ord("z") + 1)]
+METHODS = ("halving", "doubling")
+
+
+@given(
+    workers=st.integers(1, 8),
+    method=st.sampled_from(METHODS),
+    start=st.sampled_from([1, 2, 8]),
+    seed=st.integers(0, 1000),
+    relieved=st.lists(st.integers(0, 7), max_size=5),
+    keys=st.lists(st.text(max_size=5) | st.integers(-(2**63), 2**63 - 1).map(str), min_size=1, max_size=30),
+)
+def test_equals_the_paper(workers, method, start, seed, relieved, keys):
+    router = create("CONSISTENT_HASH", workers, seed=seed, method=method, tokens=start, rounds=9, threshold=0)
+    controller = router.controller()
+    plain = PlainRing([start] * workers, seed)
+    assert router.route(keys).tolist() == [plain.key_lookup(key) for key in keys]
+    for node in (n for n in relieved if n < workers):
+        queues = np.zeros(workers)
+        queues[node] = 10
+        plan = controller.plan({}, queues)
+        if plan is None:
+            assert workers == 1 or (method == "halving" and len(plain.tokens[node]) == 1)
+            continue
+        router.adopt(plan)
+        plain.halve(node) if method == "halving" else plain.double(node)
+        assert router.route(keys).tolist() == [plain.key_lookup(key) for key in keys]
+
+
+@pytest.mark.parametrize(
+    ("queues", "threshold", "triggers"),
+    [
+        ([10, 5, 5], 0.2, True),
+        ([12, 10, 0], 0.2, False),  # Qmax = Qs·(1 + τ) isn't above it
+        ([12.1, 10, 0], 0.2, True),
+        ([5, 5, 0], 0.0, False),
+        ([6, 5, 0], 0.0, True),
+        ([1, 0, 0], 5.0, True),
+        ([0, 0, 0], 0.2, False),
+    ],
+)
+def test_the_trigger(queues, threshold, triggers):
+    controller = create("CONSISTENT_HASH", 3, threshold=threshold).controller()
+    plan = controller.plan({}, queues)
+    assert (plan is not None) == triggers
+    if plan is not None:
+        assert plan["tokens"].tolist() == [1, 2, 2]
+
+
+def test_rounds_are_counted_for_each_worker():
+    controller = create("CONSISTENT_HASH", 3, rounds=2).controller()
+    made = [controller.plan({}, queues) is not None for queues in [[9, 1, 1]] * 3 + [[1, 9, 1]] * 3]
+    assert made == [True, True, False, True, True, False]
+    assert create("CONSISTENT_HASH", 3, rounds=0).controller().plan({}, [9, 1, 1]) is None
+
+
+def test_doubling_stops_at_the_most_tokens():
+    controller = create("CONSISTENT_HASH", 4, rounds=50, max_tokens=40).controller()
+    for _ in range(50):
+        controller.plan({}, [9, 1, 1, 1])
+    assert controller.tokens.tolist() == [1, 8, 8, 8]
+
+
+@given(seed=st.integers(0, 200), node=st.integers(0, 9))
+def test_halving_moves_the_relieved_workers_keys_only(seed, node):
+    router = create("CONSISTENT_HASH", 10, seed=seed, method="halving")
+    keys = np.arange(2000)
+    before = router.route(keys)
+    router.adopt({"tokens": np.where(np.arange(10) == node, 4, 8)})
+    after = router.route(keys)
+    assert (before[before != after] == node).all()
+
+
+@given(seed=st.integers(0, 200), node=st.integers(0, 9))
+def test_doubling_gives_the_relieved_worker_nothing(seed, node):
+    router = create("CONSISTENT_HASH", 10, seed=seed)
+    keys = np.arange(2000)
+    before = router.route(keys)
+    router.adopt({"tokens": np.where(np.arange(10) == node, 1, 2)})
+    after = router.route(keys)
+    assert (before[after == node] == node).all()
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [np.arange(10_000), [str(i) for i in range(10_000)], [f"{i:04d}" for i in range(10_000)], LETTERS * 2],
+    ids=["integers", "digits", "padded", "letters"],
+)
+def test_short_keys_do_not_cluster(keys):
+    """Keys that differ in a digit or two land all over the ring, like random ones."""
+    router = create("CONSISTENT_HASH", 20, tokens=4096, max_tokens=1 << 17)
+    distinct = len(encode(keys).hashes)
+    owners = router.owners(encode(keys))
+    counts = np.bincount(owners, minlength=20)
+    expected = distinct / 20
+    chi2 = ((counts - expected) ** 2 / expected).sum()
+    assert chi2 < 19 + 5 * np.sqrt(2 * 19)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_all_three_are_restored(method):
+    router = create("CONSISTENT_HASH", 5, method=method, rounds=3)
+    controller = router.controller()
+    for queues in ([9, 1, 1, 1, 1], [1, 1, 9, 1, 1]):
+        router.adopt(controller.plan({}, queues))
+    again, controller_again = (x := create("CONSISTENT_HASH", 5, method=method, rounds=3)), x.controller()
+    again.load(router.save())
+    controller_again.load(controller.save())
+    assert (again.route(LETTERS) == router.route(LETTERS)).all()
+    queues = [1, 1, 1, 9, 1]
+    assert (controller_again.plan({}, queues)["tokens"] == controller.plan({}, queues)["tokens"]).all()
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"method": "tripling"}, "method is 'tripling'; valid: 'halving', 'doubling'"),
+        ({"tokens": 3}, "tokens is 3; valid: a power of 2"),
+        ({"threshold": -0.1}, "threshold is -0.1"),
+        ({"rounds": -1}, "rounds is -1"),
+        ({"tokens": 64, "max_tokens": 100}, "max_tokens is 100"),
+    ],
+)
+def test_bad_parameters(options, says):
+    with pytest.raises(ValueError, match=says):
+        create("CONSISTENT_HASH", 3, **options)
+
+
+def test_a_plan_for_other_workers_is_refused():
+    with pytest.raises(ValueError, match="for 2 workers, there are 3"):
+        create("CONSISTENT_HASH", 3).adopt({"tokens": np.array([1, 2])})
