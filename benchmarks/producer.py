@@ -39,7 +39,7 @@ def ours(connection, topic, dataset):
 
 
 def loop(connection, topic, values):
-    """Seconds and CPU seconds of the loop that confluent-kafka's documentation shows, with failures counted as ours are."""
+    """Seconds and CPU seconds of the loop in confluent-kafka's documentation, failures counted as ours are."""
     failed = []
     producer = Producer({**SETTINGS, **connection.client(**Outbox.settings)})
     producer.list_topics(topic, timeout=10)

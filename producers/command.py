@@ -9,6 +9,7 @@ from deploy.errors import UsageError
 
 if TYPE_CHECKING:
     from producers.dataset import Dataset
+    from producers.pace import Pace
 
 INTERRUPTED = 130  # what a shell reports of a command that Ctrl-C ended
 PARTITIONS = 5
@@ -47,13 +48,12 @@ def produce(
         _list()
         return
     source = _source(dataset, records, seed, option or [], None if loop else repeat)
+    pace = _pace(rate)
     if topic is None:
         raise UsageError(f"--topic is missing: unskew produce {source.name} --topic NAME")
-    if rate is not None and rate <= 0:
-        raise UsageError(f"--rate is {rate:g}; valid: above 0 (records a second)")
     connection = Connection.of(bootstrap_servers, kafka_config)
     _have_topic(connection, topic, partitions)
-    if not _load(connection, topic, source, rate):
+    if not _load(connection, topic, source, pace):
         raise typer.Exit(INTERRUPTED)
 
 
@@ -77,7 +77,16 @@ def _have_topic(connection: Connection, topic: str, partitions: int | None) -> N
         ensure_topic(connection, topic, partitions or PARTITIONS)
 
 
-def _load(connection: Connection, topic: str, source: "Dataset", rate: float | None) -> bool:
+def _pace(rate: float | None) -> "Pace":
+    from producers.pace import Pace, Rate
+
+    try:
+        return Pace() if rate is None else Rate(rate)
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+
+
+def _load(connection: Connection, topic: str, source: "Dataset", pace: "Pace") -> bool:
     """Publish with progress and a summary; False if the user stopped it."""
     from rich.console import Console
 
@@ -89,7 +98,7 @@ def _load(connection: Connection, topic: str, source: "Dataset", rate: float | N
     output = Console()
     with stop_on_signal() as stopped, LoadProgress(source.name, source.records, Console(stderr=True)) as progress:
         try:
-            summary = publish(connection, topic, source, rate=rate, progress=progress.update, stopped=stopped)
+            summary = publish(connection, topic, source, pace=pace, progress=progress.update, stopped=stopped)
         except DeliveryFault as fault:
             output.print(fault.summary.table())
             raise

@@ -40,14 +40,12 @@ class KeyCounts:
     def add(self, keys: pa.Array, counts: NDArray[np.int64] | None = None) -> None:
         """Count these keys (strings, or a dictionary of them); ``counts`` is what each adds, 1 if None."""
         self.total += len(keys)
-        if counts is not None:
-            table = _grouped(pa.table({"key": keys, "tuples": np.ones(len(keys), np.int64), "count": counts}))
-        else:
-            counted = keys.value_counts()
-            distinct, tuples = counted.field("values"), counted.field("counts")
-            if pa.types.is_dictionary(distinct.type):
-                distinct = distinct.dictionary_decode()
-            table = pa.table({"key": distinct, "tuples": tuples, "count": tuples})
+        coded = keys if isinstance(keys, pa.DictionaryArray) else keys.dictionary_encode()
+        codes, distinct = coded.indices.to_numpy(), coded.dictionary
+        tuples = np.bincount(codes, minlength=len(distinct))
+        sums = tuples if counts is None else _sums(codes, counts, len(distinct))
+        seen = tuples > 0  # a dictionary may hold more than is used
+        table = pa.table({"key": distinct, "tuples": tuples, "count": sums}).filter(pa.array(seen))
         self._pending.append(table)
         self._waiting += len(table)
         if self._waiting > self._pending_rows:
@@ -76,6 +74,12 @@ class KeyCounts:
             self._merged = _grouped(pa.concat_tables([self._merged, *self._pending]))
             self._pending, self._waiting = [], 0
         return self._merged
+
+
+def _sums(codes: NDArray[np.int32], counts: NDArray[np.int64], k: int) -> NDArray[np.int64]:
+    sums = np.zeros(k, np.int64)
+    np.add.at(sums, codes, counts)  # not bincount's weights: they are floating-point numbers
+    return sums
 
 
 def _grouped(table: pa.Table) -> pa.Table:

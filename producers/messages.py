@@ -1,4 +1,7 @@
-"""The messages of each source type: columns in, the original's JSON out."""
+"""The messages of each source type: columns in, the original's JSON out.
+
+A column of text may be plain or dictionary-encoded; the latter is quoted and counted faster.
+"""
 
 import numpy as np
 import pyarrow as pa
@@ -12,30 +15,32 @@ from producers.rendering import digits, joined, quoted
 WIKI_URL = "http://en.wikipedia.org/wiki/"
 
 
-def keyed(keys: pa.StringArray) -> Block:
+def keyed(keys: pa.Array) -> Block:
     """``{"key"}``: a key and nothing else, for streams that stand for no application. string[n]."""
     return Block(_binary(joined('{"key":', quoted(keys), "}")), keys)
 
 
-def country(names: pa.StringArray) -> Block:
+def country(names: pa.Array) -> Block:
     """``{"country"}``, keyed by the country. string[n]."""
     return Block(_binary(joined('{"country":', quoted(names), "}")), names)
 
 
-def ticker(seconds: NDArray[np.int64], tickers: pa.StringArray) -> Block:
+def ticker(seconds: NDArray[np.int64], tickers: pa.Array) -> Block:
     """``{"timestamp","ticker"}``, keyed by the ticker. The timestamp is in seconds, as the original's: int64[n]."""
     messages = joined('{"timestamp":', digits(seconds), ',"ticker":', quoted(tickers), "}")
     return Block(_binary(messages), tickers, times=seconds * 1000)
 
 
-def pageview(seconds: NDArray[np.int64], pages: pa.StringArray) -> Block:
+def pageview(seconds: NDArray[np.int64], pages: pa.Array) -> Block:
     """``{"timestamp","page"}``, keyed by the page without its address' beginning. Seconds, as the original's."""
     messages = joined('{"timestamp":', digits(seconds), ',"page":', quoted(pages), "}")
     return Block(_binary(messages), without_url(pages), times=seconds * 1000)
 
 
-def without_url(pages: pa.StringArray) -> pa.StringArray:
+def without_url(pages: pa.Array) -> pa.Array:
     """The title of each page that is given by its address; others as they are."""
+    if isinstance(pages, pa.DictionaryArray):
+        return pa.DictionaryArray.from_arrays(pages.indices, without_url(pages.dictionary))
     starts = pc.call_function("starts_with", [pages], pc.MatchSubstringOptions(WIKI_URL))
     if not pc.call_function("any", [starts]).as_py():
         return pages
@@ -43,9 +48,7 @@ def without_url(pages: pa.StringArray) -> pa.StringArray:
     return pc.call_function("if_else", [starts, titles, pages])
 
 
-def pageviews_by_lang(
-    langs: pa.StringArray, pages: pa.StringArray, views: NDArray[np.int64], sizes: NDArray[np.int64]
-) -> Block:
+def pageviews_by_lang(langs: pa.Array, pages: pa.Array, views: NDArray[np.int64], sizes: NDArray[np.int64]) -> Block:
     """``{"lang","page","n","m"}``, keyed by the language up to its first dot; n, the views, is the key's count."""
     messages = joined(
         '{"lang":', quoted(langs), ',"page":', quoted(pages), ',"n":', digits(views), ',"m":', digits(sizes), "}"
@@ -53,12 +56,14 @@ def pageviews_by_lang(
     return Block(_binary(messages), before_dot(langs), counts=views)
 
 
-def before_dot(langs: pa.StringArray) -> pa.StringArray:
+def before_dot(langs: pa.Array) -> pa.Array:
     """The part of each text before its first dot: ``en.m.v`` is ``en``."""
+    if isinstance(langs, pa.DictionaryArray):
+        return pa.DictionaryArray.from_arrays(langs.indices, before_dot(langs.dictionary))
     return pc.call_function("replace_substring_regex", [langs], pc.ReplaceSubstringOptions(r"\..*$", ""))
 
 
-def clickstream(prev: pa.StringArray, curr: pa.StringArray, kind: pa.StringArray, clicks: NDArray[np.int64]) -> Block:
+def clickstream(prev: pa.Array, curr: pa.Array, kind: pa.Array, clicks: NDArray[np.int64]) -> Block:
     """``{"prev","curr","type","n"}``, keyed by the page that was reached; n, the clicks, is the key's count."""
     messages = joined(
         '{"prev":', quoted(prev), ',"curr":', quoted(curr), ',"type":', quoted(kind), ',"n":', digits(clicks), "}"
@@ -66,5 +71,5 @@ def clickstream(prev: pa.StringArray, curr: pa.StringArray, kind: pa.StringArray
     return Block(_binary(messages), curr, counts=clicks)
 
 
-def _binary(texts: pa.StringArray) -> pa.BinaryArray:
+def _binary(texts: pa.Array) -> pa.BinaryArray:
     return texts.cast(pa.binary())

@@ -77,7 +77,7 @@ class Outbox:
                 continue
             taken = self._producer.produce_batch(self._topic, batch, partition=partition, on_delivery=self._report)
             if taken < len(batch):
-                error = next(record["_error"] for record in batch if "_error" in record)
+                error = next(record.pop("_error") for record in batch if "_error" in record)
                 self._fail(error.str(), len(batch) - taken)
 
     def wait(self, until: float) -> None:

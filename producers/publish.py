@@ -1,14 +1,11 @@
 """A dataset into a topic: every record once, in order, with bounded memory."""
 
 import time
-from collections.abc import Callable, Iterator
-from itertools import chain
+from collections.abc import Callable
 from typing import TypeAlias
 
 import numpy as np
-import pyarrow as pa
 from confluent_kafka import Producer
-from numpy.typing import NDArray
 
 from deploy.connection import Connection
 from deploy.errors import UsageError
@@ -16,6 +13,9 @@ from deploy.topics import partitions_of
 from producers.dataset import Block, Dataset
 from producers.keycounts import KeyCounts
 from producers.outbox import Outbox
+from producers.pace import Pace
+from producers.partitioning import Partitioner, Spread
+from producers.records import Records
 from producers.summary import DeliveryFault, Summary
 
 Progress: TypeAlias = Callable[[int, int], None]
@@ -38,7 +38,7 @@ def publish(
     dataset: Dataset,
     *,
     start: int = 0,
-    rate: float | None = None,
+    pace: Pace | None = None,
     progress: Progress | None = None,
     stopped: Callable[[], bool] = bool,
 ) -> Summary:
@@ -58,8 +58,8 @@ def publish(
         What to send.
     start : int
         The first record's position.
-    rate : float or None
-        Records a second, at most; None: as fast as the broker takes them.
+    pace : Pace or None
+        ``Rate(50_000)``, ``Replay(60)``; None: as fast as the broker takes the records.
     progress : callable (records sent, bytes sent), optional
         Called after every few thousand records.
     stopped : callable, optional
@@ -83,32 +83,21 @@ def publish(
     partitions = partitions_of(connection, topic)
     if partitions is None:
         raise UsageError(f"there is no topic {topic} at {connection.bootstrap_servers}; make it first")
-    producer = Producer({**SETTINGS, **connection.client(**Outbox.settings)})
-    outbox = Outbox(producer, topic, stopped)
-    keys, size, position = KeyCounts(), 0, start
-    begun = time.monotonic()
-    for block in chain.from_iterable(_pieces(block, rate) for block in dataset.blocks(start)):
-        if rate:
-            outbox.wait(begun + (position - start) / rate)
+    outbox = Outbox(Producer({**SETTINGS, **connection.client(**Outbox.settings)}), topic, stopped)
+    load = _Load(outbox, Spread(partitions), pace or Pace(), progress, start)
+    for block in dataset.blocks(start):
+        load.send(block)
         if outbox.closed:
             break
-        lengths, records = block.lengths, _records(block)
-        for first in range(min(partitions, len(block))):
-            outbox.put(records[first::partitions].tolist(), (position + first) % partitions, int(lengths.max()))
-        keys.add(block.keys, block.counts)
-        size += int(lengths.sum())
-        position += len(block)
-        if progress:
-            progress(position - start, size)
     outbox.drain()
     summary = Summary(
         dataset=dataset.name,
         topic=topic,
         partitions=partitions,
         records=outbox.delivered,
-        size=size,
-        seconds=time.monotonic() - begun,
-        keys=keys,
+        size=load.size,
+        seconds=time.monotonic() - load.begun,
+        keys=load.keys,
         failed=outbox.failed,
         error=outbox.error,
         interrupted=stopped(),
@@ -118,19 +107,39 @@ def publish(
     return summary
 
 
-def _pieces(block: Block, rate: float | None) -> Iterator[Block]:
-    """The block, cut so that a limited rate flows instead of coming in gulps: twenty pieces a second."""
-    step = max(1, int(rate / 20)) if rate else len(block)
-    if step >= len(block):
-        yield block
-        return
-    for at in range(0, len(block), step):
-        yield block.slice(at, min(at + step, len(block)))
+class _Load:
+    """How far a load is: the blocks go in, in order."""
 
+    def __init__(
+        self, outbox: Outbox, partitioner: Partitioner, pace: Pace, progress: Progress | None, start: int
+    ) -> None:
+        self._outbox = outbox
+        self._partitioner = partitioner
+        self._pace = pace
+        self._progress = progress
+        self._start = self._position = start
+        self._records = Records()
+        self.keys = KeyCounts()
+        self.size = 0
+        self.begun = time.monotonic()
 
-def _records(block: Block) -> NDArray[np.object_]:
-    """The messages as ``produce_batch`` wants them. Equal ones of a dictionary share one record: nothing is copied."""
-    coded = isinstance(block.messages, pa.DictionaryArray)
-    distinct = block.messages.dictionary if coded else block.messages
-    records = np.array([{"value": value} for value in distinct.to_numpy(zero_copy_only=False)], dtype=object)
-    return records[block.messages.indices.to_numpy()] if coded else records
+    def send(self, block: Block) -> None:
+        """Hand the block over piece by piece, each when it is due, until all is sent or the outbox is closed."""
+        records, lengths = self._records.of(block), block.lengths
+        partitions = self._partitioner.choose(block, self._position)
+        sent = 0
+        for stop, due in self._pace.pieces(block, self._position - self._start):
+            self._outbox.wait(self.begun + due)
+            if self._outbox.closed:
+                break
+            order = np.argsort(partitions[sent:stop], kind="stable")
+            ends = np.cumsum(np.bincount(partitions[sent:stop], minlength=self._partitioner.partitions))
+            for partition, places in enumerate(np.split(order, ends[:-1])):
+                self._outbox.put(records[sent + places].tolist(), partition, int(lengths[sent:stop].max()))
+            self.size += int(lengths[sent:stop].sum())
+            self._position += stop - sent
+            sent = stop
+            if self._progress:
+                self._progress(self._position - self._start, self.size)
+        counted = block if sent == len(block) else block.slice(0, sent)
+        self.keys.add(counted.keys, counted.counts)

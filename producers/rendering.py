@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 _QUOTE, _BACKSLASH, _SPACE = 0x22, 0x5C, 0x20
 
 
-def quoted(texts: pa.StringArray) -> pa.StringArray:
-    r"""Each text as a JSON string, string[n]: compact, UTF-8, only what must be is escaped.
+def quoted(texts: pa.Array) -> pa.StringArray:
+    r"""Each text, plain or of a dictionary, as a JSON string: string[n]; UTF-8, only what must be is escaped.
 
     Texts without quotes, backslashes and control characters, nearly all in practice, cost a copy and no more.
 
@@ -20,6 +20,8 @@ def quoted(texts: pa.StringArray) -> pa.StringArray:
     ['"Ad Astra"', '"the \\"Boss\\""']
 
     """
+    if isinstance(texts, pa.DictionaryArray):
+        return quoted(texts.dictionary).take(texts.indices)
     odd = _with_escapes(texts)
     plain = joined('"', texts, '"')
     if not len(odd):

@@ -65,6 +65,6 @@ class Pageviews(Generated):
     def _draw(self, rng: np.random.Generator, first: int) -> Block:
         ranks = self._stream.draw(rng, first, self.chunk)
         coded = pa.array(ranks).dictionary_encode()
-        pages = joined(WIKI_URL, titles(coded.dictionary.to_numpy(), _MAIN_PAGE))
+        named = joined(WIKI_URL, titles(coded.dictionary.to_numpy(), _MAIN_PAGE))
         seconds = times_of_day(first, self.chunk, self.records or 0, _START, _DAY)
-        return pageview(seconds, pages.take(coded.indices))
+        return pageview(seconds, pa.DictionaryArray.from_arrays(coded.indices, named))

@@ -13,6 +13,7 @@ from deploy.connection import Connection
 from deploy.errors import EnvironmentFault
 from deploy.topics import end_offsets, ensure_topic
 from producers.outbox import Outbox
+from producers.pace import Rate
 from producers.publish import publish
 from producers.registry import create
 from producers.summary import DeliveryFault
@@ -55,7 +56,7 @@ def test_a_killed_broker_neither_loses_nor_doubles(broker):
     connection = Connection(broker.bootstrap_servers)
     ensure_topic(connection, "killed", 3)
     dataset = create("COUNTRY_SKEW_R80", records=1_500_000, seed=1)
-    load = Load(connection, "killed", dataset, rate=300_000)
+    load = Load(connection, "killed", dataset, pace=Rate(300_000))
     for records in (200_000, 600_000, 1_000_000):
         load.wait_for(records)
         broker.kill()
@@ -92,7 +93,7 @@ def test_a_stuck_broker_holds_the_load_back(broker):
 def test_a_broker_that_stays_away_is_an_error_with_the_number(broker):
     connection = Connection(broker.bootstrap_servers, {"delivery.timeout.ms": "4000", "log_level": "0"})
     ensure_topic(connection, "away", 3)
-    load = Load(connection, "away", create("COUNTRY_SKEW_R80", records=2_000_000), rate=200_000)
+    load = Load(connection, "away", create("COUNTRY_SKEW_R80", records=2_000_000), pace=Rate(200_000))
     load.wait_for(300_000)
     broker.kill()
     load.join(60)
@@ -110,7 +111,9 @@ def test_the_user_need_not_wait_for_a_broker_that_is_gone(broker, monkeypatch):
     connection = Connection(broker.bootstrap_servers, {"log_level": "0"})
     ensure_topic(connection, "stop", 3)
     stop = threading.Event()
-    load = Load(connection, "stop", create("COUNTRY_SKEW_R80", records=2_000_000), rate=200_000, stopped=stop.is_set)
+    load = Load(
+        connection, "stop", create("COUNTRY_SKEW_R80", records=2_000_000), pace=Rate(200_000), stopped=stop.is_set
+    )
     load.wait_for(300_000)
     broker.kill()
     load.wait_for(340_000)

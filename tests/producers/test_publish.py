@@ -9,6 +9,7 @@ from topic_contents import contents, expected
 from deploy.connection import Connection
 from deploy.errors import EnvironmentFault, UsageError
 from deploy.topics import end_offsets, ensure_topic
+from producers.pace import Rate
 from producers.publish import publish
 from producers.registry import create
 from producers.repeat import Repeated
@@ -56,7 +57,7 @@ def test_a_rate_is_kept(connection, topic):
     ensure_topic(connection, topic, 2)
     seen = []
     summary = publish(
-        connection, topic, dataset, rate=4000, progress=lambda records, size: seen.append((records, size))
+        connection, topic, dataset, pace=Rate(4000), progress=lambda records, size: seen.append((records, size))
     )
     # pieces of a 20th of a second: the last one is sent after (2000 - 200) / 4000 s, and never earlier
     assert summary.seconds >= 0.45

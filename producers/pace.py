@@ -1,0 +1,91 @@
+"""How fast a load goes: as fast as it can, at a rate, or as fast as the records once came."""
+
+from collections.abc import Iterator
+from typing import ClassVar
+
+import numpy as np
+
+from producers.dataset import Block
+
+
+class Pace:
+    """As fast as the broker takes the records."""
+
+    def pieces(self, block: Block, sent: int) -> Iterator[tuple[int, float]]:
+        """Where to cut the block, and when each piece is due.
+
+        Parameters
+        ----------
+        block : Block
+            The next records.
+        sent : int
+            How many records of the load come before it.
+
+        Yields
+        ------
+        stop : int
+            The end of a piece; the first begins at 0, each other where the one before ended.
+        due : float
+            Seconds after the load's begin before which it must not be sent.
+
+        """
+        yield len(block), 0.0
+
+
+class Rate(Pace):
+    """So many records a second, at most.
+
+    Parameters
+    ----------
+    rate : float
+        Above 0.
+
+    """
+
+    #: Seconds between pieces: the stream flows instead of coming in gulps.
+    beat: ClassVar[float] = 0.05
+
+    def __init__(self, rate: float) -> None:
+        if not rate > 0:
+            raise ValueError(f"rate is {rate:g}; valid: above 0 (records a second)")
+        self.rate = rate
+
+    def pieces(self, block: Block, sent: int) -> Iterator[tuple[int, float]]:
+        step = max(1, int(self.rate * self.beat))
+        for start in range(0, len(block), step):
+            yield min(start + step, len(block)), (sent + start) / self.rate
+
+
+class Replay(Pace):
+    """By the records' own time, faster or slower by a factor.
+
+    Records that come out of order are sent when they come: never before the ones in front of them.
+
+    Parameters
+    ----------
+    speedup : float
+        Above 0; 60: an hour in a minute.
+
+    """
+
+    def __init__(self, speedup: float = 1.0) -> None:
+        if not speedup > 0:
+            raise ValueError(f"speedup is {speedup:g}; valid: above 0")
+        self.speedup = speedup
+        self._begin: int | None = None
+        self._reached = 0.0
+
+    def pieces(self, block: Block, sent: int) -> Iterator[tuple[int, float]]:
+        if block.times is None:
+            raise ValueError("these records have no time of their own to replay by; give a rate instead")
+        if not len(block):
+            return
+        if self._begin is None:
+            self._begin = int(block.times[0])
+        due = np.maximum.accumulate((block.times - self._begin) / 1000 / self.speedup)
+        due = np.maximum(due, self._reached)
+        self._reached = float(due[-1])
+        beats = (due / Rate.beat).astype(np.int64)
+        starts = np.concatenate([[0], np.flatnonzero(np.diff(beats)) + 1])
+        for start, stop in zip(starts, [*starts[1:], len(block)], strict=True):
+            yield int(stop), float(due[start])
