@@ -57,6 +57,8 @@ class Grouping(Stateful):
     #: simulation gives it just that; in a topology each source has its own router, and what the scheme promises of all
     #: sources together holds for each alone.
     shared: bool = False
+    #: Whether a worker passes a waiting tuple on when its turn comes and its key has got another owner meanwhile.
+    forwards: ClassVar[bool] = False
 
     def __init__(self, workers: int, *, seed: int = 0) -> None:
         if isinstance(workers, bool) or not isinstance(workers, (int, np.integer)) or workers < 1:
@@ -119,6 +121,10 @@ class Grouping(Stateful):
     def foresee(self, keys: KeyArray) -> None:
         """Tell an offline scheme of tuples to come, before the first is routed; the others don't listen."""
         return
+
+    def owners(self, keys: Keys) -> NDArray[np.int32] | None:
+        """The one worker that each distinct key now goes to, int32[k]; None: a key may go to several, or isn't known."""
+        return None
 
     def adopt(self, plan: Mapping[str, Value]) -> None:
         """Take up a controller's plan (see ``grouping.feedback``); between two calls of ``route``.

@@ -69,6 +69,7 @@ class ConsistentHash(Grouping):
 
     name = "CONSISTENT_HASH"
     short = "ch"
+    forwards = True
     state_fields = ("tokens",)
 
     def __init__(
