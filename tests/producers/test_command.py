@@ -1,0 +1,105 @@
+"""`unskew produce` as users run it."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from deploy.connection import Connection
+from deploy.topics import end_offsets, partitions_of
+from producers.registry import DATASETS
+
+UNSKEW = [sys.executable, "-c", "from apps.cli import main; main()"]
+
+
+def unskew(*arguments, **environment):
+    """The finished process of a command."""
+    return subprocess.run(
+        [*UNSKEW, *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env={**os.environ, "COLUMNS": "200", **environment},
+        check=False,
+    )
+
+
+def test_list_shows_every_dataset():
+    shown = unskew("produce", "--list").stdout
+    assert all(re.search(rf"\b{name}\b", shown) for name in DATASETS)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["COUNTRY_SKEW_R85", "--topic", "t"], "unknown dataset 'COUNTRY_SKEW_R85'; valid: COUNTRY_SKEW_R0, "),
+        ([], "which dataset? valid: COUNTRY_SKEW_R0, "),
+        (["ZIPF"], "--topic is missing"),
+        (["ZIPF", "--topic", "t", "--rate", "0"], "rate is 0; valid: above 0"),
+        (["ZIPF", "--topic", "t", "-o", "keys=many"], "keys is 'many'; valid: an integer"),
+        (["ZIPF", "--topic", "t", "-o", "width=3"], "ZIPF has no parameter 'width'; valid: z, keys"),
+        (["ZIPF", "--topic", "t", "-o", "z"], "'z' is not NAME=VALUE"),
+        (["ZIPF", "--topic", "t", "--records", "-1"], "--records"),
+    ],
+)
+def test_a_wrong_argument_is_one_line_and_exit_2(arguments, says):
+    done = unskew("produce", *arguments)
+    assert done.returncode == 2
+    assert says in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_no_broker_is_one_line_and_exit_1():
+    done = unskew("produce", "ZIPF", "--topic", "t", "--bootstrap-servers", "127.0.0.1:1")
+    assert done.returncode == 1
+    assert done.stderr.startswith("unskew: no Kafka broker answers at 127.0.0.1:1")
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.kafka
+def test_a_load_makes_the_topic_and_ends_with_a_summary(kafka, topic):
+    done = unskew(
+        *("produce", "country_skew_r80", "--topic", topic, "--records", 50_000, "--partitions", 3),
+        KAFKA_BOOTSTRAP_SERVERS=kafka.bootstrap_servers,
+    )
+    assert done.returncode == 0, done.stderr
+    assert sum(end_offsets(Connection(kafka.bootstrap_servers), topic).values()) == 50_000
+    for row in (r"records\W+50,000\b", r"partitions\W+3\b", r"rate\W+[\d,]+ records/s", r"p1\W+80\.\d", r"Turkey\W+4"):
+        assert re.search(row, done.stdout), row
+
+
+@pytest.mark.kafka
+def test_an_existing_topic_keeps_its_partitions(kafka, topic):
+    where = {"KAFKA_BOOTSTRAP_SERVERS": kafka.bootstrap_servers}
+    load = ("produce", "COUNTRY_SKEW_R0", "--topic", topic, "--records", 100)
+    assert unskew(*load, "--partitions", 2, **where).returncode == 0
+    assert unskew(*load, **where).returncode == 0
+    refused = unskew(*load, "--partitions", 4, **where)
+    assert refused.returncode == 2
+    assert "has 2 partitions, not the 4" in refused.stderr
+    assert end_offsets(Connection(kafka.bootstrap_servers), topic) == {0: 100, 1: 100}
+
+
+@pytest.mark.kafka
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c_ends_with_the_summary_of_what_was_sent(kafka, topic, number):
+    connection = Connection(kafka.bootstrap_servers)
+    load = subprocess.Popen(
+        [*UNSKEW, *f"produce COUNTRY_SKEW_R80 --topic {topic} --rate 20000 --loop --partitions 2".split()],
+        env={**os.environ, "KAFKA_BOOTSTRAP_SERVERS": kafka.bootstrap_servers},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    while not partitions_of(connection, topic) or not sum(end_offsets(connection, topic).values()):
+        assert load.poll() is None
+        time.sleep(0.05)
+    load.send_signal(number)
+    output, errors = load.communicate(timeout=30)
+    assert load.returncode == 130, errors
+    sent = int(re.search(r"records\W+([\d,]+) \(stopped\)", output)[1].replace(",", ""))
+    assert sent == sum(end_offsets(connection, topic).values())
