@@ -5,6 +5,7 @@ import sys
 import typer
 
 from apps.launch import topology
+from apps.results.command import results
 from deploy import kafka
 from deploy.errors import UserError
 from producers.command import produce
@@ -19,6 +20,7 @@ app = typer.Typer(
 
 app.command()(topology)
 app.command()(produce)
+app.command()(results)
 app.add_typer(kafka.app, name="kafka")
 
 

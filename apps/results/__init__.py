@@ -1,0 +1,1 @@
+"""Reading what the topology wrote: the result topics, as tables or raw."""

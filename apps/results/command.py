@@ -1,0 +1,122 @@
+"""`unskew results`: what a topology found out, read from its topics."""
+
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from deploy.connection import BootstrapOption, Connection, KafkaConfigOption
+from deploy.errors import UsageError
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from apps.results.reader import Reader
+    from apps.results.selection import Selection
+
+_PAUSE = 0.5  # s without a record: what came is complete, as far as one can tell
+
+
+def results(
+    topic: Annotated[str | None, typer.Argument(help="A result topic; without it: those there are.")] = None,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on as results come, until Ctrl-C.")] = False,
+    window: Annotated[
+        str, typer.Option(metavar="latest|all|START", help="The last window, all, or those whose start begins so.")
+    ] = "latest",
+    top: Annotated[int, typer.Option(min=0, help="At most so many keys a window or messages; 0: all.")] = 20,
+    json: Annotated[bool, typer.Option("--json", help="The records as they are, one a line, all keys.")] = False,
+    bootstrap_servers: BootstrapOption = None,
+    kafka_config: KafkaConfigOption = None,
+) -> None:
+    """Show the results of a topology as a table: counts, balance, or rejected messages.
+
+    A window that was published again, after a failure, counts once.
+
+    Example: unskew results country-skew-80-s5-w10-dkg-distribution --follow
+    """
+    from apps.results.reader import Reader, require_results
+    from apps.results.selection import LATEST, Selection
+
+    connection = Connection.of(bootstrap_servers, kafka_config)
+    if topic is None:
+        _list(connection)
+        return
+    kind = require_results(connection, topic)
+    windowed = kind != "rejected"
+    if not windowed and window != LATEST:
+        raise UsageError(f"--window is {window!r}, but rejected messages belong to no window: leave it out")
+    selection = Selection(window, windowed=windowed)
+    try:
+        with Reader(connection, topic) as reader:
+            selection.add(reader.to_end())
+            if not follow:
+                selection.require_known()
+            if json:
+                _lines(selection, reader if follow else None)
+            else:
+                _tables(selection, reader if follow else None, topic, kind, top)
+    except KeyboardInterrupt:
+        if not follow:
+            raise
+
+
+def _list(connection: Connection) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    from apps.results.reader import kind_of, result_topics
+
+    found = result_topics(connection)
+    if not found:
+        print(f"no results at {connection.bootstrap_servers} yet: `unskew topology` makes them")
+        return
+    table = Table("topic", "kind")
+    table.columns[0].overflow = "fold"
+    table.add_column("records", justify="right")
+    for topic, records in found.items():
+        table.add_row(topic, kind_of(topic), f"{records:,}")
+    console = Console()
+    console.print(table)
+    console.print("Read one: unskew results TOPIC", highlight=False)
+
+
+def _lines(selection: "Selection", reader: "Reader | None") -> None:
+    """Raw records; go on with those that the reader gets, if there is one."""
+    write = sys.stdout.buffer.write
+    for records in selection.windows.values():
+        for record in records.values():
+            write(record.value + b"\n")
+    sys.stdout.flush()
+    while reader is not None:
+        for record in selection.add(reader.new(_PAUSE)):
+            write(record.value + b"\n")
+        sys.stdout.flush()
+
+
+def _tables(selection: "Selection", reader: "Reader | None", topic: str, kind: str, top: int) -> None:
+    """The selection as tables; kept up to date with what the reader gets, if there is one."""
+    from rich.console import Console
+    from rich.live import Live
+    from rich.text import Text
+
+    from apps.results.layouts import layout
+
+    def shown() -> "RenderableType":
+        return layout(kind, selection.windows, top) if selection.windows else Text(f"{topic}: no results yet")
+
+    console = Console()
+    if reader is None:
+        console.print(shown())
+    elif console.is_terminal:
+        with Live(shown(), console=console, auto_refresh=False, vertical_overflow="crop") as live:
+            while True:
+                if selection.add(reader.new(_PAUSE)):
+                    live.update(shown(), refresh=True)
+    else:
+        fresh = True
+        while True:
+            if selection.add(reader.new(_PAUSE)):
+                fresh = True
+            elif fresh:
+                console.print(shown())
+                fresh = False

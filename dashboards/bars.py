@@ -1,0 +1,41 @@
+"""Workers' loads as bars in a terminal, in the grouping's colour."""
+
+from collections.abc import Sequence
+
+from rich.bar import Bar
+from rich.table import Table
+
+from dashboards.colours import colour
+from grouping import measures
+
+_MOST = 64  # bars; more don't fit a screen
+
+
+def worker_bars(loads: Sequence[float], grouping: str, notes: Sequence[tuple[str, Sequence[str]]] = ()) -> Table:
+    """One bar a worker: its share of the load, against the largest share.
+
+    Parameters
+    ----------
+    loads : [W]
+        Tuples of each worker.
+    grouping : str
+        The groupingType.
+    notes : sequence of (heading, [W] texts)
+        Further columns.
+
+    """
+    shares = measures.shares(loads)
+    largest = max(float(shares.max()), 1e-9)
+    table = Table(box=None, pad_edge=False, title=f"load of each worker (ideal {100 / len(shares):.1f} %)")
+    table.title_justify = "left"
+    table.add_column("worker", justify="right")
+    table.add_column("", min_width=10, max_width=30, ratio=1)
+    table.add_column("share", justify="right", no_wrap=True)
+    for heading, _ in notes:
+        table.add_column(heading, justify="right", no_wrap=True)
+    for worker, share in enumerate(shares[:_MOST].tolist()):
+        bar = Bar(largest, 0, share, color=colour(grouping), bgcolor="default")
+        table.add_row(str(worker), bar, f"{share:.1f} %", *(texts[worker] for _, texts in notes))
+    if len(shares) > _MOST:
+        table.caption = f"and {len(shares) - _MOST} more workers"
+    return table

@@ -1,0 +1,181 @@
+"""`unskew results` against a real broker, and what it makes of hostile text."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from confluent_kafka import Producer
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.console import Console
+
+from apps.results.command import results
+from apps.results.layouts import layout
+from apps.results.reader import Reader, Record, kind_of
+from apps.results.selection import Selection
+from deploy.errors import UsageError
+from deploy.topics import ensure_topic
+
+FIRST, SECOND, THIRD = (f"2026-01-31T12:00:{second}.000Z" for second in ("00", "15", "30"))
+
+
+def counted(window, key, count, workers=1):
+    body = {
+        "key": key,
+        "messageId": "0",
+        "timestamp": 0,
+        "tags": {"key": key, "window": window},
+        "fields": {"count": count, "tuples": count, "workers": workers},
+    }
+    return Record(f"{window}/{key}", json.dumps(body).encode())
+
+
+def send(connection, topic, records, partitions=3):
+    ensure_topic(connection, topic, partitions)
+    producer = Producer(connection.client())
+    for record in records:
+        producer.produce(topic, record.value, record.key)
+    assert producer.flush(30) == 0
+
+
+def shown(renderable, width=120):
+    console = Console(width=width, force_terminal=False)
+    with console.capture() as capture:
+        console.print(renderable)
+    return capture.get()
+
+
+@pytest.mark.parametrize(
+    ("topic", "kind"),
+    [
+        ("a-s5-w10-dkg-aggregator", "aggregator"),
+        ("a-b-s5-w10-mixedbf-distribution", "distribution"),
+        ("a-rejected", "rejected"),
+        ("a", None),
+        ("a-aggregator", None),
+        ("rejected", None),
+    ],
+)
+def test_kind_of(topic, kind):
+    assert kind_of(topic) == kind
+
+
+record = st.builds(counted, st.sampled_from([FIRST, SECOND, THIRD]), st.sampled_from("abc"), st.integers(0, 9))
+
+
+@given(st.lists(record), st.integers(0, 20))
+def test_selection_keeps_the_last_of_each_key(written, cut):
+    final = {r.key: r for r in written}
+    newest = max((r.window for r in written), default=None)
+    for window, wanted in (
+        ("all", final),
+        ("latest", {key: r for key, r in final.items() if r.window == newest}),
+        (SECOND[:19], {key: r for key, r in final.items() if r.window == SECOND}),
+    ):
+        selection = Selection(window)
+        selection.add(written[:cut])
+        taken = selection.add(written[cut:])
+        assert {key: r for records in selection.windows.values() for key, r in records.items()} == wanted
+        assert [r for r in taken if final[r.key] is r and r.window == newest] == [
+            r for r in written[cut:] if final[r.key] is r and r.window == newest and r.key in wanted
+        ]
+
+
+def test_unknown_window_names_those_there_are():
+    selection = Selection("2025")
+    selection.require_known()  # nothing there at all: nothing to complain of
+    selection.add([counted(FIRST, "a", 1)])
+    with pytest.raises(UsageError, match=r"'2025'; valid: latest, all, .* 2026-01-31T12:00:00.000Z"):
+        selection.require_known()
+
+
+def test_keys_cannot_act_on_the_terminal():
+    nasty = "[red]\x1b[2J\n" + "x" * 300
+    records = {"k": counted(FIRST, nasty, 1)}
+    text = shown(layout("aggregator", {FIRST: records}, 20), 80)
+    assert "\x1b" not in text
+    assert "[red]" in text
+    assert text.count("x") >= 300  # a key is never cut
+    value = json.dumps(
+        {"reason": "not JSON", "topic": "t", "partition": 0, "offset": 1, "timestamp": 5, "value": nasty}
+    )
+    text = shown(layout("rejected", {"": {"t-0-1": Record("t-0-1", value.encode())}}, 20), 80)
+    assert "\x1b" not in text
+    assert max(map(len, text.splitlines())) <= 80
+
+
+def test_most_frequent_keys_first_and_what_is_left_out_is_said():
+    window = {str(i): counted(FIRST, f"key{i}", i, workers=2) for i in range(100)}
+    text = shown(layout("aggregator", {FIRST: window}, 3))
+    assert text.index("key99") < text.index("key98") < text.index("key97")
+    assert "key96" not in text
+    assert "97 more" in text
+    assert all(f"key{i} " in shown(layout("aggregator", {FIRST: window}, 0)) for i in range(100))
+
+
+@pytest.mark.kafka
+def test_topics_are_listed_and_named_in_errors(connection, topic, capsys):
+    name = f"{topic}-s3-w2-kg-aggregator"
+    send(connection, name, [counted(FIRST, "a", 1), counted(FIRST, "b", 1)])
+    ensure_topic(connection, topic, 1)
+    results(bootstrap_servers=connection.bootstrap_servers)
+    line = next(line for line in capsys.readouterr().out.splitlines() if name[:40] in line)
+    assert "aggregator" in line
+    for wrong, problem in ((topic, "holds no results"), (f"{topic}-rejected", "doesn't exist")):
+        with pytest.raises(UsageError, match=f"{problem}; result topics: .*{name}"):
+            results(wrong, bootstrap_servers=connection.bootstrap_servers)
+
+
+@pytest.mark.kafka
+def test_reads_many_records_over_partitions_to_the_end(connection, topic):
+    ensure_topic(connection, topic, 3)
+    written = [counted(FIRST, f"key{i}", i) for i in range(25_000)]
+    send(connection, topic, written)
+    with Reader(connection, topic) as reader:
+        assert sorted(r.key for r in reader.to_end()) == sorted(r.key for r in written)
+        assert reader.new(0.1) == []
+        send(connection, topic, [counted(SECOND, "late", 1)])
+        deadline = time.monotonic() + 30
+        new = []
+        while not new and time.monotonic() < deadline:
+            new = reader.new(0.5)
+        assert [r.window for r in new] == [SECOND]
+
+
+@pytest.mark.kafka
+def test_json_is_the_latest_record_of_each_key(connection, topic, capsys):
+    name = f"{topic}-s3-w2-kg-aggregator"
+    send(connection, name, [counted(FIRST, "a", 1), counted(SECOND, "a", 1), counted(SECOND, "a", 7)])
+    at = connection.bootstrap_servers
+    results(name, json=True, bootstrap_servers=at)
+    assert [json.loads(line)["fields"]["count"] for line in capsys.readouterr().out.splitlines()] == [7]
+    results(name, json=True, window="all", bootstrap_servers=at)
+    assert sorted(json.loads(line)["fields"]["count"] for line in capsys.readouterr().out.splitlines()) == [1, 7]
+    with pytest.raises(UsageError, match="no window starts with '1999'"):
+        results(name, window="1999", bootstrap_servers=at)
+    ensure_topic(connection, f"{topic}-rejected", 1)
+    results(f"{topic}-rejected", bootstrap_servers=at)
+    assert "no results yet" in capsys.readouterr().out
+    with pytest.raises(UsageError, match="belong to no window"):
+        results(f"{topic}-rejected", window="all", bootstrap_servers=at)
+
+
+@pytest.mark.kafka
+def test_follow_until_interrupted(connection, topic):
+    name = f"{topic}-s1-w2-kg-aggregator"
+    send(connection, name, [counted(FIRST, "a", 1)], 1)
+    command = [sys.executable, "-c", "from apps.cli import main; main()", "results", name, "--follow", "--json"]
+    command += ["--bootstrap-servers", connection.bootstrap_servers]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert json.loads(process.stdout.readline())["tags"]["window"] == FIRST
+        send(connection, name, [counted(SECOND, "b", 2)], 1)
+        assert json.loads(process.stdout.readline())["tags"]["window"] == SECOND
+        os.kill(process.pid, signal.SIGINT)
+        assert process.wait(30) == 0
+        assert process.stderr.read() == ""
