@@ -7,6 +7,8 @@ import typer
 from apps.launch import topology
 from apps.results.command import results
 from deploy import kafka
+from deploy.cluster_command import cluster
+from deploy.doctor import doctor
 from deploy.errors import UserError
 from producers.command import produce
 
@@ -22,6 +24,8 @@ app.command()(topology)
 app.command()(produce)
 app.command()(results)
 app.add_typer(kafka.app, name="kafka")
+app.command()(cluster)
+app.command()(doctor)
 
 
 def main() -> None:

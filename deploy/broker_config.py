@@ -41,6 +41,8 @@ def server_properties(
         "transaction.state.log.min.isr": "1",
         "share.coordinator.state.topic.replication.factor": "1",
         "share.coordinator.state.topic.min.isr": "1",
+        # A replayed data set carries its own, old times: by the default Kafka would delete it again within minutes.
+        "log.retention.ms": "-1",
         # A misspelt topic should fail, not appear.
         "auto.create.topics.enable": "false",
         # Without these a restart after kill -9 takes 12 s, not 3: the controller waits for the dead session to expire.

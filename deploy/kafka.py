@@ -1,7 +1,5 @@
 """`unskew kafka start|stop|status`: the embedded broker as a command."""
 
-import signal
-import time
 from pathlib import Path
 from typing import Annotated
 
@@ -11,6 +9,7 @@ from deploy import embedded
 from deploy.broker import Broker
 from deploy.broker_lock import Address
 from deploy.errors import EnvironmentFault, UsageError
+from deploy.foreground import Foreground
 
 app = typer.Typer(help="The embedded Kafka broker: start it, stop it, ask for it.", no_args_is_help=True)
 
@@ -75,18 +74,16 @@ def status() -> None:
 def _stay(broker: Broker) -> None:
     if address := embedded.running():
         raise EnvironmentFault(f"a broker runs already at {address.bootstrap_servers}; stop it: `unskew kafka stop`")
-    # A closing terminal or a service manager's stop ends the broker in good order too.
-    for name in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(name, signal.default_int_handler)
-    try:
-        with broker:
-            _tell("is ready", embedded.announce(broker))
-            print("stop it:         Ctrl-C", flush=True)
-            while broker.alive:
-                time.sleep(0.2)
-            print(f"the broker has ended; its log is {broker.log}")
-    except KeyboardInterrupt:
-        print("\nstopped; its topics are kept in", broker.data)
+    print("starting Kafka ...", flush=True)
+    with broker:
+        foreground = Foreground()
+        _tell("is ready", embedded.announce(broker))
+        print("stop it:         Ctrl-C", flush=True)
+        stopped = foreground.stay(lambda: broker.alive)
+    # Else `unskew kafka stop` from elsewhere, or a crash.
+    print(
+        f"\nstopped; its topics are kept in {broker.data}" if stopped else f"Kafka has ended; its log is {broker.log}"
+    )
 
 
 def _tell(what: str, address: Address) -> None:

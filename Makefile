@@ -1,0 +1,47 @@
+# What you need is Python 3.11 or later and Java 17 or 21; everything else is set up here, in .venv and .unskew.
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+UNSKEW := .venv/bin/unskew
+
+# The first Python that will do; name another one with PYTHON=...
+FITS := import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 14))
+PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11 python3.14; do \
+	"$$python" -c '$(FITS)' 2> /dev/null && { echo "$$python"; break; }; done)
+
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: ## Make .venv, install the pinned packages, fetch the JVM jars (all other targets do it first)
+	@"$(PYTHON)" -c '$(FITS)' 2> /dev/null || { \
+	echo "unskew: Python 3.11 to 3.14 is needed; $(if $(PYTHON),$(PYTHON) is not it,there is none on the PATH);" \
+	"install one (Debian, Ubuntu: sudo apt-get install python3 python3-venv; macOS: brew install python@3.13)" \
+	"or name it: make setup PYTHON=/path/to/python3" >&2; exit 1; }
+	@"$(PYTHON)" -m deploy.install
+
+demo: setup ## The whole thing once: Kafka, a skewed stream, KEY and DYNAMIC_KEY compared
+	@$(UNSKEW) demo
+
+test: setup ## All tests (starts Kafka and Spark, kills them; takes a while)
+	@.venv/bin/python -m pytest
+
+test-fast: setup ## The tests that take no minutes
+	@.venv/bin/python -m pytest -m "not slow"
+
+lint: setup ## ruff and the type checker
+	@.venv/bin/ruff check && .venv/bin/ruff format --check && .venv/bin/basedpyright
+
+bench: setup ## Tuples per second of every grouping, beside Spark's own groupBy
+	@.venv/bin/python -m benchmarks
+
+doctor: setup ## Check this machine and say how to mend what is missing
+	@$(UNSKEW) doctor
+
+lock: setup ## Renew requirements.lock from pyproject.toml: the newest versions that fit together
+	@.venv/bin/python -m deploy.lock
+
+clean: ## Remove all that was set up or made here: environment, jars, Kafka's data, results
+	@if [ -x $(UNSKEW) ]; then $(UNSKEW) kafka stop || true; fi
+	rm -rf .venv .unskew out build dist *.egg-info .pytest_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+.PHONY: help setup demo test test-fast lint bench doctor lock clean
