@@ -40,17 +40,3 @@ def _sift(heap: NDArray[np.int32], loads: NDArray[np.float64], at: int) -> None:
 @njit(cache=True)
 def _before(loads: NDArray[np.float64], one: np.int32, other: np.int32) -> bool:
     return bool(loads[one] < loads[other] or (loads[one] == loads[other] and one < other))
-
-
-@njit(cache=True)
-def least_of_all(heap: NDArray[np.int32], known: NDArray[np.float64], loads: NDArray[np.float64]) -> int:
-    """The least loaded worker, when loads grow without the heap being told; of equals the first.
-
-    ``heap`` is ordered by ``known`` ≤ ``loads``. A worker whose load has grown is sifted only when it comes up, so a
-    tuple costs nothing here until someone asks: amortised O(log W) for each worker that has grown since.
-    """
-    least: int = heap[0]
-    while known[least] < loads[least]:
-        raise_least(heap, known, loads[least] - known[least])
-        least = heap[0]
-    return least

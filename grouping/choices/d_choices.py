@@ -1,7 +1,7 @@
 """D_CHOICES: heavy hitters get d choices, as few as will do; the tail gets two."""
 
 from grouping.arguments import number
-from grouping.choices.heavy_hitters import CHOICES
+from grouping.choices.heavy_hitters import CHOICES, DUE, next_time
 from grouping.choices.w_choices import WChoices
 
 
@@ -31,8 +31,9 @@ class DChoices(WChoices):
 
     Notes
     -----
-    d is found anew every max(1000, 2·W) tuples, from the shares so far; until then it is 2. The first two candidates
-    differ, as in PARTIAL_KEY; further ones may coincide, as the paper's formula supposes of all.
+    d is found anew each time that the tuples are a tenth more (at the latest after 10,000, or 20·W if that's
+    more), from the shares so far; at first, for 2·W or 1000 tuples, it is 2. The first two candidates differ, as in
+    PARTIAL_KEY; further ones may coincide, as the paper's formula supposes of all.
 
     References
     ----------
@@ -55,8 +56,9 @@ class DChoices(WChoices):
 
     def __init__(self, workers: int, *, seed: int = 0, threshold: float = 0.2, tolerance: float = 1e-4) -> None:
         super().__init__(workers, seed=seed, threshold=threshold)
-        self.tolerance = number("tolerance", tolerance, 0, 1, above=True)
+        self._tolerance = number("tolerance", tolerance, 0, 1, above=True)
         self.tally[CHOICES] = min(2, self.workers)
+        self.tally[DUE] = next_time(0, self.workers)
 
     def _identity(self) -> str:
-        return f"{super()._identity()} tolerance={self.tolerance}"
+        return f"{super()._identity()} tolerance={self._tolerance}"

@@ -10,6 +10,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from grouping.slots import enter_slot, enter_slots, slot_table
+
 
 class Frequent(NamedTuple):
     """m counters with their keys, 16 bytes each, and the hash table that finds a key's."""
@@ -17,70 +19,62 @@ class Frequent(NamedTuple):
     key: NDArray[np.uint64]  # [m]
     counter: NDArray[np.int64]  # [m]
     size: NDArray[np.int64]  # [2], counters in use; how much has been taken off each counter so far at most
-    table: NDArray[np.int32]  # [power of 2 ≥ 2·m], open addressing: slot or -1
+    table: NDArray[np.int32]  # see grouping.slots
 
 
 def frequent(counters: int) -> Frequent:
     """Nothing counted yet."""
     return Frequent(
-        np.zeros(counters, np.uint64),
-        np.zeros(counters, np.int64),
-        np.zeros(2, np.int64),
-        np.full(1 << (2 * counters - 1).bit_length(), -1, np.int32),
+        np.zeros(counters, np.uint64), np.zeros(counters, np.int64), np.zeros(2, np.int64), slot_table(counters)
     )
 
 
 @njit(cache=True)
-def count(sketch: Frequent, key: np.uint64) -> int:
-    """Count a key; the count that it has for sure. Amortised O(1)."""
-    mask = len(sketch.table) - 1
-    at = np.int64(key) & mask
-    while sketch.table[at] >= 0:
-        slot: int = sketch.table[at]
-        if sketch.key[slot] == key:
-            sketch.counter[slot] += 1
-            counted: int = sketch.counter[slot]
-            return counted
-        at = (at + 1) & mask
-    if sketch.size[0] == len(sketch.key):
-        _take_off_median(sketch)
-    slot = sketch.size[0]
-    sketch.key[slot] = key
-    sketch.counter[slot] = 1
-    sketch.size[0] += 1
-    _enter(sketch, slot)
-    return 1
+def begin_to_count(
+    key: np.uint64,
+    keys: NDArray[np.uint64],
+    counters: NDArray[np.int64],
+    size: NDArray[np.int64],
+    table: NDArray[np.int32],
+) -> None:
+    """Count a key that has no counter for the first time, in the arrays of a ``Frequent``; amortised O(1)."""
+    if size[0] == len(keys):
+        _take_off_median(keys, counters, size)
+        enter_slots(table, keys, size[0])
+    slot: int = size[0]
+    keys[slot] = key
+    counters[slot] = 1
+    size[0] += 1
+    enter_slot(table, keys, slot)
 
 
 @njit(cache=True)
-def rebuild(sketch: Frequent) -> None:
-    """Make the hash table anew from the counters."""
-    sketch.table[:] = -1
-    for slot in range(sketch.size[0]):
-        _enter(sketch, slot)
-
-
-@njit(cache=True)
-def _take_off_median(sketch: Frequent) -> None:
+def _take_off_median(keys: NDArray[np.uint64], counters: NDArray[np.int64], size: NDArray[np.int64]) -> None:
     """Take the median off every counter and drop those that reach 0: at least half of them."""
-    median = np.partition(sketch.counter, len(sketch.counter) // 2)[len(sketch.counter) // 2]
+    median = _median(counters)
     kept = 0
-    for slot in range(len(sketch.key)):
-        if sketch.counter[slot] > median:
-            sketch.key[kept] = sketch.key[slot]
-            sketch.counter[kept] = sketch.counter[slot] - median
+    for slot in range(len(keys)):
+        if counters[slot] > median:
+            keys[kept] = keys[slot]
+            counters[kept] = counters[slot] - median
             kept += 1
-    sketch.key[kept:] = 0
-    sketch.counter[kept:] = 0
-    sketch.size[0] = kept
-    sketch.size[1] += median
-    rebuild(sketch)
+    keys[kept:] = 0
+    counters[kept:] = 0
+    size[0] = kept
+    size[1] += median
 
 
 @njit(cache=True)
-def _enter(sketch: Frequent, slot: int) -> None:
-    mask = len(sketch.table) - 1
-    at = np.int64(sketch.key[slot]) & mask
-    while sketch.table[at] >= 0:
-        at = (at + 1) & mask
-    sketch.table[at] = slot
+def _median(counters: NDArray[np.int64]) -> int:
+    """The upper median; mostly it is a small number, found by counting instead of sorting."""
+    how_many = np.zeros(64, np.int64)
+    for counter in counters:
+        if counter < len(how_many):
+            how_many[counter] += 1
+    left = len(counters) // 2
+    for small in range(len(how_many)):
+        if left < how_many[small]:
+            return small
+        left -= how_many[small]
+    median: int = np.sort(counters)[len(counters) // 2]
+    return median

@@ -6,12 +6,14 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from grouping.choices.frequent import Frequent, count
+from grouping.choices.frequent import Frequent, begin_to_count
+from grouping.choices.level import before_first, least_of_all
 from grouping.hashing import below, mix
-from grouping.least_loaded import heap_of, least_of_all
+from grouping.slots import find_slot
 
-# Positions in `tally`.
-TUPLES, CHOICES = 0, 1
+# Positions in `tally`: tuples so far, d, after how many tuples d is found next.
+TUPLES, CHOICES, DUE = 0, 1, 2
+NEVER = 1 << 62
 
 
 @njit(cache=True)
@@ -22,9 +24,8 @@ def route_by_weight(
     number: np.uint64,
     threshold: float,
     tolerance: float,
-    every: int,
     sketch: Frequent,
-    loads: NDArray[np.float64],
+    loads: NDArray[np.int64],
     tally: NDArray[np.int64],
 ) -> NDArray[np.int32]:
     """Route tuple by tuple.
@@ -32,32 +33,46 @@ def route_by_weight(
     1. Count the key.
     2. A key of the tail: the less loaded of its two candidates, ``tail`` [k, 2].
     3. A heavy key: the least loaded of its d candidates, or of all workers if d = W.
-    4. Every so many tuples find d anew, if ``tolerance`` > 0.
+    4. When it's due, find d anew.
     """
     workers = np.empty(len(codes), np.int32)
-    known = loads.copy()
-    heap = heap_of(known)
+    cursor = before_first()
+    watched, counters, size, table = sketch  # taken out once (see grouping.slots)
+    tuples, choices, due = tally
     for i in range(len(codes)):
         code: int = codes[i]
         key: np.uint64 = hashes[code]
-        counted = count(sketch, key)
-        tally[TUPLES] += 1
-        worker: int = tail[code, 0]
-        if is_heavy(counted, threshold * tally[TUPLES]) and tally[CHOICES] == len(loads):
-            worker = least_of_all(heap, known, loads)
+        tuples += 1
+        slot = find_slot(table, watched, key)
+        if slot < 0:
+            begin_to_count(key, watched, counters, size, table)
+            counted = 1
         else:
-            for j in range(1, tail.shape[1]):
-                candidate: int = tail[code, j]
-                if loads[candidate] < loads[worker]:
-                    worker = candidate
-            if tally[CHOICES] > 2 and is_heavy(counted, threshold * tally[TUPLES]):
-                worker = _least_of_more(key, number, tally[CHOICES], loads, worker)
+            counters[slot] += 1
+            counted: int = counters[slot]
+        heavy = is_heavy(counted, threshold * tuples)
+        if heavy and choices == len(loads):
+            worker = least_of_all(cursor, loads)
+        else:
+            worker: int = tail[code, 0]
+            other: int = tail[code, 1]
+            if loads[other] < loads[worker]:
+                worker = other
+            if heavy:
+                worker = _least_of_more(key, number, choices, loads, worker)
         loads[worker] += 1
         workers[i] = worker
-        if tolerance > 0 and tally[TUPLES] % every == 0:
-            head = heavy_shares(sketch, threshold, tally[TUPLES])
-            tally[CHOICES] = enough_choices(head, len(loads), tolerance)
+        if tuples == due:
+            choices = enough_choices(heavy_shares(sketch, threshold, tuples), len(loads), tolerance)
+            due = next_time(tuples, len(loads))
+    tally[:] = tuples, choices, due
     return workers
+
+
+@njit(cache=True)
+def next_time(tuples: int, workers: int) -> int:
+    """After how many tuples d is found next: when they are a tenth more; neither too often nor too seldom."""
+    return tuples + min(max(1000, 2 * workers, tuples // 10), max(10_000, 20 * workers))
 
 
 @njit(cache=True)
@@ -67,7 +82,7 @@ def is_heavy(counted: int, expected: float) -> bool:
     Not by chance: by three standard deviations of a Poisson count, and three more. In the first tuples of a stream,
     and with many workers, the bare threshold is less than a few tuples, and every key would pass it.
     """
-    return counted >= expected and counted >= expected + 3 * math.sqrt(expected) + 3
+    return counted > expected and counted >= expected + 3 * math.sqrt(expected) + 3
 
 
 @njit(cache=True)
@@ -109,14 +124,14 @@ def enough_choices(head: NDArray[np.float64], workers: int, tolerance: float) ->
 
 @njit(cache=True)
 def _fits(before: NDArray[np.float64], h: int, tail: float, choices: int, workers: int, tolerance: float) -> bool:
-    covered = 1 - ((workers - 1) / workers) ** ((h + 1) * choices)
+    covered = 1 - ((workers - 1) / workers) ** float((h + 1) * choices)
     rest = before[-1] - before[h]
-    load = before[h] + covered**choices * rest + covered**2 * tail
+    load = before[h] + covered ** float(choices) * rest + covered**2 * tail
     return load <= covered * (1 + workers * tolerance)
 
 
 @njit(cache=True)
-def _least_of_more(key: np.uint64, number: np.uint64, choices: int, loads: NDArray[np.float64], worker: int) -> int:
+def _least_of_more(key: np.uint64, number: np.uint64, choices: int, loads: NDArray[np.int64], worker: int) -> int:
     """The least loaded of a worker and the workers that hash functions 2 … d − 1 name (some may coincide)."""
     for j in range(2, choices):
         candidate = int(below(mix(key, number + np.uint64(j)), len(loads)))

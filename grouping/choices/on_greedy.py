@@ -4,12 +4,13 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from grouping.choices.remembered import Remembered, recall, remember
+from grouping.choices.level import before_first, least_of_all
+from grouping.choices.remembered import Remembered, remember
 from grouping.choices.sticky import Sticky
 from grouping.hashing import function, homes
 from grouping.interface import Costs, Times
 from grouping.keys import Keys
-from grouping.least_loaded import heap_of, least_of_all
+from grouping.slots import find_slot
 
 
 class OnGreedy(Sticky):
@@ -22,7 +23,7 @@ class OnGreedy(Sticky):
     * With one router a key is on one worker: replication 1.
     * No bound on imbalance: the choice is made before the key's frequency is known.
 
-    Time O(1) a tuple; for a new key, amortised over the tuples, O(log W). Memory: W counters and **a record for each
+    Time O(1) a tuple, amortised. Memory: W counters and **a record for each
     key seen**, 20 to 28 bytes, up to ``max_keys``; the scheme is defined by it.
 
     Parameters
@@ -59,19 +60,21 @@ def place_new_keys(
     codes: NDArray[np.int32],
     hashes: NDArray[np.uint64],
     homes: NDArray[np.int32],
-    loads: NDArray[np.float64],
+    loads: NDArray[np.int64],
     memory: Remembered,
 ) -> NDArray[np.int32]:
     """For each message: its key's worker; for a new key, the least loaded worker."""
     workers = np.empty(len(codes), np.int32)
-    known = loads.copy()
-    heap = heap_of(known)
+    known, placed, table = memory.key, memory.worker, memory.table
+    cursor = before_first()
     for i in range(len(codes)):
         code: int = codes[i]
         key: np.uint64 = hashes[code]
-        worker = recall(memory, key)
-        if worker < 0:
-            worker = least_of_all(heap, known, loads)
+        slot = find_slot(table, known, key)
+        if slot >= 0:
+            worker: int = placed[slot]
+        else:
+            worker = least_of_all(cursor, loads)
             if not remember(memory, key, worker):
                 worker = homes[code]
         loads[worker] += 1

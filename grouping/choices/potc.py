@@ -5,11 +5,12 @@ from numba import njit
 from numpy.typing import NDArray
 
 from grouping.arguments import integer
-from grouping.choices.remembered import Remembered, recall, remember
+from grouping.choices.remembered import Remembered, remember
 from grouping.choices.sticky import Sticky
 from grouping.hashing import candidates, function
 from grouping.interface import Costs, Times
 from grouping.keys import Keys
+from grouping.slots import find_slot
 
 
 class Potc(Sticky):
@@ -69,16 +70,19 @@ def _choose_once(
     codes: NDArray[np.int32],
     hashes: NDArray[np.uint64],
     choices: NDArray[np.int32],
-    loads: NDArray[np.float64],
+    loads: NDArray[np.int64],
     memory: Remembered,
 ) -> NDArray[np.int32]:
     """For each message: its key's worker; for a new key, the candidate with minimum load."""
     workers = np.empty(len(codes), np.int32)
+    known, placed, table = memory.key, memory.worker, memory.table
     for i in range(len(codes)):
         code: int = codes[i]
         key: np.uint64 = hashes[code]
-        worker = recall(memory, key)
-        if worker < 0:
+        slot = find_slot(table, known, key)
+        if slot >= 0:
+            worker: int = placed[slot]
+        else:
             first: int = choices[code, 0]
             worker = first
             for j in range(1, choices.shape[1]):

@@ -29,7 +29,7 @@ class Sticky(Grouping):
     def __init__(self, workers: int, *, seed: int = 0, max_keys: int = 1_000_000) -> None:
         super().__init__(workers, seed=seed)
         self.max_keys = integer("max_keys", max_keys, 1)
-        self.loads = np.zeros(self.workers)
+        self.loads = np.zeros(self.workers, np.int64)
         self._memory = remembered(np.empty(0, np.uint64), np.empty(0, np.int32), 0)
 
     def _memory_for(self, newcomers: int) -> Remembered:

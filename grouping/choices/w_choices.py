@@ -7,11 +7,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from grouping.arguments import number
-from grouping.choices.frequent import frequent, rebuild
-from grouping.choices.heavy_hitters import CHOICES, TUPLES, heavy_shares, route_by_weight
+from grouping.choices.frequent import frequent
+from grouping.choices.heavy_hitters import CHOICES, NEVER, TUPLES, heavy_shares, route_by_weight
 from grouping.hashing import candidates, function
 from grouping.interface import Costs, Grouping, Times
 from grouping.keys import Keys
+from grouping.slots import enter_slots
 from grouping.state import Value
 
 
@@ -30,8 +31,8 @@ class WChoices(Grouping):
     * So the load is as balanced as its tail: that of PARTIAL_KEY on keys below the threshold at which it balances
       (1/(5W), Theorem 5.1 there).
 
-    Time O(1) a tuple of the tail; of a heavy hitter, amortised, O(log W) for each worker whose load has grown. Memory:
-    W loads and 4 / θ = 20·W counters of heavy hitters (16 bytes, and 8 to 16 for finding them).
+    Time O(1) a tuple, amortised. Memory: W loads and 4 / θ = 20·W counters of heavy hitters (16 bytes, and 8 to 16
+    for finding them).
 
     Parameters
     ----------
@@ -61,22 +62,22 @@ class WChoices(Grouping):
     name = "W_CHOICES"
     short = "wc"
     state_fields = ("loads", "tally")
-    #: Imbalance to which the number of choices is tuned; 0: heavy hitters have all workers.
-    tolerance: float = 0.0
 
     def __init__(self, workers: int, *, seed: int = 0, threshold: float = 0.2) -> None:
         super().__init__(workers, seed=seed)
         self.threshold = number("threshold", threshold, 0.01, 10)
-        self.loads = np.zeros(self.workers)
-        self.tally = np.array([0, self.workers])
+        self.loads = np.zeros(self.workers, np.int64)
+        self._tolerance = 0.0  # heavy hitters have all workers; D_CHOICES tunes them
+        self.tally = np.array([0, self.workers, NEVER])
         self._sketch = frequent(int(np.ceil(4 * self.workers / self.threshold)))
-        self._every = max(1000, 2 * self.workers)
 
     def _route(self, keys: Keys, times: Times, costs: Costs) -> NDArray[np.int32]:
         first = function(self.seed)
         tail = candidates(keys.hashes, first, min(2, self.workers), self.workers)
+        if self.workers == 1:
+            tail = np.repeat(tail, 2, axis=1)
         return route_by_weight(
-            keys.codes, keys.hashes, tail, first, self.threshold / self.workers, self.tolerance, self._every,
+            keys.codes, keys.hashes, tail, first, self.threshold / self.workers, self._tolerance,
             self._sketch, self.loads, self.tally,
         )  # fmt: skip
 
@@ -106,7 +107,7 @@ class WChoices(Grouping):
         self._sketch.key[:size] = state["key"]
         self._sketch.counter[:size] = state["counter"]
         self._sketch.size[:] = state["size"]
-        rebuild(self._sketch)
+        enter_slots(self._sketch.table, self._sketch.key, size)
 
     def _identity(self) -> str:
         return f"{super()._identity()} threshold={self.threshold}"

@@ -9,6 +9,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from grouping.slots import enter_slot, slot_table
+
 FREE, BABY, TEENAGE, OLD = 0, 1, 2, 3
 NEVER = np.int64(-(1 << 62))
 
@@ -28,7 +30,7 @@ class KeySpaces(NamedTuple):
     checked: NDArray[np.int64]  # [C], ms, when its pool's scaling was checked last
     pool: NDArray[np.int32]  # [C], workers that it may use
     size: NDArray[np.int64]  # [4], keys in each space; [FREE]: no slot below is free
-    table: NDArray[np.int32]  # [power of 2 ≥ 2·C], open addressing: slot or -1
+    table: NDArray[np.int32]  # see grouping.slots
 
 
 def key_spaces(distinct_keys: int) -> KeySpaces:
@@ -45,28 +47,14 @@ def key_spaces(distinct_keys: int) -> KeySpaces:
         checked=np.zeros(slots, np.int64),
         pool=np.zeros(slots, np.int32),
         size=np.zeros(4, np.int64),
-        table=np.full(1 << (2 * slots - 1).bit_length(), -1, np.int32),
+        table=slot_table(slots),
     )
 
 
 @njit(cache=True)
-def find(spaces: KeySpaces, key: np.uint64) -> int:
-    """The key's slot, or −1."""
-    mask = len(spaces.table) - 1
-    at = np.int64(key) & mask
-    while True:
-        slot = spaces.table[at]
-        if slot < 0 or spaces.key[slot] == key:
-            return slot
-        at = (at + 1) & mask
-
-
-@njit(cache=True)
-def admit(spaces: KeySpaces, key: np.uint64, now: int, pool: int, born: int) -> int:
-    """Let a key that is in no space into the babies: its slot, or −1 if there is no room until the next promotion."""
-    if spaces.size[BABY] >= 2 * spaces.capacity[BABY]:
-        return -1
-    slot = spaces.size[FREE]
+def admit(spaces: KeySpaces, key: np.uint64, pool: int, born: int) -> int:
+    """Let a key that is in no space into the babies, fewer than twice their room: its slot."""
+    slot: int = spaces.size[FREE]
     while spaces.space[slot] != FREE:
         slot += 1
     spaces.size[FREE] = slot + 1
@@ -74,11 +62,10 @@ def admit(spaces: KeySpaces, key: np.uint64, now: int, pool: int, born: int) -> 
     spaces.key[slot] = key
     spaces.frequency[slot] = 0
     spaces.born[slot] = born
-    spaces.seen[slot] = now
     spaces.checked[slot] = NEVER
     spaces.pool[slot] = pool
     spaces.size[BABY] += 1
-    _enter(spaces, slot)
+    enter_slot(spaces.table, spaces.key, slot)
     return slot
 
 
@@ -114,7 +101,7 @@ def rebuild(spaces: KeySpaces) -> None:
         space = spaces.space[slot]
         if space != FREE:
             spaces.size[space] += 1
-            _enter(spaces, slot)
+            enter_slot(spaces.table, spaces.key, slot)
 
 
 @njit(cache=True)
@@ -134,12 +121,3 @@ def _by_frequency(spaces: KeySpaces, lower: int, upper: int) -> NDArray[np.int64
     slots = slots[np.argsort(spaces.born[slots], kind="mergesort")]
     slots = slots[np.argsort(-spaces.space[slots], kind="mergesort")]
     return slots[np.argsort(-spaces.frequency[slots], kind="mergesort")]
-
-
-@njit(cache=True)
-def _enter(spaces: KeySpaces, slot: int) -> None:
-    mask = len(spaces.table) - 1
-    at = np.int64(spaces.key[slot]) & mask
-    while spaces.table[at] >= 0:
-        at = (at + 1) & mask
-    spaces.table[at] = slot

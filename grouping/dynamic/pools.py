@@ -6,7 +6,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from grouping.dynamic.key_spaces import BABY, OLD, TEENAGE, KeySpaces, admit, find, promote
+from grouping.dynamic.key_spaces import BABY, OLD, TEENAGE, KeySpaces, admit, promote
+from grouping.slots import find_slot
 
 # Positions in `clock` and `tally`.
 ORIGIN, NOW, LANDMARK = 0, 1, 2
@@ -46,6 +47,11 @@ def follow_pools(
     """Route tuple by tuple. ``admitted`` [C] gets the code of each slot's key if it was let in now."""
     workers = np.empty(len(codes), np.int32)
     weight = weight_of(clock, rules)
+    # Taken out of the named tuple once (see grouping.slots).
+    watched, table, pools = spaces.key, spaces.table, spaces.pool
+    frequency, seen, checked, size = spaces.frequency, spaces.seen, spaces.checked, spaces.size
+    room = 2 * spaces.capacity[BABY]
+    initial = min(_INITIAL, rules.workers)
     for i in range(len(codes)):
         if times[i] > clock[NOW]:
             _advance(times[i], rules, spaces, loads, total, clock, tally)
@@ -54,39 +60,56 @@ def follow_pools(
         code: int = codes[i]
         key: np.uint64 = hashes[code]
         home: int = homes[code]
-        slot = find(spaces, key)
-        pool = min(_INITIAL, rules.workers) if slot < 0 else spaces.pool[slot]
+        slot = find_slot(table, watched, key)
+        pool: int = pools[slot] if slot >= 0 else initial
         best = _least_loaded(home, pool, loads)
-        if slot >= 0 and now - spaces.checked[slot] >= rules.check_interval:
-            spaces.checked[slot] = now
-            scale = 100 / total[0] if total[0] > 0 else 0.0
-            if (
-                pool < rules.workers
-                and now - clock[ORIGIN] >= rules.warm_up
-                and spaces.space[slot] == OLD
-                and scale * loads[best] > rules.scale_up
-            ):
-                joining = (home + pool) % rules.workers
-                if loads[joining] < loads[best]:
-                    best = joining
-                    spaces.pool[slot] = pool + 1
-                    tally[UPS] += 1
-            elif pool > _INITIAL and _below(home, pool, loads, rules.scale_down, scale) >= 2:
-                spaces.pool[slot] = pool - 1
-                best = _least_loaded(home, pool - 1, loads)
-                tally[DOWNS] += 1
-        if slot < 0:
-            slot = admit(spaces, key, now, pool, tally[TUPLES])
-            if slot >= 0:
-                admitted[slot] = code
+        if slot >= 0 and now - checked[slot] >= rules.check_interval:
+            checked[slot] = now
+            best = _scale(slot, home, best, rules, spaces, loads, total, clock, tally)
+        if slot < 0 and size[BABY] < room:
+            slot = admit(spaces, key, initial, tally[TUPLES])
+            admitted[slot] = code
         if slot >= 0:
-            spaces.frequency[slot] += weight
-            spaces.seen[slot] = now
+            frequency[slot] += weight
+            seen[slot] = now
         loads[best] += weight
         total[0] += weight
         tally[TUPLES] += 1
         workers[i] = best
     return workers
+
+
+@njit(cache=True)
+def _scale(
+    slot: int,
+    home: int,
+    best: int,
+    rules: Rules,
+    spaces: KeySpaces,
+    loads: NDArray[np.float64],
+    total: NDArray[np.float64],
+    clock: NDArray[np.int64],
+    tally: NDArray[np.int64],
+) -> int:
+    """Check whether a key's pool should grow or shrink; the worker for its tuple, ``best`` if nothing changes."""
+    pool: int = spaces.pool[slot]
+    scale = 100 / total[0] if total[0] > 0 else 0.0
+    if (
+        pool < rules.workers
+        and clock[NOW] - clock[ORIGIN] >= rules.warm_up
+        and spaces.space[slot] == OLD
+        and scale * loads[best] > rules.scale_up
+    ):
+        joining = (home + pool) % rules.workers
+        if loads[joining] < loads[best]:
+            spaces.pool[slot] = pool + 1
+            tally[UPS] += 1
+            return joining
+    elif pool > _INITIAL and _below(home, pool, loads, rules.scale_down, scale) >= 2:
+        spaces.pool[slot] = pool - 1
+        tally[DOWNS] += 1
+        return _least_loaded(home, pool - 1, loads)
+    return best
 
 
 @njit(cache=True)

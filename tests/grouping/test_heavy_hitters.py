@@ -41,7 +41,7 @@ def heavy(counted, expected):
 def by_weight(keys, workers, seed=0, threshold=0.2, tolerance=1e-4, all_workers=False):
     """The tail to the less loaded of two; the heavy hitters to the least loaded of d, or of all workers."""
     room = ceil(4 * workers / threshold)
-    every = max(1000, 2 * workers)
+    due = max(1000, 2 * workers)
     loads = [0] * workers
     choices = workers if all_workers else min(2, workers)
     _, counted, _ = plain_counters(keys, room)
@@ -55,7 +55,8 @@ def by_weight(keys, workers, seed=0, threshold=0.2, tolerance=1e-4, all_workers=
         worker = min(candidates, key=lambda candidate: loads[candidate])
         loads[worker] += 1
         yield worker
-        if not all_workers and n % every == 0:
+        if not all_workers and n == due:
+            due += min(max(1000, 2 * workers, n // 10), max(10_000, 20 * workers))
             counters, _, off = plain_counters(keys[:n], room)
             head = sorted(((c + off) / n for c in counters.values() if heavy(c, threshold / workers * n)), reverse=True)
             choices = fewest_choices(head, workers, tolerance)
