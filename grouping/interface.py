@@ -123,7 +123,7 @@ class Grouping(Stateful):
         return
 
     def owners(self, keys: Keys) -> NDArray[np.int32] | None:
-        """The one worker that each distinct key now goes to, int32[k]; None: a key may go to several, or isn't known."""
+        """The one worker that each distinct key now goes to, int32[k]; None: a key may go to several, or who knows."""
         return None
 
     def adopt(self, plan: Mapping[str, Value]) -> None:

@@ -69,3 +69,15 @@ def dist_cost(assignments: int, distinct_keys: int) -> float:
     1.5
     """
     return assignments / distinct_keys if distinct_keys else 0.0
+
+
+def skew(loads: ArrayLike) -> float:
+    """S of the DPA paper: (max load − ideal) / (all load − ideal), ideal = all load / W; 0 is even, 1 is all on one.
+
+    >>> skew([100, 0, 0, 0]), round(skew([64, 12, 12, 12]), 2)
+    (1.0, 0.52)
+    """
+    array = np.asarray(loads, dtype=np.float64)
+    total = float(array.sum())
+    ideal = total / len(array)
+    return (float(array.max()) - ideal) / (total - ideal) if total > ideal else 0.0

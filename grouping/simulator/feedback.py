@@ -1,0 +1,78 @@
+"""Feedback in simulated time: reports travel to the controller, plans back to the sources."""
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from grouping.arguments import number
+from grouping.feedback import Controller
+from grouping.interface import Grouping
+
+Reports = Mapping[int, Mapping[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Feedback:
+    """How often workers and sources report, and how late the answer takes effect.
+
+    Attributes
+    ----------
+    interval : float, ms
+        Above 0. Plans are taken up at the beginnings of intervals.
+    delay : float, ms
+        From the moment when all reports of an interval are there to the moment when the sources have the plan.
+
+    """
+
+    interval: float = 1000.0
+    delay: float = 0.0
+
+    def __post_init__(self) -> None:
+        number("interval", self.interval, 0, above=True)
+        number("delay", self.delay, 0)
+
+
+@dataclass(slots=True)
+class Loop:
+    """The controller's side of the simulation."""
+
+    controller: Controller
+    delay: float
+    reported: deque[tuple[float, Reports, NDArray[np.int64], Reports]] = field(default_factory=deque)
+    planned: deque[tuple[float, Mapping[str, Any]]] = field(default_factory=deque)
+    plans: int = 0
+    moved: int = 0
+    migration: float = 0.0
+
+    @property
+    def pending(self) -> bool:
+        """Whether anything is on its way."""
+        return bool(self.reported or self.planned)
+
+    def report(self, ready: float, reports: Reports, queues: NDArray[np.int64], sources: Reports) -> None:
+        """Note an interval's reports, all there at ``ready`` (ms), not before those of earlier intervals."""
+        if self.reported:
+            ready = max(ready, self.reported[-1][0])
+        self.reported.append((ready, reports, queues, sources))
+
+    def take_up(self, now: float, routers: Sequence[Grouping]) -> bool:
+        """Plan from what is there, and let the routers adopt what is due by ``now``; True if there was anything."""
+        while self.reported and self.reported[0][0] <= now:
+            ready, reports, queues, sources = self.reported.popleft()
+            plan = self.controller.plan(reports, queues.astype(float).tolist(), sources)
+            if plan is not None:
+                self.planned.append((ready + self.delay, plan))
+        adopted = False
+        while self.planned and self.planned[0][0] <= now:
+            _, plan = self.planned.popleft()
+            for router in routers:
+                router.adopt(plan)
+            self.plans += 1
+            self.moved += int(plan.get("moved", 0))
+            self.migration += float(plan.get("migration", 0.0))
+            adopted = True
+        return adopted

@@ -1,0 +1,165 @@
+"""What a simulation gives: figures for the whole run, and how they came about over time."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from grouping.measures import dist_cost, imbalance_fraction, skew, std_dev
+from grouping.simulator.crew import Crew
+from grouping.simulator.feedback import Loop
+from grouping.simulator.sources import Sources
+from grouping.simulator.workload import Workload
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """One scheme on one workload. Loads are counted in tuples unless it says work (ms)."""
+
+    grouping: str
+    sources: int
+    workers: int
+    tuples: int
+    distinct_keys: int
+    average_imbalance: float  # the mean of I(t) over all tuples, as a fraction of m (PKG's measure)
+    final_imbalance: float  # I(m) / m
+    work_imbalance: float  # the same at the end, of work
+    std_dev: float  # of the workers' shares at the end, in % (DKG's measure)
+    skew: float  # S of the DPA paper, at the end
+    replication: float  # workers that held a key, on average (DIST_COST)
+    memory: int  # (key, worker) pairs: partial results in all workers together
+    aggregation_messages: int  # (window, key, worker) pairs: partial results sent on
+    plans: int  # adopted
+    moved_keys: int  # keys whose worker changed by a plan
+    migration: float  # state that had to follow them, in the scheme's unit
+    forwarded: int  # waiting tuples passed on to another worker
+    mean_queue: float  # tuples waiting at a worker, mean over workers and samples
+    longest_queue: int
+    mean_completion: float  # ms from arrival to finish
+    p99_completion: float
+    makespan: float  # ms from the first arrival to the last finish
+    routing_ns: float  # measured, a tuple, from encoded keys
+    assigned: NDArray[np.int32]  # [n], the worker that executed each tuple
+    completions: NDArray[np.float64]  # [n], ms
+    loads: NDArray[np.int64]  # [W], tuples
+    series: Mapping[str, NDArray[Any]]  # by sample: see `grouping.simulator.outcome.series_of`
+
+    def figures(self) -> dict[str, Any]:
+        """The plain figures by name, without the arrays."""
+        return {f.name: getattr(self, f.name) for f in fields(self)[:_FIGURES]}
+
+
+_FIGURES = [f.name for f in fields(Outcome)].index("assigned")
+
+
+def marks_of(n: int, samples: int) -> NDArray[np.int64]:
+    """After how many tuples to take a sample: ascending, the last is n. int64[at most samples]."""
+    return np.unique(np.arange(1, samples + 1) * n // samples)
+
+
+def series_of(
+    load: Workload,
+    marks: NDArray[np.int64],
+    loads: NDArray[np.int64],
+    finishes: NDArray[np.float64],
+    waiting: NDArray[np.int64],
+) -> dict[str, NDArray[Any]]:
+    """Each sample's figures, [M] each; "recent" is about the tuples since the sample before.
+
+    ``tuples``, ``time`` (ms), ``imbalance`` I(t) in tuples, ``imbalance_fraction`` I(t)/t and ``std_dev`` since the
+    start, ``recent_imbalance_fraction``, ``recent_std_dev``, ``mean_queue``, ``longest_queue`` at the sample,
+    ``mean_completion``, ``p99_completion``, ``max_completion`` of the recent tuples (ms).
+    """
+    recent = np.diff(loads, axis=0, prepend=0)
+    completions = np.split(finishes - load.arrivals, marks[:-1])
+    return {
+        "tuples": marks,
+        "time": load.arrivals[marks - 1],
+        "imbalance": loads.max(axis=1) - loads.mean(axis=1),
+        "imbalance_fraction": np.array([imbalance_fraction(row) for row in loads]),
+        "std_dev": np.array([std_dev(row) for row in loads]),
+        "recent_imbalance_fraction": np.array([imbalance_fraction(row) for row in recent]),
+        "recent_std_dev": np.array([std_dev(row) for row in recent]),
+        "mean_queue": waiting.mean(axis=1),
+        "longest_queue": waiting.max(axis=1),
+        "mean_completion": np.array([part.mean() for part in completions]),
+        "p99_completion": np.array([np.percentile(part, 99) for part in completions]),
+        "max_completion": np.array([part.max() for part in completions]),
+    }
+
+
+@njit(cache=True)
+def count_loads(assigned: NDArray[np.int32], marks: NDArray[np.int64], workers: int) -> tuple[NDArray[np.int64], float]:
+    """The tuples of each worker at each mark, int64[M, W], and the mean over all tuples of max load − mean load."""
+    at_marks = np.empty((len(marks), workers), np.int64)
+    loads = np.zeros(workers, np.int64)
+    most, total, mark = 0, 0.0, 0
+    for i in range(len(assigned)):
+        worker = assigned[i]
+        loads[worker] += 1
+        most = max(most, loads[worker])
+        total += most - (i + 1) / workers
+        if i + 1 == marks[mark]:
+            at_marks[mark] = loads
+            mark += 1
+    return at_marks, float(total / max(1, len(assigned)))
+
+
+def partials(load: Workload, assigned: NDArray[np.int32], workers: int, window: float | None) -> int:
+    """Different (window, key, worker): partial results, of windows of ``window`` ms or of the whole run."""
+    pairs = load.keys.codes.astype(np.int64) * workers + assigned
+    if window is not None and len(pairs):
+        number = ((load.arrivals - load.arrivals[0]) // window).astype(np.int64)
+        pairs += number * (len(load.keys.hashes) * workers)
+    pairs.sort()
+    return int(len(pairs) and 1 + np.count_nonzero(np.diff(pairs)))
+
+
+def outcome(
+    load: Workload,
+    senders: Sources,
+    sources: int,
+    crew: Crew,
+    loop: Loop | None,
+    marks: NDArray[np.int64],
+    waiting: NDArray[np.int64],
+    window: float | None,
+) -> Outcome:
+    """Sum up a run."""
+    router, n = senders.routers[0], len(load)
+    at_marks, average = count_loads(crew.assigned, marks, router.workers)
+    completions = crew.finishes - load.arrivals
+    keys = int(np.count_nonzero(np.bincount(load.keys.codes)))  # a dictionary may name keys that no tuple has
+    memory = partials(load, crew.assigned, router.workers, None)
+    return Outcome(
+        grouping=router.name,
+        sources=sources,
+        workers=router.workers,
+        tuples=n,
+        distinct_keys=keys,
+        average_imbalance=average / n,
+        final_imbalance=imbalance_fraction(at_marks[-1]),
+        work_imbalance=imbalance_fraction(np.bincount(crew.assigned, crew.services, router.workers)),
+        std_dev=std_dev(at_marks[-1]),
+        skew=skew(at_marks[-1]),
+        replication=dist_cost(memory, keys),
+        memory=memory,
+        aggregation_messages=memory if window is None else partials(load, crew.assigned, router.workers, window),
+        plans=loop.plans if loop else 0,
+        moved_keys=crew.moved + (loop.moved if loop else 0),
+        migration=loop.migration if loop else 0.0,
+        forwarded=crew.forwarded,
+        mean_queue=float(waiting.mean()),
+        longest_queue=int(waiting.max()),
+        mean_completion=float(completions.mean()),
+        p99_completion=float(np.percentile(completions, 99)),
+        makespan=float(crew.finishes.max() - load.arrivals[0]),
+        routing_ns=senders.nanoseconds / n,
+        assigned=crew.assigned,
+        completions=completions,
+        loads=at_marks[-1],
+        series=series_of(load, marks, at_marks, crew.finishes, waiting),
+    )

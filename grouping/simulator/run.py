@@ -1,0 +1,151 @@
+"""`simulate`: what would this stream do with that grouping and W workers?"""
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from grouping.arguments import integer
+from grouping.feedback import Monitor
+from grouping.interface import Grouping
+from grouping.simulator.crew import Crew, Fifo, Forwarding
+from grouping.simulator.feedback import Feedback, Loop, Reports
+from grouping.simulator.outcome import Outcome, marks_of, outcome
+from grouping.simulator.sources import Sources
+from grouping.simulator.substream import Substreams
+from grouping.simulator.workload import Speeds, Workload
+
+
+def simulate(
+    make: Callable[[], Grouping],
+    load: Workload,
+    *,
+    sources: int = 1,
+    split: str = "even",
+    speeds: Speeds | None = None,
+    feedback: Feedback | None = None,
+    window: float | None = None,
+    samples: int = 200,
+) -> Outcome:
+    """Route a workload with S sources and let W workers serve it, each first in, first out.
+
+    A scheme with a controller gets feedback; without one, each source routes its share at once. All times are
+    simulated, but for ``routing_ns``. O(1) a tuple beside what the scheme takes, and O(W) a sample and interval; about
+    40 bytes a tuple.
+
+    Parameters
+    ----------
+    make : () → Grouping
+        A new router; W is its.
+    load : Workload
+        n tuples, 1 ≤ n < 2^31.
+    sources : int
+        S ≥ 1. Sources of a scheme that says so share one router.
+    split : "even" or "key"
+        How tuples come to the sources: in turn, or by the key's hash.
+    speeds : Speeds, optional
+        Default: all workers alike.
+    feedback : Feedback, optional
+        For schemes with a controller.
+    window : float, ms, optional
+        After which the workers send their partial results to be aggregated. Default: at the end only.
+    samples : int
+        Of the series, at least 1.
+
+    Raises
+    ------
+    ValueError
+        A parameter is out of range.
+
+    Examples
+    --------
+    >>> from grouping import create
+    >>> from grouping.simulator import arrivals_at, workload
+    >>> keys = ["tr"] * 800 + ["de", "fr"] * 100
+    >>> load = workload(keys, arrivals_at(0.8, 1.0, 1000, workers=4))
+    >>> for name in ("SHUFFLE", "KEY", "PARTIAL_KEY"):
+    ...     print(name, round(simulate(lambda: create(name, 4), load).final_imbalance, 2))
+    SHUFFLE 0.0
+    KEY 0.65
+    PARTIAL_KEY 0.15
+
+    """
+    if not len(load):
+        raise ValueError("the workload has no tuples")
+    senders = Sources(make, load, integer("sources", sources, 1), split)
+    router = senders.routers[0]
+    speeds = speeds or Speeds.fixed(np.ones(router.workers))
+    if speeds.factors.shape[1] != router.workers:
+        raise ValueError(f"speeds are of {speeds.factors.shape[1]} workers, there are {router.workers}")
+    crew: Crew = Forwarding(load, speeds, router) if router.forwards else Fifo(load, speeds)
+    samples_of = Samples(crew, load, marks_of(len(load), integer("samples", samples, 1)), router.workers)
+    controller = router.controller()
+    loop = None
+    if controller is None:
+        senders.route(0, len(load), crew.assigned)
+        samples_of.serve(0, len(load), float("inf"))
+    else:
+        feedback = feedback or Feedback()
+        loop = Loop(controller, feedback.delay)
+        _follow(load, senders, crew, samples_of, loop, feedback.interval)
+    return outcome(load, senders, sources, crew, loop, samples_of.marks, samples_of.waiting, window)
+
+
+class Samples:
+    """Lets the crew serve, and looks at the queues after the tuples at ``marks``."""
+
+    def __init__(self, crew: Crew, load: Workload, marks: NDArray[np.int64], workers: int) -> None:
+        self.marks = marks
+        self.waiting = np.zeros((len(marks), workers), np.int64)
+        self._crew, self._load, self._taken = crew, load, 0
+
+    def serve(self, start: int, stop: int, until: float) -> None:
+        """Have the tuples [start, stop) served, and all that happens up to ``until`` (ms)."""
+        while self._taken < len(self.marks) and self.marks[self._taken] <= stop:
+            mark = int(self.marks[self._taken])
+            now = float(self._load.arrivals[mark - 1])
+            self._crew.serve(start, mark, now)
+            self.waiting[self._taken] = self._crew.waiting(now)
+            self._taken += 1
+            start = mark
+        self._crew.serve(start, stop, until)
+
+
+def _follow(load: Workload, senders: Sources, crew: Crew, samples: Samples, loop: Loop, interval: float) -> None:
+    """Interval by interval: adopt, route, serve, report."""
+    router = senders.routers[0]
+    observers = Observers(router, load, crew) if router.monitor() is not None else None
+    now, start = float(load.arrivals[0]), 0
+    while start < len(load) or not crew.done():
+        if loop.take_up(now, senders.routers):
+            crew.adopted(router, start)
+        end = now + interval
+        if start < len(load) and crew.done() and not loop.pending:
+            # Nothing happens before the next arrival: go to its interval.
+            end += max(0.0, (load.arrivals[start] - end) // interval + 1) * interval
+        stop = int(np.searchsorted(load.arrivals, end))
+        senders.route(start, stop, crew.assigned)
+        samples.serve(start, stop, end)
+        reports, ready = observers.observe(start, stop) if observers else ({}, end)
+        loop.report(max(end, ready), reports, crew.waiting(end), senders.reports())
+        now, start = end, stop
+
+
+class Observers:
+    """The workers' monitors."""
+
+    def __init__(self, router: Grouping, load: Workload, crew: Crew) -> None:
+        self._monitors: list[Monitor] = [m for _ in range(router.workers) if (m := router.monitor()) is not None]
+        self._substreams = Substreams(load.keys)
+        self._crew = crew
+
+    def observe(self, start: int, stop: int) -> tuple[Reports, float]:
+        """The reports about the tuples [start, stop), and when the last of these is finished (ms)."""
+        here = self._crew.assigned[start:stop]
+        order = start + np.argsort(here, kind="stable")
+        ends = np.cumsum(np.bincount(here, minlength=len(self._monitors)))
+        for worker in np.unique(here).tolist():
+            which = order[ends[worker - 1] if worker else 0 : ends[worker]]
+            self._monitors[worker].observe(self._substreams.part(which), self._crew.services[which])
+        reports = {w: report for w, monitor in enumerate(self._monitors) if (report := monitor.report()) is not None}
+        return reports, float(self._crew.finishes[start:stop].max(initial=0.0))

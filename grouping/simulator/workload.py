@@ -1,0 +1,104 @@
+"""What is simulated: tuples with a key, an arrival and a cost, workers with a speed."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from grouping.arguments import number
+from grouping.hashing import function, homes
+from grouping.keys import KeyArray, Keys, encode
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """n tuples in the order of their arrival.
+
+    Attributes
+    ----------
+    keys : Keys
+    arrivals : float64[n], ms, ascending
+        When each tuple reaches its source.
+    costs : float64[n], ms
+        What it takes a worker of speed 1.
+
+    """
+
+    keys: Keys
+    arrivals: NDArray[np.float64]
+    costs: NDArray[np.float64]
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+
+def workload(keys: KeyArray, arrivals: ArrayLike, costs: ArrayLike = 1.0) -> Workload:
+    """A workload of these tuples; one cost may stand for all.
+
+    Raises
+    ------
+    ValueError
+        Lengths differ, arrivals go back in time, or a cost is negative or no number.
+
+    """
+    encoded = encode(keys)
+    n = len(encoded)
+    times = np.asarray(arrivals, np.float64)
+    service = np.broadcast_to(np.asarray(costs, np.float64), (n,)) if np.ndim(costs) == 0 else np.asarray(costs, float)
+    if times.shape != (n,) or service.shape != (n,):
+        raise ValueError(f"{n} keys, arrivals of shape {times.shape}, costs of shape {service.shape}; valid: alike")
+    if n and not (np.diff(times) >= 0).all():
+        raise ValueError("arrivals go back in time; sort the tuples by arrival")
+    if n and not service.min() >= 0:
+        raise ValueError(f"costs has {service.min()}; valid: numbers of at least 0 (ms)")
+    return Workload(encoded, np.ascontiguousarray(times), np.ascontiguousarray(service))
+
+
+def arrivals_at(
+    load: float, costs: float | NDArray[np.float64], n: int, workers: int, *, seed: int | None = None
+) -> NDArray[np.float64]:
+    """Arrivals of n tuples that keep W workers busy ``load`` of the time on average: float64[n], ms.
+
+    The tuples are evenly spaced by mean cost / (W · load); with a ``seed`` the times between them are drawn
+    (exponential) around that. Load 1 is what W workers can just sustain.
+    """
+    between = float(np.mean(costs)) / (workers * number("load", load, 0, above=True))
+    if seed is None:
+        return np.arange(n, dtype=np.float64) * between
+    return np.random.default_rng(seed).exponential(between, n).cumsum()
+
+
+def class_costs(keys: Keys, values: Sequence[float], *, seed: int = 0) -> NDArray[np.float64]:
+    """Costs by key class: each key is, by its hash, in one of the classes, whose tuples cost alike. float64[n], ms."""
+    classes = homes(keys.hashes, function(seed, 1 << 20), len(values))
+    return np.asarray(values, np.float64)[classes][keys.codes]
+
+
+@dataclass(frozen=True, slots=True)
+class Speeds:
+    """How the workers' times differ: a tuple takes cost · factor of its worker and phase.
+
+    Attributes
+    ----------
+    factors : float64[P, W]
+        In each phase, 1 for a worker that takes the tuple's cost, 2 for one that takes twice as long.
+    starts : int64[P], ascending from 0
+        The number of the tuple that each phase begins with.
+
+    """
+
+    factors: NDArray[np.float64]
+    starts: NDArray[np.int64]
+
+    @staticmethod
+    def fixed(factors: ArrayLike) -> "Speeds":
+        """One factor for each worker, for good."""
+        return Speeds(np.atleast_2d(np.asarray(factors, np.float64)), np.zeros(1, np.int64))
+
+    @staticmethod
+    def drifting(first: ArrayLike, last: ArrayLike, n: int, *, phases: int = 100) -> "Speeds":
+        """From the factors at the first tuple to those at the n-th, in even steps."""
+        share = np.linspace(0, 1, phases)[:, None]
+        factors = np.asarray(first, np.float64) * (1 - share) + np.asarray(last, np.float64) * share
+        return Speeds(factors, np.arange(phases) * n // phases)
