@@ -1,5 +1,7 @@
 """Spark's Python daemon with our imports done: workers fork from it, so each starts in milliseconds, not seconds."""
 
+import os
+
 import numpy as np  # noqa: F401
 import pyarrow as pa  # noqa: F401
 import pyarrow.compute
@@ -9,6 +11,12 @@ from pyspark.daemon import manager
 
 import apps.router
 import apps.worker  # noqa: F401
+from grouping import warm
+
+#: The variable that names the grouping whose kernels should be there before the first task.
+GROUPING = "UNSKEW_GROUPING"
 
 if __name__ == "__main__":
+    if GROUPING in os.environ:
+        warm(os.environ[GROUPING])
     manager()

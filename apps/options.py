@@ -125,13 +125,22 @@ def function(path: str | None) -> Any:
 
     """
     import importlib
+    import sys
+
+    from pyspark import cloudpickle
 
     if path is None:
         return None
     module, colon, name = path.partition(":")
     if not colon:
         raise UsageError(f"--work is {path!r}; valid: MODULE:FUNCTION")
+    # As python itself does for a script: modules in the current folder are found…
+    sys.path.insert(0, "")
     try:
-        return getattr(importlib.import_module(module), name)
+        loaded = importlib.import_module(module)
+        work = getattr(loaded, name)
     except (ImportError, AttributeError) as error:
         raise UsageError(f"--work {path!r} can't be loaded ({error})") from None
+    # …and travel to the tasks as they are: the workers needn't have them.
+    cloudpickle.register_pickle_by_value(loaded)
+    return work

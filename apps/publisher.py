@@ -1,6 +1,8 @@
 """The result topics: who writes to them and what they are called."""
 
 from collections.abc import Iterable
+from types import TracebackType
+from typing import Self
 
 from confluent_kafka import KafkaError, Producer
 from confluent_kafka import Message as Delivered
@@ -22,7 +24,10 @@ def result_topics(settings: Settings) -> dict[str, str]:
 
 
 class Publisher:
-    """Writes records to the run's result topics; each call returns when Kafka has acknowledged them all."""
+    """Writes records to the run's result topics; each call returns when Kafka has acknowledged them all.
+
+    A context manager: at its end, nothing of it lives on.
+    """
 
     def __init__(self, settings: Settings) -> None:
         self._connection = settings.connection
@@ -30,6 +35,16 @@ class Publisher:
         for topic in self.topics.values():
             ensure_topic(self._connection, topic, settings.sources)
         self._producer = Producer(self._connection.client(**{"enable.idempotence": True, "linger.ms": 5}))
+
+    def __enter__(self) -> Self:
+        """Begin."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Let the client go."""
+        self._producer.close()
 
     def write(self, records: DataFrame, role: str) -> None:
         """Write a DataFrame of ``key`` and ``value``, from the executors."""

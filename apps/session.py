@@ -4,6 +4,7 @@ import os
 import sys
 import zipfile
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from importlib import resources
 from pathlib import Path
@@ -16,6 +17,7 @@ from deploy.errors import EnvironmentFault
 from deploy.home import home
 from deploy.jars import connector_jars
 from deploy.java import find_java
+from grouping import warm
 
 _SETTINGS = {
     "spark.ui.enabled": "false",
@@ -37,6 +39,8 @@ _SETTINGS = {
 _STATE_PARTITIONS = 4
 # Simulated cost is slept, so tasks may outnumber cores; but each has a Python process.
 _MOST_TASKS = 128
+# As on a cluster: a Python worker that dies costs its task an attempt, not the run.
+_ATTEMPTS = 4
 
 
 @contextmanager
@@ -47,8 +51,13 @@ def session(settings: Settings) -> Iterator[SparkSession]:
     core (while one task waits for its Python process, another runs). In CLUSTER mode our code goes to the executors.
     """
     side_by_side = max(settings.workers, settings.sources) if settings.seconds_per_tuple else 2 * (os.cpu_count() or 1)
-    master = settings.master or f"local[{min(side_by_side, _MOST_TASKS)}]"
-    spark = start(settings.name, master, _STATE_PARTITIONS, settings.conf)
+    master = settings.master or f"local[{min(side_by_side, _MOST_TASKS)},{_ATTEMPTS}]"
+    conf = {"spark.executorEnv.UNSKEW_GROUPING": settings.grouping, **settings.conf}
+    # While the JVM starts: a cold compilation once here, not in every Python worker side by side.
+    with ThreadPoolExecutor(1) as pool:
+        warmed = pool.submit(warm, settings.grouping)
+        spark = start(settings.name, master, _STATE_PARTITIONS, conf)
+        warmed.result()
     try:
         if settings.mode == "CLUSTER":
             _ship(spark)
@@ -114,9 +123,24 @@ def start(name: str, master: str, partitions: int, conf: Mapping[str, str] | Non
     for key, value in settings.items():
         builder = builder.config(key, value)
     try:
-        return builder.getOrCreate()
+        with _stderr_to(log):
+            return builder.getOrCreate()
     except Exception as error:
         raise EnvironmentFault(f"Spark did not start on {master} ({_first_line(error)}); its log: {log}") from error
+
+
+@contextmanager
+def _stderr_to(log: Path) -> Iterator[None]:
+    """Let processes started meanwhile write to the log what they'd write to the terminal: the JVM's notices."""
+    sys.stderr.flush()
+    terminal = os.dup(2)
+    with log.open("ab") as file:
+        os.dup2(file.fileno(), 2)
+    try:
+        yield
+    finally:
+        os.dup2(terminal, 2)
+        os.close(terminal)
 
 
 def _log_settings() -> Path:

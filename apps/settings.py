@@ -9,8 +9,10 @@ from apps.splitter import splitter
 from apps.worker import Work
 from deploy.connection import Connection
 from deploy.errors import UsageError
-from grouping import create, named
+from grouping import GROUPINGS, create, named
 
+#: The groupings that need no feedback from the workers.
+RUNNABLE = tuple(name for name, scheme in GROUPINGS.items() if not scheme.uses_cost and scheme(1).controller() is None)
 MODES = ("LOCAL", "CLUSTER")
 TIMES = ("batch", "event")
 
@@ -88,6 +90,7 @@ class Settings:
         """
         _one_of("mode", self.mode, MODES)
         _one_of("time", self.time, TIMES)
+        _one_of("grouping", self.grouping, RUNNABLE)
         splitter(self.source_type)
         _topic(self.source_name)
         for name in ("sources", "workers"):

@@ -4,6 +4,7 @@ One streaming query. Everything up to the closed windows is declared here, in or
 ``apps.sink``.
 """
 
+import re
 import threading
 import time
 from collections.abc import Callable
@@ -21,6 +22,7 @@ from apps.checkpoint import Checkpoint
 from apps.publisher import Publisher
 from apps.reports import Reports
 from apps.router import Routing
+from apps.session import log_file
 from apps.settings import Settings
 from apps.sink import BatchReport, Sink
 from apps.splitter import splitter
@@ -127,14 +129,14 @@ class Run:
         waiting(sum(self._target.values()))
         checkpoint = Checkpoint(settings.checkpoint)
         checkpoint.claim(settings.identity)
-        publisher = Publisher(settings)
         deadline = time.monotonic() + settings.run_time
-        drained = self._query(checkpoint, publisher, deadline, flush_at=None)
-        if drained and settings.time == "event":
-            # Event time stands still when tuples stop coming: let it pass, once all are counted.
-            last = TotalsLog(settings.checkpoint).at(1 << 40).last_window_end_ms
-            flush = datetime.fromtimestamp(last / 1000 + settings.lateness, UTC)
-            drained = self._query(checkpoint, publisher, deadline, flush)
+        with Publisher(settings) as publisher:
+            drained = self._query(checkpoint, publisher, deadline, flush_at=None)
+            if drained and settings.time == "event":
+                # Event time stands still when tuples stop coming: let it pass, once all are counted.
+                last = TotalsLog(settings.checkpoint).at(1 << 40).last_window_end_ms
+                flush = datetime.fromtimestamp(last / 1000 + settings.lateness, UTC)
+                drained = self._query(checkpoint, publisher, deadline, flush)
         return Outcome(drained, self._batches)
 
     def _query(self, checkpoint: Checkpoint, publisher: Publisher, deadline: float, flush_at: datetime | None) -> bool:
@@ -203,7 +205,14 @@ class Halted(Exception):
     """Ends a query at the start of a batch, when the one before is committed and this one has touched nothing."""
 
 
+# Spark and Py4J wrap what went wrong several times over.
+_WRAPPERS = ("StreamingQueryException", "ForeachBatchUserFuncException", "Py4JJavaError", "SparkException")
+
+
 def _cause(error: StreamingQueryException) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    causes = [line for line in lines if "Caused by" in line or "Exception" in line or "Error" in line]
-    return f"the query failed: {(causes or lines)[-1]}"
+    said = re.findall(
+        r"^(?:Caused by|: )?:? ?((?:[\w$]+\.)*(\w+(?:Exception|Error|Fault)): .+)$", str(error), re.MULTILINE
+    )
+    causes = [line for line, kind in said if kind not in _WRAPPERS]
+    reason = causes[-1] if causes else str(error).strip().splitlines()[0]
+    return f"the query failed: {reason}; the rest is in {log_file()}"

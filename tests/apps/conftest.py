@@ -1,0 +1,116 @@
+"""Spark for the tests of a process, and small topologies whose truth is known."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from pyspark.sql import SparkSession
+
+from apps import session
+from apps.settings import Settings
+from apps.topology import Outcome, Run
+from deploy.broker import Broker
+from deploy.connection import Connection
+from deploy.topics import end_offsets, ensure_topic
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    started = session.start("tests", "local[4]", 2)
+    yield started
+    started.stop()
+
+
+@pytest.fixture
+def connection(kafka: Broker) -> Connection:
+    return Connection(kafka.bootstrap_servers)
+
+
+@pytest.fixture
+def settings(connection: Connection, topic: str, tmp_path: Path) -> Callable[..., Settings]:
+    """A topology's settings for a test: two sources, four workers, short windows."""
+
+    def make(grouping: str = "PARTIAL_KEY", **changes: Any) -> Settings:
+        given: dict[str, Any] = {
+            "mode": "LOCAL",
+            "source_type": "COUNTRY_SKEW_R80",
+            "grouping": grouping,
+            "source_name": topic,
+            "sources": 2,
+            "workers": 4,
+            "speed": "x0",
+            "connection": connection,
+            "checkpoint": str(tmp_path / f"checkpoint-{grouping}"),
+            "window": 2.0,
+            "trigger": 0.2,
+            "until_drained": True,
+            "run_time": 120.0,
+        }
+        return Settings(**(given | changes))
+
+    return make
+
+
+@pytest.fixture
+def drain(spark: SparkSession) -> Callable[..., tuple[Outcome, list[Any]]]:
+    """Run a topology until it is drained; what it returned and the reports of its batches."""
+
+    def run(settings: Settings) -> tuple[Outcome, list[Any]]:
+        reports: list[Any] = []
+        outcome = Run(spark, settings, reports.append).run()
+        assert outcome.drained
+        return outcome, reports
+
+    return run
+
+
+def publish(
+    connection: Connection, topic: str, partitions: int, values: list[bytes | None], **stamp: list[int]
+) -> None:
+    """Send messages round robin; ``ms`` gives each its timestamp."""
+    ensure_topic(connection, topic, partitions)
+    producer = Producer(connection.client(**{"linger.ms": 20}))
+    times = stamp.get("ms", [0] * len(values))
+    for i, (value, ms) in enumerate(zip(values, times, strict=True)):
+        producer.produce(topic, value, partition=i % partitions, timestamp=ms)
+        if i % 1000 == 0:
+            producer.poll(0)
+    assert producer.flush(30) == 0
+
+
+def countries(keys: list[str]) -> list[bytes | None]:
+    return [orjson.dumps({"country": key}) for key in keys]
+
+
+def records(connection: Connection, topic: str) -> list[tuple[str, dict[str, Any]]]:
+    """All records of a topic, (key, value), oldest first in each partition."""
+    ends = end_offsets(connection, topic)
+    consumer = Consumer(connection.client(**{"group.id": "tests", "enable.auto.commit": False}))
+    consumer.assign([TopicPartition(topic, partition, 0) for partition in ends])
+    found: list[tuple[str, dict[str, Any]]] = []
+    missing = sum(ends.values())
+    while missing:
+        for message in consumer.consume(10_000, 1.0):
+            error = message.error()
+            assert error is None, error
+            found.append(((message.key() or b"").decode(), orjson.loads(message.value() or b"null")))
+            missing -= 1
+    consumer.close()
+    return found
+
+
+def final_counts(connection: Connection, topic: str, field: str = "count") -> dict[tuple[str, str], int]:
+    """(window, key) → the final value in an aggregator topic."""
+    latest = dict(records(connection, topic))
+    return {(value["tags"]["window"], value["tags"]["key"]): value["fields"][field] for value in latest.values()}
+
+
+def by_key(counts: dict[tuple[str, str], int]) -> Counter[str]:
+    totals: Counter[str] = Counter()
+    for (_, key), count in counts.items():
+        totals[key] += count
+    return totals

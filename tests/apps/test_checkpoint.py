@@ -1,0 +1,24 @@
+import pytest
+
+from apps.checkpoint import Checkpoint
+from deploy.errors import EnvironmentFault, UsageError
+
+
+def test_the_same_run_may_come_back(tmp_path):
+    run = {"groupingType": "KEY", "numWorkers": 4, "groupingOptions": {"d": 2}}
+    Checkpoint(str(tmp_path)).claim(run)
+    Checkpoint(str(tmp_path)).claim(dict(run))
+
+
+@pytest.mark.parametrize(("name", "value"), [("groupingType", "PARTIAL_KEY"), ("numWorkers", 5), ("sourceName", "x")])
+def test_another_run_is_refused_by_name(tmp_path, name, value):
+    run = {"groupingType": "KEY", "numWorkers": 4}
+    Checkpoint(str(tmp_path)).claim(run)
+    with pytest.raises(UsageError, match=f"{name} {run.get(name)!r}, this one has {value!r}"):
+        Checkpoint(str(tmp_path)).claim(run | {name: value})
+
+
+def test_a_location_that_cannot_be_written(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(EnvironmentFault, match="can't be written"):
+        Checkpoint(str(tmp_path / "file" / "checkpoint"))

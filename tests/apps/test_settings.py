@@ -1,0 +1,68 @@
+from pathlib import Path
+
+import pytest
+
+from apps.settings import RUNNABLE, Settings
+from deploy.connection import Connection
+from deploy.errors import UsageError
+
+
+def settings(**changes) -> Settings:
+    given = {
+        "mode": "LOCAL",
+        "source_type": "COUNTRY_SKEW_R80",
+        "grouping": "KEY",
+        "source_name": "country-skew-80",
+        "sources": 5,
+        "workers": 10,
+        "speed": "x1",
+        "connection": Connection("localhost:9092"),
+        "checkpoint": str(Path("checkpoint")),
+    }
+    return Settings(**(given | changes))
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("mode", "CLOUD", "'CLOUD'; valid: LOCAL, CLUSTER"),
+        ("source_type", "COUNTRIES", "'COUNTRIES'; valid: COUNTRY_SKEW_R0"),
+        ("grouping", "MODULO", "'MODULO'; valid: SHUFFLE, KEY"),
+        ("source_name", "my topic", "'my topic'"),
+        ("sources", 0, "sources is 0"),
+        ("workers", -3, "workers is -3"),
+        ("speed", "fast", "'fast'; valid: x0"),
+        ("window", 0, "window is 0"),
+        ("lateness", -1, "lateness is -1"),
+        ("max_tuples", 0, "max_tuples is 0"),
+        ("time", "clock", "'clock'; valid: batch, event"),
+        ("options", {"d": 2}, "KEY has no parameter 'd'"),
+        ("mode", "CLUSTER", "needs --master"),
+    ],
+)
+def test_a_bad_value_is_named_with_the_valid_ones(name, value, message):
+    with pytest.raises(UsageError) as error:
+        settings(**{name: value})
+    assert message in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_the_simulated_cost():
+    assert settings(speed="x0").seconds_per_tuple == 0
+    assert settings(speed="x1").seconds_per_tuple == pytest.approx(0.001)
+    assert settings(speed="x4", process_ms=2).seconds_per_tuple == pytest.approx(0.0005)
+
+
+def test_a_batch_of_costly_tuples_is_a_second_of_work():
+    assert settings(speed="x1").batch_limit == 10_000
+    assert settings(speed="x1", max_tuples=77).batch_limit == 77
+    assert settings(speed="x0").batch_limit >= 1_000_000
+
+
+def test_topics_are_named_as_the_original_names_them():
+    assert settings(grouping="DYNAMIC_KEY").name == "country-skew-80-s5-w10-dkg"
+
+
+def test_groupings_that_need_feedback_are_not_offered():
+    assert {"SHUFFLE", "KEY", "PARTIAL_KEY", "DYNAMIC_KEY"} <= set(RUNNABLE)
+    assert "FULL_KNOWLEDGE" not in RUNNABLE

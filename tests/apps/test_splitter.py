@@ -1,0 +1,60 @@
+import pytest
+from pyspark.sql import functions as F
+
+from apps.splitter import splitter
+from deploy.errors import UsageError
+
+MESSAGES = [
+    (b'{"country":"Turkey"}', "Turkey", None),
+    (b'{"country": "Turkey"}', "Turkey", None),
+    ('{"country":"Türkiye"}'.encode(), "Türkiye", None),
+    (b'{"country":"C\\u00f4te d\'Ivoire"}', "Côte d'Ivoire", None),
+    (b'{"country":"say \\"hi\\""}', 'say "hi"', None),
+    (b'{"country":""}', "", None),
+    (b'{"id":7,"country":"Chad","more":{"country":"x"}}', "Chad", None),
+    (b' {"country":"Chad"}\n', "Chad", None),
+    (b'{"country":"a","country":"b"}', None, "not JSON"),  # a field twice: which one?
+    (b"", None, "not JSON"),
+    (None, None, "no value"),
+    (b"Turkey", None, "not JSON"),
+    (b'{"country":"Turkey"', None, "not JSON"),
+    (b'{"country":"Tur"key"}', None, "not JSON"),
+    (b'{"Country":"Turkey"}', None, "no field 'country'"),
+    (b"[]", None, "no field 'country'"),
+    (b'"country"', None, "no field 'country'"),
+    (b'{"country":7}', None, "field 'country' is BIGINT, not STRING"),
+    (b'{"country":null}', None, "field 'country' is VOID, not STRING"),
+    (b'{"country":["Turkey"]}', None, "field 'country' is ARRAY<STRING>, not STRING"),
+    (b'{"country":"\xff\xfe"}', None, "not UTF-8"),
+    (b"\x00\x01\x02", None, "not JSON"),
+]
+
+
+@pytest.mark.spark
+def test_every_kind_of_message(spark):
+    split = splitter("COUNTRY_SKEW_R80")
+    messages = spark.createDataFrame([(i, m) for i, (m, _, _) in enumerate(MESSAGES)], "i int, value binary")
+    value = F.col("value")
+    # a column that can't be folded at planning time, as in a stream
+    rows = messages.repartition(1).select("i", split.key(value).alias("key"), split.reason(value).alias("reason"))
+    got = {row["i"]: (row["key"], row["reason"]) for row in rows.collect()}
+    for i, (message, key, reason) in enumerate(MESSAGES):
+        assert got[i] == (key, reason), message
+
+
+@pytest.mark.spark
+def test_a_key_or_a_reason_never_both_never_none(spark):
+    split = splitter("COUNTRY_HALF_SKEW_R80")
+    # every prefix and every one-byte damage of a message
+    good = '{"country":"Saõ Tomé"}'.encode()
+    damaged = [good[:i] for i in range(len(good))] + [good[:i] + b'"' + good[i + 1 :] for i in range(len(good))]
+    damaged += [good[:i] + b"\xc3" + good[i + 1 :] for i in range(len(good))]
+    messages = spark.createDataFrame([(m,) for m in damaged], "value binary").repartition(1)
+    value = F.col("value")
+    both = messages.where(split.key(value).isNull() != split.reason(value).isNotNull())
+    assert both.collect() == []
+
+
+def test_unknown_source_type_names_the_valid_ones():
+    with pytest.raises(UsageError, match=r"'COUNTRY_SKEW_R85'.*valid: COUNTRY_SKEW_R0, "):
+        splitter("COUNTRY_SKEW_R85")

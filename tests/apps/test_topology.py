@@ -1,0 +1,157 @@
+"""The whole topology against a real broker: counts are exact whatever the routing does."""
+
+from collections import Counter
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from apps.publisher import result_topics
+from apps.settings import RUNNABLE
+from tests.apps.conftest import by_key, countries, final_counts, publish, records
+
+pytestmark = [pytest.mark.spark, pytest.mark.kafka]
+
+
+def skewed(n: int, seed: int = 0) -> list[str]:
+    rng = np.random.default_rng(seed)
+    return [
+        "Turkey" if hot else f"Country {i}" for hot, i in zip(rng.random(n) < 0.8, rng.integers(0, 50, n), strict=True)
+    ]
+
+
+ORIGINAL = ("SHUFFLE", "KEY", "PARTIAL_KEY", "DYNAMIC_KEY")
+OTHERS = [pytest.param(name, marks=pytest.mark.slow) for name in RUNNABLE if name not in ORIGINAL]
+
+
+@pytest.mark.parametrize("grouping", [*ORIGINAL, *OTHERS])
+def test_counts_are_exact(grouping, settings, drain, connection, topic):
+    keys = skewed(20_000)
+    publish(connection, topic, 2, countries(keys))
+    run = settings(grouping, max_tuples=6_000)
+    _, reports = drain(run)
+    counts = final_counts(connection, result_topics(run)["aggregator"])
+    assert by_key(counts) == Counter(keys)
+    assert reports[-1].totals.tuples == reports[-1].totals.routed == len(keys)
+    assert sum(report.batch.number for report in reports) > 0, "one batch would prove little"
+
+
+def test_routing_is_the_groupings(settings, drain, connection, topic):
+    keys = skewed(5_000)
+    publish(connection, topic, 2, countries(keys))
+    windows = {}
+    for grouping in ("SHUFFLE", "KEY", "PARTIAL_KEY"):
+        _, reports = drain(settings(grouping))
+        windows[grouping] = reports[-1].totals
+        assert sum(windows[grouping].loads) == len(keys)
+    # round robin from two sources; one worker a key; two workers for the hot one
+    assert max(windows["SHUFFLE"].loads) - min(windows["SHUFFLE"].loads) <= 2
+    assert windows["KEY"].assignments == windows["KEY"].keys
+    assert max(windows["KEY"].loads) >= Counter(keys)["Turkey"]
+    assert max(windows["PARTIAL_KEY"].loads) < max(windows["KEY"].loads)
+
+
+def test_state_goes_on_from_batch_to_batch(settings, drain, connection, topic):
+    publish(connection, topic, 2, countries(["a"] * 99 + ["b"]))
+    _, reports = drain(settings("SHUFFLE", max_tuples=10, trigger=0.0, workers=7))
+    # 5 tuples a source and batch over 7 workers: only with memory of the turn are all workers even at the end
+    loads = reports[-1].totals.loads
+    assert max(loads) - min(loads) <= 2
+
+
+def test_rejected_messages_are_published_and_stop_nothing(settings, drain, connection, topic):
+    good, bad = countries(["Chad"] * 50), [b"{", b'{"x":1}', b'{"country":5}', None, b'{"country":"\xff"}']
+    publish(connection, topic, 2, [*good[:25], *bad, *good[25:]])
+    run = settings("KEY")
+    _, reports = drain(run)
+    assert reports[-1].totals.rejected == len(bad)
+    assert by_key(final_counts(connection, result_topics(run)["aggregator"])) == {"Chad": 50}
+    found = records(connection, f"{topic}-rejected")
+    assert sorted(value["reason"] for _, value in found) == [
+        "field 'country' is BIGINT, not STRING", "no field 'country'", "no value", "not JSON", "not UTF-8",
+    ]  # fmt: skip
+    for key, value in found:
+        assert key == f"{topic}-{value['partition']}-{value['offset']}"
+
+
+def test_only_rejected_messages(settings, drain, connection, topic):
+    publish(connection, topic, 2, [b"?"] * 10)
+    _, reports = drain(settings("DYNAMIC_KEY"))
+    assert (reports[-1].totals.rejected, reports[-1].totals.tuples) == (10, 0)
+
+
+def test_event_time_windows_equal_the_truth_of_the_topic(settings, drain, connection, topic):
+    start = 1_700_000_000_000
+    keys = skewed(3_000)
+    ms = [start + 7 * i for i in range(len(keys))]  # 21 s, in order
+    publish(connection, topic, 2, countries(keys), ms=ms)
+    run = settings("PARTIAL_KEY", time="event", window=5.0, lateness=1.0, max_tuples=700)
+    _, reports = drain(run)
+    truth = Counter((t // 5000 * 5000, key) for t, key in zip(ms, keys, strict=True))
+    counts = final_counts(connection, result_topics(run)["aggregator"])
+    assert {(np.datetime64(w.rstrip("Z"), "ms").astype(int), key): n for (w, key), n in counts.items()} == truth
+    assert reports[-1].totals.late == 0
+
+
+def test_what_is_late_is_counted(settings, drain, connection, topic):
+    start = 1_700_000_000_000
+    # a minute in order, then ten tuples of its first second: windows long closed by then
+    ms = [start + 20 * i for i in range(3_000)] + [start + 1] * 10
+    publish(connection, topic, 1, countries(["a"] * len(ms)), ms=ms)
+    run = settings("KEY", sources=1, time="event", window=5.0, lateness=1.0, max_tuples=600)
+    _, reports = drain(run)
+    totals = reports[-1].totals
+    assert (totals.late, totals.tuples) == (10, 3_000)
+
+
+def test_the_distribution_topic(settings, drain, connection, topic):
+    keys = skewed(4_000)
+    publish(connection, topic, 2, countries(keys))
+    run = settings("PARTIAL_KEY")
+    drain(run)
+    found = [value for _, value in dict(records(connection, result_topics(run)["distribution"])).items()]
+    events = [value["fields"] for value in found if value["key"] == "EVENT_INFO"]
+    assert sum(event["tuples"] for event in events) == len(keys)
+    workers = [value for value in found if value["key"] == "WORKER"]
+    assert len(workers) == 4 * len(events)
+    loads = np.zeros(4)
+    for value in workers:
+        loads[int(value["tags"]["worker"])] += value["fields"]["tuples"]
+    if len(events) == 1:
+        share = 100 * loads / loads.sum()
+        assert events[0]["STD_DEV"] == pytest.approx(share.std())
+        assert events[0]["imbalance"] == pytest.approx(loads.max() - loads.mean())
+    hottest = [value for value in found if value["key"] == "HOT_KEY" and value["fields"]["rank"] == 1]
+    assert {value["tags"]["key"] for value in hottest} == {"Turkey"}
+
+
+def test_the_users_work(settings, drain, connection, topic):
+    def score(tuples: pa.RecordBatch) -> pa.RecordBatch:
+        # two results for a hot tuple, none for the others
+        hot = [key for key in tuples.column("key").to_pylist() if key == "Turkey"]
+        results = pa.array([10] * (2 * len(hot)), pa.int64())
+        return pa.record_batch([pa.array(hot * 2, pa.string()), results], ["key", "count"])
+
+    keys = skewed(1_000)
+    publish(connection, topic, 2, countries(keys))
+    run = settings("SHUFFLE", work=score, work_columns=("offset",))
+    _, reports = drain(run)
+    counts = by_key(final_counts(connection, result_topics(run)["aggregator"]))
+    assert counts["Turkey"] == 20 * keys.count("Turkey")
+    assert reports[-1].totals.tuples == len(keys)  # loads are counted in tuples, whatever the work yields
+
+
+def test_a_drained_run_goes_on_from_its_checkpoint(settings, drain, connection, topic):
+    run = settings("PARTIAL_KEY")
+    publish(connection, topic, 2, countries(skewed(1_000, 1)))
+    drain(run)
+    publish(connection, topic, 2, countries(skewed(1_000, 2)))
+    _, reports = drain(run)
+    assert reports[-1].totals.tuples == 2_000
+    counts = by_key(final_counts(connection, result_topics(run)["aggregator"]))
+    assert counts == Counter(skewed(1_000, 1) + skewed(1_000, 2))
+
+
+def test_an_empty_topic_is_drained_at_once(settings, drain):
+    _, reports = drain(settings("KEY"))
+    assert reports[-1].totals.tuples == 0
