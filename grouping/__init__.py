@@ -10,6 +10,6 @@ Knows nothing of Spark or Kafka.
 
 from grouping.interface import Grouping
 from grouping.keys import Keys, encode
-from grouping.registry import GROUPINGS, compile_all, create, named, parameters
+from grouping.registry import GROUPINGS, compile_all, create, named, parameters, warm
 
-__all__ = ["GROUPINGS", "Grouping", "Keys", "compile_all", "create", "encode", "named", "parameters"]
+__all__ = ["GROUPINGS", "Grouping", "Keys", "compile_all", "create", "encode", "named", "parameters", "warm"]
