@@ -57,7 +57,7 @@ _FIGURES = [f.name for f in fields(Outcome)].index("assigned")
 
 def marks_of(n: int, samples: int) -> NDArray[np.int64]:
     """After how many tuples to take a sample: ascending, the last is n. int64[at most samples]."""
-    return np.unique(np.arange(1, samples + 1) * n // samples)
+    return np.unique(-(-np.arange(1, samples + 1) * n // samples))
 
 
 def series_of(
