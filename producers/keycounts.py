@@ -4,16 +4,27 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from producers.distinct import Distinct
+
 
 class KeyCounts:
-    """Exact counts of the keys of a stream, in tuples and in what the messages count (clicks, views).
+    """Counts of the keys of a stream, in tuples and in what the messages count (clicks, views).
 
-    O(n) time; memory of the distinct keys.
+    Exact up to ``capacity`` distinct keys. Beyond it, whenever the table is full, the half with the fewest tuples is
+    forgotten: a key's tuples are then at most ``error`` too low, and ``distinct`` is an estimate. O(1) time a key,
+    about 70 bytes a key of the table and the text of its name.
+
+    Parameters
+    ----------
+    capacity : int
+        The most keys to remember, at least 2.
 
     Attributes
     ----------
     total : int
         Tuples: keys, each time one occurs.
+    error : int
+        By how much a key's tuples may be too low; 0: all is exact.
 
     Examples
     --------
@@ -26,66 +37,107 @@ class KeyCounts:
 
     """
 
-    #: Rows of blocks' counts that may wait before they are merged.
-    _pending_rows = 1 << 20
-
-    def __init__(self) -> None:
+    def __init__(self, capacity: int = 1 << 20) -> None:
+        if capacity < 2:
+            raise ValueError(f"capacity is {capacity}; valid: at least 2 (keys)")
+        self.capacity = capacity
         self.total = 0
-        self._merged = pa.table(
-            {"key": pa.array([], pa.string()), "tuples": pa.array([], pa.int64()), "count": pa.array([], pa.int64())}
-        )
-        self._pending: list[pa.Table] = []
-        self._waiting = 0
+        self.error = 0
+        self._used = 0
+        self._hashes = np.empty(0, np.uint64)
+        self._tuples = np.empty(0, np.int64)
+        self._sums = np.empty(0, np.int64)
+        self._table = np.empty(0, np.int32)
+        self._names: list[pa.Array] = []
+        self._distinct = Distinct()
 
     def add(self, keys: pa.Array, counts: NDArray[np.int64] | None = None) -> None:
         """Count these keys (strings, or a dictionary of them); ``counts`` is what each adds, 1 if None."""
-        self.total += len(keys)
         coded = keys if isinstance(keys, pa.DictionaryArray) else keys.dictionary_encode()
         codes, distinct = coded.indices.to_numpy(), coded.dictionary
         tuples = np.bincount(codes, minlength=len(distinct))
-        sums = tuples if counts is None else _sums(codes, counts, len(distinct))
-        seen = tuples > 0  # a dictionary may hold more than is used
-        table = pa.table({"key": distinct, "tuples": tuples, "count": sums}).filter(pa.array(seen))
-        self._pending.append(table)
-        self._waiting += len(table)
-        if self._waiting > self._pending_rows:
-            self._merge()
+        sums = tuples
+        if counts is not None:
+            sums = np.zeros(len(distinct), np.int64)
+            np.add.at(sums, codes, counts)  # not bincount's weights: they are floating-point numbers
+        self.total += len(keys)
+        seen = np.flatnonzero(tuples)  # a dictionary may hold more than is used
+        for start in range(0, len(seen), self.capacity // 2):
+            part = seen[start : start + self.capacity // 2]
+            self._enter(distinct.take(pa.array(part)), tuples[part], sums[part])
 
     @property
     def distinct(self) -> int:
-        """How many keys there are."""
-        return len(self._merge())
+        """How many keys there are; within a percent or two if not exact."""
+        return self._distinct.estimate() if self.error else self._used
 
     def top(self, n: int) -> list[tuple[str, int]]:
         """The ``n`` keys of most tuples with these, most first; ties by the key."""
-        rows = self._merge().sort_by([("tuples", "descending"), ("key", "ascending")]).slice(0, n)
-        return _pairs(rows, "tuples")
+        tuples = self._tuples[: self._used]
+        if not len(tuples):
+            return []
+        least = np.partition(tuples, -min(n, len(tuples)))[-min(n, len(tuples))]
+        rows = self._pairs(tuples, np.flatnonzero(tuples >= least))
+        return sorted(rows, key=lambda row: (-row[1], row[0]))[:n]
 
     def tuples(self) -> dict[str, int]:
-        """Every key's tuples."""
-        return dict(_pairs(self._merge(), "tuples"))
+        """Every key's tuples.
+
+        Raises
+        ------
+        ValueError
+            There were more keys than could be remembered.
+
+        """
+        return self._all(self._tuples)
 
     def sums(self) -> dict[str, int]:
-        """Every key's summed counts: what the topology's aggregator must come to."""
-        return dict(_pairs(self._merge(), "count"))
+        """Every key's summed counts: what the topology's aggregator must come to. Raises as ``tuples`` does."""
+        return self._all(self._sums)
 
-    def _merge(self) -> pa.Table:
-        if self._pending:
-            self._merged = _grouped(pa.concat_tables([self._merged, *self._pending]))
-            self._pending, self._waiting = [], 0
-        return self._merged
+    def _enter(self, keys: pa.Array, tuples: NDArray[np.int64], sums: NDArray[np.int64]) -> None:
+        # Late: it brings a compiler, which importing this module should not wait for.
+        from grouping.keys import hash_keys
+        from producers.keytable import enter
 
+        hashes = hash_keys(keys)
+        self._distinct.add(hashes)
+        self._make_room(len(keys))
+        slots, new = enter(self._table, self._hashes, self._used, hashes)
+        self._names.append(keys.filter(pa.array(new)))
+        self._used += int(new.sum())
+        np.add.at(self._tuples, slots, tuples)  # a dictionary may hold a key twice
+        np.add.at(self._sums, slots, sums)
 
-def _sums(codes: NDArray[np.int32], counts: NDArray[np.int64], k: int) -> NDArray[np.int64]:
-    sums = np.zeros(k, np.int64)
-    np.add.at(sums, codes, counts)  # not bincount's weights: they are floating-point numbers
-    return sums
+    def _make_room(self, keys: int) -> None:
+        from grouping.slots import enter_slots, slot_table
 
+        if self._used + keys <= len(self._hashes):
+            return
+        if self._used + keys > self.capacity:
+            self._forget(self.capacity // 2)
+        size = min(self.capacity, max(2 * (self._used + keys), 1024))
+        more = size - self._used
+        self._hashes = np.append(self._hashes[: self._used], np.zeros(more, np.uint64))
+        self._tuples = np.append(self._tuples[: self._used], np.zeros(more, np.int64))
+        self._sums = np.append(self._sums[: self._used], np.zeros(more, np.int64))
+        self._table = slot_table(size)
+        enter_slots(self._table, self._hashes, self._used)
 
-def _grouped(table: pa.Table) -> pa.Table:
-    grouped = table.group_by("key").aggregate([("tuples", "sum"), ("count", "sum")])
-    return grouped.rename_columns({"tuples_sum": "tuples", "count_sum": "count"}).select(["key", "tuples", "count"])
+    def _forget(self, keep: int) -> None:
+        order = np.argsort(self._tuples[: self._used], kind="stable")[::-1]
+        kept, dropped = np.sort(order[:keep]), order[keep:]
+        if len(dropped):
+            self.error += int(self._tuples[dropped].max())
+        self._names = pa.chunked_array(self._names, pa.string()).take(pa.array(kept)).chunks
+        self._hashes, self._tuples, self._sums = self._hashes[kept], self._tuples[kept], self._sums[kept]
+        self._used = len(kept)
 
+    def _pairs(self, column: NDArray[np.int64], slots: NDArray[np.int64]) -> list[tuple[str, int]]:
+        names = pa.chunked_array(self._names, pa.string()).take(pa.array(slots)).to_pylist()
+        return list(zip(names, column[slots].tolist(), strict=True))
 
-def _pairs(table: pa.Table, column: str) -> list[tuple[str, int]]:
-    return list(zip(table["key"].to_pylist(), table[column].to_pylist(), strict=True))
+    def _all(self, column: NDArray[np.int64]) -> dict[str, int]:
+        if self.error:
+            raise ValueError(f"more than {self.capacity:,} keys: only the most frequent ones are known")
+        return dict(self._pairs(column[: self._used], np.arange(self._used)))

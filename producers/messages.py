@@ -9,6 +9,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from producers.dataset import Block
+from producers.hashtags import hashtag_keys
 from producers.rendering import digits, joined, quoted
 
 #: What stands before a page's title where it is given by its address; not part of the key.
@@ -29,6 +30,22 @@ def ticker(seconds: NDArray[np.int64], tickers: pa.Array) -> Block:
     """``{"timestamp","ticker"}``, keyed by the ticker. The timestamp is in seconds, as the original's: int64[n]."""
     messages = joined('{"timestamp":', digits(seconds), ',"ticker":', quoted(tickers), "}")
     return Block(_binary(messages), tickers, times=seconds * 1000)
+
+
+def election(texts: pa.Array, hashtags: pa.ListArray, milliseconds: NDArray[np.int64]) -> Block:
+    """``{"text","hashtags":[…],"timestamp"}``, keyed by each hashtag (see ``producers.hashtags``); ms: int64[n].
+
+    ``hashtags`` is a list of text, or of a dictionary of text, for each message: several, one or none.
+    """
+    flat = hashtags.flatten()
+    listed = pc.call_function("binary_join", [pa.ListArray.from_arrays(hashtags.offsets, quoted(flat)), pa.scalar(",")])
+    messages = joined('{"text":', quoted(texts), ',"hashtags":[', listed, '],"timestamp":', digits(milliseconds), "}")
+    coded = flat if isinstance(flat, pa.DictionaryArray) else flat.dictionary_encode()
+    folded, kept = hashtag_keys(coded.dictionary)
+    keys = pa.DictionaryArray.from_arrays(coded.indices, folded)
+    owners = np.repeat(np.arange(len(texts), dtype=np.int32), np.diff(hashtags.offsets.to_numpy()))
+    has_key = kept[coded.indices.to_numpy()]
+    return Block(_binary(messages), keys.filter(pa.array(has_key)), owners[has_key], times=milliseconds)
 
 
 def pageview(seconds: NDArray[np.int64], pages: pa.Array) -> Block:

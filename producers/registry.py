@@ -7,13 +7,21 @@ from typing import Any
 
 from producers.dataset import Dataset
 from producers.generators import synthetic
+from producers.generators.clickstream import Clickstream
 from producers.generators.country import Country
+from producers.generators.election import Election
 from producers.generators.pageviews import Pageviews
+from producers.generators.pageviews_by_lang import PageviewsByLang
+from producers.generators.ticker import Ticker
 
 DATASETS: dict[str, Callable[..., Dataset]] = {
     **{f"COUNTRY_SKEW_R{ratio}": partial(Country, ratio) for ratio in range(0, 101, 10)},
     "COUNTRY_HALF_SKEW_R80": partial(Country, 80, half=True),
+    "TWITTER_TICKER": Ticker,
+    "TWITTER_ELECTION": Election,
     "WIKIPEDIA_PAGEVIEWS": Pageviews,
+    "WIKIPEDIA_PAGEVIEWS_BY_LANG": PageviewsByLang,
+    "WIKIPEDIA_CLICKSTREAM": Clickstream,
     "ZIPF": synthetic.zipf_keys,
     "DRIFTING_ZIPF": synthetic.drifting_zipf,
     "LN1": synthetic.lognormal_1,

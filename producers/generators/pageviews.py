@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from producers.dataset import Block, Generated
 from producers.generators.clock import times_of_day
+from producers.generators.scale import scaled
 from producers.generators.titles import titles
 from producers.messages import WIKI_URL, pageview
 from producers.rendering import joined
@@ -32,7 +33,7 @@ class Pageviews(Generated):
     Parameters
     ----------
     scale : float
-        Above 0: the records and the pages, as a multiple of the paper's; p1 stays.
+        The records and the pages, as a multiple of the paper's; p1 stays.
     records : int or None
         How many; None: the scale's.
     seed : int
@@ -47,10 +48,8 @@ class Pageviews(Generated):
     name = "WIKIPEDIA_PAGEVIEWS"
 
     def __init__(self, *, scale: float = 1.0, records: int | None = None, seed: int = 0) -> None:
-        if not 1e-6 <= scale <= 100:
-            raise ValueError(f"scale is {scale!r}; valid: 0.000001 to 100")
-        super().__init__(round(RECORDS * scale) if records is None else records, seed)
-        self._pages = max(2, round(_PAGES * scale))
+        super().__init__(scaled(RECORDS, scale) if records is None else records, seed)
+        self._pages = scaled(_PAGES, scale)
         self.summary = f"visits of Wikipedia's pages on one day: 22 M, 2.9 M keys, p1 = {P1:.2%} (PKG's WP)"
 
     @cached_property
