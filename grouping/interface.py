@@ -105,7 +105,10 @@ class Grouping(Stateful):
         array = np.asarray(values, dtype=dtype)
         if array.ndim and array.shape != (n,):
             raise ValueError(f"{what} has shape {array.shape} for {n} keys; valid: a number or shape ({n},)")
-        return np.broadcast_to(array, (n,))
+        # Always contiguous and read-only, so that each kernel is compiled for one type of argument.
+        column = np.ascontiguousarray(np.broadcast_to(array, (n,))).view()
+        column.flags.writeable = False
+        return column
 
     @abstractmethod
     def _route(self, keys: Keys, times: Times, costs: Costs) -> NDArray[np.int32]:

@@ -95,7 +95,13 @@ def encode(keys: KeyArray) -> Keys:
     if codes.null_count:
         codes = codes.cast(pa.int32()).fill_null(len(distinct))
         distinct = pa.concat_arrays([distinct, pa.nulls(1, distinct.type)])
-    return Keys(codes.to_numpy(zero_copy_only=False), hash_keys(distinct), distinct)
+    positions = codes.to_numpy(zero_copy_only=False)
+    if len(distinct) > 2 * len(positions):  # a slice of an array with a large dictionary: hash only what occurs
+        occurs = np.zeros(len(distinct), np.bool_)
+        occurs[positions] = True
+        positions = (np.cumsum(occurs) - 1)[positions]
+        distinct = distinct.filter(pa.array(occurs))
+    return Keys(positions, hash_keys(distinct), distinct)
 
 
 def hash_keys(distinct: pa.Array) -> NDArray[np.uint64]:

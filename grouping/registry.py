@@ -91,5 +91,6 @@ def warm(name: str) -> None:
     """Compile one scheme's kernels, or load them from numba's cache, so that its first tuples don't wait for it."""
     for keys in (["a", "b", "a"], np.arange(3)):
         router = create(name, 3)
+        router.foresee(keys)
         router.route(keys, times=0, costs=1.0)
         router.load(router.save())

@@ -127,7 +127,7 @@ class DynamicKey(Grouping):
         admitted = np.full(len(self._texts), -1, np.int32)
         home = homes(keys.hashes, function(self.seed), self.workers)
         workers = follow_pools(
-            keys.codes, keys.hashes, home, np.array(times), self.rules,
+            keys.codes, keys.hashes, home, times, self.rules,
             self.spaces, self.loads, self.total, self.clock, self.tally, admitted,
         )  # fmt: skip
         slots = np.flatnonzero(admitted >= 0).tolist()

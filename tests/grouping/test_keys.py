@@ -99,3 +99,13 @@ def test_texts():
     assert encode(pa.array(["tr", None])).texts([1, 0]) == ["null", "tr"]
     assert encode([b"tr", b"\xff"]).texts([0, 1]) == ["tr", "\ufffd"]
     assert encode([-7]).texts([0]) == ["-7"]
+
+
+def test_slice_of_an_array_with_a_large_dictionary():
+    """Only the keys that occur are kept and hashed."""
+    large = pa.array([f"k{i}" for i in range(10_000)]).dictionary_encode()
+    keys = encode(pa.concat_arrays([large, large]).slice(9_998, 4))
+    assert keys.distinct.to_pylist() == ["k0", "k1", "k9998", "k9999"]
+    assert keys.codes.tolist() == [2, 3, 0, 1]
+    assert keys.hashes.tolist() == [key_hash(key) for key in keys.distinct.to_pylist()]
+    assert len(encode(large.slice(0, 0)).hashes) == 0

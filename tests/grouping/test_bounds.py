@@ -1,0 +1,37 @@
+"""SHUFFLE and KEY, the bounds of balance and of replication, are what they say in one line each."""
+
+import numpy as np
+import plain_hashing as plain
+from hypothesis import given
+from hypothesis import strategies as st
+
+from grouping import create
+
+keys = st.lists(st.sampled_from([f"k{i}" for i in range(30)]), max_size=200)
+
+
+@given(keys, st.integers(1, 40), st.integers(-5, 50), st.integers(0, 100))
+def test_shuffle_is_round_robin(stream, workers, seed, source):
+    router = create("SHUFFLE", workers, seed=seed).at_source(source)
+    answer = router.route(stream).tolist()
+    assert answer == [(seed + source + i) % workers for i in range(len(stream))]
+    counts = np.bincount(answer, minlength=workers)
+    assert counts.max() - counts.min() <= 1
+
+
+def test_sources_start_apart():
+    first = [int(create("SHUFFLE", 10).at_source(source).route(["a"])[0]) for source in range(10)]
+    assert sorted(first) == list(range(10))
+
+
+@given(keys, st.integers(1, 40), st.integers(-5, 50), st.integers(0, 100))
+def test_key_is_its_hash(stream, workers, seed, source):
+    answer = create("KEY", workers, seed=seed).at_source(source).route(stream).tolist()
+    assert answer == [plain.home(key, workers, seed) for key in stream]
+
+
+def test_seeds_place_keys_anew():
+    """Keys of another seed are as good as independent: about 1 in 10 of 10 workers agrees."""
+    stream = np.arange(10_000)
+    one, other = (create("KEY", 10, seed=seed).route(stream) for seed in (0, 1))
+    assert abs((one == other).mean() - 0.1) < 0.015
