@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 from deploy.errors import EnvironmentFault, UserError
+from deploy.jars import connector_jars, fetched
 from deploy.java import find_java
 from deploy.requirements import require_disk, require_python
 
@@ -28,10 +29,12 @@ def install() -> None:
         Wrong Python, no Java, no room, no network.
     """
     require_python()
-    find_java()  # before minutes of downloads, not after
     stamp = ENVIRONMENT / "installed"
     wanted = hashlib.sha256(b"".join((ROOT / name).read_bytes() for name in _DESCRIPTIONS)).hexdigest()
-    if not stamp.is_file() or stamp.read_text() != wanted:
+    current = stamp.is_file() and stamp.read_text() == wanted
+    if not (current and fetched()):
+        find_java()  # before minutes of downloads, not after
+    if not current:
         require_disk(ROOT)
         if not _runs(ENVIRONMENT / "bin" / "python", "import pip"):
             _make_environment()
@@ -39,7 +42,8 @@ def install() -> None:
         _pip("--requirement", ROOT / "requirements.lock")
         _pip("--no-deps", "--editable", ROOT)
         stamp.write_text(wanted)
-    _run("JVM jars", ENVIRONMENT / "bin" / "python", "-m", "deploy.install", "jars")
+    if not fetched():
+        _run("JVM jars", ENVIRONMENT / "bin" / "python", "-m", "deploy.install", "jars")  # it knows where pyspark is
 
 
 def _make_environment() -> None:
@@ -81,14 +85,15 @@ def main() -> None:
     """Run the whole set-up, or only the step that needs the environment's own Python."""
     try:
         if sys.argv[1:] == ["jars"]:
-            from deploy.jars import connector_jars
-
             connector_jars()
         else:
             install()
     except UserError as error:
         print(f"unskew: {error}", file=sys.stderr)
         sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        print("\nunskew: interrupted; `make setup` goes on where this stopped", file=sys.stderr)
+        sys.exit(130)
 
 
 if __name__ == "__main__":
