@@ -4,6 +4,8 @@ import sys
 
 import typer
 
+from apps.compare.command import compare
+from apps.demo import demo
 from apps.launch import topology
 from apps.results.command import results
 from deploy import kafka
@@ -23,6 +25,8 @@ app = typer.Typer(
 app.command()(topology)
 app.command()(produce)
 app.command()(results)
+app.command()(compare)
+app.command()(demo)
 app.add_typer(kafka.app, name="kafka")
 app.command()(cluster)
 app.command()(doctor)

@@ -1,15 +1,18 @@
 """What a running topology shows: progress while it runs, a table at its end. All on stderr but the table."""
 
+import os
 import sys
 import time
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
-from rich.console import Console
-from rich.status import Status
+from rich.console import Console, Group
+from rich.live import Live
+from rich.spinner import Spinner
 from rich.table import Table
 
+from dashboards.bars import worker_bars
 from dashboards.colours import colour
 from grouping import measures
 
@@ -21,15 +24,26 @@ if TYPE_CHECKING:
 
 # A line at most so often where the output isn't a terminal.
 _LINE_EVERY = 5.0  # s
+_ABOVE_BARS = 5  # lines
 
 
 class Display:
-    """One line that is kept up to date on a terminal; elsewhere a line now and then."""
+    """A line that is kept up to date on a terminal, above the workers' loads; elsewhere a line now and then.
 
-    def __init__(self, settings: "Settings") -> None:
+    Parameters
+    ----------
+    settings : Settings
+        The run.
+    opening : str
+        What happens first.
+
+    """
+
+    def __init__(self, settings: "Settings", opening: str = "starting Spark") -> None:
         self._settings = settings
-        self._console = Console(stderr=True)
-        self._status: Status | None = None
+        self._opening = opening
+        self._live: Live | None = None
+        self._spinner = Spinner("dots")
         self._loads = np.zeros(settings.workers, np.int64)
         self._shown = self._started = time.monotonic()
         self._total = 0
@@ -38,18 +52,21 @@ class Display:
 
     def __enter__(self) -> Self:
         """Start to show."""
-        if self._console.is_terminal:
-            self._status = self._console.status("")
-            self._status.start()
-        self.say(f"{self._settings.name}: starting Spark", always=True)
+        if sys.stderr.isatty():
+            # Our own way to the terminal: while the JVM starts, what is written to stderr goes to its log.
+            terminal = Console(file=os.fdopen(os.dup(sys.stderr.fileno()), "w"))
+            self._live = Live(self._spinner, console=terminal, transient=True, redirect_stdout=False)
+            self._live.start()
+        self.say(f"{self._settings.name}: {self._opening}", always=True)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Leave the terminal as it was."""
-        if self._status is not None:
-            self._status.stop()
+        if self._live is not None:
+            self._live.stop()
+            self._live.console.file.close()
 
     def target(self, tuples: int) -> None:
         """Be told how many messages are waiting at the start."""
@@ -86,8 +103,12 @@ class Display:
 
     def say(self, text: str, *, always: bool = False) -> None:
         """Replace the line; where there is no terminal, print one if it's time or ``always``."""
-        if self._status is not None:
-            self._status.update(text)
+        if self._live is not None:
+            self._spinner.update(text=text)
+            bars = self._loads.any() and self._settings.workers <= self._live.console.height - _ABOVE_BARS
+            self._live.update(
+                Group(self._spinner, worker_bars(self._loads, self._settings.grouping)) if bars else self._spinner
+            )
         elif always or time.monotonic() - self._shown >= _LINE_EVERY:
             self._shown = time.monotonic()
             print(f"[{self._shown - self._started:5.0f} s] {text}", file=sys.stderr, flush=True)

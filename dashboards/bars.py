@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from numpy.typing import ArrayLike
 from rich.bar import Bar
 from rich.table import Table
 
@@ -11,7 +12,7 @@ from grouping import measures
 _MOST = 64  # bars; more don't fit a screen
 
 
-def worker_bars(loads: Sequence[float], grouping: str, notes: Sequence[tuple[str, Sequence[str]]] = ()) -> Table:
+def worker_bars(loads: ArrayLike, grouping: str, notes: Sequence[tuple[str, Sequence[str]]] = ()) -> Table:
     """One bar a worker: its share of the load, against the largest share.
 
     Parameters

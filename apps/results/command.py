@@ -11,6 +11,7 @@ from deploy.errors import UsageError
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from apps.results.layouts import Windows
     from apps.results.reader import Reader
     from apps.results.selection import Selection
 
@@ -101,22 +102,21 @@ def _tables(selection: "Selection", reader: "Reader | None", topic: str, kind: s
 
     from apps.results.layouts import layout
 
-    def shown() -> "RenderableType":
-        return layout(kind, selection.windows, top) if selection.windows else Text(f"{topic}: no results yet")
+    def shown(windows: "Windows") -> "RenderableType":
+        return layout(kind, windows, top) if windows else Text(f"{topic}: no results yet")
 
     console = Console()
-    if reader is None:
-        console.print(shown())
-    elif console.is_terminal:
-        with Live(shown(), console=console, auto_refresh=False, vertical_overflow="crop") as live:
+    if reader is not None and console.is_terminal and selection.only_latest:
+        with Live(shown(selection.windows), console=console, auto_refresh=False, vertical_overflow="crop") as live:
             while True:
                 if selection.add(reader.new(_PAUSE)):
-                    live.update(shown(), refresh=True)
-    else:
-        fresh = True
-        while True:
-            if selection.add(reader.new(_PAUSE)):
-                fresh = True
-            elif fresh:
-                console.print(shown())
-                fresh = False
+                    live.update(shown(selection.windows), refresh=True)
+    console.print(shown(selection.windows))
+    changed: set[str] = set()
+    while reader is not None:
+        # One after the other, each when it seems complete.
+        new = {selection.window_of(record) for record in selection.add(reader.new(_PAUSE))}
+        if changed and not new:
+            console.print(shown({window: selection.windows[window] for window in changed & selection.windows.keys()}))
+            changed.clear()
+        changed |= new

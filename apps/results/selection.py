@@ -39,8 +39,17 @@ class Selection:
         """Take in records; those of them that were asked for."""
         return [record for record in records if self._take(record)]
 
+    @property
+    def only_latest(self) -> bool:
+        """Whether it is one window, which the next one replaces."""
+        return self._asked == LATEST
+
+    def window_of(self, record: Record) -> str:
+        """The window of a record, as ``windows`` has it."""
+        return record.window if self._windowed else ""
+
     def _take(self, record: Record) -> bool:
-        window = record.window if self._windowed else ""
+        window = self.window_of(record)
         self._seen.add(window)
         if self._asked == LATEST:
             newest = next(iter(self.windows), window)

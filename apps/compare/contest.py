@@ -1,0 +1,156 @@
+"""Groupings one after the other on one Spark session, and what is told of them."""
+
+import signal
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+from rich.console import Console
+
+from apps.compare import report
+from apps.compare.course import Course, Recorder
+from apps.progress import Display
+from apps.publisher import result_topics
+from apps.session import session
+from apps.settings import Settings
+from apps.shell import unskew
+from apps.sink import BatchReport
+from apps.topology import Run
+from apps.versions import filesystem
+from dashboards.colours import colour
+from deploy.errors import UsageError
+from deploy.home import home
+from deploy.topics import end_offsets, ensure_topic, partitions_of
+from grouping import named
+
+
+def hold(common: Settings, groupings: Mapping[str, Mapping[str, Any]], folder: Path) -> list[Course]:
+    """Run each grouping until all is counted; print and save how they did.
+
+    One Spark session serves all: the first run starts it, and warms it up for the others. Stopped by a signal, it ends
+    with what is finished.
+
+    Parameters
+    ----------
+    common : Settings
+        Of all runs, but for grouping, its options, and checkpoint (each has its own below ``common.checkpoint``).
+    groupings : mapping
+        groupingType → its options.
+    folder : Path
+        For the files.
+
+    Returns
+    -------
+    list of Course
+        Of the runs that came to their end; all, unless it was stopped.
+
+    Raises
+    ------
+    UsageError
+        The topic is missing, empty, has other messages or another number of partitions.
+    EnvironmentFault
+        As ``apps.topology.Run``; or the folder can't be written.
+
+    """
+    plan = [
+        replace(common, grouping=name, options=options, checkpoint=f"{common.checkpoint}/{named(name).short}")
+        for name, options in groupings.items()
+    ]
+    _require_messages(common)
+    report.prepare(folder)
+    console = Console(highlight=False)
+    console.print(f"{', '.join(groupings)} over {report.sentence(common)}", soft_wrap=True)
+    for name, options in groupings.items():
+        if options:
+            given = ", ".join(f"{option} {value}" for option, value in options.items())
+            console.print(f"{name} with {given}", soft_wrap=True)
+    courses: list[Course] = []
+    for course in _courses(plan):
+        if not course.summary.tuples:
+            raise UsageError(
+                f"none of the {course.summary.rejected:,} messages in {common.source_name} is one of "
+                f"{common.source_type}; the reasons: {unskew()} results {common.source_name}-rejected"
+            )
+        courses.append(course)
+        console.print(_line(course), soft_wrap=True)
+    if courses:
+        console.print(report.tables(courses, console.width))
+        for file in report.save(courses, common, folder):
+            console.print(f"saved {file}", soft_wrap=True)
+    for settings in plan[: len(courses)]:
+        topics = result_topics(settings)
+        console.print(f"results of {settings.grouping}: {unskew()} results {topics['aggregator']}", soft_wrap=True)
+        console.print(f"  and its balance: {unskew()} results {topics['distribution']}", soft_wrap=True)
+    return courses
+
+
+def _courses(plan: Sequence[Settings]) -> Iterator[Course]:
+    """Run the plan; the courses of the runs that were drained."""
+    spark: SparkSession | None = None
+    with ExitStack() as stack:
+        for settings in plan:
+            recorder = Recorder(settings)
+            with Display(settings, "starting" if spark else "starting Spark") as display:
+                spark = spark or stack.enter_context(session(settings))
+
+                def listener(batch: BatchReport, recorder: Recorder = recorder, display: Display = display) -> None:
+                    recorder(batch)
+                    display.batch(batch)
+
+                run = Run(spark, settings, listener)
+                with _stopped_by_signals(run, display):
+                    outcome = run.run(display.target)
+            if not outcome.drained:
+                return
+            yield recorder.course()
+
+
+def _line(course: Course) -> str:
+    summary = course.summary
+    return (
+        f"[{colour(course.grouping)}]■[/] {course.grouping}: {summary.tuples:,} tuples at "
+        f"{summary.tuples_per_second:,.0f}/s, STD_DEV {summary.std_dev:.2f}, "
+        f"slowest worker {summary.straggling:.2f} × mean"
+    )
+
+
+def _require_messages(settings: Settings) -> None:
+    name, connection = settings.source_name, settings.connection
+    if partitions_of(connection, name) is not None:
+        ensure_topic(connection, name, settings.sources)  # complains of another number
+        if any(end_offsets(connection, name).values()):
+            return
+    raise UsageError(
+        f"topic {name} has no messages to compare with; publish some: {unskew()} produce {settings.source_type} "
+        f"--topic {name} --partitions {settings.sources}"
+    )
+
+
+@contextmanager
+def fresh_checkpoints(below: str | None = None) -> Iterator[str]:
+    """A location that nobody else has, removed at the end; by default in the project's own directory."""
+    location = f"{(below or str(home() / 'checkpoints')).rstrip('/')}/compare-{uuid.uuid4().hex[:8]}"
+    try:
+        yield location
+    finally:
+        files, path = filesystem(location)
+        with suppress(OSError):
+            files.delete_dir(path)
+
+
+@contextmanager
+def _stopped_by_signals(run: Run, display: Display) -> Iterator[None]:
+    def stop(*_: object) -> None:
+        display.stopping()
+        run.stop()
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
