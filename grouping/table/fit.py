@@ -51,24 +51,11 @@ def fit(
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int32]]:
     """Take keys from overloaded workers and assign them anew.
 
-    Parameters
-    ----------
-    cost, worker, count : [E]
-        Each entry's keys: the cost of each, the worker that has them after phase I, how many.
-    by_cost, by_psi : int64[E]
-        The entries in descending order of cost, and in the order in which ψ selects them (costs of 0 last).
-    workers : int
-        W.
-    limit : float
-        L_max.
+    Of each of E entries: the cost of its keys, the worker that has them after phase I, how many they are; then the
+    entries in descending order of cost, and in the order in which ψ selects them (costs of 0 last); W; L_max.
 
-    Returns
-    -------
-    left : int64[E]
-        Keys of each entry that stay where they are.
-    entry : int64[M], worker : int32[M]
-        The others, one a row, in the order in which they were assigned.
-
+    Returns the keys of each entry that stay, int64[E], and the others, one a row in the order in which they were
+    assigned: the entry, int64[M], and the worker, int32[M].
     """
     state = _begin(cost, worker, count, by_psi, workers)
     pending = _prepare(state, limit)
@@ -145,7 +132,8 @@ def _take(state: _Fit, d: int) -> int:
 def _choose(state: _Fit, c: float, limit: float) -> tuple[int, int]:
     """The worker for a candidate of cost c, and how many keys it gives up for it.
 
-    If the candidate doesn't overload any worker it doesn't overload the least loaded one.
+    If the candidate doesn't overload any worker it doesn't overload the least loaded one. If no worker can take it,
+    the least loaded one does; or, if it's above the limit by itself, one that is as good as empty then.
     """
     least = 0
     for d in range(1, len(state.load)):
@@ -160,10 +148,27 @@ def _choose(state: _Fit, c: float, limit: float) -> tuple[int, int]:
             if state.load[d] + c - state.smaller[d] <= limit and (best < 0 or state.load[d] < state.load[best]):
                 best = d
         if best < 0:
-            return least, 0
+            return _isolate(state, c) if c > limit else (least, 0)
         displaced = _exchange(state, best, c, limit)
         if displaced > 0:
             return best, displaced
+
+
+@njit(cache=True)
+def _isolate(state: _Fit, c: float) -> tuple[int, int]:
+    """The worker with the least load of keys that aren't smaller; it gives up all that are."""
+    best = 0
+    for d in range(1, len(state.load)):
+        kept, least_kept = state.load[d] - state.smaller[d], state.load[best] - state.smaller[best]
+        if kept < least_kept or (kept == least_kept and state.load[d] < state.load[best]):
+            best = d
+    displaced = 0
+    while state.head[best] < state.end[best] and state.cost[state.queue[state.head[best]]] > 0:
+        if state.cost[state.queue[state.head[best]]] < c:
+            displaced += _take(state, best)
+        else:
+            state.head[best] += 1
+    return best, displaced
 
 
 @njit(cache=True)

@@ -31,8 +31,10 @@ class Llfd(TableRouter):
     Notes
     -----
     The paper doesn't say what becomes of a key that no worker can take, nor of equal ones. Here it goes to the least
-    loaded worker, as in the paper's Algorithm 5; equal keys are taken in the order of their hashes, equally loaded
-    workers in theirs. The authors leave LLFD out of their experiments, as its table is not bounded.
+    loaded worker, as in the paper's Algorithm 5. If it alone is above L_max, it gets a worker to itself: the one with
+    the least load of keys as heavy as it, which gives up all its smaller ones. Equal keys are taken in the order of
+    their hashes, equally loaded workers in theirs. The authors leave LLFD out of their experiments, as its table is
+    not bounded.
 
     Why Theorem 1 holds for it: with θmax = 0 the first key c that no worker takes weighs at most L̄/3. For keys above
     L̄/3 a perfect assignment has two at most on a worker, and one alone where no other would fit beside it. Were c above

@@ -59,7 +59,10 @@ class TableRouter(Grouping):
         """Plan: where the keys should go so that no worker's load is above ``limit`` (L_max)."""
 
     def _route(self, keys: Keys, times: Times, costs: Costs) -> NDArray[np.int32]:
-        return look_up(keys.hashes, self.home(keys.hashes), self.table_keys, self.table_workers)[keys.codes]
+        return self.owners(keys)[keys.codes]
+
+    def owners(self, keys: Keys) -> NDArray[np.int32]:
+        return look_up(keys.hashes, self.home(keys.hashes), self.table_keys, self.table_workers)
 
     def home(self, hashes: NDArray[np.uint64]) -> NDArray[np.int32]:
         """h(k) of each key: int32[k]."""

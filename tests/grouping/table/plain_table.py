@@ -55,33 +55,43 @@ def llfd(stream, where, select):
     where = list(where)
     load = stream.loads(where)
     candidates = {k for k, w in enumerate(where) if w is None}
-
-    def adjust(k, d):
-        if load[d] + stream.cost[k] <= stream.limit:
-            return True
-        exchangeable, rest = [], load[d] + stream.cost[k]
-        for other in select([o for o, w in enumerate(where) if w == d and stream.cost[o] < stream.cost[k]]):
-            if rest <= stream.limit:
+    while candidates:
+        k = min(candidates, key=lambda k: (-stream.cost[k], k))
+        for d in sorted(range(stream.workers), key=lambda d: (load[d], d)):
+            exchanged = adjust(stream, where, load, select, k, d)
+            if exchanged is not None:
                 break
-            exchangeable.append(other)
-            rest -= stream.cost[other]
-        if rest > stream.limit:
-            return False
-        for other in exchangeable:
+        else:
+            d, exchanged = no_worker_takes(stream, where, load, k)
+        for other in exchanged:
             where[other] = None
             load[d] -= stream.cost[other]
             candidates.add(other)
-        return True
-
-    while candidates:
-        k = min(candidates, key=lambda k: (-stream.cost[k], k))
-        ascending = sorted(range(stream.workers), key=lambda d: (load[d], d))
-        # The paper doesn't say what becomes of a key that no worker takes: to the least loaded one, as in Algorithm 5.
-        d = next((d for d in ascending if adjust(k, d)), ascending[0])
         where[k] = d
         load[d] += stream.cost[k]
         candidates.remove(k)
     return where
+
+
+def adjust(stream, where, load, select, k, d):
+    """The exchangeable set (none needed: empty), or None for FALSE."""
+    rest = load[d] + stream.cost[k]
+    exchangeable = []
+    for other in select([o for o, w in enumerate(where) if w == d and stream.cost[o] < stream.cost[k]]):
+        if rest > stream.limit:
+            exchangeable.append(other)
+            rest -= stream.cost[other]
+    return exchangeable if rest <= stream.limit else None
+
+
+def no_worker_takes(stream, where, load, k):
+    """The paper doesn't say; see ``Llfd``."""
+    ascending = sorted(range(stream.workers), key=lambda d: (load[d], d))
+    if stream.cost[k] <= stream.limit:
+        return ascending[0], []
+    smaller = {d: [o for o, w in enumerate(where) if w == d and 0 < stream.cost[o] < stream.cost[k]] for d in ascending}
+    best = min(ascending, key=lambda d: load[d] - sum(stream.cost[o] for o in smaller[d]))
+    return best, smaller[best]
 
 
 def simple(stream):

@@ -6,7 +6,7 @@ import plain_table
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from table_cases import perfect, planned, records, streams
+from table_cases import perfect, planned, streams
 
 from grouping.table import Llfd, MinTable, Mixed, MixedBruteForce
 
@@ -79,9 +79,21 @@ def test_theorem_4_fails():
     assert stream.loads(planned(Mixed(2), stream)) == [11, 7]
 
 
-@pytest.mark.parametrize("costs", [[100, 1, 1], [100, 99, 1]])
+@given(streams())
+def test_keys_above_the_limit_get_workers_to_themselves(stream):
+    """Keys without cost aside."""
+    heavy = [k for k, cost in enumerate(stream.cost) if cost > stream.limit]
+    destination = planned(Llfd(stream.workers), stream)
+    for k in heavy:
+        together = [o for o, d in enumerate(destination) if d == destination[k] and o != k and stream.cost[o] > 0]
+        assert not together
+
+
+@pytest.mark.parametrize("costs", [[100, 1, 1], [100, 99, 1], [50, 30, 10, 9, 8]])
 def test_a_key_that_fits_nowhere(costs):
-    """It ends on one worker whatever it weighs; the others are balanced."""
-    stream = plain_table.Stream(costs, [1] * 3, [0, 0, 0], [0, 0, 0], 3)
-    assert max(stream.loads(planned(Llfd(3), stream))) == costs[0]
-    assert records(stream).loads().tolist() == [sum(costs), 0, 0]
+    """The highest load is as low as can be, and another plan keeps the key where it is."""
+    stream = plain_table.Stream(costs, [1] * len(costs), [0] * len(costs), [0] * len(costs), 3)
+    destination = planned(Llfd(3), stream)
+    assert max(stream.loads(destination)) == costs[0]
+    stream.current = destination
+    assert planned(Llfd(3), stream)[0] == destination[0]
