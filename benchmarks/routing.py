@@ -1,4 +1,4 @@
-"""What routing costs: ns of CPU time a tuple and bytes of state of each grouping, beside a plain Python loop in the same run.
+"""What routing costs, in ns of CPU time a tuple and bytes of state, beside a plain Python loop in the same run.
 
     python benchmarks/routing.py [GROUPING ...] [--workers W] [--tuples N] [--batch N] [--repeats N]
     python benchmarks/routing.py --curves FILE.png [GROUPING ...]

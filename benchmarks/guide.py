@@ -1,0 +1,111 @@
+"""The table and the picture of grouping/README.md: every grouping on two skewed streams, simulated.
+
+    python benchmarks/guide.py [PICTURE]
+
+Five sources, ten minutes, workers busy 75 % of the time if they share evenly; feedback every second, 100 ms late.
+*tail*: Zipf (z = 1.1) over 100,000 keys, 20 workers. *hot*: the country stream R80, one key in four of five tuples, 10
+workers. Imbalance (max load − mean load, as a fraction of the tuples) is given of the whole, and of the ten-second
+slices of the second half, which a scheme that balances only in the long run can't please.
+"""
+
+import argparse
+import textwrap
+from pathlib import Path
+
+import numpy as np
+from matplotlib import pyplot as plt
+
+from dashboards.colours import colour
+from grouping import GROUPINGS, create
+from grouping.simulator import Feedback, arrivals_at, simulate, workload
+from grouping.streams import hot, zipf
+
+TUPLES, MINUTES, SLICES, BUSY = 600_000, 10, 60, 0.75
+STREAMS = {"tail": (zipf(1.1, 100_000), 20), "hot": (hot(0.8), 10)}
+TITLES = {"tail": "Zipf z = 1.1, 100,000 keys, W = 20", "hot": "one key with 80 %, W = 10"}
+TICKS = (1, 1.5, 2, 3, 5, 10)
+ONE_TUPLE = SLICES / TUPLES  # of a slice: less than that can't be seen
+
+
+def outcomes():
+    """Stream → grouping → (outcome, imbalance of a slice of the second half)."""
+    found = {}
+    for stream, (keys, workers) in STREAMS.items():
+        cost = BUSY * workers * MINUTES * 60_000 / TUPLES
+        load = workload(keys.take(0, TUPLES), arrivals_at(BUSY, cost, TUPLES, workers), cost)
+        found[stream] = {}
+        for name in GROUPINGS:
+            outcome = simulate(
+                lambda name=name, workers=workers: create(name, workers),
+                load,
+                sources=5,
+                feedback=Feedback(interval=1000, delay=100),
+                samples=SLICES,
+            )
+            slices = outcome.series["recent_imbalance_fraction"][SLICES // 2 :]
+            found[stream][name] = outcome, float(slices.mean())
+    return found
+
+
+def show(found):
+    """Print the table as Markdown."""
+    print("| grouping | stream | workers a key | imbalance, whole | of a slice | p99 latency | state moved |")
+    print("| --- | --- | ---: | ---: | ---: | ---: | ---: |")
+    for name in GROUPINGS:
+        for stream in STREAMS:
+            outcome, of_slice = found[stream][name]
+            print(
+                f"| {name} | {stream} | {outcome.replication:.2f} | {outcome.final_imbalance:.1e} | {of_slice:.1e} "
+                f"| {outcome.p99_completion / 1000:,.2f} s | {outcome.migration:,.0f} |"
+            )
+
+
+def clusters(points):
+    """Names of schemes whose points (x, y) nearly coincide, with the first one's point."""
+    grouped = []
+    for name, point in points.items():
+        for first, names in grouped:
+            near = np.abs(np.log10(point) - np.log10(first))
+            if near[0] < 0.045 and near[1] < 0.25:
+                names.append(name)
+                break
+        else:
+            grouped.append((point, [name]))
+    return grouped
+
+
+def draw(found, path):
+    """Imbalance over replication, a point a grouping, its name beside it."""
+    figure, panels = plt.subplots(1, 2, figsize=(12, 5.2), sharey=True)
+    for axes, stream in zip(panels, STREAMS, strict=True):
+        points = {name: (o.replication, max(of_slice, ONE_TUPLE)) for name, (o, of_slice) in found[stream].items()}
+        for name, point in points.items():
+            axes.scatter(*point, s=70, color=colour(name), zorder=3, clip_on=False)
+        for point, names in clusters(points):
+            text = textwrap.fill(", ".join(names), 34, break_long_words=False)
+            left = point[0] > 4
+            axes.annotate(
+                text, point, (-9 if left else 9, 0), textcoords="offset points", fontsize=7.5, va="center",
+                ha="right" if left else "left",
+            )  # fmt: skip
+        axes.set(title=TITLES[stream], xlabel="workers a key (memory, aggregation)", xscale="log", yscale="log")
+        axes.set_xticks(TICKS, map(str, TICKS))
+        axes.minorticks_off()
+        axes.set(xlim=(0.95, 12), ylim=(ONE_TUPLE * 0.8, 1))
+        axes.grid(alpha=0.3)
+    panels[0].set_ylabel("imbalance of ten seconds, fraction of the tuples")
+    figure.tight_layout()
+    figure.savefig(path, dpi=110)
+
+
+def main():
+    """Print the table; draw the picture into the file given."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("picture", nargs="?", type=Path, default=Path("grouping/guide.png"))
+    found = outcomes()
+    show(found)
+    draw(found, parser.parse_args().picture)
+
+
+if __name__ == "__main__":
+    main()
