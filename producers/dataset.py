@@ -75,6 +75,27 @@ class Block:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class Published:
+    """What is published about the stream that a dataset stands for; None where nothing is.
+
+    Attributes
+    ----------
+    source : str
+        Who says so.
+    records, keys : int or None
+        How many there are.
+    p1 : float or None
+        The share of the most frequent key in the tuples.
+
+    """
+
+    source: str
+    records: int | None = None
+    keys: int | None = None
+    p1: float | None = None
+
+
 class Dataset(ABC):
     """A stream of messages that comes out the same each time it is read.
 
@@ -90,12 +111,15 @@ class Dataset(ABC):
         One line for ``unskew produce --list``.
     records : int or None
         How many records there are; None: unknown before the end.
+    published : Published or None
+        The statistics to hold it against, at its scale.
 
     """
 
     name: str
     summary: str
     records: int | None = None
+    published: Published | None = None
 
     @abstractmethod
     def blocks(self, start: int = 0) -> Iterator[Block]:

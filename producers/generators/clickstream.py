@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from producers.dataset import Block, Generated
+from producers.dataset import Block, Generated, Published
 from producers.generators.scale import scaled
 from producers.generators.titles import titles
 from producers.messages import clickstream
@@ -61,6 +61,7 @@ class Clickstream(Generated):
 
     def __init__(self, *, scale: float = 1.0, records: int | None = None, seed: int = 0) -> None:
         super().__init__(scaled(RECORDS, scale) if records is None else records, seed)
+        self.published = Published("Wikimedia: November 2017", scaled(RECORDS, scale), scaled(ARTICLES, scale))
         self._articles = scaled(_SUPPORT, scale)
 
     @cached_property

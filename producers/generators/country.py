@@ -6,7 +6,7 @@ from importlib.resources import files
 import numpy as np
 import pyarrow as pa
 
-from producers.dataset import Block, Generated
+from producers.dataset import Block, Generated, Published
 from producers.messages import country
 
 SKEW_KEY = "Turkey"
@@ -49,6 +49,9 @@ class Country(Generated):
         if not 0 <= ratio <= 100:
             raise ValueError(f"ratio is {ratio!r}; valid: 0 to 100 (%)")
         self.ratio = ratio
+        share = ratio / 200 if half else ratio / 100
+        p1 = share + (1 - share) / len(countries())
+        self.published = Published("DKG: its definition", 10_000_000, len(countries()) if ratio < 100 else 1, p1)
         self._turn = records // 2 if half else None
         self.name = f"COUNTRY_HALF_SKEW_R{ratio}" if half else f"COUNTRY_SKEW_R{ratio}"
         self.summary = f"{SKEW_KEY} with {ratio} %, else one of {len(countries())} countries" + (

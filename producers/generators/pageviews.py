@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from producers.dataset import Block, Generated
+from producers.dataset import Block, Generated, Published
 from producers.generators.clock import times_of_day
 from producers.generators.scale import scaled
 from producers.generators.titles import titles
@@ -16,10 +16,10 @@ from producers.rendering import joined
 if TYPE_CHECKING:
     from grouping.streams import KeyStream
 
-#: The paper's WP: messages, and the share of the most frequent page.
-RECORDS, P1 = 22_000_000, 0.0932
-# Of these many pages of Zipf's law with this exponent, RECORDS visits see the paper's 2.9 M.
-_PAGES, _Z = 3_282_000, 0.8
+#: The paper's WP: messages, pages, and the share of the most frequent one.
+RECORDS, PAGES, P1 = 22_000_000, 2_900_000, 0.0932
+# Of these many pages of Zipf's law with this exponent, RECORDS visits see PAGES.
+_SUPPORT, _Z = 3_282_000, 0.8
 _MAIN_PAGE = "Main_Page"
 _START, _DAY = 1_200_009_600, 86_400  # 11 January 2008
 
@@ -49,7 +49,8 @@ class Pageviews(Generated):
 
     def __init__(self, *, scale: float = 1.0, records: int | None = None, seed: int = 0) -> None:
         super().__init__(scaled(RECORDS, scale) if records is None else records, seed)
-        self._pages = scaled(_PAGES, scale)
+        self._pages = scaled(_SUPPORT, scale)
+        self.published = Published("PKG, Table I: WP", scaled(RECORDS, scale), scaled(PAGES, scale), P1)
         self.summary = f"visits of Wikipedia's pages on one day: 22 M, 2.9 M keys, p1 = {P1:.2%} (PKG's WP)"
 
     @cached_property

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from producers.dataset import Block, Generated
+from producers.dataset import Block, Generated, Published
 from producers.generators.scale import scaled
 from producers.generators.titles import titles
 from producers.messages import pageviews_by_lang
@@ -25,7 +25,7 @@ _REST = 1.0
 _SITES = {"": 0.48, ".m": 0.50, ".d": 0.01, ".m.d": 0.01}
 _PAGES, _Z = 2_000_000, 0.8
 # Most pages are viewed once or twice in an hour, few very often.
-_VIEWS, _VIEWS_Z = 100_000, 2.2
+_VIEWS, _VIEWS_Z = 100_000, 2.5
 
 
 class PageviewsByLang(Generated):
@@ -54,6 +54,7 @@ class PageviewsByLang(Generated):
 
     def __init__(self, *, scale: float = 1.0, records: int | None = None, seed: int = 0) -> None:
         super().__init__(scaled(RECORDS, scale) if records is None else records, seed)
+        self.published = Published("The Signpost: March 2013", p1=SHARES["en"])
         self._pages = scaled(_PAGES, scale)
 
     @cached_property

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from producers.dataset import Block, Generated
+from producers.dataset import Block, Generated, Published
 from producers.messages import keyed
 from producers.rendering import digits
 
@@ -26,14 +26,25 @@ class Synthetic(Generated):
         Makes the stream; called when the first block is read, as large tables take time to build.
     records, seed : int
         See ``Generated``.
+    published : Published or None
+        See ``Dataset``.
 
     """
 
-    def __init__(self, name: str, summary: str, stream: Callable[[], "KeyStream"], records: int, seed: int) -> None:
+    def __init__(
+        self,
+        name: str,
+        summary: str,
+        stream: Callable[[], "KeyStream"],
+        records: int,
+        seed: int,
+        published: Published | None = None,
+    ) -> None:
         super().__init__(records, seed)
         self.name = name
         self.summary = summary
         self._make = stream
+        self.published = published
 
     @cached_property
     def stream(self) -> "KeyStream":
@@ -54,13 +65,15 @@ def zipf_keys(z: float = 1.0, keys: int = 100_000, *, records: int = 10_000_000,
 def lognormal_1(*, records: int = 10_000_000, seed: int = 0) -> Synthetic:
     """LN1 of the PKG paper: 16 k keys, p1 = 14.71 %."""
     summary = "lognormal keys, μ = 1.789, σ = 2.366 (PKG's LN1: 16 k keys, p1 = 14.71 %)"
-    return Synthetic("LN1", summary, partial(_stream, "lognormal", 1.789, 2.366), records, seed)
+    published = Published("PKG, Table I: LN1", 10_000_000, 16_000, 0.1471)
+    return Synthetic("LN1", summary, partial(_stream, "lognormal", 1.789, 2.366), records, seed, published)
 
 
 def lognormal_2(*, records: int = 10_000_000, seed: int = 0) -> Synthetic:
     """LN2 of the PKG paper: 1.1 k keys, p1 = 7.01 %."""
     summary = "lognormal keys, μ = 2.245, σ = 1.133 (PKG's LN2: 1.1 k keys, p1 = 7.01 %)"
-    return Synthetic("LN2", summary, partial(_stream, "lognormal", 2.245, 1.133), records, seed)
+    published = Published("PKG, Table I: LN2", 10_000_000, 1_100, 0.0701)
+    return Synthetic("LN2", summary, partial(_stream, "lognormal", 2.245, 1.133), records, seed, published)
 
 
 def drifting_zipf(

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from producers.dataset import Block, Generated
+from producers.dataset import Block, Generated, Published
 from producers.generators.clock import times_of_day
 from producers.generators.scale import scaled
 from producers.messages import ticker
@@ -21,6 +21,8 @@ RECORDS, TICKERS, P1 = 690_000, 2900, 0.0329
 _START, _DAYS, _WEEK = 1_383_264_000, 30, 7 * 86_400  # November 2013
 # A ticker's popularity in a week is its own times exp(N(0, σ²)); from a week to the next a part of that is kept.
 _SIGMA, _KEPT = 1.0, 0.5
+# Of fewer, the hottest of a month could not have a share as small as p1.
+_FEWEST = 300
 
 
 class Ticker(Generated):
@@ -49,7 +51,8 @@ class Ticker(Generated):
 
     def __init__(self, *, scale: float = 1.0, records: int | None = None, seed: int = 0) -> None:
         super().__init__(scaled(RECORDS, scale) if records is None else records, seed)
-        self._count = max(scaled(TICKERS, scale), 100)  # of fewer, none could have a share as small as p1
+        self.published = Published("PKG, Table I: CT", scaled(RECORDS, scale), scaled(TICKERS, scale), P1)
+        self._count = max(scaled(TICKERS, scale), _FEWEST)
 
     @cached_property
     def names(self) -> pa.StringArray:

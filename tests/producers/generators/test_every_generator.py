@@ -1,0 +1,145 @@
+"""What holds for every dataset in the registry."""
+
+import numpy as np
+import orjson
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from producers.dataset import Generated
+from producers.hashtags import hashtag_keys
+from producers.keycounts import KeyCounts
+from producers.messages import WIKI_URL
+from producers.registry import DATASETS, create, parameters
+
+CHUNK = Generated.chunk
+# One of each kind is enough where all ratios are the same code.
+NAMES = [name for name in DATASETS if not name.startswith("COUNTRY_SKEW") or name.endswith("R80")]
+ALL = pytest.mark.parametrize("name", NAMES)
+
+
+def small(name, **options):
+    """The dataset with tables that are quick to build."""
+    if "scale" in parameters(name):
+        options = {"scale": 0.01, **options}
+    return create(name, **options)
+
+
+def flat(blocks):
+    """Messages, keys with their owners' positions, counts and times, of a whole stream."""
+    messages, keys, owners, counts, times, position = [], [], [], [], [], 0
+    for block in blocks:
+        assert len(block) > 0
+        messages += block.messages.to_pylist()
+        keys += block.keys.to_pylist()
+        own = np.arange(len(block)) if block.owners is None else block.owners
+        assert len(own) == len(block.keys)
+        owners += (own + position).tolist()
+        counts += [1] * len(own) if block.counts is None else block.counts.tolist()
+        times += [] if block.times is None else block.times.tolist()
+        position += len(block)
+    return messages, keys, owners, counts, times
+
+
+def hashtags(document):
+    tags, kept = hashtag_keys(pa.array(document["hashtags"], pa.string()))
+    return [(tag, 1) for tag, has in zip(tags.to_pylist(), kept, strict=True) if has]
+
+
+#: Source type → the keys and counts that its definition finds in a parsed message.
+SPLIT = {
+    "TWITTER_TICKER": lambda document: [(document["ticker"], 1)],
+    "TWITTER_ELECTION": hashtags,
+    "WIKIPEDIA_PAGEVIEWS": lambda document: [(document["page"].removeprefix(WIKI_URL), 1)],
+    "WIKIPEDIA_PAGEVIEWS_BY_LANG": lambda document: [(document["lang"].split(".")[0], document["n"])],
+    "WIKIPEDIA_CLICKSTREAM": lambda document: [(document["curr"], document["n"])],
+}
+
+
+def split(name, document):
+    if name.startswith("COUNTRY"):
+        return [(document["country"], 1)]
+    return SPLIT.get(name, lambda document: [(document["key"], 1)])(document)
+
+
+@ALL
+def test_messages_are_compact_json_and_the_keys_are_those_in_them(name):
+    messages, keys, owners, counts, _ = flat(small(name, records=3000, seed=1).blocks())
+    expected = []
+    for position, message in enumerate(messages):
+        document = orjson.loads(message)
+        assert orjson.dumps(document) == message
+        expected += [(position, key, count) for key, count in split(name, document)]
+    assert list(zip(owners, keys, counts, strict=True)) == expected
+
+
+@ALL
+@settings(max_examples=5)
+@given(start=st.integers(0, CHUNK + 100), length=st.integers(1, 3000))
+def test_reading_may_begin_anywhere(name, start, length):
+    dataset = small(name, records=CHUNK + 3100, seed=3)
+    position, part = start, []
+    for block in dataset.blocks(start):
+        part.append(block)
+        position += len(block)
+        if position - start >= length:
+            break
+    whole = flat(dataset.blocks())
+    messages, keys, owners, counts, times = flat(part)
+    assert messages == whole[0][start:position]
+    first, last = np.searchsorted(whole[2], (start, position))
+    assert keys == whole[1][first:last]
+    assert owners == [owner - start for owner in whole[2][first:last]]
+    assert counts == whole[3][first:last]
+    assert times == whole[4][start:position]
+
+
+@ALL
+def test_a_seed_decides_everything(name):
+    once, again, other = (flat(small(name, records=2000, seed=seed).blocks())[0] for seed in (7, 7, 8))
+    assert once == again != other
+
+
+@ALL
+def test_times_never_fall_by_more_than_a_second(name):
+    times = flat(small(name, records=CHUNK + 500).blocks())[4]
+    assert not times or np.diff(times).min() >= -1000
+
+
+@ALL
+def test_it_has_a_name_a_line_and_its_records(name):
+    dataset = small(name, records=7)
+    assert dataset.name == name
+    assert dataset.summary
+    assert "\n" not in dataset.summary
+    assert sum(len(block) for block in dataset.blocks()) == dataset.records == 7
+
+
+@ALL
+def test_no_records_is_no_blocks(name):
+    assert list(small(name, records=0).blocks()) == []
+
+
+def statistics(dataset):
+    counts = KeyCounts()
+    for block in dataset.blocks():
+        counts.add(block.keys, block.counts)
+    return counts
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if create(name).published and "scale" not in parameters(name)])
+def test_the_published_statistics_are_met(name):
+    dataset = create(name, seed=2)
+    counts, published = statistics(dataset), dataset.published
+    assert dataset.records == published.records
+    assert counts.distinct == pytest.approx(published.keys, rel=0.05)
+    assert counts.top(1)[0][1] / counts.total == pytest.approx(
+        published.p1, abs=5 * (published.p1 / counts.total) ** 0.5
+    )
+
+
+@pytest.mark.parametrize("scale", [-1, 0, 1e9])
+def test_a_scale_out_of_range_is_named(scale):
+    with pytest.raises(ValueError, match="scale is"):
+        create("WIKIPEDIA_PAGEVIEWS", scale=scale)

@@ -1,0 +1,130 @@
+"""The Wikipedia generators have the published statistics."""
+
+import numpy as np
+import pytest
+
+from producers.generators import clickstream as clicks
+from producers.generators.pageviews_by_lang import SHARES, languages, shares
+from producers.keycounts import KeyCounts
+from producers.registry import create
+
+
+def counted(dataset):
+    counts = KeyCounts()
+    for block in dataset.blocks():
+        counts.add(block.keys, block.counts)
+    return counts
+
+
+def slope(frequencies, first, last):
+    """The exponent of the power law that fits the frequencies of ranks [first, last]: least squares in logarithms."""
+    ranks = np.unique(np.geomspace(first, last, 60).astype(int))
+    return -np.polyfit(np.log(ranks), np.log(np.asarray(frequencies)[ranks - 1]), 1)[0]
+
+
+@pytest.fixture(scope="module")
+def pageviews():
+    return counted(create("WIKIPEDIA_PAGEVIEWS", scale=0.1, seed=1))
+
+
+@pytest.fixture(scope="module")
+def by_language():
+    return counted(create("WIKIPEDIA_PAGEVIEWS_BY_LANG", scale=0.2, seed=1))
+
+
+@pytest.fixture(scope="module")
+def clickstream():
+    """Types and n of 10 % of the published records, and the counts of the destinations."""
+    counts, kinds, n = KeyCounts(), [], []
+    for block in create("WIKIPEDIA_CLICKSTREAM", scale=0.1, seed=1).blocks():
+        counts.add(block.keys, block.counts)
+        n.append(block.counts)
+        text = block.messages.to_numpy(zero_copy_only=False)
+        kinds += [message[message.rindex(b'"type":"') + 8 :].partition(b'"')[0].decode() for message in text]
+    return np.array(kinds), np.concatenate(n), counts
+
+
+class TestPageviews:
+    def test_p1_and_the_number_of_pages(self, pageviews):
+        published = create("WIKIPEDIA_PAGEVIEWS", scale=0.1).published
+        assert pageviews.total == published.records == 2_200_000
+        assert pageviews.top(1)[0][0] == "Main_Page"
+        assert pageviews.top(1)[0][1] / pageviews.total == pytest.approx(0.0932, abs=0.001)
+        assert pageviews.distinct == pytest.approx(290_000, rel=0.02)
+
+    def test_the_rest_follows_zipfs_law(self, pageviews):
+        frequencies = sorted(pageviews.tuples().values(), reverse=True)[1:]
+        assert slope(frequencies, 1, 10_000) == pytest.approx(0.8, abs=0.03)
+
+    @pytest.mark.parametrize("scale", [0.001, 0.02])
+    def test_p1_stays_at_every_scale(self, scale):
+        counts = counted(create("WIKIPEDIA_PAGEVIEWS", scale=scale, seed=2))
+        published = create("WIKIPEDIA_PAGEVIEWS", scale=scale).published
+        assert counts.top(1)[0][1] / counts.total == pytest.approx(0.0932, abs=5 * (0.0932 / counts.total) ** 0.5)
+        assert counts.distinct == pytest.approx(published.keys, rel=0.05)
+
+    def test_evenings_are_busier_than_mornings(self):
+        times = np.concatenate([block.times for block in create("WIKIPEDIA_PAGEVIEWS", scale=0.01).blocks()])
+        hours = np.bincount(times // 3_600_000 % 24, minlength=24)
+        assert hours.argmax() in (17, 18)
+        assert hours.argmin() in (5, 6)
+        assert hours.max() / hours.mean() == pytest.approx(1.4, abs=0.05)
+        assert (times.max() - times.min()) == pytest.approx(86_400_000, rel=0.01)
+
+
+class TestByLanguage:
+    def test_the_languages_have_their_published_shares(self, by_language):
+        assert by_language.top(1)[0][0] == "en"
+        for language, share in SHARES.items():
+            assert by_language.tuples()[language] / by_language.total == pytest.approx(share, abs=0.002)
+
+    def test_views_are_shared_like_records(self, by_language):
+        sums = by_language.sums()
+        assert sums["en"] / sum(sums.values()) == pytest.approx(SHARES["en"], abs=0.02)
+
+    def test_no_other_language_is_before_french(self):
+        assert len(set(languages())) == len(languages()) == len(shares())
+        assert shares().sum() == pytest.approx(1)
+        assert shares()[len(SHARES) :].max() < SHARES["fr"]
+
+    def test_some_pages_are_seen_on_the_mobile_site(self):
+        block = next(create("WIKIPEDIA_PAGEVIEWS_BY_LANG", records=5000).blocks())
+        mobile = sum(b'.m","page"' in message for message in block.messages.to_pylist())
+        assert mobile / 5000 == pytest.approx(0.5, abs=0.04)
+
+
+class TestClickstream:
+    def test_types_have_their_published_shares(self, clickstream):
+        kinds, _, _ = clickstream
+        for kind, share in (("link", 0.60), ("external", 0.37), ("other", 0.03)):
+            assert (kinds == kind).mean() == pytest.approx(share, abs=0.003)
+
+    @pytest.mark.parametrize(("kind", "mean"), [("link", 1.2e9 / 15.6e6), ("external", 5.5e9 / 9.6e6), ("other", 59.5)])
+    def test_the_mean_of_n_is_the_published_one(self, kind, mean):
+        # A mean over draws says little when the tail is that heavy: this is the law's own, over its quantiles.
+        quantiles = 1 - np.geomspace(1e-12, 1, 2_000_001)[::-1]
+        places = np.full(len(quantiles), list(clicks.KINDS).index(kind), np.int32)
+        n = clicks._clicks(quantiles, places).astype(float)
+        assert np.trapezoid(n, quantiles) == pytest.approx(mean, rel=0.02)
+
+    @pytest.mark.parametrize(("kind", "exponent"), [("link", 1.104), ("external", 0.868), ("other", 1.174)])
+    def test_n_has_a_heavy_tail_from_ten_on(self, clickstream, kind, exponent):
+        kinds, n, _ = clickstream
+        n = np.sort(n[kinds == kind])[::-1]
+        assert n.min() == 10
+        # Hill's estimate over the largest 2 %
+        k = len(n) // 50
+        assert k / np.log(n[:k] / n[k]).sum() == pytest.approx(exponent, rel=0.1)
+
+    def test_so_many_articles_are_reached(self, clickstream):
+        _, _, counts = clickstream
+        assert counts.distinct == pytest.approx(440_000, rel=0.03)
+
+    def test_visits_from_outside_name_the_outside(self):
+        rows = {"link": set(), "external": set(), "other": set()}
+        block = next(create("WIKIPEDIA_CLICKSTREAM", records=20_000).blocks())
+        for message in block.messages.to_pylist():
+            prev, kind = (message.decode().split('"')[at] for at in (3, 11))
+            rows[kind].add(prev)
+        assert rows["external"] == set(clicks.OUTSIDE)
+        assert not (rows["link"] | rows["other"]) & set(clicks.OUTSIDE)
