@@ -1,0 +1,1 @@
+"""`unskew simulate`: what a stream would do with a grouping and W workers, without a cluster."""

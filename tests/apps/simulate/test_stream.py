@@ -1,0 +1,72 @@
+"""Where `unskew simulate` gets its keys from."""
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet
+import pytest
+
+from apps.simulate.stream import GENERATORS, read
+from deploy.errors import UsageError
+from grouping import streams
+
+
+def no_kafka():
+    raise AssertionError("Kafka isn't asked for")
+
+
+@pytest.mark.parametrize("name", GENERATORS)
+def test_every_generator_has_defaults(name):
+    keys = read(name, 1000, 3, no_kafka).keys
+    assert np.array_equal(keys, GENERATORS[name]().take(0, 1000, seed=3))
+
+
+def test_parameters_of_a_generator():
+    keys = read("zipf:z=2.5,k=50", 1000, 1, no_kafka).keys
+    assert np.array_equal(keys, streams.zipf(2.5, 50).take(0, 1000, seed=1))
+
+
+def test_a_dataset():
+    keys = read("country_skew_r80", 2000, 0, no_kafka).keys
+    assert len(keys) == 2000
+    assert keys.value_counts().to_pylist()[0]["values"] is not None
+    assert 0.7 < np.mean(np.array(keys.to_pylist()) == "Turkey") < 0.9
+
+
+@pytest.mark.parametrize("kind", ["parquet", "csv"])
+def test_a_column_of_a_file(tmp_path, kind):
+    table = pa.table({"user": ["b", "a", "b"], "time": [5, 3, 9], "other": [1, 2, 3]})
+    path = tmp_path / f"events.{kind}"
+    (pyarrow.parquet.write_table if kind == "parquet" else pyarrow.csv.write_csv)(table, path)
+    stream = read(f"{path}:user", 10, 0, no_kafka)
+    assert stream.keys.to_pylist() == ["b", "a", "b"]
+    assert stream.times.tolist() == [5, 5, 9]
+    assert read(f"{path}:other", 2, 0, no_kafka).keys.to_pylist() == [1, 2]
+
+
+def test_recorded_timestamps(tmp_path):
+    times = pa.array([0, 1_500_000, 2_000_000], pa.timestamp("us"))
+    pyarrow.parquet.write_table(pa.table({"k": [1, 2, 3], "time": times}), tmp_path / "e.parquet")
+    assert read(f"{tmp_path}/e.parquet:k", 9, 0, no_kafka).times.tolist() == [0, 1500, 2000]
+
+
+@pytest.mark.parametrize(
+    ("spec", "says"),
+    [
+        ("zipff", "stream is 'zipff'; valid: zipf"),
+        ("nofile.parquet:key", "stream is 'nofile.parquet:key'"),
+        ("zipf:q=1", "zipf has no parameter 'q'; valid: z, k"),
+        ("zipf:z=much", "z is 'much'; valid: a number like 1.0"),
+        ("zipf:k=0", "k is 0"),
+        ("kafka:", "valid: kafka:TOPIC"),
+    ],
+)
+def test_bad_specifications(spec, says):
+    with pytest.raises(UsageError, match=says):
+        read(spec, 10, 0, lambda: None)
+
+
+def test_a_column_that_there_is_not(tmp_path):
+    pyarrow.parquet.write_table(pa.table({"user": ["a"]}), tmp_path / "e.parquet")
+    with pytest.raises(UsageError, match="has no column 'key'; valid: user"):
+        read(f"{tmp_path}/e.parquet:key", 10, 0, no_kafka)

@@ -1,0 +1,50 @@
+"""The keys of a real topic."""
+
+import orjson
+import pytest
+from confluent_kafka import Producer
+
+from apps.simulate.stream import read
+from deploy.connection import Connection
+from deploy.errors import UsageError
+from deploy.topics import ensure_topic
+
+pytestmark = pytest.mark.kafka
+
+
+@pytest.fixture
+def filled(kafka, topic):
+    connection = Connection(kafka.bootstrap_servers)
+    ensure_topic(connection, topic, 3)
+    producer = Producer(connection.client())
+    for i in range(300):
+        value = b"no json" if i == 7 else orjson.dumps({"country": f"c{i % 5}"})
+        producer.produce(topic, value=value, key=f"k{i % 4}", partition=i % 3, timestamp=1_000_000 + i)
+    producer.flush()
+    return connection, topic
+
+
+def test_message_keys_in_the_order_of_time(filled):
+    connection, topic = filled
+    stream = read(f"kafka:{topic}", 1000, 0, lambda: connection)
+    assert stream.keys.to_pylist() == [f"k{i % 4}".encode() for i in range(300)]
+    assert stream.times.tolist() == [1_000_000 + i for i in range(300)]
+
+
+def test_a_field_of_the_messages(filled):
+    connection, topic = filled
+    keys = read(f"kafka:{topic}:country", 1000, 0, lambda: connection).keys.to_pylist()
+    assert keys == [None if i == 7 else f"c{i % 5}" for i in range(300)]
+
+
+def test_no_more_than_wanted(filled):
+    connection, topic = filled
+    assert len(read(f"kafka:{topic}", 50, 0, lambda: connection).keys) == 50
+
+
+def test_no_such_field_or_topic(filled):
+    connection, topic = filled
+    with pytest.raises(UsageError, match="has a field 'nation'"):
+        read(f"kafka:{topic}:nation", 1000, 0, lambda: connection)
+    with pytest.raises(UsageError, match="missing-topic"):
+        read("kafka:missing-topic", 1000, 0, lambda: connection)
