@@ -8,6 +8,7 @@ from apps.compare.command import compare
 from apps.demo import demo
 from apps.launch import topology
 from apps.results.command import results
+from apps.simulate.command import simulate
 from deploy import kafka
 from deploy.cluster_command import cluster
 from deploy.doctor import doctor
@@ -26,6 +27,7 @@ app.command()(topology)
 app.command()(produce)
 app.command()(results)
 app.command()(compare)
+app.command()(simulate)
 app.command()(demo)
 app.add_typer(kafka.app, name="kafka")
 app.command()(cluster)
