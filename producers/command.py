@@ -28,6 +28,10 @@ def produce(
     rate: Annotated[
         float | None, typer.Option(help="Records a second, at most; default: as fast as it goes.", show_default=False)
     ] = None,
+    scale: Annotated[
+        float | None,
+        typer.Option(help="Size of a dataset with published sizes, 1 being theirs.", show_default=False),
+    ] = None,
     seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same records.")] = 0,
     option: Annotated[
         list[str] | None,
@@ -39,6 +43,9 @@ def produce(
     ] = None,
     repeat: Annotated[int, typer.Option(min=1, help="Send the dataset so many times.")] = 1,
     loop: Annotated[bool, typer.Option("--loop", help="Send it again and again, until Ctrl-C.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Send nothing: show the first messages and the statistics.")
+    ] = False,
     bootstrap_servers: BootstrapOption = None,
     kafka_config: KafkaConfigOption = None,
     list_datasets: Annotated[bool, typer.Option("--list", help="Show the datasets, a line each.")] = False,
@@ -47,7 +54,11 @@ def produce(
     if list_datasets:
         _list()
         return
-    source = _source(dataset, records, seed, option or [], None if loop else repeat)
+    options = [*(option or []), *([f"scale={scale}"] if scale is not None else [])]
+    source = _source(dataset, records, seed, options, None if loop else repeat)
+    if dry_run:
+        _dry_run(source)
+        return
     pace = _pace(rate)
     if topic is None:
         raise UsageError(f"--topic is missing: unskew produce {source.name} --topic NAME")
@@ -104,6 +115,23 @@ def _load(connection: Connection, topic: str, source: "Dataset", pace: "Pace") -
             raise
     output.print(summary.table())
     return not summary.interrupted
+
+
+def _dry_run(source: "Dataset") -> None:
+    from rich.console import Console
+
+    from producers.dry_run import measure, statistics_table
+    from producers.interrupt import stop_on_signal
+    from producers.progress import LoadProgress
+
+    output = Console()
+    with stop_on_signal() as stopped, LoadProgress(source.name, source.records, Console(stderr=True)) as progress:
+        found = measure(source, progress=progress.update, stopped=stopped)
+    for message in found.first:
+        print(message.decode(errors="replace"))
+    output.print(statistics_table(source, found))
+    if stopped():
+        raise typer.Exit(INTERRUPTED)
 
 
 def _list() -> None:

@@ -28,6 +28,7 @@ class Repeated(Dataset):
         self._times = times
         self.name = dataset.name
         self.summary = dataset.summary
+        self.published = dataset.published if times == 1 else None
         self.records = None if times is None else times * self._length
 
     def blocks(self, start: int = 0) -> Iterator[Block]:

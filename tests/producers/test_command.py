@@ -103,3 +103,13 @@ def test_ctrl_c_ends_with_the_summary_of_what_was_sent(kafka, topic, number):
     assert load.returncode == 130, errors
     sent = int(re.search(r"records\W+([\d,]+) \(stopped\)", output)[1].replace(",", ""))
     assert sent == sum(end_offsets(connection, topic).values())
+
+
+def test_a_dry_run_shows_messages_and_statistics_beside_the_published_ones():
+    done = unskew("produce", "TWITTER_TICKER", "--scale", "0.2", "--dry-run")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith('{"timestamp":1383264')
+    assert re.search(r"records\W+138,000\W+138,000\b", done.stdout)
+    assert re.search(r"distinct keys\W+5[78]\d\W+580\b", done.stdout)
+    assert re.search(r"p1\W+3\.\d+%\W+3\.29%", done.stdout)
+    assert "2013-11-30 23:59" in done.stdout
