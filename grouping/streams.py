@@ -90,13 +90,13 @@ class Lognormal(KeyStream):
 
 
 class Drifting(KeyStream):
-    """Zipf whose ranks rotate: every ``every`` tuples each key hands its rank on to the key ``step`` further."""
+    """A stream of k keys that rotate: every ``every`` tuples each key hands its rank on to the key ``step`` further."""
 
-    def __init__(self, z: float, k: int, every: int, step: int) -> None:
+    def __init__(self, ranks: KeyStream, k: int, every: int, step: int) -> None:
         if every < 1:
             raise ValueError(f"every is {every!r}; valid: at least 1 (tuples)")
-        self._ranks = zipf(z, k)
-        self.p1 = self._ranks.p1
+        self._ranks = ranks
+        self.p1 = ranks.p1
         self.k, self.every, self.step = k, every, step
 
     def draw(self, rng: np.random.Generator, first: int, n: int) -> NDArray[np.int64]:
@@ -151,4 +151,4 @@ def lognormal(mu: float = 1.789, sigma: float = 2.366) -> Lognormal:
 
 def drifting(z: float = 1.1, k: int = 10_000, every: int = 1_000_000, step: int = 10) -> Drifting:
     """Zipf whose ranks rotate by ``step`` keys every ``every`` tuples."""
-    return Drifting(z, _count(k), every, step)
+    return Drifting(zipf(z, k), k, every, step)
