@@ -23,6 +23,7 @@ from grouping.streams import hot, zipf
 TUPLES, MINUTES, SLICES, BUSY = 600_000, 10, 60, 0.75
 STREAMS = {"tail": (zipf(1.1, 100_000), 20), "hot": (hot(0.8), 10)}
 TITLES = {"tail": "Zipf z = 1.1, 100,000 keys, W = 20", "hot": "one key with 80 %, W = 10"}
+RANGES = {"tail": 3.2, "hot": 12}
 TICKS = (1, 1.5, 2, 3, 5, 10)
 ONE_TUPLE = SLICES / TUPLES  # of a slice: less than that can't be seen
 
@@ -61,16 +62,17 @@ def show(found):
 
 
 def clusters(points):
-    """Names of schemes whose points (x, y) nearly coincide, with the first one's point."""
+    """Names of schemes whose points (x, y) nearly coincide, with the place beside which to write them."""
     grouped = []
     for name, point in points.items():
-        for first, names in grouped:
-            near = np.abs(np.log10(point) - np.log10(first))
+        for place, names in grouped:
+            near = np.abs(np.log10(point) - np.log10(place))
             if near[0] < 0.045 and near[1] < 0.25:
                 names.append(name)
+                place[0] = max(place[0], point[0])
                 break
         else:
-            grouped.append((point, [name]))
+            grouped.append((list(point), [name]))
     return grouped
 
 
@@ -83,15 +85,20 @@ def draw(found, path):
             axes.scatter(*point, s=70, color=colour(name), zorder=3, clip_on=False)
         for point, names in clusters(points):
             text = textwrap.fill(", ".join(names), 34, break_long_words=False)
-            left = point[0] > 4
+            left = point[0] > RANGES[stream] / 2
             axes.annotate(
-                text, point, (-9 if left else 9, 0), textcoords="offset points", fontsize=7.5, va="center",
+                text,
+                point,
+                (-9 if left else 9, 7 if "\n" in text else -3),
+                textcoords="offset points",
+                fontsize=7.5,
+                va="bottom",
                 ha="right" if left else "left",
-            )  # fmt: skip
+            )
         axes.set(title=TITLES[stream], xlabel="workers a key (memory, aggregation)", xscale="log", yscale="log")
         axes.set_xticks(TICKS, map(str, TICKS))
         axes.minorticks_off()
-        axes.set(xlim=(0.95, 12), ylim=(ONE_TUPLE * 0.8, 1))
+        axes.set(xlim=(0.97, RANGES[stream]), ylim=(ONE_TUPLE * 0.8, 2.5))
         axes.grid(alpha=0.3)
     panels[0].set_ylabel("imbalance of ten seconds, fraction of the tuples")
     figure.tight_layout()
