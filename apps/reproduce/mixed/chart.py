@@ -19,6 +19,8 @@ NUMBERS: dict[str, Callable[[Outcome], float]] = {
     "table": lambda outcome: outcome.table,
     "θ, %": lambda outcome: outcome.theta,
 }
+#: Lines often lie on each other, and one family's colours are alike.
+MARKERS = dict(zip(sweeps.ALL, "os^Dx", strict=True))
 
 
 def sweep_report(title: str, name: str, points: Sequence[Point], notes: Sequence[str]) -> Report:
@@ -36,7 +38,8 @@ def sweep_report(title: str, name: str, points: Sequence[Point], notes: Sequence
                     [own.get(value, math.nan) for value in values],
                     color=colour(scheme),
                     linestyle="--" if window == 5 else "-",
-                    marker=".",
+                    marker=MARKERS[scheme],
+                    markersize=4,
                     label=scheme if window is None else f"{scheme}, w = {window}",
                 )
             panel.set_ylabel(label)

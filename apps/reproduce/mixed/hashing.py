@@ -39,8 +39,8 @@ def figure_7(settings: Settings) -> Report:
         ("varied", "value", "max / min load, ours", "max / min load, paper", "θ, %, ours"),
         rows,
         [
-            "Ours: one interval, averaged over hash functions. The paper: 50 intervals, in which hot keys change places,",
-            "with consistent hashing, and a K for (a) that isn't said.",
+            "Ours: one interval, averaged over hash functions. The paper: 50 intervals, between which keys swap loads,",
+            "consistent hashing, and a K for (a) that isn't said.",
         ],
         draw,
     )
