@@ -20,7 +20,7 @@ NUMBERS: dict[str, Callable[[Outcome], float]] = {
     "θ, %": lambda outcome: outcome.theta,
 }
 #: Lines often lie on each other, and one family's colours are alike.
-MARKERS = dict(zip(sweeps.ALL, "os^Dx", strict=True))
+MARKERS: dict[str, str] = dict(zip(sweeps.ALL, "os^Dx", strict=True))
 
 
 def sweep_report(title: str, name: str, points: Sequence[Point], notes: Sequence[str]) -> Report:
