@@ -11,7 +11,6 @@ from apps.compare.command import INTERRUPTED
 from deploy import embedded
 from deploy.connection import BootstrapOption, Connection, KafkaConfigOption
 from deploy.errors import EnvironmentFault
-from grouping import parameters
 
 if TYPE_CHECKING:
     from apps.compare.course import Course
@@ -54,9 +53,7 @@ def demo(
     size = QUICK if quick else FULL
     connection, started = _connection(bootstrap_servers, kafka_config)
     topic = _publish(connection, size.records)
-    defaults = parameters("DYNAMIC_KEY")
-    periods = ", ".join(f"{name} {value:g} s ({defaults[name]:g})" for name, value in SHORTENED.items())
-    print(f"DYNAMIC_KEY's periods are shortened for a short stream (in brackets, the defaults): {periods}")
+    _say("DYNAMIC_KEY's periods are shortened: the original's are for streams of hours, this one takes a minute")
     with fresh_checkpoints() as location:
         settings = Settings(
             mode="LOCAL",
@@ -74,9 +71,9 @@ def demo(
         )
         courses = hold(settings, {"KEY": {}, "DYNAMIC_KEY": SHORTENED}, output)
     if len(courses) == len(GROUPINGS):
-        print(_moral(*courses))
+        _say(_moral(*courses))
     if started:
-        print(f"Kafka runs on, for the results to be read; stop it: {unskew()} kafka stop")
+        _say(f"Kafka runs on, for the results to be read; stop it: {unskew()} kafka stop")
     if len(courses) < len(GROUPINGS):
         raise typer.Exit(INTERRUPTED)
 
@@ -86,9 +83,9 @@ def _connection(bootstrap_servers: str | None, kafka_config: Path | None) -> tup
     try:
         return Connection.of(bootstrap_servers, kafka_config), False
     except EnvironmentFault:
-        print("starting Kafka ...", flush=True)
+        _say("starting Kafka ...")
         address = embedded.start()
-        print(f"Kafka is ready at {address.bootstrap_servers}")
+        _say(f"Kafka is ready at {address.bootstrap_servers}")
         return Connection(address.bootstrap_servers), True
 
 
@@ -108,7 +105,7 @@ def _publish(connection: Connection, records: int) -> str:
     with LoadProgress(dataset.name, records, Console(stderr=True)) as progress:
         summary = publish(connection, topic, dataset, progress=progress.update)
     hottest = summary.keys.top(1)[0][0]
-    print(
+    _say(
         f"published {summary.records:,} messages to {topic} in {summary.seconds:.1f} s: "
         f"{summary.keys.distinct} countries, but {summary.p1:.0%} of the messages are {hottest}"
     )
@@ -124,3 +121,9 @@ def _moral(key: "Course", dynamic: "Course") -> str:
         f"{faster:.1f} times the tuples a second over all of it, for {dynamic.summary.dist_cost:.2f} partial results "
         f"a key instead of {key.summary.dist_cost:.2f}."
     )
+
+
+def _say(text: str) -> None:
+    from rich.console import Console
+
+    Console(highlight=False).print(text, markup=False)

@@ -111,7 +111,7 @@ def _loads(figure: "SubFigure", runs: Sequence[Drawn], rows: int) -> None:
 def _std_dev(panel: "Axes", runs: Sequence[Drawn]) -> None:
     for run in runs:
         _line(panel, run.grouping, _without_remainders(run.windows))
-    panel.set_title("STD_DEV of each window (%)", loc="left")
+    _over_tuples(panel, "STD_DEV of each window (%)")
 
 
 def _worker_time(panel: "Axes", runs: Sequence[Drawn]) -> None:
@@ -119,17 +119,22 @@ def _worker_time(panel: "Axes", runs: Sequence[Drawn]) -> None:
         _line(panel, run.grouping, _without_remainders([(tuples, slowest) for tuples, slowest, _ in run.batches]))
     at, mean = _without_remainders([(tuples, mean) for tuples, _, mean in runs[0].batches])
     panel.plot(at, mean, color=_GREY, linewidth=0.8, linestyle="--", label=f"mean worker ({runs[0].grouping})")
-    panel.set_title("slowest worker's time in each batch (s)", loc="left")
+    _over_tuples(panel, "slowest worker's time in each batch (s)")
     panel.set_ylim(top=1.25 * panel.get_ylim()[1])
     panel.legend(frameon=False, fontsize=8, loc="upper right", ncols=3)
 
 
 def _line(panel: "Axes", name: str, line: tuple[list[int], list[float]]) -> None:
     panel.plot(*line, color=colour(name), label=name, marker=".", linewidth=1.5)
+
+
+def _over_tuples(panel: "Axes", title: str) -> None:
+    panel.set_title(title, loc="left")
     panel.set_ylim(bottom=0)
     panel.set_xlim(left=0)
     panel.set_xlabel("tuples so far")
     panel.xaxis.set_major_formatter("{x:,.0f}")
+    panel.locator_params(axis="x", nbins=6)
 
 
 def _without_remainders(parts: Sequence[tuple[int, float]]) -> tuple[list[int], list[float]]:

@@ -25,7 +25,7 @@ from dashboards.colours import colour
 from deploy.errors import UsageError
 from deploy.home import home
 from deploy.topics import end_offsets, ensure_topic, partitions_of
-from grouping import named
+from grouping import named, parameters
 
 
 def hold(common: Settings, groupings: Mapping[str, Mapping[str, Any]], folder: Path) -> list[Course]:
@@ -66,8 +66,9 @@ def hold(common: Settings, groupings: Mapping[str, Mapping[str, Any]], folder: P
     console.print(f"{', '.join(groupings)} over {report.sentence(common)}", soft_wrap=True)
     for name, options in groupings.items():
         if options:
-            given = ", ".join(f"{option} {value}" for option, value in options.items())
-            console.print(f"{name} with {given}", soft_wrap=True)
+            defaults = parameters(name)
+            chosen = ", ".join(f"{option} {value} (default {defaults[option]})" for option, value in options.items())
+            console.print(f"{name} with {chosen}", soft_wrap=True)
     courses: list[Course] = []
     for course in _courses(plan):
         if not course.summary.tuples:

@@ -1,0 +1,178 @@
+"""`unskew compare`: which options go where, what is computed of a run, what is written, and the command itself."""
+
+import csv
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.console import Console
+
+from apps.compare import report
+from apps.compare.command import compare, own_options
+from apps.compare.course import BatchTimes, Course, WindowBalance, straggling
+from apps.settings import Settings
+from apps.summary import Summary
+from dashboards.comparison import Drawn, draw
+from deploy.connection import Connection
+from deploy.errors import EnvironmentFault, UsageError
+from deploy.topics import ensure_topic
+from grouping import GROUPINGS, measures
+from producers.publish import publish
+from producers.registry import create
+from tests.apps.conftest import by_key, final_counts
+
+COMMAND = [sys.executable, "-c", "from apps.cli import main; main()", "compare"]
+
+
+def course(grouping="KEY", sizes=(100, 100, 100, 100), loads=(300, 100)):
+    summary = Summary(
+        grouping=grouping, tuples=sum(sizes), rejected=0, late=0, std_dev=measures.std_dev(loads), last_std_dev=0.0,
+        dist_cost=1.0, imbalance_fraction=measures.imbalance_fraction(loads), straggling=1.5, tuples_per_second=10.0,
+        first_batch_seconds=1.0, first_result_seconds=2.0, loads=list(loads),
+    )  # fmt: skip
+    batches = [BatchTimes(n, 2.0 * i + 1, 1.0) for i, n in enumerate(sizes)]
+    windows = [WindowBalance(1000 * i, n, float(i), 1.0, i) for i, n in enumerate(sizes)]
+    return Course(summary, {}, batches, windows, [1.0] * len(loads))
+
+
+def settings(tmp_path):
+    return Settings(
+        "LOCAL", "COUNTRY_SKEW_R80", "KEY", "t", 2, 2, "x1", Connection("localhost:1"), str(tmp_path), max_tuples=100
+    )
+
+
+def test_options_go_to_the_groupings_that_have_them():
+    own = own_options(["KEY", "DYNAMIC_KEY"], {"warm_up": 2.0}, ["periods_to_old=2"])
+    assert own == {"KEY": {}, "DYNAMIC_KEY": {"warm_up": 2.0, "periods_to_old": 2}}
+
+
+@pytest.mark.parametrize(("given", "pairs"), [({"warm_up": 1.0}, []), ({}, ["periods_to_old=2"])])
+def test_options_that_no_grouping_has_are_refused(given, pairs):
+    with pytest.raises(UsageError, match="none of KEY, SHUFFLE has"):
+        own_options(["KEY", "SHUFFLE"], given, pairs)
+
+
+@given(st.lists(st.integers(1, 1000), min_size=1, max_size=30))
+def test_settled_is_the_least_end_of_the_stream_with_a_quarter_of_the_tuples(sizes):
+    run = course(sizes=sizes)
+    starts = [i for i in range(len(sizes)) if sum(sizes[i:]) >= sum(sizes) / 4]
+    last = max(starts)
+    wanted = sum(i * sizes[i] for i in range(last, len(sizes))) / sum(sizes[last:])
+    assert run.settled_std_dev == pytest.approx(wanted)
+    assert run.settled_straggling == pytest.approx(straggling(run.batches[last:]))
+
+
+def test_files_and_table_say_the_same(tmp_path):
+    runs = [course("KEY"), course("DYNAMIC_KEY", loads=(220, 180))]
+    files = report.save(runs, settings(tmp_path), tmp_path)
+    assert [file.name for file in files] == ["comparison.csv", "comparison.json", "comparison.png"]
+    rows = list(csv.DictReader(files[0].open()))
+    document = json.loads(files[1].read_text())
+    assert [row["grouping"] for row in rows] == ["KEY", "DYNAMIC_KEY"]
+    for row, run in zip(rows, document["runs"], strict=True):
+        for name in report.MEASURES:
+            assert float(row[name]) == pytest.approx(run[name])
+    assert document["runs"][1]["loads"] == [220, 180]
+    assert document["settings"]["max_tuples"] == 100
+    assert files[2].read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_table_fits_the_terminal(width):
+    runs = [course(name) for name in GROUPINGS]
+    console = Console(width=width)
+    with console.capture() as capture:
+        console.print(report.tables(runs, width))
+    text = capture.get()
+    assert max(map(len, text.splitlines())) <= width
+    assert all(f"■ {name} " in text for name in GROUPINGS)
+    assert "…" not in text.replace("… in", "")
+
+
+@pytest.mark.parametrize("count", [1, 2, len(GROUPINGS)])
+def test_any_number_of_groupings_is_drawn(count, tmp_path):
+    names = list(GROUPINGS)[:count]
+    # the last batch and window have next to no tuples, as they often do
+    runs = [
+        Drawn(name, [3, 1], 25.0, 1.0, 1.5, [(90, 2.0), (1, 50.0)], [(90, 1.0, 0.5), (1, 0.1, 0.1)]) for name in names
+    ]
+    draw(runs, tmp_path / "picture.png", "a subtitle")
+    assert (tmp_path / "picture.png").stat().st_size > 10_000
+
+
+def test_unwritable_output(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(EnvironmentFault, match=r"--output .*file/out can't be written"):
+        report.prepare(tmp_path / "file" / "out")
+
+
+def start(connection, arguments, **more):
+    return subprocess.Popen(
+        [*COMMAND, "COUNTRY_SKEW_R80", *arguments, "--bootstrap-servers", connection.bootstrap_servers],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **more,
+    )  # fmt: skip
+
+
+@pytest.mark.kafka
+def test_nothing_starts_without_messages_to_compare_with(connection, topic):
+    at = connection.bootstrap_servers
+    for _ in range(2):  # no topic, then an empty one
+        with pytest.raises(UsageError, match="no messages to compare with; publish some: unskew produce COUNTRY_SKEW"):
+            compare("COUNTRY_SKEW_R80", topic, 2, 4, "x0", bootstrap_servers=at)
+        ensure_topic(connection, topic, 2)
+    with pytest.raises(UsageError, match="has 2 partitions, not the 3 asked for"):
+        compare("COUNTRY_SKEW_R80", topic, 3, 4, "x0", bootstrap_servers=at)
+
+
+@pytest.mark.kafka
+@pytest.mark.spark
+def test_compares_two_groupings(connection, topic, tmp_path):
+    ensure_topic(connection, topic, 2)
+    sent = publish(connection, topic, create("COUNTRY_SKEW_R80", records=4_000))
+    given = ["2", "4", "x0", "--groupings", "key,shuffle", "--window", "2", "--trigger", "0.2", "--max-tuples", "1000"]
+    given += ["--output", str(tmp_path / "out"), "--checkpoint", str(tmp_path / "checkpoints")]
+    with start(connection, [topic, *given]) as process:
+        out, err = process.communicate(timeout=240)
+    assert process.returncode == 0, err
+    assert "waiting, first batch" in err
+    runs = {run["grouping"]: run for run in json.loads((tmp_path / "out" / "comparison.json").read_text())["runs"]}
+    assert list(runs) == ["KEY", "SHUFFLE"]
+    for short, run in zip(("kg", "sg"), runs.values(), strict=True):
+        assert by_key(final_counts(connection, f"{topic}-s2-w4-{short}-aggregator")) == dict(sent.keys.top(1000))
+        assert run["tuples"] == sum(run["loads"]) == 4_000
+        assert run["std_dev"] == pytest.approx(measures.std_dev(run["loads"]))
+        assert f"{topic}-s2-w4-{short}-distribution" in out
+    assert runs["SHUFFLE"]["std_dev"] < 1 < runs["KEY"]["std_dev"]
+    assert (runs["KEY"]["dist_cost"], runs["KEY"]["hot_key_workers"]) == (1, 1)
+    assert runs["SHUFFLE"]["hot_key_workers"] == 4
+    assert f"{runs['KEY']['std_dev']:.2f}" in out
+    assert not list((tmp_path / "checkpoints").iterdir())
+
+
+@pytest.mark.kafka
+@pytest.mark.spark
+@pytest.mark.slow
+def test_interrupted_it_keeps_what_is_finished(connection, topic, tmp_path):
+    ensure_topic(connection, topic, 2)
+    publish(connection, topic, create("COUNTRY_SKEW_R80", records=2_000))
+    given = ["2", "4", "x0", "--groupings", "KEY,SHUFFLE,PARTIAL_KEY", "--window", "2", "--trigger", "0.2"]
+    given += ["--output", str(tmp_path / "out"), "--checkpoint", str(tmp_path / "checkpoints")]
+    with start(connection, [topic, *given], start_new_session=True) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            if line.startswith("■ KEY"):
+                break
+        os.killpg(process.pid, signal.SIGINT)
+        out, err = process.communicate(timeout=120)
+    assert process.returncode == 130, err
+    assert "Traceback" not in err
+    document = json.loads((tmp_path / "out" / "comparison.json").read_text())
+    assert [run["grouping"] for run in document["runs"]] == ["KEY"]
+    assert "comparison.png" in out
+    assert not list(Path(tmp_path / "checkpoints").iterdir())
