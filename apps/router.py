@@ -116,7 +116,9 @@ def route_column(routing: Routing, uses_source: bool, uses_time: bool) -> Any:
 
     def workers(batches: Iterator[tuple[pa.Array, ...]]) -> Iterator[pa.Array]:
         router: SourceRouter | None = None
-        for key, *rest in batches:
+        for columns in batches:
+            # Spark passes a lone column as it is, not as a tuple of one.
+            key, *rest = (columns,) if isinstance(columns, pa.Array) else columns
             if router is None:
                 router = routing.open(rest[0][0].as_py() if uses_source and len(key) else _partition())
             times = milliseconds(rest[-1]) if uses_time else None

@@ -59,23 +59,26 @@ def session(settings: Settings) -> Iterator[SparkSession]:
         spark = start(settings.name, master, _STATE_PARTITIONS, conf)
         warmed.result()
     try:
-        if settings.mode == "CLUSTER":
-            _ship(spark)
-        yield spark
+        with TemporaryDirectory(prefix="unskew-") as folder:
+            if settings.mode == "CLUSTER":
+                _ship(spark, folder)
+            yield spark
     finally:
         spark.stop()
 
 
-def _ship(spark: SparkSession) -> None:
-    """Send the packages that tasks import to the executors (their Python has the libraries, not us)."""
-    with TemporaryDirectory() as folder:
-        archive = Path(folder) / "unskew.zip"
-        with zipfile.ZipFile(archive, "w") as packed:
-            for package in ("apps", "grouping", "deploy"):
-                root = Path(str(resources.files(package)))
-                for file in sorted(root.rglob("*.py")):
-                    packed.write(file, file.relative_to(root.parent))
-        spark.sparkContext.addPyFile(str(archive))
+def _ship(spark: SparkSession, folder: str) -> None:
+    """Send the packages that tasks import to the executors (their Python has the libraries, not us).
+
+    They fetch the archive when they need it, late executors too: ``folder`` must last as long as the session.
+    """
+    archive = Path(folder) / "unskew.zip"
+    with zipfile.ZipFile(archive, "w") as packed:
+        for package in ("apps", "grouping", "deploy"):
+            root = Path(str(resources.files(package)))
+            for file in sorted(root.rglob("*.py")):
+                packed.write(file, file.relative_to(root.parent))
+    spark.sparkContext.addPyFile(str(archive))
 
 
 def log_file() -> Path:
