@@ -58,7 +58,9 @@ def test_sweeps_change_what_they_name():
 def test_figure_4_is_the_papers():
     report = EXPERIMENTS["figure-4"](Settings())
     paper, ours = report.columns.index("paper"), report.columns.index("ours")
-    assert all(row[paper] == row[ours] for row in report.rows)
+    said = [row for row in report.rows if row[paper] is not None]
+    assert len(said) == 5
+    assert all(row[paper] == row[ours] for row in said)
 
 
 @pytest.mark.parametrize("name", ["table-2", "figures-20-21", "figure-18"])
