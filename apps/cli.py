@@ -7,6 +7,7 @@ import typer
 from apps.compare.command import compare
 from apps.demo import demo
 from apps.launch import topology
+from apps.reproduce.command import reproduce
 from apps.results.command import results
 from apps.simulate.command import simulate
 from deploy import kafka
@@ -28,6 +29,7 @@ app.command()(produce)
 app.command()(results)
 app.command()(compare)
 app.command()(simulate)
+app.command()(reproduce)
 app.command()(demo)
 app.add_typer(kafka.app, name="kafka")
 app.command()(cluster)
