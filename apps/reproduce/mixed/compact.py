@@ -34,7 +34,7 @@ class Compacted:
     records : int
         Vectors that are planned with.
     grouping, planning : float
-        ms to make them from the keys' statistics, and to plan with them: medians.
+        CPU ms to make them from the keys' statistics, and to plan with them: medians.
     mean_error, max_error : float
         % by which the load estimated from them is off the true one, over the workers.
     theta : float
@@ -74,12 +74,12 @@ def _compacted(scheme: Mixed, keys: Records, degree: int | None, repetitions: in
     records, group = keys, np.arange(len(keys))
     placement = scheme.place(records, records.limit(scheme.theta_max))
     for _ in range(repetitions):
-        started = time.perf_counter()
+        started = time.process_time()
         if degree is not None:
             records, group = compact(keys, degree)
-        grouped = time.perf_counter()
+        grouped = time.process_time()
         placement = scheme.place(records, records.limit(scheme.theta_max))
-        times.append((grouped - started, time.perf_counter() - grouped))
+        times.append((grouped - started, time.process_time() - grouped))
     grouping, planning = (1000 * statistics.median(column) for column in zip(*times, strict=True))
     true = keys.loads()
     errors = 100 * np.abs(records.loads() - true) / true

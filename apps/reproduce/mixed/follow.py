@@ -59,7 +59,7 @@ class Outcome:
     Attributes
     ----------
     milliseconds : float
-        Median time from the statistics to the plan.
+        Median CPU time from the statistics to the plan.
     migration : float
         State that moved at an interval's end, in % of all state: the mean.
     table : float
@@ -127,9 +127,9 @@ def follow(scheme: str, case: Case, intervals: int) -> Outcome:
 
 def _plan(router: TableRouter, controller: TableController, totals: Totals) -> tuple[float, float, int, float]:
     """Seconds to plan, share of the state that moves, entries of the table and overload afterwards."""
-    started = time.perf_counter()
+    started = time.process_time()
     migration = controller.rebalance(*totals)
-    seconds = time.perf_counter() - started
+    seconds = time.process_time() - started
     keys, cost, _ = totals
     worker = look_up(keys, router.home(keys), controller.table_keys, controller.table_workers)
     share = 0.0 if migration is None else migration.share
