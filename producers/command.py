@@ -1,5 +1,6 @@
 """`unskew produce`: a dataset into a topic, with progress and a summary."""
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -10,6 +11,7 @@ from deploy.errors import UsageError
 if TYPE_CHECKING:
     from producers.dataset import Dataset
     from producers.pace import Pace
+    from producers.readers.rejects import Rejects
 
 INTERRUPTED = 130  # what a shell reports of a command that Ctrl-C ended
 PARTITIONS = 5
@@ -19,23 +21,31 @@ def produce(
     dataset: Annotated[
         str | None, typer.Argument(metavar="[DATASET]", help="The source type; --list shows them.", show_default=False)
     ] = None,
+    files: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[FILE]...",
+            help="Read these instead of generating records: files (.gz, .zst, .bz2 too), directories, patterns, or -.",
+            show_default=False,
+        ),
+    ] = None,
     topic: Annotated[
         str | None, typer.Option(help="Topic to publish to; made if it is missing.", show_default=False)
     ] = None,
     records: Annotated[
-        int | None, typer.Option(min=0, help="How many; default: the dataset's own number.", show_default=False)
+        int | None, typer.Option(min=0, help="How many at most; default: all there are.", show_default=False)
     ] = None,
     rate: Annotated[
         float | None, typer.Option(help="Records a second, at most; default: as fast as it goes.", show_default=False)
     ] = None,
     scale: Annotated[
         float | None,
-        typer.Option(help="Size of a dataset with published sizes, 1 being theirs.", show_default=False),
+        typer.Option(help="Size of a generated dataset with published sizes, 1 being theirs.", show_default=False),
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same records.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="The same seed generates the same records.")] = 0,
     option: Annotated[
         list[str] | None,
-        typer.Option("--option", "-o", metavar="NAME=VALUE", help="A parameter of the dataset's own, such as z=1.4."),
+        typer.Option("--option", "-o", metavar="NAME=VALUE", help="A parameter of the generator, such as z=1.4."),
     ] = None,
     partitions: Annotated[
         int | None,
@@ -43,6 +53,11 @@ def produce(
     ] = None,
     repeat: Annotated[int, typer.Option(min=1, help="Send the dataset so many times.")] = 1,
     loop: Annotated[bool, typer.Option("--loop", help="Send it again and again, until Ctrl-C.")] = False,
+    rejects: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write the lines that can't be read to it, as JSON.", show_default=False),
+    ] = None,
+    strict: Annotated[bool, typer.Option("--strict", help="Stop at the first line that can't be read.")] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Send nothing: show the first messages and the statistics.")
     ] = False,
@@ -54,38 +69,23 @@ def produce(
     if list_datasets:
         _list()
         return
-    options = [*(option or []), *([f"scale={scale}"] if scale is not None else [])]
-    source = _source(dataset, records, seed, options, None if loop else repeat)
-    if dry_run:
-        _dry_run(source)
-        return
-    pace = _pace(rate)
-    if topic is None:
-        raise UsageError(f"--topic is missing: unskew produce {source.name} --topic NAME")
-    connection = Connection.of(bootstrap_servers, kafka_config)
-    _have_topic(connection, topic, partitions)
-    if not _load(connection, topic, source, pace):
+    from producers.readers.rejects import Rejects
+    from producers.source import Asked, source
+
+    asked = Asked(dataset, files or (), records, scale, seed, option or (), None if loop else repeat)
+    with Rejects(rejects, strict=strict) as rejected:
+        chosen = source(asked, rejected)
+        if dry_run:
+            finished = _dry_run(chosen, rejected)
+        elif topic is None:
+            raise UsageError(f"--topic is missing: unskew produce {chosen.name} --topic NAME")
+        else:
+            pace = _pace(rate)
+            connection = Connection.of(bootstrap_servers, kafka_config)
+            _have_topic(connection, topic, partitions)
+            finished = _load(connection, topic, chosen, pace, rejected)
+    if not finished:
         raise typer.Exit(INTERRUPTED)
-
-
-def _source(dataset: str | None, records: int | None, seed: int, options: list[str], times: int | None) -> "Dataset":
-    from producers.registry import DATASETS, create, parsed
-    from producers.repeat import Repeated
-
-    if dataset is None:
-        raise UsageError(f"which dataset? valid: {', '.join(DATASETS)}")
-    try:
-        source = create(dataset, records=records, seed=seed, **parsed(dataset, options))
-        return source if times == 1 else Repeated(source, times)
-    except ValueError as error:
-        raise UsageError(str(error)) from None
-
-
-def _have_topic(connection: Connection, topic: str, partitions: int | None) -> None:
-    from deploy.topics import ensure_topic, partitions_of
-
-    if partitions is not None or partitions_of(connection, topic) is None:
-        ensure_topic(connection, topic, partitions or PARTITIONS)
 
 
 def _pace(rate: float | None) -> "Pace":
@@ -97,7 +97,14 @@ def _pace(rate: float | None) -> "Pace":
         raise UsageError(str(error)) from None
 
 
-def _load(connection: Connection, topic: str, source: "Dataset", pace: "Pace") -> bool:
+def _have_topic(connection: Connection, topic: str, partitions: int | None) -> None:
+    from deploy.topics import ensure_topic, partitions_of
+
+    if partitions is not None or partitions_of(connection, topic) is None:
+        ensure_topic(connection, topic, partitions or PARTITIONS)
+
+
+def _load(connection: Connection, topic: str, chosen: "Dataset", pace: "Pace", rejects: "Rejects") -> bool:
     """Publish with progress and a summary; False if the user stopped it."""
     from rich.console import Console
 
@@ -106,41 +113,46 @@ def _load(connection: Connection, topic: str, source: "Dataset", pace: "Pace") -
     from producers.publish import publish
     from producers.summary import DeliveryFault
 
-    output = Console()
-    with stop_on_signal() as stopped, LoadProgress(source.name, source.records, Console(stderr=True)) as progress:
+    output, errors = Console(), Console(stderr=True)
+    progress = LoadProgress(chosen.name, chosen.records, errors, chosen.done)
+    with stop_on_signal() as stopped, progress:
         try:
-            summary = publish(connection, topic, source, pace=pace, progress=progress.update, stopped=stopped)
+            summary = publish(connection, topic, chosen, pace=pace, progress=progress.update, stopped=stopped)
         except DeliveryFault as fault:
             output.print(fault.summary.table())
             raise
     output.print(summary.table())
+    rejects.show(output)
     return not summary.interrupted
 
 
-def _dry_run(source: "Dataset") -> None:
+def _dry_run(chosen: "Dataset", rejects: "Rejects") -> bool:
+    """The first messages and the statistics; False if the user stopped it."""
     from rich.console import Console
 
     from producers.dry_run import measure, statistics_table
     from producers.interrupt import stop_on_signal
     from producers.progress import LoadProgress
 
-    output = Console()
-    with stop_on_signal() as stopped, LoadProgress(source.name, source.records, Console(stderr=True)) as progress:
-        found = measure(source, progress=progress.update, stopped=stopped)
+    output, errors = Console(), Console(stderr=True)
+    progress = LoadProgress(chosen.name, chosen.records, errors, chosen.done)
+    with stop_on_signal() as stopped, progress:
+        found = measure(chosen, progress=progress.update, stopped=stopped)
     for message in found.first:
         print(message.decode(errors="replace"))
-    output.print(statistics_table(source, found))
-    if stopped():
-        raise typer.Exit(INTERRUPTED)
+    output.print(statistics_table(chosen, found))
+    rejects.show(output)
+    return not stopped()
 
 
 def _list() -> None:
     from rich.console import Console
     from rich.table import Table
 
+    from producers.readers.formats import FORMATS
     from producers.registry import DATASETS, create
 
-    table = Table("dataset", "what it is")
+    table = Table("dataset", "what is generated", "files")
     for name in DATASETS:
-        table.add_row(name, create(name).summary)
+        table.add_row(name, create(name).summary, "yes" if name in FORMATS else "")
     Console().print(table)

@@ -125,6 +125,10 @@ class Dataset(ABC):
     def blocks(self, start: int = 0) -> Iterator[Block]:
         """The records from position ``start`` to the end, in blocks of at most a few 10,000; memory stays bounded."""
 
+    def done(self) -> float | None:
+        """The share that has been read, 0 to 1, if there is a better measure of it than the records; else None."""
+        return None
+
 
 class Generated(Dataset):
     """A dataset drawn from a seed, chunk by chunk.

@@ -1,6 +1,7 @@
 """How far a load is: a live line on a terminal, a plain line every few seconds elsewhere."""
 
 import time
+from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
@@ -21,26 +22,32 @@ class LoadProgress:
         How many there will be; None: unknown, so there is no ETA.
     console : rich.console.Console
         Where to; if it is no terminal, plain lines are printed.
+    done : callable, optional
+        The share that is done, 0 to 1, if something measures it better than the records do; else None.
 
     """
 
-    def __init__(self, title: str, records: int | None, console: Console) -> None:
+    def __init__(
+        self, title: str, records: int | None, console: Console, done: Callable[[], float | None] | None = None
+    ) -> None:
         self._title = title
         self._records = records
+        self._done = done or (lambda: None)
+        self._sent = 0
         self._console = console
         self._begun = self._said = time.monotonic()
         self._bar = Progress(
             TextColumn("{task.description}"),
             BarColumn(),
             TaskProgressColumn(),
-            TextColumn("{task.completed:,.0f} records, {task.fields[rate]:,.0f}/s, {task.fields[size]:,.1f} MB"),
+            TextColumn("{task.fields[sent]:,} records, {task.fields[rate]:,.0f}/s, {task.fields[size]:,.1f} MB"),
             TimeElapsedColumn(),
             TimeRemainingColumn(),
             console=console,
             transient=True,
             disable=not console.is_terminal,
         )
-        self._task = self._bar.add_task(title, total=records, rate=0.0, size=0.0)
+        self._task = self._bar.add_task(title, total=None, sent=0, rate=0.0, size=0.0)
 
     def __enter__(self) -> Self:
         self._begun = self._said = time.monotonic()
@@ -55,11 +62,15 @@ class LoadProgress:
     def update(self, records: int, size: int) -> None:
         """So many records and bytes have been sent since the start."""
         now = time.monotonic()
-        rate = records / max(now - self._begun, 1e-9)
-        self._bar.update(self._task, completed=records, rate=rate, size=size / 1e6)
+        self._sent = records
+        rate, share = records / max(now - self._begun, 1e-9), self._done()
+        if share is None and self._records:
+            share = records / self._records
+        total = None if share is None else 1.0
+        self._bar.update(self._task, total=total, completed=share, sent=records, rate=rate, size=size / 1e6)
         if self._bar.disable and now - self._said >= PLAIN_EVERY:
             self._said = now
-            of = f" of {self._records:,} ({records / self._records:.0%})" if self._records else ""
-            left = f", {(self._records - records) / rate:,.0f} s left" if self._records else ""
-            line = f"{self._title}: {records:,}{of} records, {rate:,.0f}/s, {size / 1e6:,.1f} MB{left}"
-            self._console.print(line, soft_wrap=True)
+            line = f"{self._title}: {records:,}{f' of {self._records:,}' if self._records else ''} records"
+            if share:
+                line += f" ({share:.0%}), {(now - self._begun) * (1 - share) / share:,.0f} s left"
+            self._console.print(f"{line}, {rate:,.0f}/s, {size / 1e6:,.1f} MB", soft_wrap=True)

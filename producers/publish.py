@@ -8,7 +8,7 @@ import numpy as np
 from confluent_kafka import Producer
 
 from deploy.connection import Connection
-from deploy.errors import UsageError
+from deploy.errors import UsageError, UserError
 from deploy.topics import partitions_of
 from producers.dataset import Block, Dataset
 from producers.keycounts import KeyCounts
@@ -74,7 +74,7 @@ def publish(
     UsageError
         There is no such topic.
     EnvironmentFault
-        No broker answers.
+        No broker answers, or the dataset can't be read on.
     DeliveryFault
         Records could not be delivered; it carries the summary.
 
@@ -85,10 +85,14 @@ def publish(
         raise UsageError(f"there is no topic {topic} at {connection.bootstrap_servers}; make it first")
     outbox = Outbox(Producer({**SETTINGS, **connection.client(**Outbox.settings)}), topic, stopped)
     load = _Load(outbox, Spread(partitions), pace or Pace(), progress, start)
-    for block in dataset.blocks(start):
-        load.send(block)
-        if outbox.closed:
-            break
+    try:
+        for block in dataset.blocks(start):
+            load.send(block)
+            if outbox.closed:
+                break
+    except UserError as error:  # a file that can't be read on, say
+        outbox.drain()
+        raise type(error)(f"{error} ({outbox.delivered:,} records before it were sent)") from None
     outbox.drain()
     summary = Summary(
         dataset=dataset.name,

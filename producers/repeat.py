@@ -12,27 +12,35 @@ class Repeated(Dataset):
     Parameters
     ----------
     dataset : Dataset
-        Its number of records must be known, and at least 1.
+        Must come to an end.
     times : int or None
         How often; None: without end.
 
     """
 
     def __init__(self, dataset: Dataset, times: int | None = None) -> None:
-        if not dataset.records:
+        if dataset.records == 0:
             raise ValueError(f"{dataset.name} has no records to repeat")
         if times is not None and times < 1:
             raise ValueError(f"repeat is {times}; valid: at least 1")
         self._dataset = dataset
-        self._length = dataset.records
         self._times = times
         self.name = dataset.name
         self.summary = dataset.summary
         self.published = dataset.published if times == 1 else None
-        self.records = None if times is None else times * self._length
+        self.records = None if times is None or dataset.records is None else times * dataset.records
 
     def blocks(self, start: int = 0) -> Iterator[Block]:
-        done, within = divmod(start, self._length)
+        length = self._dataset.records
+        done, skip = divmod(start, length) if length else (0, start)
         for _ in count(done) if self._times is None else range(done, self._times):
-            yield from self._dataset.blocks(within)
-            within = 0
+            records = 0
+            for block in self._dataset.blocks(skip if length else 0):
+                records += len(block)
+                first = 0 if length else min(skip, len(block))
+                skip -= first
+                if first < len(block):
+                    yield block.slice(first, len(block)) if first else block
+            if not records:
+                return  # files without any: the next time would have none either
+            skip = 0 if length else skip

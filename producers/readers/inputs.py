@@ -1,0 +1,170 @@
+"""Files, directories, patterns and standard input as streams of bytes, decompressed on the way."""
+
+import io
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
+from glob import glob, has_magic
+from pathlib import Path
+from typing import Self
+
+import pyarrow as pa
+
+from deploy.errors import EnvironmentFault, UsageError
+
+STANDARD_INPUT = "-"
+# How a file begins tells how it is compressed; its name may lie, and standard input has none.
+_MAGIC = {b"\x1f\x8b": "gzip", b"BZh": "bz2", b"\x28\xb5\x2f\xfd": "zstd"}
+_PEEK = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """One file, or standard input.
+
+    Attributes
+    ----------
+    name : str
+        As messages name it: the path, or ``-``.
+    size : int or None
+        Its bytes, compressed as it is; None: unknown before the end.
+
+    """
+
+    name: str
+    size: int | None
+
+    def open(self) -> "ByteStream":
+        """Its bytes from the beginning.
+
+        Raises
+        ------
+        EnvironmentFault
+            It can't be opened.
+
+        """
+        try:
+            if self.name == STANDARD_INPUT:
+                return ByteStream(self.name, io.BufferedReader(io.FileIO(sys.stdin.fileno(), closefd=False)))
+            return ByteStream(self.name, io.BufferedReader(io.FileIO(self.name)))
+        except OSError as error:
+            raise EnvironmentFault(f"{self.name} cannot be read: {error.strerror}") from None
+
+
+def inputs(arguments: Iterable[str]) -> list[Input]:
+    """What a command's arguments name: paths, patterns, directories (the files in them, by name), or ``-``.
+
+    Raises
+    ------
+    UsageError
+        A path or pattern that names nothing, or standard input named twice.
+
+    """
+    found: list[Input] = []
+    for argument in arguments:
+        if argument == STANDARD_INPUT:
+            if any(each.name == STANDARD_INPUT for each in found):
+                raise UsageError("standard input can be read only once")
+            found.append(Input(argument, None))
+            continue
+        names = sorted(glob(argument)) if has_magic(argument) else [argument]  # noqa: PTH207  Path's has no absolute ones
+        files = [file for name in names for file in _files(Path(name))]
+        if not files:
+            raise UsageError(f"{argument}: there is no such file")
+        found += [Input(str(file), file.stat().st_size) for file in files]
+    return found
+
+
+def _files(path: Path) -> list[Path]:
+    if path.is_dir():
+        return sorted(file for file in path.iterdir() if file.is_file() and not file.name.startswith("."))
+    return [path] if path.exists() else []
+
+
+class ByteStream:
+    """An input's bytes, decompressed; a context manager.
+
+    Attributes
+    ----------
+    offset : int
+        How many decompressed bytes have been read.
+
+    """
+
+    def __init__(self, name: str, raw: io.BufferedReader) -> None:
+        self.offset = 0
+        self._name = name
+        self._raw = _Counted(raw)
+        kind = next((kind for magic, kind in _MAGIC.items() if self._raw.peek(_PEEK).startswith(magic)), None)
+        self._data = pa.CompressedInputStream(pa.PythonFile(self._raw, "r"), kind) if kind else self._raw
+        self._seekable = kind is None and raw.seekable()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._raw.close()
+
+    @property
+    def consumed(self) -> int:
+        """How many bytes of the file itself have been read."""
+        return self._raw.consumed
+
+    def read(self, size: int) -> bytes:
+        """The next bytes, ``size`` of them at most; none at the end.
+
+        Raises
+        ------
+        EnvironmentFault
+            They can't be read or decompressed.
+
+        """
+        try:
+            data = self._data.read(size)
+        except OSError as error:
+            reason = error.strerror or str(error)
+            raise EnvironmentFault(f"{self._name} cannot be read after {self.offset:,} bytes: {reason}") from None
+        self.offset += len(data)
+        return data
+
+    def skip(self, size: int) -> None:
+        """Go on ``size`` bytes further; what is compressed has to be decompressed for it."""
+        if self._seekable:
+            self._raw.seek(size)
+            self.offset += size
+            return
+        while size > 0 and (data := self.read(min(size, 1 << 22))):
+            size -= len(data)
+
+
+class _Counted(io.RawIOBase):
+    """A file that counts what is read of it, and can be looked into before."""
+
+    def __init__(self, raw: io.BufferedReader) -> None:
+        self._raw = raw
+        self._ahead = b""
+        self.consumed = 0
+
+    def peek(self, size: int) -> bytes:
+        self._ahead += self._raw.read(size - len(self._ahead))
+        return self._ahead
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int = -1) -> bytes:
+        ahead, self._ahead = self._ahead, b""
+        # read1: what a pipe has now, not what fills the buffer some day
+        data = ahead or self._raw.read1(size)
+        self.consumed += len(data)
+        return data
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        self._raw.seek(offset - len(self._ahead), io.SEEK_CUR)
+        self._ahead = b""
+        self.consumed += offset
+        return self.consumed
+
+    def close(self) -> None:
+        self._raw.close()
+        super().close()

@@ -1,0 +1,107 @@
+"""The lines that gave no message: counted, sampled, and written down."""
+
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+import orjson
+from rich.console import Console
+from rich.table import Table
+
+from deploy.errors import EnvironmentFault, UsageError
+
+SAMPLES = 5
+SHOWN = 100  # characters of a line
+
+
+@dataclass(frozen=True, slots=True)
+class Reject:
+    """One such line: where it is, why it was rejected, and its bytes."""
+
+    file: str
+    line: int
+    reason: str
+    data: bytes
+
+    @property
+    def text(self) -> str:
+        """The line, readable: bytes that aren't UTF-8 as backslash escapes."""
+        return self.data.decode(errors="backslashreplace")
+
+
+class Rejects:
+    """A context manager: the file is complete when it ends.
+
+    Parameters
+    ----------
+    path : Path or None
+        JSON lines ``{"file","line","reason","text"}`` are written to it.
+    strict : bool
+        The first one is an error.
+
+    Attributes
+    ----------
+    reasons : Counter
+        How many lines for each reason.
+    samples : list of Reject
+        The first few.
+
+    Raises
+    ------
+    EnvironmentFault
+        The file can't be written.
+
+    """
+
+    def __init__(self, path: Path | None = None, *, strict: bool = False) -> None:
+        self.reasons: Counter[str] = Counter()
+        self.samples: list[Reject] = []
+        self._strict = strict
+        try:
+            self._file = path.open("wb") if path else None
+        except OSError as error:
+            raise EnvironmentFault(f"--rejects {path} cannot be written: {error.strerror}") from None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._file:
+            self._file.close()
+
+    @property
+    def total(self) -> int:
+        """How many lines there were."""
+        return self.reasons.total()
+
+    def show(self, console: Console) -> None:
+        """Print how many there were and why, with the first few; nothing if there were none."""
+        if not self.total:
+            return
+        table = Table("lines", "why", title=f"{self.total:,} lines gave no message", title_justify="left")
+        for reason, lines in self.reasons.most_common():
+            table.add_row(f"{lines:,}", reason)
+        console.print(table)
+        for reject in self.samples:
+            console.print(
+                f"{reject.file}:{reject.line}: {reject.reason}: {reject.text[:SHOWN]!r}", markup=False, soft_wrap=True
+            )
+
+    def add(self, reject: Reject) -> None:
+        """Note one.
+
+        Raises
+        ------
+        UsageError
+            We are strict.
+
+        """
+        if self._strict:
+            raise UsageError(f"{reject.file}, line {reject.line}: {reject.reason}: {reject.text[:SHOWN]!r}")
+        self.reasons[reject.reason] += 1
+        if len(self.samples) < SAMPLES:
+            self.samples.append(reject)
+        if self._file:
+            row = {"file": reject.file, "line": reject.line, "reason": reject.reason, "text": reject.text}
+            self._file.write(orjson.dumps(row) + b"\n")
