@@ -1,11 +1,12 @@
 """Draw from a discrete distribution of any size in constant time: Walker's alias table."""
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from grouping.compiled import kernel
 
-@njit(cache=True)
+
+@kernel
 def alias_table(weights: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.int32]]:
     """The table of K weights (≥ 0, their sum > 0): thresholds float64[K] and aliases int32[K]. O(K) (Vose)."""
     k = len(weights)
@@ -37,7 +38,7 @@ def alias_table(weights: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDAr
     return threshold, alias
 
 
-@njit(cache=True)
+@kernel
 def pick(uniform: NDArray[np.float64], threshold: NDArray[np.float64], alias: NDArray[np.int32]) -> NDArray[np.int64]:
     """One draw for each number of [0, 1): its integer part in K names the column, its fraction chooses in it."""
     k = len(threshold)

@@ -1,9 +1,9 @@
 """FULL_KNOWLEDGE: the oracle that knows what each tuple costs, the bound of balance for unequal tuples."""
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from grouping.compiled import kernel
 from grouping.interface import Costs, Grouping, Times
 from grouping.keys import Keys
 from grouping.least_loaded import heap_of, raise_least
@@ -58,7 +58,7 @@ class FullKnowledge(Grouping):
         return _greedy(np.ascontiguousarray(costs), self.loads)
 
 
-@njit(cache=True)
+@kernel
 def _greedy(costs: NDArray[np.float64], loads: NDArray[np.float64]) -> NDArray[np.int32]:
     workers = np.empty(len(costs), np.int32)
     heap = heap_of(loads)

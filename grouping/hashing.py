@@ -1,8 +1,9 @@
 """The family of hash functions: as many as a scheme wants, from one 64-bit hash a key."""
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from grouping.compiled import kernel
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _A = np.uint64(0xBF58476D1CE4E5B9)
@@ -15,7 +16,7 @@ def function(seed: int, index: int = 0) -> np.uint64:
     return np.uint64((seed << 32) + index & 0xFFFF_FFFF_FFFF_FFFF)
 
 
-@njit(cache=True)
+@kernel
 def mix(key: np.uint64, number: np.uint64) -> np.uint64:
     """Hash function ``number`` of a key's hash, both uint64.
 
@@ -28,13 +29,13 @@ def mix(key: np.uint64, number: np.uint64) -> np.uint64:
     return z ^ (z >> _31)
 
 
-@njit(cache=True)
+@kernel
 def below(mixed: np.uint64, n: int) -> np.int64:
     """A mixed hash as a number in [0, n), all equally likely: by multiply and shift, several times faster than mod."""
     return np.int64(((mixed >> _32) * np.uint64(n)) >> _32)
 
 
-@njit(cache=True)
+@kernel
 def homes(hashes: NDArray[np.uint64], number: np.uint64, workers: int) -> NDArray[np.int32]:
     """The worker that a hash function names for each key: int32[k]."""
     home = np.empty(len(hashes), np.int32)
@@ -43,7 +44,7 @@ def homes(hashes: NDArray[np.uint64], number: np.uint64, workers: int) -> NDArra
     return home
 
 
-@njit(cache=True)
+@kernel
 def candidates(hashes: NDArray[np.uint64], number: np.uint64, choices: int, workers: int) -> NDArray[np.int32]:
     """Draw d different workers for each key (d ≤ W): int32[k, d]. O(k·d).
 

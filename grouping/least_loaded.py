@@ -1,11 +1,12 @@
 """The least loaded of all workers in O(log W): a heap of workers that is sifted as loads grow, compiled."""
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from grouping.compiled import kernel
 
-@njit(cache=True)
+
+@kernel
 def heap_of(loads: NDArray[np.float64]) -> NDArray[np.int32]:
     """A heap of all workers: ``heap[0]`` is the least loaded, of equals the first. int32[W], O(W)."""
     heap = np.arange(len(loads)).astype(np.int32)
@@ -14,14 +15,14 @@ def heap_of(loads: NDArray[np.float64]) -> NDArray[np.int32]:
     return heap
 
 
-@njit(cache=True)
+@kernel
 def raise_least(heap: NDArray[np.int32], loads: NDArray[np.float64], load: float) -> None:
     """Add ``load`` (≥ 0) to the least loaded worker, ``heap[0]``, and find the next one. O(log W)."""
     loads[heap[0]] += load
     _sift(heap, loads, 0)
 
 
-@njit(cache=True)
+@kernel
 def _sift(heap: NDArray[np.int32], loads: NDArray[np.float64], at: int) -> None:
     worker = heap[at]
     while True:
@@ -37,6 +38,6 @@ def _sift(heap: NDArray[np.int32], loads: NDArray[np.float64], at: int) -> None:
     heap[at] = worker
 
 
-@njit(cache=True)
+@kernel
 def _before(loads: NDArray[np.float64], one: np.int32, other: np.int32) -> bool:
     return bool(loads[one] < loads[other] or (loads[one] == loads[other] and one < other))

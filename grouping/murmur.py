@@ -6,8 +6,9 @@ more than the routing. The two agree on every key (tested).
 
 import numpy as np
 import pyarrow as pa
-from numba import njit
 from numpy.typing import NDArray
+
+from grouping.compiled import kernel
 
 _C1, _C2 = np.uint64(0x87C37B91114253D5), np.uint64(0x4CF5AD432745937F)
 _N1, _N2 = np.uint64(0x52DCE729), np.uint64(0x38495AB5)
@@ -25,7 +26,7 @@ def murmur(keys: pa.Array) -> NDArray[np.uint64]:
     return _murmur(np.frombuffer(data or b"", np.uint8), bounds)
 
 
-@njit(cache=True)
+@kernel
 def _murmur(data: NDArray[np.uint8], bounds: NDArray[np.int64]) -> NDArray[np.uint64]:
     hashes = np.empty(len(bounds) - 1, np.uint64)
     for i in range(len(hashes)):
@@ -51,7 +52,7 @@ def _murmur(data: NDArray[np.uint8], bounds: NDArray[np.int64]) -> NDArray[np.ui
     return hashes
 
 
-@njit(cache=True)
+@kernel
 def _word(data: NDArray[np.uint8], start: int, stop: int) -> np.uint64:
     """Up to 8 bytes, little-endian."""
     word = np.uint64(0)
@@ -60,22 +61,22 @@ def _word(data: NDArray[np.uint8], start: int, stop: int) -> np.uint64:
     return word
 
 
-@njit(cache=True)
+@kernel
 def _rotate(x: np.uint64, by: np.uint64) -> np.uint64:
     return (x << by) | (x >> (_64 - by))
 
 
-@njit(cache=True)
+@kernel
 def _scramble1(word: np.uint64) -> np.uint64:
     return _rotate(word * _C1, _31) * _C2
 
 
-@njit(cache=True)
+@kernel
 def _scramble2(word: np.uint64) -> np.uint64:
     return _rotate(word * _C2, _33) * _C1
 
 
-@njit(cache=True)
+@kernel
 def _finish(h: np.uint64) -> np.uint64:
     h = (h ^ (h >> _33)) * _M1
     h = (h ^ (h >> _33)) * _M2

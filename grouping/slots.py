@@ -5,8 +5,9 @@ look-up: kernels take the arrays out of their named tuples once, before the loop
 """
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from grouping.compiled import kernel
 
 
 def slot_table(slots: int) -> NDArray[np.int32]:
@@ -14,7 +15,7 @@ def slot_table(slots: int) -> NDArray[np.int32]:
     return np.full(1 << max(2 * slots - 1, 1).bit_length(), -1, np.int32)
 
 
-@njit(cache=True)
+@kernel
 def find_slot(table: NDArray[np.int32], keys: NDArray[np.uint64], key: np.uint64) -> int:
     """The slot with ``keys[slot] == key`` that was entered, or −1."""
     mask = len(table) - 1
@@ -25,7 +26,7 @@ def find_slot(table: NDArray[np.int32], keys: NDArray[np.uint64], key: np.uint64
     return slot
 
 
-@njit(cache=True)
+@kernel
 def enter_slot(table: NDArray[np.int32], keys: NDArray[np.uint64], slot: int) -> None:
     """Make ``keys[slot]``, which isn't there yet, findable."""
     mask = len(table) - 1
@@ -35,7 +36,7 @@ def enter_slot(table: NDArray[np.int32], keys: NDArray[np.uint64], slot: int) ->
     table[at] = slot
 
 
-@njit(cache=True)
+@kernel
 def enter_slots(table: NDArray[np.int32], keys: NDArray[np.uint64], slots: int) -> None:
     """Make just the keys of the first ``slots`` slots findable."""
     table[:] = -1

@@ -7,9 +7,9 @@ Guarantees, for N keys counted with m counters: a key's counter is at most its t
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from grouping.compiled import kernel
 from grouping.slots import enter_slot, enter_slots, slot_table
 
 
@@ -29,7 +29,7 @@ def frequent(counters: int) -> Frequent:
     )
 
 
-@njit(cache=True)
+@kernel
 def begin_to_count(
     key: np.uint64,
     keys: NDArray[np.uint64],
@@ -48,7 +48,7 @@ def begin_to_count(
     enter_slot(table, keys, slot)
 
 
-@njit(cache=True)
+@kernel
 def _take_off_median(keys: NDArray[np.uint64], counters: NDArray[np.int64], size: NDArray[np.int64]) -> None:
     """Take the median off every counter and drop those that reach 0: at least half of them."""
     median = _median(counters)
@@ -64,7 +64,7 @@ def _take_off_median(keys: NDArray[np.uint64], counters: NDArray[np.int64], size
     size[1] += median
 
 
-@njit(cache=True)
+@kernel
 def _median(counters: NDArray[np.int64]) -> int:
     """The upper median; mostly it is a small number, found by counting instead of sorting."""
     how_many = np.zeros(64, np.int64)

@@ -3,11 +3,11 @@
 import math
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from grouping.choices.frequent import Frequent, begin_to_count
 from grouping.choices.level import before_first, least_of_all
+from grouping.compiled import kernel
 from grouping.hashing import below, mix
 from grouping.slots import find_slot
 
@@ -16,7 +16,7 @@ TUPLES, CHOICES, DUE = 0, 1, 2
 NEVER = 1 << 62
 
 
-@njit(cache=True)
+@kernel
 def route_by_weight(
     codes: NDArray[np.int32],
     hashes: NDArray[np.uint64],
@@ -69,13 +69,13 @@ def route_by_weight(
     return workers
 
 
-@njit(cache=True)
+@kernel
 def next_time(tuples: int, workers: int) -> int:
     """After how many tuples d is found next: when they are a tenth more; neither too often nor too seldom."""
     return tuples + min(max(1000, 2 * workers, tuples // 10), max(10_000, 20 * workers))
 
 
-@njit(cache=True)
+@kernel
 def is_heavy(counted: int, expected: float) -> bool:
     """Whether a key that was counted so often is more frequent than one at the threshold, expected so often.
 
@@ -85,7 +85,7 @@ def is_heavy(counted: int, expected: float) -> bool:
     return counted > expected and counted >= expected + 3 * math.sqrt(expected) + 3
 
 
-@njit(cache=True)
+@kernel
 def heavy_shares(sketch: Frequent, threshold: float, tuples: int) -> NDArray[np.float64]:
     """The shares of the heavy keys, greatest first; too high by up to 2/m, so that they get rather too many choices."""
     counts = np.sort(sketch.counter[: sketch.size[0]])[::-1]
@@ -95,7 +95,7 @@ def heavy_shares(sketch: Frequent, threshold: float, tuples: int) -> NDArray[np.
     return (counts[:heavy] + sketch.size[1]) / tuples
 
 
-@njit(cache=True)
+@kernel
 def enough_choices(head: NDArray[np.float64], workers: int, tolerance: float) -> int:
     """The least d, from ⌈p1·W⌉ (and 2) on, with which no prefix of the head overloads the workers that it has.
 
@@ -122,7 +122,7 @@ def enough_choices(head: NDArray[np.float64], workers: int, tolerance: float) ->
     return workers
 
 
-@njit(cache=True)
+@kernel
 def _fits(before: NDArray[np.float64], h: int, tail: float, choices: int, workers: int, tolerance: float) -> bool:
     covered = 1 - ((workers - 1) / workers) ** float((h + 1) * choices)
     rest = before[-1] - before[h]
@@ -130,7 +130,7 @@ def _fits(before: NDArray[np.float64], h: int, tail: float, choices: int, worker
     return load <= covered * (1 + workers * tolerance)
 
 
-@njit(cache=True)
+@kernel
 def _least_of_more(key: np.uint64, number: np.uint64, choices: int, loads: NDArray[np.int64], worker: int) -> int:
     """The least loaded of a worker and the workers that hash functions 2 … d − 1 name (some may coincide)."""
     for j in range(2, choices):

@@ -7,17 +7,18 @@ steps each time are at most two a tuple, however unbalanced the loads are.
 """
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from grouping.compiled import kernel
 
-@njit(cache=True)
+
+@kernel
 def before_first() -> NDArray[np.int64]:
     """A cursor that hasn't looked yet: int64[2], level and position."""
     return np.array([-1, 0])
 
 
-@njit(cache=True)
+@kernel
 def least_of_all(cursor: NDArray[np.int64], loads: NDArray[np.int64]) -> int:
     """The least loaded worker, of equals the first; the cursor moves on to it."""
     level, at = cursor

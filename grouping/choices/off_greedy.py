@@ -1,11 +1,11 @@
 """OFF_GREEDY: the keys, most frequent first, each to the least loaded worker; it knows the stream in advance."""
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from grouping.choices.on_greedy import OnGreedy
 from grouping.choices.remembered import remembered
+from grouping.compiled import kernel
 from grouping.interface import Costs, Times
 from grouping.keys import KeyArray, Keys, encode
 from grouping.least_loaded import heap_of, raise_least
@@ -91,7 +91,7 @@ class OffGreedy(OnGreedy):
         self.foreseen_keys, self.foreseen_counts = self.foreseen_keys[:0], self.foreseen_counts[:0]
 
 
-@njit(cache=True)
+@kernel
 def _longest_first(counts: NDArray[np.int64], workers: int) -> NDArray[np.int32]:
     """Place keys, given by descending count, each on the least loaded worker."""
     placed = np.empty(len(counts), np.int32)

@@ -1,12 +1,12 @@
 """ON_GREEDY: a new key goes to the least loaded of all workers, and stays there."""
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from grouping.choices.level import before_first, least_of_all
 from grouping.choices.remembered import Remembered, remember
 from grouping.choices.sticky import Sticky
+from grouping.compiled import kernel
 from grouping.hashing import function, homes
 from grouping.interface import Costs, Times
 from grouping.keys import Keys
@@ -55,7 +55,7 @@ class OnGreedy(Sticky):
         return place_new_keys(keys.codes, keys.hashes, home, self.loads, self._memory_for(len(keys.hashes)))
 
 
-@njit(cache=True)
+@kernel
 def place_new_keys(
     codes: NDArray[np.int32],
     hashes: NDArray[np.uint64],

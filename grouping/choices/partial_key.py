@@ -3,11 +3,11 @@
 from collections.abc import Mapping
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from grouping.arguments import integer
 from grouping.choices.probing import LoadMonitor, Probe
+from grouping.compiled import kernel
 from grouping.feedback import Controller, Monitor
 from grouping.hashing import candidates, function
 from grouping.interface import Costs, Grouping, Times
@@ -113,7 +113,7 @@ class PartialKey(Grouping):
         return f"{super()._identity()} choices={self.choices}"
 
 
-@njit(cache=True)
+@kernel
 def _least_loaded(codes: NDArray[np.int32], choices: NDArray[np.int32], loads: NDArray[np.int64]) -> NDArray[np.int32]:
     """For each message: its key's candidate with minimum load; then that load is one more."""
     workers = np.empty(len(codes), np.int32)

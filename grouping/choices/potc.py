@@ -1,12 +1,12 @@
 """POTC: the power of two choices without key splitting."""
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from grouping.arguments import integer
 from grouping.choices.remembered import Remembered, remember
 from grouping.choices.sticky import Sticky
+from grouping.compiled import kernel
 from grouping.hashing import candidates, function
 from grouping.interface import Costs, Times
 from grouping.keys import Keys
@@ -65,7 +65,7 @@ class Potc(Sticky):
         return f"{super()._identity()} choices={self.choices}"
 
 
-@njit(cache=True)
+@kernel
 def _choose_once(
     codes: NDArray[np.int32],
     hashes: NDArray[np.uint64],

@@ -3,9 +3,9 @@
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from grouping.compiled import kernel
 from grouping.slots import enter_slot, enter_slots, slot_table
 
 
@@ -31,7 +31,7 @@ def remembered(keys: NDArray[np.uint64], workers: NDArray[np.int32], room: int) 
     return memory
 
 
-@njit(cache=True)
+@kernel
 def remember(memory: Remembered, key: np.uint64, worker: int) -> bool:
     """Note the worker of a key that isn't there yet; False if there's no room."""
     slot: int = memory.size[0]

@@ -6,9 +6,9 @@ Slots of fixed number hold the keys that are watched; a slot's space is a mark o
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from grouping.compiled import kernel
 from grouping.slots import enter_slot, slot_table
 
 FREE, BABY, TEENAGE, OLD = 0, 1, 2, 3
@@ -51,7 +51,7 @@ def key_spaces(distinct_keys: int) -> KeySpaces:
     )
 
 
-@njit(cache=True)
+@kernel
 def admit(spaces: KeySpaces, key: np.uint64, pool: int, born: int) -> int:
     """Let a key that is in no space into the babies, fewer than twice their room: its slot."""
     slot: int = spaces.size[FREE]
@@ -69,7 +69,7 @@ def admit(spaces: KeySpaces, key: np.uint64, pool: int, born: int) -> int:
     return slot
 
 
-@njit(cache=True)
+@kernel
 def promote(spaces: KeySpaces, now: int, into_old: bool, evict_after: int) -> None:
     """One promotion.
 
@@ -92,7 +92,7 @@ def promote(spaces: KeySpaces, now: int, into_old: bool, evict_after: int) -> No
     rebuild(spaces)
 
 
-@njit(cache=True)
+@kernel
 def rebuild(spaces: KeySpaces) -> None:
     """Make the sizes and the hash table anew from the slots."""
     spaces.table[:] = -1
@@ -104,7 +104,7 @@ def rebuild(spaces: KeySpaces) -> None:
             enter_slot(spaces.table, spaces.key, slot)
 
 
-@njit(cache=True)
+@kernel
 def _fill(spaces: KeySpaces, lower: int, upper: int) -> None:
     best = _by_frequency(spaces, lower, upper)
     room = spaces.capacity[upper]
@@ -114,7 +114,7 @@ def _fill(spaces: KeySpaces, lower: int, upper: int) -> None:
         spaces.space[slot] = lower
 
 
-@njit(cache=True)
+@kernel
 def _by_frequency(spaces: KeySpaces, lower: int, upper: int) -> NDArray[np.int64]:
     """The slots of two spaces, most frequent first; three stable sorts, the least important first."""
     slots = np.flatnonzero((spaces.space == lower) | (spaces.space == upper))

@@ -3,9 +3,9 @@
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from grouping.compiled import kernel
 from grouping.dynamic.key_spaces import BABY, OLD, TEENAGE, KeySpaces, admit, promote
 from grouping.slots import find_slot
 
@@ -30,7 +30,7 @@ class Rules(NamedTuple):
     half_life: int  # 0: shares don't decay
 
 
-@njit(cache=True)
+@kernel
 def follow_pools(
     codes: NDArray[np.int32],
     hashes: NDArray[np.uint64],
@@ -79,7 +79,7 @@ def follow_pools(
     return workers
 
 
-@njit(cache=True)
+@kernel
 def _scale(
     slot: int,
     home: int,
@@ -112,7 +112,7 @@ def _scale(
     return best
 
 
-@njit(cache=True)
+@kernel
 def _least_loaded(home: int, pool: int, loads: NDArray[np.float64]) -> int:
     """The first of the least loaded workers of home, home + 1, …, home + pool − 1 (mod W)."""
     best = home
@@ -126,7 +126,7 @@ def _least_loaded(home: int, pool: int, loads: NDArray[np.float64]) -> int:
     return best
 
 
-@njit(cache=True)
+@kernel
 def _below(home: int, pool: int, loads: NDArray[np.float64], threshold: float, scale: float) -> int:
     """How many of the pool have a share below the threshold."""
     count = 0
@@ -136,7 +136,7 @@ def _below(home: int, pool: int, loads: NDArray[np.float64], threshold: float, s
     return count
 
 
-@njit(cache=True)
+@kernel
 def _advance(
     time: int,
     rules: Rules,
@@ -170,7 +170,7 @@ def _advance(
             clock[LANDMARK] += halvings * rules.half_life
 
 
-@njit(cache=True)
+@kernel
 def weight_of(clock: NDArray[np.int64], rules: Rules) -> float:
     """What a tuple counts now: 1, or with decaying shares the more the later (the earlier ones halve by comparison)."""
     if rules.half_life == 0 or clock[NOW] == UNSET:

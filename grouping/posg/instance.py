@@ -3,9 +3,9 @@
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from grouping.compiled import kernel
 from grouping.posg.sketch import update
 
 START, STABILISING = 0, 1
@@ -21,7 +21,7 @@ class Instance(NamedTuple):
     control: NDArray[np.int64]  # [2], state, and tuples executed in this window
 
 
-@njit(cache=True)
+@kernel
 def new_instance(rows: int, columns: int) -> Instance:
     """An instance that has executed nothing."""
     return Instance(
@@ -32,7 +32,7 @@ def new_instance(rows: int, columns: int) -> Instance:
     )
 
 
-@njit(cache=True)
+@kernel
 def execute(instance: Instance, at: NDArray[np.int32], cost: float, window: int, tolerance: float) -> bool:
     """Note one executed tuple; True: the matrices are stable, send and ``reset`` them.
 
@@ -55,7 +55,7 @@ def execute(instance: Instance, at: NDArray[np.int32], cost: float, window: int,
     return stable
 
 
-@njit(cache=True)
+@kernel
 def reset(instance: Instance) -> None:
     """Back to START with empty matrices (Figure 2.C)."""
     instance.frequencies[:] = 0
@@ -63,7 +63,7 @@ def reset(instance: Instance) -> None:
     instance.control[:] = 0
 
 
-@njit(cache=True)
+@kernel
 def relative_error(instance: Instance) -> float:
     """η of equation 1: Σ |S − W/F| / Σ S; 0 if nothing differs."""
     off, total = 0.0, 0.0
@@ -76,7 +76,7 @@ def relative_error(instance: Instance) -> float:
     return off / total if total > 0 else np.inf
 
 
-@njit(cache=True)
+@kernel
 def _ratio(instance: Instance, row: int, column: int) -> float:
     count = instance.frequencies[row, column]
     return instance.works[row, column] / count if count else 0.0

@@ -3,8 +3,9 @@
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from grouping.compiled import kernel
 
 
 class Mail(NamedTuple):
@@ -16,13 +17,13 @@ class Mail(NamedTuple):
     counts: NDArray[np.int64]  # [2], under way, and ever posted
 
 
-@njit(cache=True)
+@kernel
 def new_mail(room: int) -> Mail:
     """An empty bag for ``room`` messages."""
     return Mail(np.empty(room), np.empty((room, 4), np.int64), np.empty(room), np.zeros(2, np.int64))
 
 
-@njit(cache=True)
+@kernel
 def post(mail: Mail, time: float, op: int, epoch: int, slot: int, delta: float) -> None:
     """Send a reply (``slot`` -1) or matrices."""
     end = mail.counts[0]
@@ -33,7 +34,7 @@ def post(mail: Mail, time: float, op: int, epoch: int, slot: int, delta: float) 
     mail.counts[1] += 1
 
 
-@njit(cache=True)
+@kernel
 def due(mail: Mail, now: float) -> int:
     """The first message to have arrived by now, or -1; of several at one moment, the one that was sent first."""
     first = -1
@@ -47,7 +48,7 @@ def due(mail: Mail, now: float) -> int:
     return first
 
 
-@njit(cache=True)
+@kernel
 def remove(mail: Mail, letter: int) -> None:
     """Take a message out."""
     mail.counts[0] -= 1

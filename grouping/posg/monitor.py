@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from grouping.compiled import kernel
 from grouping.feedback import Monitor
 from grouping.interface import Costs
 from grouping.keys import Keys
@@ -51,7 +51,7 @@ class PosgMonitor(Monitor):
         return f"POSG monitor {self.works.shape} window={self.window} tolerance={self.tolerance} seed={self.seed}"
 
 
-@njit(cache=True)
+@kernel
 def _execute_all(
     instance: Instance,
     codes: NDArray[np.int32],

@@ -3,9 +3,9 @@
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from grouping.compiled import kernel
 from grouping.least_loaded import heap_of, raise_least
 from grouping.posg.sketch import estimate
 
@@ -31,7 +31,7 @@ class Scheduler(NamedTuple):
     heap: NDArray[np.int32]  # [k], instances by Ĉ; in order in WAIT_ALL and RUN only
 
 
-@njit(cache=True)
+@kernel
 def submit(scheduler: Scheduler, at: NDArray[np.int32]) -> int:
     """The instance for a tuple whose cells are ``at`` [r] (SUBMIT and UPDATEĈ of Listing III.2). O(r + log k)."""
     control = scheduler.control
@@ -51,7 +51,7 @@ def submit(scheduler: Scheduler, at: NDArray[np.int32]) -> int:
     return int(op)
 
 
-@njit(cache=True)
+@kernel
 def receive_matrices(scheduler: Scheduler, op: int) -> None:
     """Instance ``op``'s new matrices are in place: on to SEND_ALL, from ROUND_ROBIN only when all have sent theirs."""
     scheduler.known[op] = True
@@ -61,32 +61,32 @@ def receive_matrices(scheduler: Scheduler, op: int) -> None:
         scheduler.control[STATE] = SEND_ALL
 
 
-@njit(cache=True)
+@kernel
 def synchronise(scheduler: Scheduler, deltas: NDArray[np.float64]) -> None:
     """All replies of the epoch are there: Ĉ += Δ, and RUN (Figure 3.E)."""
     scheduler.estimated[:] += deltas
     _enter(scheduler, RUN)
 
 
-@njit(cache=True)
+@kernel
 def mean_cost(frequencies: NDArray[np.int64], works: NDArray[np.float64]) -> float:
     """What a tuple of these matrices costs on average; 0 if there is none."""
     count = frequencies[0].sum()
     return works[0].sum() / count if count else 0.0
 
 
-@njit(cache=True)
+@kernel
 def _enter(scheduler: Scheduler, state: int) -> None:
     scheduler.control[STATE] = state
     scheduler.heap[:] = heap_of(scheduler.estimated)
 
 
-@njit(cache=True)
+@kernel
 def _cost(scheduler: Scheduler, op: int, at: NDArray[np.int32]) -> float:
     return estimate(scheduler.frequencies[op], scheduler.works[op], at, scheduler.means[op])
 
 
-@njit(cache=True)
+@kernel
 def submit_all(scheduler: Scheduler, codes: NDArray[np.int32], at: NDArray[np.int32]) -> NDArray[np.int32]:
     """``submit`` for n tuples: int32[n]."""
     workers = np.empty(len(codes), np.int32)

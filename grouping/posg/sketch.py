@@ -3,10 +3,10 @@
 from math import ceil, e, log2
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from grouping.arguments import number
+from grouping.compiled import kernel
 from grouping.hashing import below, function, mix
 from grouping.keys import Keys
 
@@ -31,7 +31,7 @@ def cells(keys: Keys, seed: int, rows: int, columns: int) -> NDArray[np.int32]:
     return _cells(keys.hashes, function(seed), rows, columns)
 
 
-@njit(cache=True)
+@kernel
 def _cells(hashes: NDArray[np.uint64], number: np.uint64, rows: int, columns: int) -> NDArray[np.int32]:
     at = np.empty((len(hashes), rows), np.int32)
     for key in range(len(hashes)):
@@ -40,7 +40,7 @@ def _cells(hashes: NDArray[np.uint64], number: np.uint64, rows: int, columns: in
     return at
 
 
-@njit(cache=True)
+@kernel
 def update(frequencies: NDArray[np.int64], works: NDArray[np.float64], at: NDArray[np.int32], cost: float) -> None:
     """Listing III.1: a tuple whose cells are ``at`` [r] was executed in ``cost`` ms."""
     for row in range(len(at)):
@@ -48,7 +48,7 @@ def update(frequencies: NDArray[np.int64], works: NDArray[np.float64], at: NDArr
         works[row, at[row]] += cost
 
 
-@njit(cache=True)
+@kernel
 def frequency(frequencies: NDArray[np.int64], at: NDArray[np.int32]) -> int:
     """How often a key was seen: never less than the truth."""
     least = frequencies[0, at[0]]
@@ -57,7 +57,7 @@ def frequency(frequencies: NDArray[np.int64], at: NDArray[np.int32]) -> int:
     return least
 
 
-@njit(cache=True)
+@kernel
 def estimate(frequencies: NDArray[np.int64], works: NDArray[np.float64], at: NDArray[np.int32], unseen: float) -> float:
     """Listing III.2, line 10: what a tuple costs, W/F of the row with the least F; ``unseen`` if that F is 0."""
     least, row = frequencies[0, at[0]], 0

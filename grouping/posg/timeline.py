@@ -8,9 +8,9 @@ effect at its own moment. The steps (``scheduler``, ``instance``, ``sketch``) ar
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from grouping.compiled import kernel
 from grouping.keys import Keys
 from grouping.posg.instance import Instance, execute, reset
 from grouping.posg.mail import due, new_mail, post, remove
@@ -75,7 +75,7 @@ def unfold(
     return Timeline(*_unfold(scheduler, keys.codes, at, arrivals, matrix, *settings))
 
 
-@njit(cache=True)
+@kernel
 def _unfold(
     scheduler: Scheduler,
     codes: NDArray[np.int32],

@@ -6,9 +6,9 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numba import njit
 from numpy.typing import NDArray
 
+from grouping.compiled import kernel
 from grouping.hashing import function, mix
 from grouping.keys import hash_keys
 
@@ -54,7 +54,7 @@ def owners_of(ring: Ring, hashes: NDArray[np.uint64], seed: int) -> NDArray[np.i
     return ring.owners[np.where(at == len(ring.positions), 0, at)]
 
 
-@njit(cache=True)
+@kernel
 def _places(hashes: NDArray[np.uint64], number: np.uint64) -> NDArray[np.uint64]:
     """Where on the ring the mmh3 of keys and tokens fall: uint64[k]."""
     places = np.empty(len(hashes), np.uint64)

@@ -4,9 +4,9 @@ from heapq import heapify, heappop, heappush
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from grouping.compiled import kernel
 from grouping.simulator.queues import Queues, append, pop
 
 
@@ -24,7 +24,7 @@ class Stage(NamedTuple):
     forwarded: NDArray[np.int64]  # [1], how often a tuple was passed on
 
 
-@njit(cache=True)
+@kernel
 def advance(
     stage: Stage,
     queues: Queues,

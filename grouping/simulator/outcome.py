@@ -5,9 +5,9 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from grouping.compiled import kernel
 from grouping.measures import dist_cost, imbalance_fraction, skew, std_dev
 from grouping.simulator.crew import Crew
 from grouping.simulator.feedback import Loop
@@ -91,7 +91,7 @@ def series_of(
     }
 
 
-@njit(cache=True)
+@kernel
 def count_loads(assigned: NDArray[np.int32], marks: NDArray[np.int64], workers: int) -> tuple[NDArray[np.int64], float]:
     """The tuples of each worker at each mark, int64[M, W], and the mean over all tuples of max load − mean load."""
     at_marks = np.empty((len(marks), workers), np.int64)

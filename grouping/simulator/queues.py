@@ -3,8 +3,9 @@
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from grouping.compiled import kernel
 
 NONE = -1
 
@@ -30,7 +31,7 @@ def new_queues(n: int, workers: int) -> Queues:
     )
 
 
-@njit(cache=True)
+@kernel
 def append(queues: Queues, worker: int, i: int) -> None:
     """Put tuple i at the end of a worker's queue."""
     if queues.length[worker]:
@@ -41,7 +42,7 @@ def append(queues: Queues, worker: int, i: int) -> None:
     queues.length[worker] += 1
 
 
-@njit(cache=True)
+@kernel
 def pop(queues: Queues, worker: int) -> int:
     """Take the first tuple off a worker's queue that isn't empty."""
     i = queues.head[worker]
@@ -51,7 +52,7 @@ def pop(queues: Queues, worker: int) -> int:
     return int(i)
 
 
-@njit(cache=True)
+@kernel
 def serve(
     queues: Queues,
     first: int,
@@ -71,7 +72,7 @@ def serve(
         append(queues, worker, first + i)
 
 
-@njit(cache=True)
+@kernel
 def wait_at(queues: Queues, finishes: NDArray[np.float64], now: float) -> NDArray[np.int64]:
     """How many tuples wait at each worker, the one being executed not among them: int64[W]. O(W) and O(1) a tuple.
 
@@ -85,7 +86,7 @@ def wait_at(queues: Queues, finishes: NDArray[np.float64], now: float) -> NDArra
     return waiting
 
 
-@njit(cache=True)
+@kernel
 def service_times(
     first: int,
     workers: NDArray[np.int32],

@@ -2,9 +2,9 @@
 
 import numpy as np
 import pyarrow as pa
-from numba import njit
 from numpy.typing import NDArray
 
+from grouping.compiled import kernel
 from grouping.keys import Keys
 
 
@@ -24,7 +24,7 @@ class Substreams:
         return Keys(renumbered, self.keys.hashes[used], self.keys.distinct.take(pa.array(used)))
 
 
-@njit(cache=True)
+@kernel
 def _renumber(codes: NDArray[np.int32], position: NDArray[np.int32]) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
     """Number the codes by first appearance: the new codes, and the old code of each. ``position`` is all -1, again."""
     renumbered, used = np.empty(len(codes), np.int32), np.empty(len(codes), np.int32)

@@ -22,8 +22,9 @@ So after the sorts it takes O(R) and O(W) for each key that moves.
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from grouping.compiled import kernel
 
 
 class _Fit(NamedTuple):
@@ -39,7 +40,7 @@ class _Fit(NamedTuple):
     end: NDArray[np.int64]  # [W], past its last entry
 
 
-@njit(cache=True)
+@kernel
 def fit(
     cost: NDArray[np.float64],
     worker: NDArray[np.int32],
@@ -63,7 +64,7 @@ def fit(
     entries, assigned, moves = np.empty(most, np.int64), np.empty(most, np.int32), 0
     i = 0
     while pending > 0 and i < len(by_cost):
-        c = cost[by_cost[i]]
+        c = float(cost[by_cost[i]])
         j = i
         while j < len(by_cost) and cost[by_cost[j]] == c:
             # Equal keys aren't smaller ones: from here on they're too large for an exchangeable set.
@@ -80,7 +81,7 @@ def fit(
     return state.left, entries[:moves].copy(), assigned[:moves].copy()
 
 
-@njit(cache=True)
+@kernel
 def _begin(
     cost: NDArray[np.float64],
     worker: NDArray[np.int32],
@@ -103,7 +104,7 @@ def _begin(
     return _Fit(cost, count.copy(), np.zeros(len(cost), np.int64), load, load.copy(), queue, head, end)
 
 
-@njit(cache=True)
+@kernel
 def _prepare(state: _Fit, limit: float) -> int:
     """Phase II: from each overloaded worker, disassociate keys by ψ until it isn't any more; how many in all."""
     candidates = 0
@@ -114,7 +115,7 @@ def _prepare(state: _Fit, limit: float) -> int:
     return candidates
 
 
-@njit(cache=True)
+@kernel
 def _take(state: _Fit, d: int) -> int:
     """Move one key of the first entry of d's queue into C; 0 if it has none left, and then the next entry is first."""
     entry = state.queue[state.head[d]]
@@ -128,7 +129,7 @@ def _take(state: _Fit, d: int) -> int:
     return 1
 
 
-@njit(cache=True)
+@kernel
 def _choose(state: _Fit, c: float, limit: float) -> tuple[int, int]:
     """The worker for a candidate of cost c, and how many keys it gives up for it.
 
@@ -154,7 +155,7 @@ def _choose(state: _Fit, c: float, limit: float) -> tuple[int, int]:
             return best, displaced
 
 
-@njit(cache=True)
+@kernel
 def _isolate(state: _Fit, c: float) -> tuple[int, int]:
     """The worker with the least load of keys that aren't smaller; it gives up all that are."""
     best = 0
@@ -171,7 +172,7 @@ def _isolate(state: _Fit, c: float) -> tuple[int, int]:
     return best, displaced
 
 
-@njit(cache=True)
+@kernel
 def _exchange(state: _Fit, d: int, c: float, limit: float) -> int:
     """Take an exchangeable set from d; its size, or 0 if there is none after all.
 

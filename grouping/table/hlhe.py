@@ -1,8 +1,9 @@
 """HLHE: half-linear-half-exponential discretisation of costs and sizes (section 4.2)."""
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from grouping.compiled import kernel
 
 
 def discretise(values: NDArray[np.float64], degree: int) -> NDArray[np.float64]:
@@ -60,7 +61,7 @@ def discretise(values: NDArray[np.float64], degree: int) -> NDArray[np.float64]:
     return phi
 
 
-@njit(cache=True)
+@kernel
 def _represent(descending: NDArray[np.float64], degree: float) -> NDArray[np.float64]:
     phi = np.empty(len(descending))
     deviation = 0.0

@@ -3,10 +3,10 @@
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from grouping.arguments import number
+from grouping.compiled import kernel
 from grouping.table.records import Placement, Records, sum_at
 from grouping.table.router import TableRouter
 
@@ -110,7 +110,7 @@ class _Readjustment(NamedTuple):
     to: int
 
 
-@njit(cache=True)
+@kernel
 def _readjust(keys: _Tracked, limit: float) -> None:
     """Move tracked keys until no load is above the limit, or nothing helps any more."""
     cost, worker, load = keys.cost, keys.worker, keys.load
@@ -127,7 +127,7 @@ def _readjust(keys: _Tracked, limit: float) -> None:
         load[best.to] += moved
 
 
-@njit(cache=True)
+@kernel
 def _best_move(keys: _Tracked) -> _Readjustment:
     """The best of all moves that lower the variance."""
     best = _Readjustment(0.0, 0.0, -1, -1, -1)
@@ -142,7 +142,7 @@ def _best_move(keys: _Tracked) -> _Readjustment:
     return best
 
 
-@njit(cache=True)
+@kernel
 def _best_swap(keys: _Tracked, best: _Readjustment) -> _Readjustment:
     """The best of ``best`` and all swaps that lower the variance."""
     for key in range(len(keys.cost)):
@@ -157,13 +157,13 @@ def _best_swap(keys: _Tracked, best: _Readjustment) -> _Readjustment:
     return best
 
 
-@njit(cache=True)
+@kernel
 def _gain(keys: _Tracked, at: int, to: int, moved: float) -> float:
     """Half of what Σ L(d)² falls by when ``moved`` goes from one worker to another; at most 0 if they're the same."""
     return moved * (keys.load[at] - keys.load[to] - moved)
 
 
-@njit(cache=True)
+@kernel
 def _migration(keys: _Tracked, key: int, at: int, to: int) -> float:
     """By how much the state to migrate grows if a key that is to be at one worker is to be at another."""
     return keys.memory[key] * float(int(to != keys.current[key]) - int(at != keys.current[key]))

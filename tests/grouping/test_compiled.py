@@ -1,12 +1,16 @@
 """Set-up compiles all that routing needs: a kernel compiled later, for other types, would stall the first batches."""
 
+import os
+import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 from numba.core.dispatcher import Dispatcher
 from skewed import skewed
 
+import grouping
 from grouping import GROUPINGS, compile_all, create
 
 
@@ -35,3 +39,53 @@ def test_compile_all_leaves_nothing_to_compile():
                     second.load(first.save())
                     second.route(keys, times=times, costs=costs)
     assert compiled() == before
+
+
+CALLEE = """
+from grouping.compiled import kernel
+@kernel
+def inner(x):
+    return x + {constant}
+"""
+CALLER = """
+from grouping.compiled import kernel
+from {package}.callee import inner
+@kernel
+def outer(x):
+    return 10 * _between(x)
+@kernel
+def _between(x):
+    return inner(x)
+"""
+
+
+def answer(folder, package):
+    """What ``outer(1)`` gives in a new process, and whether it came from the cache."""
+    program = (
+        f"from {package}.caller import outer; print(outer(1), sum(outer.stats.cache_hits.values()),"
+        " sum(outer.stats.cache_misses.values()))"
+    )
+    path = os.pathsep.join([str(folder), str(Path(__file__).parents[2])])
+    environment = {**os.environ, "PYTHONPATH": path, "NUMBA_CACHE_DIR": str(folder / "cache")}
+    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
+    return tuple(int(word) for word in done.stdout.split())
+
+
+def test_a_kernel_is_compiled_anew_when_one_that_it_calls_has_changed(tmp_path):
+    """Numba alone would go on with the old one: it looks at the caller's file only."""
+    package = tmp_path / "someones"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "caller.py").write_text(CALLER.format(package="someones"))
+    (package / "callee.py").write_text(CALLEE.format(constant=1))
+    assert answer(tmp_path, "someones") == (20, 0, 1)
+    assert answer(tmp_path, "someones") == (20, 1, 0)
+    (package / "callee.py").write_text(CALLEE.format(constant=2))
+    assert answer(tmp_path, "someones") == (30, 0, 1)
+
+
+def test_every_kernel_is_cached_so():
+    """None is made with numba's decorator directly."""
+    for source in Path(grouping.__file__).parent.rglob("*.py"):
+        if source.name != "compiled.py":
+            assert "njit" not in source.read_text(), source
