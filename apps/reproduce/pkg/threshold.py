@@ -33,8 +33,9 @@ def threshold(settings: Settings) -> Report:
         "data", "W", "W·p1/2", "paper", "p1/2 − 1/W", "PARTIAL_KEY", "p1 − 1/W", "KEY", "why they differ",
     )  # fmt: skip
     notes = [
-        "Paper: balanced or largely imbalanced, with the switch where W surpasses O(1/p1): around 50 for WP, 100 for TW,",
-        "of the W tried. With two choices the hottest key alone fills its workers at W = 2/p1; p1/2 − 1/W is the floor.",
+        "Paper: balanced or largely imbalanced; of the W tried the switch is around 50 for WP and 100 for TW, where W",
+        "surpasses O(1/p1). With two choices the hottest key alone fills its workers at W = 2/p1: its floor is",
+        "p1/2 − 1/W.",
         "a: the next hot keys share workers with the first. Theorem 5.1 promises balance up to W = 1/(5·p1) only.",
     ]
     return Report("PKG: the switch near W = 2/p1", columns, rows, notes, lambda figure: _draw(figure, curves))

@@ -1,0 +1,24 @@
+"""The POSG paper (Rivetti et al., *Proactive Online Scheduling for Shuffle Grouping*) again."""
+
+from collections.abc import Callable
+
+from apps.reproduce.posg import figures
+from apps.reproduce.posg.sweeps import default
+from apps.reproduce.posg.theorem import theorem_4_3
+from apps.reproduce.posg.time_series import time_series
+from apps.reproduce.report import Report, Settings
+
+EXPERIMENTS: dict[str, Callable[[Settings], Report]] = {
+    "theorem-4.3": theorem_4_3,
+    "default": default,
+    "figure-4": figures.figure_4,
+    "figure-5": figures.figure_5,
+    "figure-6": figures.figure_6,
+    "figure-7": figures.figure_7,
+    "figure-8": figures.figure_8,
+    "figure-9": figures.figure_9,
+    "items": figures.items,
+    "tolerance": figures.tolerance,
+    "window": figures.window,
+    "figure-10": time_series,
+}
