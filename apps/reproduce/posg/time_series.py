@@ -37,12 +37,13 @@ def time_series(settings: Settings) -> Report:
     rows: list[tuple[Cell, ...]] = [
         ("first tuple scheduled in RUN", "10,690 (prototype 20,978)", None, *(f"{v:,}" for v in starts.values()), "a"),
         (
-            "all sketches are of after the change",
+            "first new sketch after the change",
             "84,912 (prototype 82,311)",
             None,
-            *(f"{v:,}" for v in learnt.values()),
-            "b",
+            *(f"{v:,}" for v in heard.values()),
+            None,
         ),
+        ("all sketches are new", None, None, *(f"{v:,}" for v in learnt.values()), "b"),
     ]
     bounds = [0, max(starts.values()), CHANGE, max(learnt.values()), M]
     for what, first, last in zip(
