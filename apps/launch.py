@@ -119,16 +119,18 @@ def execute(settings: "Settings", summary: Path | None) -> None:
     from apps.topology import Run
 
     tally = Tally(settings.grouping)
-    with Display(settings) as display, session(settings) as spark:
+    with Display(settings) as display:
 
         def listener(report: Any) -> None:
             tally(report)
             display.batch(report)
 
-        run = Run(spark, settings, listener)
+        run = Run(settings, listener)
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, lambda *_: (display.stopping(), run.stop()))
-        outcome = run.run(display.target)
+        with session(settings) as spark:
+            display.target(run.waiting)
+            outcome = run.run(spark)
     result = tally.summary()
     display.summary(result, outcome, result_topics(settings))
     if summary is not None:

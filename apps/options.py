@@ -31,7 +31,7 @@ Time = Annotated[
 Lateness = Annotated[float, typer.Option(help="Event time: how late is allowed (s).", rich_help_panel=STREAM)]
 MaxTuples = Annotated[
     int | None,
-    typer.Option(help="Tuples a batch at most (default: a second of work; 2 M if free).", rich_help_panel=STREAM),
+    typer.Option(help="Tuples a batch at most (default: a second of work; 5 M if free).", rich_help_panel=STREAM),
 ]
 
 DistinctKeys = Annotated[

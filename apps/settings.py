@@ -16,8 +16,8 @@ RUNNABLE = tuple(name for name, scheme in GROUPINGS.items() if not scheme.uses_c
 MODES = ("LOCAL", "CLUSTER")
 TIMES = ("batch", "event")
 
-# Tuples a batch at most, when they cost nothing: about two seconds of what two cores can do.
-_FREE_BATCH = 2_000_000
+# Tuples a batch at most, when they cost nothing: enough that a batch's fixed cost (a second on two cores) is small.
+_FREE_BATCH = 5_000_000
 # …and when they cost something: as many as W workers side by side do in this time.
 _COSTLY_BATCH_SECONDS = 1.0
 
@@ -48,7 +48,7 @@ class Settings:
     until_drained : bool
         Stop when all that is published at the start is counted and its windows are out.
     max_tuples : int or None
-        Most tuples a batch; None: 2 M if tuples cost nothing, else one second of work.
+        Most tuples a batch; None: 5 M if tuples cost nothing, else one second of work.
     options : mapping
         The grouping's own parameters.
 

@@ -96,58 +96,67 @@ class Outcome:
 
 
 class Run:
-    """A run of the topology; ``stop`` may be called from anywhere, also from a signal handler."""
+    """A run of the topology; ``stop`` may be called from anywhere, also from a signal handler.
 
-    def __init__(self, spark: SparkSession, settings: Settings, listener: Callable[[BatchReport], None]) -> None:
-        self._spark = spark
+    Made before Spark is there: what is wrong with the topic or the checkpoint shows at once.
+
+    Raises
+    ------
+    UsageError
+        The topic has another number of partitions, or the checkpoint belongs to another run.
+    EnvironmentFault
+        The broker can't be reached, or the checkpoint can't be written.
+    """
+
+    def __init__(self, settings: Settings, listener: Callable[[BatchReport], None]) -> None:
         self._settings = settings
         self._listener = listener
         self._stop = threading.Event()
         self._halt = threading.Event()
         self._last: BatchReport | None = None
         self._batches = 0
-        self._target: dict[int, int] = {}
+        ensure_topic(settings.connection, settings.source_name, settings.sources)
+        self._target = end_offsets(settings.connection, settings.source_name)
+        self._checkpoint = Checkpoint(settings.checkpoint)
+        self._checkpoint.claim(settings.identity)
+
+    @property
+    def waiting(self) -> int:
+        """How many messages the topic has had up to now."""
+        return sum(self._target.values())
 
     def stop(self) -> None:
         """End the run after the batch that is under way."""
         self._stop.set()
 
-    def run(self, waiting: Callable[[int], None] = lambda _: None) -> Outcome:
-        """Run until drained, out of time, or stopped; ``waiting`` is told how many messages are in the topic.
+    def run(self, spark: SparkSession) -> Outcome:
+        """Run until drained, out of time, or stopped.
 
         Raises
         ------
-        UsageError
-            The topic has another number of partitions, or the checkpoint belongs to another run.
         EnvironmentFault
-            The broker can't be reached, the checkpoint can't be written, or the query failed.
-
+            The query failed.
         """
         settings = self._settings
-        ensure_topic(settings.connection, settings.source_name, settings.sources)
-        self._target = end_offsets(settings.connection, settings.source_name)
-        waiting(sum(self._target.values()))
-        checkpoint = Checkpoint(settings.checkpoint)
-        checkpoint.claim(settings.identity)
         deadline = time.monotonic() + settings.run_time
         with Publisher(settings) as publisher:
-            drained = self._query(checkpoint, publisher, deadline, flush_at=None)
+            drained = self._query(spark, publisher, deadline, flush_at=None)
             if drained and settings.time == "event":
                 # Event time stands still when tuples stop coming: let it pass, once all are counted.
                 last = TotalsLog(settings.checkpoint).at(1 << 40).last_window_end_ms
                 flush = datetime.fromtimestamp(last / 1000 + settings.lateness, UTC)
-                drained = self._query(checkpoint, publisher, deadline, flush)
+                drained = self._query(spark, publisher, deadline, flush)
         return Outcome(drained, self._batches)
 
-    def _query(self, checkpoint: Checkpoint, publisher: Publisher, deadline: float, flush_at: datetime | None) -> bool:
+    def _query(self, spark: SparkSession, publisher: Publisher, deadline: float, flush_at: datetime | None) -> bool:
         """Run one streaming query; True if it ended because it was drained."""
         settings = self._settings
-        reports = Reports(self._spark.sparkContext)
+        reports = Reports(spark.sparkContext)
         self._last = None
-        split = tuples(source(self._spark, settings), settings)
+        split = tuples(source(spark, settings), settings)
         lateness = settings.lateness if settings.time == "event" else None
         state = windowed(partials(split, settings, reports), settings.window, lateness, flush_at)
-        sink = Sink(settings, checkpoint, reports, publisher, self._noted)
+        sink = Sink(settings, self._checkpoint, reports, publisher, self._noted)
         self._halt.clear()
 
         def end_of_batch(df: DataFrame, number: int) -> None:

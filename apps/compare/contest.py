@@ -96,15 +96,16 @@ def _courses(plan: Sequence[Settings]) -> Iterator[Course]:
         for settings in plan:
             recorder = Recorder(settings)
             with Display(settings, "starting" if spark else "starting Spark") as display:
-                spark = spark or stack.enter_context(session(settings))
 
                 def listener(batch: BatchReport, recorder: Recorder = recorder, display: Display = display) -> None:
                     recorder(batch)
                     display.batch(batch)
 
-                run = Run(spark, settings, listener)
+                run = Run(settings, listener)
                 with _stopped_by_signals(run, display):
-                    outcome = run.run(display.target)
+                    spark = spark or stack.enter_context(session(settings))
+                    display.target(run.waiting)
+                    outcome = run.run(spark)
             if not outcome.drained:
                 return
             yield recorder.course()
