@@ -110,20 +110,43 @@ def test_warm_up_holds_pools_back():
         assert (router.internals()["scale_ups"] > 0) == grows
 
 
-def test_scales_down_when_the_heat_is_over():
-    router = create("DYNAMIC_KEY", 10, **SHORT)
-    for time, keys in hot_stream(30):
-        router.route(keys, times=time)
-    assert pool_of(router, "tr") > 2
-    for time, keys in hot_stream(300, share=0.002):
-        router.route(keys, times=30_000 + time)
-    before = router.internals()["scale_downs"]
-    # A shrinking pool needs two of its workers below the lower threshold: all but the pool's get the load from now on.
+def cooling():
+    """One key is hot for 30 s and grows old with a large pool; then all but its own workers get tuples, for 400 s."""
     home = plain.home("tr", 10)
-    away = [f"x{i}" for i in range(4000) if (plain.home(f"x{i}", 10) - home) % 10 == 8][:50]
-    for time in range(0, 400_000, 1000):
-        router.route([*away, "tr"], times=400_000 + time)
-    assert router.internals()["scale_downs"] > before
+    away = [f"x{i}" for i in range(4000) if (plain.home(f"x{i}", 10) - home) % 10 in {7, 8}][:50]
+    yield from hot_stream(30)
+    for second in range(30, 430):
+        yield 1000 * second, [*away, "tr"]
+
+
+def test_scales_down_when_the_heat_is_over():
+    """A pool shrinks when two of its workers are below the lower threshold: as the plain version, batch by batch."""
+    fast, slow = create("DYNAMIC_KEY", 10, **SHORT), PlainDynamicKey(10, **SHORT)
+    pools = []
+    for time, keys in cooling():
+        assert fast.route(keys, times=time).tolist() == slow.route(keys, [time] * len(keys))
+        pools.append(pool_of(fast, "tr"))
+    assert max(pools) > 4
+    assert pools[-1] < max(pools)
+    assert fast.internals()["scale_downs"] == slow.scale_downs > 0
+
+
+def below_lower_threshold(low):
+    """A router whose key's pool of 4 has so many workers with a share of 1 % and the rest with a lot more."""
+    router = create("DYNAMIC_KEY", 10, **SHORT)
+    router.route(["tr"], times=0)
+    slot = int(np.flatnonzero(router.spaces.space)[0])
+    router.spaces.pool[slot] = 4
+    ring = [(plain.home("tr", 10) + step) % 10 for step in range(10)]
+    router.loads[:] = 10
+    router.loads[ring[:low]] = 1
+    router.total[0] = router.loads.sum()
+    router.route(["tr"], times=600)
+    return int(router.spaces.pool[slot])
+
+
+def test_two_workers_below_are_enough_to_shrink_and_one_is_not():
+    assert [below_lower_threshold(low) for low in range(5)] == [4, 4, 3, 3, 3]
 
 
 def test_evicted_keys_start_anew():
@@ -134,6 +157,23 @@ def test_evicted_keys_start_anew():
     router.route(["other"], times=30_000 + 3_700_000)
     assert router.internals()["old"] == []
     assert router.internals()["sizes"]["old"] == 0
+
+
+def test_evicted_after_so_long_and_not_before():
+    for silence, left in ((3600, 1), (3636, 0)):
+        router = create("DYNAMIC_KEY", 10, promotion_period=36, evict_after=3600)
+        router.route(["a"], times=0)
+        router.route(["b"], times=1000 * silence)
+        assert router.internals()["sizes"]["old"] == left
+
+
+def test_of_equals_the_one_in_the_higher_space_stays():
+    """Room for one old key: one as frequent doesn't take its place, though it came first; a more frequent does."""
+    router = create("DYNAMIC_KEY", 10, distinct_keys=10, **SHORT)
+    router.route(["first"] * 3 + ["second"] * 5, times=0)
+    for time, more, old in ((1000, 2, "second"), (2000, 0, "second"), (3000, 1, "second"), (4000, 0, "first")):
+        router.route(["first"] * more + ["other"], times=time)
+        assert router.internals()["old"][0]["key"] == old
 
 
 def test_missed_periods_are_made_up_at_once():
