@@ -103,7 +103,7 @@ def _tables(selection: "Selection", reader: "Reader | None", topic: str, kind: s
     from apps.results.layouts import layout
 
     def shown(windows: "Windows") -> "RenderableType":
-        return layout(kind, windows, top) if windows else Text(f"{topic}: no results yet")
+        return layout(kind, windows, top) if windows else Text(f"no results yet in {topic}")
 
     console = Console()
     if reader is not None and console.is_terminal and selection.only_latest:

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import contextmanager
 
 import pytest
 from confluent_kafka import Producer
@@ -114,7 +115,8 @@ def test_most_frequent_keys_first_and_what_is_left_out_is_said():
     assert text.index("key99") < text.index("key98") < text.index("key97")
     assert "key96" not in text
     assert "97 more" in text
-    assert all(f"key{i} " in shown(layout("aggregator", {FIRST: window}, 0)) for i in range(100))
+    everything = shown(layout("aggregator", {FIRST: window}, 0))
+    assert all(f"key{i} " in everything for i in range(100))
 
 
 @pytest.mark.kafka
@@ -164,18 +166,51 @@ def test_json_is_the_latest_record_of_each_key(connection, topic, capsys):
         results(f"{topic}-rejected", window="all", bootstrap_servers=at)
 
 
+@contextmanager
+def following(connection, *arguments):
+    command = [sys.executable, "-c", "from apps.cli import main; main()", "results", *arguments, "--follow"]
+    command += ["--bootstrap-servers", connection.bootstrap_servers]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def interrupt(process):
+    os.kill(process.pid, signal.SIGINT)
+    rest, errors = process.communicate(timeout=60)
+    assert (process.returncode, errors) == (0, "")
+    return rest
+
+
+def read_until(process, text):
+    lines = iter(process.stdout.readline, "")
+    return next(line for line in lines if text in line)
+
+
 @pytest.mark.kafka
 def test_follow_until_interrupted(connection, topic):
     name = f"{topic}-s1-w2-kg-aggregator"
     send(connection, name, [counted(FIRST, "a", 1)], 1)
-    command = [sys.executable, "-c", "from apps.cli import main; main()", "results", name, "--follow", "--json"]
-    command += ["--bootstrap-servers", connection.bootstrap_servers]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        assert process.stderr is not None
+    with following(connection, name, "--json") as process:
         assert json.loads(process.stdout.readline())["tags"]["window"] == FIRST
         send(connection, name, [counted(SECOND, "b", 2)], 1)
         assert json.loads(process.stdout.readline())["tags"]["window"] == SECOND
-        os.kill(process.pid, signal.SIGINT)
-        assert process.wait(30) == 0
-        assert process.stderr.read() == ""
+        assert interrupt(process) == ""
+
+
+@pytest.mark.kafka
+@pytest.mark.parametrize("window", ["latest", "all"])
+def test_follow_prints_windows_as_they_come(connection, topic, window):
+    name = f"{topic}-s1-w2-kg-aggregator"
+    ensure_topic(connection, name, 1)
+    with following(connection, name, "--window", window) as process:
+        assert "no results yet" in process.stdout.readline()
+        for start, key in ((FIRST, "a"), (SECOND, "b"), (THIRD, "c")):
+            send(connection, name, [counted(start, key, 1)], 1)
+            line = read_until(process, start[:19])
+            assert f" {key} " in line
+        rest = interrupt(process)
+        assert FIRST[:19] not in rest
+        assert SECOND[:19] not in rest

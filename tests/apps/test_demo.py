@@ -1,0 +1,60 @@
+"""`unskew demo`, as a user runs it first: no broker, nothing set."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections import Counter
+
+import pytest
+
+from deploy.connection import Connection
+from deploy.home import home
+from producers.registry import create
+from tests.apps.conftest import by_key, final_counts
+
+COMMAND = [sys.executable, "-c", "from apps.cli import main; main()"]
+
+
+@pytest.mark.slow
+@pytest.mark.kafka
+@pytest.mark.spark
+def test_from_nothing_to_results_that_can_be_read(tmp_path):
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / "jars").symlink_to(home() / "jars")  # no need to fetch them again
+    env = {name: value for name, value in os.environ.items() if name != "KAFKA_BOOTSTRAP_SERVERS"}
+    env["UNSKEW_HOME"] = str(tmp_path / "home")
+
+    def unskew(*arguments: str) -> str:
+        done = subprocess.run([*COMMAND, *arguments], env=env, capture_output=True, text=True, timeout=600, check=False)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    try:
+        said = unskew("demo", "--quick", "--output", str(tmp_path / "out"))
+        # What it says is what was measured.
+        runs = json.loads((tmp_path / "out" / "comparison.json").read_text())["runs"]
+        assert [run["grouping"] for run in runs] == ["KEY", "DYNAMIC_KEY"]
+        for run in runs:
+            assert f"{run['std_dev']:.2f}" in said
+        key, dynamic = runs
+        assert dynamic["std_dev"] < key["std_dev"] / 2
+        assert dynamic["settled_std_dev"] < key["settled_std_dev"] / 4
+        assert 1 == key["dist_cost"] < dynamic["dist_cost"] < 10
+        assert (tmp_path / "out" / "comparison.png").exists()
+        # The broker is left running: the topics that it names hold exactly what was published.
+        connection = Connection(re.search(r"Kafka is ready at (\S+)", said)[1])
+        topics = re.findall(r"results (demo-\S+-aggregator)", said)
+        dataset = create("COUNTRY_SKEW_R80", records=key["tuples"])
+        truth = Counter()
+        for block in dataset.blocks():
+            truth.update(json.loads(message)["country"] for message in block.messages.to_pylist())
+        assert len(topics) == 2
+        for topic in topics:
+            assert by_key(final_counts(connection, topic)) == truth
+            assert "Turkey" in unskew("results", topic)
+            assert "load of each worker" in unskew("results", topic.replace("aggregator", "distribution"))
+        assert "kafka stop" in said
+    finally:
+        unskew("kafka", "stop")
