@@ -9,9 +9,7 @@ from deploy.connection import BootstrapOption, Connection, KafkaConfigOption
 from deploy.errors import UsageError
 
 if TYPE_CHECKING:
-    from producers.dataset import Dataset
     from producers.pace import Pace
-    from producers.readers.rejects import Rejects
 
 INTERRUPTED = 130  # what a shell reports of a command that Ctrl-C ended
 PARTITIONS = 5
@@ -58,6 +56,9 @@ def produce(
         typer.Option(metavar="FILE", help="Write the lines that can't be read to it, as JSON.", show_default=False),
     ] = None,
     strict: Annotated[bool, typer.Option("--strict", help="Stop at the first line that can't be read.")] = False,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on where an interrupted load of the same records to the topic stopped.")
+    ] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Send nothing: show the first messages and the statistics.")
     ] = False,
@@ -69,6 +70,7 @@ def produce(
     if list_datasets:
         _list()
         return
+    from producers.load import load, show
     from producers.readers.rejects import Rejects
     from producers.source import Asked, source
 
@@ -76,14 +78,14 @@ def produce(
     with Rejects(rejects, strict=strict) as rejected:
         chosen = source(asked, rejected)
         if dry_run:
-            finished = _dry_run(chosen, rejected)
+            finished = show(chosen, rejected)
         elif topic is None:
             raise UsageError(f"--topic is missing: unskew produce {chosen.name} --topic NAME")
         else:
             pace = _pace(rate)
             connection = Connection.of(bootstrap_servers, kafka_config)
             _have_topic(connection, topic, partitions)
-            finished = _load(connection, topic, chosen, pace, rejected)
+            finished = load(connection, topic, chosen, pace, rejected, resume=resume)
     if not finished:
         raise typer.Exit(INTERRUPTED)
 
@@ -102,47 +104,6 @@ def _have_topic(connection: Connection, topic: str, partitions: int | None) -> N
 
     if partitions is not None or partitions_of(connection, topic) is None:
         ensure_topic(connection, topic, partitions or PARTITIONS)
-
-
-def _load(connection: Connection, topic: str, chosen: "Dataset", pace: "Pace", rejects: "Rejects") -> bool:
-    """Publish with progress and a summary; False if the user stopped it."""
-    from rich.console import Console
-
-    from producers.interrupt import stop_on_signal
-    from producers.progress import LoadProgress
-    from producers.publish import publish
-    from producers.summary import DeliveryFault
-
-    output, errors = Console(), Console(stderr=True)
-    progress = LoadProgress(chosen.name, chosen.records, errors, chosen.done)
-    with stop_on_signal() as stopped, progress:
-        try:
-            summary = publish(connection, topic, chosen, pace=pace, progress=progress.update, stopped=stopped)
-        except DeliveryFault as fault:
-            output.print(fault.summary.table())
-            raise
-    output.print(summary.table())
-    rejects.show(output)
-    return not summary.interrupted
-
-
-def _dry_run(chosen: "Dataset", rejects: "Rejects") -> bool:
-    """The first messages and the statistics; False if the user stopped it."""
-    from rich.console import Console
-
-    from producers.dry_run import measure, statistics_table
-    from producers.interrupt import stop_on_signal
-    from producers.progress import LoadProgress
-
-    output, errors = Console(), Console(stderr=True)
-    progress = LoadProgress(chosen.name, chosen.records, errors, chosen.done)
-    with stop_on_signal() as stopped, progress:
-        found = measure(chosen, progress=progress.update, stopped=stopped)
-    for message in found.first:
-        print(message.decode(errors="replace"))
-    output.print(statistics_table(chosen, found))
-    rejects.show(output)
-    return not stopped()
 
 
 def _list() -> None:

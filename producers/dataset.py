@@ -6,9 +6,9 @@ grouping choose the partition.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -65,6 +65,20 @@ class Block:
             owners,
             None if self.counts is None else self.counts[first:last],
             None if self.times is None else self.times[start:stop],
+        )
+
+    def only(self, messages: NDArray[np.bool_]) -> "Block":
+        """The messages for which it is true, bool[n], with their keys."""
+        keys = messages if self.owners is None else messages[self.owners]
+        owners = None
+        if self.owners is not None:
+            owners = (np.cumsum(messages, dtype=np.int32) - 1)[self.owners[keys]]
+        return Block(
+            self.messages.filter(pa.array(messages)),
+            self.keys.filter(pa.array(keys)),
+            owners,
+            None if self.counts is None else self.counts[keys],
+            None if self.times is None else self.times[messages],
         )
 
     def drawn(self, codes: NDArray[np.int32]) -> "Block":
@@ -125,6 +139,18 @@ class Dataset(ABC):
     def blocks(self, start: int = 0) -> Iterator[Block]:
         """The records from position ``start`` to the end, in blocks of at most a few 10,000; memory stays bounded."""
 
+    def identity(self) -> dict[str, Any] | None:
+        """What says that it is the same stream, JSON-able; None: it can't be read a second time."""
+        return None
+
+    def place(self) -> dict[str, Any] | None:
+        """Where reading is, for ``recall``: JSON-able, with its ``position``; None: any position is found at once."""
+        return None
+
+    def recall(self, place: Mapping[str, Any]) -> None:
+        """Know this place from an earlier reading: a start behind it needn't read what is before it."""
+        raise TypeError(f"{self.name} has no places to recall, so {place} is not one of them")
+
     def done(self) -> float | None:
         """The share that has been read, 0 to 1, if there is a better measure of it than the records; else None."""
         return None
@@ -161,6 +187,9 @@ class Generated(Dataset):
             block = self._draw(np.random.default_rng((self.seed, number)), first)
             low, high = max(start - first, 0), min(records - first, self.chunk)
             yield block if high - low == self.chunk else block.slice(low, high)
+
+    def identity(self) -> dict[str, Any]:
+        return {"dataset": self.name, "summary": self.summary, "records": self.records, "seed": self.seed}
 
     @abstractmethod
     def _draw(self, rng: np.random.Generator, first: int) -> Block:

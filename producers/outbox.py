@@ -31,6 +31,9 @@ class Outbox:
     grace: ClassVar[float] = 10.0
     settings: ClassVar[dict[str, Any]] = {
         "enable.idempotence": True,
+        # After a failure nothing behind it is delivered: a partition always has a load's first records, which is what
+        # a resumed load counts on.
+        "enable.gapless.guarantee": True,
         # never reached: `put` keeps below
         "queue.buffering.max.messages": 2 * max_records,
         "queue.buffering.max.kbytes": 4 * max_bytes >> 10,

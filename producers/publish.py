@@ -6,16 +6,19 @@ from typing import TypeAlias
 
 import numpy as np
 from confluent_kafka import Producer
+from numpy.typing import NDArray
 
 from deploy.connection import Connection
 from deploy.errors import UsageError, UserError
-from deploy.topics import partitions_of
+from deploy.topics import end_offsets, partitions_of
 from producers.dataset import Block, Dataset
+from producers.journal import Journal
 from producers.keycounts import KeyCounts
 from producers.outbox import Outbox
 from producers.pace import Pace
 from producers.partitioning import Partitioner, Spread
 from producers.records import Records
+from producers.resumption import Resumption, last_messages, settled_offsets
 from producers.summary import DeliveryFault, Summary
 
 Progress: TypeAlias = Callable[[int, int], None]
@@ -37,10 +40,11 @@ def publish(
     topic: str,
     dataset: Dataset,
     *,
-    start: int = 0,
     pace: Pace | None = None,
     progress: Progress | None = None,
     stopped: Callable[[], bool] = bool,
+    journal: Journal | None = None,
+    resume: bool = False,
 ) -> Summary:
     """Send a dataset's records to an existing topic and wait until the broker has them all.
 
@@ -56,14 +60,16 @@ def publish(
         Must exist (``deploy.topics.ensure_topic``).
     dataset : Dataset
         What to send.
-    start : int
-        The first record's position.
     pace : Pace or None
         ``Rate(50_000)``, ``Replay(60)``; None: as fast as the broker takes the records.
     progress : callable (records sent, bytes sent), optional
         Called after every few thousand records.
     stopped : callable, optional
         Asked often; once true, no more is sent, and what was sent is waited for.
+    journal : Journal, optional
+        Makes it possible to resume the load after whatever ends it.
+    resume : bool
+        Go on with the journal's load, if it has begun: send what the topic doesn't have, and nothing twice.
 
     Returns
     -------
@@ -72,7 +78,7 @@ def publish(
     Raises
     ------
     UsageError
-        There is no such topic.
+        There is no such topic, or it can't be resumed: it holds other records than this load's.
     EnvironmentFault
         No broker answers, or the dataset can't be read on.
     DeliveryFault
@@ -83,13 +89,19 @@ def publish(
     partitions = partitions_of(connection, topic)
     if partitions is None:
         raise UsageError(f"there is no topic {topic} at {connection.bootstrap_servers}; make it first")
+    partitioner = Spread(partitions)
+    start, resumption = 0, None
+    if journal is not None:
+        start, resumption = _begin(connection, topic, partitioner, journal, resume=resume)
     outbox = Outbox(Producer({**SETTINGS, **connection.client(**Outbox.settings)}), topic, stopped)
-    load = _Load(outbox, Spread(partitions), pace or Pace(), progress, start)
+    load = _Load(outbox, partitioner, pace or Pace(), progress, start, resumption)
     try:
         for block in dataset.blocks(start):
             load.send(block)
             if outbox.closed:
                 break
+            if journal is not None:
+                journal.note()
     except UserError as error:  # a file that can't be read on, say
         outbox.drain()
         raise type(error)(f"{error} ({outbox.delivered:,} records before it were sent)") from None
@@ -108,42 +120,75 @@ def publish(
     )
     if summary.failed:
         raise DeliveryFault(summary)
+    if journal is not None and not summary.interrupted:
+        journal.finish()
     return summary
+
+
+def _begin(
+    connection: Connection, topic: str, partitioner: Partitioner, journal: Journal, *, resume: bool
+) -> tuple[int, Resumption | None]:
+    """Where to begin, and what to leave out."""
+    if not (resume and journal.load()):
+        journal.begin(list(end_offsets(connection, topic).values()))
+        return 0, None
+    ends = settled_offsets(connection, topic)
+    there = np.array(list(ends.values())) - np.array(journal.begun)
+    if len(journal.begun) != len(ends) or there.min() < 0:
+        raise UsageError(f"topic {topic} was made anew since this load began; load without --resume")
+    start, skip = partitioner.resume(there)
+    journal.recall(start)
+    return start, Resumption(topic, skip, last_messages(connection, topic, ends))
 
 
 class _Load:
     """How far a load is: the blocks go in, in order."""
 
     def __init__(
-        self, outbox: Outbox, partitioner: Partitioner, pace: Pace, progress: Progress | None, start: int
+        self,
+        outbox: Outbox,
+        partitioner: Partitioner,
+        pace: Pace,
+        progress: Progress | None,
+        start: int,
+        resumption: Resumption | None,
     ) -> None:
         self._outbox = outbox
         self._partitioner = partitioner
         self._pace = pace
         self._progress = progress
-        self._start = self._position = start
+        self._position = start
+        self._resumption = resumption
         self._records = Records()
+        self._sent = 0
         self.keys = KeyCounts()
         self.size = 0
         self.begun = time.monotonic()
 
     def send(self, block: Block) -> None:
         """Hand the block over piece by piece, each when it is due, until all is sent or the outbox is closed."""
-        records, lengths = self._records.of(block), block.lengths
+        records = self._records.of(block)
         partitions = self._partitioner.choose(block, self._position)
-        sent = 0
-        for stop, due in self._pace.pieces(block, self._position - self._start):
+        self._position += len(block)
+        if self._resumption is not None and not self._resumption.over:
+            missing = self._resumption.missing(records, partitions)
+            records, partitions, block = records[missing], partitions[missing], block.only(missing)
+        lengths, sent = block.lengths, 0
+        for stop, due in self._pace.pieces(block, self._sent):
             self._outbox.wait(self.begun + due)
             if self._outbox.closed:
                 break
-            order = np.argsort(partitions[sent:stop], kind="stable")
-            ends = np.cumsum(np.bincount(partitions[sent:stop], minlength=self._partitioner.partitions))
-            for partition, places in enumerate(np.split(order, ends[:-1])):
-                self._outbox.put(records[sent + places].tolist(), partition, int(lengths[sent:stop].max()))
+            self._put(records[sent:stop], partitions[sent:stop], int(lengths[sent:stop].max(initial=1)))
             self.size += int(lengths[sent:stop].sum())
-            self._position += stop - sent
+            self._sent += stop - sent
             sent = stop
             if self._progress:
-                self._progress(self._position - self._start, self.size)
+                self._progress(self._sent, self.size)
         counted = block if sent == len(block) else block.slice(0, sent)
         self.keys.add(counted.keys, counted.counts)
+
+    def _put(self, records: NDArray[np.object_], partitions: NDArray[np.int32], longest: int) -> None:
+        order = np.argsort(partitions, kind="stable")
+        ends = np.cumsum(np.bincount(partitions, minlength=self._partitioner.partitions))
+        for partition, places in enumerate(np.split(order, ends[:-1])):
+            self._outbox.put(records[places].tolist(), partition, longest)

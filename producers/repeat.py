@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from itertools import count
+from typing import Any
 
 from producers.dataset import Block, Dataset
 
@@ -29,6 +30,10 @@ class Repeated(Dataset):
         self.summary = dataset.summary
         self.published = dataset.published if times == 1 else None
         self.records = None if times is None or dataset.records is None else times * dataset.records
+
+    def identity(self) -> dict[str, Any] | None:
+        identity = self._dataset.identity()
+        return identity and {**identity, "times": self._times}
 
     def blocks(self, start: int = 0) -> Iterator[Block]:
         length = self._dataset.records

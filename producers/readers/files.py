@@ -1,12 +1,13 @@
 """A dataset read from files."""
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import TypeAlias
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
 
 from producers.dataset import Block, Dataset
 from producers.readers.fields import Parsed
-from producers.readers.inputs import Input
+from producers.readers.inputs import STANDARD_INPUT, Input
 from producers.readers.lines import TOO_LONG, Batch, Lines, batches
 from producers.readers.rejects import Reject, Rejects
 
@@ -59,9 +60,6 @@ class Files(Dataset):
         Bytes of the files that have been read, as they lie there.
     size : int or None
         Bytes of all files; None: unknown.
-    place : Place
-        Up to where the blocks given out reach; reading can begin there again (``recall``).
-
     """
 
     def __init__(
@@ -77,7 +75,7 @@ class Files(Dataset):
         self.files = list(files)
         self.consumed = 0
         self.size = None if any(file.size is None for file in files) else sum(file.size or 0 for file in files)
-        self.place = Place()
+        self._place = Place()
         self._format_of = format_of
         self._rejects = rejects
         self._limit = limit
@@ -87,9 +85,19 @@ class Files(Dataset):
     def done(self) -> float | None:
         return self.consumed / self.size if self.size else None
 
-    def recall(self, place: Place) -> None:
-        """Know this place from an earlier reading: a start behind it needn't read what is before it."""
-        self._known = place
+    def identity(self) -> dict[str, Any] | None:
+        if any(file.name == STANDARD_INPUT for file in self.files):
+            return None
+        stats = [(Path(file.name).absolute(), Path(file.name).stat()) for file in self.files]
+        files = [[str(path), stat.st_size, stat.st_mtime_ns] for path, stat in stats]
+        return {"dataset": self.name, "files": files, "limit": self._limit}
+
+    def place(self) -> dict[str, Any]:
+        """Up to where the blocks given out reach."""
+        return {**asdict(self._place), "begin": self._place.begin.decode("latin-1")}
+
+    def recall(self, place: Mapping[str, Any]) -> None:
+        self._known = Place(**{**place, "begin": place["begin"].encode("latin-1")})
 
     def blocks(self, start: int = 0) -> Iterator[Block]:
         at = self._known if self._known.position <= start else Place()
@@ -100,7 +108,7 @@ class Files(Dataset):
                 first, last = max(start - at.position, 0), len(block)
                 if self._limit is not None:
                     last = min(last, self._limit - at.position)
-                at = self.place = place
+                at = self._place = place
                 if first < last:
                     yield block if (first, last) == (0, len(block)) else block.slice(first, last)
                 if self._limit is not None and at.position >= self._limit:

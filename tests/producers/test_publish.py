@@ -38,13 +38,6 @@ def test_every_record_once_in_order_and_evenly(connection, topic, records, parti
     assert summary.keys.tuples() == Counter(orjson.loads(value)["country"] for value in everything)
 
 
-def test_a_load_may_begin_anywhere(connection, topic):
-    dataset = create("COUNTRY_HALF_SKEW_R80", records=150_000, seed=4)
-    ensure_topic(connection, topic, 4)
-    publish(connection, topic, dataset, start=70_001)
-    assert contents(connection, topic) == expected(dataset, 4, start=70_001)
-
-
 def test_a_repeated_dataset_goes_on_over_the_partitions(connection, topic):
     dataset = Repeated(create("COUNTRY_SKEW_R20", records=1001), 3)
     ensure_topic(connection, topic, 2)

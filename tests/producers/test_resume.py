@@ -1,0 +1,224 @@
+"""An interrupted load goes on where it stopped: nothing is lost, nothing is there twice."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import orjson
+import pytest
+from confluent_kafka import Producer
+from topic_contents import contents, expected
+
+from deploy.broker import Broker
+from deploy.connection import Connection
+from deploy.errors import UsageError
+from deploy.topics import end_offsets, ensure_topic
+from producers.dataset import Dataset
+from producers.journal import Journal
+from producers.pace import Rate
+from producers.partitioning import Spread
+from producers.publish import publish
+from producers.readers.files import Files
+from producers.readers.formats import FORMATS
+from producers.readers.inputs import inputs
+from producers.readers.rejects import Rejects
+from producers.registry import create
+from producers.summary import DeliveryFault
+
+pytestmark = pytest.mark.kafka
+RECORDS = 300_000
+
+
+@pytest.fixture
+def connection(kafka):
+    return Connection(kafka.bootstrap_servers)
+
+
+@pytest.fixture
+def clicks(tmp_path):
+    """A file of clicks, with a bad line here and there."""
+    path = tmp_path / "clicks.tsv"
+    rows = [f"other-search\tPage_{number % 977}\texternal\t{number}\n" for number in range(RECORDS)]
+    rows[1000::10_000] = ["broken\n"] * len(rows[1000::10_000])
+    path.write_text("".join(rows))
+    return path
+
+
+def reader(path, rejects=None):
+    return Files("WIKIPEDIA_CLICKSTREAM", inputs([str(path)]), FORMATS["WIKIPEDIA_CLICKSTREAM"], rejects or Rejects())
+
+
+def stop_after(records):
+    """A ``progress`` and a ``stopped`` that end a load after so many records."""
+    sent = [0]
+
+    def progress(now, size):
+        sent[0] = now
+
+    return {"progress": progress, "stopped": lambda: sent[0] >= records}
+
+
+def test_a_stopped_load_goes_on(connection, topic, clicks, tmp_path):
+    ensure_topic(connection, topic, 3)
+    total, parts = 0, 0
+    while True:
+        journal = Journal(topic, reader(clicks), tmp_path)
+        summary = publish(connection, topic, reader(clicks), journal=journal, resume=parts > 0, **stop_after(90_000))
+        total, parts = total + summary.records, parts + 1
+        assert summary.records == summary.keys.total  # what was there already isn't counted again
+        if not summary.interrupted:
+            break
+    assert parts >= 3
+    assert total == RECORDS - RECORDS // 10_000
+    assert contents(connection, topic) == expected(reader(clicks), 3)
+    again = Journal(topic, reader(clicks), tmp_path)
+    assert again.load()
+    assert again.finished
+
+
+def test_a_resumed_generator_need_not_begin_anew(connection, topic, tmp_path):
+    dataset = create("COUNTRY_SKEW_R80", records=RECORDS, seed=1)
+    ensure_topic(connection, topic, 4)
+    for resume, limit in ((False, 70_000), (True, 140_000), (True, RECORDS)):
+        journal = Journal(topic, dataset, tmp_path)
+        publish(connection, topic, dataset, journal=journal, resume=resume, pace=Rate(1e6), **stop_after(limit))
+    assert contents(connection, topic) == expected(dataset, 4)
+
+
+def test_what_was_in_the_topic_before_stays(connection, topic, tmp_path):
+    ensure_topic(connection, topic, 2)
+    publish(connection, topic, create("ZIPF", records=1001))
+    dataset = create("LN2", records=100_000)
+    for resume in (False, True):
+        journal = Journal(topic, dataset, tmp_path)
+        publish(connection, topic, dataset, journal=journal, resume=resume, pace=Rate(1e6), **stop_after(50_000))
+    before, after = expected(create("ZIPF", records=1001), 2), expected(dataset, 2)
+    assert contents(connection, topic) == {partition: before[partition] + after[partition] for partition in (0, 1)}
+
+
+def test_somebody_else_s_records_are_noticed(connection, topic, clicks, tmp_path):
+    ensure_topic(connection, topic, 2)
+    publish(connection, topic, reader(clicks), journal=Journal(topic, reader(clicks), tmp_path), **stop_after(50_000))
+    other = Producer(connection.client())
+    other.produce(topic, b"{}", partition=1)
+    other.flush()
+    with pytest.raises(UsageError, match="has other records in partition 1 than this load's"):
+        publish(connection, topic, reader(clicks), journal=Journal(topic, reader(clicks), tmp_path), resume=True)
+
+
+def test_a_topic_made_anew_is_noticed(connection, topic, tmp_path):
+    dataset = create("LN2", records=1000)
+    ensure_topic(connection, topic, 2)
+    journal = Journal(topic, dataset, tmp_path)
+    journal.begin([500, 500])
+    with pytest.raises(UsageError, match="was made anew"):
+        publish(connection, topic, dataset, journal=Journal(topic, dataset, tmp_path), resume=True)
+
+
+def test_other_files_are_another_load(clicks, tmp_path):
+    journal = Journal("t", reader(clicks), tmp_path)
+    journal.begin([0])
+    assert Journal("t", reader(clicks), tmp_path).load()
+    assert not Journal("u", reader(clicks), tmp_path).load()
+    clicks.write_text(clicks.read_text() + "a\tb\tlink\t10\n")
+    assert not Journal("t", reader(clicks), tmp_path).load()
+
+
+def test_what_can_t_be_read_again_can_t_be_resumed(tmp_path):
+    with pytest.raises(UsageError, match="standard input"):
+        Journal("t", reader("-"), tmp_path)
+
+
+def test_the_last_places_are_kept(tmp_path, monkeypatch):
+    class Walk(Dataset):
+        name, summary, at = "walk", "", 0
+        blocks = None
+
+        def identity(self):
+            return {"dataset": self.name}
+
+        def place(self):
+            self.at += 10
+            return {"position": self.at}
+
+        def recall(self, place):
+            self.recalled = place["position"]
+
+    Walk.__abstractmethods__ = frozenset()
+    monkeypatch.setattr("producers.journal._EVERY", 0)
+    walk = Walk()
+    journal = Journal("t", walk, tmp_path)
+    journal.begin([0])
+    for _ in range(1000):
+        journal.note()
+    again = Journal("t", walk, tmp_path)
+    assert again.load()
+    again.recall(9905)
+    assert walk.recalled == 9900
+    assert len(orjson.loads(next(tmp_path.glob("t-*.json")).read_bytes())["places"]) == 20
+
+
+@pytest.mark.parametrize("there", [[0, 0, 0], [1, 1, 1], [5, 3, 4], [9, 9, 0], [2, 1, 1]])
+def test_a_spread_begins_where_something_is_missing(there):
+    start, skip = Spread(3).resume(np.array(there))
+    assert start % 3 == 0
+    assert all(start // 3 + left == had for left, had in zip(skip, there, strict=True))
+    assert min(there) == 0 or skip.min() == 1
+
+
+@pytest.mark.slow
+def test_kill_9_again_and_again(kafka, connection, topic, clicks, tmp_path):
+    command = [sys.executable, "-c", "from apps.cli import main; main()"]
+    load = f"produce WIKIPEDIA_CLICKSTREAM {clicks} --topic {topic} --partitions 3 --rate 30000 --resume".split()
+    environment = {**os.environ, "KAFKA_BOOTSTRAP_SERVERS": kafka.bootstrap_servers, "UNSKEW_HOME": str(tmp_path)}
+    before = 0
+    for _ in range(3):
+        process = subprocess.Popen([*command, *load], env=environment, stderr=subprocess.DEVNULL)
+        while not (ends := _ends(connection, topic)) or sum(ends.values()) < before + 40_000:
+            assert process.poll() is None
+            time.sleep(0.05)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        before = sum(_ends(connection, topic).values())
+    assert 120_000 <= before < RECORDS
+    done = subprocess.run([*command, *load], env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert contents(connection, topic) == expected(reader(clicks), 3)
+    once_more = subprocess.run([*command, *load], env=environment, capture_output=True, text=True, check=False)
+    assert re.search("already: nothing to resume", once_more.stdout)
+    assert sum(_ends(connection, topic).values()) == RECORDS - RECORDS // 10_000
+
+
+def _ends(connection, topic):
+    try:
+        return end_offsets(connection, topic)
+    except UsageError:
+        return {}
+
+
+@pytest.mark.slow
+def test_a_load_that_failed_leaves_no_gap(clicks, tmp_path):
+    with Broker(tmp_path / "broker") as broker:
+        properties = {"delivery.timeout.ms": "3000", "log_level": "0"}
+        connection = Connection(broker.bootstrap_servers, properties)
+        ensure_topic(connection, "gap", 3)
+        journal = Journal("gap", reader(clicks), tmp_path)
+        killed = []
+
+        def kill_once(records, size):
+            if records >= 100_000 and not killed:
+                broker.kill()
+                killed.append(records)
+
+        with pytest.raises(DeliveryFault):
+            publish(connection, "gap", reader(clicks), journal=journal, pace=Rate(100_000), progress=kill_once)
+        broker.start()
+        resumed = publish(
+            connection, "gap", reader(clicks), journal=Journal("gap", reader(clicks), tmp_path), resume=True
+        )
+        assert resumed.records < RECORDS
+        assert contents(connection, "gap") == expected(reader(clicks), 3)
