@@ -7,7 +7,7 @@ import numpy as np  # noqa: F401
 import pyarrow as pa  # noqa: F401
 import pyarrow.compute
 import pyarrow.fs
-import pyarrow.ipc
+import pyarrow.ipc  # noqa: F401
 import pyspark.worker  # noqa: F401
 from pyspark.daemon import manager
 

@@ -33,7 +33,7 @@ from deploy.errors import EnvironmentFault
 from deploy.topics import end_offsets, ensure_topic
 
 # Spark's Kafka source fetches 500 messages at a time by default; small messages then cost three times as much.
-_FETCH = {"kafka.max.poll.records": "20000", "kafka.max.partition.fetch.bytes": str(8 << 20)}
+FETCH = {"kafka.max.poll.records": "20000", "kafka.max.partition.fetch.bytes": str(8 << 20)}
 
 _LOOK_EVERY = 0.05  # s
 
@@ -42,7 +42,7 @@ def source(spark: SparkSession, settings: Settings) -> DataFrame:
     """The topic as it is: one task a partition, in offset order."""
     reader = (
         spark.readStream.format("kafka")
-        .options(**_FETCH)
+        .options(**FETCH)
         .options(**settings.connection.spark())
         .option("subscribe", settings.source_name)
         .option("startingOffsets", settings.starting_offsets)

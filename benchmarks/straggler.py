@@ -1,0 +1,85 @@
+"""With work that costs time: how long batches take against the ideal, all work spread evenly over the workers.
+
+    python -m benchmarks.straggler [--records N] [--groupings KEY,...]
+
+A tuple costs its worker a millisecond (x1). A batch takes as long as its slowest worker: with KEY that is the one that
+owns the hot key. DYNAMIC_KEY's periods are shortened, as in the demo, so that it learns within the run.
+"""
+
+import argparse
+import tempfile
+import time
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from apps.demo import SHORTENED
+from apps.session import session
+from apps.settings import Settings
+from apps.sink import BatchReport
+from apps.summary import Tally
+from apps.topology import Run
+from deploy.broker import Broker
+from deploy.connection import Connection
+from deploy.topics import ensure_topic
+from grouping import parameters
+from producers.publish import publish
+from producers.registry import create
+
+TYPE, SOURCES, WORKERS = "COUNTRY_SKEW_R80", 4, 10
+
+
+class Times:
+    """Batches' wall time and ideal time (s), from the second batch on."""
+
+    def __init__(self) -> None:
+        self.wall: list[float] = []
+        self.ideal: list[float] = []
+        self._before: float | None = None
+
+    def __call__(self, report: BatchReport) -> None:
+        now = time.monotonic()
+        if self._before is not None and report.loads.any():
+            self.wall.append(now - self._before)
+            self.ideal.append(float(report.busy.sum()) / WORKERS)
+        self._before = now
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--records", type=int, default=80_000)
+    parser.add_argument("--groupings", default="KEY,PARTIAL_KEY,DYNAMIC_KEY,SHUFFLE")
+    arguments = parser.parse_args()
+    table = Table(title=f"{arguments.records:,} tuples of 1 ms, {WORKERS} workers, batches of 10,000")
+    for column in ("", "slowest / mean worker", "batch: wall, s", "batch: ideal, s", "wall / ideal", "tuples/s"):
+        table.add_column(column, justify="right" if column else "left")
+    with tempfile.TemporaryDirectory() as folder, Broker(Path(folder) / "kafka") as broker:
+        connection = Connection(broker.bootstrap_servers)
+        ensure_topic(connection, "bench", SOURCES)
+        publish(connection, "bench", create(TYPE, records=arguments.records))
+        for name in arguments.groupings.split(","):
+            run = Settings(
+                mode="LOCAL", source_type=TYPE, grouping=name, source_name="bench", sources=SOURCES, workers=WORKERS,
+                speed="x1", connection=connection, checkpoint=str(Path(folder) / name), window=5.0, trigger=0.0,
+                until_drained=True, options={k: v for k, v in SHORTENED.items() if k in parameters(name)},
+            )  # fmt: skip
+            tally, times = Tally(name), Times()
+
+            def listener(report: BatchReport, tally: Tally = tally, times: Times = times) -> None:
+                tally(report)
+                times(report)
+
+            with session(run) as spark:
+                assert Run(run, listener).run(spark).drained
+            summary, batches = tally.summary(), len(times.wall)
+            wall, ideal = sum(times.wall) / batches, sum(times.ideal) / batches
+            table.add_row(
+                name, f"{summary.straggling:.2f}", f"{wall:.2f}", f"{ideal:.2f}", f"{wall / ideal:.2f}",
+                f"{summary.tuples_per_second:,.0f}",
+            )  # fmt: skip
+    Console(highlight=False).print(table)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,213 @@
+"""Tuples per second through the whole topology, for each grouping, beside Spark's own groupBy from the same topic.
+
+    python -m benchmarks.topology [--records N] [--groupings KEY,...] [--repeats N]
+
+Tuples cost nothing here (x0): this measures what balancing costs, not what it gains. All runs share one broker, one
+topic and one Spark; repeats alternate between the contestants, and the median is told. The first batch of a run (JIT,
+Python workers) is not counted.
+"""
+
+import argparse
+import os
+import statistics
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Self
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from rich.console import Console
+from rich.table import Table
+
+from apps.balance import place
+from apps.router import Routing
+from apps.session import session
+from apps.settings import Settings
+from apps.splitter import splitter
+from apps.summary import Tally
+from apps.topology import FETCH, Run, source, tuples
+from apps.worker import Worker
+from deploy.broker import Broker
+from deploy.connection import Connection
+from deploy.topics import ensure_topic
+from producers.publish import publish
+from producers.registry import create
+
+TYPE, SOURCES, WORKERS = "COUNTRY_SKEW_R80", 4, 10
+
+
+def settings(connection: Connection, grouping: str, checkpoint: Path) -> Settings:
+    return Settings(
+        mode="LOCAL", source_type=TYPE, grouping=grouping, source_name="bench", sources=SOURCES, workers=WORKERS,
+        speed="x0", connection=connection, checkpoint=str(checkpoint), window=5.0, until_drained=True,
+    )  # fmt: skip
+
+
+def topology(spark: SparkSession, run: Settings) -> float:
+    """Tuples/s of one run of ours."""
+    tally = Tally(run.grouping)
+    assert Run(run, tally).run(spark).drained
+    return tally.summary().tuples_per_second
+
+
+def native(spark: SparkSession, run: Settings, records: int) -> float:
+    """Tuples/s of ``groupBy(window, key).count()``: same topic, splitter, batches, state store, and windows."""
+    done: list[tuple[int, float]] = []
+    rows = tuples(source(spark, run), run).where("key is not null").withColumn("time", F.current_timestamp())
+    counts = rows.withWatermark("time", "0 seconds").groupBy(F.window("time", f"{run.window} seconds"), "key").count()
+    query = (
+        counts.writeStream.option("checkpointLocation", run.checkpoint)
+        .trigger(processingTime="1 second")
+        .foreachBatch(lambda df, _: df.write.format("noop").mode("overwrite").save())
+        .start()
+    )
+    seen = -1
+    while sum(n for n, _ in done) < records:
+        progress = query.lastProgress
+        if progress is not None and progress["batchId"] > seen:
+            seen = progress["batchId"]
+            done.append((progress["numInputRows"], time.monotonic()))
+        time.sleep(0.01)
+    while query.status["isTriggerActive"]:
+        time.sleep(0.01)
+    query.stop()
+    return sum(n for n, _ in done[1:]) / (done[-1][1] - done[0][1])
+
+
+def stages(spark: SparkSession, connection: Connection) -> dict[str, Callable[[], DataFrame]]:
+    """The topology's stages as batch queries, each with all before it."""
+    reader = spark.read.format("kafka").options(**FETCH).options(**connection.spark()).option("subscribe", "bench")
+    worker = Worker()
+
+    def split() -> DataFrame:
+        return reader.load().select(F.col("partition").alias("source"), splitter(TYPE).key(F.col("value")).alias("key"))
+
+    def routed() -> DataFrame:
+        return place(split(), Routing("PARTIAL_KEY", WORKERS), "key", ["key"], source="source")
+
+    def worked() -> DataFrame:
+        return routed().mapInArrow(worker.__call__, worker.ddl)
+
+    return {
+        "source": lambda: reader.load().select("partition", "value"),
+        "+ splitter": split,
+        "+ router, placement": routed,
+        "+ worker": worked,
+        "+ merge": lambda: worked().groupBy("key", "worker").sum("count"),
+        "native groupBy(key).count()": lambda: split().groupBy("key").count(),
+    }
+
+
+class Memory:
+    """Peak memory (proportional set size, MiB) of the driver, the JVM and all Python workers together, sampled."""
+
+    def __init__(self) -> None:
+        self.peak = {"driver": 0.0, "JVM": 0.0, "Python workers": 0.0}
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        while not self._over.wait(0.5):
+            now = dict.fromkeys(self.peak, 0.0)
+            for pid, kind in _family(os.getpid()):
+                now[kind] += _pss(pid)
+            self.peak = {kind: max(self.peak[kind], now[kind]) for kind in now}
+
+
+def _family(root: int) -> list[tuple[int, str]]:
+    found, queue = [(root, "driver")], [root]
+    while queue:
+        for task in Path(f"/proc/{queue.pop()}/task").glob("*/children"):
+            for child in map(int, _read(task).split()):
+                command = _read(Path(f"/proc/{child}/cmdline"))
+                program = command.partition("\0")[0]
+                kind = "JVM" if program.endswith("java") else "Python workers" if "daemon" in command else ""
+                if kind and "kafka.Kafka" not in command:
+                    found.append((child, kind))
+                    queue.append(child)
+    return found
+
+
+def _pss(pid: int) -> float:
+    lines = _read(Path(f"/proc/{pid}/smaps_rollup")).splitlines()
+    return sum(int(line.split()[1]) for line in lines if line.startswith("Pss:")) / 1024
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text()
+    except OSError:
+        return ""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--records", type=int, default=20_000_000)
+    parser.add_argument("--groupings", default="SHUFFLE,KEY,PARTIAL_KEY,DYNAMIC_KEY")
+    parser.add_argument("--repeats", type=int, default=3)
+    arguments = parser.parse_args()
+    console = Console(highlight=False)
+    groupings = arguments.groupings.split(",")
+    with tempfile.TemporaryDirectory() as folder, Broker(Path(folder) / "kafka") as broker:
+        connection = Connection(broker.bootstrap_servers)
+        ensure_topic(connection, "bench", SOURCES)
+        loaded = publish(connection, "bench", create(TYPE, records=arguments.records))
+        rates: dict[str, list[float]] = {name: [] for name in [*groupings, "native"]}
+        costs: dict[str, list[float]] = {}
+        with Memory() as memory, session(settings(connection, groupings[0], Path(folder) / "first")) as spark:
+            for repeat in range(arguments.repeats):
+                for name, measured in rates.items():
+                    run = settings(connection, name if name in groupings else "KEY", Path(folder) / f"{name}-{repeat}")
+                    rate = topology(spark, run) if name in groupings else native(spark, run, arguments.records)
+                    measured.append(rate)
+                    console.print(f"repeat {repeat + 1} of {arguments.repeats}: {name} {rate:,.0f} tuples/s")
+            for _ in range(arguments.repeats):
+                for name, query in stages(spark, connection).items():
+                    begun = time.monotonic()
+                    query().write.format("noop").mode("overwrite").save()
+                    costs.setdefault(name, []).append(time.monotonic() - begun)
+        _print(console, arguments.records, rates, costs, memory.peak, loaded.records / loaded.seconds)
+
+
+def _print(
+    console: Console,
+    records: int,
+    rates: dict[str, list[float]],
+    costs: dict[str, list[float]],
+    peak: dict[str, float],
+    published: float,
+) -> None:
+    base = statistics.median(rates["native"])
+    table = Table(title=f"Streaming, {records:,} tuples, {SOURCES} sources, {WORKERS} workers, {os.cpu_count()} cores")
+    for column in ("", "tuples/s, median", "lowest", "highest", "× native"):
+        table.add_column(column, justify="right" if column else "left")
+    for name, values in rates.items():
+        middle = statistics.median(values)
+        table.add_row(name, f"{middle:,.0f}", f"{min(values):,.0f}", f"{max(values):,.0f}", f"{middle / base:.2f}")
+    console.print(table)
+    table = Table(title="Where the time goes: the stages as batch queries, each with those before it, in ns a tuple")
+    for column in ("", "so far", "this stage", "tuples/s"):
+        table.add_column(column, justify="right" if column else "left")
+    before = 0.0
+    for name, values in costs.items():
+        each = statistics.median(values) / records * 1e9
+        table.add_row(name, f"{each:.0f}", f"{each - before:.0f}" if name[0] == "+" else "", f"{1e9 / each:,.0f}")
+        before = each
+    console.print(table)
+    console.print("Peak memory: " + ", ".join(f"{kind} {mib:,.0f} MiB" for kind, mib in peak.items()))
+    console.print(f"The producer published {published:,.0f} messages/s before that: it keeps up.")
+
+
+if __name__ == "__main__":
+    main()
