@@ -36,6 +36,14 @@ def produce(
     rate: Annotated[
         float | None, typer.Option(help="Records a second, at most; default: as fast as it goes.", show_default=False)
     ] = None,
+    speedup: Annotated[
+        float | None,
+        typer.Option(help="Send the records at their own times, so many times as fast: 60 for an hour a minute."),
+    ] = None,
+    since: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="Only what happened then or later: 2013-11-01T12:30, or seconds since 1970."),
+    ] = None,
     scale: Annotated[
         float | None,
         typer.Option(help="Size of a generated dataset with published sizes, 1 being theirs.", show_default=False),
@@ -74,7 +82,7 @@ def produce(
     from producers.readers.rejects import Rejects
     from producers.source import Asked, source
 
-    asked = Asked(dataset, files or (), records, scale, seed, option or (), None if loop else repeat)
+    asked = Asked(dataset, files or (), records, scale, seed, option or (), None if loop else repeat, since)
     with Rejects(rejects, strict=strict) as rejected:
         chosen = source(asked, rejected)
         if dry_run:
@@ -82,7 +90,7 @@ def produce(
         elif topic is None:
             raise UsageError(f"--topic is missing: unskew produce {chosen.name} --topic NAME")
         else:
-            pace = _pace(rate)
+            pace = _pace(rate, speedup)
             connection = Connection.of(bootstrap_servers, kafka_config)
             _have_topic(connection, topic, partitions)
             finished = load(connection, topic, chosen, pace, rejected, resume=resume)
@@ -90,10 +98,14 @@ def produce(
         raise typer.Exit(INTERRUPTED)
 
 
-def _pace(rate: float | None) -> "Pace":
-    from producers.pace import Pace, Rate
+def _pace(rate: float | None, speedup: float | None) -> "Pace":
+    from producers.pace import Pace, Rate, Replay
 
+    if rate is not None and speedup is not None:
+        raise UsageError("--rate and --speedup exclude each other")
     try:
+        if speedup is not None:
+            return Replay(speedup)
         return Pace() if rate is None else Rate(rate)
     except ValueError as error:
         raise UsageError(str(error)) from None

@@ -5,6 +5,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from deploy.errors import UsageError
 from producers.dataset import Block
 
 
@@ -77,7 +78,7 @@ class Replay(Pace):
 
     def pieces(self, block: Block, sent: int) -> Iterator[tuple[int, float]]:
         if block.times is None:
-            raise ValueError("these records have no time of their own to replay by; give a rate instead")
+            raise UsageError("these records have no times to be sent at: --speedup can't be used with them, --rate can")
         if not len(block):
             return
         if self._begin is None:

@@ -11,6 +11,7 @@ from producers.readers.inputs import STANDARD_INPUT, inputs
 from producers.readers.rejects import Rejects
 from producers.registry import DATASETS, create, parsed
 from producers.repeat import Repeated
+from producers.since import Since, moment
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +25,7 @@ class Asked:
     seed: int = 0
     options: Sequence[str] = ()
     times: int | None = 1
+    since: str | None = None
 
 
 def source(asked: Asked, rejects: Rejects) -> Dataset:
@@ -38,7 +40,9 @@ def source(asked: Asked, rejects: Rejects) -> Dataset:
     if asked.dataset is None:
         raise UsageError(f"which dataset? valid: {', '.join(DATASETS)}")
     try:
-        chosen = _files(asked, rejects) if asked.files else _generated(asked)
+        chosen: Dataset = _files(asked, rejects) if asked.files else _generated(asked)
+        if asked.since is not None:
+            chosen = Since(chosen, moment(asked.since))
         return chosen if asked.times == 1 else Repeated(chosen, asked.times)
     except ValueError as error:
         raise UsageError(str(error)) from None

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deploy.errors import EnvironmentFault, UsageError
-from producers.readers.files import Files, Place
+from producers.readers.files import Files
 from producers.readers.formats import FORMATS
 from producers.readers.inputs import Input, inputs
 from producers.readers.rejects import Rejects
@@ -51,7 +51,7 @@ def test_good_lines_become_messages_and_bad_ones_are_counted(name, file, message
     assert rejects.total == rejected
     assert dataset.consumed == dataset.size == (DATA / file).stat().st_size
     assert dataset.done() == 1
-    assert dataset.place.position == messages
+    assert dataset.place()["position"] == messages
 
 
 def test_clickstream_keeps_every_odd_title():
@@ -231,14 +231,14 @@ def test_reading_goes_on_from_a_known_place(tmp_path):
         rows = "".join(f"{at}\tT{number}_{at}\n" for at in range(400_000))
         paths[-1].write_bytes(gzip.compress(rows.encode(), 1))
     dataset = reader("TWITTER_TICKER", *paths)
-    places = [(Place(), 0)]
+    places = [(dataset.place(), 0)]
     expected = []
     for block in dataset.blocks():
         expected += block.keys.to_pylist()
-        places.append((dataset.place, len(expected)))
+        places.append((dataset.place(), len(expected)))
     assert len(places) > 9
     for place, position in places[:: len(places) // 6]:
-        assert place.position == position
+        assert place["position"] == position
         again = reader("TWITTER_TICKER", *paths)
         again.recall(place)
         for start in (position, position + 7):
