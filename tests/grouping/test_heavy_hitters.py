@@ -11,7 +11,7 @@ from skewed import skewed
 from test_frequent import plain_counters
 
 from grouping import create
-from grouping.choices.heavy_hitters import enough_choices, is_heavy
+from grouping.choices.heavy_hitters import enough_choices, is_heavy, next_time
 from grouping.measures import imbalance_fraction
 from grouping.streams import hot, zipf
 
@@ -180,3 +180,15 @@ def test_bad_threshold(name, threshold):
 def test_bad_tolerance():
     with pytest.raises(ValueError, match="tolerance is 0; valid: a number above 0, at most 1"):
         create("D_CHOICES", 10, tolerance=0)
+
+
+def test_equals_the_plain_version_on_a_longer_stream():
+    """Long enough that d is found at ever longer intervals, and that the counters overflow."""
+    keys = skewed(40_000, 3000, 0.9).keys
+    assert create("D_CHOICES", 20).route(keys).tolist() == list(by_weight(keys, 20))
+
+
+def test_when_choices_are_found_anew():
+    """After a tenth more tuples, between 1000 (or 2·W) and 10,000 (or 20·W)."""
+    assert [next_time(n, 10) - n for n in (0, 5000, 30_000, 10**9)] == [1000, 1000, 3000, 10_000]
+    assert [next_time(n, 1000) - n for n in (0, 19_000, 100_000, 10**9)] == [2000, 2000, 10_000, 20_000]
