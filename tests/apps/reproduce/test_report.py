@@ -1,0 +1,41 @@
+"""The report of an experiment, printed and saved."""
+
+import csv
+import io
+
+import pytest
+from rich.console import Console
+
+from apps.reproduce.report import Report, Settings
+
+REPORT = Report(
+    "A paper, Table 1",
+    ("W", "paper", "ours", "why they differ"),
+    [(5, 3.7e-8, 0.00012345, "agree"), (10, None, 2.0, None)],
+    ["A note."],
+    lambda figure: figure.subplots().plot([1, 2]),
+)
+
+
+def test_print():
+    text = io.StringIO()
+    REPORT.print(Console(file=text, width=100))
+    for part in ("A paper, Table 1", "3.7e-08", "0.000123", "–", "A note."):
+        assert part in text.getvalue()
+
+
+def test_save(tmp_path):
+    files = REPORT.save(tmp_path / "new", "paper-table-1")
+    assert [file.name for file in files] == ["paper-table-1.csv", "paper-table-1.png"]
+    with files[0].open() as file:
+        assert list(csv.reader(file)) == [
+            ["W", "paper", "ours", "why they differ"],
+            ["5", "3.7e-08", "0.00012345", "agree"],
+            ["10", "", "2.0", ""],
+        ]
+    assert files[1].stat().st_size > 1000
+
+
+@pytest.mark.parametrize(("scale", "full", "least", "expected"), [(0.1, 1000, 1, 100), (0.1, 50, 20, 20), (1, 7, 1, 7)])
+def test_scale(scale, full, least, expected):
+    assert Settings(scale).of(full, least) == expected
