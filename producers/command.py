@@ -122,10 +122,12 @@ def _list() -> None:
     from rich.console import Console
     from rich.table import Table
 
+    from producers.readers.columns import Columns
     from producers.readers.formats import FORMATS
     from producers.registry import DATASETS, create
 
     table = Table("dataset", "what is generated", "files")
     for name in DATASETS:
         table.add_row(name, create(name).summary, "yes" if name in FORMATS else "")
+    table.add_row(Columns.name, "nothing: any column of Parquet, CSV or JSON lines (-o column=NAME)", "yes")
     Console().print(table)

@@ -16,9 +16,10 @@ from producers.rendering import digits, joined, quoted
 WIKI_URL = "http://en.wikipedia.org/wiki/"
 
 
-def keyed(keys: pa.Array) -> Block:
-    """``{"key"}``: a key and nothing else, for streams that stand for no application. string[n]."""
-    return Block(_binary(joined('{"key":', quoted(keys), "}")), keys)
+def keyed(keys: pa.Array, milliseconds: NDArray[np.int64] | None = None) -> Block:
+    """``{"key"}``, or ``{"key","timestamp"}`` in ms, for streams that stand for no application. string[n], int64[n]."""
+    when = () if milliseconds is None else (',"timestamp":', digits(milliseconds))
+    return Block(_binary(joined('{"key":', quoted(keys), *when, "}")), keys, times=milliseconds)
 
 
 def country(names: pa.Array) -> Block:

@@ -1,7 +1,7 @@
 """Every dataset there is, a line each. A new one is its file and its line here."""
 
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any
 
@@ -55,7 +55,7 @@ def create(name: str, *, records: int | None = None, seed: int = 0, **options: A
     """
     make = _maker(name)
     for option in options:
-        _require(name, option)
+        _require(name, parameters(name), option)
     if records is not None:
         options["records"] = records
     return make(seed=seed, **options)
@@ -88,12 +88,17 @@ def parsed(name: str, options: Iterable[str]) -> dict[str, Any]:
         Not of that form, no such parameter, or a value of another type.
 
     """
+    return parsed_for(name, parameters(name), options)
+
+
+def parsed_for(name: str, valid: Mapping[str, Any], options: Iterable[str]) -> dict[str, Any]:
+    """The same for anything with a name and parameters of these defaults. Raises as ``parsed`` does."""
     values: dict[str, Any] = {}
     for option in options:
         key, equals, text = option.partition("=")
         if not equals:
             raise ValueError(f"{option!r} is not NAME=VALUE")
-        kind = type(_require(name, key))
+        kind = type(_require(name, valid, key))
         try:
             values[key] = kind(text)
         except ValueError:
@@ -109,8 +114,7 @@ def _maker(name: str) -> Callable[..., Dataset]:
         raise ValueError(f"unknown dataset {name!r}; valid: {', '.join(DATASETS)}") from None
 
 
-def _require(name: str, option: str) -> Any:
-    valid = parameters(name)
+def _require(name: str, valid: Mapping[str, Any], option: str) -> Any:
     if option not in valid:
         raise ValueError(f"{name} has no parameter {option!r}; valid: {', '.join(valid) or 'none'}")
     return valid[option]

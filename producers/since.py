@@ -59,12 +59,15 @@ def moment(text: str) -> int:
         It is neither.
 
     """
-    try:
+    if text.isdecimal():
         return int(text) * 1000
-    except ValueError:
-        pass
     try:
-        found = datetime.fromisoformat(text)
+        return iso(text)
     except ValueError:
         raise ValueError(f"{text!r} is no moment; valid: seconds since 1970, or 2013-11-01T12:30") from None
+
+
+def iso(text: str) -> int:
+    """A moment in ISO 8601 (UTC unless it says otherwise) in ms since the epoch; raises ValueError if it is none."""
+    found = datetime.fromisoformat(text)
     return round((found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp() * 1000)

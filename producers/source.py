@@ -5,13 +5,17 @@ from dataclasses import dataclass
 
 from deploy.errors import UsageError
 from producers.dataset import Dataset
+from producers.readers.columns import Columns
 from producers.readers.files import Files
 from producers.readers.formats import FORMATS
 from producers.readers.inputs import STANDARD_INPUT, inputs
 from producers.readers.rejects import Rejects
-from producers.registry import DATASETS, create, parsed
+from producers.registry import DATASETS, create, parsed, parsed_for
 from producers.repeat import Repeated
 from producers.since import Since, moment
+
+_READ = (*FORMATS, Columns.name)
+_COLUMN = {"column": "", "time": ""}
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +42,7 @@ def source(asked: Asked, rejects: Rejects) -> Dataset:
 
     """
     if asked.dataset is None:
-        raise UsageError(f"which dataset? valid: {', '.join(DATASETS)}")
+        raise UsageError(f"which dataset? valid: {', '.join(DATASETS)}, {Columns.name}")
     try:
         chosen: Dataset = _files(asked, rejects) if asked.files else _generated(asked)
         if asked.since is not None:
@@ -50,18 +54,24 @@ def source(asked: Asked, rejects: Rejects) -> Dataset:
 
 def _generated(asked: Asked) -> Dataset:
     name = str(asked.dataset)
+    if name.upper() == Columns.name:
+        raise UsageError("COLUMN needs files to read a column of")
     options = parsed(name, [*asked.options, *([] if asked.scale is None else [f"scale={asked.scale}"])])
     return create(name, records=asked.records, seed=asked.seed, **options)
 
 
-def _files(asked: Asked, rejects: Rejects) -> Files:
+def _files(asked: Asked, rejects: Rejects) -> Dataset:
     name = str(asked.dataset).upper()
-    if name not in DATASETS:
-        raise UsageError(f"unknown dataset {asked.dataset!r}; valid: {', '.join(DATASETS)}")
-    if name not in FORMATS:
-        raise UsageError(f"{name} is not read from files; valid: {', '.join(FORMATS)}")
-    if asked.options or asked.scale is not None:
-        raise UsageError("--option and --scale are for generated records, not for files")
+    if name not in _READ:
+        there = f"{name} is not read from files" if name in DATASETS else f"unknown dataset {asked.dataset!r}"
+        raise UsageError(f"{there}; valid: {', '.join(_READ)}")
+    if asked.scale is not None:
+        raise UsageError("--scale is for generated records, not for files")
     if STANDARD_INPUT in asked.files and asked.times != 1:
         raise UsageError("standard input can be read only once: --repeat and --loop need files")
-    return Files(name, inputs(asked.files), FORMATS[name], rejects, asked.records)
+    found = inputs(asked.files)
+    if name == Columns.name:
+        return Columns(found, rejects, limit=asked.records, **parsed_for(name, _COLUMN, asked.options))
+    if asked.options:
+        raise UsageError("--option is for generated records and COLUMN, not for these files")
+    return Files(name, found, FORMATS[name], rejects, asked.records)

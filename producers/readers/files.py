@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any, TypeAlias
 
 from producers.dataset import Block, Dataset
@@ -88,8 +87,7 @@ class Files(Dataset):
     def identity(self) -> dict[str, Any] | None:
         if any(file.name == STANDARD_INPUT for file in self.files):
             return None
-        stats = [(Path(file.name).absolute(), Path(file.name).stat()) for file in self.files]
-        files = [[str(path), stat.st_size, stat.st_mtime_ns] for path, stat in stats]
+        files = [file.fingerprint() for file in self.files]
         return {"dataset": self.name, "files": files, "limit": self._limit}
 
     def place(self) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from glob import glob, has_magic
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import pyarrow as pa
 
@@ -16,6 +16,7 @@ STANDARD_INPUT = "-"
 # How a file begins tells how it is compressed; its name may lie, and standard input has none.
 _MAGIC = {b"\x1f\x8b": "gzip", b"BZh": "bz2", b"\x28\xb5\x2f\xfd": "zstd"}
 _PEEK = 4
+_SAMPLE = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +34,11 @@ class Input:
 
     name: str
     size: int | None
+
+    def fingerprint(self) -> list[Any]:
+        """What tells whether it is the same file, JSON-able: its path, size and time of change."""
+        stat = Path(self.name).stat()
+        return [str(Path(self.name).absolute()), stat.st_size, stat.st_mtime_ns]
 
     def open(self) -> "ByteStream":
         """Its bytes from the beginning.
@@ -93,6 +99,7 @@ class ByteStream:
 
     def __init__(self, name: str, raw: io.BufferedReader) -> None:
         self.offset = 0
+        self._peeked = b""
         self._name = name
         self._raw = _Counted(raw)
         kind = next((kind for magic, kind in _MAGIC.items() if self._raw.peek(_PEEK).startswith(magic)), None)
@@ -110,6 +117,19 @@ class ByteStream:
         """How many bytes of the file itself have been read."""
         return self._raw.consumed
 
+    @property
+    def closed(self) -> bool:
+        """Nothing can be read any more."""
+        return self._raw.closed
+
+    def peek(self) -> bytes:
+        """Some of the next bytes, a line at least, which stay the next ones; at the end none."""
+        while b"\n" not in self._peeked and len(self._peeked) < _SAMPLE:
+            if not (more := self._decompressed(_SAMPLE)):
+                break
+            self._peeked += more
+        return self._peeked
+
     def read(self, size: int) -> bytes:
         """The next bytes, ``size`` of them at most; none at the end.
 
@@ -119,22 +139,26 @@ class ByteStream:
             They can't be read or decompressed.
 
         """
-        try:
-            data = self._data.read(size)
-        except OSError as error:
-            reason = error.strerror or str(error)
-            raise EnvironmentFault(f"{self._name} cannot be read after {self.offset:,} bytes: {reason}") from None
+        data = self._peeked[:size] or self._decompressed(size)
+        self._peeked = self._peeked[size:]
         self.offset += len(data)
         return data
 
     def skip(self, size: int) -> None:
         """Go on ``size`` bytes further; what is compressed has to be decompressed for it."""
-        if self._seekable:
+        if self._seekable and not self._peeked:
             self._raw.seek(size)
             self.offset += size
             return
         while size > 0 and (data := self.read(min(size, 1 << 22))):
             size -= len(data)
+
+    def _decompressed(self, size: int) -> bytes:
+        try:
+            return self._data.read(size)
+        except OSError as error:
+            reason = error.strerror or str(error)
+            raise EnvironmentFault(f"{self._name} cannot be read after {self.offset:,} bytes: {reason}") from None
 
 
 class _Counted(io.RawIOBase):
@@ -155,7 +179,7 @@ class _Counted(io.RawIOBase):
     def read(self, size: int = -1) -> bytes:
         ahead, self._ahead = self._ahead, b""
         # read1: what a pipe has now, not what fills the buffer some day
-        data = ahead or self._raw.read1(size)
+        data = ahead + self._raw.read1(size - len(ahead) if size >= 0 else size)
         self.consumed += len(data)
         return data
 

@@ -1,0 +1,111 @@
+"""Any column of a table: three kinds of files, the same messages."""
+
+import gzip
+from datetime import UTC, datetime
+
+import orjson
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from deploy.errors import EnvironmentFault, UsageError
+from producers.readers.columns import Columns
+from producers.readers.inputs import inputs
+from producers.readers.rejects import Rejects
+
+USERS = ["ann", "bob", None, 'c"d,e\nf', "日本", "ann"]
+TIMES = [1000, 2500, 3000, 4000, 5000, 6000]
+
+
+def text(time):
+    return datetime.fromtimestamp(time / 1000, UTC).isoformat()
+
+
+@pytest.fixture(params=["parquet", "csv", "csv.gz", "tsv", "jsonl", "jsonl.gz"])
+def table(request, tmp_path):
+    """The same rows in each kind of file."""
+    path = tmp_path / f"rows.{request.param}"
+    if request.param == "parquet":
+        when = pa.array(TIMES, pa.timestamp("ms"))
+        pq.write_table(pa.table({"n": range(6), "user": USERS, "when": when}), path, row_group_size=4)
+        return path
+    if request.param.startswith("jsonl"):
+        rows = [
+            {"n": n, "user": user, "when": text(time)} for n, (user, time) in enumerate(zip(USERS, TIMES, strict=True))
+        ]
+        data = b"".join(orjson.dumps(row) + b"\n" for row in rows)
+    else:
+        separator = "\t" if request.param == "tsv" else ","
+        cells = ["" if user is None else '"' + user.replace('"', '""') + '"' for user in USERS]
+        rows = [separator.join((str(n), cells[n], text(TIMES[n]))) for n in range(6)]
+        data = "\n".join([separator.join(("n", "user", "when")), *rows, ""]).encode()
+    path.write_bytes(gzip.compress(data) if request.param.endswith("gz") else data)
+    return path
+
+
+def reader(path, column="user", time="", rejects=None, limit=None):
+    return Columns(inputs([str(path)]), rejects or Rejects(), column, time, limit)
+
+
+def read(dataset, start=0):
+    return [orjson.loads(message) for block in dataset.blocks(start) for message in block.messages.to_pylist()]
+
+
+def test_the_column_s_values_are_the_keys(table):
+    rejects = Rejects()
+    dataset = reader(table, rejects=rejects)
+    keys = [user for user in USERS if user is not None]
+    assert read(dataset) == [{"key": key} for key in keys]
+    assert [key for block in dataset.blocks() for key in block.keys.to_pylist()] == keys
+    assert [(reject.line, reject.reason) for reject in rejects.samples] == [(3, "no user")]
+    assert read(dataset, 2) == [{"key": key} for key in keys[2:]]
+    assert read(reader(table, limit=3), 1) == [{"key": key} for key in keys[1:3]]
+
+
+def test_times_are_taken_along(table):
+    dataset = reader(table, time="when")
+    assert [row["timestamp"] for row in read(dataset)] == [1000, 2500, 4000, 5000, 6000]
+    assert [time for block in dataset.blocks() for time in block.times.tolist()] == [1000, 2500, 4000, 5000, 6000]
+
+
+def test_numbers_are_keys_too(table):
+    assert [row["key"] for row in read(reader(table, "n"))] == ["0", "1", "2", "3", "4", "5"]
+
+
+def test_a_missing_column_is_named(table):
+    if "jsonl" in table.name:  # where each row may have others
+        rejects = Rejects()
+        assert read(reader(table, "nobody", rejects=rejects)) == []
+        assert rejects.reasons == {"no nobody": 6}
+        return
+    with pytest.raises(UsageError, match="has no column 'nobody'; valid: n, user, when"):
+        read(reader(table, "nobody"))
+
+
+def test_bad_rows_are_rejected(tmp_path):
+    path, rejects = tmp_path / "bad.csv", Rejects()
+    path.write_text("user,when\nann,1000\nbob\ncid,later\ndan,2013-11-01\n")
+    assert read(reader(path, time="when", rejects=rejects)) == [
+        {"key": "ann", "timestamp": 1000},
+        {"key": "dan", "timestamp": 1383264000000},
+    ]
+    assert rejects.reasons == {"1 columns instead of 2": 1, "no when": 1}
+
+    path, rejects = tmp_path / "bad.jsonl", Rejects()
+    path.write_text('{"user":"ann"}\n[1]\n{"user":{}}\n{"user":7}\n{"user"\n')
+    assert [row["key"] for row in read(reader(path, rejects=rejects))] == ["ann", "7"]
+    assert rejects.reasons == {"not a JSON object": 2, "no user": 1}
+
+
+def test_lists_are_no_keys(tmp_path):
+    path = tmp_path / "lists.parquet"
+    pq.write_table(pa.table({"tags": [[1], [2]]}), path)
+    with pytest.raises(UsageError, match="can't be taken as text"):
+        read(reader(path, "tags"))
+
+
+def test_what_is_no_table_is_said(tmp_path):
+    path = tmp_path / "odd.parquet"
+    path.write_bytes(b"PAR1 and then nothing of the kind")
+    with pytest.raises(EnvironmentFault, match=r"odd\.parquet cannot be read"):
+        read(reader(path))
