@@ -1,0 +1,81 @@
+"""`unskew topology` as users mistype it: one line, the valid values, the right exit code, no stack trace."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from deploy.broker import Broker
+from deploy.connection import Connection
+from deploy.topics import ensure_topic
+
+GOOD = ["LOCAL", "COUNTRY_SKEW_R80", "KEY", "some-topic", "2", "4", "x0"]
+
+
+def unskew(*arguments: str, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", "from apps.cli import main; main()", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, env=env, check=False)
+
+
+def changed(position: int, value: str) -> list[str]:
+    return [*GOOD[:position], value, *GOOD[position + 1 :]]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (changed(0, "CLOUD"), "unknown mode 'CLOUD'; valid: LOCAL, CLUSTER"),
+        (changed(1, "COUNTRY"), "unknown sourceType 'COUNTRY'; valid: COUNTRY_SKEW_R0"),
+        (changed(2, "HASH"), "unknown grouping 'HASH'; valid: SHUFFLE, KEY"),
+        (changed(2, "POSG"), "unknown grouping 'POSG'; valid: SHUFFLE, KEY"),
+        (changed(4, "0"), "sources is 0"),
+        (changed(6, "quick"), "speed is 'quick'; valid: x0"),
+        ([*GOOD, "--warm-up", "3"], "KEY has no parameter 'warm_up'"),
+        ([*GOOD, "-g", "d"], "'d'; valid: NAME=VALUE"),
+        ([*GOOD, "--work", "nowhere:f"], "--work 'nowhere:f' can't be loaded"),
+        ([*GOOD, "--bootstrap-servers", "localhost"], "'localhost' is no Kafka address"),
+    ],
+)
+def test_usage(arguments: list[str], said: str) -> None:
+    done = unskew("topology", "--bootstrap-servers", "127.0.0.1:1", *arguments)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    last = done.stderr.strip().splitlines()[-1]
+    assert said in last
+    assert "Traceback" not in done.stderr
+
+
+def test_an_unreachable_broker() -> None:
+    done = unskew("topology", *GOOD, "--bootstrap-servers", "127.0.0.1:1")
+    assert done.returncode == 1
+    assert "no Kafka broker answers at 127.0.0.1:1" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.kafka
+def test_a_topic_with_other_partitions(kafka: Broker, topic: str) -> None:
+    ensure_topic(Connection(kafka.bootstrap_servers), topic, 3)
+    done = unskew("topology", *changed(3, topic), "--bootstrap-servers", kafka.bootstrap_servers)
+    assert done.returncode == 2
+    assert f"topic {topic} has 3 partitions, not the 2 asked for" in done.stderr
+
+
+@pytest.mark.kafka
+def test_a_checkpoint_of_another_run(kafka: Broker, topic: str, tmp_path: Path) -> None:
+    place = ["--bootstrap-servers", kafka.bootstrap_servers, "--checkpoint", str(tmp_path / "checkpoint")]
+    run = ["--run-time", "0.1", *place]
+    assert unskew("topology", *changed(3, topic), *run).returncode == 0
+    other = [*changed(3, topic)[:5], "8", "x0"]
+    done = unskew("topology", *other, *run)
+    assert done.returncode == 2
+    assert "numWorkers 4, this one has 8" in done.stderr.replace("\n", " ")
+
+
+@pytest.mark.kafka
+def test_a_checkpoint_that_cannot_be_written(kafka: Broker, topic: str, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    place = ["--bootstrap-servers", kafka.bootstrap_servers, "--checkpoint", str(tmp_path / "file" / "checkpoint")]
+    done = unskew("topology", *changed(3, topic), *place)
+    assert done.returncode == 1
+    assert "can't be written" in done.stderr
