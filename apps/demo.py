@@ -32,7 +32,7 @@ class Size:
     batch: int
 
 
-FULL, QUICK = Size(80_000, 4_000), Size(24_000, 2_000)
+FULL, QUICK = Size(64_000, 4_000), Size(24_000, 2_000)
 
 
 def demo(
@@ -126,4 +126,5 @@ def _moral(key: "Course", dynamic: "Course") -> str:
 def _say(text: str) -> None:
     from rich.console import Console
 
-    Console(highlight=False).print(text, markup=False)
+    console = Console(highlight=False)
+    console.print(text, markup=False, soft_wrap=not console.is_terminal)
