@@ -10,6 +10,7 @@ from deploy.errors import UsageError
 
 if TYPE_CHECKING:
     from producers.pace import Pace
+    from producers.partitioning import Partitioner
 
 INTERRUPTED = 130  # what a shell reports of a command that Ctrl-C ended
 PARTITIONS = 5
@@ -57,6 +58,10 @@ def produce(
         int | None,
         typer.Option(min=1, help=f"Partitions of the topic; {PARTITIONS} if it is made.", show_default=False),
     ] = None,
+    grouping: Annotated[
+        str | None,
+        typer.Option(help="Send keyed records, to the partition that this grouping chooses; default: spread evenly."),
+    ] = None,
     repeat: Annotated[int, typer.Option(min=1, help="Send the dataset so many times.")] = 1,
     loop: Annotated[bool, typer.Option("--loop", help="Send it again and again, until Ctrl-C.")] = False,
     rejects: Annotated[
@@ -92,8 +97,9 @@ def produce(
         else:
             pace = _pace(rate, speedup)
             connection = Connection.of(bootstrap_servers, kafka_config)
-            _have_topic(connection, topic, partitions)
-            finished = load(connection, topic, chosen, pace, rejected, resume=resume)
+            count = _have_topic(connection, topic, partitions)
+            chooser = _partitioner(grouping, count, seed)
+            finished = load(connection, topic, chosen, rejected, pace=pace, partitioner=chooser, resume=resume)
     if not finished:
         raise typer.Exit(INTERRUPTED)
 
@@ -111,11 +117,27 @@ def _pace(rate: float | None, speedup: float | None) -> "Pace":
         raise UsageError(str(error)) from None
 
 
-def _have_topic(connection: Connection, topic: str, partitions: int | None) -> None:
+def _partitioner(grouping: str | None, partitions: int, seed: int) -> "Partitioner | None":
+    if grouping is None:
+        return None
+    from grouping import create
+    from producers.partitioning import ByGrouping
+
+    try:
+        return ByGrouping(create(grouping, partitions, seed=seed))
+    except ValueError as error:
+        raise UsageError(f"--grouping: {error}") from None
+
+
+def _have_topic(connection: Connection, topic: str, partitions: int | None) -> int:
+    """How many partitions the topic has, which is made if it is missing."""
     from deploy.topics import ensure_topic, partitions_of
 
-    if partitions is not None or partitions_of(connection, topic) is None:
-        ensure_topic(connection, topic, partitions or PARTITIONS)
+    there = partitions_of(connection, topic)
+    if there is None or partitions is not None:
+        there = partitions or PARTITIONS
+        ensure_topic(connection, topic, there)
+    return there
 
 
 def _list() -> None:

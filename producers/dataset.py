@@ -81,6 +81,14 @@ class Block:
             None if self.times is None else self.times[messages],
         )
 
+    def first_keys(self) -> pa.Array:
+        """The first key of each message, string[n] or a dictionary of it; null where there is none."""
+        if self.owners is None:
+            return self.keys
+        first = np.searchsorted(self.owners, np.arange(len(self)))
+        has_key = np.bincount(self.owners, minlength=len(self)) > 0
+        return self.keys.take(pa.array(first, mask=~has_key))
+
     def drawn(self, codes: NDArray[np.int32]) -> "Block":
         """A block of n messages, each one of this block's: int32[n]. This block has a key a message and no more."""
         indices = pa.array(codes, pa.int32())

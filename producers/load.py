@@ -8,6 +8,7 @@ from producers.dry_run import measure, statistics_table
 from producers.interrupt import stop_on_signal
 from producers.journal import Journal
 from producers.pace import Pace
+from producers.partitioning import Partitioner
 from producers.progress import LoadProgress
 from producers.publish import publish
 from producers.readers.rejects import Rejects
@@ -15,7 +16,14 @@ from producers.summary import DeliveryFault
 
 
 def load(
-    connection: Connection, topic: str, dataset: Dataset, pace: Pace, rejects: Rejects, *, resume: bool = False
+    connection: Connection,
+    topic: str,
+    dataset: Dataset,
+    rejects: Rejects,
+    *,
+    pace: Pace,
+    partitioner: Partitioner | None,
+    resume: bool,
 ) -> bool:
     """Publish with progress and a summary; False if the user stopped it.
 
@@ -33,6 +41,7 @@ def load(
                 topic,
                 dataset,
                 pace=pace,
+                partitioner=partitioner,
                 progress=progress.update,
                 stopped=stopped,
                 journal=journal,

@@ -1,11 +1,16 @@
 """Which partition a record goes to."""
 
 from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from deploy.errors import UsageError
 from producers.dataset import Block
+
+if TYPE_CHECKING:
+    from grouping.interface import Grouping
 
 
 class Partitioner(ABC):
@@ -15,10 +20,13 @@ class Partitioner(ABC):
     ----------
     partitions : int
         How many there are.
+    keyed : bool
+        Whether records are sent with their keys.
 
     """
 
     partitions: int
+    keyed: ClassVar[bool] = False
 
     @abstractmethod
     def choose(self, block: Block, position: int) -> NDArray[np.int32]:
@@ -55,3 +63,37 @@ class Spread(Partitioner):
         # it can be compared.
         rounds = max(int(there.min()) - 1, 0)
         return rounds * self.partitions, there - rounds
+
+
+class ByGrouping(Partitioner):
+    """The partition that a grouping chooses for the record's key: its W workers are the topic's partitions.
+
+    Records then carry their keys, and the consumers of a group, a partition each, share the load as the scheme balances
+    it, without Spark: hot keys are split over several consumers, whose partial results somebody has to merge.
+
+    Of several keys in a message the first one counts; messages without one go where the empty key goes. Schemes that
+    work with time are given the records' own, those that work with costs what the message counts.
+
+    Parameters
+    ----------
+    router : Grouping
+        New, with as many workers as the topic has partitions, and not in need of feedback.
+
+    """
+
+    keyed = True
+
+    def __init__(self, router: "Grouping") -> None:
+        if router.controller() is not None:
+            raise ValueError(f"{router.name} needs to hear from its workers, and consumers tell a producer nothing")
+        self._router = router
+        self.partitions = router.workers
+
+    def choose(self, block: Block, position: int) -> NDArray[np.int32]:
+        if self._router.uses_time and block.times is None:
+            raise UsageError(f"{self._router.name} goes by time, and these records have none")
+        costs = np.ones(len(block))
+        if block.counts is not None:
+            owners = np.arange(len(block)) if block.owners is None else block.owners
+            costs = np.bincount(owners, block.counts, len(block))
+        return self._router.route(block.first_keys(), block.times, costs)

@@ -41,6 +41,7 @@ def publish(
     dataset: Dataset,
     *,
     pace: Pace | None = None,
+    partitioner: Partitioner | None = None,
     progress: Progress | None = None,
     stopped: Callable[[], bool] = bool,
     journal: Journal | None = None,
@@ -48,9 +49,10 @@ def publish(
 ) -> Summary:
     """Send a dataset's records to an existing topic and wait until the broker has them all.
 
-    Record *i* of the dataset goes to partition *i* mod P: an even spread, without a key. Delivery is idempotent, so a
-    lost connection or a broker's restart neither loses nor doubles a record, and each partition has its records in
-    order. At most ``Outbox.max_records`` records of ``Outbox.max_bytes`` together wait in memory.
+    Without a partitioner, record *i* of the dataset goes to partition *i* mod P: an even spread, without a key.
+    Delivery is idempotent, so a lost connection or a broker's restart neither loses nor doubles a record, and each
+    partition has its records in order. At most ``Outbox.max_records`` records of ``Outbox.max_bytes`` together wait in
+    memory.
 
     Parameters
     ----------
@@ -62,6 +64,8 @@ def publish(
         What to send.
     pace : Pace or None
         ``Rate(50_000)``, ``Replay(60)``; None: as fast as the broker takes the records.
+    partitioner : Partitioner or None
+        New, for as many partitions as the topic has; None: ``Spread``.
     progress : callable (records sent, bytes sent), optional
         Called after every few thousand records.
     stopped : callable, optional
@@ -89,7 +93,9 @@ def publish(
     partitions = partitions_of(connection, topic)
     if partitions is None:
         raise UsageError(f"there is no topic {topic} at {connection.bootstrap_servers}; make it first")
-    partitioner = Spread(partitions)
+    partitioner = partitioner or Spread(partitions)
+    if partitioner.partitions != partitions:
+        raise UsageError(f"topic {topic} has {partitions} partitions, not {partitioner.partitions}")
     start, resumption = 0, None
     if journal is not None:
         start, resumption = _begin(connection, topic, partitioner, journal, resume=resume)
@@ -159,7 +165,7 @@ class _Load:
         self._progress = progress
         self._position = start
         self._resumption = resumption
-        self._records = Records()
+        self._records = Records(keyed=partitioner.keyed)
         self._sent = 0
         self.keys = KeyCounts()
         self.size = 0

@@ -6,7 +6,6 @@ import threading
 import time
 
 import pytest
-from topic_contents import contents, expected
 
 from deploy.broker import Broker
 from deploy.connection import Connection
@@ -17,6 +16,7 @@ from producers.pace import Rate
 from producers.publish import publish
 from producers.registry import create
 from producers.summary import DeliveryFault
+from tests.producers.topic_contents import contents, expected
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 

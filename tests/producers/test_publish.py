@@ -4,7 +4,6 @@ from collections import Counter
 
 import orjson
 import pytest
-from topic_contents import contents, expected
 
 from deploy.connection import Connection
 from deploy.errors import EnvironmentFault, UsageError
@@ -13,6 +12,7 @@ from producers.pace import Rate
 from producers.publish import publish
 from producers.registry import create
 from producers.repeat import Repeated
+from tests.producers.topic_contents import contents, expected
 
 pytestmark = pytest.mark.kafka
 

@@ -11,7 +11,6 @@ import numpy as np
 import orjson
 import pytest
 from confluent_kafka import Producer
-from topic_contents import contents, expected
 
 from deploy.broker import Broker
 from deploy.connection import Connection
@@ -28,6 +27,7 @@ from producers.readers.inputs import inputs
 from producers.readers.rejects import Rejects
 from producers.registry import create
 from producers.summary import DeliveryFault
+from tests.producers.topic_contents import contents, expected
 
 pytestmark = pytest.mark.kafka
 RECORDS = 300_000

@@ -1,0 +1,131 @@
+"""A grouping chooses the partitions, and a consumer group shares the load as it does."""
+
+import importlib.util
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+
+from deploy.connection import Connection
+from deploy.errors import UsageError
+from deploy.topics import end_offsets, ensure_topic
+from grouping import create as grouping
+from producers.dataset import Block
+from producers.journal import Journal
+from producers.partitioning import ByGrouping, Spread
+from producers.publish import publish
+from producers.registry import create
+from tests.producers.topic_contents import contents
+
+
+def keys_of(dataset):
+    parts = [block.first_keys() for block in dataset.blocks()]
+    return pa.concat_arrays([p.dictionary_decode() if isinstance(p, pa.DictionaryArray) else p for p in parts])
+
+
+def chosen(partitioner, dataset):
+    position, parts = 0, []
+    for block in dataset.blocks():
+        parts.append(partitioner.choose(block, position))
+        position += len(block)
+    return np.concatenate(parts)
+
+
+@pytest.mark.parametrize("scheme", ["KEY", "PARTIAL_KEY", "W_CHOICES", "SHUFFLE"])
+@pytest.mark.parametrize("name", ["COUNTRY_SKEW_R80", "TWITTER_ELECTION", "WIKIPEDIA_CLICKSTREAM"])
+def test_the_partition_is_the_grouping_s_worker(scheme, name):
+    dataset = create(name, records=70_000)
+    partitions = chosen(ByGrouping(grouping(scheme, 7)), dataset)
+    assert np.array_equal(partitions, grouping(scheme, 7).route(keys_of(dataset)))
+
+
+def test_schemes_that_go_by_time_are_given_the_records_own():
+    dataset = create("TWITTER_TICKER", records=70_000)
+    partitions = chosen(ByGrouping(grouping("DYNAMIC_KEY", 5)), dataset)
+    times = np.concatenate([block.times for block in dataset.blocks()])
+    assert np.array_equal(partitions, grouping("DYNAMIC_KEY", 5).route(keys_of(dataset), times))
+    with pytest.raises(UsageError, match="these records have none"):
+        chosen(ByGrouping(grouping("DYNAMIC_KEY", 5)), create("ZIPF", records=5))
+
+
+def test_schemes_that_go_by_cost_are_given_the_counts():
+    dataset = create("WIKIPEDIA_CLICKSTREAM", records=1000)
+    partitions = chosen(ByGrouping(grouping("FULL_KNOWLEDGE", 3)), dataset)
+    counts = np.concatenate([block.counts for block in dataset.blocks()]).astype(float)
+    assert np.array_equal(partitions, grouping("FULL_KNOWLEDGE", 3).route(keys_of(dataset), costs=counts))
+
+
+def test_schemes_that_need_feedback_are_refused():
+    with pytest.raises(ValueError, match="MIXED needs to hear from its workers"):
+        ByGrouping(grouping("MIXED", 4))
+
+
+def test_the_first_of_several_keys_counts():
+    block = Block(pa.array([b"0", b"1", b"2"]), pa.array(["a", "b", "c"]), np.array([0, 2, 2], np.int32))
+    assert block.first_keys().to_pylist() == ["a", None, "b"]
+
+
+@pytest.fixture
+def connection(kafka):
+    return Connection(kafka.bootstrap_servers)
+
+
+@pytest.mark.kafka
+def test_records_carry_their_keys(connection, topic):
+    ensure_topic(connection, topic, 3)
+    dataset = create("COUNTRY_SKEW_R40", records=5000)
+    publish(connection, topic, dataset, partitioner=ByGrouping(grouping("KEY", 3)))
+    expected = grouping("KEY", 3).route(keys_of(dataset))
+    consumer = Consumer(connection.client(**{"group.id": topic}))
+    consumer.assign([TopicPartition(topic, partition, 0) for partition in range(3)])
+    seen = {}
+    while len(seen.setdefault("all", [])) < 5000:
+        seen["all"] += consumer.consume(1000, timeout=5)
+    consumer.close()
+    for message in seen["all"]:
+        assert message.value() == b'{"country":"' + message.key() + b'"}'
+    assert sorted(end_offsets(connection, topic).values()) == sorted(np.bincount(expected, minlength=3).tolist())
+
+
+@pytest.mark.kafka
+def test_a_load_by_a_grouping_can_be_resumed(connection, topic, tmp_path):
+    ensure_topic(connection, topic, 4)
+    dataset = create("COUNTRY_SKEW_R80", records=200_000, seed=3)
+    for resume, limit in ((False, 80_000), (True, 10**9)):
+        sent = [0]
+        publish(
+            connection,
+            topic,
+            dataset,
+            partitioner=ByGrouping(grouping("PARTIAL_KEY", 4)),
+            journal=Journal(topic, dataset, tmp_path),
+            resume=resume,
+            progress=lambda records, _, sent=sent: sent.__setitem__(0, records),
+            stopped=lambda sent=sent, limit=limit: sent[0] >= limit,
+        )
+    partitions = grouping("PARTIAL_KEY", 4).route(keys_of(dataset))
+    messages = [message for block in dataset.blocks() for message in block.messages.to_pylist()]
+    expected = {p: [messages[at] for at in np.flatnonzero(partitions == p)] for p in range(4)}
+    assert contents(connection, topic) == expected
+
+
+@pytest.mark.kafka
+def test_another_number_of_partitions_is_refused(connection, topic):
+    ensure_topic(connection, topic, 2)
+    with pytest.raises(UsageError, match="has 2 partitions, not 3"):
+        publish(connection, topic, create("ZIPF", records=1), partitioner=Spread(3))
+
+
+@pytest.mark.kafka
+@pytest.mark.slow
+def test_the_example_of_a_consumer_group_runs(capsys):
+    path = Path(__file__).parents[2] / "examples" / "balanced_consumers.py"
+    spec = importlib.util.spec_from_file_location("balanced_consumers", path)
+    example = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(example)
+    example.main(["KEY", "PARTIAL_KEY"])
+    shown = capsys.readouterr().out
+    assert "PARTIAL_KEY" in shown
+    assert "1.01" in shown
