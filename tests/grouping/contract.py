@@ -8,9 +8,9 @@ import json
 import numpy as np
 import pyarrow as pa
 import pytest
-from skewed import Stream, skewed
 
 from grouping import create, encode
+from tests.grouping.skewed import Stream, skewed
 
 # (scheme, check) → reason
 SKIPPED: dict[tuple[str, str], str] = {

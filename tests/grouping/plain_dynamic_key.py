@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from math import sqrt
 
-import plain_hashing as plain
+from tests.grouping import plain_hashing as plain
 
 
 @dataclass(eq=False)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from math import inf
 
-from plain_hashing import below, function, key_hash, mix
+from tests.grouping.plain_hashing import below, function, key_hash, mix
 
 
 @dataclass

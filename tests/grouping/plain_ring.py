@@ -2,7 +2,7 @@
 
 from bisect import bisect_left
 
-from plain_hashing import function, key_hash, mix
+from tests.grouping.plain_hashing import function, key_hash, mix
 
 
 class PlainRing:

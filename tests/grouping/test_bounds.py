@@ -1,11 +1,11 @@
 """SHUFFLE and KEY, the bounds of balance and of replication, are what they say in one line each."""
 
 import numpy as np
-import plain_hashing as plain
 from hypothesis import given
 from hypothesis import strategies as st
 
 from grouping import create
+from tests.grouping import plain_hashing as plain
 
 keys = st.lists(st.sampled_from([f"k{i}" for i in range(30)]), max_size=200)
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 from numba.core.dispatcher import Dispatcher
-from skewed import skewed
 
 import grouping
 from grouping import GROUPINGS, compile_all, create
+from tests.grouping.skewed import skewed
 
 
 def compiled():

@@ -5,10 +5,10 @@ import re
 from concurrent.futures import ProcessPoolExecutor
 
 import pytest
-from contract import CHECKS, SKIPPED, routed
-from skewed import skewed
 
 from grouping import GROUPINGS, create, named, parameters
+from tests.grouping.contract import CHECKS, SKIPPED, routed
+from tests.grouping.skewed import skewed
 
 # Parameters to check besides the defaults.
 VARIANTS = {

@@ -1,14 +1,14 @@
 """DYNAMIC_KEY equals the authors' README, tuple for tuple, and does what it says about pools."""
 
 import numpy as np
-import plain_hashing as plain
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from plain_dynamic_key import PlainDynamicKey
-from skewed import skewed
 
 from grouping import create
+from tests.grouping import plain_hashing as plain
+from tests.grouping.plain_dynamic_key import PlainDynamicKey
+from tests.grouping.skewed import skewed
 
 SHORT = {"warm_up": 1, "check_interval": 0.5, "promotion_period": 0.5, "periods_to_old": 2}
 

@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
-from plain_dynamic_key import PlainDynamicKey
-from skewed import skewed
 
 from grouping import create
 from grouping.streams import hot
+from tests.grouping.plain_dynamic_key import PlainDynamicKey
+from tests.grouping.skewed import skewed
 
 SHORT = {"warm_up": 1, "check_interval": 0.5, "promotion_period": 0.5, "periods_to_old": 2, "distinct_keys": 20}
 

@@ -3,9 +3,9 @@
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from skewed import skewed
 
 from grouping import create
+from tests.grouping.skewed import skewed
 
 
 def plain(costs, workers):

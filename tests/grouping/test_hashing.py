@@ -1,12 +1,12 @@
 """The hash family equals its plain version, and its functions are as good as independent."""
 
 import numpy as np
-import plain_hashing as plain
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from grouping.hashing import candidates, function, homes, mix
+from tests.grouping import plain_hashing as plain
 
 hashes = st.integers(0, 2**64 - 1)
 functions = st.builds(function, st.integers(-(2**40), 2**40), st.integers(0, 2**31))

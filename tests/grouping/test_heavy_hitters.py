@@ -3,17 +3,17 @@
 from math import ceil, sqrt
 
 import numpy as np
-import plain_hashing as plain
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from skewed import skewed
 from test_frequent import plain_counters
 
 from grouping import create
 from grouping.choices.heavy_hitters import enough_choices, is_heavy, next_time
 from grouping.measures import imbalance_fraction
 from grouping.streams import hot, zipf
+from tests.grouping import plain_hashing as plain
+from tests.grouping.skewed import skewed
 
 SCHEMES = ("D_CHOICES", "W_CHOICES")
 

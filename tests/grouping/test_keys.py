@@ -5,9 +5,9 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from plain_hashing import key_hash
 
 from grouping.keys import Keys, encode
+from tests.grouping.plain_hashing import key_hash
 
 keys_of_a_type = st.one_of(
     st.lists(st.one_of(st.none(), st.text(alphabet=st.characters(exclude_categories=["Cs"]), max_size=40))),

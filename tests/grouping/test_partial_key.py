@@ -1,14 +1,14 @@
 """PARTIAL_KEY equals Greedy-d as the paper says it, and keeps the paper's bounds."""
 
 import numpy as np
-import plain_hashing as plain
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from skewed import skewed
 
 from grouping import create
 from grouping.streams import hot, zipf
+from tests.grouping import plain_hashing as plain
+from tests.grouping.skewed import skewed
 
 
 def greedy_d(keys, workers, choices, seed):

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from plain_posg import run
 
 from grouping import encode, streams
 from grouping.posg import Posg
 from grouping.posg.scheduler import STATES
 from grouping.posg.timeline import unfold
+from tests.grouping.plain_posg import run
 
 
 def compare(keys, arrivals, services, k, *, latency=0.0, **options):

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from plain_ring import PlainRing
 
 from grouping import create, encode
+from tests.grouping.plain_ring import PlainRing
 
 LETTERS = [chr(c) for c in range(ord("a"), ord("z") + 1)]
 METHODS = ("halving", "doubling")

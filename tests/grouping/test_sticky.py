@@ -3,15 +3,15 @@
 from collections import Counter
 
 import numpy as np
-import plain_hashing as plain
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from skewed import skewed
 
 from grouping import create
 from grouping.measures import imbalance_fraction
 from grouping.streams import hot, zipf
+from tests.grouping import plain_hashing as plain
+from tests.grouping.skewed import skewed
 
 SCHEMES = ("POTC", "ON_GREEDY", "OFF_GREEDY")
 

@@ -4,9 +4,9 @@ from fractions import Fraction
 
 import numpy as np
 from hypothesis import strategies as st
-from plain_table import Stream
 
 from grouping.table import Records
+from tests.grouping.table.plain_table import Stream
 
 
 @st.composite

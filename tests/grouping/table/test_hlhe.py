@@ -1,12 +1,12 @@
 """HLHE discretisation: equal to the paper's construction, and its error bound."""
 
 import numpy as np
-import plain_table
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from grouping.table.hlhe import discretise
+from tests.grouping.table import plain_table
 
 degrees = st.sampled_from([1, 2, 4, 8, 64, 256])
 

@@ -2,13 +2,13 @@
 
 from fractions import Fraction
 
-import plain_table
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from table_cases import perfect, planned, streams
 
 from grouping.table import Llfd, MinTable, Mixed, MixedBruteForce
+from tests.grouping.table import plain_table
+from tests.grouping.table.table_cases import perfect, planned, streams
 
 
 @given(perfect(), st.sampled_from([Llfd, MinTable]))

@@ -1,15 +1,15 @@
 """The compact representation: nothing is lost but what discretisation loses, and its plans are the oracle's."""
 
 import numpy as np
-import plain_table
 from hypothesis import given
 from hypothesis import strategies as st
-from table_cases import records, streams
 
 from grouping.table import Llfd, MinTable, Mixed
 from grouping.table.compact import compact, expand
 from grouping.table.hlhe import discretise
 from grouping.table.records import Placement
+from tests.grouping.table import plain_table
+from tests.grouping.table.table_cases import records, streams
 
 degrees = st.sampled_from([1, 4, 16])
 

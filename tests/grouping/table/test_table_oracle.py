@@ -1,11 +1,11 @@
 """Each planner equals its algorithm in the paper, key for key."""
 
-import plain_table
 from hypothesis import given
 from hypothesis import strategies as st
-from table_cases import planned, streams
 
 from grouping.table import Llfd, MinMig, MinTable, Mixed, MixedBruteForce, Readj
+from tests.grouping.table import plain_table
+from tests.grouping.table.table_cases import planned, streams
 
 betas = st.sampled_from([0.5, 1.0, 1.5, 2.0])
 
