@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from test_frequent import plain_counters
 
 from grouping import create
 from grouping.choices.heavy_hitters import enough_choices, is_heavy, next_time
@@ -14,6 +13,7 @@ from grouping.measures import imbalance_fraction
 from grouping.streams import hot, zipf
 from tests.grouping import plain_hashing as plain
 from tests.grouping.skewed import skewed
+from tests.grouping.test_frequent import plain_counters
 
 SCHEMES = ("D_CHOICES", "W_CHOICES")
 
