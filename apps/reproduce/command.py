@@ -22,6 +22,7 @@ PAPERS = {
     "dpa": ("apps.reproduce.dpa", "DPA Load Balancer"),
     "dkg": ("apps.reproduce.dkg", "Dynamic Key Grouping (Dalabasmaz, Can)"),
 }
+_PAGE = 140  # columns, where the output isn't a terminal
 
 
 def reproduce(
@@ -43,6 +44,8 @@ def reproduce(
     from rich.console import Console
 
     console = Console()
+    if not console.is_terminal:
+        console = Console(width=_PAGE)
     chosen = _chosen(experiments or list(PAPERS))
     if list_:
         for name in chosen:

@@ -68,9 +68,13 @@ class Report:
     def print(self, console: Console) -> None:
         """Print the table and its notes."""
         table = Table(title=self.title, title_justify="left", caption_justify="left", caption="\n".join(self.notes))
-        numeric = [all(not isinstance(row[at], str) for row in self.rows) for at in range(len(self.columns))]
-        for column, right in zip(self.columns, numeric, strict=True):
-            table.add_column(column, justify="right" if right else "left")
+        for at, column in enumerate(self.columns):
+            numbers = [written(row[at]) for row in self.rows if not isinstance(row[at], str)]
+            if len(numbers) == len(self.rows):
+                # A narrow terminal may wrap words, but cut no number.
+                table.add_column(column, justify="right", min_width=max(map(len, numbers), default=0))
+            else:
+                table.add_column(column)
         for row in self.rows:
             table.add_row(*map(written, row))
         console.print(table)

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 from matplotlib.figure import Figure
 
 from apps.reproduce.pkg.datasets import TW, WP, Dataset, share_of_first
@@ -98,7 +99,7 @@ def _plot(ours: dict[tuple[str, str], list[float]]) -> Callable[[Figure], None]:
         for axes, symbol in zip(figure.subplots(1, 2, sharey=True), PAPER, strict=True):
             for method, name in METHODS.items():
                 line = {"color": colour(name), "marker": "o"}
-                axes.plot(WORKERS, ours[symbol, method], label=f"{method}, ours", **line)
+                axes.plot(WORKERS, np.maximum(ours[symbol, method], 1e-10), label=f"{method}, ours", **line)
                 axes.plot(WORKERS, PAPER[symbol][method], label=f"{method}, paper", linestyle=":", **line)
             axes.set_xscale("log")
             axes.set_yscale("log")
@@ -106,6 +107,8 @@ def _plot(ours: dict[tuple[str, str], list[float]]) -> Callable[[Figure], None]:
             axes.set_title(f"{symbol}-like", fontsize=10)
             axes.set_xlabel("workers")
         figure.axes[0].set_ylabel("imbalance / messages")
-        figure.legend(*figure.axes[0].get_legend_handles_labels(), loc="outside right upper", fontsize=8, frameon=False)
+        figure.legend(
+            *figure.axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=5, fontsize=7, frameon=False
+        )
 
     return draw
