@@ -39,4 +39,4 @@ def rejected(spark: SparkSession, connection: Connection, splitter: Splitter, ba
         F.when(~text, F.base64(value)).alias("valueBase64"),
     )
     place = F.concat_ws("-", "topic", "partition", "offset")
-    return messages.where(splitter.key(value).isNull()).select(place.alias("key"), F.to_json(body).alias("value"))
+    return messages.where(splitter.rejects(value)).select(place.alias("key"), F.to_json(body).alias("value"))

@@ -52,20 +52,16 @@ def source(spark: SparkSession, settings: Settings) -> DataFrame:
 
 
 def tuples(messages: DataFrame, settings: Settings) -> DataFrame:
-    """Splitter: messages → source, key, time, and the message's columns that the user's work asks for."""
-    return messages.select(
-        F.col("partition").alias("source"),
-        splitter(settings.source_type).key(F.col("value")).alias("key"),
-        F.col("timestamp").alias("time"),
-        *settings.work_columns,
-    )
+    """Splitter: messages → key, count where they have one, source, time, and what the user's work asks for."""
+    carried = [F.col("partition").alias("source"), F.col("timestamp").alias("time"), *map(F.col, settings.work_columns)]
+    return splitter(settings.source_type).split(messages, *carried)
 
 
 def partials(split: DataFrame, settings: Settings, reports: Reports | None) -> DataFrame:
     """Router, placement, worker: tuples → one partial per (key, worker) of the batch."""
     by_event = settings.time == "event"
     routing = Routing(
-        settings.grouping.upper(),
+        settings.grouping,
         settings.workers,
         settings.checkpoint,
         dict(settings.options),
@@ -73,7 +69,8 @@ def partials(split: DataFrame, settings: Settings, reports: Reports | None) -> D
         reports,
     )
     worker = Worker(settings.work, settings.seconds_per_tuple, settings.window_ms if by_event else None, reports)
-    carry = ["key", *(["time"] if by_event else []), *settings.work_columns]
+    needed = {"key", "count", *(["time"] if by_event else []), *settings.work_columns}
+    carry = [name for name in split.columns if name in needed]
     packets = place(split, routing, "key", carry, source="source", time="time" if by_event else None)
     return packets.mapInArrow(worker.__call__, worker.ddl)
 

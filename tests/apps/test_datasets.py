@@ -1,0 +1,148 @@
+"""Every source type, from its generator and from real-format files: the splitter finds what the producer meant."""
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from pyspark.sql import functions as F
+
+from apps.publisher import result_topics
+from apps.splitter import SPLITTERS, splitter
+from deploy.topics import ensure_topic
+from producers.dataset import Dataset
+from producers.publish import publish
+from producers.readers.files import Files
+from producers.readers.formats import FORMATS
+from producers.readers.inputs import inputs
+from producers.readers.rejects import Rejects
+from producers.registry import DATASETS, create
+from tests.apps.conftest import by_key, final_counts
+
+DATA = Path(__file__).parents[1] / "data"
+FILES = [
+    ("WIKIPEDIA_CLICKSTREAM", "clickstream-enwiki-2017-11.tsv"),
+    ("WIKIPEDIA_PAGEVIEWS_BY_LANG", "pageviews-20240101-000000"),
+    ("WIKIPEDIA_PAGEVIEWS", "pageviews.tsv"),
+    ("WIKIPEDIA_PAGEVIEWS", "wikibench.trace"),
+    ("TWITTER_TICKER", "ticker.tsv"),
+    ("TWITTER_TICKER", "tweets-v1.jsonl"),
+    ("TWITTER_TICKER", "tweets-v2.jsonl"),
+    ("TWITTER_ELECTION", "tweets-v1.jsonl"),
+    ("TWITTER_ELECTION", "tweets-v2.jsonl"),
+]
+APPLICATIONS = [name for name in DATASETS if name.startswith(("TWITTER", "WIKIPEDIA"))]
+RECORDS = 3_000
+
+
+def from_file(name: str, file: str) -> Dataset:
+    return Files(name, inputs([str(DATA / file)]), FORMATS[name], Rejects(), None)
+
+
+def truth(dataset: Dataset) -> tuple[Counter[str], Counter[str], list[bytes]]:
+    """Each key's tuples and count, and the messages, as the producer has them."""
+    tuples: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
+    messages: list[bytes] = []
+    for block in dataset.blocks():
+        keys = block.keys.to_pylist()
+        tuples.update(keys)
+        for key, n in zip(keys, [1] * len(keys) if block.counts is None else block.counts.tolist(), strict=True):
+            counts[key] += n
+        messages += block.messages.to_pylist()
+    return tuples, counts, messages
+
+
+def test_each_dataset_can_be_split():
+    assert set(SPLITTERS) >= set(DATASETS) | {"COLUMN"}
+
+
+def split(spark, name: str, messages: list[bytes]) -> tuple[Counter[str], Counter[str]]:
+    reader = splitter(name)
+    rows = reader.split(spark.createDataFrame([(m,) for m in messages], "value binary").repartition(2))
+    if "count" not in rows.columns:
+        rows = rows.withColumn("count", F.lit(1))
+    tuples, counts = Counter(), Counter()
+    for row in rows.collect():
+        tuples[row["key"]] += 1
+        counts[row["key"]] += row["count"]
+    return tuples, counts
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("name", [*APPLICATIONS, "COUNTRY_SKEW_R80", "COUNTRY_HALF_SKEW_R80", "ZIPF", "DRIFTING_ZIPF"])
+def test_generated_messages(spark, name):
+    tuples, counts, messages = truth(create(name, records=RECORDS))
+    assert split(spark, name, messages) == (tuples, counts)
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize(("name", "file"), FILES)
+def test_messages_from_files(spark, name, file):
+    tuples, counts, messages = truth(from_file(name, file))
+    assert split(spark, name, messages) == (tuples, counts)
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("name", [name for name in APPLICATIONS if name != "TWITTER_ELECTION"])
+def test_the_short_way_and_the_parser_agree(spark, name):
+    """The same messages with white space have another shape, so they are parsed."""
+    tuples, counts, messages = truth(create(name, records=500))
+    spaced = [b" " + message for message in messages]
+    assert split(spark, name, spaced) == (tuples, counts)
+
+
+BAD = [
+    ("WIKIPEDIA_CLICKSTREAM", b'{"prev":"a","curr":"b","type":"link","n":"7"}', "field 'n' is STRING, not BIGINT"),
+    ("WIKIPEDIA_CLICKSTREAM", b'{"prev":"a","curr":"b","type":"link"}', "no field 'n'"),
+    ("WIKIPEDIA_CLICKSTREAM", b'{"prev":"a","type":"link","n":7}', "no field 'curr'"),
+    ("WIKIPEDIA_PAGEVIEWS_BY_LANG", b'{"lang":3,"page":"b","n":1,"m":2}', "field 'lang' is BIGINT, not STRING"),
+    ("WIKIPEDIA_PAGEVIEWS", b'{"timestamp":1,"page":"\xff"}', "not UTF-8"),
+    ("TWITTER_ELECTION", b'{"text":"t","hashtags":"x","timestamp":1}', "field 'hashtags' is STRING, not ARRAY<STRING>"),
+    ("TWITTER_ELECTION", b'{"text":"t","hashtags":[1]}', "field 'hashtags' is ARRAY<BIGINT>, not ARRAY<STRING>"),
+    ("TWITTER_TICKER", b"{", "not JSON"),
+]  # fmt: skip
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize(("name", "message", "reason"), BAD)
+def test_a_bad_message_leaves_one_tuple_without_a_key(spark, name, message, reason):
+    reader, value = splitter(name), F.col("value")
+    rows = spark.createDataFrame([(message,)], "value binary").repartition(1)
+    assert [row["key"] for row in reader.split(rows).collect()] == [None]
+    assert rows.select(reader.rejects(value), reader.reason(value)).collect()[0][:] == (True, reason)
+
+
+@pytest.mark.spark
+def test_a_message_without_keys_leaves_nothing(spark):
+    messages = [b'{"text":"t","hashtags":[],"timestamp":1}', b'{"text":"t","hashtags":["wh?t"],"timestamp":1}']
+    rows = spark.createDataFrame([(m,) for m in messages], "value binary").repartition(1)
+    assert splitter("TWITTER_ELECTION").split(rows).collect() == []
+    assert rows.where(splitter("TWITTER_ELECTION").rejects(F.col("value"))).collect() == []
+
+
+def _topology(dataset, name, settings, drain, connection, topic):
+    tuples, counts, _ = truth(dataset)
+    run = settings("PARTIAL_KEY", source_type=name)
+    ensure_topic(connection, topic, run.sources)
+    publish(connection, topic, dataset)
+    _, reports = drain(run)
+    found = result_topics(run)["aggregator"]
+    assert by_key(final_counts(connection, found)) == +counts
+    assert by_key(final_counts(connection, found, "tuples")) == tuples
+    assert reports[-1].totals.rejected == 0
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+@pytest.mark.kafka
+@pytest.mark.parametrize("name", APPLICATIONS)
+def test_through_the_topology_from_the_generator(name, settings, drain, connection, topic):
+    _topology(create(name, records=RECORDS), name, settings, drain, connection, topic)
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+@pytest.mark.kafka
+@pytest.mark.parametrize(("name", "file"), [FILES[0], FILES[1], FILES[2], FILES[4], FILES[7]])
+def test_through_the_topology_from_a_file(name, file, settings, drain, connection, topic):
+    _topology(from_file(name, file), name, settings, drain, connection, topic)
