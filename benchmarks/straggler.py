@@ -52,7 +52,7 @@ def main() -> None:
     parser.add_argument("--groupings", default="KEY,PARTIAL_KEY,DYNAMIC_KEY,SHUFFLE")
     arguments = parser.parse_args()
     table = Table(title=f"{arguments.records:,} tuples of 1 ms, {WORKERS} workers, batches of 10,000")
-    for column in ("", "slowest / mean worker", "batch: wall, s", "batch: ideal, s", "wall / ideal", "tuples/s"):
+    for column in ("", "STD_DEV", "DIST_COST", "slowest / mean", "batch, s", "ideal, s", "batch / ideal", "tuples/s"):
         table.add_column(column, justify="right" if column else "left")
     with tempfile.TemporaryDirectory() as folder, Broker(Path(folder) / "kafka") as broker:
         connection = Connection(broker.bootstrap_servers)
@@ -74,10 +74,8 @@ def main() -> None:
                 assert Run(run, listener).run(spark).drained
             summary, batches = tally.summary(), len(times.wall)
             wall, ideal = sum(times.wall) / batches, sum(times.ideal) / batches
-            table.add_row(
-                name, f"{summary.straggling:.2f}", f"{wall:.2f}", f"{ideal:.2f}", f"{wall / ideal:.2f}",
-                f"{summary.tuples_per_second:,.0f}",
-            )  # fmt: skip
+            row = [summary.std_dev, summary.dist_cost, summary.straggling, wall, ideal, wall / ideal]
+            table.add_row(name, *(f"{number:.2f}" for number in row), f"{summary.tuples_per_second:,.0f}")
     Console(highlight=False).print(table)
 
 
