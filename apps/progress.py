@@ -12,6 +12,7 @@ from rich.live import Live
 from rich.spinner import Spinner
 from rich.table import Table
 
+from apps.shell import unskew
 from dashboards.bars import worker_bars
 from dashboards.colours import colour
 from grouping import measures
@@ -124,10 +125,10 @@ class Display:
         console.print(table)
         ending = "drained" if outcome.drained else "stopped; start it again to go on from its checkpoint"
         console.print(f"[{colour(result.grouping)}]■[/] {result.grouping} {ending} after {outcome.batches} batches.")
-        console.print(f"Results: unskew results {topics['aggregator']}", highlight=False, soft_wrap=True)
-        console.print(f"Balance: unskew results {topics['distribution']}", highlight=False, soft_wrap=True)
+        console.print(f"Results: {unskew()} results {topics['aggregator']}", highlight=False, soft_wrap=True)
+        console.print(f"Balance: {unskew()} results {topics['distribution']}", highlight=False, soft_wrap=True)
         if result.rejected:
-            console.print(f"Rejected: unskew results {topics['rejected']}", highlight=False, soft_wrap=True)
+            console.print(f"Rejected: {unskew()} results {topics['rejected']}", highlight=False, soft_wrap=True)
 
 
 def _losses(report: "BatchReport") -> list[tuple[str, int]]:
