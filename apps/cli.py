@@ -15,6 +15,7 @@ from deploy.cluster_command import cluster
 from deploy.doctor import doctor
 from deploy.errors import UserError
 from producers.command import produce
+from producers.skew import skew
 
 app = typer.Typer(
     name="unskew",
@@ -26,6 +27,7 @@ app = typer.Typer(
 
 app.command()(topology)
 app.command()(produce)
+app.command()(skew)
 app.command()(results)
 app.command()(compare)
 app.command()(simulate)

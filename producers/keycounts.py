@@ -80,6 +80,10 @@ class KeyCounts:
         rows = self._pairs(tuples, np.flatnonzero(tuples >= least))
         return sorted(rows, key=lambda row: (-row[1], row[0]))[:n]
 
+    def frequencies(self) -> NDArray[np.int64]:
+        """The keys' tuples, most first, int64[distinct]; of the remembered ones if not all are."""
+        return np.sort(self._tuples[: self._used])[::-1]
+
     def tuples(self) -> dict[str, int]:
         """Every key's tuples.
 

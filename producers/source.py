@@ -71,7 +71,8 @@ def _files(asked: Asked, rejects: Rejects) -> Dataset:
         raise UsageError("standard input can be read only once: --repeat and --loop need files")
     found = inputs(asked.files)
     if name == Columns.name:
-        return Columns(found, rejects, limit=asked.records, **parsed_for(name, _COLUMN, asked.options))
+        chosen = _COLUMN | parsed_for(name, _COLUMN, asked.options)
+        return Columns(found, rejects, chosen["column"], chosen["time"], asked.records)
     if asked.options:
         raise UsageError("--option is for generated records and COLUMN, not for these files")
     return Files(name, found, FORMATS[name], rejects, asked.records)

@@ -22,7 +22,7 @@ _START, _DAYS, _WEEK = 1_383_264_000, 30, 7 * 86_400  # November 2013
 # A ticker's popularity in a week is its own times exp(N(0, σ²)); from a week to the next a part of that is kept.
 _SIGMA, _KEPT = 1.0, 0.5
 # Of fewer, the hottest of a month could not have a share as small as p1.
-_FEWEST = 300
+_FEWEST = 290
 
 
 class Ticker(Generated):

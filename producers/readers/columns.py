@@ -43,7 +43,7 @@ class Columns(Dataset):
         self, files: Sequence[Input], rejects: Rejects, column: str, time: str = "", limit: int | None = None
     ) -> None:
         if not column:
-            raise ValueError("which column? give it with -o column=NAME")
+            raise ValueError("which column? say it with -o column=NAME")
         self.summary = f"column {column} of {files[0].name}" + (" and others" if len(files) > 1 else "")
         self._files = list(files)
         self._column, self._time = column, time

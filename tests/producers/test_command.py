@@ -113,3 +113,72 @@ def test_a_dry_run_shows_messages_and_statistics_beside_the_published_ones():
     assert re.search(r"distinct keys\W+5[78]\d\W+580\b", done.stdout)
     assert re.search(r"p1\W+3\.\d+%\W+3\.29%", done.stdout)
     assert "2013-11-30 23:59" in done.stdout
+
+
+def test_skew_tells_the_statistics_and_draws_them(tmp_path):
+    done = unskew("skew", "TWITTER_TICKER", "WIKIPEDIA_PAGEVIEWS", "--scale", "0.01", "--plot", tmp_path / "skew.svg")
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"WIKIPEDIA_PAGEVIEWS\W+220,000\W+220,000\W+2[89],\d{3}\W+29,000\W+9\.\d+%\W+9\.32%", done.stdout)
+    picture = (tmp_path / "skew.svg").read_text()
+    assert picture.startswith("<?xml")
+    assert "How skewed" in picture or "<path" in picture
+    assert unskew("skew", "NOPE").returncode == 2
+
+
+@pytest.mark.kafka
+def test_a_column_of_a_table_is_published_keyed(kafka, topic, tmp_path):
+    (tmp_path / "orders.csv").write_text("id,user\n" + "".join(f"{n},u{n % 7}\n" for n in range(1000)) + "7\n")
+    done = unskew(
+        *("produce", "COLUMN", tmp_path / "orders.csv", "-o", "column=user", "--topic", topic, "--partitions", 2),
+        *("--grouping", "PARTIAL_KEY", "--rejects", tmp_path / "rejects.jsonl"),
+        KAFKA_BOOTSTRAP_SERVERS=kafka.bootstrap_servers,
+        UNSKEW_HOME=str(tmp_path),
+    )
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"records\W+1,000\b", done.stdout)
+    assert "1 lines gave no message" in done.stdout
+    assert b"1 columns instead of 2" in (tmp_path / "rejects.jsonl").read_bytes()
+    ends = end_offsets(Connection(kafka.bootstrap_servers), topic)
+    assert sum(ends.values()) == 1000
+    assert abs(ends[0] - ends[1]) <= 1
+
+
+def test_standard_input_is_read_as_it_comes():
+    lines = "1383264000\tAAPL\nbroken\n1383264001\tTSLA\n"
+    done = subprocess.run(
+        [*UNSKEW, "produce", "TWITTER_TICKER", "-", "--dry-run"],
+        input=lines,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout.startswith(
+        '{"timestamp":1383264000,"ticker":"AAPL"}\n{"timestamp":1383264001,"ticker":"TSLA"}\n'
+    )
+    assert "-:2: 1 fields instead of 2: 'broken'" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["COLUMN", "--dry-run"], "COLUMN needs files"),
+        (["COLUMN", "{file}", "--dry-run"], "which column?"),
+        (["COLUMN", "{file}", "-o", "colour=x", "--dry-run"], "COLUMN has no parameter 'colour'; valid: column, time"),
+        (["ZIPF", "{file}", "--dry-run"], "ZIPF is not read from files; valid: TWITTER_TICKER, "),
+        (["TWITTER_TICKER", "{file}", "--scale", "2", "--dry-run"], "--scale is for generated records"),
+        (["TWITTER_TICKER", "{file}", "-o", "z=1", "--dry-run"], "--option is for generated records"),
+        (["TWITTER_TICKER", "-", "--loop", "--dry-run"], "standard input can be read only once"),
+        (["TWITTER_TICKER", "nowhere.tsv", "--dry-run"], "nowhere.tsv: there is no such file"),
+        (["TWITTER_TICKER", "{file}", "--strict", "--dry-run"], "line 1: "),
+        (["TWITTER_TICKER", "--since", "soon", "--dry-run"], "'soon' is no moment"),
+        (["ZIPF", "--since", "0", "--dry-run"], "ZIPF has no times"),
+        (["ZIPF", "--topic", "t", "--rate", "1", "--speedup", "1"], "exclude each other"),
+    ],
+)
+def test_wrong_arguments_about_files_are_one_line(arguments, says, tmp_path):
+    file = tmp_path / "file.tsv"
+    file.write_text("no tab\n")
+    done = unskew("produce", *(str(argument).format(file=file) for argument in arguments))
+    assert done.returncode == 2
+    assert says in done.stderr
+    assert done.stderr.count("\n") == 1
