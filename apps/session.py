@@ -1,7 +1,9 @@
 """The Spark session of a topology: jars, Python, logging, and the settings that matter for it."""
 
 import os
+import signal
 import sys
+import threading
 import zipfile
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -126,10 +128,19 @@ def start(name: str, master: str, partitions: int, conf: Mapping[str, str] | Non
     for key, value in settings.items():
         builder = builder.config(key, value)
     try:
-        with _stderr_to(log):
+        with _stderr_to(log), _own_interrupt():
             return builder.getOrCreate()
     except Exception as error:
         raise EnvironmentFault(f"Spark did not start on {master} ({_first_line(error)}); its log: {log}") from error
+
+
+@contextmanager
+def _own_interrupt() -> Iterator[None]:
+    """Keep what Ctrl-C means: pyspark takes it for itself, to cancel jobs in the middle."""
+    ours = signal.getsignal(signal.SIGINT)
+    yield
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, ours)
 
 
 @contextmanager
