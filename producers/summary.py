@@ -66,7 +66,7 @@ class Summary:
         table.add_row("bytes", f"{self.size:,}")
         table.add_row("time", f"{self.seconds:.1f} s")
         table.add_row("rate", f"{self.rate:,.0f} records/s, {self.size / max(self.seconds, 1e-9) / 1e6:,.1f} MB/s")
-        table.add_row("distinct keys", f"{self.keys.distinct:,}")
+        table.add_row("distinct keys", f"{'≈ ' if self.keys.error else ''}{self.keys.distinct:,}")
         table.add_row("p1", f"{self.p1:.2%}")
         for key, count in self.keys.top(hottest):
             table.add_row(f"  {key}", f"{count:,} ({count / self.keys.total:.2%})")

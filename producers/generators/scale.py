@@ -7,9 +7,9 @@ def scaled(size: int, scale: float) -> int:
     Raises
     ------
     ValueError
-        ``scale`` is not from a millionth to 100.
+        ``scale`` is not from a millionth to 10.
 
     """
-    if not 1e-6 <= scale <= 100:
-        raise ValueError(f"scale is {scale!r}; valid: 0.000001 to 100")
+    if not 1e-6 <= scale <= 10:
+        raise ValueError(f"scale is {scale!r}; valid: 0.000001 to 10")
     return max(2, round(size * scale))

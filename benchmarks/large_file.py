@@ -1,0 +1,74 @@
+"""A clickstream file larger than one wants in memory, published with flat memory.
+
+    python -m benchmarks.large_file [--gigabytes 5]
+
+Makes such a file from the generator's clicks, publishes it into an embedded broker, and prints this process' memory on
+the way. The broker keeps only the last records of the topic, so the disk needs room for the file and little more.
+"""
+
+import argparse
+import tempfile
+from pathlib import Path
+
+import pyarrow.compute as pc
+from rich.console import Console
+from rich.table import Table
+
+from deploy.broker import Broker
+from deploy.connection import Connection
+from deploy.topics import ensure_topic
+from producers.publish import publish
+from producers.readers.files import Files
+from producers.readers.formats import FORMATS
+from producers.readers.inputs import inputs
+from producers.readers.rejects import Rejects
+from producers.registry import create
+
+NAME, STEPS = "WIKIPEDIA_CLICKSTREAM", 10
+JSON = r'^\{"prev":"(.*)","curr":"(.*)","type":"(.*)","n":(.*)\}$'
+
+
+def write(path, size):
+    """A file of about so many bytes in Wikimedia's format."""
+    with path.open("wb") as file:
+        for block in create(NAME, scale=1, records=1 << 40).blocks():
+            rows = pc.replace_substring_regex(block.messages.cast("string"), JSON, "\\1\t\\2\t\\3\t\\4\n")
+            file.write(memoryview(rows.buffers()[2])[: pc.sum(pc.binary_length(rows)).as_py()])
+            if file.tell() >= size:
+                return
+
+
+def memory():
+    """Resident bytes of this process: now, and the most there ever were."""
+    status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
+    return tuple(int(status[what].split()[0]) * 1024 for what in ("VmRSS", "VmHWM"))
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--gigabytes", type=float, default=5.0)
+    size = int(parser.parse_args().gigabytes * 1e9)
+    table = Table("read", "records", "memory", "most so far")
+    with tempfile.TemporaryDirectory() as directory:
+        path = Path(directory) / "clickstream.tsv"
+        write(path, size)
+        dataset = Files(NAME, inputs([str(path)]), FORMATS[NAME], Rejects())
+
+        def progress(records, _, seen=[0]):  # noqa: B006  the default is where it remembers
+            if dataset.consumed >= seen[0] * dataset.size / STEPS:
+                seen[0] += 1
+                now, most = memory()
+                row = (f"{dataset.consumed / 1e9:.2f} GB", f"{records:,}", f"{now >> 20} MiB", f"{most >> 20} MiB")
+                print(*row, flush=True)
+                table.add_row(*row)
+
+        with Broker(Path(directory) / "broker", properties={"log.retention.check.interval.ms": "5000"}) as broker:
+            connection = Connection(broker.bootstrap_servers)
+            ensure_topic(connection, "large", 5, {"retention.bytes": "10000000", "segment.bytes": "10000000"})
+            summary = publish(connection, "large", dataset, progress=progress)
+    Console().print(table)
+    Console().print(summary.table())
+
+
+if __name__ == "__main__":
+    main()
