@@ -2,17 +2,17 @@
 
 import signal
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from pyspark.sql import SparkSession
 from rich.console import Console
 
 from apps.compare import report
 from apps.compare.course import Course, Recorder
+from apps.compare.warmup import warm_up
 from apps.progress import Display
 from apps.publisher import result_topics
 from apps.session import session
@@ -31,8 +31,7 @@ from grouping import named, parameters
 def hold(common: Settings, groupings: Mapping[str, Mapping[str, Any]], folder: Path) -> list[Course]:
     """Run each grouping until all is counted; print and save how they did.
 
-    One Spark session serves all: the first run starts it, and warms it up for the others. Stopped by a signal, it ends
-    with what is finished.
+    One Spark session serves all, and is warm before the first run. Stopped by a signal, it ends with what is finished.
 
     Parameters
     ----------
@@ -91,21 +90,27 @@ def hold(common: Settings, groupings: Mapping[str, Mapping[str, Any]], folder: P
 
 def _courses(plan: Sequence[Settings]) -> Iterator[Course]:
     """Run the plan; the courses of the runs that were drained."""
-    spark: SparkSession | None = None
-    with ExitStack() as stack:
+    with _wish_to_stop() as wish, ExitStack() as stack:
+        with Display(plan[0]) as display:
+            wish.actions = [display.stopping]
+            spark = stack.enter_context(session(plan[0]))
+            display.say("warming Spark up; this isn't counted", always=True)
+            warm_up(spark, plan[0], lambda: wish.expressed)
         for settings in plan:
             recorder = Recorder(settings)
-            with Display(settings, "starting" if spark else "starting Spark") as display:
+            with Display(settings, "starting") as display:
 
                 def listener(batch: BatchReport, recorder: Recorder = recorder, display: Display = display) -> None:
                     recorder(batch)
                     display.batch(batch)
 
                 run = Run(settings, listener)
-                with _stopped_by_signals(run, display):
-                    spark = spark or stack.enter_context(session(settings))
-                    display.target(run.waiting)
-                    outcome = run.run(spark)
+                wish.actions = [display.stopping, run.stop]
+                if wish.expressed:
+                    return
+                display.target(run.waiting)
+                outcome = run.run(spark)
+                wish.actions = []
             if not outcome.drained:
                 return
             yield recorder.course()
@@ -144,15 +149,27 @@ def fresh_checkpoints(below: str | None = None) -> Iterator[str]:
             files.delete_dir(path)
 
 
+@dataclass
+class _Wish:
+    """Whether the user wants to stop, and what to do when that is said."""
+
+    expressed: bool = False
+    actions: Sequence[Callable[[], None]] = ()
+
+
 @contextmanager
-def _stopped_by_signals(run: Run, display: Display) -> Iterator[None]:
+def _wish_to_stop() -> Iterator[_Wish]:
+    """Take SIGINT and SIGTERM as wishes."""
+    wish = _Wish()
+
     def stop(*_: object) -> None:
-        display.stopping()
-        run.stop()
+        wish.expressed = True
+        for action in wish.actions:
+            action()
 
     before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        yield
+        yield wish
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

@@ -1,0 +1,65 @@
+"""A warm-up before the first run: else it alone would pay for the JVM's compilation, and the order would decide.
+
+Measured with free tuples: the first of two runs had half the second's tuples/s, whichever grouping came first.
+"""
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+
+from apps.settings import Settings
+from apps.topology import Halted, partials, source, tuples
+from apps.windows import windowed
+
+SECONDS = 15.0  # after the first batch
+
+_LOOK_EVERY = 0.05  # s
+
+
+def warm_up(spark: SparkSession, settings: Settings, stopped: Callable[[], bool]) -> None:
+    """Send the stream, or as much as there is time for, through the topology; nothing is published.
+
+    The user's work is left out, as is simulated cost: work may have effects, and neither needs to get warm.
+    """
+    free = replace(
+        settings, speed="x0", max_tuples=settings.batch_limit, work=None, work_columns=(),
+        checkpoint=f"{settings.checkpoint}-warm-up",
+    )  # fmt: skip
+    lateness = free.lateness if free.time == "event" else None
+    split = tuples(source(spark, free), free)
+    state = windowed(partials(split, free, None), free.window, lateness)
+    halt = threading.Event()
+
+    def batch(df: DataFrame, _: int) -> None:
+        if halt.is_set():
+            raise Halted
+        df.count()
+
+    query = (
+        state.writeStream.option("checkpointLocation", free.checkpoint)
+        .trigger(processingTime="0 seconds")
+        .foreachBatch(batch)
+        .start()
+    )
+    deadline: float | None = None
+    while query.isActive and not stopped():
+        progress: Any = query.lastProgress
+        if progress is not None:
+            deadline = deadline or time.monotonic() + SECONDS
+            if time.monotonic() > deadline or not any(source["numInputRows"] for source in _kafka(progress)):
+                break
+        time.sleep(_LOOK_EVERY)
+    halt.set()
+    # Between two batches: in the middle of one Spark's threads would log stack traces. If the query failed, so will the
+    # first run, and say why.
+    while query.isActive and query.status["isTriggerActive"]:
+        time.sleep(_LOOK_EVERY)
+    query.stop()
+
+
+def _kafka(progress: Any) -> list[Any]:
+    return [source for source in progress["sources"] if source["description"].startswith("Kafka")]
