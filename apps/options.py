@@ -6,7 +6,6 @@ from typing import Annotated, Any
 import typer
 
 from deploy.errors import UsageError
-from grouping import named, parameters
 
 #: Panels of a command's help.
 GROUPING = "Of the grouping"
@@ -66,6 +65,8 @@ def scheme(grouping_type: str) -> str:
         There is none of that name.
 
     """
+    from grouping import named
+
     try:
         return named(grouping_type).name
     except ValueError as error:
@@ -86,6 +87,8 @@ def grouping_options(grouping: str, pairs: Iterable[str]) -> dict[str, Any]:
         Not of that form, no such parameter, or a value of another type.
 
     """
+    from grouping import parameters
+
     defaults = parameters(grouping)
     options: dict[str, Any] = {}
     for text in pairs:

@@ -9,7 +9,6 @@ import typer
 from apps import options
 from deploy.connection import BootstrapOption, Connection, KafkaConfigOption
 from deploy.errors import UsageError
-from grouping import parameters
 
 INTERRUPTED = 130  # what a shell reports of a command that Ctrl-C ended
 
@@ -115,6 +114,8 @@ def own_options(groupings: Sequence[str], given: dict[str, Any], pairs: Sequence
         None of the groupings has one of them, or a value is wrong.
 
     """
+    from grouping import parameters
+
     names = [*given, *(options.pair("--grouping-option", text)[0] for text in pairs)]
     for name in names:
         if not any(name in parameters(grouping) for grouping in groupings):
