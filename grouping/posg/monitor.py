@@ -9,7 +9,7 @@ from grouping.compiled import kernel
 from grouping.feedback import Monitor
 from grouping.interface import Costs
 from grouping.keys import Keys
-from grouping.posg.instance import Instance, execute, new_instance, reset
+from grouping.posg.instances import Instances, execute, new_instances, reset
 from grouping.posg.sketch import cells
 from grouping.state import Value
 
@@ -20,11 +20,11 @@ class PosgMonitor(Monitor):
     Time O(log 1/δ) a tuple, memory 40 · r · c bytes.
     """
 
-    state_fields = ("frequencies", "works", "snapshot", "control", "cumulated", "stable_frequencies", "stable_works")
+    state_fields = ("frequencies", "works", "snapshots", "control", "cumulated", "stable_frequencies", "stable_works")
 
     def __init__(self, rows: int, columns: int, window: int, tolerance: float, seed: int) -> None:
         self.window, self.tolerance, self.seed = window, tolerance, seed
-        self.frequencies, self.works, self.snapshot, self.control = new_instance(rows, columns)
+        self.frequencies, self.works, self.snapshots, self.control = new_instances(1, rows, columns)
         self.cumulated = np.zeros(1)
         self.stable_frequencies = np.zeros((rows, columns), np.int64)
         self.stable_works = np.zeros((rows, columns))
@@ -32,8 +32,8 @@ class PosgMonitor(Monitor):
     def observe(self, keys: Keys, costs: Costs) -> None:
         if costs is None:
             raise ValueError("POSG's monitor needs costs: what each tuple took, in ms")
-        rows, columns = self.works.shape
-        instance = Instance(self.frequencies, self.works, self.snapshot, self.control)
+        _, rows, columns = self.works.shape
+        instance = Instances(self.frequencies, self.works, self.snapshots, self.control)
         _execute_all(
             instance, keys.codes, cells(keys, self.seed, rows, columns), np.ascontiguousarray(costs, np.float64),
             self.window, self.tolerance, self.cumulated, self.stable_frequencies, self.stable_works,
@@ -48,12 +48,12 @@ class PosgMonitor(Monitor):
         return report
 
     def _identity(self) -> str:
-        return f"POSG monitor {self.works.shape} window={self.window} tolerance={self.tolerance} seed={self.seed}"
+        return f"POSG monitor {self.works.shape[1:]} window={self.window} tolerance={self.tolerance} seed={self.seed}"
 
 
 @kernel
 def _execute_all(
-    instance: Instance,
+    instance: Instances,
     codes: NDArray[np.int32],
     at: NDArray[np.int32],
     costs: NDArray[np.float64],
@@ -66,7 +66,7 @@ def _execute_all(
     """Execute n tuples; the last matrices that became stable are left in the last two arrays."""
     for i in range(len(codes)):
         cumulated[0] += costs[i]
-        if execute(instance, at[codes[i]], costs[i], window, tolerance):
-            stable_frequencies[:] = instance.frequencies
-            stable_works[:] = instance.works
-            reset(instance)
+        if execute(instance, 0, at, codes[i], costs[i], window, tolerance):
+            stable_frequencies[:] = instance.frequencies[0]
+            stable_works[:] = instance.works[0]
+            reset(instance, 0)

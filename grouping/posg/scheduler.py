@@ -32,8 +32,8 @@ class Scheduler(NamedTuple):
 
 
 @kernel
-def submit(scheduler: Scheduler, at: NDArray[np.int32]) -> int:
-    """The instance for a tuple whose cells are ``at`` [r] (SUBMIT and UPDATEĈ of Listing III.2). O(r + log k)."""
+def submit(scheduler: Scheduler, at: NDArray[np.int32], key: int) -> int:
+    """The instance for a tuple of this key, cells ``at`` [K, r] (SUBMIT, UPDATEĈ of Listing III.2). O(r + log k)."""
     control = scheduler.control
     if control[STATE] == ROUND_ROBIN:
         op = control[TURN]
@@ -41,13 +41,13 @@ def submit(scheduler: Scheduler, at: NDArray[np.int32]) -> int:
     elif control[STATE] == SEND_ALL:
         # The next k tuples carry the requests, one to each instance.
         op = control[TURN]
-        scheduler.estimated[op] += _cost(scheduler, op, at)
+        scheduler.estimated[op] += _cost(scheduler, op, at, key)
         control[TURN] += 1
         if control[TURN] == len(scheduler.estimated):
             _enter(scheduler, WAIT_ALL)
     else:
         op = scheduler.heap[0]
-        raise_least(scheduler.heap, scheduler.estimated, _cost(scheduler, op, at))
+        raise_least(scheduler.heap, scheduler.estimated, _cost(scheduler, op, at, key))
     return int(op)
 
 
@@ -82,16 +82,32 @@ def _enter(scheduler: Scheduler, state: int) -> None:
 
 
 @kernel
-def _cost(scheduler: Scheduler, op: int, at: NDArray[np.int32]) -> float:
-    return estimate(scheduler.frequencies[op], scheduler.works[op], at, scheduler.means[op])
+def _cost(scheduler: Scheduler, op: int, at: NDArray[np.int32], key: int) -> float:
+    return estimate(scheduler.frequencies, scheduler.works, op, at, key, scheduler.means[op])
 
 
 @kernel
 def submit_all(scheduler: Scheduler, codes: NDArray[np.int32], at: NDArray[np.int32]) -> NDArray[np.int32]:
-    """``submit`` for n tuples: int32[n]."""
-    workers = np.empty(len(codes), np.int32)
-    if scheduler.control[STATE] in (WAIT_ALL, RUN):
-        scheduler.heap[:] = heap_of(scheduler.estimated)
-    for i in range(len(codes)):
-        workers[i] = submit(scheduler, at[codes[i]])
+    """``submit`` for n tuples: int32[n]. No message comes in between, so long states have a loop of their own."""
+    n, i = len(codes), 0
+    workers = np.empty(n, np.int32)
+    if scheduler.control[STATE] == ROUND_ROBIN:
+        turn, k = scheduler.control[TURN], len(scheduler.estimated)
+        while i < n:
+            workers[i] = turn
+            turn = turn + 1 if turn + 1 < k else 0
+            i += 1
+        scheduler.control[TURN] = turn
+    while i < n and scheduler.control[STATE] == SEND_ALL:
+        workers[i] = submit(scheduler, at, codes[i])
+        i += 1
+    if i < n:
+        heap, estimated, means = scheduler.heap, scheduler.estimated, scheduler.means
+        frequencies, works = scheduler.frequencies, scheduler.works
+        heap[:] = heap_of(estimated)
+        while i < n:
+            op = heap[0]
+            workers[i] = op
+            raise_least(heap, estimated, estimate(frequencies, works, op, at, codes[i], float(means[op])))
+            i += 1
     return workers

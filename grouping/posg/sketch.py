@@ -40,31 +40,40 @@ def _cells(hashes: NDArray[np.uint64], number: np.uint64, rows: int, columns: in
     return at
 
 
-@kernel
-def update(frequencies: NDArray[np.int64], works: NDArray[np.float64], at: NDArray[np.int32], cost: float) -> None:
-    """Listing III.1: a tuple whose cells are ``at`` [r] was executed in ``cost`` ms."""
-    for row in range(len(at)):
-        frequencies[row, at[row]] += 1
-        works[row, at[row]] += cost
+# The kernels below take the matrices of all instances, [k, r, c], with the instance's number ``op``, and the cells of
+# all distinct keys, [K, r], with the key's code: slices would cost more than what is done with them.
 
 
 @kernel
-def frequency(frequencies: NDArray[np.int64], at: NDArray[np.int32]) -> int:
-    """How often a key was seen: never less than the truth."""
-    least = frequencies[0, at[0]]
-    for row in range(1, len(at)):
-        least = min(least, frequencies[row, at[row]])
+def update(
+    frequencies: NDArray[np.int64], works: NDArray[np.float64], op: int, at: NDArray[np.int32], key: int, cost: float
+) -> None:
+    """Listing III.1: instance ``op`` has executed a tuple in ``cost`` ms."""
+    for row in range(at.shape[1]):
+        frequencies[op, row, at[key, row]] += 1
+        works[op, row, at[key, row]] += cost
+
+
+@kernel
+def frequency(frequencies: NDArray[np.int64], op: int, at: NDArray[np.int32], key: int) -> int:
+    """How often instance ``op`` has seen a key: never less than the truth."""
+    least = frequencies[op, 0, at[key, 0]]
+    for row in range(1, at.shape[1]):
+        least = min(least, frequencies[op, row, at[key, row]])
     return least
 
 
 @kernel
-def estimate(frequencies: NDArray[np.int64], works: NDArray[np.float64], at: NDArray[np.int32], unseen: float) -> float:
+def estimate(
+    frequencies: NDArray[np.int64], works: NDArray[np.float64], op: int, at: NDArray[np.int32], key: int, unseen: float
+) -> float:
     """Listing III.2, line 10: what a tuple costs, W/F of the row with the least F; ``unseen`` if that F is 0."""
-    least, row = frequencies[0, at[0]], 0
-    for i in range(1, len(at)):
-        if frequencies[i, at[i]] < least:
-            least, row = frequencies[i, at[i]], i
-    return works[row, at[row]] / least if least > 0 else unseen
+    least, row = frequencies[op, 0, at[key, 0]], 0
+    for i in range(1, at.shape[1]):
+        count = frequencies[op, i, at[key, i]]
+        if count < least:
+            least, row = count, i
+    return works[op, row, at[key, row]] / least if least > 0 else unseen
 
 
 def expected_estimate(costs: NDArray[np.float64], columns: int) -> NDArray[np.float64]:

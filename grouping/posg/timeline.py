@@ -2,7 +2,7 @@
 
 ``Posg`` gets its feedback by intervals. This is the machine itself: a request travels with a tuple and is answered when
 that tuple has been executed, sketches leave an instance at the tuple that made them stable, and every message takes
-effect at its own moment. The steps (``scheduler``, ``instance``, ``sketch``) are the same compiled ones.
+effect at its own moment. The steps (``scheduler``, ``instances``, ``sketch``) are the same compiled ones.
 """
 
 from typing import NamedTuple
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from grouping.compiled import kernel
 from grouping.keys import Keys
-from grouping.posg.instance import Instance, execute, reset
+from grouping.posg.instances import execute, new_instances, reset
 from grouping.posg.mail import due, new_mail, post, remove
 from grouping.posg.router import Posg
 from grouping.posg.scheduler import (
@@ -90,8 +90,7 @@ def _unfold(
     n, (k, rows, columns) = len(codes), scheduler.works.shape
     workers, finishes, states = np.empty(n, np.int32), np.empty(n), np.empty(n, np.int8)
     free, cumulated = np.zeros(k), np.zeros(k)
-    frequencies, works = np.zeros((k, rows, columns), np.int64), np.zeros((k, rows, columns))
-    snapshots, controls = np.zeros((k, rows, columns)), np.zeros((k, 2), np.int64)
+    instances = new_instances(k, rows, columns)
     # An instance sends matrices at most once in two windows, and a reply at most once for each of those messages.
     room = n // (2 * window) + 1
     sent_frequencies, sent_works = np.empty((room, rows, columns), np.int64), np.empty((room, rows, columns))
@@ -116,7 +115,7 @@ def _unfold(
             remove(mail, letter)
             letter = due(mail, arrivals[i])
         states[i] = scheduler.control[STATE]
-        op = submit(scheduler, at[codes[i]])
+        op = submit(scheduler, at, codes[i])
         workers[i] = op
         free[op] = finishes[i] = max(arrivals[i], free[op]) + services[i, op]
         cumulated[op] += services[i, op]
@@ -124,11 +123,10 @@ def _unfold(
             # The tuple carries a request; the answer leaves when it has been executed.
             delta = (finishes[i] if clock else cumulated[op]) - scheduler.estimated[op]
             post(mail, finishes[i] + latency, op, scheduler.control[EPOCH], -1, delta)
-        instance = Instance(frequencies[op], works[op], snapshots[op], controls[op])
-        if execute(instance, at[codes[i]], services[i, op], window, tolerance):
-            sent_frequencies[matrices] = frequencies[op]
-            sent_works[matrices] = works[op]
-            reset(instance)
+        if execute(instances, op, at, codes[i], services[i, op], window, tolerance):
+            sent_frequencies[matrices] = instances.frequencies[op]
+            sent_works[matrices] = instances.works[op]
+            reset(instances, op)
             post(mail, finishes[i] + latency, op, 0, matrices, 0.0)
             matrices += 1
     return workers, finishes, states, int(mail.counts[1])

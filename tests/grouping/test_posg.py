@@ -166,3 +166,19 @@ def test_bad_parameters(options, says):
 def test_the_monitor_asks_for_costs():
     with pytest.raises(ValueError, match="needs costs"):
         create("POSG", 3).monitor().observe(encode(["a"]), None)
+
+
+def test_in_every_state_an_array_is_its_tuples_one_by_one():
+    seen = set()
+    world = World(workers=5)
+    for i in range(25):
+        router = world.routers[0]
+        seen.add(router.internals()["state"])
+        keys = streams.zipf(1.0, len(COSTS)).take(10_000 + 40 * i, 10_040 + 40 * i)
+        whole, single = (create("POSG", 5, window=50, tolerance=0.3) for _ in range(2))
+        whole.load(router.save())
+        single.load(router.save())
+        assert whole.route(keys).tolist() == [int(single.route(keys[at : at + 1])[0]) for at in range(40)]
+        assert whole.save() == single.save()
+        world.interval(streams.zipf(1.0, len(COSTS)).take(300 * i, 300 * (i + 1)))
+    assert {"ROUND_ROBIN", "SEND_ALL", "RUN"} <= seen

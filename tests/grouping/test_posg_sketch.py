@@ -12,9 +12,9 @@ from grouping.posg.sketch import cells, estimate, expected_estimate, frequency, 
 def sketched(keys, costs, seed, rows, columns):
     encoded = encode(keys)
     at = cells(encoded, seed, rows, columns)
-    frequencies, works = np.zeros((rows, columns), np.int64), np.zeros((rows, columns))
+    frequencies, works = np.zeros((1, rows, columns), np.int64), np.zeros((1, rows, columns))
     for code, cost in zip(encoded.codes, costs, strict=True):
-        update(frequencies, works, at[code], cost)
+        update(frequencies, works, 0, at, code, cost)
     return encoded, at, frequencies, works
 
 
@@ -32,7 +32,7 @@ def test_count_min_bound(z, k, epsilon, delta, seed):
     rows, columns = shape(epsilon, delta)
     encoded, at, frequencies, _ = sketched(keys, np.ones(m), seed, rows, columns)
     true = np.bincount(encoded.codes)
-    estimated = np.array([frequency(frequencies, row) for row in at])
+    estimated = np.array([frequency(frequencies, 0, at, key) for key in range(len(at))])
     assert (estimated >= true).all()
     bad = (estimated - true >= epsilon * (m - true)) & (true < m)
     # The keys of one sketch aren't independent: Markov's inequality, far on the safe side.
@@ -46,7 +46,7 @@ def test_count_min_bound_on_average():
         keys = streams.zipf(0.8, 3000).take(0, m, seed=seed)
         encoded, at, frequencies, _ = sketched(keys, np.ones(m), seed, *shape(epsilon, delta))
         true = np.bincount(encoded.codes)
-        estimated = np.array([frequency(frequencies, row) for row in at])
+        estimated = np.array([frequency(frequencies, 0, at, key) for key in range(len(at))])
         bad.append((estimated - true >= epsilon * (m - true)).mean())
     assert np.mean(bad) <= delta
 
@@ -55,13 +55,13 @@ def test_count_min_bound_on_average():
 def test_estimates_lie_between_the_least_and_the_greatest_cost(tuples, seed):
     keys, costs = [key for key, _ in tuples], [cost for _, cost in tuples]
     _, at, frequencies, works = sketched(keys, costs, seed, 3, 7)
-    for row in at:
-        assert min(costs) - 1e-9 <= estimate(frequencies, works, row, 0.0) <= max(costs) + 1e-9
+    for key in range(len(at)):
+        assert min(costs) - 1e-9 <= estimate(frequencies, works, 0, at, key, 0.0) <= max(costs) + 1e-9
 
 
 def test_alone_in_its_cell_a_key_is_exact():
     _, at, frequencies, works = sketched(["a", "b", "a"], [5.0, 9.0, 7.0], 0, 4, 1000)
-    assert [estimate(frequencies, works, row, 0.0) for row in at] == [6.0, 9.0]
+    assert [estimate(frequencies, works, 0, at, key, 0.0) for key in range(2)] == [6.0, 9.0]
 
 
 def test_theorem_4_3_numeric_case():

@@ -2,12 +2,12 @@
 
 import numpy as np
 from matplotlib.figure import Figure
-from numba import njit
 from numpy.typing import NDArray
 
 from apps.reproduce.pkg.routing import route
 from apps.reproduce.report import Cell, Report, Settings
 from grouping import encode, streams
+from grouping.compiled import kernel
 
 MESSAGES = 10_000_000
 Z, K = 1.2, 1_000_000
@@ -71,7 +71,7 @@ def _drawn(keys: int, choices: int, workers: int, seed: int) -> NDArray[np.int32
     return np.random.default_rng((seed, choices)).integers(0, workers, (keys, choices), dtype=np.int32)
 
 
-@njit(cache=True)
+@kernel
 def _may_coincide(codes: NDArray[np.int32], candidates: NDArray[np.int32], workers: int) -> float:
     """Average imbalance over m of Greedy-d with these candidates of each key, all loads known."""
     loads = np.zeros(workers, np.int64)
