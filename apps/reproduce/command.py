@@ -34,7 +34,9 @@ def reproduce(
     ] = None,
     scale: Annotated[float, typer.Option(help="Share of the papers' sizes; 1 is the whole of it.")] = 0.1,
     seed: Annotated[int, typer.Option(min=0, help="Of streams and hash functions.")] = 0,
-    output: Annotated[Path, typer.Option(help="Directory for tables (CSV) and pictures.")] = Path("out/reproduce"),
+    output: Annotated[Path, typer.Option(help="Directory for tables (CSV, and all in README.md) and pictures.")] = Path(
+        "out/reproduce"
+    ),
     list_: Annotated[bool, typer.Option("--list", help="Name the experiments, run none.")] = False,
 ) -> None:
     """Run the papers' experiments and print each table: the paper's figure, ours, and why they differ.
@@ -54,12 +56,15 @@ def reproduce(
     if not 0 < scale <= 1:
         raise UsageError(f"--scale is {scale:g}; valid: above 0, at most 1")
     settings = Settings(scale=scale, seed=seed)
+    page = [f"# The papers' experiments again\n\nBy `unskew reproduce --scale {scale:g} --seed {seed}`.\n"]
     for name, experiment in chosen.items():
         began = perf_counter()
         report = experiment(settings)
         report.print(console)
         try:
             files = report.save(output, name.replace("/", "-"))
+            page.append(report.markdown(next((file.name for file in files if file.suffix == ".png"), None)))
+            (output / "README.md").write_text("\n".join(page), encoding="utf-8")
         except OSError as error:
             raise EnvironmentFault(f"--output {output} can't be written ({error.strerror}): choose another") from error
         console.print(f"[dim]{name}: {perf_counter() - began:.1f} s; {', '.join(map(str, files))}[/]\n")

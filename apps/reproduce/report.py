@@ -79,6 +79,13 @@ class Report:
             table.add_row(*map(written, row))
         console.print(table)
 
+    def markdown(self, picture: str | None = None) -> str:
+        """The table, its notes and a link to the picture, as Markdown."""
+        rows = [self.columns, ["---"] * len(self.columns), *([written(cell) for cell in row] for row in self.rows)]
+        table = "\n".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |" for row in rows)
+        parts = [f"## {self.title}", table, " ".join(self.notes), f"![{self.title}]({picture})" if picture else ""]
+        return "\n\n".join(part for part in parts if part) + "\n"
+
     def save(self, folder: Path, name: str) -> list[Path]:
         """Write ``name.csv`` and, where there is a picture, ``name.png``; the files written."""
         folder.mkdir(parents=True, exist_ok=True)
@@ -94,7 +101,7 @@ class Report:
             self.plot(figure)
             figure.suptitle(self.title)
             files.append(folder / f"{name}.png")
-            figure.savefig(files[-1], dpi=120)
+            figure.savefig(files[-1], dpi=90)
         return files
 
 

@@ -26,6 +26,7 @@ def test_one_experiment(tmp_path):
     for part in ("32.08", "32.92", "32.085", "32.915"):
         assert part in result.output
     assert (tmp_path / "posg-theorem-4.3.csv").exists()
+    assert "POSG, Theorem 4.3" in (tmp_path / "README.md").read_text()
 
 
 @pytest.mark.parametrize(

@@ -24,6 +24,18 @@ def test_print():
         assert part in text.getvalue()
 
 
+def test_markdown():
+    lines = REPORT.markdown("paper.png").splitlines()
+    assert lines[0] == "## A paper, Table 1"
+    assert lines[2:6] == [
+        "| W | paper | ours | why they differ |",
+        "| --- | --- | --- | --- |",
+        "| 5 | 3.7e-08 | 0.000123 | agree |",
+        "| 10 | – | 2 | – |",
+    ]
+    assert lines[-1] == "![A paper, Table 1](paper.png)"
+
+
 def test_save(tmp_path):
     files = REPORT.save(tmp_path / "new", "paper-table-1")
     assert [file.name for file in files] == ["paper-table-1.csv", "paper-table-1.png"]
