@@ -144,7 +144,10 @@ def _unreachable(connection: Connection, reason: str) -> EnvironmentFault:
 
 
 def _await_visible(connection: Connection, topic: str) -> None:
-    # A new topic takes a moment to reach every broker's metadata.
+    # A new topic takes a moment to reach every broker's metadata, and its partitions to get their leaders.
     deadline = time.monotonic() + _PATIENCE
-    while not partitions_of(connection, topic) and time.monotonic() < deadline:
+    while time.monotonic() < deadline:
+        found = _metadata(connection).topics.get(topic)
+        if found and all(partition.leader >= 0 for partition in found.partitions.values()):
+            return
         time.sleep(0.05)

@@ -10,10 +10,17 @@ import time
 import pytest
 
 from deploy.connection import Connection
-from deploy.topics import end_offsets, partitions_of
+from deploy.topics import end_offsets
 from producers.registry import DATASETS
+from tests.producers.topic_contents import size
 
 UNSKEW = [sys.executable, "-c", "from apps.cli import main; main()"]
+
+
+@pytest.fixture(autouse=True)
+def journals(tmp_path, monkeypatch):
+    """Loads write their journals where nobody else's are."""
+    monkeypatch.setenv("UNSKEW_HOME", str(tmp_path))
 
 
 def unskew(*arguments, **environment):
@@ -95,7 +102,7 @@ def test_ctrl_c_ends_with_the_summary_of_what_was_sent(kafka, topic, number):
         stderr=subprocess.PIPE,
         text=True,
     )
-    while not partitions_of(connection, topic) or not sum(end_offsets(connection, topic).values()):
+    while not size(connection, topic):
         assert load.poll() is None
         time.sleep(0.05)
     load.send_signal(number)
@@ -132,7 +139,6 @@ def test_a_column_of_a_table_is_published_keyed(kafka, topic, tmp_path):
         *("produce", "COLUMN", tmp_path / "orders.csv", "-o", "column=user", "--topic", topic, "--partitions", 2),
         *("--grouping", "PARTIAL_KEY", "--rejects", tmp_path / "rejects.jsonl"),
         KAFKA_BOOTSTRAP_SERVERS=kafka.bootstrap_servers,
-        UNSKEW_HOME=str(tmp_path),
     )
     assert done.returncode == 0, done.stderr
     assert re.search(r"records\W+1,000\b", done.stdout)

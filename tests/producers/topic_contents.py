@@ -2,6 +2,7 @@
 
 from confluent_kafka import Consumer, TopicPartition
 
+from deploy.errors import EnvironmentFault, UsageError
 from deploy.topics import end_offsets
 
 
@@ -25,3 +26,11 @@ def expected(dataset, partitions):
     """Record i belongs to partition i mod P."""
     values = [v for block in dataset.blocks() for v in block.messages.to_pylist()]
     return {p: values[p::partitions] for p in range(partitions)}
+
+
+def size(connection, topic):
+    """How many records the topic has; none if it doesn't exist yet or only just."""
+    try:
+        return sum(end_offsets(connection, topic).values())
+    except (UsageError, EnvironmentFault):
+        return 0
