@@ -1,0 +1,200 @@
+"""Every metric of the topology, once: what leaves it, what dashboards, rules and docs may name.
+
+A metric belongs to a *subject*: what it is measured of, and so its labels and its timestamp. In InfluxDB a subject is
+a measurement, its labels are tags and its metrics are fields; in Prometheus the name is
+``unskew_<subject>_<metric>[_<unit>][_total]``. All series carry ``COMMON`` too.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+#: Labels of every series.
+COMMON = {
+    "run": "the topology run's name: SOURCENAME-sS-wW-TYPE",
+    "source_type": "what the messages are",
+    "grouping": "the groupingType",
+    "workers": "W",
+}
+
+#: Unit → how Prometheus' names end (its base units; what is counted has none).
+UNITS = {
+    "tuples": "",
+    "messages": "",
+    "keys": "",
+    "workers": "",
+    "records": "",
+    "workers/key": "",
+    "tuples/s": "per_second",
+    "messages/s": "per_second",
+    "percent": "percent",
+    "ratio": "ratio",
+    "seconds": "seconds",
+    "ms": "milliseconds",
+    "bytes": "bytes",
+    "timestamp": "timestamp_seconds",
+    "number": "",
+    "text": "",
+}
+
+Kind = Literal["gauge", "counter", "text"]
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What is measured.
+
+    Attributes
+    ----------
+    name : str
+        InfluxDB's measurement.
+    meaning : str
+        In words.
+    time : str
+        The timestamp of its points, the same when a batch is replayed.
+    labels : dict
+        Label → meaning, beyond ``COMMON``.
+    prometheus : bool
+        Exported to Prometheus too; not where a key or a text would become a label.
+
+    """
+
+    name: str
+    meaning: str
+    time: str
+    labels: dict[str, str]
+    prometheus: bool = True
+
+
+@dataclass(frozen=True)
+class Metric:
+    """One metric.
+
+    Attributes
+    ----------
+    subject : Subject
+        What it is measured of.
+    name : str
+        InfluxDB's field.
+    unit : str
+        One of ``UNITS``.
+    meaning : str
+        In words, with the original's or the papers' name where it has one.
+    kind : str
+        ``gauge``; ``counter``: never falls in a run, goes on after a restart from the checkpoint; ``text``: no number.
+
+    """
+
+    subject: Subject
+    name: str
+    unit: str
+    meaning: str
+    kind: Kind = "gauge"
+
+    @property
+    def prometheus_name(self) -> str:
+        """Its name in Prometheus.
+
+        >>> metric("window", "std_dev").prometheus_name
+        'unskew_window_std_dev_percent'
+        >>> metric("run", "tuples").prometheus_name
+        'unskew_run_tuples_total'
+        """
+        suffix = UNITS[self.unit]
+        said = suffix and self.name.endswith(suffix)
+        parts = ["unskew", self.subject.name, self.name, "" if said else suffix]
+        return "_".join(filter(None, [*parts, "total" if self.kind == "counter" else ""]))
+
+
+_WORKER = {"worker": "0 … W − 1"}
+_SOURCE = {"source": "Kafka partition, 0 … S − 1"}
+
+WINDOW = Subject("window", "A closed window", "the window's end", {})
+WORKER = Subject("worker", "A worker in a closed window", "the window's end", _WORKER)
+HOT_KEY = Subject(
+    "hot_key", "One of the ten keys with the most tuples in a closed window", "the window's end",
+    {"rank": "1: the most tuples"}, prometheus=False,
+)  # fmt: skip
+BATCH = Subject("batch", "A micro-batch, once its tasks are done", "the batch's time", {})
+TASK = Subject("task", "A worker in a micro-batch", "the batch's time", _WORKER)
+RUN = Subject("run", "The run since its checkpoint was made", "the batch's time", {})
+STAGE = Subject("stage", "A stage of a micro-batch, as Spark's progress names it", "the batch's time",
+                {"stage": "addBatch (the work), queryPlanning, walCommit, …"})  # fmt: skip
+QUERY = Subject("query", "The streaming query, after each micro-batch", "the batch's time", {})
+SOURCE = Subject("source", "A source after each micro-batch", "the batch's time", _SOURCE)
+SCHEME = Subject("scheme", "What the grouping tells of itself", "the batch's time",
+                 _SOURCE | {"internal": "its name: DYNAMIC_KEY has sizes_old, scale_ups, …"})  # fmt: skip
+EVENT = Subject("event", "Something that a dashboard should mark", "the batch's time",
+                {"kind": "start, restart, scale_up, scale_down"}, prometheus=False)  # fmt: skip
+METRICS_OUT = Subject("influxdb", "What became of the points for InfluxDB", "", {})
+
+METRICS = (
+    Metric(WINDOW, "std_dev", "percent", "STD_DEV: population standard deviation of the workers' shares of the load"),
+    Metric(WINDOW, "dist_cost", "workers/key", "DIST_COST: workers that held a key, mean over the window's keys"),
+    Metric(WINDOW, "throughput_ratio", "tuples/s", "THROUGHPUT_RATIO: tuples per second since the first tuple"),
+    Metric(WINDOW, "total_tuples", "tuples", "TOTAL_COUNT: tuples in closed windows since the start"),
+    Metric(WINDOW, "duration", "ms", "DURATION: from the first tuple to the window's end"),
+    Metric(WINDOW, "imbalance", "tuples", "the largest load less the mean load"),
+    Metric(WINDOW, "imbalance_fraction", "ratio", "imbalance over the window's tuples"),
+    Metric(WINDOW, "tuples", "tuples", "tuples in the window"),
+    Metric(WINDOW, "counts", "number", "sum of the tuples' counts (their number, where they carry none)"),
+    Metric(WINDOW, "distinct_keys", "keys", "distinct keys in the window"),
+    Metric(WORKER, "tuples", "tuples", "the worker's tuples in the window"),
+    Metric(WORKER, "counts", "number", "sum of the counts of the worker's tuples"),
+    Metric(WORKER, "distinct_keys", "keys", "distinct keys that the worker held"),
+    Metric(WORKER, "share", "percent", "the worker's share of the window's tuples; 100 / W is ideal"),
+    Metric(WORKER, "closed", "tuples", "the worker's tuples in all closed windows", "counter"),
+    Metric(HOT_KEY, "key", "text", "the key", "text"),
+    Metric(HOT_KEY, "tuples", "tuples", "its tuples in the window"),
+    Metric(HOT_KEY, "counts", "number", "sum of their counts"),
+    Metric(HOT_KEY, "workers", "workers", "workers that held it"),
+    Metric(BATCH, "tuples", "tuples", "tuples routed"),
+    Metric(BATCH, "std_dev", "percent", "STD_DEV of the batch: the same measure before its window closes"),
+    Metric(BATCH, "slowest", "seconds", "time at work of the slowest worker"),
+    Metric(BATCH, "mean", "seconds", "time at work of the mean worker"),
+    Metric(BATCH, "straggling", "ratio", "slowest over mean: 1 is ideal, and what a batch waits for"),
+    Metric(BATCH, "routing", "seconds", "time spent in the groupings, all sources together"),
+    Metric(BATCH, "rejected", "messages", "messages that are not what the source type says"),
+    Metric(BATCH, "late", "tuples", "tuples that came after their window was closed"),
+    Metric(TASK, "tuples", "tuples", "the worker's tuples in the batch"),
+    Metric(TASK, "busy", "seconds", "time at work of the worker in the batch"),
+    Metric(RUN, "tuples", "tuples", "tuples routed, in closed windows or not", "counter"),
+    Metric(RUN, "rejected", "messages", "messages rejected", "counter"),
+    Metric(RUN, "late", "tuples", "tuples too late for their window", "counter"),
+    Metric(STAGE, "duration", "seconds", "how long it took"),
+    Metric(QUERY, "batch_number", "number", "number of the newest finished micro-batch"),
+    Metric(QUERY, "batch", "timestamp", "when the newest micro-batch was planned"),
+    Metric(QUERY, "duration", "seconds", "the micro-batch from trigger to commit"),
+    Metric(QUERY, "input_rate", "messages/s", "messages that arrived, per second, between the last two triggers"),
+    Metric(QUERY, "processed_rate", "messages/s", "messages per second that the last micro-batch got done"),
+    Metric(QUERY, "lag", "messages", "messages in the topic that no micro-batch has taken yet"),
+    Metric(QUERY, "state_rows", "records", "rows of open windows in the state store"),
+    Metric(QUERY, "state_memory", "bytes", "memory of the state store"),
+    Metric(QUERY, "watermark", "timestamp", "windows that end up to here are closed"),
+    Metric(SOURCE, "offset", "messages", "the offset that it has been counted up to", "counter"),
+    Metric(SOURCE, "lag", "messages", "messages that wait"),
+    Metric(SCHEME, "value", "number", "the internal's value"),
+    Metric(EVENT, "text", "text", "what happened", "text"),
+    Metric(METRICS_OUT, "written", "records", "points that InfluxDB has taken", "counter"),
+    Metric(METRICS_OUT, "lost", "records", "points given up: the queue was full, or InfluxDB refused them", "counter"),
+)
+
+
+def metric(subject: str, name: str) -> Metric:
+    """The metric of that name.
+
+    Raises
+    ------
+    KeyError
+        There is none.
+
+    """
+    for found in METRICS:
+        if (found.subject.name, found.name) == (subject, name):
+            return found
+    raise KeyError(f"{subject}.{name}")
+
+
+def of(subject: Subject) -> Iterator[Metric]:
+    """The metrics of a subject."""
+    return (found for found in METRICS if found.subject == subject)
