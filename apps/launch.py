@@ -1,6 +1,7 @@
 """`unskew topology`: the launcher, with the original's arguments in the original's order."""
 
 import signal
+import socket
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,6 +13,7 @@ from deploy.connection import BootstrapOption, Connection, KafkaConfigOption
 from deploy.home import home
 
 if TYPE_CHECKING:
+    from apps.metrics.outputs import Destinations
     from apps.settings import Settings
 
 
@@ -46,6 +48,20 @@ def topology(
     seed: options.Seed = 0,
     work: options.WorkOption = None,
     work_columns: options.WorkColumns = "",
+    influx_url: options.InfluxUrl = None,
+    influx_token: options.InfluxToken = None,
+    influx_org: options.InfluxOrg = None,
+    influx_bucket: options.InfluxBucket = None,
+    prometheus_port: options.PrometheusPort = None,
+    consumer_group: Annotated[
+        str | None,
+        typer.Option(
+            help="Kafka group that shows lag tools how far the run is; '' for none.",
+            show_default="unskew-RUN",
+            rich_help_panel=options.METRICS,
+        ),
+    ] = None,
+    live: options.LiveOption = False,
     summary: Annotated[Path | None, typer.Option(help="Write the final summary here (JSON).")] = None,
     checkpoint: Annotated[
         str | None,
@@ -66,9 +82,11 @@ def topology(
 
     Example: unskew topology LOCAL COUNTRY_SKEW_R80 DYNAMIC_KEY country-skew-80 5 10 x1
     """
+    from apps.metrics.outputs import Destinations
     from apps.settings import Settings
     from grouping import named
 
+    destinations = Destinations.of(influx_url, influx_token, influx_org, influx_bucket, prometheus_port)
     grouping = options.scheme(grouping_type)
     own = options.given(
         {
@@ -106,28 +124,44 @@ def topology(
         seed=seed,
         work=options.function(work),
         work_columns=tuple(column for column in work_columns.split(",") if column),
+        consumer_group=consumer_group,
     )
-    execute(settings, summary)
+    execute(settings, destinations, summary, live=live)
 
 
-def execute(settings: "Settings", summary: Path | None) -> None:
+def execute(settings: "Settings", destinations: "Destinations", summary: Path | None, *, live: bool) -> None:
     """Run the topology with a display and an orderly end; print (and save) the summary."""
     from dataclasses import asdict
 
+    from apps.live import LiveView
+    from apps.metrics.monitor import Monitor
+    from apps.metrics.outputs import Outputs
     from apps.progress import Display
     from apps.publisher import result_topics
+    from apps.run import Run
     from apps.session import session
     from apps.summary import Tally
-    from apps.topology import Run
 
     tally = Tally(settings.grouping)
-    with Display(settings) as display:
+    view = LiveView(settings) if live else None
+    with Outputs(destinations) as outputs, Display(settings, view=view, notice=lambda: outputs.losses) as display:
+        if outputs.exporter is not None:
+            display.note(f"metrics for Prometheus: http://{socket.gethostname()}:{outputs.exporter.port}/metrics")
+        monitor = Monitor(settings, outputs)
 
         def listener(report: Any) -> None:
             tally(report)
+            monitor.batch(report)
+            if view is not None:
+                view.batch(report)
             display.batch(report)
 
-        run = Run(settings, listener)
+        def progress(spark: Any) -> None:
+            monitor.progress(spark)
+            if view is not None:
+                view.progress(spark)
+
+        run = Run(settings, listener, progress)
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, lambda *_: (display.stopping(), run.stop()))
         with session(settings) as spark:
@@ -135,5 +169,7 @@ def execute(settings: "Settings", summary: Path | None) -> None:
             outcome = run.run(spark)
     result = tally.summary()
     display.summary(result, outcome, result_topics(settings))
+    if outputs.balance:
+        print(outputs.balance)
     if summary is not None:
         summary.write_bytes(orjson.dumps(asdict(result), option=orjson.OPT_INDENT_2))

@@ -11,6 +11,7 @@ from deploy.errors import UsageError
 GROUPING = "Of the grouping"
 STREAM = "Of the stream"
 SPARK = "Of Spark"
+METRICS = "Of the metrics"
 
 SourceType = Annotated[str, typer.Argument(help="What the messages are: COUNTRY_SKEW_R80, …")]
 Speed = Annotated[str, typer.Argument(help="xN: a worker does N tuples per process duration; x0: they're free.")]
@@ -54,6 +55,38 @@ Seed = Annotated[int, typer.Option(help="Chooses the hash functions.", rich_help
 Trigger = Annotated[float, typer.Option(help="At least so long between batches (s).", rich_help_panel=SPARK)]
 Master = Annotated[str | None, typer.Option(help="Master URL (default in LOCAL: local[N]).", rich_help_panel=SPARK)]
 Conf = Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE", help="Any Spark setting.", rich_help_panel=SPARK)]
+
+InfluxUrl = Annotated[
+    str | None,
+    typer.Option(
+        help="Push metrics to this InfluxDB 2: http://HOST:PORT.", envvar="INFLUXDB_V2_URL", rich_help_panel=METRICS
+    ),
+]
+InfluxToken = Annotated[
+    str | None, typer.Option(help="Its token.", envvar="INFLUXDB_V2_TOKEN", rich_help_panel=METRICS)
+]
+InfluxOrg = Annotated[
+    str | None,
+    typer.Option(help="Its organisation [unskew].", envvar="INFLUXDB_V2_ORG", rich_help_panel=METRICS),
+]
+InfluxBucket = Annotated[
+    str | None,
+    typer.Option(
+        help="Its bucket, made if missing and allowed [unskew].",
+        envvar="INFLUXDB_V2_BUCKET",
+        rich_help_panel=METRICS,
+    ),
+]
+PrometheusPort = Annotated[
+    int | None,
+    typer.Option(help="Serve /metrics for Prometheus here; 0: any free port.", rich_help_panel=METRICS),
+]
+LiveOption = Annotated[
+    bool,
+    typer.Option(
+        "--live", help="Watch workers, STD_DEV, rate, lag and hot keys in the terminal.", rich_help_panel=METRICS
+    ),
+]
 
 
 def scheme(grouping_type: str) -> str:

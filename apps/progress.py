@@ -3,11 +3,12 @@
 import os
 import sys
 import time
+from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
-from rich.console import Console, Group
+from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.spinner import Spinner
 from rich.table import Table
@@ -15,13 +16,15 @@ from rich.table import Table
 from apps.shell import unskew
 from dashboards.bars import worker_bars
 from dashboards.colours import colour
+from deploy.errors import UsageError
 from grouping import measures
 
 if TYPE_CHECKING:
+    from apps.live import LiveView
+    from apps.run import Outcome
     from apps.settings import Settings
     from apps.sink import BatchReport
     from apps.summary import Summary
-    from apps.topology import Outcome
 
 # A line at most so often where the output isn't a terminal.
 _LINE_EVERY = 5.0  # s
@@ -37,12 +40,31 @@ class Display:
         The run.
     opening : str
         What happens first.
+    view : LiveView, optional
+        Shown below the line instead of the workers' loads.
+    notice : callable, optional
+        What else the line should tell now; empty: nothing.
+
+    Raises
+    ------
+    UsageError
+        There is a view, but no terminal.
 
     """
 
-    def __init__(self, settings: "Settings", opening: str = "starting Spark") -> None:
+    def __init__(
+        self,
+        settings: "Settings",
+        opening: str = "starting Spark",
+        view: "LiveView | None" = None,
+        notice: Callable[[], str] = str,
+    ) -> None:
+        if view is not None and not sys.stderr.isatty():
+            raise UsageError("--live needs a terminal; without it, a line is printed now and then")
         self._settings = settings
         self._opening = opening
+        self._view = view
+        self._notice = notice
         self._live: Live | None = None
         self._spinner = Spinner("dots")
         self._loads = np.zeros(settings.workers, np.int64)
@@ -98,6 +120,7 @@ class Display:
         else:
             parts.append("idle")
         parts += [f"{n:,} {what}" for what, n in _losses(report) if n]
+        parts += filter(None, [self._notice()])
         if self._stopping:
             parts.append("stopping")
         self.say(" · ".join(parts))
@@ -106,13 +129,22 @@ class Display:
         """Replace the line; where there is no terminal, print one if it's time or ``always``."""
         if self._live is not None:
             self._spinner.update(text=text)
-            bars = self._loads.any() and self._settings.workers <= self._live.console.height - _ABOVE_BARS
-            self._live.update(
-                Group(self._spinner, worker_bars(self._loads, self._settings.grouping)) if bars else self._spinner
-            )
+            self._live.update(Group(self._spinner, *self._below(self._live.console.height)))
         elif always or time.monotonic() - self._shown >= _LINE_EVERY:
             self._shown = time.monotonic()
             print(f"[{self._shown - self._started:5.0f} s] {text}", file=sys.stderr, flush=True)
+
+    def note(self, text: str) -> None:
+        """Print a line that stays."""
+        console = Console(stderr=True) if self._live is None else self._live.console
+        console.print(text, highlight=False, soft_wrap=True)
+
+    def _below(self, height: int) -> list[RenderableType]:
+        if self._view is not None:
+            return [self._view.picture(height - _ABOVE_BARS)]
+        if self._loads.any() and self._settings.workers <= height - _ABOVE_BARS:
+            return [worker_bars(self._loads, self._settings.grouping)]
+        return []
 
     def summary(self, result: "Summary", outcome: "Outcome", topics: dict[str, str]) -> None:
         """Print the run's numbers and where its results are."""

@@ -51,6 +51,8 @@ class Settings:
         Most tuples a batch; None: 5 M if tuples cost nothing, else one second of work.
     options : mapping
         The grouping's own parameters.
+    consumer_group : str or None
+        Kafka's group that is told how far the run is; None: ``unskew-`` and the run's name; empty: none is told.
 
     """
 
@@ -78,6 +80,7 @@ class Settings:
     seed: int = 0
     work: Work | None = None
     work_columns: tuple[str, ...] = ()
+    consumer_group: str | None = None
 
     def __post_init__(self) -> None:
         """Check everything that can be checked without a broker or Spark.
@@ -142,6 +145,11 @@ class Settings:
     def name(self) -> str:
         """The run's name, from which its topics are named."""
         return f"{self.source_name}-s{self.sources}-w{self.workers}-{named(self.grouping).short}"
+
+    @property
+    def group(self) -> str:
+        """The consumer group that is told how far the run is; empty: none."""
+        return f"unskew-{self.name}" if self.consumer_group is None else self.consumer_group
 
     @property
     def identity(self) -> dict[str, Any]:

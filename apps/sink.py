@@ -37,8 +37,8 @@ class BatchReport:
         source → what its grouping tells of itself.
     totals : Totals
         Where the run stands after the batch.
-    windows : list of Distribution
-        The windows closed by the batch.
+    windows : list of (Distribution, Totals)
+        The windows closed by the batch, and where the run stood with each of them.
 
     """
 
@@ -50,7 +50,7 @@ class BatchReport:
     routing_seconds: float
     internals: dict[int, dict[str, Any]]
     totals: Totals
-    windows: list[observer.Distribution]
+    windows: list[tuple[observer.Distribution, Totals]]
 
 
 class Sink:
@@ -131,9 +131,10 @@ class Sink:
                 written.result()
         finally:
             aggregated.unpersist()
-        totals = report.totals
+        totals, closed = report.totals, []
         for window in windows:
             totals = totals.with_window(window.tuples.tolist(), int(window.keys.sum()), window.distinct_keys)
             tags = {"grouping": self._settings.grouping.upper(), "sourceType": self._settings.source_type.upper()}
             self._publisher.send("distribution", observer.to_messages(window, totals, tags, occupants))
-        return replace(report, totals=totals, windows=windows)
+            closed.append((window, totals))
+        return replace(report, totals=totals, windows=closed)

@@ -77,7 +77,7 @@ class Tally:
         self._first = self._first or now - self._started
         if report.windows:
             self._result = self._result or now - self._started
-            self._last_std_dev = measures.std_dev(report.windows[-1].tuples)
+            self._last_std_dev = measures.std_dev(report.windows[-1][0].tuples)
 
     def summary(self) -> Summary:
         """The sum so far."""

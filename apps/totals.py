@@ -7,6 +7,8 @@ import orjson
 
 from apps.versions import Versions
 
+_ANY = 1 << 40  # batches; more than a run will have
+
 
 @dataclass(frozen=True)
 class Totals:
@@ -59,6 +61,10 @@ class TotalsLog:
         """The totals at the start of a batch."""
         found = self._versions.newest(batch)
         return Totals(**orjson.loads(found[1])) if found else Totals()
+
+    def newest(self) -> Totals:
+        """The totals as far as the run has come."""
+        return self.at(_ANY)
 
     def write(self, batch: int, totals: Totals) -> None:
         """Set the totals at the start of a batch."""

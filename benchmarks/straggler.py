@@ -15,11 +15,11 @@ from rich.console import Console
 from rich.table import Table
 
 from apps.demo import SHORTENED
+from apps.run import Run
 from apps.session import session
 from apps.settings import Settings
 from apps.sink import BatchReport
 from apps.summary import Tally
-from apps.topology import Run
 from deploy.broker import Broker
 from deploy.connection import Connection
 from deploy.topics import ensure_topic

@@ -12,7 +12,9 @@ from grouping import measures
 _MOST = 64  # bars; more don't fit a screen
 
 
-def worker_bars(loads: ArrayLike, grouping: str, notes: Sequence[tuple[str, Sequence[str]]] = ()) -> Table:
+def worker_bars(
+    loads: ArrayLike, grouping: str, notes: Sequence[tuple[str, Sequence[str]]] = (), most: int = _MOST
+) -> Table:
     """One bar a worker: its share of the load, against the largest share.
 
     Parameters
@@ -23,6 +25,8 @@ def worker_bars(loads: ArrayLike, grouping: str, notes: Sequence[tuple[str, Sequ
         The groupingType.
     notes : sequence of (heading, [W] texts)
         Further columns.
+    most : int
+        So many bars at most.
 
     """
     shares = measures.shares(loads)
@@ -34,9 +38,9 @@ def worker_bars(loads: ArrayLike, grouping: str, notes: Sequence[tuple[str, Sequ
     table.add_column("share", justify="right", no_wrap=True)
     for heading, _ in notes:
         table.add_column(heading, justify="right", no_wrap=True)
-    for worker, share in enumerate(shares[:_MOST].tolist()):
+    for worker, share in enumerate(shares[:most].tolist()):
         bar = Bar(largest, 0, share, color=colour(grouping), bgcolor="default")
         table.add_row(str(worker), bar, f"{share:.1f} %", *(texts[worker] for _, texts in notes))
-    if len(shares) > _MOST:
-        table.caption = f"and {len(shares) - _MOST} more workers"
+    if len(shares) > most:
+        table.caption = f"and {len(shares) - most} more workers"
     return table

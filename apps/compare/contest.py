@@ -15,11 +15,11 @@ from apps.compare.course import Course, Recorder
 from apps.compare.warmup import warm_up
 from apps.progress import Display
 from apps.publisher import result_topics
+from apps.run import Run
 from apps.session import session
 from apps.settings import Settings
 from apps.shell import unskew
 from apps.sink import BatchReport
-from apps.topology import Run
 from apps.versions import filesystem
 from dashboards.colours import colour
 from deploy.errors import UsageError
@@ -52,7 +52,7 @@ def hold(common: Settings, groupings: Mapping[str, Mapping[str, Any]], folder: P
     UsageError
         The topic is missing, empty, has other messages or another number of partitions.
     EnvironmentFault
-        As ``apps.topology.Run``; or the folder can't be written.
+        As ``apps.run.Run``; or the folder can't be written.
 
     """
     plan = [

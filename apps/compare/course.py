@@ -113,7 +113,7 @@ class Recorder:
         tuples = int(report.loads.sum())
         if tuples:
             self._batches.append(BatchTimes(tuples, float(report.busy.max()), float(report.busy.mean())))
-        for window in report.windows:
+        for window, _ in report.windows:
             self._windows.append(
                 WindowBalance(
                     window.start_ms,

@@ -11,8 +11,9 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
+from apps.run import Halted
 from apps.settings import Settings
-from apps.topology import Halted, partials, source, tuples
+from apps.topology import partials, source, tuples
 from apps.windows import windowed
 
 SECONDS = 15.0  # after the first batch

@@ -11,8 +11,8 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from pyspark.sql import SparkSession
 
 from apps import session
+from apps.run import Outcome, Run
 from apps.settings import Settings
-from apps.topology import Outcome, Run
 from deploy.broker import Broker
 from deploy.connection import Connection
 from deploy.topics import end_offsets, ensure_topic

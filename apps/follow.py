@@ -1,0 +1,92 @@
+"""Spark's own progress of a query, batch by batch, for whoever wants to follow it."""
+
+import json
+import logging
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.listener import (
+    QueryIdleEvent,
+    QueryProgressEvent,
+    QueryStartedEvent,
+    QueryTerminatedEvent,
+    StreamingQueryListener,
+)
+
+log = logging.getLogger(__name__)
+
+Follower = Callable[[Mapping[str, Any]], None]
+
+_PATIENCE = 10.0  # s
+
+
+@contextmanager
+def follow(spark: SparkSession, query: str, followers: Sequence[Follower]) -> Iterator[None]:
+    """Give the followers each progress of the query of that name, as read from its JSON, until it has terminated.
+
+    They are called from a thread of Spark's, once the batch is committed. One that fails is told of in the log.
+    """
+    if not followers:
+        yield
+        return
+    listener = _Listener(query, followers)
+    spark.streams.addListener(listener)
+    try:
+        yield
+        # Events come in order: after this one there is none left to come.
+        if listener.started:
+            listener.terminated.wait(_PATIENCE)
+    finally:
+        spark.streams.removeListener(listener)
+
+
+def kafka_source(progress: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What a query's progress tells of its Kafka source."""
+    return next(source for source in progress["sources"] if source["description"].startswith("Kafka"))
+
+
+def taken(progress: Mapping[str, Any]) -> dict[str, int]:
+    """Partition → the offset up to which (exclusive) its messages are counted."""
+    return _of_one_topic(kafka_source(progress)["endOffset"])
+
+
+def there(progress: Mapping[str, Any]) -> dict[str, int]:
+    """Partition → its end when the batch was planned."""
+    return _of_one_topic(kafka_source(progress)["latestOffset"])
+
+
+def _of_one_topic(offsets: Mapping[str, Mapping[str, int]]) -> dict[str, int]:
+    return dict(next(iter(offsets.values()), {}))
+
+
+class _Listener(StreamingQueryListener):
+    def __init__(self, query: str, followers: Sequence[Follower]) -> None:
+        self._query = query
+        self._followers = followers
+        self._run: Any = None
+        self.started = False
+        self.terminated = threading.Event()
+
+    def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802
+        if event.name == self._query:
+            self._run = event.runId
+            self.started = True
+
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802
+        if event.progress.runId == self._run:
+            progress = json.loads(event.progress.json)
+            for follower in self._followers:
+                try:
+                    follower(progress)
+                except Exception:
+                    log.exception("a follower of the query's progress failed")
+
+    def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802
+        pass
+
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802
+        if event.runId == self._run:
+            self.terminated.set()
