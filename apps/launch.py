@@ -1,9 +1,8 @@
 """`unskew topology`: the launcher, with the original's arguments in the original's order."""
 
 import signal
-import socket
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import orjson
 import typer
@@ -146,22 +145,13 @@ def execute(settings: "Settings", destinations: "Destinations", summary: Path | 
     view = LiveView(settings) if live else None
     with Outputs(destinations) as outputs, Display(settings, view=view, notice=lambda: outputs.losses) as display:
         if outputs.exporter is not None:
-            display.note(f"metrics for Prometheus: http://{socket.gethostname()}:{outputs.exporter.port}/metrics")
+            display.note(f"metrics for Prometheus: {outputs.exporter.url}")
         monitor = Monitor(settings, outputs)
-
-        def listener(report: Any) -> None:
-            tally(report)
-            monitor.batch(report)
-            if view is not None:
-                view.batch(report)
-            display.batch(report)
-
-        def progress(spark: Any) -> None:
-            monitor.progress(spark)
-            if view is not None:
-                view.progress(spark)
-
-        run = Run(settings, listener, progress)
+        listeners, followers = [tally, monitor.batch], [monitor.progress]
+        if view is not None:
+            listeners.append(view.batch)
+            followers.append(view.progress)
+        run = Run(settings, [*listeners, display.batch], followers)
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, lambda *_: (display.stopping(), run.stop()))
         with session(settings) as spark:

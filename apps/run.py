@@ -3,7 +3,7 @@
 import re
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -15,7 +15,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from apps.checkpoint import Checkpoint
 from apps.consumer_group import ConsumerGroup
-from apps.follow import follow, taken
+from apps.follow import Follower, follow, taken
 from apps.publisher import Publisher
 from apps.reports import Reports
 from apps.session import log_file
@@ -56,9 +56,9 @@ class Run:
     ----------
     settings : Settings
         What to run.
-    listener : callable
+    listeners : sequence of callables
         Given each batch's report, when its results are out and before Spark commits it.
-    progress : callable, optional
+    followers : sequence of callables
         Given Spark's progress of the query (its JSON, read) after each batch, from another thread.
 
     Raises
@@ -72,12 +72,12 @@ class Run:
     def __init__(
         self,
         settings: Settings,
-        listener: Callable[[BatchReport], None],
-        progress: Callable[[Mapping[str, Any]], None] | None = None,
+        listeners: Sequence[Callable[[BatchReport], None]],
+        followers: Sequence[Follower] = (),
     ) -> None:
         self._settings = settings
-        self._listener = listener
-        self._progress = progress
+        self._listeners = listeners
+        self._followers = followers
         self._stop = threading.Event()
         self._halt = threading.Event()
         self._last: BatchReport | None = None
@@ -119,7 +119,7 @@ class Run:
         """Run one streaming query; True if it ended because it was drained."""
         settings = self._settings
         with ExitStack() as stack:
-            followers = [self._progress] if self._progress else []
+            followers = list(self._followers)
             if settings.group:
                 group = stack.enter_context(ConsumerGroup(settings.connection, settings.group))
                 followers.append(lambda progress: group.commit(settings.source_name, taken(progress)))
@@ -161,7 +161,8 @@ class Run:
 
     def _noted(self, report: BatchReport) -> None:
         self._batches += 1
-        self._listener(report)
+        for listener in self._listeners:
+            listener(report)
         self._last = report
 
     def _drained(self, query: StreamingQuery, *, flushing: bool) -> bool:

@@ -71,7 +71,7 @@ def main() -> None:
                 times(report)
 
             with session(run) as spark:
-                assert Run(run, listener).run(spark).drained
+                assert Run(run, [listener]).run(spark).drained
             summary, batches = tally.summary(), len(times.wall)
             wall, ideal = sum(times.wall) / batches, sum(times.ideal) / batches
             row = [summary.std_dev, summary.dist_cost, summary.straggling, wall, ideal, wall / ideal]

@@ -49,7 +49,7 @@ def settings(connection: Connection, grouping: str, checkpoint: Path) -> Setting
 def topology(spark: SparkSession, run: Settings) -> float:
     """Tuples/s of one run of ours."""
     tally = Tally(run.grouping)
-    assert Run(run, tally).run(spark).drained
+    assert Run(run, [tally]).run(spark).drained
     return tally.summary().tuples_per_second
 
 

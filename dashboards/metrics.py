@@ -147,7 +147,7 @@ METRICS = (
     Metric(HOT_KEY, "key", "text", "the key", "text"),
     Metric(HOT_KEY, "tuples", "tuples", "its tuples in the window"),
     Metric(HOT_KEY, "counts", "number", "sum of their counts"),
-    Metric(HOT_KEY, "workers", "workers", "workers that held it"),
+    Metric(HOT_KEY, "holders", "workers", "workers that held it"),
     Metric(BATCH, "tuples", "tuples", "tuples routed"),
     Metric(BATCH, "std_dev", "percent", "STD_DEV of the batch: the same measure before its window closes"),
     Metric(BATCH, "slowest", "seconds", "time at work of the slowest worker"),

@@ -50,6 +50,11 @@ def compare(
     trigger: options.Trigger = 1.0,
     master: options.Master = None,
     conf: options.Conf = None,
+    influx_url: options.InfluxUrl = None,
+    influx_token: options.InfluxToken = None,
+    influx_org: options.InfluxOrg = None,
+    influx_bucket: options.InfluxBucket = None,
+    prometheus_port: options.PrometheusPort = None,
     bootstrap_servers: BootstrapOption = None,
     kafka_config: KafkaConfigOption = None,
 ) -> None:
@@ -73,7 +78,10 @@ def compare(
     connection = Connection.of(bootstrap_servers, kafka_config)
 
     from apps.compare.contest import fresh_checkpoints, hold
+    from apps.metrics.outputs import Destinations
     from apps.settings import Settings
+
+    destinations = Destinations.of(influx_url, influx_token, influx_org, influx_bucket, prometheus_port)
 
     with fresh_checkpoints(checkpoint) as location:
         first = Settings(
@@ -100,7 +108,7 @@ def compare(
             work=options.function(work),
             work_columns=tuple(column for column in work_columns.split(",") if column),
         )
-        courses = hold(first, own, output or Path("out") / f"compare-{source_name}")
+        courses = hold(first, own, output or Path("out") / f"compare-{source_name}", destinations)
         if len(courses) < len(own):
             raise typer.Exit(INTERRUPTED)
 

@@ -13,13 +13,14 @@ from rich.console import Console
 from apps.compare import report
 from apps.compare.course import Course, Recorder
 from apps.compare.warmup import warm_up
+from apps.metrics.monitor import Monitor
+from apps.metrics.outputs import Destinations, Outputs
 from apps.progress import Display
 from apps.publisher import result_topics
 from apps.run import Run
 from apps.session import session
 from apps.settings import Settings
 from apps.shell import unskew
-from apps.sink import BatchReport
 from apps.versions import filesystem
 from dashboards.colours import colour
 from deploy.errors import UsageError
@@ -27,8 +28,15 @@ from deploy.home import home
 from deploy.topics import end_offsets, ensure_topic, partitions_of
 from grouping import named, parameters
 
+_NOWHERE = Destinations()
 
-def hold(common: Settings, groupings: Mapping[str, Mapping[str, Any]], folder: Path) -> list[Course]:
+
+def hold(
+    common: Settings,
+    groupings: Mapping[str, Mapping[str, Any]],
+    folder: Path,
+    destinations: Destinations = _NOWHERE,
+) -> list[Course]:
     """Run each grouping until all is counted; print and save how they did.
 
     One Spark session serves all, and is warm before the first run. Stopped by a signal, it ends with what is finished.
@@ -41,6 +49,8 @@ def hold(common: Settings, groupings: Mapping[str, Mapping[str, Any]], folder: P
         groupingType → its options.
     folder : Path
         For the files.
+    destinations : Destinations
+        Where the runs' metrics go.
 
     Returns
     -------
@@ -69,14 +79,19 @@ def hold(common: Settings, groupings: Mapping[str, Mapping[str, Any]], folder: P
             chosen = ", ".join(f"{option} {value} (default {defaults[option]})" for option, value in options.items())
             console.print(f"{name} with {chosen}", soft_wrap=True)
     courses: list[Course] = []
-    for course in _courses(plan):
-        if not course.summary.tuples:
-            raise UsageError(
-                f"none of the {course.summary.rejected:,} messages in {common.source_name} is one of "
-                f"{common.source_type}; the reasons: {unskew()} results {common.source_name}-rejected"
-            )
-        courses.append(course)
-        console.print(_line(course), soft_wrap=True)
+    with Outputs(destinations) as outputs:
+        if outputs.exporter is not None:
+            console.print(f"metrics for Prometheus: {outputs.exporter.url}", soft_wrap=True)
+        for course in _courses(plan, outputs):
+            if not course.summary.tuples:
+                raise UsageError(
+                    f"none of the {course.summary.rejected:,} messages in {common.source_name} is one of "
+                    f"{common.source_type}; the reasons: {unskew()} results {common.source_name}-rejected"
+                )
+            courses.append(course)
+            console.print(_line(course), soft_wrap=True)
+    if outputs.balance:
+        console.print(outputs.balance, soft_wrap=True)
     if courses:
         console.print(report.tables(courses, console.width))
         for file in report.save(courses, common, folder):
@@ -88,7 +103,7 @@ def hold(common: Settings, groupings: Mapping[str, Mapping[str, Any]], folder: P
     return courses
 
 
-def _courses(plan: Sequence[Settings]) -> Iterator[Course]:
+def _courses(plan: Sequence[Settings], outputs: Outputs) -> Iterator[Course]:
     """Run the plan; the courses of the runs that were drained."""
     with _wish_to_stop() as wish, ExitStack() as stack:
         with Display(plan[0]) as display:
@@ -97,14 +112,9 @@ def _courses(plan: Sequence[Settings]) -> Iterator[Course]:
             display.say("warming Spark up; this isn't counted", always=True)
             warm_up(spark, plan[0], lambda: wish.expressed)
         for settings in plan:
-            recorder = Recorder(settings)
-            with Display(settings, "starting") as display:
-
-                def listener(batch: BatchReport, recorder: Recorder = recorder, display: Display = display) -> None:
-                    recorder(batch)
-                    display.batch(batch)
-
-                run = Run(settings, listener)
+            recorder, monitor = Recorder(settings), Monitor(settings, outputs)
+            with Display(settings, "starting", notice=lambda: outputs.losses) as display:
+                run = Run(settings, [recorder, monitor.batch, display.batch], [monitor.progress])
                 wish.actions = [display.stopping, run.stop]
                 if wish.expressed:
                     return

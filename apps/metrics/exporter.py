@@ -1,5 +1,6 @@
 """The page that Prometheus scrapes."""
 
+import socket
 import threading
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Self
@@ -45,6 +46,11 @@ class Exporter:
                 f"--prometheus-port {port} can't be had ({error.strerror}); valid: a free port, 0: any"
             ) from error
         self.port = self._server.server_port
+
+    @property
+    def url(self) -> str:
+        """The page, as this machine's name has it."""
+        return f"http://{socket.gethostname()}:{self.port}/metrics"
 
     def __enter__(self) -> Self:
         """It listens already."""

@@ -99,7 +99,7 @@ def of_window(window: Distribution, totals: Totals) -> Iterator[Sample]:
         }
         yield Sample(metrics.WORKER, window.end_ms, values, {"worker": str(worker)})
     for rank, hot in enumerate(window.hottest, 1):
-        values = {"key": hot.key, "tuples": hot.tuples, "counts": hot.count, "workers": hot.workers}
+        values = {"key": hot.key, "tuples": hot.tuples, "counts": hot.count, "holders": hot.workers}
         yield Sample(metrics.HOT_KEY, window.end_ms, values, {"rank": str(rank)})
 
 

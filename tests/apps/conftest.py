@@ -61,7 +61,7 @@ def drain(spark: SparkSession) -> Callable[..., tuple[Outcome, list[Any]]]:
 
     def run(settings: Settings) -> tuple[Outcome, list[Any]]:
         reports: list[Any] = []
-        outcome = Run(settings, reports.append).run(spark)
+        outcome = Run(settings, [reports.append]).run(spark)
         assert outcome.drained
         return outcome, reports
 
