@@ -21,10 +21,13 @@ setup: ## Make .venv, install the pinned packages, fetch the JVM jars (all other
 demo: setup ## The whole thing once: Kafka, a skewed stream, KEY and DYNAMIC_KEY compared
 	@$(UNSKEW) demo
 
-test: setup ## All tests (starts Kafka and Spark, kills them; takes a while)
+servers: setup ## InfluxDB and Prometheus for the tests and `unskew stack`: found, else built and fetched, once
+	@.venv/bin/python -m deploy.programs
+
+test: servers ## All tests (starts Kafka and Spark, kills them; takes a while)
 	@.venv/bin/python -m pytest
 
-test-fast: setup ## The tests that take no minutes
+test-fast: servers ## The tests that take no minutes
 	@.venv/bin/python -m pytest -m "not slow"
 
 lint: setup ## ruff and the type checker
@@ -44,4 +47,4 @@ clean: ## Remove all that was set up or made here: environment, jars, Kafka's da
 	rm -rf .venv .unskew out build dist *.egg-info .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-.PHONY: help setup demo test test-fast lint bench doctor lock clean
+.PHONY: help setup demo servers test test-fast lint bench doctor lock clean

@@ -17,7 +17,7 @@ class Child:
     """A server process.
 
     It has a session of its own, so that Ctrl-C reaches only us and we stop it in good order. Unless `detached` it is
-    sent SIGTERM when this process dies in whatever way (on Linux; elsewhere only when we end by ourselves).
+    sent a signal when this process dies in whatever way (on Linux; elsewhere only when we end by ourselves).
 
     Parameters
     ----------
@@ -31,6 +31,8 @@ class Child:
         Let it live on when we end.
     keep_open
         File descriptors that it inherits.
+    at_our_death
+        The signal that it is sent then. A process that may be paused (SIGSTOP) would sleep through all but SIGKILL.
     """
 
     def __init__(
@@ -41,10 +43,11 @@ class Child:
         environment: Mapping[str, str] | None = None,
         detached: bool = False,
         keep_open: Sequence[int] = (),
+        at_our_death: signal.Signals = signal.SIGTERM,
     ) -> None:
         argv = [str(part) for part in command]
         if not detached:
-            argv = [sys.executable, "-I", "-S", str(_LEASH), str(os.getpid()), *argv]
+            argv = [sys.executable, "-I", "-S", str(_LEASH), str(os.getpid()), str(at_our_death.value), *argv]
 
         def start() -> subprocess.Popen[bytes]:
             with log.open("ab") as output:

@@ -17,5 +17,15 @@ def home() -> Path:
     checkout = Path(__file__).resolve().parents[1]
     if (checkout / "pyproject.toml").is_file():  # not so for a copy installed into site-packages
         return checkout / ".unskew"
-    cache = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    return Path(cache).expanduser().absolute() / "unskew"
+    return cache()
+
+
+def cache() -> Path:
+    """The user's cache of what takes long to make and is the same for all checkouts: server programs.
+
+    Returns
+    -------
+    `$XDG_CACHE_HOME/unskew`, by default `~/.cache/unskew`; the directory need not exist yet.
+    """
+    configured = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    return Path(configured).expanduser().absolute() / "unskew"

@@ -3,23 +3,22 @@
 `ivy.xml` beside this file says which; `maven_mirror.py` says from where.
 """
 
-import fcntl
 import hashlib
 import importlib.util
 import re
 import shutil
-import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from deploy.errors import EnvironmentFault
+from deploy.exclusive import exclusive
 from deploy.home import home
 from deploy.java import find_java
 from deploy.maven_mirror import ivy_settings
+from deploy.progress import Progress, followed
 
 _DESCRIPTION = Path(__file__).with_name("ivy.xml")
 _ABOUT = 50  # archives to download, for the progress line only
@@ -68,7 +67,7 @@ def _target() -> Path:
 
 def _fetch(target: Path) -> None:
     java, ivy = find_java(), _ivy()
-    with _writable_jars(target.parent) as directory, _exclusive(directory / "fetch.lock"):
+    with _writable_jars(target.parent) as directory, exclusive(directory / "fetch.lock"):
         if target.is_dir():  # another process was faster
             return
         cache = directory / "ivy-cache"  # survives an interruption, so that the next attempt goes on from there
@@ -84,7 +83,12 @@ def _fetch(target: Path) -> None:
                 *("-confs", "connector", "broker", "-types", "jar", "bundle"),
                 *("-retrieve", f"{temporary}/jars/[conf]/[artifact]-[revision].[ext]"),
             ]
-            _run(command, directory / "fetch.log")
+            log = directory / "fetch.log"
+            log.unlink(missing_ok=True)
+            with Progress("fetching the JVM jars, once", _ABOUT, "about 55 MB") as progress:
+                failed = followed(command, log, progress, lambda line: "[SUCCESSFUL ]" in line)
+            if failed:
+                raise EnvironmentFault(_explain(log))
             (Path(temporary) / "jars").rename(target)
         shutil.rmtree(cache, ignore_errors=True)
 
@@ -101,61 +105,11 @@ def _writable_jars(directory: Path) -> Iterator[Path]:
         ) from error
 
 
-@contextmanager
-def _exclusive(lock: Path) -> Iterator[None]:
-    with lock.open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)  # freed by the kernel however we end
-        yield
-
-
 def _ivy() -> Path:
     found = sorted((pyspark_home() / "jars").glob("ivy-*.jar"))
     if not found:
         raise EnvironmentFault(f"there is no ivy-*.jar in {pyspark_home() / 'jars'}; reinstall pyspark: `make setup`")
     return found[-1]
-
-
-def _run(command: list[object], log: Path) -> None:
-    progress = _progress_line()
-    downloaded = 0
-    with (
-        log.open("w") as record,
-        subprocess.Popen(
-            list(map(str, command)), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
-        ) as ivy,
-    ):
-        try:
-            for line in ivy.stdout or ():
-                record.write(line)
-                downloaded += "[SUCCESSFUL ]" in line
-                progress(downloaded)
-        except BaseException:  # an interrupted user shouldn't wait for the downloads
-            ivy.kill()
-            raise
-        finally:
-            progress(None)
-    if ivy.returncode:
-        raise EnvironmentFault(_explain(log))
-
-
-def _progress_line() -> Callable[[int | None], None]:
-    # Silent for the first two seconds: with a warm cache there is nothing to wait for.
-    start, in_place, shown = time.monotonic(), sys.stderr.isatty(), False
-
-    def show(downloaded: int | None) -> None:
-        nonlocal shown
-        if downloaded is None:
-            if shown and in_place:
-                print(file=sys.stderr)
-        elif time.monotonic() - start > 2 and (in_place or not shown):
-            if in_place:
-                print(f"\rfetching the JVM jars, once: {downloaded} of about {_ABOUT}", end="", file=sys.stderr)
-            else:
-                print("fetching the JVM jars, once (about 55 MB) ...", file=sys.stderr)
-            sys.stderr.flush()
-            shown = True
-
-    return show
 
 
 def _explain(log: Path) -> str:

@@ -1,4 +1,4 @@
-"""Run a command that ends when its parent does: `python leash.py PARENT_PID COMMAND...`.
+"""Run a command that ends when its parent does: `python leash.py PARENT_PID SIGNAL COMMAND...`.
 
 Started by `child.py`. Sets Linux's parent-death signal on itself, then becomes the command. A little program and not a
 `preexec_fn`, because that would run Python between fork and exec in a process that may have the JVM's and librdkafka's
@@ -7,7 +7,6 @@ threads.
 
 import ctypes
 import os
-import signal
 import sys
 
 PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
@@ -15,9 +14,9 @@ PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
 
 def main() -> None:
     """Take the leash, then become the command."""
-    parent, command = int(sys.argv[1]), sys.argv[2:]
+    parent, signal, command = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3:]
     if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal)
         if os.getppid() != parent:  # it died before we asked
             sys.exit(1)
     os.execvp(command[0], command)  # noqa: S606  no shell is meant

@@ -1,0 +1,31 @@
+"""`python -m deploy.programs`: get the server programs before the tests that need them, so that one sees how far it is.
+
+What can't be had is told with the reason; that fails only if `$UNSKEW_REQUIRE_SERVERS` says so.
+"""
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from deploy.errors import EnvironmentFault
+from deploy.programs import REQUIRED
+from deploy.programs.influxd import influxd
+from deploy.programs.prometheus import prometheus_programs
+
+
+def main() -> None:
+    """Find, fetch or build each program."""
+    wanted: tuple[Callable[[], Path], ...] = (influxd, lambda: prometheus_programs().prometheus)
+    missing = 0
+    for want in wanted:
+        try:
+            print(want(), flush=True)
+        except EnvironmentFault as fault:
+            missing += 1
+            print(f"unskew: {fault}", file=sys.stderr)
+    if missing and REQUIRED:
+        sys.exit(EnvironmentFault.exit_code)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,48 @@
+"""`prometheus`, the server's program, and `promtool`, which checks its files."""
+
+import os
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from deploy.errors import EnvironmentFault
+from deploy.programs.debian import unpacked
+
+_PACKAGE = "prometheus"
+
+
+@dataclass(frozen=True)
+class PrometheusPrograms:
+    """The two programs, and the pages that Debian's server would look for in `/usr/share`, where they are elsewhere."""
+
+    prometheus: Path
+    promtool: Path
+    pages: Path | None = None
+
+
+def prometheus_programs() -> PrometheusPrograms:
+    """Those beside `$UNSKEW_PROMETHEUS`, else the PATH's, else Debian's package unpacked into the user's cache, once.
+
+    Raises
+    ------
+    EnvironmentFault
+        If what the variable names isn't there, or there are none and they can't be had.
+    """
+    if named := os.environ.get("UNSKEW_PROMETHEUS"):
+        program = Path(named).expanduser().absolute()
+        found = PrometheusPrograms(program, program.with_name("promtool"))
+        for path in (found.prometheus, found.promtool):
+            if not os.access(path, os.X_OK):
+                raise EnvironmentFault(f"UNSKEW_PROMETHEUS is {named}, but there is no program {path}")
+        return found
+    server, tool = shutil.which("prometheus"), shutil.which("promtool")
+    if server and tool:
+        return PrometheusPrograms(Path(server), Path(tool))
+    usr = unpacked(_PACKAGE, otherwise=_OTHERWISE) / "usr"
+    return PrometheusPrograms(usr / "bin" / "prometheus", usr / "bin" / "promtool", usr / "share/prometheus/web")
+
+
+_OTHERWISE = (
+    "install Prometheus (Debian, Ubuntu: `sudo apt-get install prometheus`; Fedora: `sudo dnf install "
+    "golang-github-prometheus`; macOS: `brew install prometheus`), or name its program in UNSKEW_PROMETHEUS"
+)

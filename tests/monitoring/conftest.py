@@ -1,0 +1,57 @@
+"""Real servers for the tests of what leaves the topology: skipped with the reason where one can't be had.
+
+With `UNSKEW_REQUIRE_SERVERS=1`, as CI has it, that is a failure.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from deploy.errors import EnvironmentFault
+from deploy.influxdb import InfluxDB
+from deploy.programs import REQUIRED
+from deploy.programs.influxd import influxd
+from deploy.programs.prometheus import PrometheusPrograms, prometheus_programs
+from deploy.prometheus import Prometheus
+
+
+@pytest.fixture(scope="session")
+def influxd_program() -> Path:
+    """InfluxDB's program; built now if need be."""
+    try:
+        return influxd()
+    except EnvironmentFault as fault:
+        _lacking(fault)
+
+
+@pytest.fixture(scope="session")
+def prometheus_program() -> PrometheusPrograms:
+    """Prometheus' programs; fetched now if need be."""
+    try:
+        return prometheus_programs()
+    except EnvironmentFault as fault:
+        _lacking(fault)
+
+
+@pytest.fixture(scope="session")
+def influxdb(influxd_program: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[InfluxDB]:
+    """A running InfluxDB of this process' tests: write to a bucket of your own, and start your own to kill it."""
+    with InfluxDB(tmp_path_factory.mktemp("influxdb")) as server:
+        yield server
+
+
+@pytest.fixture
+def prometheus(
+    prometheus_program: PrometheusPrograms, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Callable[..., Prometheus]]:
+    """Starts a Prometheus with the arguments of `Prometheus` (all but its directory), stopped after the test."""
+    with ExitStack() as stack:
+        yield lambda **arguments: stack.enter_context(Prometheus(tmp_path_factory.mktemp("prometheus"), **arguments))
+
+
+def _lacking(fault: EnvironmentFault):
+    if REQUIRED:
+        pytest.fail(str(fault))
+    pytest.skip(str(fault))
