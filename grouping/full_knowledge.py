@@ -45,6 +45,7 @@ class FullKnowledge(Grouping):
     name = "FULL_KNOWLEDGE"
     short = "fk"
     uses_cost = True
+    uses_keys = False
     state_fields = ("loads",)
 
     def __init__(self, workers: int, *, seed: int = 0) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from grouping.keys import KeyArray, Keys, encode
+from grouping.keys import KeyArray, Keys, anonymous, encode
 from grouping.state import Stateful, Value
 
 if TYPE_CHECKING:
@@ -50,6 +50,8 @@ class Grouping(Stateful):
     #: The groupingType as users write it, and its short form in topic names.
     name: ClassVar[str]
     short: ClassVar[str]
+    #: Whether it matters which keys the tuples have: if not, they aren't looked at.
+    uses_keys: ClassVar[bool] = True
     #: Whether ``route`` needs ``times`` / ``costs``.
     uses_time: ClassVar[bool] = False
     uses_cost: ClassVar[bool] = False
@@ -91,8 +93,8 @@ class Grouping(Stateful):
             ``times`` or ``costs`` is missing where the scheme needs it, or of another length than ``keys``.
 
         """
-        encoded = encode(keys)
-        n = len(encoded)
+        n = len(keys)
+        encoded = encode(keys) if self.uses_keys else anonymous(n)
         return self._route(
             encoded,
             self._column("times", times, n, np.int64) if self.uses_time else None,

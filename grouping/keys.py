@@ -104,6 +104,11 @@ def encode(keys: KeyArray) -> Keys:
     return Keys(positions, hash_keys(distinct), distinct)
 
 
+def anonymous(n: int) -> Keys:
+    """Stand for n tuples whose keys nobody looks at: all null. O(n), a fraction of a nanosecond each."""
+    return Keys(np.zeros(n, np.int32), np.array([_NULL]), pa.nulls(1))
+
+
 def hash_keys(distinct: pa.Array) -> NDArray[np.uint64]:
     """The 64-bit mmh3 of each key, uint64[k]: of its bytes (str: UTF-8; integers: 8 bytes, little-endian)."""
     if pa.types.is_integer(distinct.type):

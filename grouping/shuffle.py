@@ -36,6 +36,7 @@ class Shuffle(Grouping):
 
     name = "SHUFFLE"
     short = "sg"
+    uses_keys = False
     state_fields = ("turn",)
 
     def __init__(self, workers: int, *, seed: int = 0) -> None:

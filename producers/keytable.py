@@ -1,13 +1,13 @@
 """The compiled part of counting keys."""
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from grouping.compiled import kernel
 from grouping.slots import enter_slot, find_slot
 
 
-@njit(cache=True)
+@kernel
 def enter(
     table: NDArray[np.int32], entered: NDArray[np.uint64], used: int, hashes: NDArray[np.uint64]
 ) -> tuple[NDArray[np.int32], NDArray[np.bool_]]:

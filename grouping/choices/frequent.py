@@ -2,6 +2,8 @@
 
 Guarantees, for N keys counted with m counters: a key's counter is at most its true count, and at least the true count −
 2N/m. So every key with a share above 2/m has a counter, and none is ever taken for more frequent than it is.
+
+Counting itself is written out in the kernel that counts (``heavy_hitters``): a call would cost more than it does.
 """
 
 from typing import NamedTuple
@@ -10,7 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from grouping.compiled import kernel
-from grouping.slots import enter_slot, enter_slots, slot_table
+from grouping.slots import enter_slots, slot_table
+
+USED, TAKEN_OFF = 0, 1  # positions in `size`
 
 
 class Frequent(NamedTuple):
@@ -30,38 +34,22 @@ def frequent(counters: int) -> Frequent:
 
 
 @kernel
-def begin_to_count(
-    key: np.uint64,
-    keys: NDArray[np.uint64],
-    counters: NDArray[np.int64],
-    size: NDArray[np.int64],
-    table: NDArray[np.int32],
-) -> None:
-    """Count a key that has no counter for the first time, in the arrays of a ``Frequent``; amortised O(1)."""
-    if size[0] == len(keys):
-        _take_off_median(keys, counters, size)
-        enter_slots(table, keys, size[0])
-    slot: int = size[0]
-    keys[slot] = key
-    counters[slot] = 1
-    size[0] += 1
-    enter_slot(table, keys, slot)
-
-
-@kernel
-def _take_off_median(keys: NDArray[np.uint64], counters: NDArray[np.int64], size: NDArray[np.int64]) -> None:
-    """Take the median off every counter and drop those that reach 0: at least half of them."""
+def make_room(
+    keys: NDArray[np.uint64], counters: NDArray[np.int64], size: NDArray[np.int64], table: NDArray[np.int32]
+) -> int:
+    """Take the median off every counter and drop those that reach 0, at least half of them; how many are left."""
     median = _median(counters)
     kept = 0
-    for slot in range(len(keys)):
-        if counters[slot] > median:
-            keys[kept] = keys[slot]
-            counters[kept] = counters[slot] - median
-            kept += 1
+    for slot in range(len(keys)):  # without a branch, which would be guessed wrong half of the time
+        left = counters[slot] - median
+        keys[kept] = keys[slot]
+        counters[kept] = left
+        kept += left > 0
     keys[kept:] = 0
     counters[kept:] = 0
-    size[0] = kept
-    size[1] += median
+    size[TAKEN_OFF] += median
+    enter_slots(table, keys, kept)
+    return kept
 
 
 @kernel

@@ -5,11 +5,11 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from grouping.choices.frequent import Frequent, begin_to_count
+from grouping.choices.frequent import TAKEN_OFF, USED, Frequent, make_room
 from grouping.choices.level import before_first, least_of_all
 from grouping.compiled import kernel
 from grouping.hashing import below, mix
-from grouping.slots import find_slot
+from grouping.slots import enter_slot, find_slot
 
 # Positions in `tally`: tuples so far, d, after how many tuples d is found next.
 TUPLES, CHOICES, DUE = 0, 1, 2
@@ -38,6 +38,7 @@ def route_by_weight(
     workers = np.empty(len(codes), np.int32)
     cursor = before_first()
     watched, counters, size, table = sketch  # taken out once (see grouping.slots)
+    used = size[USED]
     tuples, choices, due = tally
     for i in range(len(codes)):
         code: int = codes[i]
@@ -45,11 +46,14 @@ def route_by_weight(
         tuples += 1
         slot = find_slot(table, watched, key)
         if slot < 0:
-            begin_to_count(key, watched, counters, size, table)
-            counted = 1
-        else:
-            counters[slot] += 1
-            counted: int = counters[slot]
+            if used == len(watched):
+                used = make_room(watched, counters, size, table)
+            slot = used
+            watched[slot] = key
+            enter_slot(table, watched, slot)
+            used += 1
+        counters[slot] += 1
+        counted: int = counters[slot]
         heavy = is_heavy(counted, threshold * tuples)
         if heavy and choices == len(loads):
             worker = least_of_all(cursor, loads)
@@ -63,8 +67,10 @@ def route_by_weight(
         loads[worker] += 1
         workers[i] = worker
         if tuples == due:
+            size[USED] = used
             choices = enough_choices(heavy_shares(sketch, threshold, tuples), len(loads), tolerance)
             due = next_time(tuples, len(loads))
+    size[USED] = used
     tally[:] = tuples, choices, due
     return workers
 
@@ -88,11 +94,11 @@ def is_heavy(counted: int, expected: float) -> bool:
 @kernel
 def heavy_shares(sketch: Frequent, threshold: float, tuples: int) -> NDArray[np.float64]:
     """The shares of the heavy keys, greatest first; too high by up to 2/m, so that they get rather too many choices."""
-    counts = np.sort(sketch.counter[: sketch.size[0]])[::-1]
+    counts = np.sort(sketch.counter[: sketch.size[USED]])[::-1]
     heavy = 0
     while heavy < len(counts) and is_heavy(counts[heavy], threshold * tuples):
         heavy += 1
-    return (counts[:heavy] + sketch.size[1]) / tuples
+    return (counts[:heavy] + sketch.size[TAKEN_OFF]) / tuples
 
 
 @kernel

@@ -44,7 +44,8 @@ class WChoices(Grouping):
     -----
     At low skew and few keys *all* keys may truly be above θ (W keys, alike: 1/W each), and the scheme is SHUFFLE; it
     is D_CHOICES that then looks for how few choices will do. The authors count with SpaceSaving, whose counts are too
-    high by up to N/m; this counts with Misra-Gries, whose counts are never too high, of 2/θ·2 counters.
+    high by up to N/m; their prototypes have m = 100 counters whatever W is, and add the error once more, so with many
+    workers nearly every key passes. This counts with Misra-Gries, whose counts are never too high, of 4/θ counters.
 
     References
     ----------

@@ -1,6 +1,7 @@
 """SHUFFLE and KEY, the bounds of balance and of replication, are what they say in one line each."""
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -22,6 +23,15 @@ def test_shuffle_is_round_robin(stream, workers, seed, source):
 def test_sources_start_apart():
     first = [int(create("SHUFFLE", 10).at_source(source).route(["a"])[0]) for source in range(10)]
     assert sorted(first) == list(range(10))
+
+
+@pytest.mark.parametrize("name", ["SHUFFLE", "FULL_KNOWLEDGE"])
+def test_keys_that_do_not_matter_are_not_looked_at(name):
+    """Not encoded, not hashed: even keys that could not be are routed."""
+    router = create(name, 3)
+    assert router.route(np.full(6, 0.5), costs=1.0).tolist() == [0, 1, 2, 0, 1, 2]
+    with pytest.raises(TypeError, match="double"):
+        create("KEY", 3).route(np.full(6, 0.5))
 
 
 @given(keys, st.integers(1, 40), st.integers(-5, 50), st.integers(0, 100))

@@ -6,16 +6,21 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grouping.choices.frequent import begin_to_count, frequent
-from grouping.slots import enter_slots, find_slot
+from grouping.choices.frequent import TAKEN_OFF, USED, frequent, make_room
+from grouping.slots import enter_slot, enter_slots, find_slot
 from grouping.streams import zipf
 
 
 def count(sketch, key):
+    """As ``route_by_weight`` does; its oracle's test tells whether it really does."""
     slot = find_slot(sketch.table, sketch.key, key)
     if slot < 0:
-        begin_to_count(key, *sketch)
-        return 1
+        slot = sketch.size[USED]
+        if slot == len(sketch.key):
+            slot = make_room(sketch.key, sketch.counter, sketch.size, sketch.table)
+        sketch.key[slot] = key
+        enter_slot(sketch.table, sketch.key, slot)
+        sketch.size[USED] = slot + 1
     sketch.counter[slot] += 1
     return int(sketch.counter[slot])
 
@@ -42,13 +47,13 @@ def test_equals_the_plain_version_within_its_bound(keys, room):
     counted = [count(sketch, np.uint64(key)) for key in keys]
     expected, expected_counted, taken_off = plain_counters(keys, room)
     assert counted == expected_counted
-    assert sketch.size[1] == taken_off
-    size = sketch.size[0]
+    assert sketch.size[TAKEN_OFF] == taken_off
+    size = sketch.size[USED]
     kept = dict(zip(sketch.key[:size].tolist(), sketch.counter[:size].tolist(), strict=True))
     assert kept == expected
     for key, true in Counter(keys).items():
-        assert kept.get(key, 0) <= true <= kept.get(key, 0) + sketch.size[1]
-    assert sketch.size[1] <= 2 * len(keys) / room
+        assert kept.get(key, 0) <= true <= kept.get(key, 0) + sketch.size[TAKEN_OFF]
+    assert sketch.size[TAKEN_OFF] <= 2 * len(keys) / room
 
 
 def test_error_of_a_long_stream():
@@ -57,11 +62,11 @@ def test_error_of_a_long_stream():
     sketch = frequent(1000)
     for key in stream:
         count(sketch, key)
-    size = sketch.size[0]
+    size = sketch.size[USED]
     kept = dict(zip(sketch.key[:size].tolist(), sketch.counter[:size].tolist(), strict=True))
-    assert 0 < sketch.size[1] <= 2 * len(stream) / 1000
+    assert 0 < sketch.size[TAKEN_OFF] <= 2 * len(stream) / 1000
     for key, true in Counter(stream.tolist()).items():
-        assert kept.get(key, 0) <= true <= kept.get(key, 0) + sketch.size[1]
+        assert kept.get(key, 0) <= true <= kept.get(key, 0) + sketch.size[TAKEN_OFF]
         if true > 2 * len(stream) / 1000:
             assert key in kept
 
@@ -73,5 +78,5 @@ def test_rebuilt_from_its_counters(keys):
         count(one, np.uint64(key))
     for part in ("key", "counter", "size"):
         getattr(other, part)[:] = getattr(one, part)
-    enter_slots(other.table, other.key, other.size[0])
+    enter_slots(other.table, other.key, other.size[USED])
     assert [count(one, np.uint64(k)) for k in keys[250:]] == [count(other, np.uint64(k)) for k in keys[250:]]
