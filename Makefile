@@ -43,7 +43,7 @@ lock: setup ## Renew requirements.lock from pyproject.toml: the newest versions 
 	@.venv/bin/python -m deploy.lock
 
 clean: ## Remove all that was set up or made here: environment, jars, Kafka's data, results
-	@if [ -x $(UNSKEW) ]; then $(UNSKEW) kafka stop || true; fi
+	@if [ -x $(UNSKEW) ]; then $(UNSKEW) stack stop || true; $(UNSKEW) kafka stop || true; fi
 	rm -rf .venv .unskew out build dist *.egg-info .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 

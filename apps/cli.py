@@ -10,7 +10,7 @@ from apps.launch import topology
 from apps.reproduce.command import reproduce
 from apps.results.command import results
 from apps.simulate.command import simulate
-from deploy import kafka
+from deploy import kafka, stack_command
 from deploy.cluster_command import cluster
 from deploy.doctor import doctor
 from deploy.errors import UserError
@@ -34,6 +34,7 @@ app.command()(simulate)
 app.command()(reproduce)
 app.command()(demo)
 app.add_typer(kafka.app, name="kafka")
+app.add_typer(stack_command.app, name="stack")
 app.command()(cluster)
 app.command()(doctor)
 

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -87,6 +88,27 @@ class Child:
         if self.alive:
             os.killpg(self.pid, signal.SIGKILL)
         self._process.wait()
+
+
+def end(pid: int, runs: Callable[[], bool], patience: float = 30) -> None:
+    """Ask a server that another process of ours started to end (SIGTERM), and after `patience` seconds kill it.
+
+    Parameters
+    ----------
+    pid
+        Its process id.
+    runs
+        Whether it still does; this waits until it doesn't.
+    patience
+        Seconds.
+    """
+    deadline = time.monotonic() + patience
+    os.kill(pid, signal.SIGTERM)
+    while runs():
+        if time.monotonic() > deadline:
+            os.kill(pid, signal.SIGKILL)
+            deadline += patience
+        time.sleep(0.05)
 
 
 def _in_lasting_thread(start: Callable[[], subprocess.Popen[bytes]]) -> subprocess.Popen[bytes]:

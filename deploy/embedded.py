@@ -1,13 +1,11 @@
 """The embedded broker that lives on between commands, and how the others find it."""
 
-import os
-import signal
-import time
 from collections.abc import Mapping
 from pathlib import Path
 
 from deploy.broker import Broker
 from deploy.broker_lock import Address, address_of
+from deploy.child import end
 from deploy.errors import EnvironmentFault
 from deploy.home import home
 
@@ -70,7 +68,7 @@ def require_none_other(address: Address, data: Path | None, port: int | None) ->
         )
 
 
-def stop(patience: float = 30) -> Address | None:
+def stop() -> Address | None:
     """Stop the broker that runs, in good order, and wait until it has ended; its data stay.
 
     Returns
@@ -79,15 +77,8 @@ def stop(patience: float = 30) -> Address | None:
         What was stopped; None if nothing ran.
     """
     address = running()
-    if address is None:
-        return None
-    deadline = time.monotonic() + patience
-    os.kill(address.pid, signal.SIGTERM)
-    while running() == address:
-        if time.monotonic() > deadline:
-            os.kill(address.pid, signal.SIGKILL)
-            deadline += patience
-        time.sleep(0.05)
+    if address is not None:
+        end(address.pid, lambda: running() == address)
     return address
 
 

@@ -11,6 +11,8 @@ from apps.metrics.influx import InfluxWriter, Target
 from apps.metrics.samples import Sample
 from dashboards import metrics
 from deploy.errors import UsageError
+from deploy.scraping import scraped
+from deploy.stack import running
 
 
 @dataclass(frozen=True)
@@ -33,7 +35,7 @@ class Destinations:
     def of(
         cls, url: str | None, token: str | None, org: str | None, bucket: str | None, prometheus_port: int | None
     ) -> Self:
-        """What the command's options say.
+        """What the command's options say; where they don't, the servers that `unskew stack start` started.
 
         Raises
         ------
@@ -43,8 +45,10 @@ class Destinations:
         """
         if prometheus_port is not None and not 0 <= prometheus_port < 1 << 16:
             raise UsageError(f"--prometheus-port is {prometheus_port}; valid: 0 (any free one) to 65535")
+        if prometheus_port is None and running("prometheus"):
+            prometheus_port = 0
         if url is None:
-            return cls(None, prometheus_port)
+            return cls(_of_stack(), prometheus_port)
         if not token:
             raise UsageError("--influx-url needs --influx-token (or INFLUXDB_V2_TOKEN)")
         return cls(Target(url, token, org or "unskew", bucket or "unskew"), prometheus_port)
@@ -71,6 +75,7 @@ class Outputs:
         asked = self._destinations
         if asked.prometheus_port is not None:
             self.exporter = self._stack.enter_context(Exporter(asked.prometheus_port))
+            self._stack.enter_context(scraped(self.exporter.port))
         if asked.influx is not None:
             self.influx = self._stack.enter_context(InfluxWriter(asked.influx))
         return self
@@ -113,3 +118,8 @@ class Outputs:
             return ""
         lost = self.losses or "none lost"
         return f"InfluxDB: {self.influx.written:,} points written to bucket {self.influx.target.bucket}, {lost}"
+
+
+def _of_stack() -> Target | None:
+    found = running("influxdb")
+    return Target(found.url, **found.access) if found else None

@@ -1,0 +1,119 @@
+"""`unskew stack` as its user meets it: each command a process of its own."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from influxdb_client import InfluxDBClient
+
+from apps.metrics.outputs import Destinations, Outputs
+from apps.metrics.samples import Sample
+from dashboards import metrics
+from deploy import stack
+from deploy.loopback import ask
+from deploy.scraping import scraped
+
+pytestmark = pytest.mark.usefixtures("influxd_program", "prometheus_program")
+
+COMMON = {"run": "test", "source_type": "T", "grouping": "KEY", "workers": "2"}
+
+
+@pytest.fixture
+def own_home(tmp_path, monkeypatch):
+    monkeypatch.setenv("UNSKEW_HOME", str(tmp_path))
+    for name in ("URL", "TOKEN", "ORG", "BUCKET"):
+        monkeypatch.delenv(f"INFLUXDB_V2_{name}", raising=False)
+    yield tmp_path
+    for part in stack.PARTS:
+        stack.stop(part)
+
+
+def command(*arguments: str) -> subprocess.CompletedProcess[str]:
+    code = "from apps.cli import main; main()"
+    return subprocess.run(
+        [sys.executable, "-c", code, "stack", *arguments], capture_output=True, text=True, timeout=120, check=False
+    )
+
+
+def awaited(ask_for, what: str):
+    deadline = time.monotonic() + 60
+    while not (found := ask_for()):
+        assert time.monotonic() < deadline, what
+        time.sleep(0.1)
+    return found
+
+
+def test_it_outlives_the_command_is_found_again_and_keeps_its_data(own_home):
+    started = command("start")
+    assert started.returncode == 0, started.stderr
+    influxdb, prometheus = (stack.running(part) for part in stack.PARTS)
+    assert influxdb
+    assert prometheus
+    assert f"InfluxDB is ready at {influxdb.url}" in started.stdout
+    assert f"INFLUXDB_V2_TOKEN={influxdb.access['token']}" in started.stdout
+
+    again = command("start")
+    assert "InfluxDB runs already" in again.stdout
+    assert stack.running("influxdb") == influxdb
+    assert f"Prometheus runs at {prometheus.url}" in command("status").stdout
+    other = command("start", "--prometheus-port", "1")
+    assert (other.returncode, other.stderr.count("\n")) == (1, 1)
+
+    assert "stopped InfluxDB" in command("stop", "influxdb").stdout
+    assert stack.running("influxdb") is None
+    assert stack.running("prometheus") == prometheus
+    assert stack.start("influxdb").access == influxdb.access
+    assert command("stop").returncode == 0
+    silent = command("status")
+    assert (silent.returncode, silent.stdout, silent.stderr.count("\n")) == (1, "", 1)
+    assert "nothing of the stack is running" in command("stop").stdout
+
+
+def test_an_unknown_part_is_a_usage_error(own_home):
+    done = command("start", "kafka")
+    assert done.returncode == 2
+    assert "influxdb, prometheus" in done.stderr
+
+
+def test_a_server_that_crashed_is_not_running(own_home):
+    found = stack.start("prometheus")
+    os.kill(found.pid, signal.SIGKILL)
+    awaited(lambda: stack.running("prometheus") is None, "its end")
+
+
+def test_metrics_find_their_way_without_options(own_home):
+    assert Destinations.of(None, None, None, None, None) == Destinations(None, None)
+    influxdb, prometheus = (stack.start(part) for part in stack.PARTS)
+    with Outputs(Destinations.of(None, None, None, None, None)) as outputs:
+        assert outputs.exporter
+        sample = Sample(metrics.WINDOW, int(time.time() * 1000), {"std_dev": 12.5})
+        outputs.write([sample], COMMON)
+        page = f"127.0.0.1:{outputs.exporter.port}"
+
+        def exported():
+            url = f"{prometheus.url}/api/v1/query?query=unskew_window_std_dev_percent"
+            return ask(url)["data"]["result"]
+
+        (series,) = awaited(exported, "the series in Prometheus")
+        assert (series["metric"]["instance"], series["metric"]["job"]) == (page, "unskew")
+        assert series["value"][1] == "12.5"
+        assert page in command("status").stdout
+    access = influxdb.access
+    with InfluxDBClient(influxdb.url, access["token"], org=access["org"]) as client:
+        flux = f'from(bucket: "{access["bucket"]}") |> range(start: -1h)'
+        (table,) = awaited(lambda: client.query_api().query(flux), "the point in InfluxDB")
+        assert [record.get_value() for record in table.records] == [12.5]
+    assert list(stack.targets().glob("*.json")) == []
+
+
+def test_what_a_killed_process_left_is_forgotten_by_the_next(own_home):
+    stack.start("prometheus")
+    dead = subprocess.Popen([sys.executable, "-c", "pass"])
+    dead.wait()
+    left = stack.targets() / f"{dead.pid}.json"
+    left.write_text('[{"targets": ["127.0.0.1:1"]}]')
+    with scraped(2):
+        assert [path.stem for path in stack.targets().glob("*.json")] == [str(os.getpid())]
