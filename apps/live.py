@@ -82,7 +82,7 @@ class LiveView:
         return table
 
     def _keys(self, most: int) -> Table:
-        table = Table(box=None, pad_edge=False, title="hottest keys of the last window", title_justify="left")
+        table = Table(box=None, pad_edge=False, title="hottest keys", title_justify="left")
         table.add_column("key", no_wrap=True, max_width=24)
         table.add_column("tuples", justify="right")
         table.add_column("workers", justify="right")

@@ -1,0 +1,76 @@
+"""The page for Prometheus, as an HTTP client sees it."""
+
+import socket
+import urllib.request
+
+import pytest
+
+from apps.metrics.exporter import Exporter
+from apps.metrics.monitor import Monitor
+from apps.metrics.outputs import Destinations, Outputs
+from apps.metrics.samples import Sample
+from apps.totals import Totals, TotalsLog
+from dashboards import metrics
+from dashboards.metrics import COMMON, METRICS
+from deploy.errors import UsageError
+from tests.apps.conftest import connection, settings  # noqa: F401
+
+LABELS = {"run": "r", "source_type": "T", "grouping": "KEY", "workers": "2"}
+
+
+def page(exporter):
+    """Series as on the page → value."""
+    with urllib.request.urlopen(f"http://127.0.0.1:{exporter.port}/metrics") as answer:
+        lines = answer.read().decode().splitlines()
+    return {series: float(value) for series, value in (line.rsplit(" ", 1) for line in lines if line[0] != "#")}
+
+
+def test_the_newest_value_of_each_series():
+    with Exporter(0, "127.0.0.1") as exporter:
+        assert page(exporter) == {}
+        exporter.write([Sample(metrics.BATCH, 1, {"tuples": 5, "late": 1})], LABELS)
+        exporter.write([Sample(metrics.BATCH, 2, {"tuples": 7})], LABELS)
+        exporter.write([Sample(metrics.TASK, 2, {"tuples": 3}, {"worker": w}) for w in "01"], LABELS)
+        common = 'grouping="KEY",run="r",source_type="T"'
+        assert page(exporter) == {
+            f'unskew_batch_tuples{{{common},workers="2"}}': 7,
+            f'unskew_batch_late{{{common},workers="2"}}': 1,
+            f'unskew_task_tuples{{{common},worker="0",workers="2"}}': 3,
+            f'unskew_task_tuples{{{common},worker="1",workers="2"}}': 3,
+        }
+
+
+def test_no_key_becomes_a_label():
+    with Exporter(0, "127.0.0.1") as exporter:
+        exporter.write([Sample(metrics.HOT_KEY, 1, {"key": "Turkey", "tuples": 5}, {"rank": "1"})], LABELS)
+        exporter.write([Sample(metrics.EVENT, 1, {"text": "started"}, {"kind": "start"})], LABELS)
+        assert page(exporter) == {}
+
+
+def test_a_port_that_is_taken():
+    with socket.create_server(("0.0.0.0", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(UsageError, match=f"--prometheus-port {port} can't be had"):
+            Exporter(port)
+
+
+def test_counters_go_on_where_the_checkpoint_is(settings):
+    run = settings("KEY", workers=2)
+    totals = Totals(routed=700, rejected=3, late=2, tuples=500, loads=[300, 200])
+    TotalsLog(run.checkpoint).write(4, totals)
+    with Outputs(Destinations(None, 0)) as outputs:
+        Monitor(run, outputs)
+        found = {series.split("{")[0]: value for series, value in page(outputs.exporter).items()}
+        closed = [value for series, value in page(outputs.exporter).items() if "worker_closed_total" in series]
+    assert found["unskew_run_tuples_total"] == 700
+    assert found["unskew_run_rejected_total"] == 3
+    assert closed == [300, 200]
+
+
+def test_names_are_unique_and_labels_are_none_of_the_common_ones():
+    names = [metric.prometheus_name for metric in METRICS]
+    assert len(names) == len(set(names))
+    for metric in METRICS:
+        assert not metric.subject.labels.keys() & COMMON.keys()
+        # InfluxDB can't pivot a field that is called as a tag is.
+        assert metric.name not in COMMON.keys() | metric.subject.labels.keys()

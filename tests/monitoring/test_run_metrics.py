@@ -1,0 +1,138 @@
+"""A run of the topology, as InfluxDB, Prometheus and Kafka's lag tools see it."""
+
+import time
+from collections import defaultdict
+
+import pytest
+from confluent_kafka import ConsumerGroupTopicPartitions
+from confluent_kafka.admin import AdminClient
+
+from apps.metrics.monitor import Monitor
+from apps.metrics.outputs import Destinations, Outputs
+from apps.publisher import result_topics
+from apps.run import Run
+from dashboards import metrics
+from deploy.topics import end_offsets
+from tests.apps.conftest import connection, countries, publish, records, settings, spark  # noqa: F401
+
+pytestmark = [pytest.mark.kafka, pytest.mark.spark]
+
+# InfluxDB's and Prometheus' field → the distribution topic's
+WINDOW = {
+    "std_dev": "STD_DEV",
+    "dist_cost": "DIST_COST",
+    "throughput_ratio": "THROUGHPUT_RATIO",
+    "total_tuples": "TOTAL_COUNT",
+    "duration": "DURATION",
+    "imbalance": "imbalance",
+    "imbalance_fraction": "imbalanceFraction",
+    "tuples": "tuples",
+    "counts": "count",
+    "distinct_keys": "distinctKeys",
+}
+WORKER = {"tuples": "tuples", "counts": "count", "distinct_keys": "distinctKeys", "share": "share"}
+HOT_KEY = {"tuples": "tuples", "counts": "count", "holders": "workers"}
+STREAM = countries((["Turkey"] * 16 + ["Peru", "Chad", "Fiji", "Oman"]) * 200)
+
+
+def monitored(spark, run, outputs):
+    monitor = Monitor(run, outputs)
+    return Run(run, [monitor.batch], [monitor.progress]).run(spark)
+
+
+def points(server, bucket):
+    """(measurement, time in ms, label) → field → value."""
+    from influxdb_client.client.influxdb_client import InfluxDBClient
+
+    found = defaultdict(dict)
+    with InfluxDBClient(server.url, server.token, org=server.org) as client:
+        for table in client.query_api().query(f'from(bucket: "{bucket}") |> range(start: -1h)'):
+            for r in table.records:
+                subject = next(m.subject for m in metrics.METRICS if m.subject.name == r.get_measurement())
+                label = tuple(r.values[name] for name in subject.labels)
+                place = (subject.name, round(r.get_time().timestamp() * 1000), *label)
+                found[place][r.get_field()] = r.get_value()
+    return found
+
+
+def distribution(run):
+    """The distribution topic, laid out as the points."""
+    found = {}
+    for _, record in records(run.connection, result_topics(run)["distribution"]):
+        tags, fields, time_ms = record["tags"], record["fields"], record["timestamp"]
+        if record["key"] == "EVENT_INFO":
+            found["window", time_ms] = {name: fields[theirs] for name, theirs in WINDOW.items()}
+        elif record["key"] == "WORKER":
+            found["worker", time_ms, tags["worker"]] = {name: fields[theirs] for name, theirs in WORKER.items()}
+        elif record["key"] == "HOT_KEY":
+            values = {name: fields[theirs] for name, theirs in HOT_KEY.items()}
+            found["hot_key", time_ms, str(fields["rank"])] = values | {"key": tags["key"]}
+    return found
+
+
+def test_every_window_is_the_same_everywhere(spark, settings, connection, topic, influxdb, prometheus):
+    publish(connection, topic, 2, STREAM)
+    quick = {"warm_up": 0.0, "check_interval": 0.1, "promotion_period": 0.1}
+    run = settings("DYNAMIC_KEY", max_tuples=800, options=quick)
+    with Outputs(Destinations.of(influxdb.url, influxdb.token, influxdb.org, topic, 0)) as outputs:
+        assert monitored(spark, run, outputs).drained
+        server = prometheus(targets={"unskew": [f"127.0.0.1:{outputs.exporter.port}"]}, every=0.2)
+        truth = distribution(run)
+        last = max(time_ms for name, time_ms, *_ in truth if name == "window")
+        scraped = awaited(server, f'unskew_window_tuples{{run="{run.name}"}}')
+        assert scraped["metric"]["grouping"] == "DYNAMIC_KEY"
+        # Prometheus has the last window.
+        for (subject, time_ms, *label), fields in truth.items():
+            if time_ms == last and subject != "hot_key":
+                for name, value in fields.items():
+                    labels = f'{{worker="{label[0]}"}}' if label else ""
+                    series = metrics.metric(subject, name).prometheus_name + labels
+                    assert float(awaited(server, series)["value"][1]) == pytest.approx(value), series
+        total = awaited(server, "unskew_run_tuples_total")
+        assert float(total["value"][1]) == len(STREAM)
+    assert outputs.losses == ""
+    # InfluxDB has them all.
+    found = points(influxdb, topic)
+    assert {place for place in found if place[0] in {"window", "worker", "hot_key"}} == truth.keys()
+    for place, fields in truth.items():
+        for name, value in fields.items():
+            assert found[place][name] == (value if isinstance(value, str) else pytest.approx(value)), (place, name)
+    assert sum(fields["tuples"] for place, fields in found.items() if place[0] == "batch") == len(STREAM)
+    kinds = {place[2] for place in found if place[0] == "event"}
+    assert kinds == {"start", "scale_up"}
+    # All that is in the list is told of by such a run, and nothing else.
+    told = {(place[0], name) for place, fields in found.items() for name in fields}
+    assert told == {(m.subject.name, m.name) for m in metrics.METRICS if m.subject != metrics.METRICS_OUT}
+
+
+def test_a_restart_goes_on_and_is_marked(spark, settings, connection, topic, influxdb):
+    publish(connection, topic, 2, STREAM[:1000])
+    run = settings("KEY")
+    for start in (0, 1000):
+        publish(connection, topic, 2, STREAM[start : start + 1000]) if start else None
+        with Outputs(Destinations.of(influxdb.url, influxdb.token, influxdb.org, topic, None)) as outputs:
+            assert monitored(spark, run, outputs).drained
+    found = points(influxdb, topic)
+    assert sorted(place[2] for place in found if place[0] == "event") == ["restart", "start"]
+    newest = max(place for place in found if place[0] == "run")
+    assert found[newest]["tuples"] == 2000
+
+
+def test_lag_tools_see_the_run(spark, settings, connection, topic):
+    publish(connection, topic, 2, STREAM)
+    run = settings("KEY", consumer_group=f"{topic}-watched")
+    with Outputs(Destinations()) as outputs:
+        assert monitored(spark, run, outputs).drained
+    admin = AdminClient(connection.client())
+    asked = [ConsumerGroupTopicPartitions(f"{topic}-watched")]
+    (group,) = (future.result() for future in admin.list_consumer_group_offsets(asked).values())
+    committed = {place.partition: place.offset for place in group.topic_partitions}
+    assert committed == end_offsets(connection, topic)
+
+
+def awaited(server, expression):
+    deadline = time.monotonic() + 60
+    while not (found := server.query(expression)):
+        assert time.monotonic() < deadline, expression
+        time.sleep(0.1)
+    return found[0]
