@@ -9,8 +9,9 @@ from numpy.typing import NDArray
 ELECTION_DAY = "ElectionDay"
 #: A hashtag with one of these in it is such a word. They are looked for after LETTERS and lower case.
 ELECTION_WORDS = ("election", "vote", "voting", "eleic", "elecci", "secim", "sandik")
-#: Turkish letters and the Latin ones that they are written as, so that Seçim and secim are one key.
-LETTERS = ("ÇĞİÖŞÜçğıöşü", "CGIOSUcgiosu")
+#: Turkish letters and the Latin ones that they are written as, so that Seçim and secim are one key. Greek sigmas too:
+#: which of its two small letters lower case makes of Σ depends on the library.
+LETTERS = ("ÇĞİÖŞÜçğıöşüΣς", "CGIOSUcgiosuσσ")
 #: A hashtag with this in it was mangled by somebody's character set: it is dropped.
 MANGLED = "?"
 

@@ -33,20 +33,26 @@ def ticker(seconds: NDArray[np.int64], tickers: pa.Array) -> Block:
     return Block(_binary(messages), tickers, times=seconds * 1000)
 
 
-def election(texts: pa.Array, hashtags: pa.ListArray, milliseconds: NDArray[np.int64]) -> Block:
+def election(
+    texts: pa.Array,
+    hashtags: pa.ListArray,
+    milliseconds: NDArray[np.int64],
+    keys: tuple[pa.Array, NDArray[np.bool_]] | None = None,
+) -> Block:
     """``{"text","hashtags":[…],"timestamp"}``, keyed by each hashtag (see ``producers.hashtags``); ms: int64[n].
 
-    ``hashtags`` is a list of text, or of a dictionary of text, for each message: several, one or none.
+    ``hashtags`` is a list of text, or of a dictionary of text, for each message: several, one or none. ``keys`` is
+    what ``hashtag_keys`` says of the dictionary, from who has the same one each time.
     """
     flat = hashtags.flatten()
     listed = pc.call_function("binary_join", [pa.ListArray.from_arrays(hashtags.offsets, quoted(flat)), pa.scalar(",")])
     messages = joined('{"text":', quoted(texts), ',"hashtags":[', listed, '],"timestamp":', digits(milliseconds), "}")
     coded = flat if isinstance(flat, pa.DictionaryArray) else flat.dictionary_encode()
-    folded, kept = hashtag_keys(coded.dictionary)
-    keys = pa.DictionaryArray.from_arrays(coded.indices, folded)
+    folded, kept = keys or hashtag_keys(coded.dictionary)
+    coded_keys = pa.DictionaryArray.from_arrays(coded.indices, folded)
     owners = np.repeat(np.arange(len(texts), dtype=np.int32), np.diff(hashtags.offsets.to_numpy()))
     has_key = kept[coded.indices.to_numpy()]
-    return Block(_binary(messages), keys.filter(pa.array(has_key)), owners[has_key], times=milliseconds)
+    return Block(_binary(messages), coded_keys.filter(pa.array(has_key)), owners[has_key], times=milliseconds)
 
 
 def pageview(seconds: NDArray[np.int64], pages: pa.Array) -> Block:

@@ -13,6 +13,7 @@ from producers.dataset import Block, Generated
 from producers.generators.clock import times_of_day
 from producers.generators.scale import scaled
 from producers.generators.titles import titles
+from producers.hashtags import hashtag_keys
 from producers.messages import election
 from producers.rendering import joined
 
@@ -59,6 +60,10 @@ class Election(Generated):
         return pa.array([*real, *(name.replace("_", "") for name in made)][: self._count])
 
     @cached_property
+    def _keys(self) -> tuple[pa.Array, NDArray[np.bool_]]:
+        return hashtag_keys(self.names)
+
+    @cached_property
     def events(self) -> "Events":
         """What happens on the day."""
         return Events(self.seed, self._count)
@@ -83,7 +88,7 @@ class Election(Generated):
 
         flat = pa.DictionaryArray.from_arrays(pa.array(codes.astype(np.int32)), self.names)
         hashtags = pa.ListArray.from_arrays(pa.array(offsets), flat)
-        return election(_texts(hashtags), hashtags, milliseconds)
+        return election(_texts(hashtags), hashtags, milliseconds, self._keys)
 
 
 class Events:

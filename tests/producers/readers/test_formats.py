@@ -25,7 +25,7 @@ SAMPLES = [
     ("TWITTER_TICKER", "ticker.tsv", 5, 6),
     ("TWITTER_TICKER", "tweets-v1.jsonl", 4, 6),
     ("TWITTER_TICKER", "tweets-v2.jsonl", 6, 3),
-    ("TWITTER_ELECTION", "tweets-v1.jsonl", 7, 6),
+    ("TWITTER_ELECTION", "tweets-v1.jsonl", 8, 6),
     ("TWITTER_ELECTION", "tweets-v2.jsonl", 3, 3),
 ]
 ALL = pytest.mark.parametrize(("name", "file", "messages", "rejected"), SAMPLES)
@@ -138,6 +138,10 @@ def test_tweets_of_the_election_give_several_keys_or_none():
         (4, "trump2016"),
         (5, "ElectionDay"),
         (6, "أمريكا"),
+        (7, "ελλάσ"),
+        (7, "ελλάσ"),
+        (7, "ElectionDay"),
+        (7, "ElectionDay"),
     ]
 
 
