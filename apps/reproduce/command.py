@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from apps.reproduce.report import Report, Settings
+from apps.reproduce.report import Report, Settings, page
 from deploy.errors import EnvironmentFault, UsageError
 
 #: Paper → its module and title.
@@ -56,15 +56,18 @@ def reproduce(
     if not 0 < scale <= 1:
         raise UsageError(f"--scale is {scale:g}; valid: above 0, at most 1")
     settings = Settings(scale=scale, seed=seed)
-    page = [f"# The papers' experiments again\n\nBy `unskew reproduce --scale {scale:g} --seed {seed}`.\n"]
+    titles: list[str] = []
+    sections: list[str] = []
     for name, experiment in chosen.items():
         began = perf_counter()
         report = experiment(settings)
         report.print(console)
         try:
             files = report.save(output, name.replace("/", "-"))
-            page.append(report.markdown(next((file.name for file in files if file.suffix == ".png"), None)))
-            (output / "README.md").write_text("\n".join(page), encoding="utf-8")
+            titles.append(report.title)
+            sections.append(report.markdown(next((file.name for file in files if file.suffix == ".png"), None)))
+            command = " ".join(["unskew reproduce", *(experiments or []), f"--scale {scale:g} --seed {seed}"])
+            (output / "README.md").write_text(page(command, titles, sections), encoding="utf-8")
         except OSError as error:
             raise EnvironmentFault(f"--output {output} can't be written ({error.strerror}): choose another") from error
         console.print(f"[dim]{name}: {perf_counter() - began:.1f} s; {', '.join(map(str, files))}[/]\n")

@@ -5,6 +5,7 @@ A paper is a module of this package with a dictionary ``EXPERIMENTS``: name → 
 """
 
 import csv
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -103,6 +104,30 @@ class Report:
             files.append(folder / f"{name}.png")
             figure.savefig(files[-1], dpi=90)
         return files
+
+
+def page(command: str, titles: Sequence[str], sections: Sequence[str]) -> str:
+    """All tables as one page of Markdown, with their list and what holds for all."""
+    links = [f"- [{title}](#{_anchor(title)})" for title in titles]
+    return "\n".join(
+        [
+            f"# The papers' experiments again\n\nBy `{command}`, which writes this page, its pictures and the",
+            "tables as CSV. The seed fixes all draws: each figure comes out the same again, but for the planning times",
+            "of the routing table paper (Mixed, in ms), which are CPU times of the machine that ran it.",
+            "",
+            "Each table: the paper's figure, ours, and why they differ; a letter is for a reason below it. A dash:",
+            "the paper doesn't say.",
+            "",
+            *links,
+            "",
+            *sections,
+        ]
+    )
+
+
+def _anchor(title: str) -> str:
+    """The name that GitHub gives a heading's link: lower case, blanks as hyphens, no punctuation."""
+    return re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-")
 
 
 def written(cell: Cell) -> str:

@@ -109,7 +109,7 @@ def figure_3(settings: Settings) -> Report:
             means = [float(v.mean()) for v in values]
             rows.append((name, method, *means, _paper(method), _ours(means), _why(method, means)))
     columns = (
-        "workload", "method", *(f"{rounds} rounds" for rounds in ROUNDS), "paper, after the first", "ours",
+        "workload", "method", *(f"rounds: {rounds}" for rounds in ROUNDS), "paper, after the first", "ours",
         "why they differ",
     )  # fmt: skip
     notes = [

@@ -29,7 +29,7 @@ def figure_6(settings: Settings) -> Report:
         worst = max(spread.average for spread in local.values())
         rows.append((f"ZF, z = {z}", *shares.values(), oracle.average, worst, "falls with z", None))
     high, low = max(row[-1] for row in curves.values()), min(row[0] for row in curves.values())
-    rows[-1] = (*rows[-1][:-1], "agree" if high < low else "they don't fall")
+    rows = [(*row[:-1], "agree" if high < low else "they don't fall") for row in rows]
     keys = WP.draw(settings)
     oracle, local = _both(keys, WORKERS, settings.seed)
     agree = {s: float(np.mean(spread.assigned == oracle.assigned)) for s, spread in local.items()}
@@ -41,7 +41,7 @@ def figure_6(settings: Settings) -> Report:
             oracle.average,
             max(s.average for s in local.values()),
             "47",
-            "see below",
+            "a",
         )
     )
     columns = (

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from apps.reproduce.posg import figures
+from apps.reproduce.posg.start import start
 from apps.reproduce.posg.sweeps import default
 from apps.reproduce.posg.theorem import theorem_4_3
 from apps.reproduce.posg.time_series import time_series
@@ -11,6 +12,7 @@ from apps.reproduce.report import Report, Settings
 EXPERIMENTS: dict[str, Callable[[Settings], Report]] = {
     "theorem-4.3": theorem_4_3,
     "default": default,
+    "start": start,
     "figure-4": figures.figure_4,
     "figure-5": figures.figure_5,
     "figure-6": figures.figure_6,

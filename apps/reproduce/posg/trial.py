@@ -52,10 +52,7 @@ class Trial:
 
 def trial(stream: Stream, seed: int, **options: Any) -> Trial:
     """Draw the stream (keys, and which items cost what) and schedule it three ways."""
-    items = _items(stream.z, stream.n).take(0, stream.m, seed=seed)
-    values = np.linspace(1.0, stream.w_max, stream.w_n) if stream.w_n > 1 else np.array([stream.w_max])
-    costs = np.random.default_rng((seed, 1)).permutation(np.resize(values, stream.n))[items]
-    arrivals = np.arange(stream.m) * (stream.provisioning * costs.mean() / stream.k)
+    items, costs, arrivals = drawn(stream, seed)
     timeline = unfold(Posg(stream.k, seed=seed, **options), encode(items), arrivals, costs)
     known = create("FULL_KNOWLEDGE", stream.k).route(items, costs=costs)
     return Trial(
@@ -64,6 +61,14 @@ def trial(stream: Stream, seed: int, **options: Any) -> Trial:
         float((finishes(known, arrivals, costs, stream.k) - arrivals).mean()),
         timeline,
     )
+
+
+def drawn(stream: Stream, seed: int) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]:
+    """Item, cost (ms) and arrival (ms) of each tuple."""
+    items = _items(stream.z, stream.n).take(0, stream.m, seed=seed)
+    values = np.linspace(1.0, stream.w_max, stream.w_n) if stream.w_n > 1 else np.array([stream.w_max])
+    costs = np.random.default_rng((seed, 1)).permutation(np.resize(values, stream.n))[items]
+    return items, costs, np.arange(stream.m) * (stream.provisioning * costs.mean() / stream.k)
 
 
 def turns(m: int, k: int) -> NDArray[np.int32]:

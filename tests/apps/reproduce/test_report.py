@@ -6,7 +6,7 @@ import io
 import pytest
 from rich.console import Console
 
-from apps.reproduce.report import Report, Settings
+from apps.reproduce.report import Report, Settings, page
 
 REPORT = Report(
     "A paper, Table 1",
@@ -34,6 +34,13 @@ def test_markdown():
         "| 10 | – | 2 | – |",
     ]
     assert lines[-1] == "![A paper, Table 1](paper.png)"
+
+
+def test_page():
+    lines = page("unskew reproduce pkg", [REPORT.title], [REPORT.markdown()]).splitlines()
+    assert "`unskew reproduce pkg`" in lines[2]
+    assert "- [A paper, Table 1](#a-paper-table-1)" in lines
+    assert "## A paper, Table 1" in lines
 
 
 def test_save(tmp_path):
