@@ -47,6 +47,7 @@ def demo(
     that the results can be read.
     """
     from apps.compare.contest import fresh_checkpoints, hold
+    from apps.metrics.outputs import Destinations
     from apps.settings import Settings
     from apps.shell import unskew
 
@@ -69,7 +70,7 @@ def demo(
             max_tuples=size.batch,
             until_drained=True,
         )
-        courses = hold(settings, {"KEY": {}, "DYNAMIC_KEY": SHORTENED}, output)
+        courses = hold(settings, {"KEY": {}, "DYNAMIC_KEY": SHORTENED}, output, Destinations.of())
     if len(courses) == len(GROUPINGS):
         _say(_moral(*courses))
     if started:

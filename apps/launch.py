@@ -47,6 +47,7 @@ def topology(
     seed: options.Seed = 0,
     work: options.WorkOption = None,
     work_columns: options.WorkColumns = "",
+    metrics: options.MetricsOption = True,
     influx_url: options.InfluxUrl = None,
     influx_token: options.InfluxToken = None,
     influx_org: options.InfluxOrg = None,
@@ -85,7 +86,8 @@ def topology(
     from apps.settings import Settings
     from grouping import named
 
-    destinations = Destinations.of(influx_url, influx_token, influx_org, influx_bucket, prometheus_port)
+    asked = (influx_url, influx_token, influx_org, influx_bucket, prometheus_port)
+    destinations = Destinations.of(*asked) if metrics else Destinations()
     grouping = options.scheme(grouping_type)
     own = options.given(
         {

@@ -56,10 +56,15 @@ Trigger = Annotated[float, typer.Option(help="At least so long between batches (
 Master = Annotated[str | None, typer.Option(help="Master URL (default in LOCAL: local[N]).", rich_help_panel=SPARK)]
 Conf = Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE", help="Any Spark setting.", rich_help_panel=SPARK)]
 
+MetricsOption = Annotated[
+    bool, typer.Option("--metrics/--no-metrics", help="Tell of the run at all.", rich_help_panel=METRICS)
+]
 InfluxUrl = Annotated[
     str | None,
     typer.Option(
-        help="Push metrics to this InfluxDB 2: http://HOST:PORT.", envvar="INFLUXDB_V2_URL", rich_help_panel=METRICS
+        help="Push metrics to this InfluxDB 2, http://HOST:PORT [that of `unskew stack`, if it runs].",
+        envvar="INFLUXDB_V2_URL",
+        rich_help_panel=METRICS,
     ),
 ]
 InfluxToken = Annotated[
@@ -79,7 +84,9 @@ InfluxBucket = Annotated[
 ]
 PrometheusPort = Annotated[
     int | None,
-    typer.Option(help="Serve /metrics for Prometheus here; 0: any free port.", rich_help_panel=METRICS),
+    typer.Option(
+        help="Serve /metrics for Prometheus here; 0: any free port [0 if `unskew stack` runs].", rich_help_panel=METRICS
+    ),
 ]
 LiveOption = Annotated[
     bool,

@@ -50,6 +50,7 @@ def compare(
     trigger: options.Trigger = 1.0,
     master: options.Master = None,
     conf: options.Conf = None,
+    metrics: options.MetricsOption = True,
     influx_url: options.InfluxUrl = None,
     influx_token: options.InfluxToken = None,
     influx_org: options.InfluxOrg = None,
@@ -81,7 +82,8 @@ def compare(
     from apps.metrics.outputs import Destinations
     from apps.settings import Settings
 
-    destinations = Destinations.of(influx_url, influx_token, influx_org, influx_bucket, prometheus_port)
+    asked = (influx_url, influx_token, influx_org, influx_bucket, prometheus_port)
+    destinations = Destinations.of(*asked) if metrics else Destinations()
 
     with fresh_checkpoints(checkpoint) as location:
         first = Settings(

@@ -10,6 +10,7 @@ from apps.metrics.exporter import Exporter
 from apps.metrics.influx import InfluxWriter, Target
 from apps.metrics.samples import Sample
 from dashboards import metrics
+from deploy import stack
 from deploy.errors import UsageError
 from deploy.scraping import scraped
 from deploy.stack import running
@@ -33,9 +34,14 @@ class Destinations:
 
     @classmethod
     def of(
-        cls, url: str | None, token: str | None, org: str | None, bucket: str | None, prometheus_port: int | None
+        cls,
+        url: str | None = None,
+        token: str | None = None,
+        org: str | None = None,
+        bucket: str | None = None,
+        prometheus_port: int | None = None,
     ) -> Self:
-        """What the command's options say; where they don't, the servers that `unskew stack start` started.
+        """What the command's options say; what they leave open, the running `unskew stack` has.
 
         Raises
         ------
@@ -43,12 +49,16 @@ class Destinations:
             The URL isn't one, there is a URL but no token, or the port can't be one.
 
         """
+        if prometheus_port is None and stack.running("prometheus"):
+            prometheus_port = 0
         if prometheus_port is not None and not 0 <= prometheus_port < 1 << 16:
             raise UsageError(f"--prometheus-port is {prometheus_port}; valid: 0 (any free one) to 65535")
-        if prometheus_port is None and running("prometheus"):
-            prometheus_port = 0
         if url is None:
-            return cls(_of_stack(), prometheus_port)
+            server = stack.running("influxdb")
+            if server is None:
+                return cls(None, prometheus_port)
+            known = {"bucket": bucket} if bucket else {}
+            return cls(Target(server.url, **{**server.access, **known}), prometheus_port)
         if not token:
             raise UsageError("--influx-url needs --influx-token (or INFLUXDB_V2_TOKEN)")
         return cls(Target(url, token, org or "unskew", bucket or "unskew"), prometheus_port)
@@ -76,6 +86,7 @@ class Outputs:
         if asked.prometheus_port is not None:
             self.exporter = self._stack.enter_context(Exporter(asked.prometheus_port))
             self._stack.enter_context(scraped(self.exporter.port))
+            self._stack.enter_context(scraped(self.exporter.port))
         if asked.influx is not None:
             self.influx = self._stack.enter_context(InfluxWriter(asked.influx))
         return self
@@ -83,11 +94,6 @@ class Outputs:
     def __exit__(self, *_: object) -> None:
         """Close them; what is still on its way gets a moment."""
         self._stack.close()
-
-    @property
-    def wanted(self) -> bool:
-        """Whether there is any."""
-        return self.influx is not None or self.exporter is not None
 
     def write(self, samples: Iterable[Sample], common: Mapping[str, str]) -> None:
         """Hand samples to all of them, with their common labels; never waits for anyone."""
