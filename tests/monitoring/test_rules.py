@@ -1,0 +1,63 @@
+"""The recording rules and alerts, judged by Prometheus' own programs."""
+
+import re
+import subprocess
+import time
+from pathlib import Path
+
+from apps.metrics.exporter import Exporter
+from apps.metrics.samples import Sample
+from dashboards import metrics
+from deploy.stack import RULES
+
+DEPLOY = RULES[0].parents[1]
+COMMON = {"run": "r", "source_type": "T", "grouping": "KEY", "workers": "3"}
+
+
+def promtool(program: Path, *arguments: object) -> None:
+    done = subprocess.run([program, *map(str, arguments)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_promtool_accepts_the_configuration_and_the_rules(prometheus_program):
+    promtool(prometheus_program.promtool, "check", "config", DEPLOY / "prometheus.yml")
+    promtool(prometheus_program.promtool, "check", "rules", *RULES)
+
+
+def test_alerts_fire_when_they_should_and_not_before(prometheus_program):
+    promtool(prometheus_program.promtool, "test", "rules", Path(__file__).with_name("alerts_test.yml"))
+
+
+def test_every_alert_is_tested():
+    alerts = set(re.findall(r"- alert: (\w+)", "".join(path.read_text() for path in RULES)))
+    tested = set(re.findall(r"alertname: (\w+)", Path(__file__).with_name("alerts_test.yml").read_text()))
+    assert alerts == tested
+
+
+def test_rules_name_metrics_that_exist():
+    known = {metric.prometheus_name for metric in metrics.METRICS if metric.subject.prometheus}
+    named = set()
+    for path in RULES:
+        without_recorded = re.sub(r"\brun:\w+(:\w+)?", "", path.read_text())
+        named |= set(re.findall(r"\bunskew_\w+", without_recorded))
+    assert named
+    assert named <= known
+
+
+def test_the_real_server_evaluates_them_on_what_the_topology_exports(prometheus):
+    now = int(time.time() * 1000)
+    with Exporter(0, "127.0.0.1") as exporter:
+        for worker, tuples in enumerate((80, 10, 0)):
+            exporter.write([Sample(metrics.WORKER, now, {"tuples": tuples}, {"worker": str(worker)})], COMMON)
+        exporter.write([Sample(metrics.QUERY, now, {"lag": 900, "processed_rate": 10, "batch": 1.0})], COMMON)
+        server = prometheus(targets={"unskew": [f"127.0.0.1:{exporter.port}"]}, rules=RULES, every=0.2)
+        expected = {"LoadImbalanced", "BatchesStopped"}
+        deadline = time.monotonic() + 60
+        while {alert["metric"]["alertname"] for alert in server.query("ALERTS")} != expected:
+            assert time.monotonic() < deadline, server.query("ALERTS")
+            time.sleep(0.2)
+        (load,) = server.query("run:unskew_worker_tuples:max_over_mean")
+        assert float(load["value"][1]) == 80 / 30
+        assert {name: load["metric"][name] for name in COMMON} == COMMON
+        (wait,) = server.query("run:unskew_query_lag:seconds")
+        assert float(wait["value"][1]) == 90
