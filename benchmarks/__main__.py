@@ -7,6 +7,7 @@ import sys
 BENCHMARKS = {
     "topology": "tuples/s through the whole topology beside Spark's own groupBy, stages, memory",
     "straggler": "batch time against the ideal when tuples cost time",
+    "metrics": "tuples/s with and without metrics, and with an InfluxDB in trouble",
     "producer": "messages/s published beside confluent-kafka's loop",
     "routing": "ns a routed tuple and bytes of state, each scheme",
 }

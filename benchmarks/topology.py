@@ -24,11 +24,12 @@ from rich.table import Table
 
 from apps.balance import place
 from apps.router import Routing
-from apps.run import FETCH, Run, source, tuples
+from apps.run import Run
 from apps.session import session
 from apps.settings import Settings
 from apps.splitter import splitter
 from apps.summary import Tally
+from apps.topology import FETCH, source, tuples
 from apps.worker import Worker
 from deploy.broker import Broker
 from deploy.connection import Connection
