@@ -10,6 +10,7 @@ from apps.launch import topology
 from apps.reproduce.command import reproduce
 from apps.results.command import results
 from apps.simulate.command import simulate
+from dashboards import command as dashboards_command
 from deploy import kafka, stack_command
 from deploy.cluster_command import cluster
 from deploy.doctor import doctor
@@ -36,6 +37,7 @@ app.command()(demo)
 app.add_typer(kafka.app, name="kafka")
 app.add_typer(stack_command.app, name="stack")
 app.command()(cluster)
+app.add_typer(dashboards_command.app, name="dashboards")
 app.command()(doctor)
 
 

@@ -1,0 +1,129 @@
+"""Groupings: what each one's balance costs, side by side."""
+
+from grafana_foundation_sdk.models.dashboard import Dashboard
+
+from dashboards.grafana import flux, panels, tables
+from dashboards.grafana.flux import Flux
+from dashboards.grafana.page import page
+from dashboards.grafana.units import GRAFANA
+from dashboards.metrics import metric
+
+_NANO = 1e9
+
+_STD_DEV = flux.spread(metric("worker", "tuples"))
+_DIST_COST = flux.weighted(metric("window", "dist_cost"), metric("window", "distinct_keys"))
+_STRAGGLING = flux.ratio(metric("batch", "slowest"), metric("batch", "mean"))
+_THROUGHPUT = flux.over_range(metric("window", "throughput_ratio"), "last")
+_ROUTING = flux.ratio(metric("batch", "routing"), metric("batch", "tuples"), _NANO)
+_TUPLES = flux.over_range(metric("window", "tuples"), "sum")
+
+
+def groupings() -> Dashboard:
+    """Runs compared by one number each, and in the course of time."""
+    return page(
+        "unskew-groupings",
+        "What does balance cost? — groupings side by side",
+        "Each run by one number: how balanced (STD_DEV, slowest over mean worker), at what cost (DIST_COST, routing "
+        "time), with what gain (THROUGHPUT_RATIO). KEY is the cheapest, SHUFFLE the most balanced; good groupings "
+        "come near to both.",
+        [
+            panels.gauges(
+                "Balance: STD_DEV",
+                "Population standard deviation of the workers' shares of the load in the time range; 0 is perfect.",
+                GRAFANA["percent"],
+                Flux(_STD_DEV),
+                8,
+            ).decimals(2),
+            panels.gauges(
+                "Cost: DIST_COST",
+                "Workers that held a key, mean over the keys of all windows; 1 is the least.",
+                GRAFANA["workers/key"],
+                Flux(_DIST_COST),
+                8,
+            ).decimals(2),
+            panels.gauges(
+                "Gain: THROUGHPUT_RATIO",
+                "Tuples per second from the first tuple to the newest closed window.",
+                GRAFANA["tuples/s"],
+                Flux(_THROUGHPUT),
+                8,
+            ),
+            panels.gauges(
+                "Balance: slowest over mean worker",
+                "Time at work of the slowest worker of each batch over that of the mean worker; 1 is ideal.",
+                GRAFANA["ratio"],
+                Flux(_STRAGGLING),
+                8,
+            ).decimals(2),
+            panels.gauges(
+                "Cost: routing a tuple",
+                "Nanoseconds that the grouping takes for a tuple.",
+                "ns",
+                Flux(_ROUTING),
+                8,
+            ),
+            panels.bars(
+                "Where does a batch's time go?",
+                "Mean duration of each stage of the micro-batches; addBatch is the work.",
+                GRAFANA["seconds"],
+                Flux(tables.by_stage(metric("stage", "duration"))),
+                8,
+                "stage",
+                6,
+            ),
+            panels.rows(
+                "All of it",
+                "The numbers above, and the tuples in the windows of the time range.",
+                Flux(
+                    tables.summary(
+                        {
+                            "tuples": _TUPLES,
+                            "STD_DEV": _STD_DEV,
+                            "slowest / mean": _STRAGGLING,
+                            "DIST_COST": _DIST_COST,
+                            "routing a tuple": _ROUTING,
+                            "THROUGHPUT_RATIO": _THROUGHPUT,
+                        }
+                    )
+                ),
+                24,
+                {
+                    "tuples": GRAFANA["tuples"],
+                    "STD_DEV": GRAFANA["percent"],
+                    "slowest / mean": GRAFANA["ratio"],
+                    "DIST_COST": GRAFANA["workers/key"],
+                    "routing a tuple": "ns",
+                    "THROUGHPUT_RATIO": GRAFANA["tuples/s"],
+                },
+                6,
+            ),
+            panels.lines(
+                "How uneven is the load?",
+                "STD_DEV of each window: standard deviation of the workers' shares of its tuples.",
+                GRAFANA["percent"],
+                Flux(flux.over_time(metric("window", "std_dev"))),
+                12,
+            ),
+            panels.lines(
+                "On how many workers is a key?",
+                "DIST_COST of each window: workers that held a key, mean over its keys.",
+                GRAFANA["workers/key"],
+                Flux(flux.over_time(metric("window", "dist_cost"))),
+                12,
+            ),
+            panels.lines(
+                "How much more has the busiest worker?",
+                "Imbalance of each window: the largest load less the mean load, in percent of the window's tuples.",
+                "percentunit",
+                Flux(flux.over_time(metric("window", "imbalance_fraction"))),
+                12,
+            ),
+            panels.lines(
+                "How big is the state?",
+                "Rows of open windows: one a window, key and worker. Split keys have several.",
+                GRAFANA["records"],
+                Flux(flux.over_time(metric("query", "state_rows"))),
+                12,
+            ),
+        ],
+    )

@@ -1,0 +1,79 @@
+"""Keys: which are hot, and what the grouping does with them."""
+
+from grafana_foundation_sdk.models.dashboard import Dashboard
+
+from dashboards.grafana import flux, panels, tables
+from dashboards.grafana.flux import Flux
+from dashboards.grafana.page import MARKS, page
+from dashboards.grafana.units import GRAFANA
+from dashboards.metrics import metric
+
+
+def keys() -> Dashboard:
+    """The ten hottest keys of each window, and what is done about them."""
+    kinds = [kind for kinds, _ in MARKS.values() for kind in kinds]
+    return page(
+        "unskew-keys",
+        "Which keys are hot?",
+        "The hottest keys of each window, the workers that held them, and what the grouping knows of them.",
+        [
+            panels.rows(
+                "Which keys are hot?",
+                "Tuples of a key in the windows in which it was among the ten hottest, how many windows these were, "
+                "and on how many workers it was at most.",
+                Flux(tables.hottest(40)),
+                12,
+                {"tuples": GRAFANA["tuples"], "holders": GRAFANA["workers"], "windows": GRAFANA["number"]},
+                11,
+            ),
+            panels.bars(
+                "On how many workers are the hot keys?",
+                "The most workers that held the key in a window. A grouping that splits hot keys has long bars at the "
+                "top and short ones below.",
+                GRAFANA["workers"],
+                Flux(tables.workers_of_hottest(12)),
+                12,
+                "key",
+                11,
+                lying=True,
+            ),
+            panels.lines(
+                "How hot is the hottest key?",
+                "Tuples of the hottest key of each window.",
+                GRAFANA["tuples"],
+                Flux(flux.over_time(metric("hot_key", "tuples"), fn="max", where='r.rank == "1"')),
+                8,
+            ),
+            panels.lines(
+                "How many keys are there?",
+                "Distinct keys in each window.",
+                GRAFANA["keys"],
+                Flux(flux.over_time(metric("window", "distinct_keys"))),
+                8,
+            ),
+            panels.lines(
+                "On how many workers is the hottest key?",
+                "Workers that held the hottest key of each window.",
+                GRAFANA["workers"],
+                Flux(flux.over_time(metric("hot_key", "holders"), fn="max", where='r.rank == "1"')),
+                8,
+            ),
+            panels.rows(
+                "What does the grouping know?",
+                "The newest of each of the scheme's own numbers, all sources together; a grouping that keeps no "
+                "state has none.",
+                Flux(tables.internals(metric("scheme", "value"))),
+                12,
+                {},
+                9,
+            ),
+            panels.rows(
+                "What happened?",
+                "Starts, restarts, and what the grouping changed: the marks on the other panels.",
+                Flux(tables.happened(kinds)),
+                12,
+                {},
+                9,
+            ),
+        ],
+    )

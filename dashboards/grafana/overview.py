@@ -1,0 +1,104 @@
+"""Overview: is the load balanced, what does that cost, and does the run keep up."""
+
+from grafana_foundation_sdk.models.dashboard import Dashboard
+
+from dashboards.grafana import flux, panels, tables
+from dashboards.grafana.flux import Flux
+from dashboards.grafana.page import page
+from dashboards.grafana.units import GRAFANA
+from dashboards.metrics import metric
+
+
+def overview() -> Dashboard:
+    """The first one to open."""
+    return page(
+        "unskew-overview",
+        "Is the load balanced?",
+        "Every run in its grouping's colour: how evenly the workers are loaded (STD_DEV, 0 is perfect), what that "
+        "costs (DIST_COST, 1 is cheapest), and whether the run keeps up with its topic.",
+        [
+            panels.numbers(
+                "STD_DEV",
+                "Population standard deviation of the workers' shares of the load over the whole time range; "
+                "0 is perfect balance.",
+                GRAFANA["percent"],
+                Flux(flux.spread(metric("worker", "tuples"))),
+                4,
+            ).decimals(2),
+            panels.numbers(
+                "DIST_COST",
+                "Workers that held a key, mean over the keys of all windows in the time range; 1: no key was split.",
+                GRAFANA["workers/key"],
+                Flux(flux.weighted(metric("window", "dist_cost"), metric("window", "distinct_keys"))),
+                4,
+            ).decimals(2),
+            panels.numbers(
+                "Slowest over mean worker",
+                "Time at work of the slowest worker of each batch over that of the mean worker, all batches together. "
+                "A batch waits for its slowest worker; 1 is ideal.",
+                GRAFANA["ratio"],
+                Flux(flux.ratio(metric("batch", "slowest"), metric("batch", "mean"))),
+                4,
+            ).decimals(2),
+            panels.numbers(
+                "THROUGHPUT_RATIO",
+                "Tuples per second from the first tuple to the newest closed window.",
+                GRAFANA["tuples/s"],
+                Flux(flux.over_range(metric("window", "throughput_ratio"), "last")),
+                4,
+            ),
+            panels.numbers(
+                "Lag",
+                "Messages in the topic that no micro-batch had taken at the newest report.",
+                GRAFANA["messages"],
+                Flux(flux.over_range(metric("query", "lag"), "last")),
+                4,
+            ),
+            panels.numbers(
+                "Rejected messages",
+                "Messages in the time range that are not what the source type says.",
+                GRAFANA["messages"],
+                Flux(flux.over_range(metric("batch", "rejected"), "sum")),
+                4,
+            ),
+            panels.lines(
+                "How uneven is the load?",
+                "STD_DEV of each window: standard deviation of the workers' shares of its tuples. Lower is better.",
+                GRAFANA["percent"],
+                Flux(flux.over_time(metric("window", "std_dev"))),
+                12,
+                9,
+            ),
+            panels.bars(
+                "Which part of the load has each worker?",
+                "Tuples of each worker in percent of its run's, over the time range. Level bars: balanced; "
+                "100 / W is ideal.",
+                GRAFANA["percent"],
+                Flux(tables.share_by_worker(metric("worker", "tuples"))),
+                12,
+                "worker",
+                9,
+            ),
+            panels.lines(
+                "On how many workers is a key?",
+                "DIST_COST of each window: workers that held a key, mean over its keys. The price of balance.",
+                GRAFANA["workers/key"],
+                Flux(flux.over_time(metric("window", "dist_cost"))),
+                8,
+            ),
+            panels.lines(
+                "What does a batch wait for?",
+                "Time at work of the slowest worker over that of the mean worker in each batch; 1 is ideal.",
+                GRAFANA["ratio"],
+                Flux(flux.over_time(metric("batch", "straggling"))),
+                8,
+            ),
+            panels.lines(
+                "How fast is it?",
+                "Messages per second that a micro-batch got done.",
+                GRAFANA["messages/s"],
+                Flux(flux.over_time(metric("query", "processed_rate"))),
+                8,
+            ),
+        ],
+    )

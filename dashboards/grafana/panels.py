@@ -1,0 +1,133 @@
+"""The kinds of panel that the dashboards use, all alike: question, explanation, unit, a colour for each grouping."""
+
+from typing import TypeVar
+
+from grafana_foundation_sdk.builders import barchart, bargauge, common, dashboard, stat, table, timeseries
+from grafana_foundation_sdk.cog.builder import Builder
+from grafana_foundation_sdk.cog.variants import Dataquery
+from grafana_foundation_sdk.models.common import (
+    BarGaugeDisplayMode,
+    BarGaugeValueMode,
+    BigValueColorMode,
+    BigValueGraphMode,
+    BigValueTextMode,
+    DataSourceRef,
+    LegendDisplayMode,
+    LegendPlacement,
+    SortOrder,
+    TooltipDisplayMode,
+    VisibilityMode,
+    VizOrientation,
+)
+from grafana_foundation_sdk.models.dashboard import DynamicConfigValue, FieldColorModeId
+
+from dashboards.colours import COLOURS
+from dashboards.grafana.flux import Flux
+from dashboards.grafana.sources import INFLUXDB, PROMETHEUS
+
+Query = Builder[Dataquery]
+Panel = TypeVar(
+    "Panel", timeseries.Panel, stat.Panel, barchart.Panel, bargauge.Panel, table.Panel
+)  # fmt: skip
+
+
+def lines(title: str, description: str, unit: str, query: Query, span: int, height: int = 8) -> timeseries.Panel:
+    """What changes in the course of time."""
+    panel = (
+        timeseries.Panel()
+        .line_width(2)
+        .fill_opacity(0)
+        .show_points(VisibilityMode.AUTO)
+        .axis_soft_min(0)
+        .legend(_legend())
+        .tooltip(common.VizTooltipOptions().mode(TooltipDisplayMode.MULTI).sort(SortOrder.DESCENDING))
+    )
+    return _named(_finished(panel, title, description, unit, query, span, height), query)
+
+
+def band(title: str, description: str, unit: str, query: Query, span: int, height: int = 8) -> timeseries.Panel:
+    """A line for each worker in its grouping's colour: the closer together, the better."""
+    panel = lines(title, description, unit, query, span, height)
+    return panel.line_width(1).show_points(VisibilityMode.NEVER).legend(_legend(shown=False))
+
+
+def numbers(title: str, description: str, unit: str, query: Query, span: int, height: int = 4) -> stat.Panel:
+    """One number a run: the newest of its series."""
+    panel = (
+        stat.Panel()
+        .reduce_options(common.ReduceDataOptions().calcs(["lastNotNull"]).values(False).fields(""))
+        .text_mode(BigValueTextMode.VALUE_AND_NAME)
+        .color_mode(BigValueColorMode.VALUE)
+        .graph_mode(BigValueGraphMode.NONE)
+        .orientation(VizOrientation.HORIZONTAL)
+        .no_value("–")
+    )
+    return _named(_finished(panel, title, description, unit, query, span, height), query)
+
+
+def gauges(title: str, description: str, unit: str, query: Query, span: int, height: int = 6) -> bargauge.Panel:
+    """One bar a run, against the longest."""
+    panel = (
+        bargauge.Panel()
+        .reduce_options(common.ReduceDataOptions().calcs(["lastNotNull"]).values(False).fields(""))
+        .orientation(VizOrientation.HORIZONTAL)
+        .display_mode(BarGaugeDisplayMode.BASIC)
+        .value_mode(BarGaugeValueMode.TEXT)
+        .show_unfilled(False)
+        .min(0)
+    )
+    return _named(_finished(panel, title, description, unit, query, span, height), query)
+
+
+def bars(
+    title: str, description: str, unit: str, query: Query, span: int, x: str, height: int = 8, *, lying: bool = False
+) -> barchart.Panel:
+    """Beside each other, for each value of the column ``x``, a bar for every run."""
+    panel = (
+        barchart.Panel()
+        .x_field(x)
+        .orientation(VizOrientation.HORIZONTAL if lying else VizOrientation.VERTICAL)
+        .show_value(VisibilityMode.NEVER)
+        .group_width(0.8)
+        .bar_width(0.95)
+        .fill_opacity(100)
+        .line_width(0)
+        .axis_soft_min(0)
+        .legend(_legend())
+        .tooltip(common.VizTooltipOptions().mode(TooltipDisplayMode.MULTI).sort(SortOrder.NONE))
+    )
+    return _finished(panel, title, description, unit, query, span, height)
+
+
+def rows(title: str, description: str, query: Query, span: int, units: dict[str, str], height: int = 8) -> table.Panel:
+    """A table; ``units`` has the unit of each column that has one."""
+    panel = table.Panel().filterable(True)
+    panel = _finished(panel, title, description, "short", query, span, height)
+    for column, unit in units.items():
+        panel = panel.override_by_name(column, [DynamicConfigValue("unit", unit)])
+    return panel
+
+
+def _finished(panel: Panel, title: str, description: str, unit: str, query: Query, span: int, height: int) -> Panel:
+    panel = panel.title(title).description(description).unit(unit).datasource(_source(query)).with_target(query)
+    panel = panel.span(span).height(height)
+    # What isn't a grouping gets a colour by its name.
+    panel = panel.color_scheme(dashboard.FieldColor().mode(FieldColorModeId.PALETTE_CLASSIC_BY_NAME))
+    for grouping, colour in COLOURS.items():
+        fixed = {"mode": "fixed", "fixedColor": colour}
+        panel = panel.override_by_regexp(f"^{grouping} · ", [DynamicConfigValue("color", fixed)])
+    return panel
+
+
+def _named(panel: Panel, query: Query) -> Panel:
+    """Series called as their query labels them; Prometheus' legend does it for its own."""
+    return panel.display_name("${__field.labels.series}") if isinstance(query, Flux) else panel
+
+
+def _source(query: Query) -> DataSourceRef:
+    return INFLUXDB if isinstance(query, Flux) else PROMETHEUS
+
+
+def _legend(*, shown: bool = True) -> common.VizLegendOptions:
+    mode = LegendDisplayMode.LIST if shown else LegendDisplayMode.HIDDEN
+    return common.VizLegendOptions().show_legend(shown).display_mode(mode).placement(LegendPlacement.BOTTOM).calcs([])

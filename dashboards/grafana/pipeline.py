@@ -1,0 +1,141 @@
+"""Pipeline: does the run keep up with its topic, and where does the time go."""
+
+from grafana_foundation_sdk.models.dashboard import Dashboard
+
+from dashboards.grafana import panels, promql
+from dashboards.grafana.page import page
+from dashboards.grafana.units import GRAFANA
+from dashboards.metrics import metric
+
+
+def pipeline() -> Dashboard:
+    """Rates, lag, durations and state, as Prometheus sees them."""
+    return page(
+        "unskew-pipeline",
+        "Is it keeping up?",
+        "Rates, lag, durations and state of the running topologies. It keeps up while the lag stays flat.",
+        [
+            panels.numbers(
+                "Lag",
+                "Messages in the topic that no micro-batch has taken yet.",
+                GRAFANA["messages"],
+                promql.query(promql.now(metric("query", "lag"))),
+                4,
+            ),
+            panels.numbers(
+                "Newest batch",
+                "Time since the newest micro-batch was planned. It grows when the query hangs.",
+                GRAFANA["seconds"],
+                promql.query(promql.age(metric("query", "batch"))),
+                4,
+            ),
+            panels.numbers(
+                "Open windows since",
+                "Time since the end of the last closed window (the watermark).",
+                GRAFANA["seconds"],
+                promql.query(promql.age(metric("query", "watermark"))),
+                4,
+            ),
+            panels.numbers(
+                "Rejected messages",
+                "Messages in the time range that are not what the source type says.",
+                GRAFANA["messages"],
+                promql.query(promql.increase(metric("run", "rejected"))),
+                4,
+            ),
+            panels.numbers(
+                "Late tuples",
+                "Tuples in the time range that came after their window was closed.",
+                GRAFANA["tuples"],
+                promql.query(promql.increase(metric("run", "late"))),
+                4,
+            ),
+            panels.numbers(
+                "Lost metrics",
+                "Points in the time range that InfluxDB did not take. The stream doesn't wait for it.",
+                GRAFANA["records"],
+                promql.query(promql.increase(metric("influxdb", "lost"))),
+                4,
+            ),
+            panels.lines(
+                "How many tuples a second?",
+                "Tuples routed.",
+                GRAFANA["tuples/s"],
+                promql.query(promql.rate(metric("run", "tuples"))),
+                8,
+            ),
+            panels.lines(
+                "Is it falling behind?",
+                "Messages in the topic that no micro-batch has taken yet. A flat line: it keeps up.",
+                GRAFANA["messages"],
+                promql.query(promql.now(metric("query", "lag"))),
+                8,
+            ),
+            panels.lines(
+                "How long does a batch take?",
+                "The micro-batch from trigger to commit.",
+                GRAFANA["seconds"],
+                promql.query(promql.now(metric("query", "duration"))),
+                8,
+            ),
+            panels.lines(
+                "How much arrives?",
+                "Messages per second that arrived between the last two triggers.",
+                GRAFANA["messages/s"],
+                promql.query(promql.now(metric("query", "input_rate"))),
+                8,
+            ),
+            panels.lines(
+                "How much could it do?",
+                "Messages per second that the last micro-batch got done. Below what arrives: it falls behind.",
+                GRAFANA["messages/s"],
+                promql.query(promql.now(metric("query", "processed_rate"))),
+                8,
+            ),
+            panels.lines(
+                "How long do the groupings think?",
+                "Time spent in the grouping in a batch, all sources together.",
+                GRAFANA["seconds"],
+                promql.query(promql.now(metric("batch", "routing"))),
+                8,
+            ),
+            panels.lines(
+                "Where does a batch's time go?",
+                "Duration of each stage of a micro-batch, as Spark's progress names it; addBatch is the work.",
+                GRAFANA["seconds"],
+                promql.query(promql.now(metric("stage", "duration"), ["stage"]), ["stage"]),
+                12,
+                9,
+            ),
+            panels.lines(
+                "Does one source fall behind?",
+                "Messages that wait in each Kafka partition.",
+                GRAFANA["messages"],
+                promql.query(promql.now(metric("source", "lag"), ["source"]), ["source"]),
+                12,
+                9,
+            ),
+            panels.lines(
+                "How big is the state?",
+                "Rows of open windows in the state store: one a window, key and worker.",
+                GRAFANA["records"],
+                promql.query(promql.now(metric("query", "state_rows"))),
+                8,
+            ),
+            panels.lines(
+                "How much memory has the state?",
+                "Memory of the state store.",
+                GRAFANA["bytes"],
+                promql.query(promql.now(metric("query", "state_memory"))),
+                8,
+            ),
+            panels.lines(
+                "Do the metrics arrive?",
+                "Points that InfluxDB has taken per second.",
+                "si: points/s",
+                promql.query(promql.rate(metric("influxdb", "written"))),
+                8,
+            ),
+        ],
+        sources=("prometheus",),
+    )

@@ -1,0 +1,76 @@
+"""Workers: who does how much."""
+
+from grafana_foundation_sdk.models.dashboard import Dashboard
+
+from dashboards.grafana import flux, panels, tables
+from dashboards.grafana.flux import Flux
+from dashboards.grafana.page import page
+from dashboards.grafana.units import GRAFANA
+from dashboards.metrics import metric
+
+
+def workers() -> Dashboard:
+    """Each worker's load, time and keys."""
+    return page(
+        "unskew-workers",
+        "Which workers are busy?",
+        "Every worker of every run: a line each, in its grouping's colour. Lines close together: balanced.",
+        [
+            panels.band(
+                "Do the workers stay together?",
+                "Each worker's share of each window's tuples. A worker that runs away has a hot key; "
+                "the tooltip names it.",
+                GRAFANA["percent"],
+                _each("worker", "share"),
+                12,
+                9,
+            ),
+            panels.bars(
+                "Which part of the load has each worker?",
+                "Tuples of each worker in percent of its run's, over the time range; 100 / W is ideal.",
+                GRAFANA["percent"],
+                Flux(tables.share_by_worker(metric("worker", "tuples"), tables.WITH_WORKER)),
+                12,
+                "worker",
+                9,
+            ),
+            panels.band(
+                "How long is each worker at work in a batch?",
+                "Seconds at work in each batch. All wait for the longest.",
+                GRAFANA["seconds"],
+                _each("task", "busy"),
+                12,
+                9,
+            ),
+            panels.bars(
+                "How long was each worker at work?",
+                "Seconds at work, all batches of the time range together.",
+                GRAFANA["seconds"],
+                Flux(tables.by_worker(metric("task", "busy"))),
+                12,
+                "worker",
+                9,
+            ),
+            panels.bars(
+                "How many keys does each worker hold?",
+                "Distinct keys of each worker in a window, mean over the windows: the state it has to keep.",
+                GRAFANA["keys"],
+                Flux(tables.by_worker(metric("worker", "distinct_keys"), "mean")),
+                12,
+                "worker",
+            ),
+            panels.bars(
+                "How much does each worker count?",
+                "Sum of the counts of each worker's tuples; their number, where they carry none.",
+                GRAFANA["number"],
+                Flux(tables.by_worker(metric("worker", "counts"))),
+                12,
+                "worker",
+            ),
+        ],
+        workers=True,
+    )
+
+
+def _each(subject: str, name: str) -> Flux:
+    return Flux(flux.over_time(metric(subject, name), by=["worker"], chosen=tables.WITH_WORKER))

@@ -1,0 +1,179 @@
+"""What every dashboard must keep to, looked up in its JSON: each rule is a function that says what is wrong."""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from dashboards.colours import COLOURS
+from dashboards.metrics import METRICS
+from dashboards.units import FORMATS
+
+Dashboard = Mapping[str, Any]
+Rule = Callable[[Dashboard], Iterator[str]]
+
+_COLUMNS = 24
+#: What Grafana itself provides in queries and names.
+_BUILT_IN = {"__rate_interval", "__interval", "__range", "__field"}
+_SERIES = {"timeseries", "stat", "bargauge"}
+_KINDS = _SERIES | {"barchart", "table"}
+_VARIABLE = re.compile(r"\$\{?([A-Za-z_]\w*)")
+_PROMETHEUS_NAMES = {m.prometheus_name: m for m in METRICS if m.subject.prometheus}
+_FIELDS = {(m.subject.name, m.name) for m in METRICS}
+
+
+def lint(dashboards: Mapping[str, Dashboard]) -> list[str]:
+    """What is wrong with the dashboards, by file name; empty if nothing is."""
+    uids = Counter(dashboard.get("uid") for dashboard in dashboards.values())
+    titles = Counter(dashboard.get("title") for dashboard in dashboards.values())
+    found = [f"uid {uid} is there {times} times" for uid, times in uids.items() if times > 1]
+    found += [f"title {title!r} is there {times} times" for title, times in titles.items() if times > 1]
+    for name, dashboard in dashboards.items():
+        found += [f"{name}: {problem}" for rule in RULES for problem in rule(dashboard)]
+    return found
+
+
+def described(dashboard: Dashboard) -> Iterator[str]:
+    """A dashboard and its panels say what they are; a panel has a unit that the preview can show too."""
+    for key in ("uid", "title", "description"):
+        if not dashboard.get(key):
+            yield f"the dashboard has no {key}"
+    for panel in dashboard["panels"]:
+        for key in ("id", "title", "description"):
+            if not panel.get(key):
+                yield f"{_name(panel)} has no {key}"
+        if panel["type"] not in _KINDS:
+            yield f"{_name(panel)} is a {panel['type']}, which the preview can't draw"
+        for unit in _units(panel):
+            if unit not in FORMATS:
+                yield f"{_name(panel)} has unit {unit}"
+    ids = Counter(panel.get("id") for panel in dashboard["panels"])
+    yield from (f"panel id {number} is there {times} times" for number, times in ids.items() if times > 1)
+
+
+def placed(dashboard: Dashboard) -> Iterator[str]:
+    """Panels lie within the grid's 24 columns, none on another, and fill their rows."""
+    taken: dict[tuple[int, int], str] = {}
+    for panel in dashboard["panels"]:
+        at = panel["gridPos"]
+        if at["x"] < 0 or at["x"] + at["w"] > _COLUMNS:
+            yield f"{_name(panel)} sticks out of the grid"
+        for cell in ((x, y) for x in range(at["x"], at["x"] + at["w"]) for y in range(at["y"], at["y"] + at["h"])):
+            if other := taken.get(cell):
+                yield f"{_name(panel)} overlaps {other}"
+                break
+            taken[cell] = _name(panel)
+    rows = Counter(y for _, y in taken)
+    yield from (f"row {y} has a gap" for y, width in sorted(rows.items()) if width < _COLUMNS)
+
+
+def templated(dashboard: Dashboard) -> Iterator[str]:
+    """Data sources are chosen by variables, and all variables used are declared; none hides what a panel shows."""
+    declared = {variable["name"] for variable in dashboard["templating"]["list"]}
+    asked = [*_targets(dashboard), *((v["name"], v) for v in dashboard["templating"]["list"] if v["type"] == "query")]
+    for where, target in asked:
+        uid = target.get("datasource", {}).get("uid", "")
+        if not re.fullmatch(r"\$\{\w+\}", uid):
+            yield f"{where} asks data source {uid!r}, which no variable chooses"
+        text = _text(target)
+        unknown = set(_VARIABLE.findall(uid + text)) - declared - _BUILT_IN
+        yield from (f"{where} uses ${name}, which is not declared" for name in sorted(unknown))
+    for where, target in _targets(dashboard):
+        yield from (f"{where} does not heed ${name}" for name in ("run", "grouping") if f"{name}" not in _used(target))
+
+
+def about_metrics(dashboard: Dashboard) -> Iterator[str]:
+    """Every metric that a query names is in ``dashboards.metrics``."""
+    for where, target in _targets(dashboard):
+        names = set(re.findall(r"\bunskew_\w+", target.get("expr", "")))
+        yield from (f"{where} asks for {name}, which there isn't" for name in sorted(names - _PROMETHEUS_NAMES.keys()))
+        for line in target.get("query", "").splitlines():
+            if measurement := re.search(r'r\._measurement == "(\w+)"', line):
+                fields = {(measurement[1], field) for field in re.findall(r'r\._field == "(\w+)"', line)}
+                unknown = fields - _FIELDS or ({(measurement[1], "*")} if not fields else set())
+                yield from (f"{where} asks for {'.'.join(one)}, which there isn't" for one in sorted(unknown))
+        if not names and "_measurement" not in target.get("query", ""):
+            yield f"{where} asks for no metric"
+
+
+def rated(dashboard: Dashboard) -> Iterator[str]:
+    """Counters are shown as rates or increases, gauges never are."""
+    for where, target in _targets(dashboard):
+        expression = target.get("expr", "")
+        for name in re.findall(r"\bunskew_\w+", expression):
+            turned = bool(re.search(rf"\b(rate|increase)\({name}\b", expression))
+            metric = _PROMETHEUS_NAMES.get(name)
+            if metric is not None and turned != (metric.kind == "counter"):
+                yield f"{where} shows {metric.kind} {name} {'as a rate' if turned else 'without rate()'}"
+
+
+def timely(dashboard: Dashboard) -> Iterator[str]:
+    """Queries of InfluxDB keep to the dashboard's time range, and no bucket is written into them."""
+    for where, target in _targets(dashboard):
+        query = target.get("query")
+        if query is not None and query.count("from(bucket: v.defaultBucket)") != query.count("from("):
+            yield f"{where} names a bucket"
+        if query is not None and query.count("v.timeRangeStop)") < query.count("from("):
+            yield f"{where} does not keep to the time range"
+
+
+def coloured(dashboard: Dashboard) -> Iterator[str]:
+    """Every grouping has its colour on every panel, and every series is called by its run."""
+    for panel in dashboard["panels"]:
+        rules = {
+            override["matcher"]["options"]: one["value"].get("fixedColor")
+            for override in panel["fieldConfig"]["overrides"]
+            for one in override["properties"]
+            if one["id"] == "color"
+        }
+        for grouping, colour in COLOURS.items():
+            if rules.get(f"^{grouping} · ") != colour:
+                yield f"{_name(panel)} has not {grouping}'s colour"
+        if panel["type"] in _SERIES:
+            shown = panel["fieldConfig"]["defaults"].get("displayName", "")
+            for target in panel["targets"]:
+                if "series" not in shown and "{{grouping}} · {{stream}}" not in target.get("legendFormat", ""):
+                    yield f"{_name(panel)} does not name its series by grouping and run"
+
+
+def linked(dashboard: Dashboard) -> Iterator[str]:
+    """The dashboards lead to each other, with what is chosen, and have the marks of what happened."""
+    tags = set(dashboard.get("tags") or [])
+    links = [link for link in dashboard.get("links") or [] if set(link["tags"]) & tags]
+    if not any(link["includeVars"] and link["keepTime"] for link in links):
+        yield "no link leads to the other dashboards with variables and time range"
+    if not dashboard.get("annotations", {}).get("list"):
+        yield "nothing marks what happened"
+
+
+#: All of them.
+RULES: tuple[Rule, ...] = (described, placed, templated, about_metrics, rated, timely, coloured, linked)
+
+
+def _targets(dashboard: Dashboard) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Queries of panels and marks, with a name."""
+    for panel in dashboard["panels"]:
+        if not panel.get("targets"):
+            yield f"{_name(panel)} (without a query)", {}
+        yield from ((_name(panel), target) for target in panel.get("targets") or [])
+    for mark in dashboard.get("annotations", {}).get("list", []):
+        yield mark["name"], mark["target"]
+
+
+def _units(panel: Mapping[str, Any]) -> Iterator[str]:
+    yield panel["fieldConfig"]["defaults"].get("unit", "none at all")
+    for override in panel["fieldConfig"]["overrides"]:
+        yield from (one["value"] for one in override["properties"] if one["id"] == "unit")
+
+
+def _text(target: Mapping[str, Any]) -> str:
+    query = target.get("query") or target.get("expr") or ""
+    return query["query"] if isinstance(query, dict) else query
+
+
+def _used(target: Mapping[str, Any]) -> set[str]:
+    return set(_VARIABLE.findall(_text(target)))
+
+
+def _name(panel: Mapping[str, Any]) -> str:
+    return repr(panel.get("title") or f"panel {panel.get('id')}")

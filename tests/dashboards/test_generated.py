@@ -1,0 +1,46 @@
+"""The checked-in JSON is what the code makes, always the same, and keeps to the rules."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from dashboards.checked_in import FOLDER, NAMES, dashboards
+from dashboards.lint import lint
+
+code = pytest.importorskip("dashboards.grafana.generate", exc_type=ImportError)
+
+
+def test_the_checked_in_files_are_current():
+    assert code.outdated(code.rendered(), FOLDER) == []
+
+
+def test_they_are_the_dashboards_that_are_listed_overview_first():
+    assert list(code.DASHBOARDS) == list(NAMES)
+    assert next(iter(dashboards())) == "overview"
+
+
+def test_generating_twice_gives_the_same():
+    assert code.rendered() == code.rendered()
+
+
+def test_they_keep_to_the_rules():
+    assert lint(dashboards()) == []
+
+
+def test_writing_mends_what_differs_and_removes_what_is_no_more(tmp_path):
+    files = code.rendered()
+    assert list(code.write(files, tmp_path)) == sorted(files)
+    (tmp_path / "keys.json").write_text("{}")
+    (tmp_path / "old.json").write_text("{}")
+    assert code.outdated(files, tmp_path) == ["keys.json", "old.json"]
+    assert list(code.write(files, tmp_path)) == ["keys.json", "old.json"]
+    assert code.outdated(files, tmp_path) == []
+    assert json.loads((tmp_path / "keys.json").read_text())["title"] == "Which keys are hot?"
+
+
+def test_reading_them_needs_no_sdk():
+    reading = "import sys; sys.modules['grafana_foundation_sdk'] = None; import dashboards.command as c; c.list_()"
+    done = subprocess.run([sys.executable, "-c", reading], capture_output=True, text=True, check=True)
+    assert "Is the load balanced?" in done.stdout
