@@ -62,7 +62,7 @@ MetricsOption = Annotated[
 InfluxUrl = Annotated[
     str | None,
     typer.Option(
-        help="Push metrics to this InfluxDB 2, http://HOST:PORT [that of `unskew stack`, if it runs].",
+        help="Push metrics to this InfluxDB 2, http://HOST:PORT (default: that of `unskew stack`, if it runs).",
         envvar="INFLUXDB_V2_URL",
         rich_help_panel=METRICS,
     ),
@@ -72,12 +72,12 @@ InfluxToken = Annotated[
 ]
 InfluxOrg = Annotated[
     str | None,
-    typer.Option(help="Its organisation [unskew].", envvar="INFLUXDB_V2_ORG", rich_help_panel=METRICS),
+    typer.Option(help="Its organisation (default: unskew).", envvar="INFLUXDB_V2_ORG", rich_help_panel=METRICS),
 ]
 InfluxBucket = Annotated[
     str | None,
     typer.Option(
-        help="Its bucket, made if missing and allowed [unskew].",
+        help="Its bucket, made if missing and allowed (default: unskew).",
         envvar="INFLUXDB_V2_BUCKET",
         rich_help_panel=METRICS,
     ),
@@ -85,7 +85,8 @@ InfluxBucket = Annotated[
 PrometheusPort = Annotated[
     int | None,
     typer.Option(
-        help="Serve /metrics for Prometheus here; 0: any free port [0 if `unskew stack` runs].", rich_help_panel=METRICS
+        help="Serve /metrics for Prometheus here; 0: any free port (default: 0 if `unskew stack` runs).",
+        rich_help_panel=METRICS,
     ),
 ]
 LiveOption = Annotated[
