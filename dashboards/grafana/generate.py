@@ -28,9 +28,7 @@ def rendered() -> dict[str, str]:
     files = {}
     for name, make in DASHBOARDS.items():
         dashboard = json.loads(JSONEncoder().encode(make()))
-        for shown in (*dashboard["links"], *dashboard["annotations"]["list"]):
-            # The SDK puts them all into a menu, where nobody sees them, and takes no other wish.
-            del shown["placement"]
+        _tidy(dashboard)
         files[f"{name}.json"] = json.dumps(dashboard, sort_keys=True, indent=1, ensure_ascii=False) + "\n"
     return files
 
@@ -55,3 +53,14 @@ def outdated(files: Mapping[str, str], folder: Path) -> list[str]:
     """Names of the files in the folder that aren't what they should be."""
     there = {path.name: path.read_text(encoding="utf-8") for path in folder.glob("*.json")}
     return [name for name in sorted(files.keys() | there.keys()) if files.get(name) != there.get(name)]
+
+
+def _tidy(dashboard: dict[str, Any]) -> None:
+    """Take out what the SDK puts in of itself and Grafana's schema doesn't have, or nobody wants."""
+    for shown in (*dashboard["links"], *dashboard["annotations"]["list"]):
+        del shown["placement"]  # into a menu, where nobody sees it
+    for variable in dashboard["templating"]["list"]:
+        for key in ("auto", "auto_min", "auto_count"):  # of intervals
+            del variable[key]
+    for panel in dashboard["panels"]:
+        panel["options"].pop("footer", None)  # once a table's

@@ -40,7 +40,6 @@ def tag(name: str, *, prometheus: bool = False) -> QueryVariable:
         .description({"run": "SOURCENAME-sS-wW-TYPE", "grouping": "groupingType", "worker": "0 … W − 1"}[name])
         .datasource(where)
         .query({"qryType": 1, "query": query, "refId": "A"} if prometheus else query)
-        .definition(query)
         .multi(True)
         .include_all(True)
         .all_value(".*")
