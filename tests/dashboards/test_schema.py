@@ -124,7 +124,12 @@ def with_a_text_for_a_number(panel: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("breaks", "says"), [(misspelt, "descripton"), (placed_nowhere, "nowhere"), (with_a_text_for_a_number, "lineWidth")]
+    ("breaks", "says"),
+    [
+        (misspelt, "descripton"),
+        (placed_nowhere, "nowhere"),
+        (with_a_text_for_a_number, "'string' is not assignable to type 'number'"),
+    ],
 )
 def test_what_does_not_fit_is_found(packages, breaks, says):
     pages = {"overview": dashboards()["overview"]}
