@@ -42,9 +42,44 @@ doctor: setup ## Check this machine and say how to mend what is missing
 lock: setup ## Renew requirements.lock from pyproject.toml: the newest versions that fit together
 	@.venv/bin/python -m deploy.lock
 
+# What `up` starts: kafka, metrics (InfluxDB, Prometheus, Grafana), app, compare; see deploy/compose.yaml.
+PARTS ?= kafka,metrics,app
+COMPOSE := COMPOSE_PROFILES=$(PARTS) $(if $(findstring metrics,$(PARTS)),,STACK_INFLUXDB= )docker compose \
+	--file deploy/compose.yaml
+
+up: docker ## With Docker: Kafka, InfluxDB, Prometheus, Grafana and a topology (PARTS=kafka,metrics leaves some out)
+	@echo "building and starting $(PARTS); waiting until all are healthy, at most 15 minutes ..."
+	@$(COMPOSE) up --build --detach --wait --wait-timeout 900 || { \
+	echo "unskew: not everything became healthy; \`make status\` says what, and" \
+	"\`docker compose --file deploy/compose.yaml logs\` says why" >&2; exit 1; }
+	@$(MAKE) --no-print-directory addresses
+
+down: docker ## Stop what `up` started; the data are kept (DATA=delete deletes them)
+	@COMPOSE_PROFILES='*' docker compose --file deploy/compose.yaml down $(if $(filter delete,$(DATA)),--volumes)
+
+status: docker ## What of it runs, how healthy it is, and where
+	@COMPOSE_PROFILES='*' docker compose --file deploy/compose.yaml ps --all
+	@$(MAKE) --no-print-directory addresses
+
+addresses:
+	@$(if $(findstring metrics,$(PARTS)),\
+	echo "Grafana:     http://localhost:$${STACK_GRAFANA_PORT:-3000}  (open this)"; \
+	echo "Prometheus:  http://localhost:$${STACK_PROMETHEUS_PORT:-9090}"; \
+	echo "InfluxDB:    http://localhost:$${STACK_INFLUXDB_PORT:-8086}";)
+	@$(if $(findstring kafka,$(PARTS)),\
+	echo "Kafka:       localhost:$${STACK_KAFKA_PORT:-9092}")
+
+docker:
+	@docker compose version > /dev/null 2>&1 || { \
+	echo "unskew: this needs Docker with its compose plugin (docker compose version), which is not here;" \
+	"without Docker: unskew kafka start, unskew stack start" >&2; exit 1; }
+	@docker info > /dev/null 2>&1 || { \
+	echo "unskew: no Docker engine answers; start it, or without Docker: unskew kafka start, unskew stack start" >&2; \
+	exit 1; }
+
 clean: ## Remove all that was set up or made here: environment, jars, Kafka's data, results
 	@if [ -x $(UNSKEW) ]; then $(UNSKEW) stack stop || true; $(UNSKEW) kafka stop || true; fi
 	rm -rf .venv .unskew out build dist *.egg-info .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-.PHONY: help setup demo servers test test-fast lint bench doctor lock clean
+.PHONY: help setup demo servers test test-fast lint bench doctor lock up down status addresses docker clean
