@@ -6,7 +6,8 @@
 Keys are Zipf (z = 1), drawn in advance, and arrive in batches, as from Spark. *Codes*: encoded and hashed in advance.
 *Strings*: plain Arrow strings, so that finding and hashing the distinct keys of each batch is within the time. Of each,
 the least over the repeats, which go on with the same router; the state is the one after them. A time that passes 1 s a
-batch, and lognormal costs, for those that need them.
+batch, and lognormal costs, for those that need them. Schemes with feedback have had it beforehand, after each batch: so
+the routing table is there, and POSG schedules by its sketches instead of in turns.
 
 The plain loop is PARTIAL_KEY as one writes it first: mmh3 twice for each string, a list of loads.
 """
@@ -22,6 +23,7 @@ from rich.console import Console
 from rich.table import Table
 
 from grouping import GROUPINGS, create, encode
+from grouping.keys import Keys
 from grouping.streams import zipf
 
 WORKERS = (10, 100, 1000, 10_000)
@@ -69,6 +71,27 @@ def warmed(name, workers):
     return create(name, workers)
 
 
+def learn(router, batches):
+    """Feed back what the workers report after each batch, once over all batches; of no effect without feedback."""
+    controller = router.controller()
+    if controller is None:
+        return
+    monitors = [router.monitor() for _ in range(router.workers)]
+    for number, keys in enumerate(batches.codes):
+        costs = batches.costs[number]
+        chosen = router.route(keys, times=1000 * number, costs=costs)
+        for worker in np.unique(chosen):
+            if monitors[worker] is not None:
+                own = chosen == worker
+                monitors[worker].observe(Keys(keys.codes[own], keys.hashes, keys.distinct), costs[own])
+        reports = {n: report for n, m in enumerate(monitors) if m is not None and (report := m.report()) is not None}
+        of_source = router.report()
+        loads = np.bincount(chosen, costs, router.workers)
+        plan = controller.plan(reports, loads, {} if of_source is None else {0: of_source})
+        if plan is not None:
+            router.adopt(plan)
+
+
 def table(names, arguments):
     """Print ns a tuple and bytes of state."""
     small, large = (Batches(keys, arguments.tuples, arguments.batch) for keys in (10_000, 1_000_000))
@@ -79,6 +102,7 @@ def table(names, arguments):
         times, sizes = [], []
         for batches in (small, large):
             router = warmed(name, arguments.workers)
+            learn(router, batches)
             times += [batches.ns(router, kind, arguments.repeats) for kind in (batches.codes, batches.strings)]
             sizes.append(len(router.save()))
         shown.add_row(name, *(f"{ns:.1f}" for ns in times), *(f"{size:,}" for size in sizes))
@@ -93,6 +117,7 @@ def curves(names, arguments):
 
     from dashboards.colours import colour
 
+    print(f"{'ns a tuple':18}", *(f"{f'W={w}':>9}" for w in WORKERS), *(f"{f'K={k}':>9}" for k in KEYS))
     figure, (over_workers, over_keys) = plt.subplots(1, 2, figsize=(11, 4.5), sharey=True)
     middle = Batches(10_000, arguments.tuples, arguments.batch)
     sized = {keys: Batches(keys, arguments.tuples, arguments.batch) for keys in KEYS}
@@ -101,7 +126,7 @@ def curves(names, arguments):
         by_keys = [sized[k].ns(warmed(name, 100), sized[k].codes, arguments.repeats) for k in KEYS]
         over_workers.loglog(WORKERS, by_workers, marker="o", color=colour(name), label=name)
         over_keys.loglog(KEYS, by_keys, marker="o", color=colour(name))
-        print(f"{name:18}", *(f"{ns:8.1f}" for ns in by_workers), " | ", *(f"{ns:8.1f}" for ns in by_keys))
+        print(f"{name:18}", *(f"{ns:9.1f}" for ns in (*by_workers, *by_keys)))
     over_workers.set(xlabel="workers W (10,000 keys)", ylabel="ns a tuple, keys encoded in advance")
     over_keys.set(xlabel="distinct keys K (100 workers)")
     for axes in (over_workers, over_keys):
