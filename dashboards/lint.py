@@ -34,7 +34,7 @@ def lint(dashboards: Mapping[str, Dashboard]) -> list[str]:
 
 
 def described(dashboard: Dashboard) -> Iterator[str]:
-    """A dashboard and its panels say what they are; a panel has a unit that the preview can show too."""
+    """A dashboard and its panels say what they are."""
     for key in ("uid", "title", "description"):
         if not dashboard.get(key):
             yield f"the dashboard has no {key}"
@@ -42,13 +42,21 @@ def described(dashboard: Dashboard) -> Iterator[str]:
         for key in ("id", "title", "description"):
             if not panel.get(key):
                 yield f"{_name(panel)} has no {key}"
+    ids = Counter(panel.get("id") for panel in dashboard["panels"])
+    yield from (f"panel id {number} is there {times} times" for number, times in ids.items() if times > 1)
+
+
+def drawable(dashboard: Dashboard) -> Iterator[str]:
+    """Panels have a unit, and are such that the preview can draw them too."""
+    for panel in dashboard["panels"]:
         if panel["type"] not in _KINDS:
             yield f"{_name(panel)} is a {panel['type']}, which the preview can't draw"
+        for transformation in panel.get("transformations", ()):
+            if transformation["id"] != "organize":
+                yield f"{_name(panel)} uses {transformation['id']}, which the preview can't do"
         for unit in _units(panel):
             if unit not in FORMATS:
                 yield f"{_name(panel)} has unit {unit}"
-    ids = Counter(panel.get("id") for panel in dashboard["panels"])
-    yield from (f"panel id {number} is there {times} times" for number, times in ids.items() if times > 1)
 
 
 def placed(dashboard: Dashboard) -> Iterator[str]:
@@ -147,7 +155,7 @@ def linked(dashboard: Dashboard) -> Iterator[str]:
 
 
 #: All of them.
-RULES: tuple[Rule, ...] = (described, placed, templated, about_metrics, rated, timely, coloured, linked)
+RULES: tuple[Rule, ...] = (described, drawable, placed, templated, about_metrics, rated, timely, coloured, linked)
 
 
 def _targets(dashboard: Dashboard) -> Iterator[tuple[str, Mapping[str, Any]]]:

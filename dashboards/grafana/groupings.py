@@ -5,6 +5,7 @@ from grafana_foundation_sdk.models.dashboard import Dashboard
 from dashboards.grafana import flux, panels, tables
 from dashboards.grafana.flux import Flux
 from dashboards.grafana.page import page
+from dashboards.grafana.panels import Column
 from dashboards.grafana.units import GRAFANA
 from dashboards.metrics import metric
 
@@ -70,6 +71,7 @@ def groupings() -> Dashboard:
                 8,
                 "stage",
                 6,
+                lying=True,
             ),
             panels.rows(
                 "All of it",
@@ -78,22 +80,23 @@ def groupings() -> Dashboard:
                     tables.summary(
                         {
                             "tuples": _TUPLES,
-                            "STD_DEV": _STD_DEV,
-                            "slowest / mean": _STRAGGLING,
-                            "DIST_COST": _DIST_COST,
-                            "routing a tuple": _ROUTING,
-                            "THROUGHPUT_RATIO": _THROUGHPUT,
+                            "std_dev": _STD_DEV,
+                            "straggling": _STRAGGLING,
+                            "dist_cost": _DIST_COST,
+                            "routing": _ROUTING,
+                            "throughput": _THROUGHPUT,
                         }
                     )
                 ),
                 24,
                 {
-                    "tuples": GRAFANA["tuples"],
-                    "STD_DEV": GRAFANA["percent"],
-                    "slowest / mean": GRAFANA["ratio"],
-                    "DIST_COST": GRAFANA["workers/key"],
-                    "routing a tuple": "ns",
-                    "THROUGHPUT_RATIO": GRAFANA["tuples/s"],
+                    "series": Column("run"),
+                    "tuples": Column("tuples", GRAFANA["tuples"]),
+                    "std_dev": Column("STD_DEV", GRAFANA["percent"]),
+                    "straggling": Column("slowest / mean worker", GRAFANA["ratio"]),
+                    "dist_cost": Column("DIST_COST", GRAFANA["workers/key"]),
+                    "routing": Column("routing a tuple", "ns"),
+                    "throughput": Column("THROUGHPUT_RATIO", GRAFANA["tuples/s"]),
                 },
                 6,
             ),

@@ -5,6 +5,7 @@ from grafana_foundation_sdk.models.dashboard import Dashboard
 from dashboards.grafana import flux, panels, tables
 from dashboards.grafana.flux import Flux
 from dashboards.grafana.page import MARKS, page
+from dashboards.grafana.panels import Column
 from dashboards.grafana.units import GRAFANA
 from dashboards.metrics import metric
 
@@ -23,7 +24,13 @@ def keys() -> Dashboard:
                 "and on how many workers it was at most.",
                 Flux(tables.hottest(40)),
                 12,
-                {"tuples": GRAFANA["tuples"], "holders": GRAFANA["workers"], "windows": GRAFANA["number"]},
+                {
+                    "key": Column("key"),
+                    "series": Column("run"),
+                    "tuples": Column("tuples", GRAFANA["tuples"]),
+                    "windows": Column("windows", GRAFANA["number"]),
+                    "workers": Column("workers", GRAFANA["workers"]),
+                },
                 11,
             ),
             panels.bars(
@@ -64,15 +71,19 @@ def keys() -> Dashboard:
                 "state has none.",
                 Flux(tables.internals(metric("scheme", "value"))),
                 12,
-                {},
-                9,
+                height=9,
             ),
             panels.rows(
                 "What happened?",
                 "Starts, restarts, and what the grouping changed: the marks on the other panels.",
                 Flux(tables.happened(kinds)),
                 12,
-                {},
+                {
+                    "time": Column("time"),
+                    "title": Column("run"),
+                    "tags": Column("what"),
+                    "text": Column("in words"),
+                },
                 9,
             ),
         ],

@@ -1,5 +1,7 @@
 """The kinds of panel that the dashboards use, all alike: question, explanation, unit, a colour for each grouping."""
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TypeVar
 
 from grafana_foundation_sdk.builders import barchart, bargauge, common, dashboard, stat, table, timeseries
@@ -19,13 +21,23 @@ from grafana_foundation_sdk.models.common import (
     VisibilityMode,
     VizOrientation,
 )
-from grafana_foundation_sdk.models.dashboard import DynamicConfigValue, FieldColorModeId
+from grafana_foundation_sdk.models.dashboard import DataTransformerConfig, DynamicConfigValue, FieldColorModeId
 
 from dashboards.colours import COLOURS
 from dashboards.grafana.flux import Flux
 from dashboards.grafana.sources import INFLUXDB, PROMETHEUS
 
 Query = Builder[Dataquery]
+
+
+@dataclass(frozen=True)
+class Column:
+    """A table's column: its heading, and Grafana's name of its unit."""
+
+    heading: str
+    unit: str = "short"
+
+
 Panel = TypeVar(
     "Panel", timeseries.Panel, stat.Panel, barchart.Panel, bargauge.Panel, table.Panel
 )  # fmt: skip
@@ -99,12 +111,28 @@ def bars(
     return _finished(panel, title, description, unit, query, span, height)
 
 
-def rows(title: str, description: str, query: Query, span: int, units: dict[str, str], height: int = 8) -> table.Panel:
-    """A table; ``units`` has the unit of each column that has one."""
-    panel = table.Panel().filterable(True)
-    panel = _finished(panel, title, description, "short", query, span, height)
-    for column, unit in units.items():
-        panel = panel.override_by_name(column, [DynamicConfigValue("unit", unit)])
+def rows(
+    title: str, description: str, query: Query, span: int, columns: Mapping[str, Column] | None = None, height: int = 8
+) -> table.Panel:
+    """A table.
+
+    Parameters
+    ----------
+    title, description, query, span, height
+        As for all kinds.
+    columns : dict, optional
+        The query's columns in the order in which they are shown, what each is called and its unit; by default as
+        they come.
+
+    """
+    panel = _finished(table.Panel().filterable(True), title, description, "short", query, span, height)
+    for column in (columns or {}).values():
+        panel = panel.override_by_name(column.heading, [DynamicConfigValue("unit", column.unit)])
+    if columns:
+        order = {name: at for at, name in enumerate(columns)}
+        headings = {name: column.heading for name, column in columns.items() if column.heading != name}
+        options = {"indexByName": order, "renameByName": headings, "excludeByName": {}, "includeByName": {}}
+        panel = panel.with_transformation(DataTransformerConfig(id_val="organize", options=options))
     return panel
 
 

@@ -92,7 +92,7 @@ def happened(kinds: Sequence[str]) -> str:
         + f"\n  |> map(fn: (r) => ({{time: r._time, text: r._value, tags: r.kind, {NAMED}}}))"
         + "\n  |> map(fn: (r) => ({time: r.time, title: r.series, text: r.text, tags: r.tags}))"
         + "\n  |> group()"
-        + '\n  |> sort(columns: ["time"])'
+        + '\n  |> sort(columns: ["time"], desc: true)'
     )
 
 

@@ -60,6 +60,10 @@ def odd_kind(dashboard) -> None:
     first(dashboard)["type"] = "geomap"
 
 
+def transformed(dashboard) -> None:
+    first(dashboard)["transformations"] = [{"id": "reduce", "options": {}}]
+
+
 def nameless(dashboard) -> None:
     del first(dashboard)["fieldConfig"]["defaults"]["displayName"]
 
@@ -75,10 +79,11 @@ def undeclared(dashboard) -> None:
 BROKEN = [
     ("described", "overview", without("title"), "has no title"),
     ("described", "overview", without("description"), "has no description"),
-    ("described", "overview", no_unit, "has unit none at all"),
-    ("described", "overview", odd_unit, "has unit furlongs"),
-    ("described", "overview", odd_kind, "is a geomap"),
+    ("drawable", "overview", no_unit, "has unit none at all"),
+    ("drawable", "overview", odd_unit, "has unit furlongs"),
+    ("drawable", "overview", odd_kind, "is a geomap"),
     ("described", "overview", same_ids, "panel id 1 is there 2 times"),
+    ("drawable", "overview", transformed, "uses reduce"),
     ("placed", "overview", at(x=0), "overlaps 'STD_DEV'"),
     ("placed", "overview", at(x=22), "sticks out"),
     ("placed", "overview", at(w=2), "has a gap"),

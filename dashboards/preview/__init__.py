@@ -1,0 +1,1 @@
+"""The dashboards without Grafana: their own queries, run for real and drawn."""

@@ -1,0 +1,89 @@
+"""What is chosen above a dashboard, put into its queries the way Grafana puts it."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+#: What Grafana rounds a panel's interval to (s).
+_STEPS = (1, 2, 5, 10, 15, 20, 30, 60, 120, 300, 600, 900, 1200, 1800, 3600, 7200, 10800, 21600, 43200, 86400)
+_SCRAPED = 2  # seconds between scrapes, as the provisioned data source has it
+_POINTS = 60  # that fit in a column of the grid
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """The time range, and the values of the variables.
+
+    Attributes
+    ----------
+    start, stop : datetime
+        With time zone.
+    values : dict
+        Variable → chosen values; one that is missing or empty has all.
+
+    """
+
+    start: datetime
+    stop: datetime
+    values: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+    def interval(self, width: int) -> int:
+        """Seconds that a point of a panel of so many columns stands for."""
+        exact = (self.stop - self.start).total_seconds() / (width * _POINTS)
+        return next((step for step in _STEPS if step >= exact), _STEPS[-1])
+
+    def in_flux(self, query: str, bucket: str, width: int) -> str:
+        """A query as Grafana sends it to InfluxDB.
+
+        Parameters
+        ----------
+        query : str
+            As it is in the dashboard.
+        bucket : str
+            The data source's.
+        width : int
+            The panel's, in columns of the grid.
+
+        """
+        literals = {
+            "timeRangeStart": _flux_time(self.start),
+            "timeRangeStop": _flux_time(self.stop),
+            "windowPeriod": f"{self.interval(width)}s",
+            "defaultBucket": f'"{bucket}"',
+        }
+        query = re.sub(r"\bv\.(\w+)", lambda found: literals[found[1]], query)
+        return re.sub(r"\$\{(\w+):regex\}", lambda found: self._regex(found[1], "\\"), query)
+
+    def in_promql(self, query: str, width: int) -> str:
+        """A query as Grafana sends it to Prometheus."""
+        interval = self.interval(width)
+        times = {
+            "__interval": interval,
+            "__rate_interval": max(interval + _SCRAPED, 4 * _SCRAPED),
+            "__range": round((self.stop - self.start).total_seconds()),
+        }
+        # Within PromQL's quotes a backslash is two.
+        return re.sub(
+            r"\$([a-z_]\w*)",
+            lambda found: f"{times[found[1]]}s" if found[1] in times else self._regex(found[1], "\\\\"),
+            query,
+        )
+
+    def _regex(self, variable: str, escape: str) -> str:
+        values = [re.sub(r"([\\^$*+?.()|\[\]{}/])", lambda c: escape + c[1], v) for v in self.values.get(variable, ())]
+        if len(values) > 1:
+            return f"({'|'.join(values)})"
+        return values[0] if values else ".*"
+
+
+def labelled(text: str, labels: Mapping[str, Any]) -> str:
+    """A name with ``${__field.labels.x}`` or ``{{x}}`` replaced by the label."""
+    return re.sub(
+        r"\$\{__field\.labels\.(\w+)\}|\{\{\s*(\w+)\s*\}\}", lambda f: str(labels.get(f[1] or f[2], "")), text
+    )
+
+
+def _flux_time(time: datetime) -> str:
+    return time.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
