@@ -2,9 +2,9 @@
 
     python -m benchmarks.large_file [--gigabytes 5]
 
-Makes such a file from the generator's clicks (in a process of its own, whose memory doesn't count), publishes it into an
-embedded broker, and prints this process' memory on the way. The broker keeps only the last records of the topic, so the
-disk needs room for the file and little more.
+Makes such a file from the generator's clicks (in a process of its own, whose memory doesn't count), publishes it into
+an embedded broker, and prints this process' memory on the way. The broker keeps only the last records of the topic, so
+the disk needs room for the file and little more.
 """
 
 import argparse

@@ -15,6 +15,7 @@ import time
 from pathlib import Path
 
 from confluent_kafka import Producer
+from rich.box import MARKDOWN
 from rich.console import Console
 from rich.table import Table
 
@@ -95,7 +96,9 @@ def main():
     with tempfile.TemporaryDirectory() as data, Broker(Path(data)) as broker:
         connection = Connection(broker.bootstrap_servers)
         pinned = pin(broker)
-        table = Table("dataset", "records/s", "MB/s", "CPU µs", "loop records/s", "loop CPU µs", "ratio", "CPU ratio")
+        table = Table("dataset", box=MARKDOWN)
+        for column in ("messages/s", "MB/s", "CPU µs", "loop: messages/s", "CPU µs", "ratio", "CPU ratio"):
+            table.add_column(column, justify="right")
         for name in arguments.datasets:
             mine, cpu, plain, plain_cpu, size = measure(connection, name, arguments.records, arguments.repeats)
             row = (
@@ -109,7 +112,7 @@ def main():
             )
             table.add_row(name, *row)
             print(name, *row, flush=True)
-    Console().print(table)
+    Console(width=120).print(table)
     print(f"{arguments.records:,} records, {PARTITIONS} partitions, median of {arguments.repeats}", end="")
     print(", producer on one core" if pinned else ", producer and broker share the cores")
 

@@ -102,7 +102,7 @@ def end_offsets(connection: Connection, topic: str) -> dict[int, int]:
     EnvironmentFault
         If the cluster can't be reached.
     """
-    from confluent_kafka import KafkaException, TopicPartition
+    from confluent_kafka import KafkaError, KafkaException, TopicPartition
     from confluent_kafka.admin import OffsetSpec  # pyright: ignore[reportPrivateImportUsage]  it is public
 
     partitions = partitions_of(connection, topic)
@@ -110,11 +110,21 @@ def end_offsets(connection: Connection, topic: str) -> dict[int, int]:
         raise UsageError(f"there is no topic {topic} at {connection.bootstrap_servers}")
     asked = {TopicPartition(topic, partition): OffsetSpec.latest() for partition in range(partitions)}
     admin = _admin(connection)  # held, as above
-    try:
-        answers = admin.list_offsets(asked, request_timeout=_PATIENCE)
-        return {where.partition: answer.result().offset for where, answer in answers.items()}
-    except KafkaException as error:
-        raise _unreachable(connection, error.args[0].str()) from error
+    deadline = time.monotonic() + _PATIENCE
+    while True:
+        try:
+            answers = admin.list_offsets(asked, request_timeout=_PATIENCE)
+            return {where.partition: answer.result().offset for where, answer in answers.items()}
+        except KafkaException as error:
+            # A new topic's leaders are known a moment before they know of it themselves.
+            elected = error.args[0].code() not in (
+                KafkaError.NOT_LEADER_FOR_PARTITION,
+                KafkaError.LEADER_NOT_AVAILABLE,
+                KafkaError.UNKNOWN_TOPIC_OR_PART,
+            )
+            if elected or time.monotonic() > deadline:
+                raise _unreachable(connection, error.args[0].str()) from error
+            time.sleep(0.05)
 
 
 def _admin(connection: Connection) -> Any:

@@ -141,15 +141,12 @@ def _have_topic(connection: Connection, topic: str, partitions: int | None) -> i
 
 
 def _list() -> None:
-    from rich.console import Console
-    from rich.table import Table
-
     from producers.readers.columns import Columns
     from producers.readers.formats import FORMATS
     from producers.registry import DATASETS, create
 
-    table = Table("dataset", "what is generated", "files")
-    for name in DATASETS:
-        table.add_row(name, create(name).summary, "yes" if name in FORMATS else "")
-    table.add_row(Columns.name, "nothing: any column of Parquet, CSV or JSON lines (-o column=NAME)", "yes")
-    Console().print(table)
+    rows = [(name, "yes" if name in FORMATS else "", create(name).summary) for name in DATASETS]
+    rows.append((Columns.name, "only", "any column of Parquet, CSV or JSON lines: -o column=NAME"))
+    width = max(len(name) for name, _, _ in rows)
+    for name, files, summary in [("dataset", "files", "what is generated"), *rows]:
+        print(f"{name:{width}}  {files:5}  {summary}")

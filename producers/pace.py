@@ -1,5 +1,6 @@
 """How fast a load goes: as fast as it can, at a rate, or as fast as the records once came."""
 
+import math
 from collections.abc import Iterator
 from typing import ClassVar
 
@@ -47,7 +48,7 @@ class Rate(Pace):
     beat: ClassVar[float] = 0.05
 
     def __init__(self, rate: float) -> None:
-        if not rate > 0:
+        if not 0 < rate < math.inf:
             raise ValueError(f"rate is {rate:g}; valid: above 0 (records a second)")
         self.rate = rate
 
@@ -70,7 +71,7 @@ class Replay(Pace):
     """
 
     def __init__(self, speedup: float = 1.0) -> None:
-        if not speedup > 0:
+        if not 0 < speedup < math.inf:
             raise ValueError(f"speedup is {speedup:g}; valid: above 0")
         self.speedup = speedup
         self._begin: int | None = None

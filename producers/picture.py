@@ -19,7 +19,7 @@ def draw(curves: Mapping[str, NDArray[np.floating[Any]]], path: Path) -> None:
     Raises
     ------
     EnvironmentFault
-        The file can't be written, or its ending is none of a picture's.
+        The file can't be written.
 
     """
     figure = Figure(figsize=(9, 5.5), layout="constrained")
@@ -33,5 +33,5 @@ def draw(curves: Mapping[str, NDArray[np.floating[Any]]], path: Path) -> None:
     axes.legend(fontsize="small", loc="lower left")
     try:
         figure.savefig(path, dpi=120)
-    except (OSError, ValueError) as error:
-        raise EnvironmentFault(f"{path} cannot be written: {error}") from None
+    except OSError as error:
+        raise EnvironmentFault(f"{path} cannot be written: {error.strerror}") from None

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from producers.dataset import Dataset
     from producers.keycounts import KeyCounts
 
+_PAGE = 120  # columns, where the output isn't a terminal
+_PICTURES = (".png", ".svg", ".pdf")
 # One of the country streams stands for all.
 DEFAULT = [
     "COUNTRY_SKEW_R80",
@@ -41,16 +43,20 @@ def skew(
     from rich.console import Console
     from rich.table import Table
 
-    table = Table("dataset", title="generated | published", title_justify="left")
-    for column in ("records", "", "keys", "", "p1", ""):
+    if plot and plot.suffix.lower() not in _PICTURES:
+        raise UsageError(f"--plot {plot} has no ending of a picture; valid: {', '.join(_PICTURES)}")
+    table = Table("dataset")
+    for column in ("records", "keys", "p1"):
         table.add_column(column, justify="right")
+        table.add_column("published", justify="right")
     curves: dict[str, NDArray] = {}
     for name in datasets or DEFAULT:
         dataset = _dataset(name, scale, seed)
         counts = _counted(dataset)
         curves[dataset.name] = counts.frequencies() / max(counts.total, 1)
         table.add_row(dataset.name, *_row(dataset, counts))
-    Console().print(table)
+    console = Console()
+    (console if console.is_terminal else Console(width=_PAGE)).print(table)
     if plot:
         from producers.picture import draw
 

@@ -10,7 +10,7 @@ from producers.readers.files import Files
 from producers.readers.formats import FORMATS
 from producers.readers.inputs import STANDARD_INPUT, inputs
 from producers.readers.rejects import Rejects
-from producers.registry import DATASETS, create, parsed, parsed_for
+from producers.registry import DATASETS, create, parameters, parsed, parsed_for
 from producers.repeat import Repeated
 from producers.since import Since, moment
 
@@ -56,7 +56,11 @@ def _generated(asked: Asked) -> Dataset:
     name = str(asked.dataset)
     if name.upper() == Columns.name:
         raise UsageError("COLUMN needs files to read a column of")
-    options = parsed(name, [*asked.options, *([] if asked.scale is None else [f"scale={asked.scale}"])])
+    options = parsed(name, asked.options)
+    if asked.scale is not None:
+        if "scale" not in parameters(name):
+            raise UsageError(f"{name} has no published size that --scale could change; --records says how many")
+        options["scale"] = asked.scale
     return create(name, records=asked.records, seed=asked.seed, **options)
 
 

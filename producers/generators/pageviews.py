@@ -51,7 +51,7 @@ class Pageviews(Generated):
         super().__init__(scaled(RECORDS, scale) if records is None else records, seed)
         self._pages = scaled(_SUPPORT, scale)
         self.published = Published("PKG, Table I: WP", scaled(RECORDS, scale), scaled(PAGES, scale), P1)
-        self.summary = f"visits of Wikipedia's pages on one day: 22 M, 2.9 M keys, p1 = {P1:.2%} (PKG's WP)"
+        self.summary = f"visits of Wikipedia's pages on one day: 22 M, 2.9 M keys, p1 = {100 * P1:.2f} % (PKG's WP)"
 
     @cached_property
     def _stream(self) -> "KeyStream":

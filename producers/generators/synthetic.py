@@ -57,8 +57,15 @@ class Synthetic(Generated):
         return distinct.drawn(keys.indices.to_numpy())
 
 
+# More would fill a small machine's memory with their table, and no dataset here has a tenth of that.
+_MOST_KEYS = 100_000_000
+_STEEPEST = 100
+
+
 def zipf_keys(z: float = 1.0, keys: int = 100_000, *, records: int = 10_000_000, seed: int = 0) -> Synthetic:
     """ZIPF: the key of rank r with frequency r^-z / Σ x^-z (PKG, Section 6)."""
+    _require("z", z, 0, _STEEPEST)
+    _require("keys", keys, 1, _MOST_KEYS)
     return Synthetic("ZIPF", f"Zipf keys: z = {z:g}, K = {keys:,}", partial(_stream, "zipf", z, keys), records, seed)
 
 
@@ -86,12 +93,17 @@ def drifting_zipf(
     seed: int = 0,
 ) -> Synthetic:
     """DRIFTING_ZIPF: every ``every`` records each key hands its rank on to the key ``step`` further."""
+    _require("z", z, 0, _STEEPEST)
+    _require("keys", keys, 1, _MOST_KEYS)
+    _require("every", every, 1, 10**12)
+    _require("step", step, 0, keys)
     summary = f"Zipf keys whose ranks rotate by {step} every {every:,} records: z = {z:g}, K = {keys:,}"
     return Synthetic("DRIFTING_ZIPF", summary, partial(_stream, "drifting", z, keys, every, step), records, seed)
 
 
 def posg_uniform(items: int = 4096, *, records: int = 32_768, seed: int = 0) -> Synthetic:
     """POSG_UNIFORM: m = 32,768 tuples of n = 4096 items, each as often as another (POSG, Section V-A)."""
+    _require("items", items, 1, _MOST_KEYS)
     return Synthetic(
         "POSG_UNIFORM", f"POSG's items, uniform: n = {items:,}", partial(_stream, "uniform", items), records, seed
     )
@@ -99,8 +111,16 @@ def posg_uniform(items: int = 4096, *, records: int = 32_768, seed: int = 0) -> 
 
 def posg_zipf(alpha: float = 1.0, items: int = 4096, *, records: int = 32_768, seed: int = 0) -> Synthetic:
     """POSG_ZIPF: m = 32,768 tuples of n = 4096 items with Zipfian frequencies, α from 0.5 to 3 (POSG, Section V-A)."""
+    _require("alpha", alpha, 0, _STEEPEST)
+    _require("items", items, 1, _MOST_KEYS)
     summary = f"POSG's items, Zipf-{alpha:.1f}: n = {items:,}"
     return Synthetic("POSG_ZIPF", summary, partial(_stream, "zipf", alpha, items), records, seed)
+
+
+def _require(name: str, value: float, least: float, most: float) -> None:
+    # Here, as the stream itself is made late, in the middle of a load.
+    if not least <= value <= most:
+        raise ValueError(f"{name} is {value:,}; valid: {least:,} to {most:,}")
 
 
 def _stream(name: str, *parameters: Any) -> "KeyStream":

@@ -47,7 +47,7 @@ class Ticker(Generated):
     """
 
     name = "TWITTER_TICKER"
-    summary = f"stocks in tweets of a month, others hot each week: 690 k, 2.9 k keys, p1 = {P1:.2%} (PKG's CT)"
+    summary = f"stocks in tweets of a month, others hot each week: 690 k, 2.9 k keys, p1 = {100 * P1:.2f} % (PKG's CT)"
 
     def __init__(self, *, scale: float = 1.0, records: int | None = None, seed: int = 0) -> None:
         super().__init__(scaled(RECORDS, scale) if records is None else records, seed)

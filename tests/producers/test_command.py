@@ -35,9 +35,9 @@ def unskew(*arguments, **environment):
     )
 
 
-def test_list_shows_every_dataset():
-    shown = unskew("produce", "--list").stdout
-    assert all(re.search(rf"\b{name}\b", shown) for name in DATASETS)
+def test_list_shows_every_dataset_with_a_line_each():
+    lines = unskew("produce", "--list", COLUMNS="80").stdout.splitlines()
+    assert [line.split()[0] for line in lines] == ["dataset", *DATASETS, "COLUMN"]
 
 
 @pytest.mark.parametrize(
@@ -48,6 +48,8 @@ def test_list_shows_every_dataset():
         (["ZIPF"], "--topic is missing"),
         (["ZIPF", "--topic", "t", "--rate", "0"], "rate is 0; valid: above 0"),
         (["ZIPF", "--topic", "t", "-o", "keys=many"], "keys is 'many'; valid: an integer"),
+        (["ZIPF", "--topic", "t", "-o", "keys=0"], "keys is 0; valid: 1 to 100,000,000"),
+        (["ZIPF", "--topic", "t", "--scale", "2"], "ZIPF has no published size that --scale could change"),
         (["ZIPF", "--topic", "t", "-o", "width=3"], "ZIPF has no parameter 'width'; valid: z, keys"),
         (["ZIPF", "--topic", "t", "-o", "z"], "'z' is not NAME=VALUE"),
         (["ZIPF", "--topic", "t", "--records", "-1"], "--records"),
@@ -130,6 +132,9 @@ def test_skew_tells_the_statistics_and_draws_them(tmp_path):
     assert picture.startswith("<?xml")
     assert "How skewed" in picture or "<path" in picture
     assert unskew("skew", "NOPE").returncode == 2
+    wrong = unskew("skew", "TWITTER_TICKER", "--plot", "skew.txt")
+    assert (wrong.returncode, wrong.stdout) == (2, "")
+    assert wrong.stderr == "unskew: --plot skew.txt has no ending of a picture; valid: .png, .svg, .pdf\n"
 
 
 @pytest.mark.kafka

@@ -55,7 +55,15 @@ def test_records_without_times_can_t_be_replayed():
         list(Replay().pieces(block(1), 0))
 
 
-@pytest.mark.parametrize(("make", "says"), [(lambda: Rate(0), "rate is 0"), (lambda: Replay(-1), "speedup is -1")])
+@pytest.mark.parametrize(
+    ("make", "says"),
+    [
+        (lambda: Rate(0), "rate is 0"),
+        (lambda: Rate(float("inf")), "rate is inf"),
+        (lambda: Replay(-1), "speedup is -1"),
+        (lambda: Replay(float("nan")), "speedup is nan"),
+    ],
+)
 def test_bad_numbers_are_named(make, says):
     with pytest.raises(ValueError, match=says):
         make()

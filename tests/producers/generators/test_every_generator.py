@@ -143,3 +143,20 @@ def test_the_published_statistics_are_met(name):
 def test_a_scale_out_of_range_is_named(scale):
     with pytest.raises(ValueError, match="scale is"):
         create("WIKIPEDIA_PAGEVIEWS", scale=scale)
+
+
+@pytest.mark.parametrize(
+    ("name", "option", "value"),
+    [
+        ("ZIPF", "keys", 0),
+        ("ZIPF", "keys", 1 << 30),
+        ("ZIPF", "z", float("nan")),
+        ("DRIFTING_ZIPF", "every", 0),
+        ("DRIFTING_ZIPF", "step", -1),
+        ("POSG_ZIPF", "alpha", float("inf")),
+        ("POSG_UNIFORM", "items", 0),
+    ],
+)
+def test_a_parameter_out_of_range_is_named_before_anything_is_sent(name, option, value):
+    with pytest.raises(ValueError, match=f"{option} is .*; valid: [01] to "):
+        create(name, **{option: value})
