@@ -1,5 +1,7 @@
 """`unskew dashboards list|metrics|generate|preview`."""
 
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -53,3 +55,68 @@ def generate(
         raise EnvironmentFault(f"{', '.join(stale)}: not what the code makes; run `unskew dashboards generate`")
     else:
         print(f"{len(files)} dashboards are what the code makes, and keep to the rules")
+
+
+@app.command()
+def preview(
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="[NAME]...", help="Which dashboards.", show_default="all")
+    ] = None,
+    influx_url: Annotated[
+        str | None, typer.Option(help="InfluxDB 2 [that of `unskew stack`].", envvar="INFLUXDB_V2_URL")
+    ] = None,
+    influx_token: Annotated[str | None, typer.Option(help="Its token.", envvar="INFLUXDB_V2_TOKEN")] = None,
+    influx_org: Annotated[str | None, typer.Option(help="Its organisation [unskew].", envvar="INFLUXDB_V2_ORG")] = None,
+    influx_bucket: Annotated[str | None, typer.Option(help="Its bucket [unskew].", envvar="INFLUXDB_V2_BUCKET")] = None,
+    prometheus_url: Annotated[
+        str | None, typer.Option(help="Prometheus [that of `unskew stack`].", envvar="PROMETHEUS_URL")
+    ] = None,
+    start: Annotated[
+        str | None,
+        typer.Option(
+            "--from",
+            help="Begin: -30m, -2h, 2024-01-01T12:00, …",
+            show_default="the first batch of the last 30 minutes",
+        ),
+    ] = None,
+    stop: Annotated[str, typer.Option("--to", help="End, likewise.")] = "now",
+    run: Annotated[list[str] | None, typer.Option(help="Only this run (again: and this one).")] = None,
+    grouping: Annotated[list[str] | None, typer.Option(help="Only runs with this groupingType.")] = None,
+    worker: Annotated[list[str] | None, typer.Option(help="Only this worker, where workers can be chosen.")] = None,
+    output: Annotated[Path, typer.Option(help="Where to.")] = Path("out/dashboards"),
+) -> None:
+    """Draw the dashboards without Grafana: their own queries, asked of the real servers, as pictures and one page."""
+    from dashboards.preview.addresses import sources
+    from dashboards.preview.chosen import Chosen
+    from dashboards.preview.drawing import draw
+    from dashboards.preview.page import html
+    from dashboards.preview.times import filled, time
+
+    known = checked_in.dashboards()
+    for name in names or []:
+        if name not in known:
+            raise UsageError(f"{name}: no such dashboard; valid: {', '.join(known)}")
+    now = datetime.now(UTC)
+    values = {"run": run or [], "grouping": grouping or [], "worker": worker or []}
+    chosen = Chosen(time(start or "-30m", now, "--from"), time(stop, now, "--to"), values)
+    if chosen.start >= chosen.stop:
+        raise UsageError(f"--from {start or '-30m'} is not before --to {stop}")
+    asked = sources(influx_url, influx_token, influx_org, influx_bucket, prometheus_url)
+    if start is None:
+        chosen = filled(chosen, asked.influxdb)
+    pictures, empty = {}, []
+    for name in names or known:
+        panels = [asked.panel(spec, chosen) for spec in known[name]["panels"]]
+        pictures[name] = draw(known[name], panels, asked.marks(known[name], chosen), chosen)
+        empty += [f"{name}: {panel.title}" for panel in panels if panel.empty]
+        print(f"{name:<10} {len(panels)} panels: {output / name}.png")
+    try:
+        output.mkdir(parents=True, exist_ok=True)
+        for name, picture in pictures.items():
+            (output / f"{name}.png").write_bytes(picture)
+        (output / "index.html").write_text(html(known, pictures), encoding="utf-8")
+    except OSError as error:
+        raise EnvironmentFault(f"can't write to {output}: {error.strerror}") from error
+    print(f"{'all':<10} {output / 'index.html'}")
+    if empty:
+        print(f"no data in {len(empty)} panels: {'; '.join(empty)}")

@@ -64,8 +64,9 @@ def bargauge(axes: "Axes", panel: Panel) -> None:
     for where, name in zip(at, names, strict=True):
         axes.text(0, where - 0.33, name, va="bottom", fontsize=7.5, color=GREY)
     axes.set_ylim(len(names) - 0.6, -0.75)
-    axes.margins(x=0.22)
-    axes.set_xlim(left=0)
+    # Room for the text beside the longest bar, however long it is.
+    longest = max(len(panel.write(value)) for value in values) / (4 * panel.spec["gridPos"]["w"])
+    axes.set_xlim(0, max([*values, 1e-9]) / max(0.4, 0.96 - longest))
     axes.set_axis_off()
 
 
@@ -146,7 +147,8 @@ def _legend(axes: "Axes", panel: Panel, handles: Sequence[Any], names: Sequence[
     if len(names) > 2 * columns:
         return  # two lines fit below the tick labels
     figure, place = axes.figure, axes.get_position()
+    foot = place.y0 - LEGEND * figure.dpi / figure.bbox.height
     figure.legend(
-        handles, names, loc="lower left", bbox_to_anchor=(place.x0, place.y0 - LEGEND * figure.dpi / figure.bbox.height),
-        ncols=columns, frameon=False, fontsize=7.5, handlelength=1.2, columnspacing=1.2, borderaxespad=0, borderpad=0,
+        handles, names, loc="lower left", bbox_to_anchor=(place.x0, foot), ncols=columns,
+        frameon=False, fontsize=7.5, handlelength=1.2, columnspacing=1.2, borderaxespad=0, borderpad=0,
     )  # fmt: skip
