@@ -43,6 +43,7 @@ def load(
                 pace=pace,
                 partitioner=partitioner,
                 progress=progress.update,
+                complain=progress.say,
                 stopped=stopped,
                 journal=journal,
                 resume=resume,

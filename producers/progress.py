@@ -73,4 +73,8 @@ class LoadProgress:
             line = f"{self._title}: {records:,}{f' of {self._records:,}' if self._records else ''} records"
             if share:
                 line += f" ({share:.0%}), {(now - self._begun) * (1 - share) / share:,.0f} s left"
-            self._console.print(f"{line}, {rate:,.0f}/s, {size / 1e6:,.1f} MB", soft_wrap=True)
+            self.say(f"{line}, {rate:,.0f}/s, {size / 1e6:,.1f} MB")
+
+    def say(self, text: str) -> None:
+        """Print a line, above the live one if there is one."""
+        self._console.print(text, soft_wrap=True, markup=False)

@@ -5,12 +5,12 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 import numpy as np
-from confluent_kafka import Producer
+from confluent_kafka import KafkaError, Producer
 from numpy.typing import NDArray
 
 from deploy.connection import Connection
 from deploy.errors import UsageError, UserError
-from deploy.topics import end_offsets, partitions_of
+from deploy.topics import partitions_of
 from producers.dataset import Block, Dataset
 from producers.journal import Journal
 from producers.keycounts import KeyCounts
@@ -18,21 +18,21 @@ from producers.outbox import Outbox
 from producers.pace import Pace
 from producers.partitioning import Partitioner, Spread
 from producers.records import Records
-from producers.resumption import Resumption, last_messages, settled_offsets
+from producers.resumption import Resumption, begin
 from producers.summary import DeliveryFault, Summary
 
 Progress: TypeAlias = Callable[[int, int], None]
 
-# What a --kafka-config may change. Large batches compress well and cost the broker little; 20 ms more latency is
-# nothing to a load.
+# What a --kafka-config may change. Large batches compress well; 20 ms more latency is nothing to a load.
 SETTINGS = {
     "compression.type": "lz4",
     "linger.ms": 20,
     "batch.num.messages": 50_000,
     "batch.size": 1_000_000,
     "delivery.timeout.ms": 120_000,
-    "log_level": 3,
+    "log_level": 0,  # what there is to say comes as an error too
 }
+_QUIET = 30.0  # seconds between two complaints
 
 
 def publish(
@@ -43,6 +43,7 @@ def publish(
     pace: Pace | None = None,
     partitioner: Partitioner | None = None,
     progress: Progress | None = None,
+    complain: Callable[[str], None] | None = None,
     stopped: Callable[[], bool] = bool,
     journal: Journal | None = None,
     resume: bool = False,
@@ -68,6 +69,8 @@ def publish(
         New, for as many partitions as the topic has; None: ``Spread``.
     progress : callable (records sent, bytes sent), optional
         Called after every few thousand records.
+    complain : callable, optional
+        Told now and then that no broker answers, while delivery is tried again.
     stopped : callable, optional
         Asked often; once true, no more is sent, and what was sent is waited for.
     journal : Journal, optional
@@ -82,7 +85,7 @@ def publish(
     Raises
     ------
     UsageError
-        There is no such topic, or it can't be resumed: it holds other records than this load's.
+        There is no such topic, or it can't be resumed (``Resumption``).
     EnvironmentFault
         No broker answers, or the dataset can't be read on.
     DeliveryFault
@@ -98,8 +101,9 @@ def publish(
         raise UsageError(f"topic {topic} has {partitions} partitions, not {partitioner.partitions}")
     start, resumption = 0, None
     if journal is not None:
-        start, resumption = _begin(connection, topic, partitioner, journal, resume=resume)
-    outbox = Outbox(Producer({**SETTINGS, **connection.client(**Outbox.settings)}), topic, stopped)
+        start, resumption = begin(connection, topic, partitioner, journal, resume=resume)
+    settings = connection.client(**Outbox.settings, error_cb=_seldom(complain))
+    outbox = Outbox(Producer({**SETTINGS, **settings}), topic, stopped)
     load = _Load(outbox, partitioner, pace or Pace(), progress, start, resumption)
     try:
         for block in dataset.blocks(start):
@@ -131,20 +135,16 @@ def publish(
     return summary
 
 
-def _begin(
-    connection: Connection, topic: str, partitioner: Partitioner, journal: Journal, *, resume: bool
-) -> tuple[int, Resumption | None]:
-    """Where to begin, and what to leave out."""
-    if not (resume and journal.load()):
-        journal.begin(list(end_offsets(connection, topic).values()))
-        return 0, None
-    ends = settled_offsets(connection, topic)
-    there = np.array(list(ends.values())) - np.array(journal.begun)
-    if len(journal.begun) != len(ends) or there.min() < 0:
-        raise UsageError(f"topic {topic} was made anew since this load began; load without --resume")
-    start, skip = partitioner.resume(there)
-    journal.recall(start)
-    return start, Resumption(topic, skip, last_messages(connection, topic, ends))
+def _seldom(complain: Callable[[str], None] | None) -> Callable[[KafkaError], None]:
+    said = -_QUIET
+
+    def on_error(error: KafkaError) -> None:
+        nonlocal said
+        if complain and time.monotonic() - said >= _QUIET:
+            said = time.monotonic()
+            complain(f"Kafka: {error.str()}; trying on")
+
+    return on_error
 
 
 class _Load:

@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 from deploy.connection import Connection
 from deploy.errors import UsageError
 from deploy.topics import end_offsets
+from producers.journal import Journal
+from producers.partitioning import Partitioner
 
 _PATIENCE = 10.0
 # The last requests of a producer that was killed may still be on their way into the log.
@@ -66,6 +68,29 @@ class Resumption:
                 f"topic {self._topic} has other records in partition {partition} than this load's: "
                 "somebody else has written to it since; load without --resume, or into another topic"
             )
+
+
+def begin(
+    connection: Connection, topic: str, partitioner: Partitioner, journal: Journal, *, resume: bool
+) -> tuple[int, Resumption | None]:
+    """Where a load begins, and what is to be left out from there on.
+
+    Raises
+    ------
+    UsageError
+        The load can't be resumed: somebody is writing to the topic, or it was made anew.
+
+    """
+    if not (resume and journal.load()):
+        journal.begin(list(end_offsets(connection, topic).values()))
+        return 0, None
+    ends = settled_offsets(connection, topic)
+    there = np.array(list(ends.values())) - np.array(journal.begun)
+    if len(journal.begun) != len(ends) or there.min() < 0:
+        raise UsageError(f"topic {topic} was made anew since this load began; load without --resume")
+    start, skip = partitioner.resume(there)
+    journal.recall(start)
+    return start, Resumption(topic, skip, last_messages(connection, topic, ends))
 
 
 def settled_offsets(connection: Connection, topic: str) -> dict[int, int]:

@@ -91,9 +91,10 @@ def test_a_stuck_broker_holds_the_load_back(broker):
 
 
 def test_a_broker_that_stays_away_is_an_error_with_the_number(broker):
-    connection = Connection(broker.bootstrap_servers, {"delivery.timeout.ms": "4000", "log_level": "0"})
+    connection, complaints = Connection(broker.bootstrap_servers, {"delivery.timeout.ms": "4000"}), []
     ensure_topic(connection, "away", 3)
-    load = Load(connection, "away", create("COUNTRY_SKEW_R80", records=2_000_000), pace=Rate(200_000))
+    dataset = create("COUNTRY_SKEW_R80", records=2_000_000)
+    load = Load(connection, "away", dataset, pace=Rate(200_000), complain=complaints.append)
     load.wait_for(300_000)
     broker.kill()
     load.join(60)
@@ -101,6 +102,8 @@ def test_a_broker_that_stays_away_is_an_error_with_the_number(broker):
     assert isinstance(load.fault, DeliveryFault)
     assert f"{summary.failed:,} records could not be delivered to topic 'away'" in str(load.fault)
     assert "timed out" in str(load.fault)
+    assert len(complaints) == 1
+    assert complaints[0].endswith("; trying on")
     assert 0 < summary.failed <= Outbox.max_records + 65_536
     broker.start()
     assert sum(end_offsets(connection, "away").values()) == summary.records
@@ -108,7 +111,7 @@ def test_a_broker_that_stays_away_is_an_error_with_the_number(broker):
 
 def test_the_user_need_not_wait_for_a_broker_that_is_gone(broker, monkeypatch):
     monkeypatch.setattr(Outbox, "grace", 1.0)
-    connection = Connection(broker.bootstrap_servers, {"log_level": "0"})
+    connection = Connection(broker.bootstrap_servers)
     ensure_topic(connection, "stop", 3)
     stop = threading.Event()
     load = Load(

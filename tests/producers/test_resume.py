@@ -196,8 +196,7 @@ def test_kill_9_again_and_again(kafka, connection, topic, clicks, tmp_path):
 @pytest.mark.slow
 def test_a_load_that_failed_leaves_no_gap(clicks, tmp_path):
     with Broker(tmp_path / "broker") as broker:
-        properties = {"delivery.timeout.ms": "3000", "log_level": "0"}
-        connection = Connection(broker.bootstrap_servers, properties)
+        connection = Connection(broker.bootstrap_servers, {"delivery.timeout.ms": "3000"})
         ensure_topic(connection, "gap", 3)
         journal = Journal("gap", reader(clicks), tmp_path)
         killed = []
