@@ -66,7 +66,7 @@ def _why(paper: str | None, ours: list[int], theirs: list[int]) -> str | None:
         return "agree" if ours[-1] >= 10 else "hash functions"
     if ours[0] <= int(paper) <= ours[-1]:
         return "agree"
-    return "a" if theirs[-1] > ours[-1] else "hash functions"
+    return "a" if sum(theirs) > sum(ours) else "hash functions"
 
 
 def _drawn(keys: int, choices: int, workers: int, seed: int) -> NDArray[np.int32]:
