@@ -36,7 +36,7 @@ class Batches:
     def __init__(self, keys, tuples, size):
         drawn = zipf(1.0, keys).take(0, tuples)
         names = pa.array([f"key-{number:07d}" for number in range(keys)])
-        costs = np.random.default_rng(0).lognormal(0, 1, tuples)
+        costs = np.asarray(np.random.default_rng(0).lognormal(0, 1, tuples))
         cuts = [slice(at, min(at + size, tuples)) for at in range(0, tuples, size)]
         self.tuples = tuples
         self.strings = [names.take(pa.array(drawn[cut])) for cut in cuts]
