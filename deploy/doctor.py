@@ -10,7 +10,7 @@ from pathlib import Path
 
 import typer
 
-from deploy import jars
+from deploy import jars, stack
 from deploy.connection import BOOTSTRAP_VARIABLE, BootstrapOption, Connection, KafkaConfigOption
 from deploy.embedded import running
 from deploy.errors import UserError
@@ -38,7 +38,7 @@ def doctor(bootstrap_servers: BootstrapOption = None, kafka_config: KafkaConfigO
 
     checks: list[Callable[[], Finding]] = [
         _python, _packages, _java, _jars, _directory, _disk, _memory, _cores, _ports,
-        lambda: _broker(bootstrap_servers, kafka_config),
+        lambda: _broker(bootstrap_servers, kafka_config), _stack,
     ]  # fmt: skip
     table = Table("", "", "found", "what to do", box=None, pad_edge=False)
     sick = 0
@@ -136,3 +136,10 @@ def _broker(bootstrap_servers: str | None, config_file: Path | None) -> Finding:
     except UserError as error:
         return Finding("Kafka", "not reached", fine=False, advice=str(error))
     return Finding("Kafka", f"{connection.bootstrap_servers}, {count} topics")
+
+
+def _stack() -> Finding:
+    servers = [server for part in stack.PARTS if (server := stack.running(part))]
+    if not servers:
+        return Finding("stack", "not running", advice="unskew stack start, to watch a topology")
+    return Finding("stack", ", ".join(f"{server.name} {server.url}" for server in servers))

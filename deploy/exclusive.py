@@ -1,6 +1,8 @@
 """Work that one process at a time may do, on this machine."""
 
 import fcntl
+import shutil
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,3 +14,12 @@ def exclusive(lock: Path) -> Iterator[None]:
     with lock.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
+
+
+@contextmanager
+def workshop(directory: Path) -> Iterator[Path]:
+    """A temporary directory in one that the caller holds exclusively; what killed processes left of theirs is removed."""
+    for left in directory.glob("making-*"):
+        shutil.rmtree(left, ignore_errors=True)
+    with tempfile.TemporaryDirectory(prefix="making-", dir=directory) as temporary:
+        yield Path(temporary)

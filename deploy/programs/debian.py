@@ -2,11 +2,10 @@
 
 import shutil
 import subprocess
-import tempfile
 from pathlib import Path
 
 from deploy.errors import EnvironmentFault
-from deploy.exclusive import exclusive
+from deploy.exclusive import exclusive, workshop
 from deploy.home import cache
 from deploy.progress import Progress, followed
 
@@ -46,8 +45,7 @@ def unpacked(package: str, *, otherwise: str) -> Path:
 
 def _fetch(package: str, target: Path, log: Path, otherwise: str) -> None:
     log.unlink(missing_ok=True)
-    with tempfile.TemporaryDirectory(prefix="fetch-", dir=log.parent) as temporary:
-        here = Path(temporary)
+    with workshop(log.parent) as here:
         for part in ("lists/partial", "archives/partial"):
             (here / part).mkdir(parents=True)
         # Package lists of our own: the machine's may be old or missing, and only root may renew them.

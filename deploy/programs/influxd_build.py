@@ -4,11 +4,10 @@ import hashlib
 import os
 import re
 import shutil
-import tempfile
 from pathlib import Path
 
 from deploy.errors import EnvironmentFault
-from deploy.exclusive import exclusive
+from deploy.exclusive import exclusive, workshop
 from deploy.home import cache
 from deploy.progress import Progress, followed
 from deploy.requirements import require_disk
@@ -50,8 +49,7 @@ def built() -> Path:
 
 def _build(program: Path, log: Path) -> None:
     log.unlink(missing_ok=True)
-    with tempfile.TemporaryDirectory(prefix="build-", dir=log.parent) as temporary:
-        here = Path(temporary)
+    with workshop(log.parent) as here:
         shutil.copy(_DESCRIPTION, here)
         result, pkg_config, wrapper = here / "result", here / "pkg-config", here / "rustc"
         wrapper.write_text(_LENIENT)
