@@ -18,7 +18,7 @@ def exclusive(lock: Path) -> Iterator[None]:
 
 @contextmanager
 def workshop(directory: Path) -> Iterator[Path]:
-    """A temporary directory in one that the caller holds exclusively; what killed processes left of theirs is removed."""
+    """A temporary directory in one that the caller holds exclusively; what killed processes left there is removed."""
     for left in directory.glob("making-*"):
         shutil.rmtree(left, ignore_errors=True)
     with tempfile.TemporaryDirectory(prefix="making-", dir=directory) as temporary:
