@@ -52,8 +52,7 @@ def publish(
 
     Without a partitioner, record *i* of the dataset goes to partition *i* mod P: an even spread, without a key.
     Delivery is idempotent, so a lost connection or a broker's restart neither loses nor doubles a record, and each
-    partition has its records in order. At most ``Outbox.max_records`` records of ``Outbox.max_bytes`` together wait in
-    memory.
+    partition has its records in order. Memory is bounded (``Outbox.max_records``, ``Outbox.max_bytes``).
 
     Parameters
     ----------
@@ -140,7 +139,8 @@ def _seldom(complain: Callable[[str], None] | None) -> Callable[[KafkaError], No
 
     def on_error(error: KafkaError) -> None:
         nonlocal said
-        if complain and time.monotonic() - said >= _QUIET:
+        vague = error.code() == KafkaError._ALL_BROKERS_DOWN  # noqa: SLF001  its public name; others say why
+        if complain and not vague and time.monotonic() - said >= _QUIET:
             said = time.monotonic()
             complain(f"Kafka: {error.str()}; trying on")
 

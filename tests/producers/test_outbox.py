@@ -104,9 +104,13 @@ def test_a_broker_that_stays_away_is_an_error_with_the_number(broker):
     assert "timed out" in str(load.fault)
     assert len(complaints) == 1
     assert complaints[0].endswith("; trying on")
+    assert "brokers are down" not in complaints[0]
     assert 0 < summary.failed <= Outbox.max_records + 65_536
     broker.start()
-    assert sum(end_offsets(connection, "away").values()) == summary.records
+    there = sum(end_offsets(connection, "away").values())
+    assert (
+        summary.records <= there <= summary.records + summary.failed
+    )  # some were there, but not acknowledged any more
 
 
 def test_the_user_need_not_wait_for_a_broker_that_is_gone(broker, monkeypatch):
