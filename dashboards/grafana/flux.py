@@ -15,7 +15,7 @@ from dashboards.grafana.sources import INFLUXDB
 from dashboards.metrics import Metric
 
 #: How a run is called in a legend: "KEY · zipf-s4-w10". Colours go by its beginning.
-NAMED = 'series: r.grouping + " · " + strings.trimSuffix(v: r.run, suffix: "-" + r.grouping)'
+NAMED = 'series: r.grouping + " · " + regexp.replaceAllString(r: /-[a-z]+$/, v: r.run, t: "")'
 RUN = ("run", "grouping")
 
 
@@ -40,7 +40,7 @@ class Flux(Builder[FluxQuery]):
 
     def build(self) -> FluxQuery:
         """The query, with the packages that it uses imported."""
-        used = [name for name in ("math", "strings") if f"{name}." in self.query]
+        used = [name for name in ("math", "regexp") if f"{name}." in self.query]
         return FluxQuery("".join(f'import "{name}"\n' for name in used) + self.query)
 
 

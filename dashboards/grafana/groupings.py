@@ -98,7 +98,7 @@ def groupings() -> Dashboard:
                     "routing": Column("routing a tuple", "ns"),
                     "throughput": Column("THROUGHPUT_RATIO", GRAFANA["tuples/s"]),
                 },
-                6,
+                5,
             ),
             panels.lines(
                 "How uneven is the load?",

@@ -29,6 +29,8 @@ from dashboards.grafana.sources import INFLUXDB, PROMETHEUS
 
 Query = Builder[Dataquery]
 
+LABEL = 16  # characters of a key beside a bar
+
 
 @dataclass(frozen=True)
 class Column:
@@ -98,6 +100,7 @@ def bars(
     panel = (
         barchart.Panel()
         .x_field(x)
+        .x_tick_label_max_length(LABEL)
         .orientation(VizOrientation.HORIZONTAL if lying else VizOrientation.VERTICAL)
         .show_value(VisibilityMode.NEVER)
         .group_width(0.8)

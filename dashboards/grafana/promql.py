@@ -8,7 +8,7 @@ from dashboards.grafana.sources import PROMETHEUS
 from dashboards.metrics import Metric
 
 #: A run's name without its grouping, which the legend names first.
-_NAMED = 'label_replace({}, "stream", "$1", "run", "(.+)-[A-Z0-9_]+")'
+_NAMED = 'label_replace({}, "stream", "$1", "run", "(.+)-[a-z]+")'
 _LEGEND = "{{grouping}} · {{stream}}"
 
 
@@ -19,8 +19,8 @@ def query(expression: str, by: Sequence[str] = ()) -> Dataquery:
 
 
 def rate(counter: Metric, by: Sequence[str] = ()) -> str:
-    """Per second."""
-    return f"{_sum(by)} (rate({selected(counter)}[$__rate_interval]))"
+    """Per second, over a minute: counters leap once a batch, and a batch takes longer than Grafana's rate interval."""
+    return f"{_sum(by)} (rate({selected(counter)}[1m]))"
 
 
 def increase(counter: Metric) -> str:

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from io import BytesIO
 from typing import Any
 
+from dashboards.preview.answers import Table
 from dashboards.preview.chosen import Chosen
 from dashboards.preview.panels import Panel
 from dashboards.preview.sources import Mark
@@ -38,7 +39,9 @@ def draw(dashboard: Mapping[str, Any], panels: Sequence[Panel], marks: Sequence[
         figure = Figure(figsize=(_WIDTH, height), dpi=100, facecolor="#f4f5f5")
         figure.text(0.006, 1 - 0.3 / height, dashboard["title"], fontsize=17, fontweight="bold", va="center")
         figure.text(0.006, 1 - 0.58 / height, dashboard["description"], fontsize=8.5, color="#6e6e6e", va="center")
-        figure.text(0.994, 1 - 0.3 / height, _said(chosen), fontsize=9, color="#6e6e6e", va="center", ha="right")
+        figure.text(
+            0.994, 1 - 0.3 / height, _said(chosen, panels), fontsize=9, color="#6e6e6e", va="center", ha="right"
+        )
         for panel in panels:
             _panel(figure, height, panel, chosen, marks)
         picture = BytesIO()
@@ -79,12 +82,15 @@ def _inner(panel: Panel, left: float, bottom: float, wide: float, high: float) -
     if not panel.empty and panel.kind in ("timeseries", "barchart"):
         before, below = (1.2 if "/s" in panel.write(0) else 0.75), LEGEND + 0.06
         if panel.options.get("orientation") == "horizontal":
-            before = 1.1
+            before = 1.25
     return left + before, bottom + below, wide - before - 0.2, high - below - 0.36
 
 
-def _said(chosen: Chosen) -> str:
+def _said(chosen: Chosen, panels: Sequence[Panel]) -> str:
+    """Which streams, when, and what was chosen."""
+    names = {panel.name(series) for panel in panels if not isinstance(panel.data, Table) for series in panel.data}
+    streams = sorted({name.split(" · ")[1] for name in names if " · " in name})
     start, stop = chosen.start.astimezone(), chosen.stop.astimezone()
     values = "   ".join(f"{name}: {', '.join(values)}" for name, values in chosen.values.items() if values)
     end = f"{stop:%H:%M:%S}" if stop.date() == start.date() else f"{stop:%Y-%m-%d %H:%M:%S}"
-    return f"{start:%Y-%m-%d %H:%M:%S} – {end}" + (f"   {values}" if values else "")
+    return f"{', '.join(streams[:3])}   {start:%Y-%m-%d %H:%M:%S} – {end}" + (f"   {values}" if values else "")

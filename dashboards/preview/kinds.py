@@ -46,12 +46,12 @@ def stat(axes: "Axes", panel: Panel) -> None:
     count = len(panel.series)
     texts = [panel.write(series.values[-1]) for series in panel.series]
     size = min(21.0, 44.0 / (count + 0.6), 150.0 / max(map(len, texts)))
-    for at, series in enumerate(panel.series):
-        name = panel.name(series)
+    names = [panel.name(series) for series in panel.series]
+    for at, (name, shown) in enumerate(zip(names, _shortened(names), strict=True)):
         middle = 1 - (at + 0.5) / count
         style: dict[str, Any] = {"color": panel.colour(name), "va": "center", "transform": axes.transAxes}
         axes.text(0.98, middle, texts[at], ha="right", fontsize=size, fontweight="bold", **style)
-        axes.text(0.0, middle, name.split(" · ")[0] if count > 1 else name, ha="left", fontsize=7.5, **style)
+        axes.text(0.0, middle, shown, ha="left", fontsize=7.5, **style)
 
 
 def bargauge(axes: "Axes", panel: Panel) -> None:
@@ -73,7 +73,8 @@ def bargauge(axes: "Axes", panel: Panel) -> None:
 def barchart(axes: "Axes", panel: Panel) -> None:
     """For each value of a column, the runs' bars beside each other."""
     columns = dict(panel.table.columns)
-    ticks = columns.pop(panel.options["xField"])
+    most = panel.options["xTickLabelMaxLength"]
+    ticks = [x if len(x) <= most else f"{x[:most]}…" for x in columns.pop(panel.options["xField"])]
     names = sorted(columns)
     lying = panel.options["orientation"] == "horizontal"
     height = panel.options["groupWidth"] / max(1, len(names))
@@ -143,12 +144,21 @@ def _values(axes: "Axes", panel: Panel, which: str) -> None:
 
 
 def _legend(axes: "Axes", panel: Panel, handles: Sequence[Any], names: Sequence[str]) -> None:
-    columns = max(1, panel.spec["gridPos"]["w"] // 4)
+    shown = _shortened(names)
+    columns = max(1, panel.spec["gridPos"]["w"] * 10 // (max(map(len, shown)) + 6))
     if len(names) > 2 * columns:
         return  # two lines fit below the tick labels
     figure, place = axes.figure, axes.get_position()
     foot = place.y0 - LEGEND * figure.dpi / figure.bbox.height
     figure.legend(
-        handles, names, loc="lower left", bbox_to_anchor=(place.x0, foot), ncols=columns,
+        handles, shown, loc="lower left", bbox_to_anchor=(place.x0, foot), ncols=columns,
         frameon=False, fontsize=7.5, handlelength=1.2, columnspacing=1.2, borderaxespad=0, borderpad=0,
     )  # fmt: skip
+
+
+def _shortened(names: Sequence[str]) -> list[str]:
+    """Names without the stream, where all have the same; the picture's head has it."""
+    parts = [name.split(" · ") for name in names]
+    if len(names) > 1 and all(len(part) > 1 for part in parts) and len({part[1] for part in parts}) == 1:
+        return [" · ".join([part[0], *part[2:]]) for part in parts]
+    return list(names)

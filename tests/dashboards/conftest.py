@@ -1,0 +1,84 @@
+"""A KEY run and a DYNAMIC_KEY run over one stream, told to a real InfluxDB and a real Prometheus."""
+
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+import pytest
+
+from apps.metrics.monitor import Monitor
+from apps.metrics.outputs import Destinations, Outputs
+from apps.run import Run
+from apps.settings import Settings
+from dashboards.preview.answers import InfluxDB, Prometheus
+from dashboards.preview.chosen import Chosen
+from dashboards.preview.sources import Sources
+from deploy import prometheus
+from deploy.broker import Broker
+from deploy.connection import Connection
+from tests.apps.conftest import countries, publish, spark  # noqa: F401
+from tests.monitoring.conftest import influxd_program, influxdb, prometheus_program  # noqa: F401
+
+STREAM = countries((["Turkey"] * 16 + ["Peru", "Chad", "Fiji", "Oman"]) * 200)
+QUICK = {"warm_up": 0.0, "check_interval": 0.1, "promotion_period": 0.1}
+TOPIC, BUCKET = "dashboards", "dashboards"
+RUNS = {"KEY": f"{TOPIC}-s2-w4-kg", "DYNAMIC_KEY": f"{TOPIC}-s2-w4-dkg"}
+
+
+@dataclass(frozen=True)
+class Seen:
+    """Where the runs can be seen, and when they were."""
+
+    sources: Sources
+    chosen: Chosen
+    token: str
+
+
+@pytest.fixture(scope="session")
+def seen(kafka: Broker, spark, influxdb, prometheus_program, tmp_path_factory) -> Iterator[Seen]:
+    connection = Connection(kafka.bootstrap_servers)
+    publish(connection, TOPIC, 2, STREAM)
+    begin = datetime.now(UTC)
+    target = Destinations.of(influxdb.url, influxdb.token, influxdb.org, BUCKET, 0)
+    with ExitStack() as stack:
+        with Outputs(target) as outputs:
+            assert outputs.exporter
+            page = {"unskew": [f"127.0.0.1:{outputs.exporter.port}"]}
+            kept = tmp_path_factory.mktemp("prometheus")
+            server = stack.enter_context(prometheus.Prometheus(kept, targets=page, every=0.2))
+            for grouping in RUNS:
+                run = Settings(
+                    mode="LOCAL",
+                    source_type="COUNTRY_SKEW_R80",
+                    grouping=grouping,
+                    source_name=TOPIC,
+                    sources=2,
+                    workers=4,
+                    speed="x0",
+                    connection=connection,
+                    checkpoint=str(tmp_path_factory.mktemp(grouping)),
+                    window=1.0,
+                    trigger=0.2,
+                    max_tuples=800,
+                    until_drained=True,
+                    options=QUICK if grouping == "DYNAMIC_KEY" else {},
+                )
+                monitor = Monitor(run, outputs)
+                assert Run(run, [monitor.batch], [monitor.progress]).run(spark).drained
+            until_scraped(server, RUNS["DYNAMIC_KEY"])
+        chosen = Chosen(begin, datetime.now(UTC))
+        sources = Sources(InfluxDB(influxdb.url, influxdb.token, influxdb.org, BUCKET), Prometheus(server.url))
+        yield Seen(sources, chosen, influxdb.token)
+
+
+def until_scraped(server: prometheus.Prometheus, run: str) -> None:
+    """Until its last state has been seen more than once, for there to be rates."""
+    asked = (
+        f'count_over_time(unskew_run_tuples_total{{run="{run}"}}[1m] ) > 5 and unskew_run_tuples_total == {len(STREAM)}'
+    )
+    deadline = time.monotonic() + 60
+    while not server.query(asked):
+        assert time.monotonic() < deadline
+        time.sleep(0.1)

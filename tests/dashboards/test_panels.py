@@ -1,0 +1,120 @@
+"""Every panel's own query, asked of real servers that a real run has filled, has an answer, and the right one."""
+
+import pytest
+
+from dashboards.checked_in import dashboards
+from dashboards.metrics import metric
+from dashboards.preview.answers import Table
+from dashboards.preview.chosen import Chosen
+from tests.dashboards.conftest import RUNS, STREAM
+
+pytestmark = [pytest.mark.kafka, pytest.mark.spark]
+
+NAMES = {grouping: f"{grouping} · dashboards-s2-w4" for grouping in RUNS}
+
+
+def panel(seen, dashboard: str, title: str, **values: list[str]):
+    spec = next(panel for panel in dashboards()[dashboard]["panels"] if panel["title"] == title)
+    return seen.sources.panel(spec, Chosen(seen.chosen.start, seen.chosen.stop, values))
+
+
+def newest(shown) -> dict[str, float]:
+    return {shown.name(series): series.values[-1] for series in shown.series}
+
+
+@pytest.mark.parametrize("name", dashboards())
+def test_every_panel_has_data(seen, name):
+    panels = [seen.sources.panel(spec, seen.chosen) for spec in dashboards()[name]["panels"]]
+    assert [panel.title for panel in panels if panel.empty] == []
+
+
+@pytest.mark.parametrize("name", dashboards())
+def test_every_series_has_its_groupings_colour(seen, name):
+    for spec in dashboards()[name]["panels"]:
+        shown = seen.sources.panel(spec, seen.chosen)
+        if not isinstance(shown.data, Table):
+            for series in shown.series:
+                wanted = "#d55e00" if series.labels.get("grouping", shown.name(series)).startswith("KEY") else "#009e73"
+                assert shown.colour(shown.name(series)) == wanted, (shown.title, shown.name(series))
+
+
+def test_what_happened_is_marked(seen):
+    marks = seen.sources.marks(dashboards()["overview"], seen.chosen)
+    assert [mark.kind for mark in marks].count("Starts and restarts") == len(RUNS)
+    assert any(mark.kind == "Scale-ups" for mark in marks)
+    assert all(seen.chosen.start <= mark.time <= seen.chosen.stop for mark in marks)
+
+
+def test_shares_are_of_the_whole_load(seen):
+    shares = panel(seen, "overview", "Which part of the load has each worker?").table.columns
+    assert list(shares["worker"]) == ["0", "1", "2", "3"]
+    for name in NAMES.values():
+        assert sum(shares[name]) == pytest.approx(100)
+    assert max(shares[NAMES["KEY"]]) >= 80  # Turkey is at one worker
+
+
+def test_the_whole_ranges_std_dev_is_that_of_the_loads(seen):
+    shares = panel(seen, "overview", "Which part of the load has each worker?").table.columns
+    shown = newest(panel(seen, "overview", "STD_DEV"))
+    for name in NAMES.values():
+        variance = sum((share - 25) ** 2 for share in shares[name]) / 4
+        assert shown[name] == pytest.approx(variance**0.5)
+    assert shown[NAMES["DYNAMIC_KEY"]] < shown[NAMES["KEY"]]
+
+
+def test_key_splits_no_key(seen):
+    shown = newest(panel(seen, "overview", "DIST_COST"))
+    assert shown[NAMES["KEY"]] == 1
+    assert shown[NAMES["DYNAMIC_KEY"]] > 1
+
+
+def test_the_table_sums_up_what_the_gauges_show(seen):
+    table = panel(seen, "groupings", "All of it").table.columns
+    assert list(table)[:3] == ["run", "tuples", "STD_DEV"]
+    assert list(table["run"]) == sorted(NAMES.values())
+    assert list(table["tuples"]) == [len(STREAM)] * 2
+    gauges = newest(panel(seen, "groupings", "Balance: STD_DEV"))
+    assert dict(zip(table["run"], table["STD_DEV"], strict=True)) == pytest.approx(gauges)
+
+
+def test_the_hottest_key_is_first(seen):
+    table = panel(seen, "keys", "Which keys are hot?").table.columns
+    assert list(table["key"][:2]) == ["Turkey"] * 2
+    assert list(table["tuples"][:2]) == [len(STREAM) * 0.8] * 2
+
+
+@pytest.mark.parametrize(
+    ("dashboard", "title"),
+    [("overview", "How uneven is the load?"), ("pipeline", "Is it falling behind?")],
+    ids=["InfluxDB", "Prometheus"],
+)
+def test_what_is_chosen_is_shown_and_nothing_else(seen, dashboard, title):
+    def names(**values):
+        return {series.labels.get("series") or series.name for series in panel(seen, dashboard, title, **values).series}
+
+    assert names() == set(NAMES.values())
+    assert names(run=[RUNS["KEY"]]) == {NAMES["KEY"]}
+    assert names(run=list(RUNS.values())) == set(NAMES.values())
+    assert names(grouping=["DYNAMIC_KEY"]) == {NAMES["DYNAMIC_KEY"]}
+    assert names(run=["dashboards.s2.w4.kg"]) == set()  # a point is a point
+
+
+def test_workers_can_be_chosen(seen):
+    chosen = panel(seen, "workers", "How long was each worker at work?", worker=["1", "3"])
+    assert list(chosen.table.columns["worker"]) == ["1", "3"]
+
+
+def test_the_variables_offer_what_there_is(seen):
+    offered = {}
+    for variable in dashboards()["workers"]["templating"]["list"]:
+        if variable["type"] == "query":
+            answer = seen.sources.influxdb.answer(variable, seen.chosen)
+            offered[variable["name"]] = sorted(answer.columns["_value"])
+    assert offered == {
+        "run": sorted(RUNS.values()),
+        "grouping": sorted(RUNS),
+        "worker": ["0", "1", "2", "3"],
+    }
+    known = metric("run", "tuples").prometheus_name
+    asked = [v["query"]["query"] for v in dashboards()["pipeline"]["templating"]["list"] if v["type"] == "query"]
+    assert asked == [f"label_values({known}, run)", f"label_values({known}, grouping)"]
