@@ -1,0 +1,136 @@
+"""`unskew dashboards`, as its user meets it."""
+
+import re
+from datetime import timedelta
+from pathlib import Path
+
+import matplotlib.image
+import pytest
+from typer.testing import CliRunner
+
+from dashboards import checked_in
+from dashboards.command import app
+from dashboards.markdown import metric_list
+from dashboards.metrics import METRICS
+from dashboards.preview.times import filled
+from deploy.errors import EnvironmentFault, UsageError
+from tests.dashboards.conftest import RUNS
+
+README = Path(checked_in.__file__).with_name("README.md")
+
+
+# The SDK's builders warn of themselves.
+pytestmark = pytest.mark.filterwarnings("ignore:Prefer using dashboardv2:DeprecationWarning")
+
+
+def unskew_dashboards(*arguments: str) -> str:
+    """What it prints; what it raises is raised."""
+    return CliRunner().invoke(app, list(arguments), catch_exceptions=False, standalone_mode=False).stdout
+
+
+@pytest.fixture
+def preview(seen, tmp_path):
+    """Run it on the servers; what it prints, and where its files are."""
+    influxdb, prometheus = seen.sources.influxdb, seen.sources.prometheus
+    servers = ["--influx-url", influxdb.url, "--influx-token", seen.token, "--influx-bucket", influxdb.bucket]
+    servers += ["--prometheus-url", prometheus.url, "--output", str(tmp_path / "out")]
+
+    def run(*arguments: str) -> tuple[str, Path]:
+        return unskew_dashboards("preview", *servers, *arguments), tmp_path / "out"
+
+    return run
+
+
+def test_the_readme_lists_the_metrics_as_they_are():
+    assert unskew_dashboards("metrics").strip() == metric_list().strip()
+    assert metric_list().strip() in README.read_text()
+    assert all(f"| `{metric.name}` |" in metric_list() for metric in METRICS)
+
+
+def test_the_checked_in_dashboards_are_current():
+    pytest.importorskip("grafana_foundation_sdk")
+    assert "5 dashboards are what the code makes" in unskew_dashboards("generate", "--check")
+
+
+def test_a_stale_file_is_named(tmp_path, monkeypatch):
+    pytest.importorskip("grafana_foundation_sdk")
+    monkeypatch.setattr(checked_in, "FOLDER", tmp_path)
+    with pytest.raises(EnvironmentFault, match=r"keys.json.*run `unskew dashboards generate`"):
+        unskew_dashboards("generate", "--check")
+    unskew_dashboards("generate")
+    unskew_dashboards("generate", "--check")
+
+
+@pytest.mark.kafka
+@pytest.mark.spark
+def test_all_are_drawn_and_put_on_one_page(preview):
+    said, out = preview()
+    page = (out / "index.html").read_text()
+    for name, dashboard in checked_in.dashboards().items():
+        picture = matplotlib.image.imread(out / f"{name}.png")
+        assert picture.shape[1] == 1600
+        assert picture[..., :3].std() > 0.05  # not blank
+        assert dashboard["title"] in page
+    # It needs nothing else.
+    assert page.count('src="data:image/png;base64,') == len(checked_in.NAMES)
+    assert not re.search(r"https?://", page)
+    assert "no data" not in said
+
+
+@pytest.mark.kafka
+@pytest.mark.spark
+def test_what_has_no_data_is_said(preview):
+    said, out = preview("overview", "--run", "nobody")
+    panels = checked_in.dashboards()["overview"]["panels"]
+    assert f"no data in {len(panels)} panels: overview: STD_DEV" in said
+    assert sorted(path.name for path in out.iterdir()) == ["index.html", "overview.png"]
+
+
+@pytest.mark.kafka
+@pytest.mark.spark
+def test_the_time_range_is_cut_to_where_there_are_batches(seen):
+    wide = type(seen.chosen)(seen.chosen.start - timedelta(minutes=20), seen.chosen.stop, {})
+    cut = filled(wide, seen.sources.influxdb)
+    assert seen.chosen.start - timedelta(minutes=1) < cut.start < cut.stop <= wide.stop
+    one = filled(type(wide)(wide.start, wide.stop, {"run": [RUNS["KEY"]]}), seen.sources.influxdb)
+    assert one.stop < cut.stop
+    none = type(wide)(wide.start, wide.stop, {"run": ["nobody"]})
+    assert filled(none, seen.sources.influxdb) == none
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["nope"], "nope: no such dashboard; valid: overview, workers"),
+        (["--from", "yesterday"], "--from yesterday: no such time; valid: now, -90s"),
+        (["--from", "now"], "--from now is not before --to now"),
+        (["--influx-url", "localhost"], "--influx-url localhost: no address"),
+        (["--influx-url", "http://x"], "--influx-url needs --influx-token"),
+    ],
+)
+def test_mistakes_are_told(monkeypatch, arguments, says):
+    for name in ("INFLUXDB_V2_URL", "INFLUXDB_V2_TOKEN", "PROMETHEUS_URL"):
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(UsageError, match=re.escape(says)):
+        unskew_dashboards("preview", *arguments)
+
+
+def test_without_a_stack_it_says_how_to_start_one(monkeypatch, tmp_path):
+    monkeypatch.setenv("UNSKEW_HOME", str(tmp_path))
+    for name in ("INFLUXDB_V2_URL", "PROMETHEUS_URL"):
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(EnvironmentFault, match="unskew stack start"):
+        unskew_dashboards("preview")
+
+
+def test_a_server_that_does_not_answer_is_named():
+    unreachable = [
+        "--influx-url",
+        "http://127.0.0.1:1",
+        "--influx-token",
+        "x",
+        "--prometheus-url",
+        "http://127.0.0.1:1",
+    ]
+    with pytest.raises(EnvironmentFault, match=r"InfluxDB does not answer at http://127.0.0.1:1"):
+        unskew_dashboards("preview", *unreachable)
