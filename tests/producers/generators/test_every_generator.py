@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from producers.dataset import Generated
 from producers.hashtags import hashtag_keys
-from producers.keycounts import KeyCounts
 from producers.messages import WIKI_URL
 from producers.registry import DATASETS, create, parameters
+from tests.producers.generators.counting import counted
 
 CHUNK = Generated.chunk
 # One of each kind is enough where all ratios are the same code.
@@ -121,17 +121,10 @@ def test_no_records_is_no_blocks(name):
     assert list(small(name, records=0).blocks()) == []
 
 
-def statistics(dataset):
-    counts = KeyCounts()
-    for block in dataset.blocks():
-        counts.add(block.keys, block.counts)
-    return counts
-
-
 @pytest.mark.parametrize("name", [name for name in NAMES if create(name).published and "scale" not in parameters(name)])
 def test_the_published_statistics_are_met(name):
     dataset = create(name, seed=2)
-    counts, published = statistics(dataset), dataset.published
+    counts, published = counted(dataset), dataset.published
     assert dataset.records == published.records
     assert counts.distinct == pytest.approx(published.keys, rel=0.05)
     assert counts.top(1)[0][1] / counts.total == pytest.approx(

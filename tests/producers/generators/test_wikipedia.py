@@ -7,19 +7,7 @@ from producers.generators import clickstream as clicks
 from producers.generators.pageviews_by_lang import SHARES, languages, shares
 from producers.keycounts import KeyCounts
 from producers.registry import create
-
-
-def counted(dataset):
-    counts = KeyCounts()
-    for block in dataset.blocks():
-        counts.add(block.keys, block.counts)
-    return counts
-
-
-def slope(frequencies, first, last):
-    """The exponent of the power law that fits the frequencies of ranks [first, last]: least squares in logarithms."""
-    ranks = np.unique(np.geomspace(first, last, 60).astype(int))
-    return -np.polyfit(np.log(ranks), np.log(np.asarray(frequencies)[ranks - 1]), 1)[0]
+from tests.producers.generators.counting import counted, slope
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +44,7 @@ class TestPageviews:
         frequencies = sorted(pageviews.tuples().values(), reverse=True)[1:]
         assert slope(frequencies, 1, 10_000) == pytest.approx(0.8, abs=0.03)
 
-    @pytest.mark.parametrize("scale", [0.001, 0.02])
+    @pytest.mark.parametrize("scale", [0.001, 0.02, pytest.param(1, marks=pytest.mark.slow)])
     def test_p1_stays_at_every_scale(self, scale):
         counts = counted(create("WIKIPEDIA_PAGEVIEWS", scale=scale, seed=2))
         published = create("WIKIPEDIA_PAGEVIEWS", scale=scale).published
@@ -119,6 +107,10 @@ class TestClickstream:
     def test_so_many_articles_are_reached(self, clickstream):
         _, _, counts = clickstream
         assert counts.distinct == pytest.approx(440_000, rel=0.03)
+
+    @pytest.mark.slow
+    def test_all_of_it_reaches_all_articles(self):
+        assert counted(create("WIKIPEDIA_CLICKSTREAM")).distinct == pytest.approx(4_400_000, rel=0.04)
 
     def test_visits_from_outside_name_the_outside(self):
         rows = {"link": set(), "external": set(), "other": set()}

@@ -1,0 +1,19 @@
+"""What the generators' statistics are measured with."""
+
+import numpy as np
+
+from producers.keycounts import KeyCounts
+
+
+def counted(dataset):
+    """The counts of all keys of a dataset."""
+    counts = KeyCounts()
+    for block in dataset.blocks():
+        counts.add(block.keys, block.counts)
+    return counts
+
+
+def slope(frequencies, first, last):
+    """The exponent of the power law that fits the frequencies of ranks [first, last]: least squares in logarithms."""
+    ranks = np.unique(np.geomspace(first, last, 60).astype(int))
+    return -np.polyfit(np.log(ranks), np.log(np.asarray(frequencies)[ranks - 1]), 1)[0]
