@@ -24,10 +24,12 @@ def draw(curves: Mapping[str, NDArray[np.floating[Any]]], path: Path) -> None:
     """
     figure = Figure(figsize=(9, 5.5), layout="constrained")
     axes = figure.subplots()
-    for name, shares in curves.items():
+    for number, (name, shares) in enumerate(curves.items()):
         if len(shares):
             ranks = np.unique(np.geomspace(1, len(shares), _POINTS).astype(int))
-            axes.loglog(ranks, shares[ranks - 1], label=name, linewidth=1.8)
+            # there are ten colours
+            line = {"color": f"C{number % 10}", "linestyle": "-" if number < 10 else "--"}
+            axes.loglog(ranks, shares[ranks - 1], label=name, linewidth=1.8, **line)
     axes.set(xlabel="rank of the key", ylabel="share of the tuples", title="How skewed are the datasets?")
     axes.grid(which="major", alpha=0.3)
     axes.legend(fontsize="small", loc="lower left")

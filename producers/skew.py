@@ -24,8 +24,11 @@ DEFAULT = [
     "WIKIPEDIA_PAGEVIEWS_BY_LANG",
     "WIKIPEDIA_CLICKSTREAM",
     "ZIPF",
+    "DRIFTING_ZIPF",
     "LN1",
     "LN2",
+    "POSG_UNIFORM",
+    "POSG_ZIPF",
 ]
 
 
