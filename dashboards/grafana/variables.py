@@ -22,7 +22,7 @@ def source(name: str) -> DatasourceVariable:
         .type(name)
         .label(label)
         .description(f"The {label} that has the topology's metrics")
-        .current(VariableOption(text=uid, value=uid))
+        .current(VariableOption(text=label, value=uid))
     )
 
 
@@ -39,7 +39,7 @@ def tag(name: str, *, prometheus: bool = False) -> QueryVariable:
         .label(_LABELS[name])
         .description({"run": "SOURCENAME-sS-wW-TYPE", "grouping": "groupingType", "worker": "0 … W − 1"}[name])
         .datasource(where)
-        .query({"qryType": 1, "query": query, "refId": "A"} if prometheus else query)
+        .query({"query": query, "refId": "A"} | ({"qryType": 1} if prometheus else {}))
         .multi(True)
         .include_all(True)
         .all_value(".*")

@@ -108,7 +108,7 @@ def test_the_variables_offer_what_there_is(seen):
     offered = {}
     for variable in dashboards()["workers"]["templating"]["list"]:
         if variable["type"] == "query":
-            answer = seen.sources.influxdb.answer(variable, seen.chosen)
+            answer = seen.sources.influxdb.answer(variable["query"], seen.chosen)
             offered[variable["name"]] = sorted(answer.columns["_value"])
     assert offered == {
         "run": sorted(RUNS.values()),
