@@ -39,7 +39,7 @@ def tag(name: str, *, prometheus: bool = False) -> QueryVariable:
         .label(_LABELS[name])
         .description({"run": "SOURCENAME-sS-wW-TYPE", "grouping": "groupingType", "worker": "0 … W − 1"}[name])
         .datasource(where)
-        .query({"query": query, "refId": "A"} | ({"qryType": 1} if prometheus else {}))
+        .query({"query": query, "refId": "A", **({"qryType": 1} if prometheus else {})})
         .multi(True)
         .include_all(True)
         .all_value(".*")
