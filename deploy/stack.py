@@ -9,6 +9,7 @@ from deploy.errors import EnvironmentFault
 from deploy.home import home
 from deploy.influxdb import InfluxDB
 from deploy.occupancy import read_address
+from deploy.programs import influxd, prometheus
 from deploy.prometheus import Prometheus
 from deploy.server import Server
 
@@ -83,6 +84,17 @@ def start(part: str, port: int | None = None) -> Running:
     elif port is not None and not found.url.endswith(f":{port}"):
         raise EnvironmentFault(f"{found.name} runs already at {found.url}; stop it first: `unskew stack stop`")
     return found
+
+
+def at_hand(part: str) -> bool:
+    """Whether its program is on this machine, so that a start takes no minutes.
+
+    Raises
+    ------
+    EnvironmentFault
+        If the user has named a program that is not the one.
+    """
+    return (influxd.present() if part == "influxdb" else prometheus.present()) is not None
 
 
 def stop(part: str) -> Running | None:

@@ -25,8 +25,8 @@ def unpacked(package: str, *, otherwise: str) -> Path:
     EnvironmentFault
         If there is no apt, or it can't fetch the package.
     """
-    directory = cache() / "debian"
-    target = directory / package
+    target = cached(package)
+    directory = target.parent
     if target.is_dir():
         return target
     if missing := [tool for tool in ("apt-get", "dpkg-deb") if shutil.which(tool) is None]:
@@ -41,6 +41,11 @@ def unpacked(package: str, *, otherwise: str) -> Path:
     except OSError as error:
         raise EnvironmentFault(f"cannot unpack {package} in {directory}: {error}; {otherwise}") from error
     return target
+
+
+def cached(package: str) -> Path:
+    """The directory that the package's files are in once they have been fetched."""
+    return cache() / "debian" / package
 
 
 def _fetch(package: str, target: Path, log: Path, otherwise: str) -> None:

@@ -6,16 +6,27 @@ import subprocess
 from pathlib import Path
 
 from deploy.errors import EnvironmentFault
-from deploy.programs.influxd_build import built
+from deploy.programs.influxd_build import built, cached
 
 
 def influxd() -> Path:
-    """Its path: `$UNSKEW_INFLUXD`, else the PATH's if that is InfluxDB 2, else one that is built now, once.
+    """Its path: the one that is `present`, else one that is built now, once.
 
     Raises
     ------
     EnvironmentFault
-        If what the variable names is no InfluxDB 2, or there is none and it can't be built.
+        If what `$UNSKEW_INFLUXD` names is no InfluxDB 2, or there is none and it can't be built.
+    """
+    return present() or built()
+
+
+def present() -> Path | None:
+    """`$UNSKEW_INFLUXD`, else the PATH's if that is InfluxDB 2, else one that was built before; None: there is none.
+
+    Raises
+    ------
+    EnvironmentFault
+        If what the variable names is no InfluxDB 2.
     """
     if named := os.environ.get("UNSKEW_INFLUXD"):
         path = Path(named).expanduser().absolute()
@@ -25,7 +36,7 @@ def influxd() -> Path:
     on_path = shutil.which("influxd")
     if on_path and _is_version_2(Path(on_path)):
         return Path(on_path)
-    return built()
+    return cached() if cached().is_file() else None
 
 
 def _is_version_2(program: Path) -> bool:

@@ -29,10 +29,8 @@ def built() -> Path:
     EnvironmentFault
         If Go, cargo or a C compiler is missing, or the build fails.
     """
-    # A directory per description: a new version of ours builds anew, and one that exists is complete.
-    identity = hashlib.sha256(_DESCRIPTION.read_bytes() + _TAGS.encode()).hexdigest()[:12]
-    directory = cache() / "influxd"
-    program = directory / identity / "influxd"
+    program = cached()
+    directory = program.parent.parent
     if program.is_file():
         return program
     _require_tools()
@@ -45,6 +43,13 @@ def built() -> Path:
     except OSError as error:
         raise EnvironmentFault(f"cannot build InfluxDB in {directory}: {error}; XDG_CACHE_HOME moves it") from error
     return program
+
+
+def cached() -> Path:
+    """Where it is once it has been built."""
+    # A directory per description: a new version of ours builds anew, and one that exists is complete.
+    identity = hashlib.sha256(_DESCRIPTION.read_bytes() + _TAGS.encode()).hexdigest()[:12]
+    return cache() / "influxd" / identity / "influxd"
 
 
 def _build(program: Path, log: Path) -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from deploy.errors import EnvironmentFault
-from deploy.programs.debian import unpacked
+from deploy.programs.debian import cached, unpacked
 
 _PACKAGE = "prometheus"
 
@@ -21,12 +21,23 @@ class PrometheusPrograms:
 
 
 def prometheus_programs() -> PrometheusPrograms:
-    """Those beside `$UNSKEW_PROMETHEUS`, else the PATH's, else Debian's package unpacked into the user's cache, once.
+    """Those that are `present`, else Debian's package unpacked into the user's cache, once.
 
     Raises
     ------
     EnvironmentFault
-        If what the variable names isn't there, or there are none and they can't be had.
+        If what `$UNSKEW_PROMETHEUS` names isn't there, or there are none and they can't be had.
+    """
+    return present() or _of(unpacked(_PACKAGE, otherwise=_OTHERWISE))
+
+
+def present() -> PrometheusPrograms | None:
+    """Those beside `$UNSKEW_PROMETHEUS`, else the PATH's, else those fetched before; None: there are none.
+
+    Raises
+    ------
+    EnvironmentFault
+        If what the variable names isn't there.
     """
     if named := os.environ.get("UNSKEW_PROMETHEUS"):
         program = Path(named).expanduser().absolute()
@@ -38,7 +49,11 @@ def prometheus_programs() -> PrometheusPrograms:
     server, tool = shutil.which("prometheus"), shutil.which("promtool")
     if server and tool:
         return PrometheusPrograms(Path(server), Path(tool))
-    usr = unpacked(_PACKAGE, otherwise=_OTHERWISE) / "usr"
+    return _of(cached(_PACKAGE)) if cached(_PACKAGE).is_dir() else None
+
+
+def _of(package: Path) -> PrometheusPrograms:
+    usr = package / "usr"
     return PrometheusPrograms(usr / "bin" / "prometheus", usr / "bin" / "promtool", usr / "share/prometheus/web")
 
 
