@@ -15,12 +15,12 @@ import apps.router
 import apps.worker  # noqa: F401
 from grouping import warm
 
-#: The variable that names the grouping whose kernels should be there before the first task.
-GROUPING = "UNSKEW_GROUPING"
+#: The variable that names the groupings (with commas) whose kernels should be there before the first task.
+GROUPINGS = "UNSKEW_GROUPINGS"
 
 if __name__ == "__main__":
-    if GROUPING in os.environ:
-        warm(os.environ[GROUPING])
+    for grouping in filter(None, os.environ.get(GROUPINGS, "").split(",")):
+        warm(grouping)
     # After every task a worker collects garbage, which walks all objects: some 70 ms with numba and pyarrow loaded.
     # What is here now is no garbage: leave it out.
     gc.collect()

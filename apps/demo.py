@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from apps.compare.command import INTERRUPTED
-from deploy import embedded
+from deploy import embedded, stack
 from deploy.connection import BootstrapOption, Connection, KafkaConfigOption
 from deploy.errors import EnvironmentFault
 
@@ -49,10 +49,10 @@ def demo(
     from apps.compare.contest import fresh_checkpoints, hold
     from apps.metrics.outputs import Destinations
     from apps.settings import Settings
-    from apps.shell import unskew
 
     size = QUICK if quick else FULL
-    connection, started = _connection(bootstrap_servers, kafka_config)
+    connection, left = _connection(bootstrap_servers, kafka_config)
+    watched = _start_stack(left)
     topic = _publish(connection, size.records)
     _say("DYNAMIC_KEY's periods are shortened: the original's are for streams of hours, this one takes a minute")
     with fresh_checkpoints() as location:
@@ -73,21 +73,59 @@ def demo(
         courses = hold(settings, {"KEY": {}, "DYNAMIC_KEY": SHORTENED}, output, Destinations.of())
     if len(courses) == len(GROUPINGS):
         _say(_moral(*courses))
-    if started:
-        _say(f"Kafka runs on, for the results to be read; stop it: {unskew()} kafka stop")
+    if watched and courses:
+        _draw_dashboards([course.run for course in courses], output / "dashboards")
+    if left:
+        _say(f"Left running, for results and metrics to be read; stop it: {'; '.join(left)}")
     if len(courses) < len(GROUPINGS):
         raise typer.Exit(INTERRUPTED)
 
 
-def _connection(bootstrap_servers: str | None, kafka_config: Path | None) -> tuple[Connection, bool]:
-    """Kafka as the user names it, else the embedded broker; and whether we started that."""
+def _connection(bootstrap_servers: str | None, kafka_config: Path | None) -> tuple[Connection, list[str]]:
+    """Kafka as the user names it, else the embedded broker; and how to stop that if we started it."""
+    from apps.shell import unskew
+
     try:
-        return Connection.of(bootstrap_servers, kafka_config), False
+        return Connection.of(bootstrap_servers, kafka_config), []
     except EnvironmentFault:
         _say("starting Kafka ...")
         address = embedded.start()
         _say(f"Kafka is ready at {address.bootstrap_servers}")
-        return Connection(address.bootstrap_servers), True
+        return Connection(address.bootstrap_servers), [f"{unskew()} kafka stop"]
+
+
+def _start_stack(left: list[str]) -> bool:
+    """Start InfluxDB and Prometheus if they needn't be fetched first; whether both run."""
+    from apps.shell import unskew
+
+    missing = [part for part in stack.PARTS if not stack.running(part)]
+    if not all(map(stack.at_hand, missing)):
+        _say(f"no metrics are kept: {' and '.join(missing)} would take minutes to get (`{unskew()} stack start` does)")
+        return False
+    for part in missing:
+        server = stack.start(part)
+        _say(f"{server.name} is ready at {server.url}")
+    if missing:
+        left.append(f"{unskew()} stack stop")
+    return True
+
+
+def _draw_dashboards(runs: list[str], folder: Path) -> None:
+    from datetime import UTC, datetime, timedelta
+
+    from dashboards import checked_in
+    from dashboards.preview.addresses import sources
+    from dashboards.preview.chosen import Chosen
+    from dashboards.preview.files import PAGE, save
+    from dashboards.preview.times import filled
+
+    now = datetime.now(UTC)
+    asked = sources()
+    chosen = filled(Chosen(now - timedelta(hours=1), now, {"run": runs}), asked.influxdb)
+    _say("drawing the dashboards ...")
+    for saved in save(checked_in.NAMES, asked, chosen, folder):
+        _say(f"saved {saved.file}")
+    _say(f"saved {folder / PAGE}: all of them")
 
 
 def _publish(connection: Connection, records: int) -> str:

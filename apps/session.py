@@ -5,7 +5,7 @@ import signal
 import sys
 import threading
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from importlib import resources
@@ -46,18 +46,19 @@ _ATTEMPTS = 4
 
 
 @contextmanager
-def session(settings: Settings) -> Iterator[SparkSession]:
-    """The Spark session of a run; stopped at the end.
+def session(settings: Settings, groupings: Sequence[str] = ()) -> Iterator[SparkSession]:
+    """The Spark session of a run, or of several with these groupings; stopped at the end.
 
     In LOCAL mode there is a thread for each worker if tuples have a simulated cost (they wait side by side), else two a
     core (while one task waits for its Python process, another runs). In CLUSTER mode our code goes to the executors.
     """
     side_by_side = max(settings.workers, settings.sources) if settings.seconds_per_tuple else 2 * (os.cpu_count() or 1)
     master = settings.master or f"local[{min(side_by_side, _MOST_TASKS)},{_ATTEMPTS}]"
-    conf = {"spark.executorEnv.UNSKEW_GROUPING": settings.grouping, **settings.conf}
+    names = groupings or [settings.grouping]
+    conf = {"spark.executorEnv.UNSKEW_GROUPINGS": ",".join(names), **settings.conf}
     # While the JVM starts: a cold compilation once here, not in every Python worker side by side.
     with ThreadPoolExecutor(1) as pool:
-        warmed = pool.submit(warm, settings.grouping)
+        warmed = pool.submit(lambda: [warm(name) for name in names])
         spark = start(settings.name, master, _STATE_PARTITIONS, conf)
         warmed.result()
     try:

@@ -166,7 +166,8 @@ def main() -> None:
         loaded = publish(connection, "bench", create(TYPE, records=arguments.records))
         rates: dict[str, list[float]] = {name: [] for name in [*groupings, "native"]}
         costs: dict[str, list[float]] = {}
-        with Memory() as memory, session(settings(connection, groupings[0], Path(folder) / "first")) as spark:
+        first = settings(connection, groupings[0], Path(folder) / "first")
+        with Memory() as memory, session(first, groupings) as spark:
             for repeat in range(arguments.repeats):
                 for name, measured in rates.items():
                     run = settings(connection, name if name in groupings else "KEY", Path(folder) / f"{name}-{repeat}")

@@ -63,13 +63,17 @@ def preview(
         list[str] | None, typer.Argument(metavar="[NAME]...", help="Which dashboards.", show_default="all")
     ] = None,
     influx_url: Annotated[
-        str | None, typer.Option(help="InfluxDB 2 [that of `unskew stack`].", envvar="INFLUXDB_V2_URL")
+        str | None, typer.Option(help="InfluxDB 2 (default: that of `unskew stack`).", envvar="INFLUXDB_V2_URL")
     ] = None,
     influx_token: Annotated[str | None, typer.Option(help="Its token.", envvar="INFLUXDB_V2_TOKEN")] = None,
-    influx_org: Annotated[str | None, typer.Option(help="Its organisation [unskew].", envvar="INFLUXDB_V2_ORG")] = None,
-    influx_bucket: Annotated[str | None, typer.Option(help="Its bucket [unskew].", envvar="INFLUXDB_V2_BUCKET")] = None,
+    influx_org: Annotated[
+        str | None, typer.Option(help="Its organisation (default: unskew).", envvar="INFLUXDB_V2_ORG")
+    ] = None,
+    influx_bucket: Annotated[
+        str | None, typer.Option(help="Its bucket (default: unskew).", envvar="INFLUXDB_V2_BUCKET")
+    ] = None,
     prometheus_url: Annotated[
-        str | None, typer.Option(help="Prometheus [that of `unskew stack`].", envvar="PROMETHEUS_URL")
+        str | None, typer.Option(help="Prometheus (default: that of `unskew stack`).", envvar="PROMETHEUS_URL")
     ] = None,
     start: Annotated[
         str | None,
@@ -88,8 +92,7 @@ def preview(
     """Draw the dashboards without Grafana: their own queries, asked of the real servers, as pictures and one page."""
     from dashboards.preview.addresses import sources
     from dashboards.preview.chosen import Chosen
-    from dashboards.preview.drawing import draw
-    from dashboards.preview.page import html
+    from dashboards.preview.files import PAGE, save
     from dashboards.preview.times import filled, time
 
     known = checked_in.dashboards()
@@ -104,19 +107,10 @@ def preview(
     asked = sources(influx_url, influx_token, influx_org, influx_bucket, prometheus_url)
     if start is None:
         chosen = filled(chosen, asked.influxdb)
-    pictures, empty = {}, []
-    for name in names or known:
-        panels = [asked.panel(spec, chosen) for spec in known[name]["panels"]]
-        pictures[name] = draw(known[name], panels, asked.marks(known[name], chosen), chosen)
-        empty += [f"{name}: {panel.title}" for panel in panels if panel.empty]
-        print(f"{name:<10} {len(panels)} panels: {output / name}.png")
-    try:
-        output.mkdir(parents=True, exist_ok=True)
-        for name, picture in pictures.items():
-            (output / f"{name}.png").write_bytes(picture)
-        (output / "index.html").write_text(html(known, pictures), encoding="utf-8")
-    except OSError as error:
-        raise EnvironmentFault(f"can't write to {output}: {error.strerror}") from error
-    print(f"{'all':<10} {output / 'index.html'}")
+    empty: list[str] = []
+    for saved in save(names or known, asked, chosen, output):
+        print(f"{saved.name:<10} {saved.panels} panels: {saved.file}")
+        empty += [f"{saved.name}: {title}" for title in saved.empty]
+    print(f"{'all':<10} {output / PAGE}")
     if empty:
         print(f"no data in {len(empty)} panels: {'; '.join(empty)}")

@@ -11,7 +11,7 @@ from typing import Literal
 
 #: Labels of every series.
 COMMON = {
-    "run": "the topology run's name: SOURCENAME-sS-wW-TYPE",
+    "run": "the topology run's name: SOURCENAME-sS-wW and the grouping's short name",
     "source_type": "what the messages are",
     "grouping": "the groupingType",
     "workers": "W",

@@ -108,7 +108,7 @@ def _courses(plan: Sequence[Settings], outputs: Outputs) -> Iterator[Course]:
     with _wish_to_stop() as wish, ExitStack() as stack:
         with Display(plan[0]) as display:
             wish.actions = [display.stopping]
-            spark = stack.enter_context(session(plan[0]))
+            spark = stack.enter_context(session(plan[0], [settings.grouping for settings in plan]))
             display.say("warming Spark up; this isn't counted", always=True)
             warm_up(spark, plan[0], lambda: wish.expressed)
         for settings in plan:

@@ -41,6 +41,8 @@ class Course:
 
     Attributes
     ----------
+    run : str
+        Its name.
     summary : Summary
         Its sums.
     options : dict
@@ -52,6 +54,7 @@ class Course:
 
     """
 
+    run: str
     summary: Summary
     options: dict[str, object]
     batches: list[BatchTimes] = field(repr=False)
@@ -127,7 +130,9 @@ class Recorder:
     def course(self) -> Course:
         """All of it."""
         options = dict(self._settings.options)
-        return Course(self._tally.summary(), options, self._batches, self._windows, self._busy.tolist())
+        return Course(
+            self._settings.name, self._tally.summary(), options, self._batches, self._windows, self._busy.tolist()
+        )
 
 
 _Part = TypeVar("_Part", BatchTimes, WindowBalance)

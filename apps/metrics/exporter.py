@@ -71,6 +71,11 @@ class Exporter:
                     numbers = {name: float(value) for name, value in sample.values.items()}
                     self._values.setdefault((sample.subject.name, labels), {}).update(numbers)
 
+    def forget(self) -> None:
+        """Leave all series behind: what follows is another run's."""
+        with self._lock:
+            self._values.clear()
+
     def collect(self) -> Iterator[Any]:
         """The families of series, as ``prometheus_client``'s registry asks for them."""
         with self._lock:

@@ -44,7 +44,7 @@ class Monitor:
         self._planned: dict[int, int] = {}
         self._counted: dict[str, float] | None = None
         # What was counted before a restart is on the page before the first batch.
-        outputs.show(_standing(TotalsLog(settings.checkpoint).newest()), self._common)
+        outputs.begin(_standing(TotalsLog(settings.checkpoint).newest()), self._common)
 
     def batch(self, report: BatchReport) -> None:
         """Take in a batch's report."""

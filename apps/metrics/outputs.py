@@ -95,15 +95,20 @@ class Outputs:
         """Close them; what is still on its way gets a moment."""
         self._stack.close()
 
+    def begin(self, standing: Iterable[Sample], common: Mapping[str, str]) -> None:
+        """Begin with a run: the page has that run's series alone, at first where it stands."""
+        if self.exporter is not None:
+            self.exporter.forget()
+        self._show(standing, common)
+
     def write(self, samples: Iterable[Sample], common: Mapping[str, str]) -> None:
         """Hand samples to all of them, with their common labels; never waits for anyone."""
         ours, theirs = itertools.tee(samples)
         if self.influx is not None:
             self.influx.write(ours, common)
-        self.show(theirs, common)
+        self._show(theirs, common)
 
-    def show(self, samples: Iterable[Sample], common: Mapping[str, str]) -> None:
-        """Hand samples to the page alone, and what became of the points for InfluxDB."""
+    def _show(self, samples: Iterable[Sample], common: Mapping[str, str]) -> None:
         if self.exporter is not None:
             self.exporter.write(samples, common)
             if self.influx is not None:

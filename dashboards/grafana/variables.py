@@ -5,6 +5,7 @@ from grafana_foundation_sdk.models.dashboard import VariableOption, VariableRefr
 
 from dashboards import metrics
 from dashboards.grafana.sources import INFLUXDB, PROMETHEUS, SOURCES
+from dashboards.metrics import COMMON
 
 _TAG_VALUES = (
     'import "influxdata/influxdb/schema"\n'
@@ -37,7 +38,7 @@ def tag(name: str, *, prometheus: bool = False) -> QueryVariable:
     return (
         QueryVariable(name)
         .label(_LABELS[name])
-        .description({"run": "SOURCENAME-sS-wW-TYPE", "grouping": "groupingType", "worker": "0 … W − 1"}[name])
+        .description({"run": COMMON["run"], "grouping": "groupingType", "worker": "0 … W − 1"}[name])
         .datasource(where)
         .query({"query": query, "refId": "A", **({"qryType": 1} if prometheus else {})})
         .multi(True)

@@ -6,7 +6,13 @@ from deploy import stack
 from deploy.errors import EnvironmentFault, UsageError
 
 
-def sources(url: str | None, token: str | None, org: str | None, bucket: str | None, prometheus: str | None) -> Sources:
+def sources(
+    url: str | None = None,
+    token: str | None = None,
+    org: str | None = None,
+    bucket: str | None = None,
+    prometheus: str | None = None,
+) -> Sources:
     """The servers.
 
     Raises

@@ -38,7 +38,7 @@ def course(grouping="KEY", sizes=(100, 100, 100, 100), loads=(300, 100)):
     )  # fmt: skip
     batches = [BatchTimes(n, 2.0 * i + 1, 1.0) for i, n in enumerate(sizes)]
     windows = [WindowBalance(1000 * i, n, float(i), 1.0, i) for i, n in enumerate(sizes)]
-    return Course(summary, {}, batches, windows, [1.0] * len(loads))
+    return Course("run", summary, {}, batches, windows, [1.0] * len(loads))
 
 
 def settings(tmp_path):

@@ -9,6 +9,8 @@ from collections import Counter
 
 import pytest
 
+from dashboards import checked_in
+from deploy import stack
 from deploy.connection import Connection
 from deploy.home import home
 from producers.registry import create
@@ -57,5 +59,12 @@ def test_from_nothing_to_results_that_can_be_read(tmp_path):
             assert "Turkey" in unskew("results", topic)
             assert "load of each worker" in unskew("results", topic.replace("aggregator", "distribution"))
         assert "kafka stop" in said
+        # The servers are at hand if other tests have got them: then both runs are seen on the dashboards.
+        if all(map(stack.at_hand, stack.PARTS)):
+            assert "stack stop" in said
+            assert "none lost" in said
+            for name in checked_in.NAMES:
+                assert (tmp_path / "out" / "dashboards" / f"{name}.png").stat().st_size > 10_000
     finally:
         unskew("kafka", "stop")
+        unskew("stack", "stop")

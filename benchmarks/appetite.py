@@ -1,0 +1,59 @@
+"""How many messages a second the whole topology takes of each dataset: what a producer has to keep up with.
+
+    python -m benchmarks.appetite [DATASET ...] [--records N] [--repeats N]
+
+As in ``benchmarks.topology``: x0, one broker, one Spark on all cores, the first batch of a run not counted, the median
+over the repeats; here with PARTIAL_KEY only. Beside it tuples, of which a tweet has several.
+"""
+
+import argparse
+import statistics
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+
+from rich.box import MARKDOWN
+from rich.console import Console
+from rich.table import Table
+
+from apps.session import session
+from benchmarks.topology import SOURCES, settings, topology
+from deploy.broker import Broker
+from deploy.connection import Connection
+from deploy.topics import ensure_topic
+from producers.publish import publish
+from producers.registry import DATASETS, create
+
+GROUPING = "PARTIAL_KEY"
+DEFAULT = ["COUNTRY_SKEW_R80", *(name for name in DATASETS if name.startswith(("TWITTER", "WIKIPEDIA"))), "ZIPF"]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("datasets", nargs="*", default=DEFAULT, metavar="DATASET")
+    parser.add_argument("--records", type=int, default=3_000_000)
+    parser.add_argument("--repeats", type=int, default=3)
+    arguments = parser.parse_args()
+    table = Table("dataset", box=MARKDOWN)
+    for column in ("topology: messages/s", "tuples/s", "lowest", "highest"):
+        table.add_column(column, justify="right")
+    with tempfile.TemporaryDirectory() as folder, Broker(Path(folder) / "kafka") as broker:
+        connection = Connection(broker.bootstrap_servers)
+        with session(settings(connection, GROUPING, Path(folder) / "first"), [GROUPING]) as spark:
+            for name in arguments.datasets:
+                ensure_topic(connection, name, SOURCES)
+                loaded = publish(connection, name, create(name, records=arguments.records))
+                rates = []
+                for repeat in range(arguments.repeats):
+                    run = settings(connection, GROUPING, Path(folder) / f"{name}-{repeat}")
+                    rates.append(topology(spark, replace(run, source_type=name, source_name=name)))
+                middle = statistics.median(rates)
+                messages = middle * loaded.records / loaded.keys.total
+                row = [f"{rate:,.0f}" for rate in (messages, middle, min(rates), max(rates))]
+                print(name, *row, flush=True)
+                table.add_row(name, *row)
+    Console(width=120).print(table)
+
+
+if __name__ == "__main__":
+    main()
