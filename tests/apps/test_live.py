@@ -1,0 +1,80 @@
+"""The live view, fed with what a run tells, as text."""
+
+import io
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from apps.checkpoint import Batch
+from apps.live import LiveView, sparkline
+from apps.observer import Distribution, HotKey
+from apps.progress import Display
+from apps.sink import BatchReport
+from apps.totals import Totals
+from deploy.errors import UsageError
+
+
+def report(loads, windows=()):
+    loads = np.array(loads)
+    batch = Batch(0, 0, 0, 0, {}, {})
+    return BatchReport(batch, loads, loads / 1000, 0, 0, 0.0, {}, Totals(), [(window, Totals()) for window in windows])
+
+
+def window(*hottest):
+    zeros = np.zeros(4, np.int64)
+    return Distribution(0, 1000, zeros, zeros, zeros, 2, list(hottest))
+
+
+def progress(rate, taken, there):
+    kafka = {"description": "KafkaV2[Subscribe[t]]", "processedRowsPerSecond": rate}
+    return {"sources": [kafka | {"endOffset": {"t": taken}, "latestOffset": {"t": there}}]}
+
+
+def shown(view, height=30):
+    console = Console(file=io.StringIO(), width=120)
+    console.print(view.picture(height))
+    return console.file.getvalue()
+
+
+@pytest.fixture
+def run(settings):
+    return settings("KEY")
+
+
+def test_nothing_yet(run):
+    assert "nothing counted yet" in shown(LiveView(run))
+
+
+def test_the_newest_batch_its_lag_and_the_hottest_keys(run):
+    view = LiveView(run)
+    view.batch(report([1, 1, 1, 1]))
+    view.batch(report([100, 100, 100, 700], [window(HotKey("Turkey", 700, 700, 3), HotKey("[red]", 5, 5, 1))]))
+    view.batch(report([0, 0, 0, 0]))  # an idle one takes nothing away
+    view.progress(progress(1234.5, {"0": 10, "1": 20}, {"0": 15, "1": 120}))
+    text = shown(view)
+    assert "70.0 %" in text
+    assert "0.70 s" in text
+    assert "STD_DEV (%)" in text
+    assert "25.98" in text  # of 10, 10, 10, 70
+    assert "1,234" in text
+    assert "105" in text
+    hottest = [line for line in text.splitlines() if "Turkey" in line or "[red]" in line]
+    assert "700" in hottest[0]
+    assert len(hottest) == 2
+
+
+def test_as_many_workers_as_there_are_lines(run):
+    view = LiveView(run)
+    view.batch(report(range(1, 41)))
+    text = shown(view, height=13)
+    assert "and 30 more workers" in text
+
+
+def test_no_terminal(run):
+    with pytest.raises(UsageError, match="--live needs a terminal"):
+        Display(run, view=LiveView(run))
+
+
+def test_sparkline_of_zeros():
+    assert sparkline([0, 0]) == "▁▁"
