@@ -56,6 +56,11 @@ class Journal:
         return self._state["begin"]
 
     @property
+    def rule(self) -> str:
+        """What chose the records' partitions."""
+        return self._state["rule"]
+
+    @property
     def finished(self) -> bool:
         """All was delivered."""
         return bool(self._state.get("finished"))
@@ -77,9 +82,9 @@ class Journal:
             raise UsageError(f"{self._path} can't be read ({error}); load without --resume") from None
         return True
 
-    def begin(self, offsets: Sequence[int]) -> None:
-        """A new load begins where the topic's partitions end at these offsets."""
-        self._state = {"load": self._identity, "begin": list(offsets), "places": []}
+    def begin(self, offsets: Sequence[int], rule: str) -> None:
+        """A new load begins where the topic's partitions end at these offsets; ``rule`` chooses among them."""
+        self._state = {"load": self._identity, "begin": list(offsets), "rule": rule, "places": []}
         self._write()
 
     def note(self) -> None:

@@ -22,11 +22,14 @@ class Partitioner(ABC):
         How many there are.
     keyed : bool
         Whether records are sent with their keys.
+    rule : str
+        What decides, so that a load is resumed with the same.
 
     """
 
     partitions: int
     keyed: ClassVar[bool] = False
+    rule: str
 
     @abstractmethod
     def choose(self, block: Block, position: int) -> NDArray[np.int32]:
@@ -51,6 +54,8 @@ class Partitioner(ABC):
 
 class Spread(Partitioner):
     """Record i to partition i mod P: as even as can be, and every partition sees the stream at its own pace."""
+
+    rule = "an even spread"
 
     def __init__(self, partitions: int) -> None:
         self.partitions = partitions
@@ -88,6 +93,7 @@ class ByGrouping(Partitioner):
             raise ValueError(f"{router.name} needs to hear from its workers, and consumers tell a producer nothing")
         self._router = router
         self.partitions = router.workers
+        self.rule = f"--grouping {router.name} --seed {router.seed}"
 
     def choose(self, block: Block, position: int) -> NDArray[np.int32]:
         if self._router.uses_time and block.times is None:

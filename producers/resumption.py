@@ -78,12 +78,17 @@ def begin(
     Raises
     ------
     UsageError
-        The load can't be resumed: somebody is writing to the topic, or it was made anew.
+        The load can't be resumed: somebody is writing to the topic, it was made anew, or partitions were chosen
+        in another way.
 
     """
     if not (resume and journal.load()):
-        journal.begin(list(end_offsets(connection, topic).values()))
+        journal.begin(list(end_offsets(connection, topic).values()), partitioner.rule)
         return 0, None
+    if journal.rule != partitioner.rule:
+        raise UsageError(
+            f"this load chose its partitions by {journal.rule}, not by {partitioner.rule}; resume it with the same"
+        )
     ends = settled_offsets(connection, topic)
     there = np.array(list(ends.values())) - np.array(journal.begun)
     if len(journal.begun) != len(ends) or there.min() < 0:

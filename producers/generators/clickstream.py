@@ -7,8 +7,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from producers.dataset import Block, Generated, Published
-from producers.generators.scale import scaled
+from producers.dataset import Block, Published
+from producers.generators.scale import Scaled, scaled
 from producers.generators.titles import titles
 from producers.messages import clickstream
 
@@ -33,7 +33,7 @@ FEWEST = 10
 OUTSIDE = {"other-search": 0.591, "other-empty": 0.365, "other-internal": 0.027, "other-external": 0.017}
 
 
-class Clickstream(Generated):
+class Clickstream(Scaled):
     """``{"prev","curr","type","n"}`` messages with the statistics of the English Wikipedia's November 2017.
 
     26 M pairs of 4.4 M articles: 60 % links, 37 % from outside, 3 % other; these have 18 %, 81 % and 1 % of the 6.7 G
@@ -42,12 +42,8 @@ class Clickstream(Generated):
 
     Parameters
     ----------
-    scale : float
-        The records and the articles, as a multiple of the published ones.
-    records : int or None
-        How many; None: the scale's.
-    seed : int
-        See ``Generated``.
+    scale, records, seed
+        See ``Scaled``; what is scaled are the records and the articles.
 
     References
     ----------
@@ -60,7 +56,7 @@ class Clickstream(Generated):
     summary = "clicks from page to page in a month: 26 M pairs, 60 % links, 37 % from outside, heavy-tailed n"
 
     def __init__(self, *, scale: float = 1.0, records: int | None = None, seed: int = 0) -> None:
-        super().__init__(scaled(RECORDS, scale) if records is None else records, seed)
+        super().__init__(RECORDS, scale, records, seed)
         self.published = Published("Wikimedia: November 2017", scaled(RECORDS, scale), scaled(ARTICLES, scale))
         self._articles = scaled(_SUPPORT, scale)
 

@@ -9,9 +9,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from producers.dataset import Block, Generated
+from producers.dataset import Block
 from producers.generators.clock import times_of_day
-from producers.generators.scale import scaled
+from producers.generators.scale import Scaled, scaled
 from producers.generators.titles import titles
 from producers.hashtags import hashtag_keys
 from producers.messages import election
@@ -28,7 +28,7 @@ _HOW_MANY = {1: 0.6, 2: 0.25, 3: 0.15}
 _EVENTS = 40
 
 
-class Election(Generated):
+class Election(Scaled):
     """``{"text","hashtags","timestamp"}`` messages of one day, with bursts.
 
     Most hashtags follow Zipf's law. Besides, forty times that day something happens: a hashtag from the middle ranks
@@ -36,12 +36,9 @@ class Election(Generated):
 
     Parameters
     ----------
-    scale : float
-        The records (2 M tweets) and the hashtags (50 k), as a multiple.
-    records : int or None
-        How many; None: the scale's. They spread over the day.
-    seed : int
-        Also chooses the events.
+    scale, records, seed
+        See ``Scaled``; 1 stands for 2 M tweets, spread over the day, and 50 k hashtags. The seed chooses the
+        events too.
 
     """
 
@@ -49,7 +46,7 @@ class Election(Generated):
     summary = "hashtags of an election day: bursts that come within minutes and cool; several keys a message"
 
     def __init__(self, *, scale: float = 1.0, records: int | None = None, seed: int = 0) -> None:
-        super().__init__(scaled(RECORDS, scale) if records is None else records, seed)
+        super().__init__(RECORDS, scale, records, seed)
         self._count = scaled(HASHTAGS, scale)
 
     @cached_property

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from producers.dataset import Block, Generated, Published
+from producers.dataset import Block, Published
 from producers.generators.clock import times_of_day
-from producers.generators.scale import scaled
+from producers.generators.scale import Scaled, scaled
 from producers.generators.titles import titles
 from producers.messages import WIKI_URL, pageview
 from producers.rendering import joined
@@ -24,7 +24,7 @@ _MAIN_PAGE = "Main_Page"
 _START, _DAY = 1_200_009_600, 86_400  # 11 January 2008
 
 
-class Pageviews(Generated):
+class Pageviews(Scaled):
     """``{"timestamp","page"}`` messages with the statistics of the PKG paper's WP: 22 M, 2.9 M keys, p1 = 9.32 %.
 
     The main page has the share p1 and all others follow Zipf's law. (One Zipf law for all would not do: with this p1,
@@ -32,12 +32,8 @@ class Pageviews(Generated):
 
     Parameters
     ----------
-    scale : float
-        The records and the pages, as a multiple of the paper's; p1 stays.
-    records : int or None
-        How many; None: the scale's.
-    seed : int
-        See ``Generated``.
+    scale, records, seed
+        See ``Scaled``; what is scaled are the records and the pages, while p1 stays.
 
     References
     ----------
@@ -48,7 +44,7 @@ class Pageviews(Generated):
     name = "WIKIPEDIA_PAGEVIEWS"
 
     def __init__(self, *, scale: float = 1.0, records: int | None = None, seed: int = 0) -> None:
-        super().__init__(scaled(RECORDS, scale) if records is None else records, seed)
+        super().__init__(RECORDS, scale, records, seed)
         self._pages = scaled(_SUPPORT, scale)
         self.published = Published("PKG, Table I: WP", scaled(RECORDS, scale), scaled(PAGES, scale), P1)
         self.summary = f"visits of Wikipedia's pages on one day: 22 M, 2.9 M keys, p1 = {100 * P1:.2f} % (PKG's WP)"

@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from producers.dataset import Block, Generated, Published
-from producers.generators.scale import scaled
+from producers.dataset import Block, Published
+from producers.generators.scale import Scaled, scaled
 from producers.generators.titles import titles
 from producers.messages import pageviews_by_lang
 
@@ -28,7 +28,7 @@ _PAGES, _Z = 2_000_000, 0.8
 _VIEWS, _VIEWS_Z = 100_000, 2.5
 
 
-class PageviewsByLang(Generated):
+class PageviewsByLang(Scaled):
     """``{"lang","page","n","m"}`` messages with the published shares of the languages: English 47 %, Spanish 7.2 % …
 
     Whether a record's page is much viewed does not depend on its language, so the languages' shares of the records
@@ -36,12 +36,8 @@ class PageviewsByLang(Generated):
 
     Parameters
     ----------
-    scale : float
-        The records (5 M, about an hour's) and the pages, as a multiple.
-    records : int or None
-        How many; None: the scale's.
-    seed : int
-        See ``Generated``.
+    scale, records, seed
+        See ``Scaled``; 1 stands for 5 M records, about an hour's, and 2 M pages.
 
     References
     ----------
@@ -53,7 +49,7 @@ class PageviewsByLang(Generated):
     summary = "views of pages in an hour, keyed by language: English 47 %, Spanish 7.2 %, Japanese 7.1 %, …"
 
     def __init__(self, *, scale: float = 1.0, records: int | None = None, seed: int = 0) -> None:
-        super().__init__(scaled(RECORDS, scale) if records is None else records, seed)
+        super().__init__(RECORDS, scale, records, seed)
         self.published = Published("The Signpost: March 2013", p1=SHARES["en"])
         self._pages = scaled(_PAGES, scale)
 

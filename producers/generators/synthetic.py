@@ -1,7 +1,6 @@
 """Streams of plain keys with a distribution from the papers: no application behind them, ``{"key"}`` messages."""
 
-from collections.abc import Callable
-from functools import cached_property, partial
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,8 +21,9 @@ class Synthetic(Generated):
     ----------
     name, summary : str
         See ``Dataset``.
-    stream : callable
-        Makes the stream; called when the first block is read, as large tables take time to build.
+    law : tuple
+        The name of the function of ``grouping.streams`` that makes the stream, and its arguments. It is called when
+        the first block is read: it brings a compiler, and large tables take time to build.
     records, seed : int
         See ``Generated``.
     published : Published or None
@@ -35,7 +35,7 @@ class Synthetic(Generated):
         self,
         name: str,
         summary: str,
-        stream: Callable[[], "KeyStream"],
+        law: tuple[Any, ...],
         records: int,
         seed: int,
         published: Published | None = None,
@@ -43,13 +43,19 @@ class Synthetic(Generated):
         super().__init__(records, seed)
         self.name = name
         self.summary = summary
-        self._make = stream
+        self._law = law
         self.published = published
 
     @cached_property
     def stream(self) -> "KeyStream":
         """The keys, as numbers."""
-        return self._make()
+        from grouping import streams
+
+        name, *arguments = self._law
+        return getattr(streams, name)(*arguments)
+
+    def identity(self) -> dict[str, Any]:
+        return {**super().identity(), "law": self._law}
 
     def _draw(self, rng: np.random.Generator, first: int) -> Block:
         keys = pa.array(self.stream.draw(rng, first, self.chunk)).dictionary_encode()
@@ -66,21 +72,21 @@ def zipf_keys(z: float = 1.0, keys: int = 100_000, *, records: int = 10_000_000,
     """ZIPF: the key of rank r with frequency r^-z / Σ x^-z (PKG, Section 6)."""
     _require("z", z, 0, _STEEPEST)
     _require("keys", keys, 1, _MOST_KEYS)
-    return Synthetic("ZIPF", f"Zipf keys: z = {z:g}, K = {keys:,}", partial(_stream, "zipf", z, keys), records, seed)
+    return Synthetic("ZIPF", f"Zipf keys: z = {z:g}, K = {keys:,}", ("zipf", z, keys), records, seed)
 
 
 def lognormal_1(*, records: int = 10_000_000, seed: int = 0) -> Synthetic:
     """LN1 of the PKG paper: 16 k keys, p1 = 14.71 %."""
     summary = "lognormal keys, μ = 1.789, σ = 2.366 (PKG's LN1: 16 k keys, p1 = 14.71 %)"
     published = Published("PKG, Table I: LN1", 10_000_000, 16_000, 0.1471)
-    return Synthetic("LN1", summary, partial(_stream, "lognormal", 1.789, 2.366), records, seed, published)
+    return Synthetic("LN1", summary, ("lognormal", 1.789, 2.366), records, seed, published)
 
 
 def lognormal_2(*, records: int = 10_000_000, seed: int = 0) -> Synthetic:
     """LN2 of the PKG paper: 1.1 k keys, p1 = 7.01 %."""
     summary = "lognormal keys, μ = 2.245, σ = 1.133 (PKG's LN2: 1.1 k keys, p1 = 7.01 %)"
     published = Published("PKG, Table I: LN2", 10_000_000, 1_100, 0.0701)
-    return Synthetic("LN2", summary, partial(_stream, "lognormal", 2.245, 1.133), records, seed, published)
+    return Synthetic("LN2", summary, ("lognormal", 2.245, 1.133), records, seed, published)
 
 
 def drifting_zipf(
@@ -98,33 +104,24 @@ def drifting_zipf(
     _require("every", every, 1, 10**12)
     _require("step", step, 0, keys)
     summary = f"Zipf keys whose ranks rotate by {step} every {every:,} records: z = {z:g}, K = {keys:,}"
-    return Synthetic("DRIFTING_ZIPF", summary, partial(_stream, "drifting", z, keys, every, step), records, seed)
+    return Synthetic("DRIFTING_ZIPF", summary, ("drifting", z, keys, every, step), records, seed)
 
 
 def posg_uniform(items: int = 4096, *, records: int = 32_768, seed: int = 0) -> Synthetic:
     """POSG_UNIFORM: m = 32,768 tuples of n = 4096 items, each as often as another (POSG, Section V-A)."""
     _require("items", items, 1, _MOST_KEYS)
-    return Synthetic(
-        "POSG_UNIFORM", f"POSG's items, uniform: n = {items:,}", partial(_stream, "uniform", items), records, seed
-    )
+    return Synthetic("POSG_UNIFORM", f"POSG's items, uniform: n = {items:,}", ("uniform", items), records, seed)
 
 
 def posg_zipf(alpha: float = 1.0, items: int = 4096, *, records: int = 32_768, seed: int = 0) -> Synthetic:
     """POSG_ZIPF: m = 32,768 tuples of n = 4096 items with Zipfian frequencies, α from 0.5 to 3 (POSG, Section V-A)."""
     _require("alpha", alpha, 0, _STEEPEST)
     _require("items", items, 1, _MOST_KEYS)
-    summary = f"POSG's items, Zipf-{alpha:.1f}: n = {items:,}"
-    return Synthetic("POSG_ZIPF", summary, partial(_stream, "zipf", alpha, items), records, seed)
+    summary = f"POSG's items, Zipf-{alpha:g}: n = {items:,}"
+    return Synthetic("POSG_ZIPF", summary, ("zipf", alpha, items), records, seed)
 
 
 def _require(name: str, value: float, least: float, most: float) -> None:
     # Here, as the stream itself is made late, in the middle of a load.
     if not least <= value <= most:
         raise ValueError(f"{name} is {value:,}; valid: {least:,} to {most:,}")
-
-
-def _stream(name: str, *parameters: Any) -> "KeyStream":
-    # Late: it brings a compiler, which listing the datasets should not wait for.
-    from grouping import streams
-
-    return getattr(streams, name)(*parameters)

@@ -8,9 +8,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from producers.dataset import Block, Generated, Published
+from producers.dataset import Block, Published
 from producers.generators.clock import times_of_day
-from producers.generators.scale import scaled
+from producers.generators.scale import Scaled, scaled
 from producers.messages import ticker
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ _SIGMA, _KEPT = 1.0, 0.5
 _FEWEST = 290
 
 
-class Ticker(Generated):
+class Ticker(Scaled):
     """``{"timestamp","ticker"}`` messages with the statistics of the PKG paper's CT: 690 k, 2.9 k keys, p1 = 3.29 %.
 
     Popularity follows Zipf's law times a lognormal factor that changes from week to week, so that each week has its own
@@ -33,12 +33,9 @@ class Ticker(Generated):
 
     Parameters
     ----------
-    scale : float
-        The records and the tickers, as a multiple of the paper's; p1 stays.
-    records : int or None
-        How many; None: the scale's. They spread over the month.
-    seed : int
-        Also chooses which tickers are hot when.
+    scale, records, seed
+        See ``Scaled``; what is scaled are the records, spread over the month, and the tickers, while p1 stays. The seed
+        chooses which tickers are hot when, too.
 
     References
     ----------
@@ -50,7 +47,7 @@ class Ticker(Generated):
     summary = f"stocks in tweets of a month, others hot each week: 690 k, 2.9 k keys, p1 = {100 * P1:.2f} % (PKG's CT)"
 
     def __init__(self, *, scale: float = 1.0, records: int | None = None, seed: int = 0) -> None:
-        super().__init__(scaled(RECORDS, scale) if records is None else records, seed)
+        super().__init__(RECORDS, scale, records, seed)
         self.published = Published("PKG, Table I: CT", scaled(RECORDS, scale), scaled(TICKERS, scale), P1)
         self._count = max(scaled(TICKERS, scale), _FEWEST)
 

@@ -114,14 +114,22 @@ def test_a_topic_made_anew_is_noticed(connection, topic, tmp_path):
     dataset = create("LN2", records=1000)
     ensure_topic(connection, topic, 2)
     journal = Journal(topic, dataset, tmp_path)
-    journal.begin([500, 500])
+    journal.begin([500, 500], Spread(2).rule)
     with pytest.raises(UsageError, match="was made anew"):
+        publish(connection, topic, dataset, journal=Journal(topic, dataset, tmp_path), resume=True)
+
+
+def test_another_grouping_is_noticed(connection, topic, tmp_path):
+    dataset = create("LN2", records=1000)
+    ensure_topic(connection, topic, 2)
+    Journal(topic, dataset, tmp_path).begin([0, 0], "--grouping KEY --seed 0")
+    with pytest.raises(UsageError, match="chose its partitions by --grouping KEY --seed 0, not by an even spread"):
         publish(connection, topic, dataset, journal=Journal(topic, dataset, tmp_path), resume=True)
 
 
 def test_other_files_are_another_load(clicks, tmp_path):
     journal = Journal("t", reader(clicks), tmp_path)
-    journal.begin([0])
+    journal.begin([0], "any")
     assert Journal("t", reader(clicks), tmp_path).load()
     assert not Journal("u", reader(clicks), tmp_path).load()
     clicks.write_text(clicks.read_text() + "a\tb\tlink\t10\n")
@@ -152,7 +160,7 @@ def test_the_last_places_are_kept(tmp_path, monkeypatch):
     monkeypatch.setattr("producers.journal._EVERY", 0)
     walk = Walk()
     journal = Journal("t", walk, tmp_path)
-    journal.begin([0])
+    journal.begin([0], "any")
     for _ in range(1000):
         journal.note()
     again = Journal("t", walk, tmp_path)

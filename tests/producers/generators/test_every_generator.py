@@ -102,6 +102,16 @@ def test_a_seed_decides_everything(name):
 
 
 @ALL
+def test_every_parameter_makes_it_another_dataset(name):
+    """Or a load would be resumed with records of another."""
+    changed = [{"records": 11}, {"seed": 1}]
+    changed += [{option: default * 0.9 if option in ("scale", "z", "alpha") else default - 1}
+                for option, default in parameters(name).items()]  # fmt: skip
+    identities = [orjson.dumps(create(name, **{"records": 10, **options}).identity()) for options in [{}, *changed]]
+    assert len(set(identities)) == len(identities)
+
+
+@ALL
 def test_times_never_fall_by_more_than_a_second(name):
     times = flat(small(name, records=CHUNK + 500).blocks())[4]
     assert not times or np.diff(times).min() >= -1000
