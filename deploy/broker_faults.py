@@ -1,7 +1,6 @@
 """What the embedded broker's log says of its failure to start, in one line with what to do."""
 
 import re
-from pathlib import Path
 
 _KNOWN = (
     (r"Address already in use", "its port is in use by another program; stop that, or choose another port"),
@@ -11,23 +10,12 @@ _KNOWN = (
 )
 
 
-def explain(log: Path, start: int, what: str) -> str:
-    """One line on why the broker failed.
-
-    Parameters
-    ----------
-    log, start
-        Its log file and the offset in bytes from which on this run wrote it.
-    what
-        What failed, the line's beginning.
-    """
-    with log.open("rb") as file:
-        file.seek(start)
-        text = file.read().decode(errors="replace")
+def explain(said: str) -> str:
+    """Why the broker failed, from what its log says of that."""
     for pattern, meaning in _KNOWN:
-        if re.search(pattern, text):
-            return f"{what}: {meaning} (log: {log})"
+        if re.search(pattern, said):
+            return meaning
     # The first cause is told before its consequences; a line that only announces a stack trace is no cause.
-    complaints = re.findall(r"^.*?\b(?:ERROR|FATAL|Exception in thread \S+|Caused by:)\s+(.+)$", text, re.MULTILINE)
-    cause = complaints[0].strip() if complaints else (text.strip().splitlines() or ["it said nothing"])[-1]
-    return f"{what}: {cause[:300]} (log: {log})"
+    complaints = re.findall(r"^.*?\b(?:ERROR|FATAL|Exception in thread \S+|Caused by:)\s+(.+)$", said, re.MULTILINE)
+    cause = complaints[0].strip() if complaints else (said.strip().splitlines() or ["it said nothing"])[-1]
+    return cause[:300]

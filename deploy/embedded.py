@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from deploy.broker import Broker
-from deploy.broker_lock import Address, address_of
+from deploy.broker_address import Address, address_of
 from deploy.child import end
 from deploy.errors import EnvironmentFault
 from deploy.home import home

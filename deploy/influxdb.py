@@ -5,12 +5,12 @@ import secrets
 from pathlib import Path
 
 from deploy.errors import EnvironmentFault
+from deploy.http_server import HttpServer
 from deploy.loopback import ask
 from deploy.programs.influxd import influxd
-from deploy.server import Server
 
 
-class InfluxDB(Server):
+class InfluxDB(HttpServer):
     """InfluxDB with an organisation, a bucket and a token that may do anything; as a context manager it runs inside.
 
     It is set up at the first start on a directory; later ones find what was set up then. Written points survive
@@ -53,10 +53,10 @@ class InfluxDB(Server):
         self.org: str = kept.get("org", org)
         self.bucket: str = kept.get("bucket", bucket)
 
-    def _command(self, listen: str) -> list[str | Path]:
+    def _command(self) -> list[str | Path]:
         return [
             influxd(),
-            f"--http-bind-address={listen}",
+            f"--http-bind-address={self.listens}",
             f"--bolt-path={self.directory / 'influxd.bolt'}",
             f"--sqlite-path={self.directory / 'influxd.sqlite'}",
             f"--engine-path={self.directory / 'engine'}",
@@ -79,4 +79,4 @@ class InfluxDB(Server):
             raise EnvironmentFault(f"InfluxDB refuses to be set up: {error}") from error
 
     def _announcement(self) -> dict[str, str]:
-        return {"token": self.token, "org": self.org, "bucket": self.bucket}
+        return {**super()._announcement(), "token": self.token, "org": self.org, "bucket": self.bucket}

@@ -7,7 +7,7 @@ import typer
 
 from deploy import embedded
 from deploy.broker import Broker
-from deploy.broker_lock import Address
+from deploy.broker_address import Address
 from deploy.errors import EnvironmentFault, UsageError
 from deploy.foreground import Foreground
 

@@ -7,12 +7,12 @@ from urllib.parse import urlencode
 
 import orjson
 
+from deploy.http_server import HttpServer
 from deploy.loopback import ask
 from deploy.programs.prometheus import prometheus_programs
-from deploy.server import Server
 
 
-class Prometheus(Server):
+class Prometheus(HttpServer):
     """Prometheus that scrapes what it is told to; as a context manager it runs inside the block.
 
     Samples survive `stop`, `kill` and `restart`.
@@ -74,7 +74,7 @@ class Prometheus(Server):
         parameters = {"query": expression} | ({"time": at} if at is not None else {})
         return ask(f"{self.url}/api/v1/query?{urlencode(parameters)}")["data"]["result"]
 
-    def _command(self, listen: str) -> list[str | Path]:
+    def _command(self) -> list[str | Path]:
         programs = prometheus_programs()
         if self._targets_from is not None:
             self._targets_from.mkdir(parents=True, exist_ok=True)  # Prometheus doesn't watch for what isn't there
@@ -83,7 +83,7 @@ class Prometheus(Server):
         return [
             programs.prometheus,
             f"--config.file={settings}",
-            f"--web.listen-address={listen}",
+            f"--web.listen-address={self.listens}",
             f"--storage.tsdb.path={self.directory / 'samples'}",
             "--log.level=warn",
             *([f"--web.local-assets={programs.pages}"] if programs.pages else []),

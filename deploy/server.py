@@ -1,4 +1,4 @@
-"""A server program as a process of ours on a loopback port: what InfluxDB and Prometheus have in common."""
+"""A server program as a process of ours on a loopback port: what Kafka, InfluxDB and Prometheus have in common."""
 
 import os
 import signal
@@ -9,7 +9,6 @@ from typing import Self
 
 from deploy.child import Child
 from deploy.errors import EnvironmentFault
-from deploy.loopback import ask
 from deploy.occupancy import occupied, write_address
 from deploy.ports import LOOPBACK, free_port, is_free
 
@@ -17,7 +16,7 @@ _ATTEMPTS = 3
 
 
 class Server:
-    """A server that answers HTTP; as a context manager it runs inside the block.
+    """A server; as a context manager it runs inside the block.
 
     A subclass says what to run and when it is ready. The port is chosen at the first start and kept by this object's
     later ones, so that clients find it again. The process ends with ours, however that ends, unless it is detached.
@@ -32,12 +31,13 @@ class Server:
 
     name: str
     """The kind of server in words."""
-    health: str
-    """Path that answers with status 200 as soon as it can be used."""
+    leash: signal.Signals = signal.SIGTERM
+    """What ends it when our process has died."""
 
     def __init__(self, directory: Path, *, port: int | None = None) -> None:
         self.directory = directory.absolute()
         self.log = self.directory / f"{self.name.lower()}.log"
+        self._called = f"the {self.name}" if self.name.islower() else self.name  # a proper name has no article
         self._port = port
         self._child: Child | None = None
         self._log_start = 0
@@ -50,17 +50,17 @@ class Server:
         self.stop()
 
     @property
-    def url(self) -> str:
-        """`http://host:port` for clients; known from the first start on."""
+    def listens(self) -> str:
+        """`host:port` for clients; known from the first start on."""
         if self._port is None:
-            raise RuntimeError(f"{self.name} has not been started yet")
-        return f"http://{LOOPBACK}:{self._port}"
+            raise RuntimeError(f"{self._called} has not been started yet")
+        return f"{LOOPBACK}:{self._port}"
 
     @property
     def pid(self) -> int:
         """Its process id; it must have been started."""
         if self._child is None:
-            raise RuntimeError(f"{self.name} is not running")
+            raise RuntimeError(f"{self._called} is not running")
         return self._child.pid
 
     @property
@@ -91,7 +91,7 @@ class Server:
             try:
                 self._launch(detached=detached)
                 self._await_ready(timeout)
-            except _PortTakenError as taken:
+            except PortTakenError as taken:
                 self.kill()
                 if not attempts:
                     raise EnvironmentFault(str(taken)) from None
@@ -100,7 +100,7 @@ class Server:
                 self.kill()
                 raise
             else:
-                write_address(self.directory, self.name, {"url": self.url, "pid": self.pid, **self._announcement()})
+                write_address(self.directory, self.name, {**self._announcement(), "pid": self.pid})
                 return
 
     def stop(self) -> None:
@@ -130,52 +130,51 @@ class Server:
         """Let it go on after `pause`."""
         os.kill(self.pid, signal.SIGCONT)
 
-    def _command(self, listen: str) -> Sequence[str | Path]:
-        """The program and its arguments, with all files it needs written; `listen` is `host:port`."""
+    def _command(self) -> Sequence[str | Path]:
+        """The program and its arguments, with all files it needs written; it shall listen where `listens` says."""
         raise NotImplementedError
 
-    def _ready(self) -> None:
-        """Do what is left to do when the server answers for the first time."""
+    def _answers(self) -> bool:
+        """Whether it can be used now; called again and again after its start."""
+        raise NotImplementedError
 
     def _announcement(self) -> dict[str, str]:
-        """What clients have to know beside the address."""
-        return {}
+        """What clients have to know."""
+        raise NotImplementedError
+
+    def _explain(self, said: str) -> str:
+        """The end of a line on why it ended while starting, from what its log says since then."""
+        return (said.strip().splitlines() or ["it said nothing"])[-1][:300]
 
     def _launch(self, *, detached: bool) -> None:
         try:
             self.directory.mkdir(parents=True, exist_ok=True)
             self.log.touch()
         except OSError as error:
-            raise EnvironmentFault(f"cannot write {self.name}'s data to {self.directory}: {error.strerror}") from error
+            raise EnvironmentFault(
+                f"cannot write {self._called}'s data to {self.directory}: {error.strerror}"
+            ) from error
         with occupied(self.directory, self.name, patience=1) as lock:  # a look at who runs holds it for a moment
             if self._port is None:
                 self._port = free_port()
             elif not is_free(self._port):
-                raise _PortTakenError(self._port)
-            command = self._command(f"{LOOPBACK}:{self._port}")
+                raise PortTakenError(self._port)
             self._log_start = self.log.stat().st_size
-            # SIGKILL, since it may be paused when we die; their logs of writes make that as good as a stop.
-            leash = signal.SIGKILL
-            self._child = Child(command, self.log, detached=detached, keep_open=[lock], at_our_death=leash)
+            command = self._command()
+            self._child = Child(command, self.log, detached=detached, keep_open=[lock], at_our_death=self.leash)
 
     def _await_ready(self, timeout: float) -> None:
         deadline = time.monotonic() + timeout
         while time.monotonic() < deadline:
             if not self.alive:
                 said = self._said()
-                if "address already in use" in said:
-                    raise _PortTakenError(self._port)
-                last = (said.strip().splitlines() or ["it said nothing"])[-1]
-                raise EnvironmentFault(f"{self.name} ended while starting: {last[:300]} (log: {self.log})")
-            try:
-                ask(self.url + self.health, timeout=2)
-            except OSError:
-                time.sleep(0.05)
-                continue
-            if self.alive:  # else it is another one on our port that answers
-                self._ready()
+                if "address already in use" in said.lower():
+                    raise PortTakenError(self._port)
+                raise EnvironmentFault(f"{self._called} ended while starting: {self._explain(said)} (log: {self.log})")
+            if self._answers():
                 return
-        raise EnvironmentFault(f"{self.name} did not answer within {timeout:g} s; its log is {self.log}")
+            time.sleep(0.05)
+        raise EnvironmentFault(f"{self._called} did not answer within {timeout:g} s; its log is {self.log}")
 
     def _said(self) -> str:
         with self.log.open("rb") as file:
@@ -183,6 +182,8 @@ class Server:
             return file.read().decode(errors="replace")
 
 
-class _PortTakenError(Exception):
+class PortTakenError(Exception):
+    """Another program has the port that was chosen for a server."""
+
     def __init__(self, port: int | None) -> None:
         super().__init__(f"port {port} is taken by another program; stop that, or choose another port")

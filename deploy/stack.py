@@ -7,16 +7,16 @@ from pathlib import Path
 from deploy.child import end
 from deploy.errors import EnvironmentFault
 from deploy.home import home
+from deploy.http_server import HttpServer
 from deploy.influxdb import InfluxDB
 from deploy.occupancy import read_address
 from deploy.programs import influxd, prometheus
 from deploy.prometheus import Prometheus
-from deploy.server import Server
 
 RULES = tuple(sorted((Path(__file__).parent / "rules").glob("*.yml")))
 _EVERY = 2  # seconds between scrapes: a topology's batches take one or a few
 
-_SERVERS: dict[str, type[Server]] = {"influxdb": InfluxDB, "prometheus": Prometheus}
+_SERVERS: dict[str, type[HttpServer]] = {"influxdb": InfluxDB, "prometheus": Prometheus}
 PARTS = tuple(_SERVERS)
 
 
@@ -111,7 +111,7 @@ def stop(part: str) -> Running | None:
     return found
 
 
-def _server(part: str, port: int | None) -> Server:
+def _server(part: str, port: int | None) -> HttpServer:
     if part == "influxdb":
         return InfluxDB(_directory(part), port=port)
     return Prometheus(_directory(part), port=port, targets_from=targets(), rules=RULES, every=_EVERY)

@@ -11,7 +11,7 @@ import time
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from deploy import broker as broker_module
+from deploy import server
 from deploy.broker import Broker
 from deploy.connection import Connection
 from deploy.errors import EnvironmentFault
@@ -112,7 +112,7 @@ def test_a_port_that_something_listens_on_is_refused(tmp_path):
 
 
 def test_a_foreign_broker_on_the_port_is_not_taken_for_ours(kafka, tmp_path, monkeypatch):
-    monkeypatch.setattr(broker_module, "is_free", lambda port: True)  # taken after we looked
+    monkeypatch.setattr(server, "is_free", lambda port: True)  # taken after we looked
     mine = Broker(tmp_path, port=port_of(kafka))
     with pytest.raises(EnvironmentFault, match=f"port {port_of(kafka)} is taken"):
         mine.start()
@@ -122,9 +122,9 @@ def test_a_foreign_broker_on_the_port_is_not_taken_for_ours(kafka, tmp_path, mon
 
 def test_a_free_port_that_is_snatched_is_replaced(kafka, tmp_path, monkeypatch):
     ports = iter([port_of(kafka)])
-    choose = broker_module.free_port
-    monkeypatch.setattr(broker_module, "is_free", lambda port: True)
-    monkeypatch.setattr(broker_module, "free_port", lambda: next(ports, None) or choose())
+    choose = server.free_port
+    monkeypatch.setattr(server, "is_free", lambda port: True)
+    monkeypatch.setattr(server, "free_port", lambda: next(ports, None) or choose())
     with Broker(tmp_path) as broker:
         assert broker.bootstrap_servers != kafka.bootstrap_servers
 
