@@ -28,6 +28,7 @@ class Repeated(Dataset):
         self._times = times
         self.name = dataset.name
         self.summary = dataset.summary
+        self._turn = 0
         self.published = dataset.published if times == 1 else None
         self.records = None if times is None or dataset.records is None else times * dataset.records
 
@@ -35,11 +36,15 @@ class Repeated(Dataset):
         identity = self._dataset.identity()
         return identity and {**identity, "times": self._times}
 
+    def done(self) -> float | None:
+        share = self._dataset.done()
+        return None if share is None or self._times is None else (self._turn + share) / self._times
+
     def blocks(self, start: int = 0) -> Iterator[Block]:
         length = self._dataset.records
         done, skip = divmod(start, length) if length else (0, start)
-        for _ in count(done) if self._times is None else range(done, self._times):
-            records = 0
+        for turn in count(done) if self._times is None else range(done, self._times):
+            self._turn, records = turn, 0
             for block in self._dataset.blocks(skip if length else 0):
                 records += len(block)
                 first = 0 if length else min(skip, len(block))

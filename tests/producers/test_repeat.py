@@ -3,6 +3,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from producers.readers.files import Files
+from producers.readers.formats import FORMATS
+from producers.readers.inputs import inputs
+from producers.readers.rejects import Rejects
 from producers.registry import create
 from producers.repeat import Repeated
 
@@ -29,3 +33,11 @@ def test_without_end():
 def test_nothing_cannot_be_repeated():
     with pytest.raises(ValueError, match="no records"):
         Repeated(create("COUNTRY_SKEW_R30", records=0))
+
+
+def test_the_share_that_is_done_is_that_of_all_times(tmp_path):
+    (tmp_path / "ticks.tsv").write_text("1\tA\n" * 10)
+    once = Files("TWITTER_TICKER", inputs([str(tmp_path / "ticks.tsv")]), FORMATS["TWITTER_TICKER"], Rejects())
+    again = Repeated(once, 4)
+    assert [again.done() for _ in again.blocks()] == [0.25, 0.5, 0.75, 1.0]
+    assert Repeated(once).done() is None
