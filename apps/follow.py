@@ -53,9 +53,15 @@ def taken(progress: Mapping[str, Any]) -> dict[str, int]:
     return _of_one_topic(kafka_source(progress)["endOffset"])
 
 
-def there(progress: Mapping[str, Any]) -> dict[str, int]:
-    """Partition → its end when the batch was planned."""
-    return _of_one_topic(kafka_source(progress)["latestOffset"])
+def lags(progress: Mapping[str, Any]) -> dict[str, int]:
+    """Partition → messages that were there when the batch was planned, and that it didn't take."""
+    ends, offsets = _of_one_topic(kafka_source(progress)["latestOffset"]), taken(progress)
+    return {partition: max(0, end - offsets[partition]) for partition, end in ends.items()}
+
+
+def processed_rate(progress: Mapping[str, Any]) -> float:
+    """Messages per second that the batch got done; 0 where Spark can't tell."""
+    return kafka_source(progress).get("processedRowsPerSecond") or 0.0
 
 
 def _of_one_topic(offsets: Mapping[str, Mapping[str, int]]) -> dict[str, int]:

@@ -10,6 +10,7 @@ import typer
 from apps import options
 from deploy.connection import BootstrapOption, Connection, KafkaConfigOption
 from deploy.home import home
+from deploy.influx_target import InfluxBucket, InfluxOrg, InfluxToken, InfluxUrl
 
 if TYPE_CHECKING:
     from apps.metrics.outputs import Destinations
@@ -48,10 +49,10 @@ def topology(
     work: options.WorkOption = None,
     work_columns: options.WorkColumns = "",
     metrics: options.MetricsOption = True,
-    influx_url: options.InfluxUrl = None,
-    influx_token: options.InfluxToken = None,
-    influx_org: options.InfluxOrg = None,
-    influx_bucket: options.InfluxBucket = None,
+    influx_url: InfluxUrl = None,
+    influx_token: InfluxToken = None,
+    influx_org: InfluxOrg = None,
+    influx_bucket: InfluxBucket = None,
     prometheus_port: options.PrometheusPort = None,
     consumer_group: Annotated[
         str | None,

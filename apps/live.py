@@ -9,7 +9,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from apps.follow import kafka_source, taken, there
+from apps.follow import lags, processed_rate
 from apps.observer import HotKey
 from apps.settings import Settings
 from apps.sink import BatchReport
@@ -50,9 +50,8 @@ class LiveView:
 
     def progress(self, progress: Mapping[str, Any]) -> None:
         """Take in Spark's progress of a batch."""
-        self._rate.append(kafka_source(progress).get("processedRowsPerSecond") or 0.0)
-        offsets = taken(progress)
-        self._lag.append(sum(max(0, end - offsets[source]) for source, end in there(progress).items()))
+        self._rate.append(processed_rate(progress))
+        self._lag.append(sum(lags(progress).values()))
 
     def picture(self, height: int) -> RenderableType:
         """It all, for a terminal with so many lines left."""

@@ -59,29 +59,6 @@ Conf = Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE", help="Any S
 MetricsOption = Annotated[
     bool, typer.Option("--metrics/--no-metrics", help="Tell of the run at all.", rich_help_panel=METRICS)
 ]
-InfluxUrl = Annotated[
-    str | None,
-    typer.Option(
-        help="Push metrics to this InfluxDB 2, http://HOST:PORT (default: that of `unskew stack`, if it runs).",
-        envvar="INFLUXDB_V2_URL",
-        rich_help_panel=METRICS,
-    ),
-]
-InfluxToken = Annotated[
-    str | None, typer.Option(help="Its token.", envvar="INFLUXDB_V2_TOKEN", rich_help_panel=METRICS)
-]
-InfluxOrg = Annotated[
-    str | None,
-    typer.Option(help="Its organisation (default: unskew).", envvar="INFLUXDB_V2_ORG", rich_help_panel=METRICS),
-]
-InfluxBucket = Annotated[
-    str | None,
-    typer.Option(
-        help="Its bucket, made if missing and allowed (default: unskew).",
-        envvar="INFLUXDB_V2_BUCKET",
-        rich_help_panel=METRICS,
-    ),
-]
 PrometheusPort = Annotated[
     int | None,
     typer.Option(

@@ -180,11 +180,8 @@ class Run:
         return progress is not None and progress["batchId"] >= report.batch.number
 
     def _end(self, query: StreamingQuery) -> None:
-        """Stop between two batches: in the middle of one Spark's threads would log stack traces."""
         self._halt.set()
-        while query.isActive and query.status["isTriggerActive"]:
-            time.sleep(_LOOK_EVERY)
-        query.stop()
+        stop_between_batches(query)
         error = query.exception()
         if error is not None and Halted.__name__ not in str(error):
             raise EnvironmentFault(_cause(error)) from error
@@ -192,6 +189,13 @@ class Run:
 
 class Halted(Exception):
     """Ends a query at the start of a batch, when the one before is committed and this one has touched nothing."""
+
+
+def stop_between_batches(query: StreamingQuery) -> None:
+    """Stop a query: in the middle of a batch Spark's threads would log stack traces."""
+    while query.isActive and query.status["isTriggerActive"]:
+        time.sleep(_LOOK_EVERY)
+    query.stop()
 
 
 # Spark and Py4J wrap what went wrong several times over.

@@ -24,7 +24,7 @@ from rich.table import Table
 
 from apps.balance import place
 from apps.router import Routing
-from apps.run import Run
+from apps.run import Run, stop_between_batches
 from apps.session import session
 from apps.settings import Settings
 from apps.splitter import splitter
@@ -72,9 +72,7 @@ def native(spark: SparkSession, run: Settings, records: int) -> float:
             seen = progress["batchId"]
             done.append((progress["numInputRows"], time.monotonic()))
         time.sleep(0.01)
-    while query.status["isTriggerActive"]:
-        time.sleep(0.01)
-    query.stop()
+    stop_between_batches(query)
     return sum(n for n, _ in done[1:]) / (done[-1][1] - done[0][1])
 
 

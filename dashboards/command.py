@@ -9,6 +9,7 @@ import typer
 from dashboards import checked_in
 from dashboards.markdown import metric_list
 from deploy.errors import EnvironmentFault, UsageError
+from deploy.influx_target import InfluxBucket, InfluxOrg, InfluxToken, InfluxUrl
 
 app = typer.Typer(help="Grafana's dashboards: generate them from code, see them without Grafana.", no_args_is_help=True)
 
@@ -62,16 +63,10 @@ def preview(
     names: Annotated[
         list[str] | None, typer.Argument(metavar="[NAME]...", help="Which dashboards.", show_default="all")
     ] = None,
-    influx_url: Annotated[
-        str | None, typer.Option(help="InfluxDB 2 (default: that of `unskew stack`).", envvar="INFLUXDB_V2_URL")
-    ] = None,
-    influx_token: Annotated[str | None, typer.Option(help="Its token.", envvar="INFLUXDB_V2_TOKEN")] = None,
-    influx_org: Annotated[
-        str | None, typer.Option(help="Its organisation (default: unskew).", envvar="INFLUXDB_V2_ORG")
-    ] = None,
-    influx_bucket: Annotated[
-        str | None, typer.Option(help="Its bucket (default: unskew).", envvar="INFLUXDB_V2_BUCKET")
-    ] = None,
+    influx_url: InfluxUrl = None,
+    influx_token: InfluxToken = None,
+    influx_org: InfluxOrg = None,
+    influx_bucket: InfluxBucket = None,
     prometheus_url: Annotated[
         str | None, typer.Option(help="Prometheus (default: that of `unskew stack`).", envvar="PROMETHEUS_URL")
     ] = None,

@@ -16,7 +16,8 @@ from deploy.errors import EnvironmentFault
 def occupied(directory: Path, what: str, patience: float = 0) -> Iterator[int]:
     """Hold the directory for a server; yields the descriptor that its process shall inherit.
 
-    The kernel frees the directory when we and that process have let go of the descriptor, however they ended.
+    The kernel frees the directory when we and that process have let go of the descriptor, however they ended. (Kafka's
+    own lock comes too late: by then a second broker has already written to the first one's metadata.)
 
     Parameters
     ----------

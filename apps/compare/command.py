@@ -9,6 +9,7 @@ import typer
 from apps import options
 from deploy.connection import BootstrapOption, Connection, KafkaConfigOption
 from deploy.errors import UsageError
+from deploy.influx_target import InfluxBucket, InfluxOrg, InfluxToken, InfluxUrl
 
 INTERRUPTED = 130  # what a shell reports of a command that Ctrl-C ended
 
@@ -51,10 +52,10 @@ def compare(
     master: options.Master = None,
     conf: options.Conf = None,
     metrics: options.MetricsOption = True,
-    influx_url: options.InfluxUrl = None,
-    influx_token: options.InfluxToken = None,
-    influx_org: options.InfluxOrg = None,
-    influx_bucket: options.InfluxBucket = None,
+    influx_url: InfluxUrl = None,
+    influx_token: InfluxToken = None,
+    influx_org: InfluxOrg = None,
+    influx_bucket: InfluxBucket = None,
     prometheus_port: options.PrometheusPort = None,
     bootstrap_servers: BootstrapOption = None,
     kafka_config: KafkaConfigOption = None,

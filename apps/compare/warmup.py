@@ -11,7 +11,8 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from apps.run import Halted
+from apps.follow import kafka_source
+from apps.run import Halted, stop_between_batches
 from apps.settings import Settings
 from apps.topology import partials, source, tuples
 from apps.windows import windowed
@@ -51,16 +52,9 @@ def warm_up(spark: SparkSession, settings: Settings, stopped: Callable[[], bool]
         progress: Any = query.lastProgress
         if progress is not None:
             deadline = deadline or time.monotonic() + SECONDS
-            if time.monotonic() > deadline or not any(source["numInputRows"] for source in _kafka(progress)):
+            if time.monotonic() > deadline or not kafka_source(progress)["numInputRows"]:
                 break
         time.sleep(_LOOK_EVERY)
     halt.set()
-    # Between two batches: in the middle of one Spark's threads would log stack traces. If the query failed, so will the
-    # first run, and say why.
-    while query.isActive and query.status["isTriggerActive"]:
-        time.sleep(_LOOK_EVERY)
-    query.stop()
-
-
-def _kafka(progress: Any) -> list[Any]:
-    return [source for source in progress["sources"] if source["description"].startswith("Kafka")]
+    # If the query failed, so will the first run, and say why.
+    stop_between_batches(query)

@@ -9,46 +9,16 @@ import threading
 import time
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any, Self
 
 from apps.metrics.samples import Sample
-from deploy.errors import UsageError
+from deploy.influx_target import Target
 
 QUEUE = 100_000  # points; some 50 MB
 _CHUNK = 5_000  # points a request, as InfluxDB advises
 _TIMEOUT = 5_000  # ms a request
 _RETRIES = 3
 _AT_THE_END = 5.0  # s
-
-
-@dataclass(frozen=True)
-class Target:
-    """Where points go, and the right to put them there.
-
-    Attributes
-    ----------
-    url, token, org, bucket : str
-        As InfluxDB has them.
-
-    """
-
-    url: str
-    token: str
-    org: str
-    bucket: str
-
-    def __post_init__(self) -> None:
-        """Check what can be checked without a server.
-
-        Raises
-        ------
-        UsageError
-            The URL isn't one.
-
-        """
-        if not self.url.startswith(("http://", "https://")):
-            raise UsageError(f"--influx-url is {self.url!r}; valid: http://HOST:PORT or https://HOST:PORT")
 
 
 class InfluxWriter:

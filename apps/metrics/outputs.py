@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from typing import Self
 
 from apps.metrics.exporter import Exporter
-from apps.metrics.influx import InfluxWriter, Target
+from apps.metrics.influx import InfluxWriter
 from apps.metrics.samples import Sample
 from dashboards import metrics
 from deploy import stack
 from deploy.errors import UsageError
+from deploy.influx_target import Target
 from deploy.scraping import scraped
-from deploy.stack import running
 
 
 @dataclass(frozen=True)
@@ -53,15 +53,7 @@ class Destinations:
             prometheus_port = 0
         if prometheus_port is not None and not 0 <= prometheus_port < 1 << 16:
             raise UsageError(f"--prometheus-port is {prometheus_port}; valid: 0 (any free one) to 65535")
-        if url is None:
-            server = stack.running("influxdb")
-            if server is None:
-                return cls(None, prometheus_port)
-            known = {"bucket": bucket} if bucket else {}
-            return cls(Target(server.url, **{**server.access, **known}), prometheus_port)
-        if not token:
-            raise UsageError("--influx-url needs --influx-token (or INFLUXDB_V2_TOKEN)")
-        return cls(Target(url, token, org or "unskew", bucket or "unskew"), prometheus_port)
+        return cls(Target.of(url, token, org, bucket), prometheus_port)
 
 
 class Outputs:
@@ -85,7 +77,6 @@ class Outputs:
         asked = self._destinations
         if asked.prometheus_port is not None:
             self.exporter = self._stack.enter_context(Exporter(asked.prometheus_port))
-            self._stack.enter_context(scraped(self.exporter.port))
             self._stack.enter_context(scraped(self.exporter.port))
         if asked.influx is not None:
             self.influx = self._stack.enter_context(InfluxWriter(asked.influx))
@@ -129,8 +120,3 @@ class Outputs:
             return ""
         lost = self.losses or "none lost"
         return f"InfluxDB: {self.influx.written:,} points written to bucket {self.influx.target.bucket}, {lost}"
-
-
-def _of_stack() -> Target | None:
-    found = running("influxdb")
-    return Target(found.url, **found.access) if found else None

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from apps.follow import kafka_source, taken, there
+from apps.follow import kafka_source, lags, processed_rate, taken
 from apps.observer import Distribution
 from apps.sink import BatchReport
 from apps.totals import Totals
@@ -117,14 +117,12 @@ def of_progress(progress: Mapping[str, Any], time_ms: int) -> Iterator[Sample]:
         "state_rows": sum(operator["numRowsTotal"] for operator in progress["stateOperators"]),
         "state_memory": sum(operator["memoryUsedBytes"] for operator in progress["stateOperators"]),
     }
-    kafka = kafka_source(progress)
     # Spark leaves out a rate that it can't tell.
-    values["input_rate"] = kafka.get("inputRowsPerSecond") or 0.0
-    values["processed_rate"] = kafka.get("processedRowsPerSecond") or 0.0
-    offsets = taken(progress)
-    lags = {source: max(0, end - offsets[source]) for source, end in there(progress).items()}
-    values["lag"] = sum(lags.values())
-    for source, lag in lags.items():
+    values["input_rate"] = kafka_source(progress).get("inputRowsPerSecond") or 0.0
+    values["processed_rate"] = processed_rate(progress)
+    offsets, waiting = taken(progress), lags(progress)
+    values["lag"] = sum(waiting.values())
+    for source, lag in waiting.items():
         yield Sample(metrics.SOURCE, time_ms, {"offset": offsets[source], "lag": lag}, {"source": source})
     yield Sample(metrics.QUERY, time_ms, values)
 

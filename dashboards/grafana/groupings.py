@@ -4,6 +4,7 @@ from grafana_foundation_sdk.models.dashboard import Dashboard
 
 from dashboards.grafana import flux, panels, tables
 from dashboards.grafana.flux import Flux
+from dashboards.grafana.numbers import DIST_COST, STD_DEV, STRAGGLING, THROUGHPUT
 from dashboards.grafana.page import page
 from dashboards.grafana.panels import Column
 from dashboards.grafana.units import GRAFANA
@@ -11,10 +12,6 @@ from dashboards.metrics import metric
 
 _NANO = 1e9
 
-_STD_DEV = flux.spread(metric("worker", "tuples"))
-_DIST_COST = flux.weighted(metric("window", "dist_cost"), metric("window", "distinct_keys"))
-_STRAGGLING = flux.ratio(metric("batch", "slowest"), metric("batch", "mean"))
-_THROUGHPUT = flux.over_range(metric("window", "throughput_ratio"), "last")
 _ROUTING = flux.ratio(metric("batch", "routing"), metric("batch", "tuples"), _NANO)
 _TUPLES = flux.over_range(metric("window", "tuples"), "sum")
 
@@ -32,28 +29,28 @@ def groupings() -> Dashboard:
                 "Balance: STD_DEV",
                 "Population standard deviation of the workers' shares of the load in the time range; 0 is perfect.",
                 GRAFANA["percent"],
-                Flux(_STD_DEV),
+                Flux(STD_DEV),
                 8,
             ).decimals(2),
             panels.gauges(
                 "Cost: DIST_COST",
                 "Workers that held a key, mean over the keys of all windows; 1 is the least.",
                 GRAFANA["workers/key"],
-                Flux(_DIST_COST),
+                Flux(DIST_COST),
                 8,
             ).decimals(2),
             panels.gauges(
                 "Gain: THROUGHPUT_RATIO",
                 "Tuples per second from the first tuple to the newest closed window.",
                 GRAFANA["tuples/s"],
-                Flux(_THROUGHPUT),
+                Flux(THROUGHPUT),
                 8,
             ),
             panels.gauges(
                 "Balance: slowest over mean worker",
                 "Time at work of the slowest worker of each batch over that of the mean worker; 1 is ideal.",
                 GRAFANA["ratio"],
-                Flux(_STRAGGLING),
+                Flux(STRAGGLING),
                 8,
             ).decimals(2),
             panels.gauges(
@@ -80,11 +77,11 @@ def groupings() -> Dashboard:
                     tables.summary(
                         {
                             "tuples": _TUPLES,
-                            "std_dev": _STD_DEV,
-                            "straggling": _STRAGGLING,
-                            "dist_cost": _DIST_COST,
+                            "std_dev": STD_DEV,
+                            "straggling": STRAGGLING,
+                            "dist_cost": DIST_COST,
                             "routing": _ROUTING,
-                            "throughput": _THROUGHPUT,
+                            "throughput": THROUGHPUT,
                         }
                     )
                 ),

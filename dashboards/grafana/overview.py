@@ -4,6 +4,7 @@ from grafana_foundation_sdk.models.dashboard import Dashboard
 
 from dashboards.grafana import flux, panels, tables
 from dashboards.grafana.flux import Flux
+from dashboards.grafana.numbers import DIST_COST, STD_DEV, STRAGGLING, THROUGHPUT
 from dashboards.grafana.page import page
 from dashboards.grafana.units import GRAFANA
 from dashboards.metrics import metric
@@ -22,14 +23,14 @@ def overview() -> Dashboard:
                 "Population standard deviation of the workers' shares of the load over the whole time range; "
                 "0 is perfect balance.",
                 GRAFANA["percent"],
-                Flux(flux.spread(metric("worker", "tuples"))),
+                Flux(STD_DEV),
                 4,
             ).decimals(2),
             panels.numbers(
                 "DIST_COST",
                 "Workers that held a key, mean over the keys of all windows in the time range; 1: no key was split.",
                 GRAFANA["workers/key"],
-                Flux(flux.weighted(metric("window", "dist_cost"), metric("window", "distinct_keys"))),
+                Flux(DIST_COST),
                 4,
             ).decimals(2),
             panels.numbers(
@@ -37,14 +38,14 @@ def overview() -> Dashboard:
                 "Time at work of the slowest worker of each batch over that of the mean worker, all batches together. "
                 "A batch waits for its slowest worker; 1 is ideal.",
                 GRAFANA["ratio"],
-                Flux(flux.ratio(metric("batch", "slowest"), metric("batch", "mean"))),
+                Flux(STRAGGLING),
                 4,
             ).decimals(2),
             panels.numbers(
                 "THROUGHPUT_RATIO",
                 "Tuples per second from the first tuple to the newest closed window.",
                 GRAFANA["tuples/s"],
-                Flux(flux.over_range(metric("window", "throughput_ratio"), "last")),
+                Flux(THROUGHPUT),
                 4,
             ),
             panels.numbers(

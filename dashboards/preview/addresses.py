@@ -4,6 +4,7 @@ from dashboards.preview.answers import InfluxDB, Prometheus
 from dashboards.preview.sources import Sources
 from deploy import stack
 from deploy.errors import EnvironmentFault, UsageError
+from deploy.influx_target import Target
 
 
 def sources(
@@ -23,24 +24,18 @@ def sources(
         Nothing is named, and no stack runs.
 
     """
-    for option, said in (("--influx-url", url), ("--prometheus-url", prometheus)):
-        if said is not None and not said.startswith(("http://", "https://")):
-            raise UsageError(f"{option} {said}: no address; valid: http://HOST:PORT")
-    return Sources(_influxdb(url, token, org, bucket), Prometheus(prometheus or _running("prometheus").url))
+    target = Target.of(url, token, org, bucket)
+    if target is None:
+        raise _missing("InfluxDB", "--influx-url")
+    if prometheus is None:
+        found = stack.running("prometheus")
+        if found is None:
+            raise _missing("Prometheus", "--prometheus-url")
+        prometheus = found.url
+    elif not prometheus.startswith(("http://", "https://")):
+        raise UsageError(f"--prometheus-url {prometheus}: no address; valid: http://HOST:PORT")
+    return Sources(InfluxDB(target.url, target.token, target.org, target.bucket), Prometheus(prometheus))
 
 
-def _influxdb(url: str | None, token: str | None, org: str | None, bucket: str | None) -> InfluxDB:
-    if url is None:
-        found = _running("influxdb")
-        return InfluxDB(found.url, found.access["token"], found.access["org"], found.access["bucket"])
-    if not token:
-        raise UsageError("--influx-url needs --influx-token (or INFLUXDB_V2_TOKEN)")
-    return InfluxDB(url, token, org or "unskew", bucket or "unskew")
-
-
-def _running(part: str) -> stack.Running:
-    found = stack.running(part)
-    if found is None:
-        option = "--influx-url" if part == "influxdb" else "--prometheus-url"
-        raise EnvironmentFault(f"no {part} of ours runs; start it with `unskew stack start`, or name one by {option}")
-    return found
+def _missing(name: str, option: str) -> EnvironmentFault:
+    return EnvironmentFault(f"no {name} of ours runs; start it with `unskew stack start`, or name one by {option}")

@@ -1,6 +1,5 @@
 """A KEY run and a DYNAMIC_KEY run over one stream, told to a real InfluxDB and a real Prometheus."""
 
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from deploy.broker import Broker
 from deploy.connection import Connection
 from tests.apps.conftest import countries, publish, spark  # noqa: F401
 from tests.monitoring.conftest import influxd_program, influxdb, prometheus_program  # noqa: F401
+from tests.waiting import awaited
 
 STREAM = countries((["Turkey"] * 16 + ["Peru", "Chad", "Fiji", "Oman"]) * 200)
 QUICK = {"warm_up": 0.0, "check_interval": 0.1, "promotion_period": 0.1}
@@ -78,7 +78,4 @@ def until_scraped(server: prometheus.Prometheus, run: str) -> None:
     asked = (
         f'count_over_time(unskew_run_tuples_total{{run="{run}"}}[1m] ) > 5 and unskew_run_tuples_total == {len(STREAM)}'
     )
-    deadline = time.monotonic() + 60
-    while not server.query(asked):
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
+    awaited(lambda: server.query(asked), asked)

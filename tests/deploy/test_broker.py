@@ -16,6 +16,7 @@ from deploy.broker import Broker
 from deploy.connection import Connection
 from deploy.errors import EnvironmentFault
 from deploy.topics import end_offsets, ensure_topic
+from tests.waiting import gone
 
 pytestmark = pytest.mark.kafka
 
@@ -42,17 +43,6 @@ def read(connection: Connection, topic: str, count: int) -> list[bytes]:
         return [message.value() for message in consumer.consume(count, timeout=30)]
     finally:
         consumer.close()
-
-
-def gone(pid: int) -> bool:
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline:
-        try:
-            os.kill(pid, 0)
-        except ProcessLookupError:
-            return True
-        time.sleep(0.1)
-    return False
 
 
 @pytest.mark.slow

@@ -4,10 +4,11 @@ import time
 
 import pytest
 
-from apps.metrics.influx import QUEUE, InfluxWriter, Target
+from apps.metrics.influx import QUEUE, InfluxWriter
 from apps.metrics.samples import Sample
 from dashboards import metrics
 from deploy.errors import UsageError
+from deploy.influx_target import Target
 from deploy.influxdb import InfluxDB
 
 COMMON = {"run": "r", "source_type": "T", "grouping": "KEY", "workers": "2"}

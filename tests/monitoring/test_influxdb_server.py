@@ -4,7 +4,6 @@ import os
 import socket
 import subprocess
 import sys
-import time
 
 import pytest
 from influxdb_client import InfluxDBClient, Point
@@ -14,6 +13,7 @@ from urllib3.exceptions import ReadTimeoutError
 
 from deploy.errors import EnvironmentFault
 from deploy.influxdb import InfluxDB
+from tests.waiting import gone
 
 pytestmark = pytest.mark.usefixtures("influxd_program")
 
@@ -32,17 +32,6 @@ def values(server: InfluxDB) -> list[int]:
     flux = f'from(bucket: "{server.bucket}") |> range(start: 0) |> filter(fn: (r) => r._measurement == "thing")'
     with client_of(server) as client:
         return [record.get_value() for table in client.query_api().query(flux) for record in table.records]
-
-
-def gone(pid: int) -> bool:
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline:
-        try:
-            os.kill(pid, 0)
-        except ProcessLookupError:
-            return True
-        time.sleep(0.05)
-    return False
 
 
 def test_points_survive_restart_kill_and_a_new_server_on_the_directory(tmp_path):

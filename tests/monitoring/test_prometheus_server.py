@@ -1,13 +1,12 @@
 """Prometheus as a process of ours, scraping a real exporter."""
 
 import json
-import time
 
 import pytest
 from prometheus_client import CollectorRegistry, Counter, start_http_server
 
 from deploy.errors import EnvironmentFault
-from deploy.prometheus import Prometheus
+from tests.waiting import awaited
 
 
 @pytest.fixture
@@ -22,20 +21,12 @@ def exporter():
     thread.join()
 
 
-def awaited(server: Prometheus, expression: str) -> list[dict]:
-    deadline = time.monotonic() + 60
-    while not (found := server.query(expression)):
-        assert time.monotonic() < deadline, expression
-        time.sleep(0.1)
-    return found
-
-
 def test_it_scrapes_and_evaluates_rules(prometheus, exporter, tmp_path):
     rules = tmp_path / "rules.yml"
     rule = {"record": "things:doubled", "expr": "things_total * 2", "labels": {"made": "here"}}
     rules.write_text(json.dumps({"groups": [{"name": "g", "rules": [rule]}]}))
     server = prometheus(targets={"job": [exporter]}, rules=[rules], every=0.2)
-    (found,) = awaited(server, "things:doubled")
+    (found,) = awaited(lambda: server.query("things:doubled"))
     assert found["metric"]["job"] == "job"
     assert (found["metric"]["made"], found["value"][1]) == ("here", "14")
     assert server.query("things_total", at=0) == []
@@ -48,14 +39,14 @@ def test_samples_survive_kill_and_targets_appear_while_it_runs(prometheus, expor
     assert server.query("things_total") == []
     file = targets / "one.json"
     file.write_text(json.dumps([{"targets": [exporter], "labels": {"place": "here"}}]))
-    (found,) = awaited(server, "things_total")
+    (found,) = awaited(lambda: server.query("things_total"))
     assert (found["metric"]["job"], found["metric"]["place"]) == ("unskew", "here")
     scraped = found["value"][0]
     file.unlink()
     server.kill()
     server.start()
     assert server.url == url
-    assert awaited(server, f"things_total @ {scraped}")
+    assert awaited(lambda: server.query(f"things_total @ {scraped}"))
 
 
 def test_what_prometheus_refuses_is_one_line(prometheus, tmp_path):

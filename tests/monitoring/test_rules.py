@@ -9,6 +9,7 @@ from apps.metrics.exporter import Exporter
 from apps.metrics.samples import Sample
 from dashboards import metrics
 from deploy.stack import RULES
+from tests.waiting import awaited
 
 DEPLOY = RULES[0].parents[1]
 COMMON = {"run": "r", "source_type": "T", "grouping": "KEY", "workers": "3"}
@@ -52,10 +53,7 @@ def test_the_real_server_evaluates_them_on_what_the_topology_exports(prometheus)
         exporter.write([Sample(metrics.QUERY, now, {"lag": 900, "processed_rate": 10, "batch": 1.0})], COMMON)
         server = prometheus(targets={"unskew": [f"127.0.0.1:{exporter.port}"]}, rules=RULES, every=0.2)
         expected = {"LoadImbalanced", "BatchesStopped"}
-        deadline = time.monotonic() + 60
-        while {alert["metric"]["alertname"] for alert in server.query("ALERTS")} != expected:
-            assert time.monotonic() < deadline, server.query("ALERTS")
-            time.sleep(0.2)
+        awaited(lambda: {alert["metric"]["alertname"] for alert in server.query("ALERTS")} == expected, expected)
         (load,) = server.query("run:unskew_worker_tuples:max_over_mean")
         assert float(load["value"][1]) == 80 / 30
         assert {name: load["metric"][name] for name in COMMON} == COMMON

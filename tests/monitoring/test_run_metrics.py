@@ -1,6 +1,5 @@
 """A run of the topology, as InfluxDB, Prometheus and Kafka's lag tools see it."""
 
-import time
 from collections import defaultdict
 
 import pytest
@@ -14,6 +13,7 @@ from apps.run import Run
 from dashboards import metrics
 from deploy.topics import end_offsets
 from tests.apps.conftest import connection, countries, publish, records, settings, spark  # noqa: F401
+from tests.waiting import awaited
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
@@ -79,7 +79,7 @@ def test_every_window_is_the_same_everywhere(spark, settings, connection, topic,
         server = prometheus(targets={"unskew": [f"127.0.0.1:{outputs.exporter.port}"]}, every=0.2)
         truth = distribution(run)
         last = max(time_ms for name, time_ms, *_ in truth if name == "window")
-        scraped = awaited(server, f'unskew_window_tuples{{run="{run.name}"}}')
+        scraped = first(server, f'unskew_window_tuples{{run="{run.name}"}}')
         assert scraped["metric"]["grouping"] == "DYNAMIC_KEY"
         # Prometheus has the last window.
         for (subject, time_ms, *label), fields in truth.items():
@@ -87,8 +87,8 @@ def test_every_window_is_the_same_everywhere(spark, settings, connection, topic,
                 for name, value in fields.items():
                     labels = f'{{worker="{label[0]}"}}' if label else ""
                     series = metrics.metric(subject, name).prometheus_name + labels
-                    assert float(awaited(server, series)["value"][1]) == pytest.approx(value), series
-        total = awaited(server, "unskew_run_tuples_total")
+                    assert float(first(server, series)["value"][1]) == pytest.approx(value), series
+        total = first(server, "unskew_run_tuples_total")
         assert float(total["value"][1]) == len(STREAM)
     assert outputs.losses == ""
     # InfluxDB has them all.
@@ -130,9 +130,5 @@ def test_lag_tools_see_the_run(spark, settings, connection, topic):
     assert committed == end_offsets(connection, topic)
 
 
-def awaited(server, expression):
-    deadline = time.monotonic() + 60
-    while not (found := server.query(expression)):
-        assert time.monotonic() < deadline, expression
-        time.sleep(0.1)
-    return found[0]
+def first(server, expression):
+    return awaited(lambda: server.query(expression), expression)[0]

@@ -15,6 +15,7 @@ from dashboards import metrics
 from deploy import stack
 from deploy.loopback import ask
 from deploy.scraping import scraped
+from tests.waiting import awaited
 
 pytestmark = pytest.mark.usefixtures("influxd_program", "prometheus_program")
 
@@ -36,14 +37,6 @@ def command(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-c", code, "stack", *arguments], capture_output=True, text=True, timeout=120, check=False
     )
-
-
-def awaited(ask_for, what: str):
-    deadline = time.monotonic() + 60
-    while not (found := ask_for()):
-        assert time.monotonic() < deadline, what
-        time.sleep(0.1)
-    return found
 
 
 def test_it_outlives_the_command_is_found_again_and_keeps_its_data(own_home):

@@ -1,0 +1,77 @@
+"""Which InfluxDB, and the right to use it: said once by the user, for those who write points and those who ask."""
+
+from dataclasses import dataclass
+from typing import Annotated, Self
+
+import typer
+
+from deploy import stack
+from deploy.errors import UsageError
+
+_PANEL = "Of the metrics"
+
+InfluxUrl = Annotated[
+    str | None,
+    typer.Option(
+        help="InfluxDB 2, http://HOST:PORT (default: that of `unskew stack`, if it runs).",
+        envvar="INFLUXDB_V2_URL",
+        rich_help_panel=_PANEL,
+    ),
+]
+InfluxToken = Annotated[str | None, typer.Option(help="Its token.", envvar="INFLUXDB_V2_TOKEN", rich_help_panel=_PANEL)]
+InfluxOrg = Annotated[
+    str | None,
+    typer.Option(help="Its organisation (default: unskew).", envvar="INFLUXDB_V2_ORG", rich_help_panel=_PANEL),
+]
+InfluxBucket = Annotated[
+    str | None,
+    typer.Option(help="Its bucket (default: unskew).", envvar="INFLUXDB_V2_BUCKET", rich_help_panel=_PANEL),
+]
+
+
+@dataclass(frozen=True)
+class Target:
+    """A bucket of an InfluxDB.
+
+    Attributes
+    ----------
+    url, token, org, bucket : str
+        As InfluxDB has them.
+
+    """
+
+    url: str
+    token: str
+    org: str
+    bucket: str
+
+    def __post_init__(self) -> None:
+        """Check what can be checked without a server.
+
+        Raises
+        ------
+        UsageError
+            The URL isn't one, or there is no token.
+
+        """
+        if not self.url.startswith(("http://", "https://")):
+            raise UsageError(f"--influx-url {self.url}: no address; valid: http://HOST:PORT or https://HOST:PORT")
+        if not self.token:
+            raise UsageError("--influx-url needs --influx-token (or INFLUXDB_V2_TOKEN)")
+
+    @classmethod
+    def of(cls, url: str | None, token: str | None, org: str | None, bucket: str | None) -> Self | None:
+        """What the options say, else the running stack's; None: there is neither.
+
+        Raises
+        ------
+        UsageError
+            The URL isn't one, or there is a URL but no token.
+
+        """
+        if url is not None:
+            return cls(url, token or "", org or "unskew", bucket or "unskew")
+        found = stack.running("influxdb")
+        if found is None:
+            return None
+        return cls(found.url, found.access["token"], found.access["org"], bucket or found.access["bucket"])
