@@ -155,8 +155,11 @@ class Display:
             table.add_row(name, value)
         console = Console()
         console.print(table)
-        ending = "drained" if outcome.drained else "stopped; start it again to go on from its checkpoint"
-        console.print(f"[{colour(result.grouping)}]■[/] {result.grouping} {ending} after {outcome.batches} batches.")
+        batches = f"{outcome.batches} batch" + "es" * (outcome.batches != 1)
+        ending = f"drained after {batches}."
+        if not outcome.drained:
+            ending = f"stopped after {batches}; start it again, and it goes on from its checkpoint."
+        console.print(f"[{colour(result.grouping)}]■[/] {result.grouping} {ending}", soft_wrap=True)
         console.print(f"Results: {unskew()} results {topics['aggregator']}", highlight=False, soft_wrap=True)
         console.print(f"Balance: {unskew()} results {topics['distribution']}", highlight=False, soft_wrap=True)
         if result.rejected:
@@ -179,6 +182,10 @@ def rows(result: "Summary") -> list[tuple[str, str]]:
         ("imbalance / tuples", f"{result.imbalance_fraction:.4f}"),
         ("slowest / mean worker time", f"{result.straggling:.2f}"),
         ("tuples/s", f"{result.tuples_per_second:,.0f}"),
-        ("first batch after", f"{result.first_batch_seconds:.1f} s"),
-        ("first window out after", f"{result.first_result_seconds:.1f} s"),
+        ("first batch after", _after(result.first_batch_seconds)),
+        ("first window out after", _after(result.first_result_seconds)),
     ]
+
+
+def _after(seconds: float) -> str:
+    return f"{seconds:.1f} s" if seconds else "–"  # 0: there was none
