@@ -14,6 +14,7 @@ from tempfile import TemporaryDirectory
 
 from pyspark.sql import SparkSession
 
+from apps.jvm import lasting
 from apps.settings import Settings
 from deploy.errors import EnvironmentFault
 from deploy.home import home
@@ -61,13 +62,10 @@ def session(settings: Settings, groupings: Sequence[str] = ()) -> Iterator[Spark
         warmed = pool.submit(lambda: [warm(name) for name in names])
         spark = start(settings.name, master, _STATE_PARTITIONS, conf)
         warmed.result()
-    try:
-        with TemporaryDirectory(prefix="unskew-") as folder:
-            if settings.mode == "CLUSTER":
-                _ship(spark, folder)
-            yield spark
-    finally:
-        spark.stop()
+    with TemporaryDirectory(prefix="unskew-") as folder, lasting(spark, log_file()):
+        if settings.mode == "CLUSTER":
+            _ship(spark, folder)
+        yield spark
 
 
 def _ship(spark: SparkSession, folder: str) -> None:

@@ -49,8 +49,13 @@ class Topology:
             os.kill(pid, signal.SIGKILL)
         self.process.wait()
 
+    def python_workers(self) -> list[int]:
+        """The processes that do the tasks: all have the command line of the daemon that they were forked from."""
+        family = self.children("-m apps.daemon")
+        return [pid for pid in family if _parent(Path(f"/proc/{pid}")) in family]
+
     def children(self, *names: str) -> list[int]:
-        """The process' descendants whose command line has one of these."""
+        """The process' descendants whose command line has one of these, in no order: process ids wrap around."""
         parents = {int(p.name): _parent(p) for p in Path("/proc").iterdir() if p.name.isdigit()}
 
         def ours(pid: int) -> bool:

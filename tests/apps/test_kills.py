@@ -30,12 +30,25 @@ def test_a_python_worker_is_killed(broker, topic, tmp_path, truth, launch):
     killed = 0
     for _ in range(4):
         wait_for_progress(topology, tmp_path, 1)
-        # the daemon is the eldest; its children do the tasks
-        workers = sorted(topology.children("apps.daemon"))[1:]
-        for pid in workers[:2]:
+        for pid in topology.python_workers()[:2]:
             os.kill(pid, signal.SIGKILL)
             killed += 1
     assert killed
+    topology.finish()
+    check(broker, topic, "dkg", truth)
+
+
+def test_the_jvm_is_killed_under_its_driver(broker, topic, tmp_path, truth, launch):
+    topology = launch("DYNAMIC_KEY")
+    wait_for_progress(topology, tmp_path, 2)
+    [jvm] = topology.children("org.apache.spark.deploy.SparkSubmit")
+    os.kill(jvm, signal.SIGKILL)
+    assert topology.process.wait(60) == 1
+    said = topology.output.read_text()
+    assert "Traceback" not in said
+    assert "Exception" not in said
+    assert said.splitlines()[-1].startswith("unskew: Spark's JVM died (signal 9;")
+    topology.start()
     topology.finish()
     check(broker, topic, "dkg", truth)
 
@@ -58,7 +71,7 @@ def test_ctrl_c_ends_in_good_order_and_the_run_goes_on(broker, topic, tmp_path, 
     assert topology.process.wait(60) == 0
     said = topology.output.read_text()
     assert "Traceback" not in said
-    assert "stopped; start it again" in said
+    assert "start it again, and it goes on from its checkpoint" in said
     topology.start()
     topology.finish()
     check(broker, topic, "pkg", truth)
