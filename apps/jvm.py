@@ -12,8 +12,6 @@ from pyspark.sql import SparkSession
 
 from deploy.errors import EnvironmentFault
 
-log = logging.getLogger(__name__)
-
 # Its sockets close a moment before it is gone.
 _PASSING = 5.0  # s
 
@@ -57,10 +55,11 @@ def _exit_status(process: Popen[bytes]) -> int | None:
 @contextmanager
 def _noise_to(log_file: Path, spark: SparkSession) -> Iterator[None]:
     """Send to the file what other libraries log, and the stack trace that each thread has for a JVM that is gone."""
-    others, ours = logging.FileHandler(log_file, delay=True), logging.StreamHandler()
     root, own = logging.getLogger(), logging.getLogger("apps")
+    others = logging.FileHandler(log_file, delay=True)
+    ours = logging.lastResort or logging.NullHandler()  # stderr, as without any handler
     server: Any = spark.sparkContext._accumulatorServer  # noqa: SLF001
-    server.handle_error = lambda *_: root.info("the accumulators' connection is gone", exc_info=True)
+    server.handle_error = lambda *_: root.error("the accumulators' connection is gone", exc_info=True)
     root.addHandler(others)
     own.addHandler(ours)
     own.propagate = False
@@ -70,3 +69,4 @@ def _noise_to(log_file: Path, spark: SparkSession) -> Iterator[None]:
         own.propagate = True
         own.removeHandler(ours)
         root.removeHandler(others)
+        others.close()

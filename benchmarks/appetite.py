@@ -1,9 +1,10 @@
-"""How many messages a second the whole topology takes of each dataset: what a producer has to keep up with.
+"""How many messages a second the whole topology takes of each dataset, beside Spark's own groupBy from the same topic.
 
     python -m benchmarks.appetite [DATASET ...] [--records N] [--repeats N]
 
 As in ``benchmarks.topology``: x0, one broker, one Spark on all cores, the first batch of a run not counted, the median
-over the repeats; here with PARTIAL_KEY only. Beside it tuples, of which a tweet has several.
+over the repeats, which alternate; here with PARTIAL_KEY only. Beside it tuples, of which a tweet has several. This is
+what a producer has to keep up with.
 """
 
 import argparse
@@ -17,7 +18,7 @@ from rich.console import Console
 from rich.table import Table
 
 from apps.session import session
-from benchmarks.topology import SOURCES, settings, topology
+from benchmarks.topology import SOURCES, native, settings, topology
 from deploy.broker import Broker
 from deploy.connection import Connection
 from deploy.topics import ensure_topic
@@ -35,7 +36,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=3)
     arguments = parser.parse_args()
     table = Table("dataset", box=MARKDOWN)
-    for column in ("topology: messages/s", "tuples/s", "lowest", "highest"):
+    for column in ("topology: messages/s", "tuples/s", "lowest", "highest", "groupBy: messages/s"):
         table.add_column(column, justify="right")
     with tempfile.TemporaryDirectory() as folder, Broker(Path(folder) / "kafka") as broker:
         connection = Connection(broker.bootstrap_servers)
@@ -43,13 +44,16 @@ def main() -> None:
             for name in arguments.datasets:
                 ensure_topic(connection, name, SOURCES)
                 loaded = publish(connection, name, create(name, records=arguments.records))
-                rates = []
+                ours, spark_s = [], []
                 for repeat in range(arguments.repeats):
                     run = settings(connection, GROUPING, Path(folder) / f"{name}-{repeat}")
-                    rates.append(topology(spark, replace(run, source_type=name, source_name=name)))
-                middle = statistics.median(rates)
+                    run = replace(run, source_type=name, source_name=name)
+                    ours.append(topology(spark, run))
+                    spark_s.append(native(spark, replace(run, checkpoint=f"{run.checkpoint}-native"), loaded.records))
+                middle = statistics.median(ours)
                 messages = middle * loaded.records / loaded.keys.total
-                row = [f"{rate:,.0f}" for rate in (messages, middle, min(rates), max(rates))]
+                figures = (messages, middle, min(ours), max(ours), statistics.median(spark_s))
+                row = [f"{rate:,.0f}" for rate in figures]
                 print(name, *row, flush=True)
                 table.add_row(name, *row)
     Console(width=120).print(table)
