@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.table import Table
 
 from apps.session import session
-from benchmarks.topology import SOURCES, native, settings, topology
+from benchmarks.topology import SOURCES, native, records_option, settings, topology
 from deploy.broker import Broker
 from deploy.connection import Connection
 from deploy.topics import ensure_topic
@@ -32,7 +32,7 @@ DEFAULT = ["COUNTRY_SKEW_R80", *(name for name in DATASETS if name.startswith(("
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("datasets", nargs="*", default=DEFAULT, metavar="DATASET")
-    parser.add_argument("--records", type=int, default=3_000_000)
+    records_option(parser, 8_000_000)
     parser.add_argument("--repeats", type=int, default=3)
     arguments = parser.parse_args()
     table = Table("dataset", box=MARKDOWN)

@@ -47,6 +47,18 @@ def settings(connection: Connection, grouping: str, checkpoint: Path) -> Setting
     )  # fmt: skip
 
 
+def records_option(parser: argparse.ArgumentParser, default: int) -> None:
+    """Add ``--records``, refusing so few that a run would have nothing after its first batch."""
+    first = settings(Connection(""), "KEY", Path()).batch_limit
+
+    def integer(text: str) -> int:
+        if (records := int(text)) <= first:
+            raise argparse.ArgumentTypeError(f"{records:,} is too few; above {first:,}: the first batch isn't counted")
+        return records
+
+    parser.add_argument("--records", type=integer, default=default)
+
+
 def topology(spark: SparkSession, run: Settings) -> float:
     """Tuples/s of one run of ours."""
     tally = Tally(run.grouping)
@@ -152,7 +164,7 @@ def _read(path: Path) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--records", type=int, default=20_000_000)
+    records_option(parser, 20_000_000)
     parser.add_argument("--groupings", default="SHUFFLE,KEY,PARTIAL_KEY,DYNAMIC_KEY")
     parser.add_argument("--repeats", type=int, default=3)
     arguments = parser.parse_args()
