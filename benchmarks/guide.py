@@ -1,6 +1,6 @@
 """The table and the picture of grouping/README.md: every grouping on two skewed streams, simulated.
 
-    python benchmarks/guide.py [PICTURE]
+    python -m benchmarks.guide [PICTURE]
 
 Five sources, ten minutes, workers busy 75 % of the time if they share evenly; feedback every second, 100 ms late.
 *tail*: Zipf (z = 1.1) over 100,000 keys, 20 workers. *hot*: the country stream R80, one key in four of five tuples, 10

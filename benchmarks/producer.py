@@ -1,6 +1,6 @@
 """How fast datasets are published, beside the plain per-message loop of confluent-kafka in the same run.
 
-    python benchmarks/producer.py [DATASET ...] [--records N] [--repeats N]
+    python -m benchmarks.producer [DATASET ...] [--records N] [--repeats N]
 
 Both use the same settings and an embedded broker. The producer's process has one core to itself and the broker the
 others, where the machine allows that. The loop is given its messages ready made; ours draws and renders them within

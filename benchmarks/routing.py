@@ -1,7 +1,7 @@
 """What routing costs, in ns of CPU time a tuple and bytes of state, beside a plain Python loop in the same run.
 
-    python benchmarks/routing.py [GROUPING ...] [--workers W] [--tuples N] [--batch N] [--repeats N]
-    python benchmarks/routing.py --curves FILE.png [GROUPING ...]
+    python -m benchmarks.routing [GROUPING ...] [--workers W] [--tuples N] [--batch N] [--repeats N]
+    python -m benchmarks.routing --curves FILE.png [GROUPING ...]
 
 Keys are Zipf (z = 1), drawn in advance, and arrive in batches, as from Spark. *Codes*: encoded and hashed in advance.
 *Strings*: plain Arrow strings, so that finding and hashing the distinct keys of each batch is within the time. Of each,
