@@ -37,7 +37,7 @@ def lasting(spark: SparkSession, log_file: Path) -> Iterator[None]:
                 raise
             how = f"signal {-status}" if status < 0 else f"exit code {status}"
             raise EnvironmentFault(
-                f"Spark's JVM died ({how}; was memory short?); started again, the run goes on from its checkpoint; "
+                f"Spark's JVM died ({how}; was memory short?); start it again, a topology goes on from its checkpoint; "
                 f"log: {log_file}"
             ) from error
         finally:
