@@ -10,7 +10,7 @@ import typer
 from apps import options
 from deploy.connection import BootstrapOption, Connection, KafkaConfigOption
 from deploy.home import home
-from deploy.influx_target import InfluxBucket, InfluxOrg, InfluxToken, InfluxUrl
+from deploy.influx_target import METRICS, InfluxBucket, InfluxOrg, InfluxToken, InfluxUrl
 
 if TYPE_CHECKING:
     from apps.metrics.outputs import Destinations
@@ -59,7 +59,7 @@ def topology(
         typer.Option(
             help="Kafka group that shows lag tools how far the run is; '' for none.",
             show_default="unskew-RUN",
-            rich_help_panel=options.METRICS,
+            rich_help_panel=METRICS,
         ),
     ] = None,
     live: options.LiveOption = False,

@@ -6,12 +6,12 @@ from typing import Annotated, Any
 import typer
 
 from deploy.errors import UsageError
+from deploy.influx_target import METRICS
 
 #: Panels of a command's help.
 GROUPING = "Of the grouping"
 STREAM = "Of the stream"
 SPARK = "Of Spark"
-METRICS = "Of the metrics"
 
 SourceType = Annotated[str, typer.Argument(help="What the messages are: COUNTRY_SKEW_R80, …")]
 Speed = Annotated[str, typer.Argument(help="xN: a worker does N tuples per process duration; x0: they're free.")]

@@ -44,15 +44,15 @@ def main() -> None:
             for name in arguments.datasets:
                 ensure_topic(connection, name, SOURCES)
                 loaded = publish(connection, name, create(name, records=arguments.records))
-                ours, spark_s = [], []
+                ours, theirs = [], []
                 for repeat in range(arguments.repeats):
                     run = settings(connection, GROUPING, Path(folder) / f"{name}-{repeat}")
                     run = replace(run, source_type=name, source_name=name)
                     ours.append(topology(spark, run))
-                    spark_s.append(native(spark, replace(run, checkpoint=f"{run.checkpoint}-native"), loaded.records))
+                    theirs.append(native(spark, replace(run, checkpoint=f"{run.checkpoint}-native"), loaded.records))
                 middle = statistics.median(ours)
                 messages = middle * loaded.records / loaded.keys.total
-                figures = (messages, middle, min(ours), max(ours), statistics.median(spark_s))
+                figures = (messages, middle, min(ours), max(ours), statistics.median(theirs))
                 row = [f"{rate:,.0f}" for rate in figures]
                 print(name, *row, flush=True)
                 table.add_row(name, *row)

@@ -9,7 +9,7 @@ import typer
 from dashboards import checked_in
 from dashboards.markdown import metric_list
 from deploy.errors import EnvironmentFault, UsageError
-from deploy.influx_target import InfluxBucket, InfluxOrg, InfluxToken, InfluxUrl
+from deploy.influx_target import METRICS, InfluxBucket, InfluxOrg, InfluxToken, InfluxUrl
 
 app = typer.Typer(help="Grafana's dashboards: generate them from code, see them without Grafana.", no_args_is_help=True)
 
@@ -68,7 +68,10 @@ def preview(
     influx_org: InfluxOrg = None,
     influx_bucket: InfluxBucket = None,
     prometheus_url: Annotated[
-        str | None, typer.Option(help="Prometheus (default: that of `unskew stack`).", envvar="PROMETHEUS_URL")
+        str | None,
+        typer.Option(
+            help="Prometheus (default: that of `unskew stack`).", envvar="PROMETHEUS_URL", rich_help_panel=METRICS
+        ),
     ] = None,
     start: Annotated[
         str | None,

@@ -8,25 +8,45 @@ import typer
 from deploy import stack
 from deploy.errors import UsageError
 
-_PANEL = "Of the metrics"
+#: Where a command's help shows its options for metrics.
+METRICS = "Of the metrics"
 
 InfluxUrl = Annotated[
     str | None,
     typer.Option(
         help="InfluxDB 2, http://HOST:PORT (default: that of `unskew stack`, if it runs).",
         envvar="INFLUXDB_V2_URL",
-        rich_help_panel=_PANEL,
+        rich_help_panel=METRICS,
     ),
 ]
-InfluxToken = Annotated[str | None, typer.Option(help="Its token.", envvar="INFLUXDB_V2_TOKEN", rich_help_panel=_PANEL)]
+InfluxToken = Annotated[
+    str | None, typer.Option(help="Its token.", envvar="INFLUXDB_V2_TOKEN", rich_help_panel=METRICS)
+]
 InfluxOrg = Annotated[
     str | None,
-    typer.Option(help="Its organisation (default: unskew).", envvar="INFLUXDB_V2_ORG", rich_help_panel=_PANEL),
+    typer.Option(help="Its organisation (default: unskew).", envvar="INFLUXDB_V2_ORG", rich_help_panel=METRICS),
 ]
 InfluxBucket = Annotated[
     str | None,
-    typer.Option(help="Its bucket (default: unskew).", envvar="INFLUXDB_V2_BUCKET", rich_help_panel=_PANEL),
+    typer.Option(
+        help="Its bucket (default: unskew); a run makes it if it is missing and allowed.",
+        envvar="INFLUXDB_V2_BUCKET",
+        rich_help_panel=METRICS,
+    ),
 ]
+
+
+def require_http(option: str, url: str) -> None:
+    """Check a server's address.
+
+    Raises
+    ------
+    UsageError
+        It isn't one.
+
+    """
+    if not url.startswith(("http://", "https://")):
+        raise UsageError(f"{option} {url}: no address; valid: http://HOST:PORT or https://HOST:PORT")
 
 
 @dataclass(frozen=True)
@@ -54,8 +74,7 @@ class Target:
             The URL isn't one, or there is no token.
 
         """
-        if not self.url.startswith(("http://", "https://")):
-            raise UsageError(f"--influx-url {self.url}: no address; valid: http://HOST:PORT or https://HOST:PORT")
+        require_http("--influx-url", self.url)
         if not self.token:
             raise UsageError("--influx-url needs --influx-token (or INFLUXDB_V2_TOKEN)")
 

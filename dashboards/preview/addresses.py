@@ -3,8 +3,8 @@
 from dashboards.preview.answers import InfluxDB, Prometheus
 from dashboards.preview.sources import Sources
 from deploy import stack
-from deploy.errors import EnvironmentFault, UsageError
-from deploy.influx_target import Target
+from deploy.errors import EnvironmentFault
+from deploy.influx_target import Target, require_http
 
 
 def sources(
@@ -32,8 +32,7 @@ def sources(
         if found is None:
             raise _missing("Prometheus", "--prometheus-url")
         prometheus = found.url
-    elif not prometheus.startswith(("http://", "https://")):
-        raise UsageError(f"--prometheus-url {prometheus}: no address; valid: http://HOST:PORT")
+    require_http("--prometheus-url", prometheus)
     return Sources(InfluxDB(target.url, target.token, target.org, target.bucket), Prometheus(prometheus))
 
 
