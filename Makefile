@@ -16,13 +16,13 @@ setup: ## Make .venv, install the pinned packages, fetch the JVM jars (all other
 	echo "unskew: Python 3.11 to 3.14 is needed; $(if $(PYTHON),$(PYTHON) is not it,there is none on the PATH);" \
 	"install one (Debian, Ubuntu: sudo apt-get install python3 python3-venv; macOS: brew install python@3.13)" \
 	"or name it: make setup PYTHON=/path/to/python3" >&2; exit 1; }
-	@"$(PYTHON)" -m deploy.install
+	@PYTHONPATH=src "$(PYTHON)" -m unskew.deploy.installation.install
 
 demo: setup ## The whole thing once: Kafka, a skewed stream, KEY and DYNAMIC_KEY compared
 	@$(UNSKEW) demo
 
 servers: setup ## InfluxDB and Prometheus for the tests and `unskew stack`: found, else built and fetched, once
-	@.venv/bin/python -m deploy.programs
+	@.venv/bin/python -m unskew.deploy.installation.programs
 
 test: servers ## All tests (starts Kafka and Spark, kills them; takes a while)
 	@.venv/bin/python -m pytest
@@ -40,7 +40,7 @@ doctor: setup ## Check this machine and say how to mend what is missing
 	@$(UNSKEW) doctor
 
 lock: setup ## Renew requirements.lock from pyproject.toml: the newest versions that fit together
-	@.venv/bin/python -m deploy.lock
+	@.venv/bin/python -m unskew.deploy.installation.lock
 
 # What `up` starts: kafka, metrics (InfluxDB, Prometheus, Grafana), app, compare; see deploy/compose.yaml.
 PARTS ?= kafka,metrics,app

@@ -14,9 +14,10 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import IntegerType, StructType
 
-from apps import packets
-from apps.router import Routing, route_column, route_packets
-from grouping import named
+from unskew.apps.topology import packets
+from unskew.apps.topology.placement import column, place
+from unskew.apps.topology.router import Routing, route_column
+from unskew.grouping import named
 
 Batches = Iterator[pa.RecordBatch]
 
@@ -45,7 +46,7 @@ def balance(
     workers : int
         W ≥ 1: the number of partitions of the result.
     grouping : str
-        A groupingType of ``grouping.GROUPINGS``.
+        A groupingType of ``unskew.grouping.GROUPINGS``.
     checkpoint : str
         The query's ``checkpointLocation``: what the routers learned is kept beside it. Needed to learn from batch to
         batch; without it, each batch starts cold.
@@ -75,10 +76,10 @@ def balance(
     routing = _routing(grouping, workers, checkpoint, options, seed)
     columns = [F.col(key)]
     if source is not None:
-        columns.append(_column(source))
+        columns.append(column(source))
     uses_time = named(grouping).uses_time
     if uses_time:
-        columns.append(F.current_timestamp() if time is None else _column(time))
+        columns.append(F.current_timestamp() if time is None else column(time))
     route = F.arrow_udf(route_column(routing, source is not None, uses_time), IntegerType())  # pyright: ignore[reportCallIssue, reportArgumentType]
     return df.withColumn(worker_column, route(*columns)).repartitionById(workers, worker_column)
 
@@ -119,34 +120,7 @@ def balanced_map(
     return placed.mapInArrow(unpack, schema)
 
 
-def place(
-    df: DataFrame,
-    routing: Routing,
-    key: str,
-    carry: list[str],
-    *,
-    source: str | Column | None = None,
-    time: str | Column | None = None,
-) -> DataFrame:
-    """Packets (``apps.packets``) of the columns ``carry``, each in the partition of its worker."""
-    chosen = df
-    source_column = time_column = None
-    if source is not None:
-        source_column = "__source"
-        chosen = chosen.withColumn(source_column, _column(source))
-    if named(routing.grouping).uses_time:
-        time_column = "__time"
-        chosen = chosen.withColumn(time_column, F.current_timestamp() if time is None else _column(time))
-    needed = dict.fromkeys([key, *carry, *(c for c in (source_column, time_column) if c)])
-    route = route_packets(routing, key, source_column, time_column, carry)
-    return chosen.select(*needed).mapInArrow(route, packets.DDL).repartitionById(routing.workers, "worker")
-
-
 def _routing(grouping: str, workers: int, checkpoint: str | None, options: dict[str, Any], seed: int) -> Routing:
     routing = Routing(grouping.upper(), workers, checkpoint, options, seed)
     routing.check()
     return routing
-
-
-def _column(of: str | Column) -> Column:
-    return F.col(of) if isinstance(of, str) else of

@@ -4,19 +4,19 @@ import sys
 
 import typer
 
-from apps.compare.command import compare
-from apps.demo import demo
-from apps.launch import topology
-from apps.reproduce.command import reproduce
-from apps.results.command import results
-from apps.simulate.command import simulate
-from dashboards import command as dashboards_command
-from deploy import kafka, stack_command
-from deploy.cluster_command import cluster
-from deploy.doctor import doctor
-from deploy.errors import UserError
-from producers.command import produce
-from producers.skew import skew
+from unskew.apps.commandline.experiments import reproduce
+from unskew.apps.commandline.launch import topology
+from unskew.apps.compare.command import compare
+from unskew.apps.demo import demo
+from unskew.apps.results.command import results
+from unskew.apps.whatif.command import simulate
+from unskew.dashboards import command as dashboards_command
+from unskew.deploy.commands import kafka, stack
+from unskew.deploy.commands.cluster import cluster
+from unskew.deploy.commands.doctor import doctor
+from unskew.errors import UserError
+from unskew.producers.command import produce
+from unskew.producers.skew import skew
 
 app = typer.Typer(
     name="unskew",
@@ -35,7 +35,7 @@ app.command()(simulate)
 app.command()(reproduce)
 app.command()(demo)
 app.add_typer(kafka.app, name="kafka")
-app.add_typer(stack_command.app, name="stack")
+app.add_typer(stack.app, name="stack")
 app.command()(cluster)
 app.add_typer(dashboards_command.app, name="dashboards")
 app.command()(doctor)

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from apps.compare.command import INTERRUPTED
-from deploy import embedded, stack
-from deploy.connection import BootstrapOption, Connection, KafkaConfigOption
-from deploy.errors import EnvironmentFault
+from unskew.apps.compare.command import INTERRUPTED
+from unskew.deploy.client.connection import Connection
+from unskew.deploy.commands.options import BootstrapOption, KafkaConfigOption
+from unskew.deploy.servers import embedded, stack
+from unskew.errors import EnvironmentFault
 
 if TYPE_CHECKING:
-    from apps.compare.course import Course
+    from unskew.apps.compare.course import Course
 
 DATASET = "COUNTRY_SKEW_R80"
 GROUPINGS = ("KEY", "DYNAMIC_KEY")
@@ -46,9 +47,9 @@ def demo(
     Takes two to three minutes. Without --bootstrap-servers it uses the embedded broker, which it leaves running so
     that the results can be read.
     """
-    from apps.compare.contest import fresh_checkpoints, hold
-    from apps.metrics.outputs import Destinations
-    from apps.settings import Settings
+    from unskew.apps.compare.contest import fresh_checkpoints, hold
+    from unskew.apps.monitoring.outputs import Destinations
+    from unskew.apps.topology.settings import Settings
 
     size = QUICK if quick else FULL
     connection, left = _connection(bootstrap_servers, kafka_config)
@@ -83,7 +84,7 @@ def demo(
 
 def _connection(bootstrap_servers: str | None, kafka_config: Path | None) -> tuple[Connection, list[str]]:
     """Kafka as the user names it, else the embedded broker; and how to stop that if we started it."""
-    from apps.shell import unskew
+    from unskew.shell import unskew
 
     try:
         return Connection.of(bootstrap_servers, kafka_config), []
@@ -96,7 +97,7 @@ def _connection(bootstrap_servers: str | None, kafka_config: Path | None) -> tup
 
 def _start_stack(left: list[str]) -> bool:
     """Start InfluxDB and Prometheus if they needn't be fetched first; whether both run."""
-    from apps.shell import unskew
+    from unskew.shell import unskew
 
     missing = [part for part in stack.PARTS if not stack.running(part)]
     if not all(map(stack.at_hand, missing)):
@@ -113,11 +114,11 @@ def _start_stack(left: list[str]) -> bool:
 def _draw_dashboards(runs: list[str], folder: Path) -> None:
     from datetime import UTC, datetime, timedelta
 
-    from dashboards import checked_in
-    from dashboards.preview.addresses import sources
-    from dashboards.preview.chosen import Chosen
-    from dashboards.preview.files import PAGE, save
-    from dashboards.preview.times import filled
+    from unskew.dashboards import checked_in
+    from unskew.dashboards.preview.addresses import sources
+    from unskew.dashboards.preview.chosen import Chosen
+    from unskew.dashboards.preview.files import PAGE, save
+    from unskew.dashboards.preview.times import filled
 
     now = datetime.now(UTC)
     asked = sources()
@@ -132,10 +133,10 @@ def _publish(connection: Connection, records: int) -> str:
     """Publish the stream to a topic of its own, so that the counts are this demo's."""
     from rich.console import Console
 
-    from deploy.topics import ensure_topic
-    from producers.progress import LoadProgress
-    from producers.publish import publish
-    from producers.registry import create
+    from unskew.deploy.client.topics import ensure_topic
+    from unskew.producers.load_bar import LoadProgress
+    from unskew.producers.publish import publish
+    from unskew.producers.registry import create
 
     topic = time.strftime("demo-%m%d-%H%M%S")
     while not ensure_topic(connection, topic, SOURCES):

@@ -17,13 +17,13 @@ from rich.box import MARKDOWN
 from rich.console import Console
 from rich.table import Table
 
-from apps.session import session
 from benchmarks.topology import SOURCES, native, records_option, settings, topology
-from deploy.broker import Broker
-from deploy.connection import Connection
-from deploy.topics import ensure_topic
-from producers.publish import publish
-from producers.registry import DATASETS, create
+from unskew.apps.run.session import session
+from unskew.deploy.client.connection import Connection
+from unskew.deploy.client.topics import ensure_topic
+from unskew.deploy.servers.broker import Broker
+from unskew.producers.publish import publish
+from unskew.producers.registry import DATASETS, create
 
 GROUPING = "PARTIAL_KEY"
 DEFAULT = ["COUNTRY_SKEW_R80", *(name for name in DATASETS if name.startswith(("TWITTER", "WIKIPEDIA"))), "ZIPF"]

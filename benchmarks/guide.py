@@ -15,10 +15,10 @@ from pathlib import Path
 import numpy as np
 from matplotlib import pyplot as plt
 
-from dashboards.colours import colour
-from grouping import GROUPINGS, create
-from grouping.simulator import Feedback, arrivals_at, simulate, workload
-from grouping.streams import hot, zipf
+from unskew.apps.monitoring.colours import colour
+from unskew.grouping import GROUPINGS, create
+from unskew.grouping.simulator import Feedback, arrivals_at, simulate, workload
+from unskew.grouping.streams import hot, zipf
 
 TUPLES, MINUTES, SLICES, BUSY = 600_000, 10, 60, 0.75
 STREAMS = {"tail": (zipf(1.1, 100_000), 20), "hot": (hot(0.8), 10)}

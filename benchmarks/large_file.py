@@ -17,15 +17,15 @@ from rich.box import MARKDOWN
 from rich.console import Console
 from rich.table import Table
 
-from deploy.broker import Broker
-from deploy.connection import Connection
-from deploy.topics import ensure_topic
-from producers.publish import publish
-from producers.readers.files import Files
-from producers.readers.formats import FORMATS
-from producers.readers.inputs import inputs
-from producers.readers.rejects import Rejects
-from producers.registry import create
+from unskew.deploy.client.connection import Connection
+from unskew.deploy.client.topics import ensure_topic
+from unskew.deploy.servers.broker import Broker
+from unskew.producers.publish import publish
+from unskew.producers.readers.files import Files
+from unskew.producers.readers.formats import FORMATS
+from unskew.producers.readers.inputs import inputs
+from unskew.producers.readers.rejects import Rejects
+from unskew.producers.registry import create
 
 NAME, STEPS = "WIKIPEDIA_CLICKSTREAM", 10
 JSON = r'^\{"prev":"(.*)","curr":"(.*)","type":"(.*)","n":(.*)\}$'

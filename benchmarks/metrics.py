@@ -19,21 +19,21 @@ from rich.box import MARKDOWN
 from rich.console import Console
 from rich.table import Table
 
-from apps.compare.warmup import warm_up
-from apps.metrics.monitor import Monitor
-from apps.metrics.outputs import Destinations, Outputs
-from apps.run import Run
-from apps.session import session
-from apps.settings import Settings
-from apps.summary import Tally
 from benchmarks.topology import SOURCES, TYPE, WORKERS, settings
-from deploy.broker import Broker
-from deploy.connection import Connection
-from deploy.influxdb import InfluxDB
-from deploy.prometheus import Prometheus
-from deploy.topics import ensure_topic
-from producers.publish import publish
-from producers.registry import create
+from unskew.apps.compare.warmup import warm_up
+from unskew.apps.monitoring.monitor import Monitor
+from unskew.apps.monitoring.outputs import Destinations, Outputs
+from unskew.apps.monitoring.summary import Tally
+from unskew.apps.run.run import Run
+from unskew.apps.run.session import session
+from unskew.apps.topology.settings import Settings
+from unskew.deploy.client.connection import Connection
+from unskew.deploy.client.topics import ensure_topic
+from unskew.deploy.servers.broker import Broker
+from unskew.deploy.servers.influxdb import InfluxDB
+from unskew.deploy.servers.prometheus import Prometheus
+from unskew.producers.publish import publish
+from unskew.producers.registry import create
 
 GROUPING = "DYNAMIC_KEY"
 NONE, ALL = "no metrics", "InfluxDB and Prometheus"

@@ -20,12 +20,12 @@ from rich.box import MARKDOWN
 from rich.console import Console
 from rich.table import Table
 
-from deploy.broker import Broker
-from deploy.connection import Connection
-from deploy.topics import ensure_topic
-from producers.outbox import Outbox
-from producers.publish import SETTINGS, publish
-from producers.registry import DATASETS, create
+from unskew.deploy.client.connection import Connection
+from unskew.deploy.client.topics import ensure_topic
+from unskew.deploy.servers.broker import Broker
+from unskew.producers.outbox import Outbox
+from unskew.producers.publish import SETTINGS, publish
+from unskew.producers.registry import DATASETS, create
 
 PARTITIONS = 5
 DEFAULT = [

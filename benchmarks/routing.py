@@ -22,9 +22,9 @@ import pyarrow as pa
 from rich.console import Console
 from rich.table import Table
 
-from grouping import GROUPINGS, create, encode
-from grouping.keys import Keys
-from grouping.streams import zipf
+from unskew.grouping import GROUPINGS, create, encode
+from unskew.grouping.keys import Keys
+from unskew.grouping.streams import zipf
 
 WORKERS = (10, 100, 1000, 10_000)
 KEYS = (1000, 10_000, 100_000, 1_000_000)
@@ -115,7 +115,7 @@ def curves(names, arguments):
     """Plot ns a tuple from codes over W and over K."""
     from matplotlib import pyplot as plt
 
-    from dashboards.colours import colour
+    from unskew.apps.monitoring.colours import colour
 
     print(f"{'ns a tuple':18}", *(f"{f'W={w}':>9}" for w in WORKERS), *(f"{f'K={k}':>9}" for k in KEYS))
     figure, (over_workers, over_keys) = plt.subplots(1, 2, figsize=(11, 4.5), sharey=True)

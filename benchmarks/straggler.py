@@ -14,18 +14,18 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from apps.demo import SHORTENED
-from apps.run import Run
-from apps.session import session
-from apps.settings import Settings
-from apps.sink import BatchReport
-from apps.summary import Tally
-from deploy.broker import Broker
-from deploy.connection import Connection
-from deploy.topics import ensure_topic
-from grouping import parameters
-from producers.publish import publish
-from producers.registry import create
+from unskew.apps.demo import SHORTENED
+from unskew.apps.monitoring.summary import Tally
+from unskew.apps.run.run import Run
+from unskew.apps.run.session import session
+from unskew.apps.topology.settings import Settings
+from unskew.apps.topology.sink import BatchReport
+from unskew.deploy.client.connection import Connection
+from unskew.deploy.client.topics import ensure_topic
+from unskew.deploy.servers.broker import Broker
+from unskew.grouping import parameters
+from unskew.producers.publish import publish
+from unskew.producers.registry import create
 
 TYPE, SOURCES, WORKERS = "COUNTRY_SKEW_R80", 4, 10
 

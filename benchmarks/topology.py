@@ -22,20 +22,20 @@ from pyspark.sql import functions as F
 from rich.console import Console
 from rich.table import Table
 
-from apps.balance import place
-from apps.router import Routing
-from apps.run import Run, stop_between_batches
-from apps.session import session
-from apps.settings import Settings
-from apps.splitter import splitter
-from apps.summary import Tally
-from apps.topology import FETCH, source, tuples
-from apps.worker import Worker
-from deploy.broker import Broker
-from deploy.connection import Connection
-from deploy.topics import ensure_topic
-from producers.publish import publish
-from producers.registry import create
+from unskew.apps.monitoring.summary import Tally
+from unskew.apps.run.run import Run, stop_between_batches
+from unskew.apps.run.session import session
+from unskew.apps.topology.placement import place
+from unskew.apps.topology.router import Routing
+from unskew.apps.topology.settings import Settings
+from unskew.apps.topology.source import FETCH, source, tuples
+from unskew.apps.topology.splitter import splitter
+from unskew.apps.topology.worker import Worker
+from unskew.deploy.client.connection import Connection
+from unskew.deploy.client.topics import ensure_topic
+from unskew.deploy.servers.broker import Broker
+from unskew.producers.publish import publish
+from unskew.producers.registry import create
 
 TYPE, SOURCES, WORKERS = "COUNTRY_SKEW_R80", 4, 10
 

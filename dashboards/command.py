@@ -6,10 +6,10 @@ from typing import Annotated
 
 import typer
 
-from dashboards import checked_in
-from dashboards.markdown import metric_list
-from deploy.errors import EnvironmentFault, UsageError
-from deploy.influx_target import METRICS, InfluxBucket, InfluxOrg, InfluxToken, InfluxUrl
+from unskew.dashboards import checked_in
+from unskew.dashboards.markdown import metric_list
+from unskew.deploy.commands.options import METRICS, InfluxBucket, InfluxOrg, InfluxToken, InfluxUrl
+from unskew.errors import EnvironmentFault, UsageError
 
 app = typer.Typer(help="Grafana's dashboards: generate them from code, see them without Grafana.", no_args_is_help=True)
 
@@ -37,14 +37,14 @@ def generate(
 ) -> None:
     """Write the dashboards' JSON from the code in dashboards/grafana."""
     try:
-        from dashboards.grafana import generate as code
+        from unskew.dashboards.grafana import generate as code
     except ModuleNotFoundError as error:
         if error.name != "grafana_foundation_sdk":
             raise
         raise EnvironmentFault(
             "Grafana's SDK is missing, which only this command needs: .venv/bin/pip install -e '.[dev]'"
         ) from None
-    from dashboards.lint import lint
+    from unskew.dashboards.lint import lint
 
     files = code.rendered()
     if problems := lint(code.parsed(files)):
@@ -88,10 +88,10 @@ def preview(
     output: Annotated[Path, typer.Option(help="Where to.")] = Path("out/dashboards"),
 ) -> None:
     """Draw the dashboards without Grafana: their own queries, asked of the real servers, as pictures and one page."""
-    from dashboards.preview.addresses import sources
-    from dashboards.preview.chosen import Chosen
-    from dashboards.preview.files import PAGE, save
-    from dashboards.preview.times import filled, time
+    from unskew.dashboards.preview.addresses import sources
+    from unskew.dashboards.preview.chosen import Chosen
+    from unskew.dashboards.preview.files import PAGE, save
+    from unskew.dashboards.preview.times import filled, time
 
     known = checked_in.dashboards()
     for name in names or []:

@@ -5,9 +5,9 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from dashboards.colours import COLOURS
-from dashboards.metrics import METRICS
-from dashboards.units import FORMATS
+from unskew.apps.monitoring.catalogue import METRICS
+from unskew.apps.monitoring.colours import COLOURS
+from unskew.dashboards.units import FORMATS
 
 Dashboard = Mapping[str, Any]
 Rule = Callable[[Dashboard], Iterator[str]]
@@ -91,7 +91,7 @@ def templated(dashboard: Dashboard) -> Iterator[str]:
 
 
 def about_metrics(dashboard: Dashboard) -> Iterator[str]:
-    """Every metric that a query names is in ``dashboards.metrics``."""
+    """Every metric that a query names is in ``unskew.apps.monitoring.catalogue``."""
     for where, target in _targets(dashboard):
         names = set(re.findall(r"\bunskew_\w+", target.get("expr", "")))
         yield from (f"{where} asks for {name}, which there isn't" for name in sorted(names - _PROMETHEUS_NAMES.keys()))

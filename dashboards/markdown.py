@@ -2,7 +2,7 @@
 
 from itertools import groupby
 
-from dashboards.metrics import COMMON, METRICS, Metric
+from unskew.apps.monitoring.catalogue import COMMON, METRICS, Metric
 
 _HEAD = "| field | unit | meaning | in Prometheus |\n| --- | --- | --- | --- |\n"
 

@@ -14,10 +14,14 @@ def home() -> Path:
     """
     if configured := os.environ.get("UNSKEW_HOME"):
         return Path(configured).expanduser().absolute()
-    checkout = Path(__file__).resolve().parents[1]
-    if (checkout / "pyproject.toml").is_file():  # not so for a copy installed into site-packages
-        return checkout / ".unskew"
-    return cache()
+    root = checkout()
+    return root / ".unskew" if root else cache()
+
+
+def checkout() -> Path | None:
+    """The root of the checkout that this code is run from; None for a copy installed into site-packages."""
+    root = Path(__file__).resolve().parents[1]
+    return root if (root / "pyproject.toml").is_file() else None
 
 
 def cache() -> Path:

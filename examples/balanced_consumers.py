@@ -16,13 +16,13 @@ from confluent_kafka import Consumer
 from rich.console import Console
 from rich.table import Table
 
-from deploy.broker import Broker
-from deploy.connection import Connection
-from deploy.topics import ensure_topic
-from grouping import create as grouping
-from producers.partitioning import ByGrouping
-from producers.publish import publish
-from producers.registry import create as dataset
+from unskew.deploy.client.connection import Connection
+from unskew.deploy.client.topics import ensure_topic
+from unskew.deploy.servers.broker import Broker
+from unskew.grouping import create as grouping
+from unskew.producers.partitioning import ByGrouping
+from unskew.producers.publish import publish
+from unskew.producers.registry import create as dataset
 
 RECORDS, CONSUMERS = 200_000, 4
 

@@ -1,6 +1,6 @@
 """Stream groupings: which of W workers gets a tuple, so that skewed keys don't skew the load.
 
->>> from grouping import create
+>>> from unskew.grouping import create
 >>> router = create("SHUFFLE", workers=4)
 >>> router.route(["tr", "tr", "de"]).tolist()
 [0, 1, 2]
@@ -8,8 +8,11 @@
 Knows nothing of Spark or Kafka.
 """
 
-from grouping.interface import Grouping
-from grouping.keys import Keys, encode
-from grouping.registry import GROUPINGS, compile_all, create, named, parameters, warm
+from unskew.grouping.interface import Grouping
+from unskew.grouping.keys import Keys, encode
+from unskew.grouping.registry import GROUPINGS, compile_all, create, named, parameters, warm
 
 __all__ = ["GROUPINGS", "Grouping", "Keys", "compile_all", "create", "encode", "named", "parameters", "warm"]
+
+if __name__ != "unskew.grouping":  # a second copy of every module would come of it
+    raise ImportError(f"{__name__} is imported as unskew.grouping")

@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from grouping.compiled import kernel
+from unskew.grouping.compiled import kernel
 
 
 @kernel

@@ -12,10 +12,16 @@ monitor's when its worker has executed its share of them.
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
+from typing import TypeAlias
 
-from grouping.interface import Costs
-from grouping.keys import Keys
-from grouping.state import Stateful, Value
+import numpy as np
+from numpy.typing import NDArray
+
+from unskew.grouping.keys import Keys
+from unskew.grouping.state import Stateful, Value
+
+#: What n tuples cost their worker (ms), where it is measured.
+Costs: TypeAlias = "NDArray[np.float64] | None"
 
 
 class Monitor(Stateful):

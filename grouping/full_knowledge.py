@@ -3,10 +3,10 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from grouping.compiled import kernel
-from grouping.interface import Costs, Grouping, Times
-from grouping.keys import Keys
-from grouping.least_loaded import heap_of, raise_least
+from unskew.grouping.compiled import kernel
+from unskew.grouping.interface import Costs, Grouping, Times
+from unskew.grouping.keys import Keys
+from unskew.grouping.least_loaded import heap_of, raise_least
 
 
 class FullKnowledge(Grouping):

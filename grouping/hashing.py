@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from grouping.compiled import kernel
+from unskew.grouping.compiled import kernel
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _A = np.uint64(0xBF58476D1CE4E5B9)

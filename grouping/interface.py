@@ -6,19 +6,16 @@ A scheme is one class in one file and one line in ``registry.py``. It implements
 
 from abc import abstractmethod
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias
+from typing import Any, ClassVar, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from grouping.keys import KeyArray, Keys, anonymous, encode
-from grouping.state import Stateful, Value
-
-if TYPE_CHECKING:
-    from grouping.feedback import Controller, Monitor
+from unskew.grouping.feedback import Controller, Costs, Monitor
+from unskew.grouping.keys import KeyArray, Keys, anonymous, encode
+from unskew.grouping.state import Stateful, Value
 
 Times: TypeAlias = "NDArray[np.int64] | None"
-Costs: TypeAlias = "NDArray[np.float64] | None"
 
 
 class Grouping(Stateful):
@@ -132,7 +129,7 @@ class Grouping(Stateful):
         return None
 
     def adopt(self, plan: Mapping[str, Value]) -> None:
-        """Take up a controller's plan (see ``grouping.feedback``); between two calls of ``route``.
+        """Take up a controller's plan (see ``unskew.grouping.feedback``); between two calls of ``route``.
 
         Raises
         ------

@@ -3,9 +3,9 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from grouping.hashing import function, homes
-from grouping.interface import Costs, Grouping, Times
-from grouping.keys import Keys
+from unskew.grouping.hashing import function, homes
+from unskew.grouping.interface import Costs, Grouping, Times
+from unskew.grouping.keys import Keys
 
 
 class Key(Grouping):

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from grouping.murmur import murmur
+from unskew.grouping.murmur import murmur
 
 KeyArray: TypeAlias = "pa.Array | pa.ChunkedArray | NDArray[Any] | Sequence[Any] | Keys"
 

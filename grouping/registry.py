@@ -5,15 +5,15 @@ from typing import Any
 
 import numpy as np
 
-from grouping.choices import DChoices, OffGreedy, OnGreedy, PartialKey, Potc, WChoices
-from grouping.dynamic import DynamicKey, DynamicKeyDecay
-from grouping.full_knowledge import FullKnowledge
-from grouping.interface import Grouping
-from grouping.key import Key
-from grouping.posg import Posg
-from grouping.ring import ConsistentHash
-from grouping.shuffle import Shuffle
-from grouping.table import Llfd, MinMig, MinTable, Mixed, MixedBruteForce, Readj
+from unskew.grouping.choices import DChoices, OffGreedy, OnGreedy, PartialKey, Potc, WChoices
+from unskew.grouping.dynamic import DynamicKey, DynamicKeyDecay
+from unskew.grouping.full_knowledge import FullKnowledge
+from unskew.grouping.interface import Grouping
+from unskew.grouping.key import Key
+from unskew.grouping.posg import Posg
+from unskew.grouping.ring import ConsistentHash
+from unskew.grouping.shuffle import Shuffle
+from unskew.grouping.table import Llfd, MinMig, MinTable, Mixed, MixedBruteForce, Readj
 
 GROUPINGS: dict[str, type[Grouping]] = {
     scheme.name: scheme

@@ -5,8 +5,8 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from grouping.interface import Costs, Grouping, Times
-from grouping.keys import Keys
+from unskew.grouping.interface import Costs, Grouping, Times
+from unskew.grouping.keys import Keys
 
 
 class Shuffle(Grouping):

@@ -7,7 +7,7 @@ look-up: kernels take the arrays out of their named tuples once, before the loop
 import numpy as np
 from numpy.typing import NDArray
 
-from grouping.compiled import kernel
+from unskew.grouping.compiled import kernel
 
 
 def slot_table(slots: int) -> NDArray[np.int32]:

@@ -14,7 +14,7 @@ from math import erf, log, sqrt
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from grouping.alias import alias_table, pick
+from unskew.grouping.alias import alias_table, pick
 
 CHUNK = 1 << 16
 

@@ -5,12 +5,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from deploy.connection import BootstrapOption, Connection, KafkaConfigOption
-from deploy.errors import UsageError
+from unskew.deploy.client.connection import Connection
+from unskew.deploy.commands.options import BootstrapOption, KafkaConfigOption
+from unskew.errors import UsageError
 
 if TYPE_CHECKING:
-    from producers.pace import Pace
-    from producers.partitioning import Partitioner
+    from unskew.producers.pace import Pace
+    from unskew.producers.partitioning import Partitioner
 
 INTERRUPTED = 130  # what a shell reports of a command that Ctrl-C ended
 PARTITIONS = 5
@@ -83,9 +84,9 @@ def produce(
     if list_datasets:
         _list()
         return
-    from producers.load import load, show
-    from producers.readers.rejects import Rejects
-    from producers.source import Asked, source
+    from unskew.producers.load import load, show
+    from unskew.producers.readers.rejects import Rejects
+    from unskew.producers.source import Asked, source
 
     asked = Asked(dataset, files or (), records, scale, seed, option or (), None if loop else repeat, since)
     with Rejects(rejects, strict=strict) as rejected:
@@ -105,7 +106,7 @@ def produce(
 
 
 def _pace(rate: float | None, speedup: float | None) -> "Pace":
-    from producers.pace import Pace, Rate, Replay
+    from unskew.producers.pace import Pace, Rate, Replay
 
     if rate is not None and speedup is not None:
         raise UsageError("--rate and --speedup exclude each other")
@@ -120,8 +121,8 @@ def _pace(rate: float | None, speedup: float | None) -> "Pace":
 def _partitioner(grouping: str | None, partitions: int, seed: int) -> "Partitioner | None":
     if grouping is None:
         return None
-    from grouping import create
-    from producers.partitioning import ByGrouping
+    from unskew.grouping import create
+    from unskew.producers.partitioning import ByGrouping
 
     try:
         return ByGrouping(create(grouping, partitions, seed=seed))
@@ -131,7 +132,7 @@ def _partitioner(grouping: str | None, partitions: int, seed: int) -> "Partition
 
 def _have_topic(connection: Connection, topic: str, partitions: int | None) -> int:
     """How many partitions the topic has, which is made if it is missing."""
-    from deploy.topics import ensure_topic, partitions_of
+    from unskew.deploy.client.topics import ensure_topic, partitions_of
 
     there = partitions_of(connection, topic)
     if there is None or partitions is not None:
@@ -141,9 +142,9 @@ def _have_topic(connection: Connection, topic: str, partitions: int | None) -> i
 
 
 def _list() -> None:
-    from producers.readers.columns import Columns
-    from producers.readers.formats import FORMATS
-    from producers.registry import DATASETS, create
+    from unskew.producers.readers.columns import Columns
+    from unskew.producers.readers.formats import FORMATS
+    from unskew.producers.registry import DATASETS, create
 
     rows = [(name, "yes" if name in FORMATS else "", create(name).summary) for name in DATASETS]
     rows.append((Columns.name, "only", "any column of Parquet, CSV or JSON lines: -o column=NAME"))

@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 
 from rich.table import Table
 
-from producers.dataset import Dataset
-from producers.keycounts import KeyCounts
+from unskew.producers.dataset import Dataset
+from unskew.producers.keycounts import KeyCounts
 
 FIRST = 5  # messages to show
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import orjson
 
-from deploy.errors import EnvironmentFault, UsageError
-from deploy.home import home
-from producers.dataset import Dataset
+from unskew.deploy.home import home
+from unskew.errors import EnvironmentFault, UsageError
+from unskew.producers.dataset import Dataset
 
 _EVERY = 5.0  # seconds between two noted places
 _PLACES = 20  # the last ones: what is missing begins no further back than what was under way

@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from producers.distinct import Distinct
+from unskew.producers.distinct import Distinct
 
 
 class KeyCounts:
@@ -101,8 +101,8 @@ class KeyCounts:
 
     def _enter(self, keys: pa.Array, tuples: NDArray[np.int64], sums: NDArray[np.int64]) -> None:
         # Late: it brings a compiler, which importing this module should not wait for.
-        from grouping.keys import hash_keys
-        from producers.keytable import enter
+        from unskew.grouping.keys import hash_keys
+        from unskew.producers.keytable import enter
 
         hashes = hash_keys(keys)
         self._distinct.add(hashes)
@@ -114,7 +114,7 @@ class KeyCounts:
         np.add.at(self._sums, slots, sums)
 
     def _make_room(self, keys: int) -> None:
-        from grouping.slots import enter_slots, slot_table
+        from unskew.grouping.slots import enter_slots, slot_table
 
         if self._used + keys <= len(self._hashes):
             return

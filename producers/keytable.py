@@ -3,8 +3,8 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from grouping.compiled import kernel
-from grouping.slots import enter_slot, find_slot
+from unskew.grouping.compiled import kernel
+from unskew.grouping.slots import enter_slot, find_slot
 
 
 @kernel

@@ -2,17 +2,17 @@
 
 from rich.console import Console
 
-from deploy.connection import Connection
-from producers.dataset import Dataset
-from producers.dry_run import measure, statistics_table
-from producers.interrupt import stop_on_signal
-from producers.journal import Journal
-from producers.pace import Pace
-from producers.partitioning import Partitioner
-from producers.progress import LoadProgress
-from producers.publish import publish
-from producers.readers.rejects import Rejects
-from producers.summary import DeliveryFault
+from unskew.deploy.client.connection import Connection
+from unskew.producers.dataset import Dataset
+from unskew.producers.dry_run import measure, statistics_table
+from unskew.producers.interrupt import stop_on_signal
+from unskew.producers.journal import Journal
+from unskew.producers.load_bar import LoadProgress
+from unskew.producers.pace import Pace
+from unskew.producers.partitioning import Partitioner
+from unskew.producers.publish import publish
+from unskew.producers.readers.rejects import Rejects
+from unskew.producers.summary import DeliveryFault
 
 
 def load(

@@ -8,9 +8,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from producers.dataset import Block
-from producers.hashtags import hashtag_keys
-from producers.rendering import digits, joined, quoted
+from unskew.producers.dataset import Block
+from unskew.producers.hashtags import hashtag_keys
+from unskew.producers.rendering import digits, joined, quoted
 
 #: What stands before a page's title where it is given by its address; not part of the key.
 WIKI_URL = "http://en.wikipedia.org/wiki/"
@@ -39,7 +39,7 @@ def election(
     milliseconds: NDArray[np.int64],
     keys: tuple[pa.Array, NDArray[np.bool_]] | None = None,
 ) -> Block:
-    """``{"text","hashtags":[…],"timestamp"}``, keyed by each hashtag (see ``producers.hashtags``); ms: int64[n].
+    """``{"text","hashtags":[…],"timestamp"}``, keyed by each hashtag (see ``unskew.producers.hashtags``); ms: int64[n].
 
     ``hashtags`` is a list of text, or of a dictionary of text, for each message: several, one or none. ``keys`` is
     what ``hashtag_keys`` says of the dictionary, from who has the same one each time.

@@ -6,8 +6,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from deploy.errors import UsageError
-from producers.dataset import Block
+from unskew.errors import UsageError
+from unskew.producers.dataset import Block
 
 
 class Pace:

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from deploy.errors import UsageError
-from producers.dataset import Block
+from unskew.errors import UsageError
+from unskew.producers.dataset import Block
 
 if TYPE_CHECKING:
-    from grouping.interface import Grouping
+    from unskew.grouping.interface import Grouping
 
 
 class Partitioner(ABC):

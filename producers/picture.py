@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from deploy.errors import EnvironmentFault
+from unskew.errors import EnvironmentFault
 
 _POINTS = 300  # of a curve: more can't be told apart
 

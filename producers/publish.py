@@ -8,18 +8,18 @@ import numpy as np
 from confluent_kafka import KafkaError, Producer
 from numpy.typing import NDArray
 
-from deploy.connection import Connection
-from deploy.errors import UsageError, UserError
-from deploy.topics import partitions_of
-from producers.dataset import Block, Dataset
-from producers.journal import Journal
-from producers.keycounts import KeyCounts
-from producers.outbox import Outbox
-from producers.pace import Pace
-from producers.partitioning import Partitioner, Spread
-from producers.records import Records
-from producers.resumption import Resumption, begin
-from producers.summary import DeliveryFault, Summary
+from unskew.deploy.client.connection import Connection
+from unskew.deploy.client.topics import partitions_of
+from unskew.errors import UsageError, UserError
+from unskew.producers.dataset import Block, Dataset
+from unskew.producers.journal import Journal
+from unskew.producers.keycounts import KeyCounts
+from unskew.producers.outbox import Outbox
+from unskew.producers.pace import Pace
+from unskew.producers.partitioning import Partitioner, Spread
+from unskew.producers.records import Records
+from unskew.producers.resumption import Resumption, begin
+from unskew.producers.summary import DeliveryFault, Summary
 
 Progress: TypeAlias = Callable[[int, int], None]
 
@@ -59,7 +59,7 @@ def publish(
     connection : Connection
         The cluster.
     topic : str
-        Must exist (``deploy.topics.ensure_topic``).
+        Must exist (``unskew.deploy.client.topics.ensure_topic``).
     dataset : Dataset
         What to send.
     pace : Pace or None

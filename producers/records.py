@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from producers.dataset import Block
+from unskew.producers.dataset import Block
 
 
 class Records:

@@ -5,14 +5,14 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any
 
-from producers.dataset import Dataset
-from producers.generators import synthetic
-from producers.generators.clickstream import Clickstream
-from producers.generators.country import Country
-from producers.generators.election import Election
-from producers.generators.pageviews import Pageviews
-from producers.generators.pageviews_by_lang import PageviewsByLang
-from producers.generators.ticker import Ticker
+from unskew.producers.dataset import Dataset
+from unskew.producers.generators import synthetic
+from unskew.producers.generators.clickstream import Clickstream
+from unskew.producers.generators.country import Country
+from unskew.producers.generators.election import Election
+from unskew.producers.generators.pageviews import Pageviews
+from unskew.producers.generators.pageviews_by_lang import PageviewsByLang
+from unskew.producers.generators.ticker import Ticker
 
 DATASETS: dict[str, Callable[..., Dataset]] = {
     **{f"COUNTRY_SKEW_R{ratio}": partial(Country, ratio) for ratio in range(0, 101, 10)},

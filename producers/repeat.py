@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from itertools import count
 from typing import Any
 
-from producers.dataset import Block, Dataset
+from unskew.producers.dataset import Block, Dataset
 
 
 class Repeated(Dataset):

@@ -8,11 +8,11 @@ import numpy as np
 from confluent_kafka import Consumer, TopicPartition
 from numpy.typing import NDArray
 
-from deploy.connection import Connection
-from deploy.errors import UsageError
-from deploy.topics import end_offsets
-from producers.journal import Journal
-from producers.partitioning import Partitioner
+from unskew.deploy.client.connection import Connection
+from unskew.deploy.client.topics import end_offsets
+from unskew.errors import UsageError
+from unskew.producers.journal import Journal
+from unskew.producers.partitioning import Partitioner
 
 _PATIENCE = 10.0
 # The last requests of a producer that was killed may still be on their way into the log.

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
-from deploy.errors import UsageError
-from producers.dataset import Block, Dataset
+from unskew.errors import UsageError
+from unskew.producers.dataset import Block, Dataset
 
 
 class Since(Dataset):

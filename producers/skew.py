@@ -5,13 +5,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from deploy.errors import UsageError
+from unskew.errors import UsageError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from producers.dataset import Dataset
-    from producers.keycounts import KeyCounts
+    from unskew.producers.dataset import Dataset
+    from unskew.producers.keycounts import KeyCounts
 
 _PAGE = 120  # columns, where the output isn't a terminal
 _PICTURES = (".png", ".svg", ".pdf")
@@ -61,14 +61,14 @@ def skew(
     console = Console()
     (console if console.is_terminal else Console(width=_PAGE)).print(table)
     if plot:
-        from producers.picture import draw
+        from unskew.producers.picture import draw
 
         draw(curves, plot)
         print(f"picture: {plot}")
 
 
 def _dataset(name: str, scale: float, seed: int) -> "Dataset":
-    from producers.registry import create, parameters
+    from unskew.producers.registry import create, parameters
 
     try:
         options: dict[str, Any] = {"scale": scale} if "scale" in parameters(name) else {}
@@ -78,7 +78,7 @@ def _dataset(name: str, scale: float, seed: int) -> "Dataset":
 
 
 def _counted(dataset: "Dataset") -> "KeyCounts":
-    from producers.keycounts import KeyCounts
+    from unskew.producers.keycounts import KeyCounts
 
     counts = KeyCounts()
     for block in dataset.blocks():

@@ -3,16 +3,16 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from deploy.errors import UsageError
-from producers.dataset import Dataset
-from producers.readers.columns import Columns
-from producers.readers.files import Files
-from producers.readers.formats import FORMATS
-from producers.readers.inputs import STANDARD_INPUT, inputs
-from producers.readers.rejects import Rejects
-from producers.registry import DATASETS, create, parameters, parsed, parsed_for
-from producers.repeat import Repeated
-from producers.since import Since, moment
+from unskew.errors import UsageError
+from unskew.producers.dataset import Dataset
+from unskew.producers.readers.columns import Columns
+from unskew.producers.readers.files import Files
+from unskew.producers.readers.formats import FORMATS
+from unskew.producers.readers.inputs import STANDARD_INPUT, inputs
+from unskew.producers.readers.rejects import Rejects
+from unskew.producers.registry import DATASETS, create, parameters, parsed, parsed_for
+from unskew.producers.repeat import Repeated
+from unskew.producers.since import Since, moment
 
 _READ = (*FORMATS, Columns.name)
 _COLUMN = {"column": "", "time": ""}

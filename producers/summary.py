@@ -4,8 +4,8 @@ from dataclasses import dataclass, field
 
 from rich.table import Table
 
-from deploy.errors import EnvironmentFault
-from producers.keycounts import KeyCounts
+from unskew.errors import EnvironmentFault
+from unskew.producers.keycounts import KeyCounts
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import settings
 
-from deploy.broker import Broker
+from unskew.deploy.servers.broker import Broker
 
 # No deadlines: a first call may compile, and the machine may be busy.
 settings.register_profile("unskew", deadline=None)

@@ -6,10 +6,17 @@ from typing import Annotated, Any
 
 import typer
 
-from apps import options
-from deploy.connection import BootstrapOption, Connection, KafkaConfigOption
-from deploy.errors import UsageError
-from deploy.influx_target import InfluxBucket, InfluxOrg, InfluxToken, InfluxUrl
+from unskew.apps.commandline import options
+from unskew.deploy.client.connection import Connection
+from unskew.deploy.commands.options import (
+    BootstrapOption,
+    InfluxBucket,
+    InfluxOrg,
+    InfluxToken,
+    InfluxUrl,
+    KafkaConfigOption,
+)
+from unskew.errors import UsageError
 
 INTERRUPTED = 130  # what a shell reports of a command that Ctrl-C ended
 
@@ -79,9 +86,9 @@ def compare(
     own = own_options(names, options.given(named_options), grouping_option or [])
     connection = Connection.of(bootstrap_servers, kafka_config)
 
-    from apps.compare.contest import fresh_checkpoints, hold
-    from apps.metrics.outputs import Destinations
-    from apps.settings import Settings
+    from unskew.apps.compare.contest import fresh_checkpoints, hold
+    from unskew.apps.monitoring.outputs import Destinations
+    from unskew.apps.topology.settings import Settings
 
     asked = (influx_url, influx_token, influx_org, influx_bucket, prometheus_port)
     destinations = Destinations.of(*asked) if metrics else Destinations()
@@ -125,7 +132,7 @@ def own_options(groupings: Sequence[str], given: dict[str, Any], pairs: Sequence
         None of the groupings has one of them, or a value is wrong.
 
     """
-    from grouping import parameters
+    from unskew.grouping import parameters
 
     names = [*given, *(options.pair("--grouping-option", text)[0] for text in pairs)]
     for name in names:

@@ -10,23 +10,23 @@ from typing import Any
 
 from rich.console import Console
 
-from apps.compare import report
-from apps.compare.course import Course, Recorder
-from apps.compare.warmup import warm_up
-from apps.metrics.monitor import Monitor
-from apps.metrics.outputs import Destinations, Outputs
-from apps.progress import Display
-from apps.publisher import result_topics
-from apps.run import Run
-from apps.session import session
-from apps.settings import Settings
-from apps.shell import unskew
-from apps.versions import filesystem
-from dashboards.colours import colour
-from deploy.errors import UsageError
-from deploy.home import home
-from deploy.topics import end_offsets, ensure_topic, partitions_of
-from grouping import named, parameters
+from unskew.apps.checkpoint.versions import filesystem
+from unskew.apps.compare import tables
+from unskew.apps.compare.course import Course, Recorder
+from unskew.apps.compare.warmup import warm_up
+from unskew.apps.monitoring.colours import colour
+from unskew.apps.monitoring.display import Display
+from unskew.apps.monitoring.monitor import Monitor
+from unskew.apps.monitoring.outputs import Destinations, Outputs
+from unskew.apps.run.run import Run
+from unskew.apps.run.session import session
+from unskew.apps.topology.publisher import result_topics
+from unskew.apps.topology.settings import Settings
+from unskew.deploy.client.topics import end_offsets, ensure_topic, partitions_of
+from unskew.deploy.home import home
+from unskew.errors import UsageError
+from unskew.grouping import named, parameters
+from unskew.shell import unskew
 
 _NOWHERE = Destinations()
 
@@ -62,7 +62,7 @@ def hold(
     UsageError
         The topic is missing, empty, has other messages or another number of partitions.
     EnvironmentFault
-        As ``apps.run.Run``; or the folder can't be written.
+        As ``unskew.apps.run.run.Run``; or the folder can't be written.
 
     """
     plan = [
@@ -70,9 +70,9 @@ def hold(
         for name, options in groupings.items()
     ]
     _require_messages(common)
-    report.prepare(folder)
+    tables.prepare(folder)
     console = Console(highlight=False)
-    console.print(f"{', '.join(groupings)} over {report.sentence(common)}", soft_wrap=True)
+    console.print(f"{', '.join(groupings)} over {tables.sentence(common)}", soft_wrap=True)
     for name, options in groupings.items():
         if options:
             defaults = parameters(name)
@@ -93,8 +93,8 @@ def hold(
     if outputs.balance:
         console.print(outputs.balance, soft_wrap=True)
     if courses:
-        console.print(report.tables(courses, console.width))
-        for file in report.save(courses, common, folder):
+        console.print(tables.tables(courses, console.width))
+        for file in tables.save(courses, common, folder):
             console.print(f"saved {file}", soft_wrap=True)
     for settings in plan[: len(courses)]:
         topics = result_topics(settings)

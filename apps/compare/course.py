@@ -6,10 +6,10 @@ from typing import TypeVar
 
 import numpy as np
 
-from apps.settings import Settings
-from apps.sink import BatchReport
-from apps.summary import Summary, Tally
-from grouping import measures
+from unskew.apps.monitoring.summary import Summary, Tally
+from unskew.apps.topology.settings import Settings
+from unskew.apps.topology.sink import BatchReport
+from unskew.grouping import measures
 
 # What a grouping has learned shows in the last part of the stream, not in the mean over all of it.
 _SETTLED = 0.25

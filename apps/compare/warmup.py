@@ -11,11 +11,10 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from apps.follow import kafka_source
-from apps.run import Halted, stop_between_batches
-from apps.settings import Settings
-from apps.topology import partials, source, tuples
-from apps.windows import windowed
+from unskew.apps.run.follow import kafka_source
+from unskew.apps.run.run import Halted, stop_between_batches
+from unskew.apps.topology.dataflow import dataflow
+from unskew.apps.topology.settings import Settings
 
 SECONDS = 15.0  # after the first batch
 
@@ -31,9 +30,7 @@ def warm_up(spark: SparkSession, settings: Settings, stopped: Callable[[], bool]
         settings, speed="x0", max_tuples=settings.batch_limit, work=None, work_columns=(),
         checkpoint=f"{settings.checkpoint}-warm-up",
     )  # fmt: skip
-    lateness = free.lateness if free.time == "event" else None
-    split = tuples(source(spark, free), free)
-    state = windowed(partials(split, free, None), free.window, lateness)
+    state = dataflow(spark, free)
     halt = threading.Event()
 
     def batch(df: DataFrame, _: int) -> None:

@@ -5,15 +5,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from deploy.connection import BootstrapOption, Connection, KafkaConfigOption
-from deploy.errors import UsageError
+from unskew.deploy.client.connection import Connection
+from unskew.deploy.commands.options import BootstrapOption, KafkaConfigOption
+from unskew.errors import UsageError
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from apps.results.layouts import Windows
-    from apps.results.reader import Reader
-    from apps.results.selection import Selection
+    from unskew.apps.results.layouts import Windows
+    from unskew.apps.results.reader import Reader
+    from unskew.apps.results.selection import Selection
 
 _PAUSE = 0.5  # s without a record: what came is complete, as far as one can tell
 
@@ -35,8 +36,8 @@ def results(
 
     Example: unskew results country-skew-80-s5-w10-dkg-distribution --follow
     """
-    from apps.results.reader import Reader, require_results
-    from apps.results.selection import LATEST, Selection
+    from unskew.apps.results.reader import Reader, require_results
+    from unskew.apps.results.selection import LATEST, Selection
 
     connection = Connection.of(bootstrap_servers, kafka_config)
     if topic is None:
@@ -65,7 +66,7 @@ def _list(connection: Connection) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from apps.results.reader import kind_of, result_topics
+    from unskew.apps.results.reader import kind_of, result_topics
 
     found = result_topics(connection)
     if not found:
@@ -100,7 +101,7 @@ def _tables(selection: "Selection", reader: "Reader | None", topic: str, kind: s
     from rich.live import Live
     from rich.text import Text
 
-    from apps.results.layouts import layout
+    from unskew.apps.results.layouts import layout
 
     def shown(windows: "Windows") -> "RenderableType":
         return layout(kind, windows, top) if windows else Text(f"no results yet in {topic}")

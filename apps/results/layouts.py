@@ -10,8 +10,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from apps.results.reader import Record
-from dashboards.bars import worker_bars
+from unskew.apps.monitoring.bars import worker_bars
+from unskew.apps.results.reader import Record
 
 #: Window (its start; "" for rejected messages, which have none) → Kafka key → latest record.
 Windows: TypeAlias = Mapping[str, Mapping[str, Record]]

@@ -11,11 +11,11 @@ from typing import Any, Self
 import orjson
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartition
 
-from deploy.connection import Connection
-from deploy.errors import EnvironmentFault, UsageError
-from deploy.topics import end_offsets, require_reachable, topics
+from unskew.deploy.client.connection import Connection
+from unskew.deploy.client.topics import end_offsets, require_reachable, topics
+from unskew.errors import EnvironmentFault, UsageError
 
-#: Kinds of result topics: how their names end (see ``apps.publisher.result_topics``).
+#: Kinds of result topics: how their names end (see ``unskew.apps.topology.publisher.result_topics``).
 KINDS = ("aggregator", "distribution", "rejected")
 
 _NAMES = re.compile(rf".+-s\d+-w\d+-\w+-({KINDS[0]}|{KINDS[1]})|.+-({KINDS[2]})")

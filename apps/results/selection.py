@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable
 
-from apps.results.reader import Record
-from deploy.errors import UsageError
+from unskew.apps.results.reader import Record
+from unskew.errors import UsageError
 
 LATEST, ALL = "latest", "all"
 

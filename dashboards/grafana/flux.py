@@ -11,8 +11,8 @@ from grafana_foundation_sdk.cog.builder import Builder
 from grafana_foundation_sdk.cog.variants import Dataquery
 from grafana_foundation_sdk.models.common import DataSourceRef
 
-from dashboards.grafana.sources import INFLUXDB
-from dashboards.metrics import Metric
+from unskew.apps.monitoring.catalogue import Metric
+from unskew.dashboards.grafana.sources import INFLUXDB
 
 #: How a run is called in a legend: "KEY · zipf-s4-w10". Colours go by its beginning.
 NAMED = 'series: r.grouping + " · " + regexp.replaceAllString(r: /-[a-z]+$/, v: r.run, t: "")'

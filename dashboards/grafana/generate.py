@@ -7,11 +7,11 @@ from typing import Any
 
 from grafana_foundation_sdk.cog.encoder import JSONEncoder
 
-from dashboards.grafana.groupings import groupings
-from dashboards.grafana.keys import keys
-from dashboards.grafana.overview import overview
-from dashboards.grafana.pipeline import pipeline
-from dashboards.grafana.workers import workers
+from unskew.dashboards.grafana.groupings import groupings
+from unskew.dashboards.grafana.keys import keys
+from unskew.dashboards.grafana.overview import overview
+from unskew.dashboards.grafana.pipeline import pipeline
+from unskew.dashboards.grafana.workers import workers
 
 #: In the order of reading: file's name → what makes the dashboard.
 DASHBOARDS = {

@@ -1,7 +1,7 @@
 """What a run comes to in one number each, for all dashboards that show it."""
 
-from dashboards.grafana import flux
-from dashboards.metrics import metric
+from unskew.apps.monitoring.catalogue import metric
+from unskew.dashboards.grafana import flux
 
 STD_DEV = flux.spread(metric("worker", "tuples"))
 DIST_COST = flux.weighted(metric("window", "dist_cost"), metric("window", "distinct_keys"))

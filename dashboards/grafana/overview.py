@@ -2,12 +2,12 @@
 
 from grafana_foundation_sdk.models.dashboard import Dashboard
 
-from dashboards.grafana import flux, panels, tables
-from dashboards.grafana.flux import Flux
-from dashboards.grafana.numbers import DIST_COST, STD_DEV, STRAGGLING, THROUGHPUT
-from dashboards.grafana.page import page
-from dashboards.grafana.units import GRAFANA
-from dashboards.metrics import metric
+from unskew.apps.monitoring.catalogue import metric
+from unskew.dashboards.grafana import flux, panels, tables
+from unskew.dashboards.grafana.flux import Flux
+from unskew.dashboards.grafana.numbers import DIST_COST, STD_DEV, STRAGGLING, THROUGHPUT
+from unskew.dashboards.grafana.page import page
+from unskew.dashboards.grafana.units import GRAFANA
 
 
 def overview() -> Dashboard:

@@ -13,9 +13,9 @@ from grafana_foundation_sdk.models.dashboard import (
     Panel,
 )
 
-from dashboards.grafana import tables, variables
-from dashboards.grafana.flux import Flux
-from dashboards.grafana.sources import INFLUXDB
+from unskew.dashboards.grafana import tables, variables
+from unskew.dashboards.grafana.flux import Flux
+from unskew.dashboards.grafana.sources import INFLUXDB
 
 TAG = "unskew"
 

@@ -23,9 +23,9 @@ from grafana_foundation_sdk.models.common import (
 )
 from grafana_foundation_sdk.models.dashboard import DataTransformerConfig, DynamicConfigValue, FieldColorModeId
 
-from dashboards.colours import COLOURS
-from dashboards.grafana.flux import Flux
-from dashboards.grafana.sources import INFLUXDB, PROMETHEUS
+from unskew.apps.monitoring.colours import COLOURS
+from unskew.dashboards.grafana.flux import Flux
+from unskew.dashboards.grafana.sources import INFLUXDB, PROMETHEUS
 
 Query = Builder[Dataquery]
 

@@ -2,10 +2,10 @@
 
 from grafana_foundation_sdk.models.dashboard import Dashboard
 
-from dashboards.grafana import panels, promql
-from dashboards.grafana.page import page
-from dashboards.grafana.units import GRAFANA
-from dashboards.metrics import metric
+from unskew.apps.monitoring.catalogue import metric
+from unskew.dashboards.grafana import panels, promql
+from unskew.dashboards.grafana.page import page
+from unskew.dashboards.grafana.units import GRAFANA
 
 
 def pipeline() -> Dashboard:

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from grafana_foundation_sdk.builders.prometheus import Dataquery
 
-from dashboards.grafana.sources import PROMETHEUS
-from dashboards.metrics import Metric
+from unskew.apps.monitoring.catalogue import Metric
+from unskew.dashboards.grafana.sources import PROMETHEUS
 
 #: A run's name without its grouping, which the legend names first.
 _NAMED = 'label_replace({}, "stream", "$1", "run", "(.+)-[a-z]+")'

@@ -2,11 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 
-from dashboards import metrics
-from dashboards.grafana.flux import NAMED, RUN, columns, read
-from dashboards.metrics import Metric
+from unskew.apps.monitoring import catalogue
+from unskew.apps.monitoring.catalogue import Metric
+from unskew.dashboards.grafana.flux import NAMED, RUN, columns, read
 
-_HOT = tuple(metrics.metric("hot_key", name) for name in ("key", "tuples", "holders"))
+_HOT = tuple(catalogue.metric("hot_key", name) for name in ("key", "tuples", "holders"))
 
 #: What chooses among workers.
 WITH_WORKER = (*RUN, "worker")
@@ -88,7 +88,7 @@ def happened(kinds: Sequence[str]) -> str:
     """A row an event of those kinds, as Grafana's annotations want it."""
     where = "(" + " or ".join(f'r.kind == "{kind}"' for kind in kinds) + ")"
     return (
-        read(metrics.metric("event", "text"), where=where)
+        read(catalogue.metric("event", "text"), where=where)
         + f"\n  |> map(fn: (r) => ({{time: r._time, text: r._value, tags: r.kind, {NAMED}}}))"
         + "\n  |> map(fn: (r) => ({time: r.time, title: r.series, text: r.text, tags: r.tags}))"
         + "\n  |> group()"

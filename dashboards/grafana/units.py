@@ -2,7 +2,7 @@
 
 from grafana_foundation_sdk.models import units
 
-#: Unit in ``dashboards.metrics`` → Grafana's. What follows ``si:`` is shown as it is, after k, M, …
+#: Unit in ``unskew.apps.monitoring.catalogue`` → Grafana's. What follows ``si:`` is shown as it is, after k, M, …
 GRAFANA = {
     "tuples": units.Short,
     "messages": units.Short,

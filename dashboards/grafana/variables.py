@@ -3,9 +3,9 @@
 from grafana_foundation_sdk.builders.dashboard import DatasourceVariable, QueryVariable
 from grafana_foundation_sdk.models.dashboard import VariableOption, VariableRefresh, VariableSort
 
-from dashboards import metrics
-from dashboards.grafana.sources import INFLUXDB, PROMETHEUS, SOURCES
-from dashboards.metrics import COMMON
+from unskew.apps.monitoring import catalogue
+from unskew.apps.monitoring.catalogue import COMMON
+from unskew.dashboards.grafana.sources import INFLUXDB, PROMETHEUS, SOURCES
 
 _TAG_VALUES = (
     'import "influxdata/influxdb/schema"\n'
@@ -30,7 +30,7 @@ def source(name: str) -> DatasourceVariable:
 def tag(name: str, *, prometheus: bool = False) -> QueryVariable:
     """A tag's values in the time range, any number of them or all; ``worker`` of the chosen runs only."""
     if prometheus:
-        known = metrics.metric("run", "tuples").prometheus_name
+        known = catalogue.metric("run", "tuples").prometheus_name
         query, where = f"label_values({known}, {name})", PROMETHEUS
     else:
         predicate = "r.run =~ /^${run:regex}$/" if name == "worker" else 'r._measurement == "batch"'

@@ -2,11 +2,11 @@
 
 from grafana_foundation_sdk.models.dashboard import Dashboard
 
-from dashboards.grafana import flux, panels, tables
-from dashboards.grafana.flux import Flux
-from dashboards.grafana.page import page
-from dashboards.grafana.units import GRAFANA
-from dashboards.metrics import metric
+from unskew.apps.monitoring.catalogue import metric
+from unskew.dashboards.grafana import flux, panels, tables
+from unskew.dashboards.grafana.flux import Flux
+from unskew.dashboards.grafana.page import page
+from unskew.dashboards.grafana.units import GRAFANA
 
 
 def workers() -> Dashboard:

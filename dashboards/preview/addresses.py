@@ -1,10 +1,10 @@
 """Which servers to ask: those that are named, else those of the running stack."""
 
-from dashboards.preview.answers import InfluxDB, Prometheus
-from dashboards.preview.sources import Sources
-from deploy import stack
-from deploy.errors import EnvironmentFault
-from deploy.influx_target import Target, require_http
+from unskew.dashboards.preview.answers import InfluxDB, Prometheus
+from unskew.dashboards.preview.sources import Sources
+from unskew.deploy.client.influx_target import Target, require_http
+from unskew.deploy.servers import stack
+from unskew.errors import EnvironmentFault
 
 
 def sources(

@@ -9,8 +9,8 @@ from urllib.error import HTTPError, URLError
 from urllib.parse import urlencode
 from urllib.request import urlopen
 
-from dashboards.preview.chosen import Chosen, labelled
-from deploy.errors import EnvironmentFault
+from unskew.dashboards.preview.chosen import Chosen, labelled
+from unskew.errors import EnvironmentFault
 
 _TIMEOUT = 30  # s
 _TIME = "dateTime:RFC3339"

@@ -4,10 +4,10 @@ from collections.abc import Mapping, Sequence
 from io import BytesIO
 from typing import Any
 
-from dashboards.preview.answers import Table
-from dashboards.preview.chosen import Chosen
-from dashboards.preview.panels import Panel
-from dashboards.preview.sources import Mark
+from unskew.dashboards.preview.answers import Table
+from unskew.dashboards.preview.chosen import Chosen
+from unskew.dashboards.preview.panels import Panel
+from unskew.dashboards.preview.sources import Mark
 
 _WIDTH = 16.0  # inches, 24 columns
 _ROW = 0.36  # inches
@@ -52,7 +52,7 @@ def draw(dashboard: Mapping[str, Any], panels: Sequence[Panel], marks: Sequence[
 def _panel(figure: Any, height: float, panel: Panel, chosen: Chosen, marks: Sequence[Mark]) -> None:
     from matplotlib.patches import Rectangle
 
-    from dashboards.preview.kinds import TIMELESS, timeseries
+    from unskew.dashboards.preview.kinds import TIMELESS, timeseries
 
     at = panel.spec["gridPos"]
     column = _WIDTH / 24
@@ -76,7 +76,7 @@ def _panel(figure: Any, height: float, panel: Panel, chosen: Chosen, marks: Sequ
 
 def _inner(panel: Panel, left: float, bottom: float, wide: float, high: float) -> tuple[float, float, float, float]:
     """Where a panel's axes go (inches): beside tick labels, above the legend, below the title."""
-    from dashboards.preview.kinds import LEGEND
+    from unskew.dashboards.preview.kinds import LEGEND
 
     before, below = 0.15, 0.1
     if not panel.empty and panel.kind in ("timeseries", "barchart"):

@@ -4,12 +4,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from dashboards import checked_in
-from dashboards.preview.chosen import Chosen
-from dashboards.preview.drawing import draw
-from dashboards.preview.page import html
-from dashboards.preview.sources import Sources
-from deploy.errors import EnvironmentFault
+from unskew.dashboards import checked_in
+from unskew.dashboards.preview.chosen import Chosen
+from unskew.dashboards.preview.drawing import draw
+from unskew.dashboards.preview.page import html
+from unskew.dashboards.preview.sources import Sources
+from unskew.errors import EnvironmentFault
 
 PAGE = "index.html"
 

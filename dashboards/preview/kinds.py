@@ -7,9 +7,9 @@ import matplotlib.dates as mdates
 import numpy as np
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from dashboards.preview.chosen import Chosen
-from dashboards.preview.panels import Panel
-from dashboards.preview.sources import Mark
+from unskew.dashboards.preview.chosen import Chosen
+from unskew.dashboards.preview.panels import Panel
+from unskew.dashboards.preview.sources import Mark
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from dashboards.preview.answers import Answer, Series, Table
-from dashboards.preview.chosen import labelled
-from dashboards.units import written
+from unskew.dashboards.preview.answers import Answer, Series, Table
+from unskew.dashboards.preview.chosen import labelled
+from unskew.dashboards.units import written
 
 # For series that no rule gives a colour: by their names, the same at every look.
 _PALETTE = (

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from dashboards.preview.answers import Answer, InfluxDB, Prometheus, Table
-from dashboards.preview.chosen import Chosen
-from dashboards.preview.panels import Panel
+from unskew.dashboards.preview.answers import Answer, InfluxDB, Prometheus, Table
+from unskew.dashboards.preview.chosen import Chosen
+from unskew.dashboards.preview.panels import Panel
 
 
 @dataclass(frozen=True)

@@ -3,9 +3,9 @@
 import re
 from datetime import datetime, timedelta
 
-from dashboards.preview.answers import InfluxDB, Table
-from dashboards.preview.chosen import Chosen
-from deploy.errors import UsageError
+from unskew.dashboards.preview.answers import InfluxDB, Table
+from unskew.dashboards.preview.chosen import Chosen
+from unskew.errors import UsageError
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 _MARGIN = 0.02  # of the range, on both sides

@@ -4,11 +4,11 @@ PARTIAL_KEY splits every key over d candidates; D_CHOICES and W_CHOICES give onl
 ON_GREEDY and OFF_GREEDY choose once for a key and never split it.
 """
 
-from grouping.choices.d_choices import DChoices
-from grouping.choices.off_greedy import OffGreedy
-from grouping.choices.on_greedy import OnGreedy
-from grouping.choices.partial_key import PartialKey
-from grouping.choices.potc import Potc
-from grouping.choices.w_choices import WChoices
+from unskew.grouping.choices.d_choices import DChoices
+from unskew.grouping.choices.off_greedy import OffGreedy
+from unskew.grouping.choices.on_greedy import OnGreedy
+from unskew.grouping.choices.partial_key import PartialKey
+from unskew.grouping.choices.potc import Potc
+from unskew.grouping.choices.w_choices import WChoices
 
 __all__ = ["DChoices", "OffGreedy", "OnGreedy", "PartialKey", "Potc", "WChoices"]

@@ -1,8 +1,8 @@
 """D_CHOICES: heavy hitters get d choices, as few as will do; the tail gets two."""
 
-from grouping.arguments import number
-from grouping.choices.heavy_hitters import CHOICES, DUE, next_time
-from grouping.choices.w_choices import WChoices
+from unskew.grouping.arguments import number
+from unskew.grouping.choices.heavy_hitters import CHOICES, DUE, next_time
+from unskew.grouping.choices.w_choices import WChoices
 
 
 class DChoices(WChoices):
@@ -10,7 +10,7 @@ class DChoices(WChoices):
 
     Heavy hitters are found as in W_CHOICES. d is the same for all of them: the least with which, in expectation, no set
     of the heaviest keys overloads the workers that it may use by more than ``tolerance`` (a fraction of all tuples; see
-    ``grouping.choices.heavy_hitters.enough_choices``). If no d < W does, it's W, as in W_CHOICES.
+    ``unskew.grouping.choices.heavy_hitters.enough_choices``). If no d < W does, it's W, as in W_CHOICES.
 
     Guarantees
     ----------

@@ -11,8 +11,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from grouping.compiled import kernel
-from grouping.slots import enter_slots, slot_table
+from unskew.grouping.compiled import kernel
+from unskew.grouping.slots import enter_slots, slot_table
 
 USED, TAKEN_OFF = 0, 1  # positions in `size`
 
@@ -23,7 +23,7 @@ class Frequent(NamedTuple):
     key: NDArray[np.uint64]  # [m]
     counter: NDArray[np.int64]  # [m]
     size: NDArray[np.int64]  # [2], counters in use; how much has been taken off each counter so far at most
-    table: NDArray[np.int32]  # see grouping.slots
+    table: NDArray[np.int32]  # see unskew.grouping.slots
 
 
 def frequent(counters: int) -> Frequent:

@@ -5,11 +5,11 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from grouping.choices.frequent import TAKEN_OFF, USED, Frequent, make_room
-from grouping.choices.level import before_first, least_of_all
-from grouping.compiled import kernel
-from grouping.hashing import below, mix
-from grouping.slots import enter_slot, find_slot
+from unskew.grouping.choices.frequent import TAKEN_OFF, USED, Frequent, make_room
+from unskew.grouping.choices.level import before_first, least_of_all
+from unskew.grouping.compiled import kernel
+from unskew.grouping.hashing import below, mix
+from unskew.grouping.slots import enter_slot, find_slot
 
 # Positions in `tally`: tuples so far, d, after how many tuples d is found next.
 TUPLES, CHOICES, DUE = 0, 1, 2
@@ -37,7 +37,7 @@ def route_by_weight(
     """
     workers = np.empty(len(codes), np.int32)
     cursor = before_first()
-    watched, counters, size, table = sketch  # taken out once (see grouping.slots)
+    watched, counters, size, table = sketch  # taken out once (see unskew.grouping.slots)
     used = size[USED]
     tuples, choices, due = tally
     for i in range(len(codes)):

@@ -9,7 +9,7 @@ steps each time are at most two a tuple, however unbalanced the loads are.
 import numpy as np
 from numpy.typing import NDArray
 
-from grouping.compiled import kernel
+from unskew.grouping.compiled import kernel
 
 
 @kernel

@@ -3,12 +3,12 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from grouping.choices.on_greedy import OnGreedy
-from grouping.choices.remembered import remembered
-from grouping.compiled import kernel
-from grouping.interface import Costs, Times
-from grouping.keys import KeyArray, Keys, encode
-from grouping.least_loaded import heap_of, raise_least
+from unskew.grouping.choices.on_greedy import OnGreedy
+from unskew.grouping.choices.remembered import remembered
+from unskew.grouping.compiled import kernel
+from unskew.grouping.interface import Costs, Times
+from unskew.grouping.keys import KeyArray, Keys, encode
+from unskew.grouping.least_loaded import heap_of, raise_least
 
 
 class OffGreedy(OnGreedy):

@@ -5,14 +5,14 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from grouping.arguments import integer
-from grouping.choices.probing import LoadMonitor, Probe
-from grouping.compiled import kernel
-from grouping.feedback import Controller, Monitor
-from grouping.hashing import candidates, function
-from grouping.interface import Costs, Grouping, Times
-from grouping.keys import Keys
-from grouping.state import Value
+from unskew.grouping.arguments import integer
+from unskew.grouping.choices.probing import LoadMonitor, Probe
+from unskew.grouping.compiled import kernel
+from unskew.grouping.feedback import Controller, Monitor
+from unskew.grouping.hashing import candidates, function
+from unskew.grouping.interface import Costs, Grouping, Times
+from unskew.grouping.keys import Keys
+from unskew.grouping.state import Value
 
 ESTIMATIONS = ("local", "global")
 

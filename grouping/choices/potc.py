@@ -3,14 +3,14 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from grouping.arguments import integer
-from grouping.choices.remembered import Remembered, remember
-from grouping.choices.sticky import Sticky
-from grouping.compiled import kernel
-from grouping.hashing import candidates, function
-from grouping.interface import Costs, Times
-from grouping.keys import Keys
-from grouping.slots import find_slot
+from unskew.grouping.arguments import integer
+from unskew.grouping.choices.remembered import Remembered, remember
+from unskew.grouping.choices.sticky import Sticky
+from unskew.grouping.compiled import kernel
+from unskew.grouping.hashing import candidates, function
+from unskew.grouping.interface import Costs, Times
+from unskew.grouping.keys import Keys
+from unskew.grouping.slots import find_slot
 
 
 class Potc(Sticky):

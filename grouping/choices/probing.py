@@ -4,10 +4,10 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from grouping.feedback import Controller, Monitor
-from grouping.interface import Costs
-from grouping.keys import Keys
-from grouping.state import Value
+from unskew.grouping.feedback import Controller, Monitor
+from unskew.grouping.interface import Costs
+from unskew.grouping.keys import Keys
+from unskew.grouping.state import Value
 
 
 class LoadMonitor(Monitor):

@@ -5,8 +5,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from grouping.compiled import kernel
-from grouping.slots import enter_slot, enter_slots, slot_table
+from unskew.grouping.compiled import kernel
+from unskew.grouping.slots import enter_slot, enter_slots, slot_table
 
 
 class Remembered(NamedTuple):
@@ -18,7 +18,7 @@ class Remembered(NamedTuple):
     key: NDArray[np.uint64]  # [C]
     worker: NDArray[np.int32]  # [C]
     size: NDArray[np.int64]  # [1]
-    table: NDArray[np.int32]  # see grouping.slots
+    table: NDArray[np.int32]  # see unskew.grouping.slots
 
 
 def remembered(keys: NDArray[np.uint64], workers: NDArray[np.int32], room: int) -> Remembered:

@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from grouping.arguments import integer
-from grouping.choices.remembered import Remembered, remembered
-from grouping.interface import Grouping
-from grouping.state import Value
+from unskew.grouping.arguments import integer
+from unskew.grouping.choices.remembered import Remembered, remembered
+from unskew.grouping.interface import Grouping
+from unskew.grouping.state import Value
 
 
 class Sticky(Grouping):

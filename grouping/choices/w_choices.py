@@ -6,14 +6,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from grouping.arguments import number
-from grouping.choices.frequent import frequent
-from grouping.choices.heavy_hitters import CHOICES, NEVER, TUPLES, heavy_shares, route_by_weight
-from grouping.hashing import candidates, function
-from grouping.interface import Costs, Grouping, Times
-from grouping.keys import Keys
-from grouping.slots import enter_slots
-from grouping.state import Value
+from unskew.grouping.arguments import number
+from unskew.grouping.choices.frequent import frequent
+from unskew.grouping.choices.heavy_hitters import CHOICES, NEVER, TUPLES, heavy_shares, route_by_weight
+from unskew.grouping.hashing import candidates, function
+from unskew.grouping.interface import Costs, Grouping, Times
+from unskew.grouping.keys import Keys
+from unskew.grouping.slots import enter_slots
+from unskew.grouping.state import Value
 
 
 class WChoices(Grouping):

@@ -7,13 +7,13 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from grouping.arguments import integer, milliseconds
-from grouping.dynamic.key_spaces import BABY, OLD, TEENAGE, key_spaces, rebuild
-from grouping.dynamic.pools import DOWNS, UNSET, UPS, Rules, follow_pools, weight_of
-from grouping.hashing import function, homes
-from grouping.interface import Costs, Grouping, Times
-from grouping.keys import Keys
-from grouping.state import Value
+from unskew.grouping.arguments import integer, milliseconds
+from unskew.grouping.dynamic.key_spaces import BABY, OLD, TEENAGE, key_spaces, rebuild
+from unskew.grouping.dynamic.pools import DOWNS, UNSET, UPS, Rules, follow_pools, weight_of
+from unskew.grouping.hashing import function, homes
+from unskew.grouping.interface import Costs, Grouping, Times
+from unskew.grouping.keys import Keys
+from unskew.grouping.state import Value
 
 # The spaces' fields that are state; the others follow from them.
 _WATCHED = ("space", "key", "frequency", "born", "seen", "checked", "pool")
@@ -31,7 +31,7 @@ class DynamicKey(Grouping):
 
     Keys grow old by frequency: a key that turns up is a baby; every ``promotion_period`` the most frequent babies
     become teenagers, and every ``periods_to_old``-th time the most frequent teenagers become old (see
-    ``grouping.dynamic.key_spaces``).
+    ``unskew.grouping.dynamic.key_spaces``).
 
     Guarantees
     ----------

@@ -1,7 +1,7 @@
 """DYNAMIC_KEY_DECAY: DYNAMIC_KEY with load shares that forget."""
 
-from grouping.arguments import milliseconds
-from grouping.dynamic.dynamic_key import DynamicKey
+from unskew.grouping.arguments import milliseconds
+from unskew.grouping.dynamic.dynamic_key import DynamicKey
 
 
 class DynamicKeyDecay(DynamicKey):

@@ -8,8 +8,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from grouping.compiled import kernel
-from grouping.slots import enter_slot, slot_table
+from unskew.grouping.compiled import kernel
+from unskew.grouping.slots import enter_slot, slot_table
 
 FREE, BABY, TEENAGE, OLD = 0, 1, 2, 3
 NEVER = np.int64(-(1 << 62))
@@ -30,7 +30,7 @@ class KeySpaces(NamedTuple):
     checked: NDArray[np.int64]  # [C], ms, when its pool's scaling was checked last
     pool: NDArray[np.int32]  # [C], workers that it may use
     size: NDArray[np.int64]  # [4], keys in each space; [FREE]: no slot below is free
-    table: NDArray[np.int32]  # see grouping.slots
+    table: NDArray[np.int32]  # see unskew.grouping.slots
 
 
 def key_spaces(distinct_keys: int) -> KeySpaces:

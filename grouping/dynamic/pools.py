@@ -5,9 +5,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from grouping.compiled import kernel
-from grouping.dynamic.key_spaces import BABY, OLD, TEENAGE, KeySpaces, admit, promote
-from grouping.slots import find_slot
+from unskew.grouping.compiled import kernel
+from unskew.grouping.dynamic.key_spaces import BABY, OLD, TEENAGE, KeySpaces, admit, promote
+from unskew.grouping.slots import find_slot
 
 # Positions in `clock` and `tally`.
 ORIGIN, NOW, LANDMARK = 0, 1, 2
@@ -47,7 +47,7 @@ def follow_pools(
     """Route tuple by tuple. ``admitted`` [C] gets the code of each slot's key if it was let in now."""
     workers = np.empty(len(codes), np.int32)
     weight = weight_of(clock, rules)
-    # Taken out of the named tuple once (see grouping.slots).
+    # Taken out of the named tuple once (see unskew.grouping.slots).
     watched, table, pools = spaces.key, spaces.table, spaces.pool
     frequency, seen, checked, size = spaces.frequency, spaces.seen, spaces.checked, spaces.size
     room = 2 * spaces.capacity[BABY]

@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from grouping.feedback import Controller
-from grouping.posg.scheduler import mean_cost
-from grouping.state import Value
+from unskew.grouping.feedback import Controller
+from unskew.grouping.posg.scheduler import mean_cost
+from unskew.grouping.state import Value
 
 
 class PosgController(Controller):

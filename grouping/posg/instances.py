@@ -5,8 +5,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from grouping.compiled import kernel
-from grouping.posg.sketch import update
+from unskew.grouping.compiled import kernel
+from unskew.grouping.posg.sketch import update
 
 START, STABILISING = 0, 1
 STATE, EXECUTED = 0, 1  # positions in `control`

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from grouping.compiled import kernel
+from unskew.grouping.compiled import kernel
 
 
 class Mail(NamedTuple):

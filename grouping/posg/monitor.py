@@ -5,13 +5,13 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from grouping.compiled import kernel
-from grouping.feedback import Monitor
-from grouping.interface import Costs
-from grouping.keys import Keys
-from grouping.posg.instances import Instances, execute, new_instances, reset
-from grouping.posg.sketch import cells
-from grouping.state import Value
+from unskew.grouping.compiled import kernel
+from unskew.grouping.feedback import Monitor
+from unskew.grouping.interface import Costs
+from unskew.grouping.keys import Keys
+from unskew.grouping.posg.instances import Instances, execute, new_instances, reset
+from unskew.grouping.posg.sketch import cells
+from unskew.grouping.state import Value
 
 
 class PosgMonitor(Monitor):

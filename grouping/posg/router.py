@@ -6,12 +6,12 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from grouping.arguments import integer, number
-from grouping.interface import Costs, Grouping, Times
-from grouping.keys import Keys
-from grouping.posg.controller import PosgController
-from grouping.posg.monitor import PosgMonitor
-from grouping.posg.scheduler import (
+from unskew.grouping.arguments import integer, number
+from unskew.grouping.interface import Costs, Grouping, Times
+from unskew.grouping.keys import Keys
+from unskew.grouping.posg.controller import PosgController
+from unskew.grouping.posg.monitor import PosgMonitor
+from unskew.grouping.posg.scheduler import (
     EPOCH,
     ROUND_ROBIN,
     SEND_ALL,
@@ -24,8 +24,8 @@ from grouping.posg.scheduler import (
     submit_all,
     synchronise,
 )
-from grouping.posg.sketch import cells, shape
-from grouping.state import Value
+from unskew.grouping.posg.sketch import cells, shape
+from unskew.grouping.state import Value
 
 
 class Posg(Grouping):
@@ -64,8 +64,8 @@ class Posg(Grouping):
 
     Notes
     -----
-    The paper has one scheduler, whose requests travel with tuples (``grouping.posg.timeline`` does exactly that). Here
-    reports come by intervals that end alike for sources and workers: the end of an interval is the request to
+    The paper has one scheduler, whose requests travel with tuples (``posg.timeline`` does exactly that). Here reports
+    come by intervals that end alike for sources and workers: the end of an interval is the request to
     all workers at once. With S sources each has an account of its own, and the correction is divided between them in
     proportion to the work that they sent. An item that a worker has never seen (F = 0) costs that worker's mean.
 

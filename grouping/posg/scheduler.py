@@ -5,9 +5,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from grouping.compiled import kernel
-from grouping.least_loaded import heap_of, raise_least
-from grouping.posg.sketch import estimate
+from unskew.grouping.compiled import kernel
+from unskew.grouping.least_loaded import heap_of, raise_least
+from unskew.grouping.posg.sketch import estimate
 
 ROUND_ROBIN, SEND_ALL, WAIT_ALL, RUN = 0, 1, 2, 3
 STATES = ("ROUND_ROBIN", "SEND_ALL", "WAIT_ALL", "RUN")

@@ -5,10 +5,10 @@ from math import ceil, e, log2
 import numpy as np
 from numpy.typing import NDArray
 
-from grouping.arguments import number
-from grouping.compiled import kernel
-from grouping.hashing import below, function, mix
-from grouping.keys import Keys
+from unskew.grouping.arguments import number
+from unskew.grouping.compiled import kernel
+from unskew.grouping.hashing import below, function, mix
+from unskew.grouping.keys import Keys
 
 
 def shape(epsilon: float, delta: float) -> tuple[int, int]:

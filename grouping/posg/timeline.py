@@ -10,12 +10,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from grouping.compiled import kernel
-from grouping.keys import Keys
-from grouping.posg.instances import execute, new_instances, reset
-from grouping.posg.mail import due, new_mail, post, remove
-from grouping.posg.router import Posg
-from grouping.posg.scheduler import (
+from unskew.grouping.compiled import kernel
+from unskew.grouping.keys import Keys
+from unskew.grouping.posg.instances import execute, new_instances, reset
+from unskew.grouping.posg.mail import due, new_mail, post, remove
+from unskew.grouping.posg.router import Posg
+from unskew.grouping.posg.scheduler import (
     EPOCH,
     SEND_ALL,
     STATE,
@@ -26,7 +26,7 @@ from grouping.posg.scheduler import (
     submit,
     synchronise,
 )
-from grouping.posg.sketch import cells
+from unskew.grouping.posg.sketch import cells
 
 
 class Timeline(NamedTuple):

@@ -1,5 +1,5 @@
 """A ring of tokens whose shares change when a worker falls behind."""
 
-from grouping.ring.router import ConsistentHash
+from unskew.grouping.ring.router import ConsistentHash
 
 __all__ = ["ConsistentHash"]

@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from grouping.feedback import Controller
-from grouping.ring.tokens import double, halve
-from grouping.state import Value
+from unskew.grouping.feedback import Controller
+from unskew.grouping.ring.tokens import double, halve
+from unskew.grouping.state import Value
 
 
 class RingController(Controller):

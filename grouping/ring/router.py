@@ -6,11 +6,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from grouping.arguments import integer, number
-from grouping.interface import Costs, Grouping, Times
-from grouping.keys import Keys
-from grouping.ring.controller import RingController
-from grouping.ring.tokens import owners_of, ring_of
+from unskew.grouping.arguments import integer, number
+from unskew.grouping.interface import Costs, Grouping, Times
+from unskew.grouping.keys import Keys
+from unskew.grouping.ring.controller import RingController
+from unskew.grouping.ring.tokens import owners_of, ring_of
 
 _METHODS = {"halving": 8, "doubling": 1}  # tokens to start with
 

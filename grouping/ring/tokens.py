@@ -8,9 +8,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from grouping.compiled import kernel
-from grouping.hashing import function, mix
-from grouping.keys import hash_keys
+from unskew.grouping.compiled import kernel
+from unskew.grouping.hashing import function, mix
+from unskew.grouping.keys import hash_keys
 
 
 class Ring(NamedTuple):

@@ -1,6 +1,6 @@
 """Run a grouping on a stream without a cluster: queues, completion times, imbalance, memory, messages.
 
->>> from grouping import create, streams
+>>> from unskew.grouping import create, streams
 >>> keys = streams.zipf(1.5, 1000).take(0, 20_000)
 >>> load = workload(keys, arrivals_at(0.8, 1.0, 20_000, workers=10))
 >>> key, partial = (simulate(lambda: create(name, 10), load) for name in ("KEY", "PARTIAL_KEY"))
@@ -8,9 +8,9 @@
 (True, True)
 """
 
-from grouping.simulator.feedback import Feedback
-from grouping.simulator.outcome import Outcome
-from grouping.simulator.run import simulate
-from grouping.simulator.workload import Speeds, Workload, arrivals_at, class_costs, workload
+from unskew.grouping.simulator.feedback import Feedback
+from unskew.grouping.simulator.outcome import Outcome
+from unskew.grouping.simulator.run import simulate
+from unskew.grouping.simulator.workload import Speeds, Workload, arrivals_at, class_costs, workload
 
 __all__ = ["Feedback", "Outcome", "Speeds", "Workload", "arrivals_at", "class_costs", "simulate", "workload"]

@@ -5,10 +5,10 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from grouping.interface import Grouping
-from grouping.simulator.forwarding import Stage, advance
-from grouping.simulator.queues import new_queues, serve, service_times, wait_at
-from grouping.simulator.workload import Speeds, Workload
+from unskew.grouping.interface import Grouping
+from unskew.grouping.simulator.forwarding import Stage, advance
+from unskew.grouping.simulator.queues import new_queues, serve, service_times, wait_at
+from unskew.grouping.simulator.workload import Speeds, Workload
 
 
 class Crew(Protocol):

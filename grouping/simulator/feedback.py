@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from grouping.arguments import number
-from grouping.feedback import Controller
-from grouping.interface import Grouping
+from unskew.grouping.arguments import number
+from unskew.grouping.feedback import Controller
+from unskew.grouping.interface import Grouping
 
 Reports = Mapping[int, Mapping[str, Any]]
 

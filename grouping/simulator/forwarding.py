@@ -6,8 +6,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from grouping.compiled import kernel
-from grouping.simulator.queues import Queues, append, pop
+from unskew.grouping.compiled import kernel
+from unskew.grouping.simulator.queues import Queues, append, pop
 
 
 class Stage(NamedTuple):

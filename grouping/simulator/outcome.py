@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from grouping.compiled import kernel
-from grouping.measures import dist_cost, imbalance_fraction, skew, std_dev
-from grouping.simulator.crew import Crew
-from grouping.simulator.feedback import Loop
-from grouping.simulator.sources import Sources
-from grouping.simulator.workload import Workload
+from unskew.grouping.compiled import kernel
+from unskew.grouping.measures import dist_cost, imbalance_fraction, skew, std_dev
+from unskew.grouping.simulator.crew import Crew
+from unskew.grouping.simulator.feedback import Loop
+from unskew.grouping.simulator.sources import Sources
+from unskew.grouping.simulator.workload import Workload
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class Outcome:
     assigned: NDArray[np.int32]  # [n], the worker that executed each tuple
     completions: NDArray[np.float64]  # [n], ms
     loads: NDArray[np.int64]  # [W], tuples
-    series: Mapping[str, NDArray[Any]]  # by sample: see `grouping.simulator.outcome.series_of`
+    series: Mapping[str, NDArray[Any]]  # by sample: see `unskew.grouping.simulator.outcome.series_of`
 
     def figures(self) -> dict[str, Any]:
         """The plain figures by name, without the arrays."""

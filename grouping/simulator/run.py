@@ -5,15 +5,15 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from grouping.arguments import integer
-from grouping.feedback import Monitor
-from grouping.interface import Grouping
-from grouping.simulator.crew import Crew, Fifo, Forwarding
-from grouping.simulator.feedback import Feedback, Loop, Reports
-from grouping.simulator.outcome import Outcome, marks_of, outcome
-from grouping.simulator.sources import Sources
-from grouping.simulator.substream import Substreams
-from grouping.simulator.workload import Speeds, Workload
+from unskew.grouping.arguments import integer
+from unskew.grouping.feedback import Monitor
+from unskew.grouping.interface import Grouping
+from unskew.grouping.simulator.crew import Crew, Fifo, Forwarding
+from unskew.grouping.simulator.feedback import Feedback, Loop, Reports
+from unskew.grouping.simulator.outcome import Outcome, marks_of, outcome
+from unskew.grouping.simulator.sources import Sources
+from unskew.grouping.simulator.substream import Substreams
+from unskew.grouping.simulator.workload import Speeds, Workload
 
 
 def simulate(
@@ -59,8 +59,8 @@ def simulate(
 
     Examples
     --------
-    >>> from grouping import create
-    >>> from grouping.simulator import arrivals_at, workload
+    >>> from unskew.grouping import create
+    >>> from unskew.grouping.simulator import arrivals_at, workload
     >>> keys = ["tr"] * 800 + ["de", "fr"] * 100
     >>> load = workload(keys, arrivals_at(0.8, 1.0, 1000, workers=4))
     >>> for name in ("SHUFFLE", "KEY", "PARTIAL_KEY"):

@@ -6,11 +6,11 @@ from time import thread_time_ns
 import numpy as np
 from numpy.typing import NDArray
 
-from grouping.hashing import function, homes
-from grouping.interface import Grouping
-from grouping.simulator.feedback import Reports
-from grouping.simulator.substream import Substreams
-from grouping.simulator.workload import Workload
+from unskew.grouping.hashing import function, homes
+from unskew.grouping.interface import Grouping
+from unskew.grouping.simulator.feedback import Reports
+from unskew.grouping.simulator.substream import Substreams
+from unskew.grouping.simulator.workload import Workload
 
 SPLITS = ("even", "key")
 

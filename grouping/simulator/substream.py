@@ -4,8 +4,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from grouping.compiled import kernel
-from grouping.keys import Keys
+from unskew.grouping.compiled import kernel
+from unskew.grouping.keys import Keys
 
 
 class Substreams:

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from grouping.arguments import number
-from grouping.hashing import function, homes
-from grouping.keys import KeyArray, Keys, encode
+from unskew.grouping.arguments import number
+from unskew.grouping.hashing import function, homes
+from unskew.grouping.keys import KeyArray, Keys, encode
 
 
 @dataclass(frozen=True, slots=True)

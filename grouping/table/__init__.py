@@ -5,12 +5,12 @@ A scheme is a router (``TableRouter``), a monitor for each worker (``KeyMonitor`
 Against Workload Skewness and Variance* (2016).
 """
 
-from grouping.table.llfd import Llfd
-from grouping.table.minmig import MinMig
-from grouping.table.mintable import MinTable
-from grouping.table.mixed import Mixed
-from grouping.table.mixed_bf import MixedBruteForce
-from grouping.table.readj import Readj
-from grouping.table.records import Placement, Records
+from unskew.grouping.table.llfd import Llfd
+from unskew.grouping.table.minmig import MinMig
+from unskew.grouping.table.mintable import MinTable
+from unskew.grouping.table.mixed import Mixed
+from unskew.grouping.table.mixed_bf import MixedBruteForce
+from unskew.grouping.table.readj import Readj
+from unskew.grouping.table.records import Placement, Records
 
 __all__ = ["Llfd", "MinMig", "MinTable", "Mixed", "MixedBruteForce", "Placement", "Readj", "Records"]

@@ -3,8 +3,8 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from grouping.table.hlhe import discretise
-from grouping.table.records import Placement, Records
+from unskew.grouping.table.hlhe import discretise
+from unskew.grouping.table.records import Placement, Records
 
 
 def compact(keys: Records, degree: int) -> tuple[Records, NDArray[np.int64]]:

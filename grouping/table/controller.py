@@ -1,21 +1,41 @@
 """The controller of the routing table schemes: statistics in, routing table and migration plan out."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from grouping.feedback import Controller
-from grouping.state import Value
-from grouping.table.compact import compact, expand
-from grouping.table.lookup import look_up
-from grouping.table.migration import MigrationPlan, migrate
-from grouping.table.records import Records, sum_at
-from grouping.table.window import Window, empty_window
+from unskew.grouping.feedback import Controller
+from unskew.grouping.state import Value
+from unskew.grouping.table.compact import compact, expand
+from unskew.grouping.table.lookup import look_up
+from unskew.grouping.table.migration import MigrationPlan, migrate
+from unskew.grouping.table.records import Placement, Records, sum_at
+from unskew.grouping.table.window import Window, empty_window
 
-if TYPE_CHECKING:
-    from grouping.table.router import TableRouter
+
+class Scheme(Protocol):
+    """How a routing table scheme plans: what the controller asks of a ``TableRouter``."""
+
+    name: ClassVar[str]
+    workers: int
+    seed: int
+    theta_max: float
+    window: int
+    degree: int | None
+
+    def home(self, hashes: NDArray[np.uint64]) -> NDArray[np.int32]:
+        """Each key's worker by its hash."""
+        ...
+
+    def place(self, records: Records, limit: float) -> Placement:
+        """A worker for each record, none with a load above the limit if possible."""
+        ...
+
+    def priority(self, records: Records) -> NDArray[np.float64]:
+        """Which keys of a group are placed first."""
+        ...
 
 
 class TableController(Controller):
@@ -25,7 +45,7 @@ class TableController(Controller):
 
     Parameters
     ----------
-    scheme : TableRouter
+    scheme : Scheme
         Says how to plan; its own routing table is not looked at. The controller knows the table by what it has
         planned itself.
 
@@ -41,7 +61,7 @@ class TableController(Controller):
 
     state_fields = ("table_keys", "table_workers", "keys", "sizes", "intervals", "costs")
 
-    def __init__(self, scheme: "TableRouter") -> None:
+    def __init__(self, scheme: Scheme) -> None:
         self._scheme = scheme
         self.table_keys: NDArray[np.uint64] = np.empty(0, np.uint64)
         self.table_workers: NDArray[np.int32] = np.empty(0, np.int32)

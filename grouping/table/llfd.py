@@ -3,16 +3,16 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from grouping.table.phases import Workflow
-from grouping.table.records import Placement, Records
-from grouping.table.router import TableRouter
+from unskew.grouping.table.phases import Workflow
+from unskew.grouping.table.records import Placement, Records
+from unskew.grouping.table.router import TableRouter
 
 
 class Llfd(TableRouter):
     """Take the heaviest keys from overloaded workers and assign them anew, heaviest first, to the least loaded worker.
 
     Where that would overload the worker, it gives up some of its own smaller keys in exchange, which are assigned in
-    their turn (``grouping.table.fit``). Only the load counts: neither the routing table's size nor migration does.
+    their turn (``table.fit``). Only the load counts: neither the routing table's size nor migration does.
 
     Guarantees
     ----------
@@ -51,7 +51,7 @@ class Llfd(TableRouter):
     --------
     Six keys of 16 tuples, of which 9 change their worker:
 
-    >>> from grouping import encode
+    >>> from unskew.grouping import encode
     >>> router, keys = Llfd(2, theta_max=0.0), encode(list("aaaaabbbbcccddef"))
     >>> monitor, controller = router.monitor(), router.controller()
     >>> monitor.observe(keys, None)

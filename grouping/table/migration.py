@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from grouping.state import Value
-from grouping.table.records import Records
+from unskew.grouping.state import Value
+from unskew.grouping.table.records import Records
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class MigrationPlan:
         return self.cost / self.total_size if self.total_size else 0.0
 
     def values(self) -> Mapping[str, Value]:
-        """The plan as a controller hands it out (``grouping.feedback``)."""
+        """The plan as a controller hands it out (``unskew.grouping.feedback``)."""
         return {
             "table_keys": self.table_keys,
             "table_workers": self.table_workers,

@@ -3,10 +3,10 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from grouping.arguments import number
-from grouping.table.phases import Workflow
-from grouping.table.records import Placement, Records
-from grouping.table.router import TableRouter
+from unskew.grouping.arguments import number
+from unskew.grouping.table.phases import Workflow
+from unskew.grouping.table.records import Placement, Records
+from unskew.grouping.table.router import TableRouter
 
 
 class MinMig(TableRouter):
@@ -45,7 +45,7 @@ class MinMig(TableRouter):
     --------
     Six keys of 16 tuples, of which 9 change their worker:
 
-    >>> from grouping import encode
+    >>> from unskew.grouping import encode
     >>> router, keys = MinMig(2, theta_max=0.0), encode(list("aaaaabbbbcccddef"))
     >>> monitor, controller = router.monitor(), router.controller()
     >>> monitor.observe(keys, None)

@@ -3,9 +3,9 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from grouping.table.phases import Workflow
-from grouping.table.records import Placement, Records
-from grouping.table.router import TableRouter
+from unskew.grouping.table.phases import Workflow
+from unskew.grouping.table.records import Placement, Records
+from unskew.grouping.table.router import TableRouter
 
 
 class MinTable(TableRouter):
@@ -38,7 +38,7 @@ class MinTable(TableRouter):
     --------
     Six keys of 16 tuples, of which 9 change their worker:
 
-    >>> from grouping import encode
+    >>> from unskew.grouping import encode
     >>> router, keys = MinTable(2, theta_max=0.0), encode(list("aaaaabbbbcccddef"))
     >>> monitor, controller = router.monitor(), router.controller()
     >>> monitor.observe(keys, None)

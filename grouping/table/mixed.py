@@ -3,11 +3,11 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from grouping.arguments import integer, number
-from grouping.table.mintable import smallest_table
-from grouping.table.phases import Workflow
-from grouping.table.records import Placement, Records
-from grouping.table.router import TableRouter
+from unskew.grouping.arguments import integer, number
+from unskew.grouping.table.mintable import smallest_table
+from unskew.grouping.table.phases import Workflow
+from unskew.grouping.table.records import Placement, Records
+from unskew.grouping.table.router import TableRouter
 
 
 class Mixed(TableRouter):
@@ -48,7 +48,7 @@ class Mixed(TableRouter):
     --------
     Six keys of 16 tuples, of which 9 change their worker:
 
-    >>> from grouping import encode
+    >>> from unskew.grouping import encode
     >>> router, keys = Mixed(2, theta_max=0.0), encode(list("aaaaabbbbcccddef"))
     >>> monitor, controller = router.monitor(), router.controller()
     >>> monitor.observe(keys, None)

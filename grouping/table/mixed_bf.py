@@ -1,9 +1,9 @@
 """MIXED_BF: MIXED by brute force."""
 
-from grouping.table.mintable import smallest_table
-from grouping.table.mixed import Mixed
-from grouping.table.phases import Workflow
-from grouping.table.records import Placement, Records
+from unskew.grouping.table.mintable import smallest_table
+from unskew.grouping.table.mixed import Mixed
+from unskew.grouping.table.phases import Workflow
+from unskew.grouping.table.records import Placement, Records
 
 
 class MixedBruteForce(Mixed):
@@ -40,7 +40,7 @@ class MixedBruteForce(Mixed):
     Six keys of 16 tuples, of which 9 change their worker:
 
     >>> import numpy as np
-    >>> from grouping import encode
+    >>> from unskew.grouping import encode
     >>> router, keys = MixedBruteForce(2, theta_max=0.0), encode(list("aaaaabbbbcccddef"))
     >>> monitor, controller = router.monitor(), router.controller()
     >>> monitor.observe(keys, None)

@@ -5,11 +5,11 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from grouping.feedback import Monitor
-from grouping.interface import Costs
-from grouping.keys import Keys
-from grouping.state import Value
-from grouping.table.records import sum_at
+from unskew.grouping.feedback import Monitor
+from unskew.grouping.interface import Costs
+from unskew.grouping.keys import Keys
+from unskew.grouping.state import Value
+from unskew.grouping.table.records import sum_at
 
 # Rows that may wait, beside as many as there are keys, until they are summed by key: so a row is sorted O(1) times.
 _UNSUMMED = 1 << 16

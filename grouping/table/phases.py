@@ -3,8 +3,8 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from grouping.table.fit import fit
-from grouping.table.records import Placement, Records
+from unskew.grouping.table.fit import fit
+from unskew.grouping.table.records import Placement, Records
 
 
 class Workflow:

@@ -5,10 +5,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from grouping.arguments import number
-from grouping.compiled import kernel
-from grouping.table.records import Placement, Records, sum_at
-from grouping.table.router import TableRouter
+from unskew.grouping.arguments import number
+from unskew.grouping.compiled import kernel
+from unskew.grouping.table.records import Placement, Records, sum_at
+from unskew.grouping.table.router import TableRouter
 
 
 class Readj(TableRouter):
@@ -53,7 +53,7 @@ class Readj(TableRouter):
     --------
     Six keys of 16 tuples, of which two, with 7 tuples, change their worker:
 
-    >>> from grouping import encode
+    >>> from unskew.grouping import encode
     >>> router, keys = Readj(2, theta_max=0.0), encode(list("aaaaabbbbcccddef"))
     >>> monitor, controller = router.monitor(), router.controller()
     >>> monitor.observe(keys, None)

@@ -7,15 +7,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from grouping.arguments import integer, number
-from grouping.hashing import function, homes
-from grouping.interface import Costs, Grouping, Times
-from grouping.keys import Keys
-from grouping.state import Value
-from grouping.table.controller import TableController
-from grouping.table.lookup import look_up
-from grouping.table.monitor import KeyMonitor
-from grouping.table.records import Placement, Records
+from unskew.grouping.arguments import integer, number
+from unskew.grouping.hashing import function, homes
+from unskew.grouping.interface import Costs, Grouping, Times
+from unskew.grouping.keys import Keys
+from unskew.grouping.state import Value
+from unskew.grouping.table.controller import TableController
+from unskew.grouping.table.lookup import look_up
+from unskew.grouping.table.monitor import KeyMonitor
+from unskew.grouping.table.records import Placement, Records
 
 
 class TableRouter(Grouping):
@@ -33,7 +33,7 @@ class TableRouter(Grouping):
         w ≥ 1: over how many intervals an operator keeps state, and so what moving a key costs. The paper tries 1
         to 20.
     degree : int, optional
-        R of the compact representation (``grouping.table.compact``), a power of 2: plan with groups of alike keys
+        R of the compact representation (``table.compact``), a power of 2: plan with groups of alike keys
         instead of keys. None: with the keys themselves.
 
     """

@@ -6,8 +6,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from grouping.state import Value
-from grouping.table.monitor import sum_by_key
+from unskew.grouping.state import Value
+from unskew.grouping.table.monitor import sum_by_key
 
 
 class Window(NamedTuple):

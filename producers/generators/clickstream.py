@@ -7,13 +7,13 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from producers.dataset import Block, Published
-from producers.generators.scale import Scaled, scaled
-from producers.generators.titles import titles
-from producers.messages import clickstream
+from unskew.producers.dataset import Block, Published
+from unskew.producers.generators.scale import Scaled, scaled
+from unskew.producers.generators.titles import titles
+from unskew.producers.messages import clickstream
 
 if TYPE_CHECKING:
-    from grouping.streams import KeyStream
+    from unskew.grouping.streams import KeyStream
 
 RECORDS, ARTICLES = 25_973_000, 4_400_000
 # Of these many articles of Zipf's law with this exponent, RECORDS draws see ARTICLES.
@@ -62,7 +62,7 @@ class Clickstream(Scaled):
 
     @cached_property
     def _stream(self) -> "KeyStream":
-        from grouping.streams import zipf
+        from unskew.grouping.streams import zipf
 
         return zipf(_Z, self._articles)
 

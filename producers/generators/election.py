@@ -9,16 +9,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from producers.dataset import Block
-from producers.generators.clock import times_of_day
-from producers.generators.scale import Scaled, scaled
-from producers.generators.titles import titles
-from producers.hashtags import hashtag_keys
-from producers.messages import election
-from producers.rendering import joined
+from unskew.producers.dataset import Block
+from unskew.producers.generators.clock import times_of_day
+from unskew.producers.generators.scale import Scaled, scaled
+from unskew.producers.generators.titles import titles
+from unskew.producers.hashtags import hashtag_keys
+from unskew.producers.messages import election
+from unskew.producers.rendering import joined
 
 if TYPE_CHECKING:
-    from grouping.streams import KeyStream
+    from unskew.grouping.streams import KeyStream
 
 RECORDS, HASHTAGS = 2_000_000, 50_000
 _START, _DAY = 1_478_563_200, 86_400  # 8 November 2016
@@ -52,7 +52,7 @@ class Election(Scaled):
     @cached_property
     def names(self) -> pa.StringArray:
         """The hashtags, the most frequent first: plausible ones, then made-up ones."""
-        real = files("producers.generators").joinpath("hashtags.txt").read_text(encoding="utf-8").split()
+        real = files("unskew.producers.generators").joinpath("hashtags.txt").read_text(encoding="utf-8").split()
         made = titles(np.arange(1, max(1, self._count - len(real)) + 1), "").to_pylist()
         return pa.array([*real, *(name.replace("_", "") for name in made)][: self._count])
 
@@ -67,7 +67,7 @@ class Election(Scaled):
 
     @cached_property
     def _stream(self) -> "KeyStream":
-        from grouping.streams import zipf
+        from unskew.grouping.streams import zipf
 
         return zipf(_Z, self._count)
 

@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from producers.dataset import Block, Published
-from producers.generators.clock import times_of_day
-from producers.generators.scale import Scaled, scaled
-from producers.generators.titles import titles
-from producers.messages import WIKI_URL, pageview
-from producers.rendering import joined
+from unskew.producers.dataset import Block, Published
+from unskew.producers.generators.clock import times_of_day
+from unskew.producers.generators.scale import Scaled, scaled
+from unskew.producers.generators.titles import titles
+from unskew.producers.messages import WIKI_URL, pageview
+from unskew.producers.rendering import joined
 
 if TYPE_CHECKING:
-    from grouping.streams import KeyStream
+    from unskew.grouping.streams import KeyStream
 
 #: The paper's WP: messages, pages, and the share of the most frequent one.
 RECORDS, PAGES, P1 = 22_000_000, 2_900_000, 0.0932
@@ -51,7 +51,7 @@ class Pageviews(Scaled):
 
     @cached_property
     def _stream(self) -> "KeyStream":
-        from grouping.streams import Weighted
+        from unskew.grouping.streams import Weighted
 
         weights = np.arange(self._pages, dtype=np.float64)
         weights[1:] **= -_Z

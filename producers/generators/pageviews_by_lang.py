@@ -8,13 +8,13 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from producers.dataset import Block, Published
-from producers.generators.scale import Scaled, scaled
-from producers.generators.titles import titles
-from producers.messages import pageviews_by_lang
+from unskew.producers.dataset import Block, Published
+from unskew.producers.generators.scale import Scaled, scaled
+from unskew.producers.generators.titles import titles
+from unskew.producers.messages import pageviews_by_lang
 
 if TYPE_CHECKING:
-    from grouping.streams import KeyStream
+    from unskew.grouping.streams import KeyStream
 
 RECORDS = 5_000_000
 #: The published shares of the most viewed languages.
@@ -55,7 +55,7 @@ class PageviewsByLang(Scaled):
 
     @cached_property
     def _streams(self) -> "tuple[KeyStream, KeyStream, KeyStream]":
-        from grouping.streams import Weighted, zipf
+        from unskew.grouping.streams import Weighted, zipf
 
         projects = np.outer(shares(), list(_SITES.values())).ravel()
         return Weighted(projects), zipf(_Z, self._pages), zipf(_VIEWS_Z, _VIEWS)
@@ -78,7 +78,7 @@ class PageviewsByLang(Scaled):
 @cache
 def languages() -> tuple[str, ...]:
     """The codes of the languages that have a Wikipedia, the most viewed first."""
-    return tuple(files("producers.generators").joinpath("languages.txt").read_text().split())
+    return tuple(files("unskew.producers.generators").joinpath("languages.txt").read_text().split())
 
 
 def shares() -> NDArray[np.float64]:

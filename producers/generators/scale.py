@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from producers.dataset import Generated
+from unskew.producers.dataset import Generated
 
 
 class Scaled(Generated):

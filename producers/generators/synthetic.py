@@ -6,24 +6,24 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from producers.dataset import Block, Generated, Published
-from producers.messages import keyed
-from producers.rendering import digits
+from unskew.producers.dataset import Block, Generated, Published
+from unskew.producers.messages import keyed
+from unskew.producers.rendering import digits
 
 if TYPE_CHECKING:
-    from grouping.streams import KeyStream
+    from unskew.grouping.streams import KeyStream
 
 
 class Synthetic(Generated):
-    """``{"key":"17"}`` messages whose keys are the numbers of a stream of ``grouping.streams``.
+    """``{"key":"17"}`` messages whose keys are the numbers of a stream of ``unskew.grouping.streams``.
 
     Parameters
     ----------
     name, summary : str
         See ``Dataset``.
     law : tuple
-        The name of the function of ``grouping.streams`` that makes the stream, and its arguments. It is called when
-        the first block is read: it brings a compiler, and large tables take time to build.
+        The name of the function of ``unskew.grouping.streams`` that makes the stream, and its arguments. It is called
+        when the first block is read: it brings a compiler, and large tables take time to build.
     records, seed : int
         See ``Generated``.
     published : Published or None
@@ -49,7 +49,7 @@ class Synthetic(Generated):
     @cached_property
     def stream(self) -> "KeyStream":
         """The keys, as numbers."""
-        from grouping import streams
+        from unskew.grouping import streams
 
         name, *arguments = self._law
         return getattr(streams, name)(*arguments)

@@ -8,13 +8,13 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from producers.dataset import Block, Published
-from producers.generators.clock import times_of_day
-from producers.generators.scale import Scaled, scaled
-from producers.messages import ticker
+from unskew.producers.dataset import Block, Published
+from unskew.producers.generators.clock import times_of_day
+from unskew.producers.generators.scale import Scaled, scaled
+from unskew.producers.messages import ticker
 
 if TYPE_CHECKING:
-    from grouping.streams import KeyStream
+    from unskew.grouping.streams import KeyStream
 
 #: The paper's CT.
 RECORDS, TICKERS, P1 = 690_000, 2900, 0.0329
@@ -54,13 +54,13 @@ class Ticker(Scaled):
     @cached_property
     def names(self) -> pa.StringArray:
         """The tickers, the most popular first: real ones, then as many made-up ones as are needed."""
-        real = files("producers.generators").joinpath("tickers.txt").read_text().split()
+        real = files("unskew.producers.generators").joinpath("tickers.txt").read_text().split()
         made = [_made_up(number) for number in range(max(0, self._count - len(real)))]
         return pa.array([*real, *made][: self._count])
 
     @cached_property
     def _weeks(self) -> "list[KeyStream]":
-        from grouping.streams import Weighted
+        from unskew.grouping.streams import Weighted
 
         return [Weighted(row) for row in weekly_shares(self._count, self.seed)]
 

@@ -5,7 +5,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from producers.rendering import joined
+from unskew.producers.rendering import joined
 
 _ONSETS = ("b", "d", "f", "g", "k", "l", "m", "n", "p", "r", "s", "t", "v", "z", "ch", "st")
 _SYLLABLES = pa.array([onset + vowel for vowel in "aeio" for onset in _ONSETS])

@@ -7,13 +7,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deploy.errors import UsageError
-from producers.dataset import Block, Dataset
-from producers.messages import keyed
-from producers.readers.inputs import STANDARD_INPUT, Input
-from producers.readers.rejects import Reject, Rejects
-from producers.readers.tables import tables
-from producers.since import iso
+from unskew.errors import UsageError
+from unskew.producers.dataset import Block, Dataset
+from unskew.producers.messages import keyed
+from unskew.producers.readers.inputs import STANDARD_INPUT, Input
+from unskew.producers.readers.rejects import Reject, Rejects
+from unskew.producers.readers.tables import tables
+from unskew.producers.since import iso
 
 
 class Columns(Dataset):

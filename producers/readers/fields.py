@@ -7,8 +7,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from producers.dataset import Block
-from producers.readers.lines import Lines, pieces
+from unskew.producers.dataset import Block
+from unskew.producers.readers.lines import Lines, pieces
 
 # More digits may not fit into 64 bits; nothing is counted that often.
 _DIGITS = 18

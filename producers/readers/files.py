@@ -4,11 +4,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, TypeAlias
 
-from producers.dataset import Block, Dataset
-from producers.readers.fields import Parsed
-from producers.readers.inputs import STANDARD_INPUT, Input
-from producers.readers.lines import TOO_LONG, Batch, Lines, batches
-from producers.readers.rejects import Reject, Rejects
+from unskew.producers.dataset import Block, Dataset
+from unskew.producers.readers.fields import Parsed
+from unskew.producers.readers.inputs import STANDARD_INPUT, Input
+from unskew.producers.readers.lines import TOO_LONG, Batch, Lines, batches
+from unskew.producers.readers.rejects import Reject, Rejects
 
 Format: TypeAlias = Callable[[Lines], Parsed]
 

@@ -4,11 +4,11 @@ from collections.abc import Callable
 
 import numpy as np
 
-from producers import messages
-from producers.readers.fields import Fields, Parsed
-from producers.readers.files import Format
-from producers.readers.lines import Lines
-from producers.readers.tweets import tweet_cashtags, tweet_hashtags
+from unskew.producers import messages
+from unskew.producers.readers.fields import Fields, Parsed
+from unskew.producers.readers.files import Format
+from unskew.producers.readers.lines import Lines
+from unskew.producers.readers.tweets import tweet_cashtags, tweet_hashtags
 
 _CLICKSTREAM = ("prev", "curr", "type", "n")
 

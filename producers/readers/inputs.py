@@ -10,7 +10,7 @@ from typing import Any, Self
 
 import pyarrow as pa
 
-from deploy.errors import EnvironmentFault, UsageError
+from unskew.errors import EnvironmentFault, UsageError
 
 STANDARD_INPUT = "-"
 # How a file begins tells how it is compressed; its name may lie, and standard input has none.

@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from producers.readers.inputs import ByteStream
+from unskew.producers.readers.inputs import ByteStream
 
 _NEWLINE, _RETURN = 0x0A, 0x0D
 _BOM = b"\xef\xbb\xbf"

@@ -9,7 +9,7 @@ import orjson
 from rich.console import Console
 from rich.table import Table
 
-from deploy.errors import EnvironmentFault, UsageError
+from unskew.errors import EnvironmentFault, UsageError
 
 SAMPLES = 5
 SHOWN = 100  # characters of a line

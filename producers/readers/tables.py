@@ -9,9 +9,9 @@ import pyarrow as pa
 import pyarrow.csv as arrow_csv
 import pyarrow.parquet as pq
 
-from deploy.errors import EnvironmentFault, UsageError
-from producers.readers.inputs import STANDARD_INPUT, ByteStream, Input
-from producers.readers.lines import TOO_LONG, batches
+from unskew.errors import EnvironmentFault, UsageError
+from unskew.producers.readers.inputs import STANDARD_INPUT, ByteStream, Input
+from unskew.producers.readers.lines import TOO_LONG, batches
 
 Rows: TypeAlias = Mapping[str, pa.Array]
 #: Is told of a row that can't be read: its number, why, and its bytes.

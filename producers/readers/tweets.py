@@ -8,9 +8,9 @@ import numpy as np
 import orjson
 import pyarrow as pa
 
-from producers import messages
-from producers.readers.fields import Parsed
-from producers.readers.lines import Lines
+from unskew.producers import messages
+from unskew.producers.readers.fields import Parsed
+from unskew.producers.readers.lines import Lines
 
 # What a stream says besides tweets.
 _NOTICES = ("limit", "delete", "scrub_geo", "status_withheld", "user_withheld", "disconnect", "warning", "heartbeat")

@@ -10,12 +10,12 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from pyspark.sql import SparkSession
 
-from apps import session
-from apps.run import Outcome, Run
-from apps.settings import Settings
-from deploy.broker import Broker
-from deploy.connection import Connection
-from deploy.topics import end_offsets, ensure_topic
+from unskew.apps.run import session
+from unskew.apps.run.run import Outcome, Run
+from unskew.apps.topology.settings import Settings
+from unskew.deploy.client.connection import Connection
+from unskew.deploy.client.topics import end_offsets, ensure_topic
+from unskew.deploy.servers.broker import Broker
 
 
 @pytest.fixture(scope="session")

@@ -12,9 +12,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from deploy.broker import Broker
-from deploy.connection import Connection
 from tests.apps.conftest import countries, final_counts, publish
+from unskew.deploy.client.connection import Connection
+from unskew.deploy.servers.broker import Broker
 
 TUPLES = 60_000
 WINDOW_MS = 5_000
@@ -29,7 +29,7 @@ class Topology:
     ) -> None:
         self.output = folder / "topology.log"
         self._command = [
-            sys.executable, "-c", "from apps.cli import main; main()",
+            sys.executable, "-c", "from unskew.apps.cli import main; main()",
             "topology", mode, "COUNTRY_SKEW_R80", grouping,
             topic, "2", "4", "x0", "--until-drained", "--time", "event", "--window", str(WINDOW_MS / 1000),
             "--lateness", "1", "--max-tuples", "4000", "--trigger", "0.1", "--checkpoint", str(folder / "checkpoint"),
@@ -45,13 +45,13 @@ class Topology:
     def kill(self) -> None:
         """Everything at once, as when a machine loses its power."""
         os.killpg(self.process.pid, signal.SIGKILL)
-        for pid in self.children("pyspark/daemon", "apps.daemon"):
+        for pid in self.children("pyspark/daemon", "unskew.apps.run.daemon"):
             os.kill(pid, signal.SIGKILL)
         self.process.wait()
 
     def python_workers(self) -> list[int]:
         """The processes that do the tasks: all have the command line of the daemon that they were forked from."""
-        family = self.children("-m apps.daemon")
+        family = self.children("-m unskew.apps.run.daemon")
         return [pid for pid in family if _parent(Path(f"/proc/{pid}")) in family]
 
     def children(self, *names: str) -> list[int]:

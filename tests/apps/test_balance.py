@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from apps.balance import balance, balanced_map
+from unskew.apps.balance import balance, balanced_map
 
 pytestmark = pytest.mark.spark
 

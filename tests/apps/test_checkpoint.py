@@ -1,7 +1,7 @@
 import pytest
 
-from apps.checkpoint import Checkpoint
-from deploy.errors import EnvironmentFault, UsageError
+from unskew.apps.checkpoint.checkpoint import Checkpoint
+from unskew.errors import EnvironmentFault, UsageError
 
 
 def test_the_same_run_may_come_back(tmp_path):

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from deploy.cluster import Cluster
 from tests.apps.process import broker, check, launch, truth, wait_for_progress  # noqa: F401  fixtures
+from unskew.deploy.servers.cluster import Cluster
 
 pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.kafka]
 

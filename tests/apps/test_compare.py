@@ -13,21 +13,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from apps.compare import report
-from apps.compare.command import compare, own_options
-from apps.compare.course import BatchTimes, Course, WindowBalance, straggling
-from apps.settings import Settings
-from apps.summary import Summary
-from dashboards.comparison import Drawn, draw
-from deploy.connection import Connection
-from deploy.errors import EnvironmentFault, UsageError
-from deploy.topics import ensure_topic
-from grouping import GROUPINGS, measures
-from producers.publish import publish
-from producers.registry import create
 from tests.apps.conftest import by_key, final_counts
+from unskew.apps.compare import tables
+from unskew.apps.compare.command import compare, own_options
+from unskew.apps.compare.course import BatchTimes, Course, WindowBalance, straggling
+from unskew.apps.compare.picture import Drawn, draw
+from unskew.apps.monitoring.summary import Summary
+from unskew.apps.topology.settings import Settings
+from unskew.deploy.client.connection import Connection
+from unskew.deploy.client.topics import ensure_topic
+from unskew.errors import EnvironmentFault, UsageError
+from unskew.grouping import GROUPINGS, measures
+from unskew.producers.publish import publish
+from unskew.producers.registry import create
 
-COMMAND = [sys.executable, "-c", "from apps.cli import main; main()", "compare"]
+COMMAND = [sys.executable, "-c", "from unskew.apps.cli import main; main()", "compare"]
 
 
 def course(grouping="KEY", sizes=(100, 100, 100, 100), loads=(300, 100)):
@@ -70,13 +70,13 @@ def test_settled_is_the_least_end_of_the_stream_with_a_quarter_of_the_tuples(siz
 
 def test_files_and_table_say_the_same(tmp_path):
     runs = [course("KEY"), course("DYNAMIC_KEY", loads=(220, 180))]
-    files = report.save(runs, settings(tmp_path), tmp_path)
+    files = tables.save(runs, settings(tmp_path), tmp_path)
     assert [file.name for file in files] == ["comparison.csv", "comparison.json", "comparison.png"]
     rows = list(csv.DictReader(files[0].open()))
     document = json.loads(files[1].read_text())
     assert [row["grouping"] for row in rows] == ["KEY", "DYNAMIC_KEY"]
     for row, run in zip(rows, document["runs"], strict=True):
-        for name in report.MEASURES:
+        for name in tables.MEASURES:
             assert float(row[name]) == pytest.approx(run[name])
     assert document["runs"][1]["loads"] == [220, 180]
     assert document["settings"]["max_tuples"] == 100
@@ -88,7 +88,7 @@ def test_table_fits_the_terminal(width):
     runs = [course(name) for name in GROUPINGS]
     console = Console(width=width)
     with console.capture() as capture:
-        console.print(report.tables(runs, width))
+        console.print(tables.tables(runs, width))
     text = capture.get()
     assert max(map(len, text.splitlines())) <= width
     assert all(f"■ {name} " in text for name in GROUPINGS)
@@ -109,7 +109,7 @@ def test_any_number_of_groupings_is_drawn(count, tmp_path):
 def test_unwritable_output(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(EnvironmentFault, match=r"--output .*file/out can't be written"):
-        report.prepare(tmp_path / "file" / "out")
+        tables.prepare(tmp_path / "file" / "out")
 
 
 def start(connection, arguments, **more):

@@ -6,17 +6,17 @@ from pathlib import Path
 import pytest
 from pyspark.sql import functions as F
 
-from apps.publisher import result_topics
-from apps.splitter import SPLITTERS, splitter
-from deploy.topics import ensure_topic
-from producers.dataset import Dataset
-from producers.publish import publish
-from producers.readers.files import Files
-from producers.readers.formats import FORMATS
-from producers.readers.inputs import inputs
-from producers.readers.rejects import Rejects
-from producers.registry import DATASETS, create
 from tests.apps.conftest import by_key, final_counts
+from unskew.apps.topology.publisher import result_topics
+from unskew.apps.topology.splitter import SPLITTERS, splitter
+from unskew.deploy.client.topics import ensure_topic
+from unskew.producers.dataset import Dataset
+from unskew.producers.publish import publish
+from unskew.producers.readers.files import Files
+from unskew.producers.readers.formats import FORMATS
+from unskew.producers.readers.inputs import inputs
+from unskew.producers.readers.rejects import Rejects
+from unskew.producers.registry import DATASETS, create
 
 DATA = Path(__file__).parents[1] / "data"
 FILES = [

@@ -9,14 +9,14 @@ from collections import Counter
 
 import pytest
 
-from dashboards import checked_in
-from deploy import stack
-from deploy.connection import Connection
-from deploy.home import home
-from producers.registry import create
 from tests.apps.conftest import by_key, final_counts
+from unskew.dashboards import checked_in
+from unskew.deploy.client.connection import Connection
+from unskew.deploy.home import home
+from unskew.deploy.servers import stack
+from unskew.producers.registry import create
 
-COMMAND = [sys.executable, "-c", "from apps.cli import main; main()"]
+COMMAND = [sys.executable, "-c", "from unskew.apps.cli import main; main()"]
 
 
 @pytest.mark.slow

@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from deploy.broker import Broker
-from deploy.connection import Connection
-from deploy.topics import ensure_topic
+from unskew.deploy.client.connection import Connection
+from unskew.deploy.client.topics import ensure_topic
+from unskew.deploy.servers.broker import Broker
 
 GOOD = ["LOCAL", "COUNTRY_SKEW_R80", "KEY", "some-topic", "2", "4", "x0"]
 
 
 def unskew(*arguments: str, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-c", "from apps.cli import main; main()", *arguments]
+    command = [sys.executable, "-c", "from unskew.apps.cli import main; main()", *arguments]
     return subprocess.run(command, capture_output=True, text=True, timeout=120, env=env, check=False)
 
 

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from apps.checkpoint import Batch
-from apps.live import LiveView, sparkline
-from apps.observer import Distribution, HotKey
-from apps.progress import Display
-from apps.sink import BatchReport
-from apps.totals import Totals
-from deploy.errors import UsageError
+from unskew.apps.checkpoint.checkpoint import Batch
+from unskew.apps.checkpoint.totals import Totals
+from unskew.apps.monitoring.display import Display
+from unskew.apps.monitoring.live import LiveView, sparkline
+from unskew.apps.topology.observer import Distribution, HotKey
+from unskew.apps.topology.sink import BatchReport
+from unskew.errors import UsageError
 
 
 def report(loads, windows=()):

@@ -3,8 +3,8 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apps import packets
-from apps.packets import Packer
+from unskew.apps.topology import packets
+from unskew.apps.topology.packets import Packer
 
 tuples_lists = st.lists(st.tuples(st.sampled_from("abcdefgh"), st.integers(0, 6), st.integers()), max_size=200)
 

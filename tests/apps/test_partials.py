@@ -5,8 +5,8 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apps import partials
-from apps.partials import Partials, count
+from unskew.apps.topology import partials
+from unskew.apps.topology.partials import Partials, count
 
 rows = st.lists(st.tuples(st.sampled_from(["a", "b", "", "ü"]), st.integers(-(2**61), 2**61)), max_size=50)
 

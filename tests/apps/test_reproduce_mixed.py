@@ -5,11 +5,11 @@ from itertools import islice, pairwise
 import numpy as np
 import pytest
 
-from apps.reproduce.mixed import EXPERIMENTS
-from apps.reproduce.mixed.follow import Case, follow, sweep
-from apps.reproduce.mixed.workload import TUPLES_PER_KEY, Workload
-from apps.reproduce.report import Settings
-from grouping import create
+from reproduction.mixed import EXPERIMENTS
+from reproduction.mixed.follow import Case, follow, sweep
+from reproduction.mixed.workload import TUPLES_PER_KEY, Workload
+from reproduction.page import Settings
+from unskew.grouping import create
 
 SMALL = Case().at(keys=2000, workers=5)
 

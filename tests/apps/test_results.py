@@ -14,12 +14,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from apps.results.command import results
-from apps.results.layouts import layout
-from apps.results.reader import Reader, Record, kind_of
-from apps.results.selection import Selection
-from deploy.errors import UsageError
-from deploy.topics import ensure_topic
+from unskew.apps.results.command import results
+from unskew.apps.results.layouts import layout
+from unskew.apps.results.reader import Reader, Record, kind_of
+from unskew.apps.results.selection import Selection
+from unskew.deploy.client.topics import ensure_topic
+from unskew.errors import UsageError
 
 FIRST, SECOND, THIRD = (f"2026-01-31T12:00:{second}.000Z" for second in ("00", "15", "30"))
 
@@ -168,7 +168,7 @@ def test_json_is_the_latest_record_of_each_key(connection, topic, capsys):
 
 @contextmanager
 def following(connection, *arguments):
-    command = [sys.executable, "-c", "from apps.cli import main; main()", "results", *arguments, "--follow"]
+    command = [sys.executable, "-c", "from unskew.apps.cli import main; main()", "results", *arguments, "--follow"]
     command += ["--bootstrap-servers", connection.bootstrap_servers]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         try:

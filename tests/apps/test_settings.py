@@ -2,9 +2,9 @@ from pathlib import Path
 
 import pytest
 
-from apps.settings import RUNNABLE, Settings
-from deploy.connection import Connection
-from deploy.errors import UsageError
+from unskew.apps.topology.settings import RUNNABLE, Settings
+from unskew.deploy.client.connection import Connection
+from unskew.errors import UsageError
 
 
 def settings(**changes) -> Settings:

@@ -1,8 +1,8 @@
 import pytest
 from pyspark.sql import functions as F
 
-from apps.splitter import splitter
-from deploy.errors import UsageError
+from unskew.apps.topology.splitter import splitter
+from unskew.errors import UsageError
 
 MESSAGES = [
     (b'{"country":"Turkey"}', "Turkey", None),

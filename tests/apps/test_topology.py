@@ -6,9 +6,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from apps.publisher import result_topics
-from apps.settings import RUNNABLE
 from tests.apps.conftest import by_key, countries, final_counts, publish, records
+from unskew.apps.topology.publisher import result_topics
+from unskew.apps.topology.settings import RUNNABLE
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 

@@ -1,6 +1,6 @@
 import pytest
 
-from apps.versions import Versions
+from unskew.apps.checkpoint.versions import Versions
 
 
 @pytest.fixture(params=["path", "file:/", "file:///"])

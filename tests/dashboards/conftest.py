@@ -7,19 +7,19 @@ from datetime import UTC, datetime
 
 import pytest
 
-from apps.metrics.monitor import Monitor
-from apps.metrics.outputs import Destinations, Outputs
-from apps.run import Run
-from apps.settings import Settings
-from dashboards.preview.answers import InfluxDB, Prometheus
-from dashboards.preview.chosen import Chosen
-from dashboards.preview.sources import Sources
-from deploy import prometheus
-from deploy.broker import Broker
-from deploy.connection import Connection
 from tests.apps.conftest import countries, publish, spark  # noqa: F401
 from tests.monitoring.conftest import influxd_program, influxdb, prometheus_program  # noqa: F401
 from tests.waiting import awaited
+from unskew.apps.monitoring.monitor import Monitor
+from unskew.apps.monitoring.outputs import Destinations, Outputs
+from unskew.apps.run.run import Run
+from unskew.apps.topology.settings import Settings
+from unskew.dashboards.preview.answers import InfluxDB, Prometheus
+from unskew.dashboards.preview.chosen import Chosen
+from unskew.dashboards.preview.sources import Sources
+from unskew.deploy.client.connection import Connection
+from unskew.deploy.servers import prometheus
+from unskew.deploy.servers.broker import Broker
 
 STREAM = countries((["Turkey"] * 16 + ["Peru", "Chad", "Fiji", "Oman"]) * 200)
 QUICK = {"warm_up": 0.0, "check_interval": 0.1, "promotion_period": 0.1}

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from dashboards.preview.chosen import Chosen, labelled
+from unskew.dashboards.preview.chosen import Chosen, labelled
 
 NOON = datetime(2024, 1, 1, 12, tzinfo=UTC)
 

@@ -8,13 +8,13 @@ import matplotlib.image
 import pytest
 from typer.testing import CliRunner
 
-from dashboards import checked_in
-from dashboards.command import app
-from dashboards.markdown import metric_list
-from dashboards.metrics import METRICS
-from dashboards.preview.times import filled
-from deploy.errors import EnvironmentFault, UsageError
 from tests.dashboards.conftest import RUNS
+from unskew.apps.monitoring.catalogue import METRICS
+from unskew.dashboards import checked_in
+from unskew.dashboards.command import app
+from unskew.dashboards.markdown import metric_list
+from unskew.dashboards.preview.times import filled
+from unskew.errors import EnvironmentFault, UsageError
 
 README = Path(checked_in.__file__).with_name("README.md")
 

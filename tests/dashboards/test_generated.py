@@ -6,10 +6,10 @@ import sys
 
 import pytest
 
-from dashboards.checked_in import FOLDER, NAMES, dashboards
-from dashboards.lint import lint
+from unskew.dashboards.checked_in import FOLDER, NAMES, dashboards
+from unskew.dashboards.lint import lint
 
-code = pytest.importorskip("dashboards.grafana.generate", exc_type=ImportError)
+code = pytest.importorskip("unskew.dashboards.grafana.generate", exc_type=ImportError)
 
 
 def test_the_checked_in_files_are_current():
@@ -41,6 +41,8 @@ def test_writing_mends_what_differs_and_removes_what_is_no_more(tmp_path):
 
 
 def test_reading_them_needs_no_sdk():
-    reading = "import sys; sys.modules['grafana_foundation_sdk'] = None; import dashboards.command as c; c.list_()"
+    reading = (
+        "import sys; sys.modules['grafana_foundation_sdk'] = None; import unskew.dashboards.command as c; c.list_()"
+    )
     done = subprocess.run([sys.executable, "-c", reading], capture_output=True, text=True, check=True)
     assert "Is the load balanced?" in done.stdout

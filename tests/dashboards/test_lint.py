@@ -5,8 +5,8 @@ from collections.abc import Callable
 
 import pytest
 
-from dashboards import lint
-from dashboards.checked_in import dashboards
+from unskew.dashboards import lint
+from unskew.dashboards.checked_in import dashboards
 
 Break = Callable[[dict], None]
 

@@ -2,11 +2,11 @@
 
 import pytest
 
-from dashboards.checked_in import dashboards
-from dashboards.metrics import metric
-from dashboards.preview.answers import Table
-from dashboards.preview.chosen import Chosen
 from tests.dashboards.conftest import RUNS, STREAM
+from unskew.apps.monitoring.catalogue import metric
+from unskew.dashboards.checked_in import dashboards
+from unskew.dashboards.preview.answers import Table
+from unskew.dashboards.preview.chosen import Chosen
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 

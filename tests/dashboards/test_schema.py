@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from dashboards.checked_in import dashboards
-from deploy.home import cache
-from deploy.programs import REQUIRED
+from unskew.dashboards.checked_in import dashboards
+from unskew.deploy.home import cache
+from unskew.deploy.installation.programs import REQUIRED
 
 pytestmark = pytest.mark.slow
 

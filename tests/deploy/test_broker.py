@@ -11,12 +11,12 @@ import time
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from deploy import server
-from deploy.broker import Broker
-from deploy.connection import Connection
-from deploy.errors import EnvironmentFault
-from deploy.topics import end_offsets, ensure_topic
 from tests.waiting import gone
+from unskew.deploy.client.connection import Connection
+from unskew.deploy.client.topics import end_offsets, ensure_topic
+from unskew.deploy.servers import server
+from unskew.deploy.servers.broker import Broker
+from unskew.errors import EnvironmentFault
 
 pytestmark = pytest.mark.kafka
 
@@ -70,7 +70,7 @@ def test_acknowledged_records_survive_stop_restart_and_kill(tmp_path, topic):
 @pytest.mark.skipif(sys.platform != "linux", reason="Linux's parent-death signal")
 def test_the_broker_ends_when_its_parent_is_killed(tmp_path):
     code = (
-        "import sys, time; from pathlib import Path; from deploy.broker import Broker;"
+        "import sys, time; from pathlib import Path; from unskew.deploy.servers.broker import Broker;"
         "broker = Broker(Path(sys.argv[1])); broker.start(); print(broker.pid, flush=True); time.sleep(600)"
     )
     parent = subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], stdout=subprocess.PIPE, text=True)

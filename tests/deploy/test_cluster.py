@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from deploy.cluster import Cluster
-from deploy.java import find_java
+from unskew.deploy.installation.java import find_java
+from unskew.deploy.servers.cluster import Cluster
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
@@ -104,7 +104,7 @@ def test_a_job_survives_a_killed_executor_and_a_killed_worker(cluster, tmp_path)
 @pytest.mark.skipif(sys.platform != "linux", reason="Linux's parent-death signal")
 def test_nothing_is_left_when_the_parent_is_killed(tmp_path):
     code = (
-        "import sys, time; from pathlib import Path; from deploy.cluster import Cluster;"
+        "import sys, time; from pathlib import Path; from unskew.deploy.servers.cluster import Cluster;"
         "cluster = Cluster(Path(sys.argv[1]), workers=1, memory_mb=512); cluster.start();"
         "print(cluster._master.pid, cluster._workers[0].pid, flush=True); time.sleep(600)"
     )

@@ -16,11 +16,11 @@ from pathlib import Path
 
 import pytest
 
-from deploy.broker import Broker
-from deploy.connection import Connection
-from deploy.ports import free_port
-from deploy.programs import REQUIRED
-from deploy.topics import topics
+from unskew.deploy.client.connection import Connection
+from unskew.deploy.client.topics import topics
+from unskew.deploy.installation.programs import REQUIRED
+from unskew.deploy.servers.broker import Broker
+from unskew.deploy.servers.ports import free_port
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
@@ -43,8 +43,8 @@ def test_versions_are_pinned_and_are_those_that_the_tests_run(services):
     images = {name: service["image"] for name, service in services.items() if "build" not in service}
     assert set(images) == {"kafka", "influxdb", "prometheus", "grafana"}
     assert all(re.fullmatch(r"[\w/-]+:v?\d+\.\d+\.\d+", image) for image in images.values())
-    kafka = re.search(r'name="kafka_2.13" rev="(\S+)"', (DEPLOY / "ivy.xml").read_text())
-    influxdb = re.search(r"influxdb/v2 v(\S+)", (DEPLOY / "programs" / "go.mod").read_text())
+    kafka = re.search(r'name="kafka_2.13" rev="(\S+)"', (DEPLOY / "installation" / "ivy.xml").read_text())
+    influxdb = re.search(r"influxdb/v2 v(\S+)", (DEPLOY / "installation" / "programs" / "go.mod").read_text())
     assert images["kafka"] == f"apache/kafka:{kafka and kafka[1]}"
     assert images["influxdb"] == f"influxdb:{influxdb and influxdb[1]}"
 
@@ -81,7 +81,7 @@ def test_what_is_mounted_is_there(services):
 
 
 def test_the_data_sources_have_the_uids_and_variables_that_are_meant(services):
-    from dashboards.grafana.sources import SOURCES
+    from unskew.dashboards.grafana.sources import SOURCES
 
     text = (ROOT / "dashboards" / "provisioning" / "datasources" / "unskew.yaml").read_text()
     assert set(re.findall(r"uid: (\S+)", text)) == {uid for _, uid in SOURCES.values()}
@@ -125,7 +125,7 @@ def test_producer_and_topology_run_as_composed(services, kafka_as_composed, tmp_
     def unskew(service: str) -> subprocess.Popen[bytes]:
         arguments = shlex.split(composed(services[service]["command"]))
         environment = {**services[service]["environment"], "KAFKA_BOOTSTRAP_SERVERS": inside, "INFLUXDB_V2_URL": ""}
-        command = [sys.executable, "-c", "from apps.cli import main; main()", *arguments]
+        command = [sys.executable, "-c", "from unskew.apps.cli import main; main()", *arguments]
         return subprocess.Popen(command, env={**os.environ, **environment}, cwd=ROOT)
 
     def await_health(service: str, process: subprocess.Popen[bytes]) -> None:
@@ -161,17 +161,19 @@ def test_the_image_has_what_its_steps_need(tmp_path):
         for source in sources:
             assert (ROOT / source).exists(), source
             assert source.split("/")[0] in let_through, source
-            if target == "deploy/":  # the files of the step that fetches the jars
-                (tmp_path / "deploy").mkdir(exist_ok=True)
-                shutil.copy(ROOT / source, tmp_path / "deploy")
-    code = "import deploy.jars; print(deploy.jars.__file__); deploy.jars.ivy_settings; deploy.jars._ivy()"
+            if source.startswith("deploy/"):  # the files of the step that fetches the jars
+                (tmp_path / target).mkdir(parents=True, exist_ok=True)
+                shutil.copy(ROOT / source, tmp_path / target)
+            elif source == "src":
+                shutil.copytree(ROOT / source, tmp_path / target, symlinks=True)
+    code = "from unskew.deploy.installation import jars; print(jars.__file__); jars.ivy_settings; jars._ivy()"
     done = subprocess.run(
         [sys.executable, "-c", code],
         cwd=tmp_path,
         capture_output=True,
         text=True,
         check=False,
-        env={"PATH": os.defpath},
+        env={"PATH": os.defpath, "PYTHONPATH": "src"},
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith(str(tmp_path))

@@ -2,9 +2,9 @@ from pathlib import Path
 
 import pytest
 
-from deploy import connection as connection_module
-from deploy.connection import Connection
-from deploy.errors import EnvironmentFault, UsageError
+from unskew.deploy.client import connection as connection_module
+from unskew.deploy.client.connection import Connection
+from unskew.errors import EnvironmentFault, UsageError
 
 KEY = "-----BEGIN PRIVATE KEY-----\nabc\n-----END PRIVATE KEY-----\n"
 CERTIFICATE = "-----BEGIN CERTIFICATE-----\nabc\n-----END CERTIFICATE-----\n"

@@ -5,12 +5,12 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from deploy import doctor as doctor_module
-from deploy import requirements
-from deploy.doctor import doctor
-from deploy.errors import EnvironmentFault
-from deploy.jars import connector_jars
-from deploy.ports import free_port
+from unskew.deploy.commands import doctor as doctor_module
+from unskew.deploy.commands.doctor import doctor
+from unskew.deploy.installation import requirements
+from unskew.deploy.installation.jars import connector_jars
+from unskew.deploy.servers.ports import free_port
+from unskew.errors import EnvironmentFault
 
 
 @pytest.fixture

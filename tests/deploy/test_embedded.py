@@ -9,12 +9,12 @@ import time
 
 import pytest
 
-from deploy import embedded
-from deploy.connection import Connection
-from deploy.errors import EnvironmentFault
-from deploy.home import home
-from deploy.jars import broker_jars
-from deploy.topics import ensure_topic, topics
+from unskew.deploy.client.connection import Connection
+from unskew.deploy.client.topics import ensure_topic, topics
+from unskew.deploy.home import home
+from unskew.deploy.installation.jars import broker_jars
+from unskew.deploy.servers import embedded
+from unskew.errors import EnvironmentFault
 
 pytestmark = pytest.mark.kafka
 
@@ -33,7 +33,7 @@ def own_home(tmp_path, monkeypatch):
 
 
 def kafka_command(*arguments: str) -> subprocess.CompletedProcess[str]:
-    code = "from apps.cli import main; main()"
+    code = "from unskew.apps.cli import main; main()"
     return subprocess.run(
         [sys.executable, "-c", code, "kafka", *arguments], capture_output=True, text=True, timeout=120, check=False
     )
@@ -99,7 +99,7 @@ def test_a_bad_option_is_a_usage_error(own_home, argument):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [signal.SIGINT, signal.SIGTERM])
 def test_in_the_foreground_it_ends_with_the_command(own_home, name):
-    code = "from apps.cli import main; main()"
+    code = "from unskew.apps.cli import main; main()"
     command = subprocess.Popen(
         [sys.executable, "-c", code, "kafka", "start", "--foreground"], stdout=subprocess.PIPE, text=True
     )

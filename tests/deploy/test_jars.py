@@ -6,9 +6,9 @@ import sys
 
 import pytest
 
-from deploy import jars
-from deploy.errors import EnvironmentFault
-from deploy.maven_mirror import ivy_settings
+from unskew.deploy.installation import jars
+from unskew.deploy.installation.maven_mirror import ivy_settings
+from unskew.errors import EnvironmentFault
 
 DESCRIPTION = """<ivy-module version="2.0"><info organisation="test" module="jars"/>
 <configurations><conf name="connector"/><conf name="broker"/></configurations>

@@ -3,8 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from deploy.errors import EnvironmentFault
-from deploy.java import find_java
+from unskew.deploy.installation.java import find_java
+from unskew.errors import EnvironmentFault
 
 
 @pytest.fixture(autouse=True)

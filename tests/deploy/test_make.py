@@ -27,7 +27,8 @@ def make(programs: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     # Not in the checkout itself: if the check failed to stop it, it would install.
     place = programs.parent / "project"
     if not place.exists():
-        shutil.copytree(ROOT / "deploy", place / "deploy")
+        for name in ("deploy", "src"):
+            shutil.copytree(ROOT / name, place / name, symlinks=True)
         for name in ("Makefile", "pyproject.toml", "requirements.lock"):
             shutil.copy(ROOT / name, place)
     environment = {"PATH": str(programs), "HOME": str(programs.parent), "PYTHONDONTWRITEBYTECODE": "1"}

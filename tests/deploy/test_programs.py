@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from deploy.errors import EnvironmentFault
-from deploy.programs.influxd import influxd
-from deploy.programs.prometheus import prometheus_programs
+from unskew.deploy.installation.programs.influxd import influxd
+from unskew.deploy.installation.programs.prometheus import prometheus_programs
+from unskew.errors import EnvironmentFault
 
 SAYS_VERSION = 'echo "InfluxDB {} (git: none)"'
 # As `go build -o FILE`: counts its runs, takes its time.
@@ -68,7 +68,7 @@ def test_processes_that_need_it_at_once_build_it_once(tools, tmp_path):
         tools(name, script)
     killed = tmp_path / "cache" / "unskew" / "influxd" / "making-something"
     killed.mkdir(parents=True)
-    code = "from deploy.programs.influxd import influxd; print(influxd())"
+    code = "from unskew.deploy.installation.programs.influxd import influxd; print(influxd())"
     running = [subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) for _ in range(3)]
     said = {process.communicate(timeout=120)[0] for process in running}
     assert [process.returncode for process in running] == [0, 0, 0]

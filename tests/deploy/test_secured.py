@@ -10,13 +10,13 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
 
-from deploy.broker import Broker
-from deploy.connection import Connection
-from deploy.errors import EnvironmentFault
-from deploy.jars import connector_jars
-from deploy.java import find_java
-from deploy.ports import LOOPBACK, free_port
-from deploy.topics import end_offsets, ensure_topic, require_reachable
+from unskew.deploy.client.connection import Connection
+from unskew.deploy.client.topics import end_offsets, ensure_topic, require_reachable
+from unskew.deploy.installation.jars import connector_jars
+from unskew.deploy.installation.java import find_java
+from unskew.deploy.servers.broker import Broker
+from unskew.deploy.servers.ports import LOOPBACK, free_port
+from unskew.errors import EnvironmentFault
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 

@@ -1,10 +1,10 @@
 import pytest
 from confluent_kafka import Producer
 
-from deploy.connection import Connection
-from deploy.errors import EnvironmentFault, UsageError
-from deploy.ports import free_port
-from deploy.topics import end_offsets, ensure_topic, partitions_of, require_reachable, topics
+from unskew.deploy.client.connection import Connection
+from unskew.deploy.client.topics import end_offsets, ensure_topic, partitions_of, require_reachable, topics
+from unskew.deploy.servers.ports import free_port
+from unskew.errors import EnvironmentFault, UsageError
 
 pytestmark = pytest.mark.kafka
 

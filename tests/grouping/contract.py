@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from grouping import create, encode
 from tests.grouping.skewed import Stream, skewed
+from unskew.grouping import create, encode
 
 # (scheme, check) → reason
 SKIPPED: dict[tuple[str, str], str] = {

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grouping import create
 from tests.grouping import plain_hashing as plain
+from unskew.grouping import create
 
 keys = st.lists(st.sampled_from([f"k{i}" for i in range(30)]), max_size=200)
 

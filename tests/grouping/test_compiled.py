@@ -9,9 +9,9 @@ import numpy as np
 import pyarrow as pa
 from numba.core.dispatcher import Dispatcher
 
-import grouping
-from grouping import GROUPINGS, compile_all, create
 from tests.grouping.skewed import skewed
+from unskew import grouping
+from unskew.grouping import GROUPINGS, compile_all, create
 
 
 def compiled():
@@ -42,13 +42,13 @@ def test_compile_all_leaves_nothing_to_compile():
 
 
 CALLEE = """
-from grouping.compiled import kernel
+from unskew.grouping.compiled import kernel
 @kernel
 def inner(x):
     return x + {constant}
 """
 CALLER = """
-from grouping.compiled import kernel
+from unskew.grouping.compiled import kernel
 from {package}.callee import inner
 @kernel
 def outer(x):

@@ -6,9 +6,9 @@ from concurrent.futures import ProcessPoolExecutor
 
 import pytest
 
-from grouping import GROUPINGS, create, named, parameters
 from tests.grouping.contract import CHECKS, SKIPPED, routed
 from tests.grouping.skewed import skewed
+from unskew.grouping import GROUPINGS, create, named, parameters
 
 # Parameters to check besides the defaults.
 VARIANTS = {

@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grouping import create
 from tests.grouping import plain_hashing as plain
 from tests.grouping.plain_dynamic_key import PlainDynamicKey
 from tests.grouping.skewed import skewed
+from unskew.grouping import create
 
 SHORT = {"warm_up": 1, "check_interval": 0.5, "promotion_period": 0.5, "periods_to_old": 2}
 

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from grouping import create
-from grouping.streams import hot
 from tests.grouping.plain_dynamic_key import PlainDynamicKey
 from tests.grouping.skewed import skewed
+from unskew.grouping import create
+from unskew.grouping.streams import hot
 
 SHORT = {"warm_up": 1, "check_interval": 0.5, "promotion_period": 0.5, "periods_to_old": 2, "distinct_keys": 20}
 

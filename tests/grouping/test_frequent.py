@@ -6,9 +6,9 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grouping.choices.frequent import TAKEN_OFF, USED, frequent, make_room
-from grouping.slots import enter_slot, enter_slots, find_slot
-from grouping.streams import zipf
+from unskew.grouping.choices.frequent import TAKEN_OFF, USED, frequent, make_room
+from unskew.grouping.slots import enter_slot, enter_slots, find_slot
+from unskew.grouping.streams import zipf
 
 
 def count(sketch, key):

@@ -4,8 +4,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from grouping import create
 from tests.grouping.skewed import skewed
+from unskew.grouping import create
 
 
 def plain(costs, workers):

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grouping.hashing import candidates, function, homes, mix
 from tests.grouping import plain_hashing as plain
+from unskew.grouping.hashing import candidates, function, homes, mix
 
 hashes = st.integers(0, 2**64 - 1)
 functions = st.builds(function, st.integers(-(2**40), 2**40), st.integers(0, 2**31))

@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grouping import create
-from grouping.choices.heavy_hitters import enough_choices, is_heavy, next_time
-from grouping.measures import imbalance_fraction
-from grouping.streams import hot, zipf
 from tests.grouping import plain_hashing as plain
 from tests.grouping.skewed import skewed
 from tests.grouping.test_frequent import plain_counters
+from unskew.grouping import create
+from unskew.grouping.choices.heavy_hitters import enough_choices, is_heavy, next_time
+from unskew.grouping.measures import imbalance_fraction
+from unskew.grouping.streams import hot, zipf
 
 SCHEMES = ("D_CHOICES", "W_CHOICES")
 

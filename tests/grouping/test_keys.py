@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grouping.keys import Keys, encode
 from tests.grouping.plain_hashing import key_hash
+from unskew.grouping.keys import Keys, encode
 
 keys_of_a_type = st.one_of(
     st.lists(st.one_of(st.none(), st.text(alphabet=st.characters(exclude_categories=["Cs"]), max_size=40))),

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grouping.choices.level import before_first, least_of_all
+from unskew.grouping.choices.level import before_first, least_of_all
 
 
 @given(st.integers(1, 12), st.lists(st.one_of(st.none(), st.integers(0, 11)), max_size=200))

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-import grouping
+from unskew import grouping
 
 FILES = sorted(Path(grouping.__file__).parent.rglob("*.py"))
 SOURCES_OF_CHANCE = {"random", "secrets", "uuid", "datetime", "time"}

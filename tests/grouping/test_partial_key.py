@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from grouping import create
-from grouping.streams import hot, zipf
 from tests.grouping import plain_hashing as plain
 from tests.grouping.skewed import skewed
+from unskew.grouping import create
+from unskew.grouping.streams import hot, zipf
 
 
 def greedy_d(keys, workers, choices, seed):

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grouping import create, encode, streams
+from unskew.grouping import create, encode, streams
 
 COSTS = np.random.default_rng(0).permutation(np.arange(200)) % 20 + 1.0
 

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grouping import encode, streams
-from grouping.posg.sketch import cells, estimate, expected_estimate, frequency, shape, update
+from unskew.grouping import encode, streams
+from unskew.grouping.posg.sketch import cells, estimate, expected_estimate, frequency, shape, update
 
 
 def sketched(keys, costs, seed, rows, columns):

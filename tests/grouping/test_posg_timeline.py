@@ -5,11 +5,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grouping import encode, streams
-from grouping.posg import Posg
-from grouping.posg.scheduler import STATES
-from grouping.posg.timeline import unfold
 from tests.grouping.plain_posg import run
+from unskew.grouping import encode, streams
+from unskew.grouping.posg import Posg
+from unskew.grouping.posg.scheduler import STATES
+from unskew.grouping.posg.timeline import unfold
 
 
 def compare(keys, arrivals, services, k, *, latency=0.0, **options):

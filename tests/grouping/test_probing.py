@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from grouping import create, encode
-from grouping.measures import imbalance_fraction
-from grouping.streams import zipf
+from unskew.grouping import create, encode
+from unskew.grouping.measures import imbalance_fraction
+from unskew.grouping.streams import zipf
 
 
 def interleaved(estimation, probe_every=0, sources=5, workers=10, n=100_000, interval=1000):

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grouping import create, encode
 from tests.grouping.plain_ring import PlainRing
+from unskew.grouping import create, encode
 
 LETTERS = [chr(c) for c in range(ord("a"), ord("z") + 1)]
 METHODS = ("halving", "doubling")

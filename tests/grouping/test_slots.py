@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grouping.slots import enter_slot, enter_slots, find_slot, slot_table
+from unskew.grouping.slots import enter_slot, enter_slots, find_slot, slot_table
 
 # Few low bits differ, so that chains form and wrap around.
 keys_that_collide = st.lists(

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grouping import create
-from grouping.measures import imbalance_fraction
-from grouping.streams import hot, zipf
 from tests.grouping import plain_hashing as plain
 from tests.grouping.skewed import skewed
+from unskew.grouping import create
+from unskew.grouping.measures import imbalance_fraction
+from unskew.grouping.streams import hot, zipf
 
 SCHEMES = ("POTC", "ON_GREEDY", "OFF_GREEDY")
 

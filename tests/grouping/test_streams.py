@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from grouping import streams
-from grouping.alias import alias_table
+from unskew.grouping import streams
+from unskew.grouping.alias import alias_table
 
 SOME = {
     "zipf": streams.zipf(1.2, 5000),

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from deploy.errors import EnvironmentFault
-from deploy.influxdb import InfluxDB
-from deploy.programs import REQUIRED
-from deploy.programs.influxd import influxd
-from deploy.programs.prometheus import PrometheusPrograms, prometheus_programs
-from deploy.prometheus import Prometheus
+from unskew.deploy.installation.programs import REQUIRED
+from unskew.deploy.installation.programs.influxd import influxd
+from unskew.deploy.installation.programs.prometheus import PrometheusPrograms, prometheus_programs
+from unskew.deploy.servers.influxdb import InfluxDB
+from unskew.deploy.servers.prometheus import Prometheus
+from unskew.errors import EnvironmentFault
 
 
 @pytest.fixture(scope="session")

@@ -5,15 +5,15 @@ import urllib.request
 
 import pytest
 
-from apps.metrics.exporter import Exporter
-from apps.metrics.monitor import Monitor
-from apps.metrics.outputs import Destinations, Outputs
-from apps.metrics.samples import Sample
-from apps.totals import Totals, TotalsLog
-from dashboards import metrics
-from dashboards.metrics import COMMON, METRICS
-from deploy.errors import UsageError
 from tests.apps.conftest import connection, settings  # noqa: F401
+from unskew.apps.checkpoint.totals import Totals, TotalsLog
+from unskew.apps.monitoring import catalogue
+from unskew.apps.monitoring.catalogue import COMMON, METRICS
+from unskew.apps.monitoring.exporter import Exporter
+from unskew.apps.monitoring.monitor import Monitor
+from unskew.apps.monitoring.outputs import Destinations, Outputs
+from unskew.apps.monitoring.samples import Sample
+from unskew.errors import UsageError
 
 LABELS = {"run": "r", "source_type": "T", "grouping": "KEY", "workers": "2"}
 
@@ -28,9 +28,9 @@ def page(exporter):
 def test_the_newest_value_of_each_series():
     with Exporter(0, "127.0.0.1") as exporter:
         assert page(exporter) == {}
-        exporter.write([Sample(metrics.BATCH, 1, {"tuples": 5, "late": 1})], LABELS)
-        exporter.write([Sample(metrics.BATCH, 2, {"tuples": 7})], LABELS)
-        exporter.write([Sample(metrics.TASK, 2, {"tuples": 3}, {"worker": w}) for w in "01"], LABELS)
+        exporter.write([Sample(catalogue.BATCH, 1, {"tuples": 5, "late": 1})], LABELS)
+        exporter.write([Sample(catalogue.BATCH, 2, {"tuples": 7})], LABELS)
+        exporter.write([Sample(catalogue.TASK, 2, {"tuples": 3}, {"worker": w}) for w in "01"], LABELS)
         common = 'grouping="KEY",run="r",source_type="T"'
         assert page(exporter) == {
             f'unskew_batch_tuples{{{common},workers="2"}}': 7,
@@ -42,8 +42,8 @@ def test_the_newest_value_of_each_series():
 
 def test_no_key_becomes_a_label():
     with Exporter(0, "127.0.0.1") as exporter:
-        exporter.write([Sample(metrics.HOT_KEY, 1, {"key": "Turkey", "tuples": 5}, {"rank": "1"})], LABELS)
-        exporter.write([Sample(metrics.EVENT, 1, {"text": "started"}, {"kind": "start"})], LABELS)
+        exporter.write([Sample(catalogue.HOT_KEY, 1, {"key": "Turkey", "tuples": 5}, {"rank": "1"})], LABELS)
+        exporter.write([Sample(catalogue.EVENT, 1, {"text": "started"}, {"kind": "start"})], LABELS)
         assert page(exporter) == {}
 
 

@@ -4,19 +4,19 @@ import time
 
 import pytest
 
-from apps.metrics.influx import QUEUE, InfluxWriter
-from apps.metrics.samples import Sample
-from dashboards import metrics
-from deploy.errors import UsageError
-from deploy.influx_target import Target
-from deploy.influxdb import InfluxDB
+from unskew.apps.monitoring import catalogue
+from unskew.apps.monitoring.influx import QUEUE, InfluxWriter
+from unskew.apps.monitoring.samples import Sample
+from unskew.deploy.client.influx_target import Target
+from unskew.deploy.servers.influxdb import InfluxDB
+from unskew.errors import UsageError
 
 COMMON = {"run": "r", "source_type": "T", "grouping": "KEY", "workers": "2"}
 START = int(time.time() * 1000) - 600_000
 
 
 def samples(n):
-    return [Sample(metrics.WORKER, START + i // 2, {"tuples": i}, {"worker": str(i % 2)}) for i in range(n)]
+    return [Sample(catalogue.WORKER, START + i // 2, {"tuples": i}, {"worker": str(i % 2)}) for i in range(n)]
 
 
 def target(server, **changes):

@@ -5,8 +5,6 @@ from collections import Counter
 
 import pytest
 
-from apps.metrics.outputs import Destinations, Outputs
-from deploy.influxdb import InfluxDB
 from tests.apps.conftest import (  # noqa: F401
     by_key,
     connection,
@@ -17,6 +15,8 @@ from tests.apps.conftest import (  # noqa: F401
     spark,
 )
 from tests.monitoring.test_run_metrics import monitored, points
+from unskew.apps.monitoring.outputs import Destinations, Outputs
+from unskew.deploy.servers.influxdb import InfluxDB
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.slow]
 KEYS = ["Turkey", "Turkey", "Turkey", "Peru", "Chad"] * 2_000

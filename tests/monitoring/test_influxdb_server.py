@@ -11,9 +11,9 @@ from influxdb_client.client.write_api import SYNCHRONOUS
 from influxdb_client.rest import ApiException
 from urllib3.exceptions import ReadTimeoutError
 
-from deploy.errors import EnvironmentFault
-from deploy.influxdb import InfluxDB
 from tests.waiting import gone
+from unskew.deploy.servers.influxdb import InfluxDB
+from unskew.errors import EnvironmentFault
 
 pytestmark = pytest.mark.usefixtures("influxd_program")
 
@@ -75,7 +75,7 @@ def test_a_paused_server_is_silent_and_goes_on(tmp_path):
 @pytest.mark.parametrize("paused", [False, True])
 def test_it_ends_when_its_parent_is_killed(tmp_path, paused):
     code = (
-        "import sys, time; from pathlib import Path; from deploy.influxdb import InfluxDB;"
+        "import sys, time; from pathlib import Path; from unskew.deploy.servers.influxdb import InfluxDB;"
         "server = InfluxDB(Path(sys.argv[1])); server.start(); print(server.pid, flush=True); time.sleep(600)"
     )
     parent = subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], stdout=subprocess.PIPE, text=True)
@@ -102,7 +102,7 @@ def test_a_port_that_something_listens_on_is_refused(tmp_path):
 
 
 def test_a_port_that_is_snatched_after_we_looked_is_told(tmp_path, monkeypatch):
-    monkeypatch.setattr("deploy.server.is_free", lambda port: True)
+    monkeypatch.setattr("unskew.deploy.servers.server.is_free", lambda port: True)
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
         with pytest.raises(EnvironmentFault, match=f"port {port} is taken"):

@@ -5,8 +5,8 @@ import json
 import pytest
 from prometheus_client import CollectorRegistry, Counter, start_http_server
 
-from deploy.errors import EnvironmentFault
 from tests.waiting import awaited
+from unskew.errors import EnvironmentFault
 
 
 @pytest.fixture

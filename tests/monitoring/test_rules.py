@@ -5,11 +5,11 @@ import subprocess
 import time
 from pathlib import Path
 
-from apps.metrics.exporter import Exporter
-from apps.metrics.samples import Sample
-from dashboards import metrics
-from deploy.stack import RULES
 from tests.waiting import awaited
+from unskew.apps.monitoring import catalogue
+from unskew.apps.monitoring.exporter import Exporter
+from unskew.apps.monitoring.samples import Sample
+from unskew.deploy.servers.stack import RULES
 
 DEPLOY = RULES[0].parents[1]
 COMMON = {"run": "r", "source_type": "T", "grouping": "KEY", "workers": "3"}
@@ -36,7 +36,7 @@ def test_every_alert_is_tested():
 
 
 def test_rules_name_metrics_that_exist():
-    known = {metric.prometheus_name for metric in metrics.METRICS if metric.subject.prometheus}
+    known = {metric.prometheus_name for metric in catalogue.METRICS if metric.subject.prometheus}
     named = set()
     for path in RULES:
         without_recorded = re.sub(r"\brun:\w+(:\w+)?", "", path.read_text())
@@ -49,8 +49,8 @@ def test_the_real_server_evaluates_them_on_what_the_topology_exports(prometheus)
     now = int(time.time() * 1000)
     with Exporter(0, "127.0.0.1") as exporter:
         for worker, tuples in enumerate((80, 10, 0)):
-            exporter.write([Sample(metrics.WORKER, now, {"tuples": tuples}, {"worker": str(worker)})], COMMON)
-        exporter.write([Sample(metrics.QUERY, now, {"lag": 900, "processed_rate": 10, "batch": 1.0})], COMMON)
+            exporter.write([Sample(catalogue.WORKER, now, {"tuples": tuples}, {"worker": str(worker)})], COMMON)
+        exporter.write([Sample(catalogue.QUERY, now, {"lag": 900, "processed_rate": 10, "batch": 1.0})], COMMON)
         server = prometheus(targets={"unskew": [f"127.0.0.1:{exporter.port}"]}, rules=RULES, every=0.2)
         expected = {"LoadImbalanced", "BatchesStopped"}
         awaited(lambda: {alert["metric"]["alertname"] for alert in server.query("ALERTS")} == expected, expected)

@@ -6,14 +6,14 @@ import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions
 from confluent_kafka.admin import AdminClient
 
-from apps.metrics.monitor import Monitor
-from apps.metrics.outputs import Destinations, Outputs
-from apps.publisher import result_topics
-from apps.run import Run
-from dashboards import metrics
-from deploy.topics import end_offsets
 from tests.apps.conftest import connection, countries, publish, records, settings, spark  # noqa: F401
 from tests.waiting import awaited
+from unskew.apps.monitoring import catalogue
+from unskew.apps.monitoring.monitor import Monitor
+from unskew.apps.monitoring.outputs import Destinations, Outputs
+from unskew.apps.run.run import Run
+from unskew.apps.topology.publisher import result_topics
+from unskew.deploy.client.topics import end_offsets
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
@@ -48,7 +48,7 @@ def points(server, bucket):
     with InfluxDBClient(server.url, server.token, org=server.org) as client:
         for table in client.query_api().query(f'from(bucket: "{bucket}") |> range(start: -1h)'):
             for r in table.records:
-                subject = next(m.subject for m in metrics.METRICS if m.subject.name == r.get_measurement())
+                subject = next(m.subject for m in catalogue.METRICS if m.subject.name == r.get_measurement())
                 label = tuple(r.values[name] for name in subject.labels)
                 place = (subject.name, round(r.get_time().timestamp() * 1000), *label)
                 found[place][r.get_field()] = r.get_value()
@@ -86,7 +86,7 @@ def test_every_window_is_the_same_everywhere(spark, settings, connection, topic,
             if time_ms == last and subject != "hot_key":
                 for name, value in fields.items():
                     labels = f'{{worker="{label[0]}"}}' if label else ""
-                    series = metrics.metric(subject, name).prometheus_name + labels
+                    series = catalogue.metric(subject, name).prometheus_name + labels
                     assert float(first(server, series)["value"][1]) == pytest.approx(value), series
         total = first(server, "unskew_run_tuples_total")
         assert float(total["value"][1]) == len(STREAM)
@@ -102,7 +102,7 @@ def test_every_window_is_the_same_everywhere(spark, settings, connection, topic,
     assert kinds == {"start", "scale_up"}
     # All that is in the list is told of by such a run, and nothing else.
     told = {(place[0], name) for place, fields in found.items() for name in fields}
-    assert told == {(m.subject.name, m.name) for m in metrics.METRICS if m.subject != metrics.METRICS_OUT}
+    assert told == {(m.subject.name, m.name) for m in catalogue.METRICS if m.subject != catalogue.METRICS_OUT}
 
 
 def test_a_restart_goes_on_and_is_marked(spark, settings, connection, topic, influxdb):

@@ -9,13 +9,13 @@ import time
 import pytest
 from influxdb_client import InfluxDBClient
 
-from apps.metrics.outputs import Destinations, Outputs
-from apps.metrics.samples import Sample
-from dashboards import metrics
-from deploy import stack
-from deploy.loopback import ask
-from deploy.scraping import scraped
 from tests.waiting import awaited
+from unskew.apps.monitoring import catalogue
+from unskew.apps.monitoring.outputs import Destinations, Outputs
+from unskew.apps.monitoring.samples import Sample
+from unskew.deploy.servers import stack
+from unskew.deploy.servers.loopback import ask
+from unskew.deploy.servers.scraping import scraped
 
 pytestmark = pytest.mark.usefixtures("influxd_program", "prometheus_program")
 
@@ -33,7 +33,7 @@ def own_home(tmp_path, monkeypatch):
 
 
 def command(*arguments: str) -> subprocess.CompletedProcess[str]:
-    code = "from apps.cli import main; main()"
+    code = "from unskew.apps.cli import main; main()"
     return subprocess.run(
         [sys.executable, "-c", code, "stack", *arguments], capture_output=True, text=True, timeout=120, check=False
     )
@@ -82,7 +82,7 @@ def test_metrics_find_their_way_without_options(own_home):
     influxdb, prometheus = (stack.start(part) for part in stack.PARTS)
     with Outputs(Destinations.of(None, None, None, None, None)) as outputs:
         assert outputs.exporter
-        sample = Sample(metrics.WINDOW, int(time.time() * 1000), {"std_dev": 12.5})
+        sample = Sample(catalogue.WINDOW, int(time.time() * 1000), {"std_dev": 12.5})
         outputs.write([sample], COMMON)
         page = f"127.0.0.1:{outputs.exporter.port}"
 

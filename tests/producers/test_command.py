@@ -9,12 +9,12 @@ import time
 
 import pytest
 
-from deploy.connection import Connection
-from deploy.topics import end_offsets
-from producers.registry import DATASETS
 from tests.producers.topic_contents import size
+from unskew.deploy.client.connection import Connection
+from unskew.deploy.client.topics import end_offsets
+from unskew.producers.registry import DATASETS
 
-UNSKEW = [sys.executable, "-c", "from apps.cli import main; main()"]
+UNSKEW = [sys.executable, "-c", "from unskew.apps.cli import main; main()"]
 
 
 @pytest.fixture(autouse=True)

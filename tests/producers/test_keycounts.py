@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from producers.distinct import Distinct
-from producers.keycounts import KeyCounts
+from unskew.producers.distinct import Distinct
+from unskew.producers.keycounts import KeyCounts
 
 texts = st.lists(st.sampled_from(["a", "b", "ü", "", "zz", "日本"]), max_size=30)
 

@@ -7,16 +7,16 @@ import time
 
 import pytest
 
-from deploy.broker import Broker
-from deploy.connection import Connection
-from deploy.errors import EnvironmentFault
-from deploy.topics import end_offsets, ensure_topic
-from producers.outbox import Outbox
-from producers.pace import Rate
-from producers.publish import publish
-from producers.registry import create
-from producers.summary import DeliveryFault
 from tests.producers.topic_contents import contents, expected
+from unskew.deploy.client.connection import Connection
+from unskew.deploy.client.topics import end_offsets, ensure_topic
+from unskew.deploy.servers.broker import Broker
+from unskew.errors import EnvironmentFault
+from unskew.producers.outbox import Outbox
+from unskew.producers.pace import Rate
+from unskew.producers.publish import publish
+from unskew.producers.registry import create
+from unskew.producers.summary import DeliveryFault
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 

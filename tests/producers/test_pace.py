@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deploy.errors import UsageError
-from producers.dataset import Block
-from producers.pace import Pace, Rate, Replay
+from unskew.errors import UsageError
+from unskew.producers.dataset import Block
+from unskew.producers.pace import Pace, Rate, Replay
 
 
 def block(n, times=None):

@@ -8,16 +8,16 @@ import pyarrow as pa
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
-from deploy.connection import Connection
-from deploy.errors import UsageError
-from deploy.topics import end_offsets, ensure_topic
-from grouping import create as grouping
-from producers.dataset import Block
-from producers.journal import Journal
-from producers.partitioning import ByGrouping, Spread
-from producers.publish import publish
-from producers.registry import create
 from tests.producers.topic_contents import contents
+from unskew.deploy.client.connection import Connection
+from unskew.deploy.client.topics import end_offsets, ensure_topic
+from unskew.errors import UsageError
+from unskew.grouping import create as grouping
+from unskew.producers.dataset import Block
+from unskew.producers.journal import Journal
+from unskew.producers.partitioning import ByGrouping, Spread
+from unskew.producers.publish import publish
+from unskew.producers.registry import create
 
 
 def keys_of(dataset):

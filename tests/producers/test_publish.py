@@ -5,14 +5,14 @@ from collections import Counter
 import orjson
 import pytest
 
-from deploy.connection import Connection
-from deploy.errors import EnvironmentFault, UsageError
-from deploy.topics import end_offsets, ensure_topic
-from producers.pace import Rate
-from producers.publish import publish
-from producers.registry import create
-from producers.repeat import Repeated
 from tests.producers.topic_contents import contents, expected
+from unskew.deploy.client.connection import Connection
+from unskew.deploy.client.topics import end_offsets, ensure_topic
+from unskew.errors import EnvironmentFault, UsageError
+from unskew.producers.pace import Rate
+from unskew.producers.publish import publish
+from unskew.producers.registry import create
+from unskew.producers.repeat import Repeated
 
 pytestmark = pytest.mark.kafka
 

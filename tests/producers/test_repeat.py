@@ -3,12 +3,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from producers.readers.files import Files
-from producers.readers.formats import FORMATS
-from producers.readers.inputs import inputs
-from producers.readers.rejects import Rejects
-from producers.registry import create
-from producers.repeat import Repeated
+from unskew.producers.readers.files import Files
+from unskew.producers.readers.formats import FORMATS
+from unskew.producers.readers.inputs import inputs
+from unskew.producers.readers.rejects import Rejects
+from unskew.producers.registry import create
+from unskew.producers.repeat import Repeated
 
 
 def messages(dataset, start=0):

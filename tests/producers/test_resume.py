@@ -12,22 +12,22 @@ import orjson
 import pytest
 from confluent_kafka import Producer
 
-from deploy.broker import Broker
-from deploy.connection import Connection
-from deploy.errors import UsageError
-from deploy.topics import ensure_topic
-from producers.dataset import Dataset
-from producers.journal import Journal
-from producers.pace import Rate
-from producers.partitioning import Spread
-from producers.publish import publish
-from producers.readers.files import Files
-from producers.readers.formats import FORMATS
-from producers.readers.inputs import inputs
-from producers.readers.rejects import Rejects
-from producers.registry import create
-from producers.summary import DeliveryFault
 from tests.producers.topic_contents import contents, expected, size
+from unskew.deploy.client.connection import Connection
+from unskew.deploy.client.topics import ensure_topic
+from unskew.deploy.servers.broker import Broker
+from unskew.errors import UsageError
+from unskew.producers.dataset import Dataset
+from unskew.producers.journal import Journal
+from unskew.producers.pace import Rate
+from unskew.producers.partitioning import Spread
+from unskew.producers.publish import publish
+from unskew.producers.readers.files import Files
+from unskew.producers.readers.formats import FORMATS
+from unskew.producers.readers.inputs import inputs
+from unskew.producers.readers.rejects import Rejects
+from unskew.producers.registry import create
+from unskew.producers.summary import DeliveryFault
 
 pytestmark = pytest.mark.kafka
 RECORDS = 300_000
@@ -157,7 +157,7 @@ def test_the_last_places_are_kept(tmp_path, monkeypatch):
             self.recalled = place["position"]
 
     Walk.__abstractmethods__ = frozenset()
-    monkeypatch.setattr("producers.journal._EVERY", 0)
+    monkeypatch.setattr("unskew.producers.journal._EVERY", 0)
     walk = Walk()
     journal = Journal("t", walk, tmp_path)
     journal.begin([0], "any")
@@ -180,7 +180,7 @@ def test_a_spread_begins_where_something_is_missing(there):
 
 @pytest.mark.slow
 def test_kill_9_again_and_again(kafka, connection, topic, clicks, tmp_path):
-    command = [sys.executable, "-c", "from apps.cli import main; main()"]
+    command = [sys.executable, "-c", "from unskew.apps.cli import main; main()"]
     load = f"produce WIKIPEDIA_CLICKSTREAM {clicks} --topic {topic} --partitions 3 --rate 30000 --resume".split()
     environment = {**os.environ, "KAFKA_BOOTSTRAP_SERVERS": kafka.bootstrap_servers, "UNSKEW_HOME": str(tmp_path)}
     before = 0

@@ -2,10 +2,10 @@ import orjson
 import pyarrow as pa
 import pytest
 
-from deploy.errors import UsageError
-from producers.hashtags import hashtag_keys
-from producers.registry import create
-from producers.since import Since, moment
+from unskew.errors import UsageError
+from unskew.producers.hashtags import hashtag_keys
+from unskew.producers.registry import create
+from unskew.producers.since import Since, moment
 
 HALF = 1_383_264_000_000 + 15 * 86_400_000
 

@@ -2,8 +2,8 @@
 
 from confluent_kafka import Consumer, TopicPartition
 
-from deploy.errors import EnvironmentFault, UsageError
-from deploy.topics import end_offsets
+from unskew.deploy.client.topics import end_offsets
+from unskew.errors import EnvironmentFault, UsageError
 
 
 def contents(connection, topic):

@@ -3,9 +3,9 @@
 import pytest
 from typer.testing import CliRunner
 
-from apps.cli import app
-from apps.reproduce.command import PAPERS
-from deploy.errors import UserError
+from reproduction.command import PAPERS
+from unskew.apps.cli import app
+from unskew.errors import UserError
 
 
 def run(*arguments):

@@ -5,16 +5,16 @@ import re
 import numpy as np
 import pytest
 
-from apps.reproduce.dkg import country
-from apps.reproduce.dpa.rounds import METHODS, PAPER, skews
-from apps.reproduce.dpa.workloads import SHAPES, letters
-from apps.reproduce.pkg import EXPERIMENTS as PKG
-from apps.reproduce.pkg.datasets import CT, LN1, LN2, TW, WP, share_of_first
-from apps.reproduce.posg import EXPERIMENTS as POSG
-from apps.reproduce.posg.trial import Stream, trial
-from apps.reproduce.report import Settings
-from grouping import create
-from grouping.measures import skew
+from reproduction.dkg import country
+from reproduction.dpa.rounds import METHODS, PAPER, skews
+from reproduction.dpa.workloads import SHAPES, letters
+from reproduction.page import Settings
+from reproduction.pkg import EXPERIMENTS as PKG
+from reproduction.pkg.datasets import CT, LN1, LN2, TW, WP, share_of_first
+from reproduction.posg import EXPERIMENTS as POSG
+from reproduction.posg.trial import Stream, trial
+from unskew.grouping import create
+from unskew.grouping.measures import skew
 
 SMALL = Settings(scale=0.01)
 

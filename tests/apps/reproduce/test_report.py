@@ -6,7 +6,7 @@ import io
 import pytest
 from rich.console import Console
 
-from apps.reproduce.report import Report, Settings, page
+from reproduction.page import Report, Settings, page
 
 REPORT = Report(
     "A paper, Table 1",

@@ -6,9 +6,9 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
-from apps.cli import app
-from apps.simulate.command import numbers
-from deploy.errors import UserError
+from unskew.apps.cli import app
+from unskew.apps.whatif.command import numbers
+from unskew.errors import UserError
 
 
 def run(*arguments):

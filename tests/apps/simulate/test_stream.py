@@ -6,9 +6,9 @@ import pyarrow.csv
 import pyarrow.parquet
 import pytest
 
-from apps.simulate.stream import GENERATORS, read
-from deploy.errors import UsageError
-from grouping import streams
+from unskew.apps.whatif.stream import GENERATORS, read
+from unskew.errors import UsageError
+from unskew.grouping import streams
 
 
 def no_kafka():

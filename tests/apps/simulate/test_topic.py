@@ -4,10 +4,10 @@ import orjson
 import pytest
 from confluent_kafka import Producer
 
-from apps.simulate.stream import read
-from deploy.connection import Connection
-from deploy.errors import UsageError
-from deploy.topics import ensure_topic
+from unskew.apps.whatif.stream import read
+from unskew.deploy.client.connection import Connection
+from unskew.deploy.client.topics import ensure_topic
+from unskew.errors import UsageError
 
 pytestmark = pytest.mark.kafka
 

@@ -4,9 +4,9 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grouping.simulator.forwarding import Stage, advance
-from grouping.simulator.queues import new_queues
 from tests.grouping.simulator.plain_workers import forwarding
+from unskew.grouping.simulator.forwarding import Stage, advance
+from unskew.grouping.simulator.queues import new_queues
 
 
 @given(

@@ -6,9 +6,9 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grouping.simulator.queues import new_queues, serve, service_times, wait_at
-from grouping.simulator.workload import Speeds
 from tests.grouping.simulator.plain_workers import fifo, waiting
+from unskew.grouping.simulator.queues import new_queues, serve, service_times, wait_at
+from unskew.grouping.simulator.workload import Speeds
 
 
 @given(

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from grouping import create, encode, streams
-from grouping.simulator import Feedback, Speeds, arrivals_at, class_costs, simulate, workload
 from tests.grouping.simulator.plain_workers import fifo
+from unskew.grouping import create, encode, streams
+from unskew.grouping.simulator import Feedback, Speeds, arrivals_at, class_costs, simulate, workload
 
 
 def some(n=3000, workers=7, z=1.2, keys=200, load=0.9, seed=0, cost=1.0):

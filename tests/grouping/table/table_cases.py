@@ -5,8 +5,8 @@ from fractions import Fraction
 import numpy as np
 from hypothesis import strategies as st
 
-from grouping.table import Records
 from tests.grouping.table.plain_table import Stream
+from unskew.grouping.table import Records
 
 
 @st.composite

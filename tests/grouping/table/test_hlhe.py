@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grouping.table.hlhe import discretise
 from tests.grouping.table import plain_table
+from unskew.grouping.table.hlhe import discretise
 
 degrees = st.sampled_from([1, 2, 4, 8, 64, 256])
 

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grouping.table import Llfd, MinTable, Mixed, MixedBruteForce
 from tests.grouping.table import plain_table
 from tests.grouping.table.table_cases import perfect, planned, streams
+from unskew.grouping.table import Llfd, MinTable, Mixed, MixedBruteForce
 
 
 @given(perfect(), st.sampled_from([Llfd, MinTable]))

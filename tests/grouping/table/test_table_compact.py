@@ -4,12 +4,12 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grouping.table import Llfd, MinTable, Mixed
-from grouping.table.compact import compact, expand
-from grouping.table.hlhe import discretise
-from grouping.table.records import Placement
 from tests.grouping.table import plain_table
 from tests.grouping.table.table_cases import records, streams
+from unskew.grouping.table import Llfd, MinTable, Mixed
+from unskew.grouping.table.compact import compact, expand
+from unskew.grouping.table.hlhe import discretise
+from unskew.grouping.table.records import Placement
 
 degrees = st.sampled_from([1, 4, 16])
 

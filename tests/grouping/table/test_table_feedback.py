@@ -5,9 +5,9 @@ from collections import Counter, deque
 import numpy as np
 import pytest
 
-from grouping import GROUPINGS, create, encode
-from grouping.table.records import overload
-from grouping.table.router import TableRouter
+from unskew.grouping import GROUPINGS, create, encode
+from unskew.grouping.table.records import overload
+from unskew.grouping.table.router import TableRouter
 
 TABLES = [name for name, scheme in GROUPINGS.items() if issubclass(scheme, TableRouter)]
 tables = pytest.mark.parametrize("name", TABLES)

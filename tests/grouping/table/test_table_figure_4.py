@@ -2,9 +2,9 @@
 
 import pytest
 
-from grouping.table import Llfd, MinTable
 from tests.grouping.table.plain_table import Stream
 from tests.grouping.table.table_cases import planned, records
+from unskew.grouping.table import Llfd, MinTable
 
 # d1 has keys of 7, 4 and 5, d2 of 2, 1 and 1; two are where they are by the routing table. Which ones only the drawing
 # says, which isn't in our text of the paper: 5 and 2 are one choice of five with which all that the text says holds.

@@ -3,9 +3,9 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grouping.table import Llfd, MinMig, MinTable, Mixed, MixedBruteForce, Readj
 from tests.grouping.table import plain_table
 from tests.grouping.table.table_cases import planned, streams
+from unskew.grouping.table import Llfd, MinMig, MinTable, Mixed, MixedBruteForce, Readj
 
 betas = st.sampled_from([0.5, 1.0, 1.5, 2.0])
 

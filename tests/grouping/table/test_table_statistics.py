@@ -5,11 +5,11 @@ from collections import Counter, deque
 import numpy as np
 import pytest
 
-from grouping import encode
-from grouping.table.migration import migrate
-from grouping.table.monitor import KeyMonitor
-from grouping.table.records import Records
-from grouping.table.window import empty_window
+from unskew.grouping import encode
+from unskew.grouping.table.migration import migrate
+from unskew.grouping.table.monitor import KeyMonitor
+from unskew.grouping.table.records import Records
+from unskew.grouping.table.window import empty_window
 
 
 def test_monitor_sums_and_restores():

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from producers.keycounts import KeyCounts
+from unskew.producers.keycounts import KeyCounts
 
 
 def counted(dataset):

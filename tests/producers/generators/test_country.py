@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from producers.dataset import Generated
-from producers.generators.country import SKEW_KEY, countries
-from producers.registry import DATASETS, create
+from unskew.producers.dataset import Generated
+from unskew.producers.generators.country import SKEW_KEY, countries
+from unskew.producers.registry import DATASETS, create
 
 
 def keys_of(name, **options):

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from producers.dataset import Generated
-from producers.hashtags import hashtag_keys
-from producers.messages import WIKI_URL
-from producers.registry import DATASETS, create, parameters
 from tests.producers.generators.counting import counted
+from unskew.producers.dataset import Generated
+from unskew.producers.hashtags import hashtag_keys
+from unskew.producers.messages import WIKI_URL
+from unskew.producers.registry import DATASETS, create, parameters
 
 CHUNK = Generated.chunk
 # One of each kind is enough where all ratios are the same code.

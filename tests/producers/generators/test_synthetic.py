@@ -5,8 +5,8 @@ from math import erf, log, sqrt
 import numpy as np
 import pytest
 
-from producers.registry import create
 from tests.producers.generators.counting import counted, slope
+from unskew.producers.registry import create
 
 
 def keys_of(dataset):

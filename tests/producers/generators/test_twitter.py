@@ -5,11 +5,11 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from producers.generators.election import Election
-from producers.generators.ticker import P1, weekly_shares
-from producers.hashtags import hashtag_keys
-from producers.keycounts import KeyCounts
-from producers.registry import create
+from unskew.producers.generators.election import Election
+from unskew.producers.generators.ticker import P1, weekly_shares
+from unskew.producers.hashtags import hashtag_keys
+from unskew.producers.keycounts import KeyCounts
+from unskew.producers.registry import create
 
 WEEK = 7 * 86_400_000
 

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from producers.generators import clickstream as clicks
-from producers.generators.pageviews_by_lang import SHARES, languages, shares
-from producers.keycounts import KeyCounts
-from producers.registry import create
 from tests.producers.generators.counting import counted, slope
+from unskew.producers.generators import clickstream as clicks
+from unskew.producers.generators.pageviews_by_lang import SHARES, languages, shares
+from unskew.producers.keycounts import KeyCounts
+from unskew.producers.registry import create
 
 
 @pytest.fixture(scope="module")

@@ -8,10 +8,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from deploy.errors import EnvironmentFault, UsageError
-from producers.readers.columns import Columns
-from producers.readers.inputs import inputs
-from producers.readers.rejects import Rejects
+from unskew.errors import EnvironmentFault, UsageError
+from unskew.producers.readers.columns import Columns
+from unskew.producers.readers.inputs import inputs
+from unskew.producers.readers.rejects import Rejects
 
 USERS = ["ann", "bob", None, 'c"d,e\nf', "日本", "ann"]
 TIMES = [1000, 2500, 3000, 4000, 5000, 6000]

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deploy.errors import EnvironmentFault, UsageError
-from producers.readers.files import Files
-from producers.readers.formats import FORMATS
-from producers.readers.inputs import Input, inputs
-from producers.readers.rejects import Rejects
+from unskew.errors import EnvironmentFault, UsageError
+from unskew.producers.readers.files import Files
+from unskew.producers.readers.formats import FORMATS
+from unskew.producers.readers.inputs import Input, inputs
+from unskew.producers.readers.rejects import Rejects
 
 DATA = Path(__file__).parents[2] / "data"
 SAMPLES = [

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from producers.readers.inputs import ByteStream
-from producers.readers.lines import LONGEST, batches, pieces
+from unskew.producers.readers.inputs import ByteStream
+from unskew.producers.readers.lines import LONGEST, batches, pieces
 
 
 def stream(data):

@@ -1,0 +1,105 @@
+"""What a query's checkpoint says of its batches, and whose checkpoint it is."""
+
+import posixpath
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import orjson
+
+from unskew.apps.checkpoint.versions import filesystem
+from unskew.errors import EnvironmentFault, UsageError
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """A micro-batch as planned, before it runs: the same when it is replayed.
+
+    Attributes
+    ----------
+    number : int
+        The batch's number, 0 and up.
+    time_ms : int
+        The batch's timestamp.
+    watermark_ms : int
+        Windows that end at or before this are given out by this batch.
+    late_before_ms : int
+        Rows of windows that end at or before this come too late for this batch (the watermark of the one before).
+    start, end : dict
+        Kafka offsets, topic → partition → offset: from (inclusive) and to (exclusive).
+
+    """
+
+    number: int
+    time_ms: int
+    watermark_ms: int
+    late_before_ms: int
+    start: Mapping[str, Mapping[str, int]]
+    end: Mapping[str, Mapping[str, int]]
+
+
+class Checkpoint:
+    """A checkpoint location: Spark's own logs (read only) and our files beside them.
+
+    Raises
+    ------
+    EnvironmentFault
+        The location can't be written.
+
+    """
+
+    def __init__(self, location: str) -> None:
+        self.location = location
+        try:
+            self._fs, self._folder = filesystem(location)
+            self._fs.create_dir(posixpath.join(self._folder, "unskew"), recursive=True)
+            probe = posixpath.join(self._folder, "unskew", ".writable")
+            with self._fs.open_output_stream(probe) as stream:
+                stream.write(b"")
+            self._fs.delete_file(probe)
+        except (OSError, ValueError) as error:
+            raise EnvironmentFault(f"the checkpoint location {location} can't be written ({error})") from error
+
+    def claim(self, run: Mapping[str, object]) -> None:
+        """Note what run this checkpoint belongs to; refuse it to any other.
+
+        Raises
+        ------
+        UsageError
+            The checkpoint was made by a run of another grouping, worker count, source, …
+
+        """
+        path = posixpath.join(self._folder, "unskew", "run.json")
+        given = orjson.loads(orjson.dumps(run))
+        try:
+            with self._fs.open_input_stream(path) as stream:
+                found = orjson.loads(stream.read())
+        except FileNotFoundError:
+            with self._fs.open_output_stream(path) as stream:
+                stream.write(orjson.dumps(given, option=orjson.OPT_INDENT_2))
+            return
+        for name in sorted(given.keys() | found.keys()):
+            if given.get(name) != found.get(name):
+                raise UsageError(
+                    f"the checkpoint {self.location} belongs to a run with {name} {found.get(name)!r}, this one has "
+                    f"{given.get(name)!r}: give the same, or another --checkpoint"
+                )
+
+    def batch(self, number: int) -> Batch:
+        """What was planned for a batch that has started (the newest is enough; old ones are removed by Spark)."""
+        this = self._log("offsets", number)
+        before = self._log("offsets", number - 1) if number else None
+        # Line 1 is a version, line 2 the batch's metadata, then one line a source, Kafka's first.
+        metadata = orjson.loads(this[1])
+        start = before[2] if before else self._log("sources/0", 0)[1]
+        return Batch(
+            number,
+            metadata["batchTimestampMs"],
+            metadata["batchWatermarkMs"],
+            orjson.loads(before[1])["batchWatermarkMs"] if before else 0,
+            orjson.loads(start),
+            orjson.loads(this[2]),
+        )
+
+    def _log(self, log: str, number: int) -> list[str]:
+        with self._fs.open_input_stream(posixpath.join(self._folder, log, str(number))) as stream:
+            return stream.read().lstrip(b"\0").decode().splitlines()

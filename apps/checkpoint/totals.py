@@ -1,0 +1,71 @@
+"""What a run has given out since its start, carried from batch to batch beside the checkpoint."""
+
+import posixpath
+from dataclasses import asdict, dataclass, field, replace
+
+import orjson
+
+from unskew.apps.checkpoint.versions import Versions
+
+_ANY = 1 << 40  # batches; more than a run will have
+
+
+@dataclass(frozen=True)
+class Totals:
+    """Sums over the closed windows, and where the run stands.
+
+    Attributes
+    ----------
+    started_ms : int
+        Time of the first batch with tuples (ms since the epoch); −1 before there is one.
+    routed, rejected, late : int
+        Tuples routed, closed or not; messages rejected; tuples that came after their window was closed.
+    last_window_end_ms : int
+        End of the latest window that has tuples, closed or not; −1 before there is one.
+    tuples, assignments, keys : int
+        Tuples in closed windows; over these windows, the sums of (key, worker) pairs and of distinct keys.
+    loads : list of int
+        Tuples of each worker in closed windows, [W].
+
+    """
+
+    started_ms: int = -1
+    routed: int = 0
+    rejected: int = 0
+    late: int = 0
+    last_window_end_ms: int = -1
+    tuples: int = 0
+    assignments: int = 0
+    keys: int = 0
+    loads: list[int] = field(default_factory=list)
+
+    def with_window(self, loads: list[int], assignments: int, keys: int) -> "Totals":
+        """Include a closed window: its tuples a worker, (key, worker) pairs and distinct keys."""
+        before = self.loads or [0] * len(loads)
+        return replace(
+            self,
+            tuples=self.tuples + sum(loads),
+            assignments=self.assignments + assignments,
+            keys=self.keys + keys,
+            loads=[a + b for a, b in zip(before, loads, strict=True)],
+        )
+
+
+class TotalsLog:
+    """The totals at the start of each batch, replayable as the routers' state is."""
+
+    def __init__(self, checkpoint: str) -> None:
+        self._versions = Versions(posixpath.join(checkpoint, "unskew", "totals"))
+
+    def at(self, batch: int) -> Totals:
+        """The totals at the start of a batch."""
+        found = self._versions.newest(batch)
+        return Totals(**orjson.loads(found[1])) if found else Totals()
+
+    def newest(self) -> Totals:
+        """The totals as far as the run has come."""
+        return self.at(_ANY)
+
+    def write(self, batch: int, totals: Totals) -> None:
+        """Set the totals at the start of a batch."""
+        self._versions.write(batch, orjson.dumps(asdict(totals)))

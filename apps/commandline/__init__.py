@@ -1,0 +1,1 @@
+"""The launcher, and what the commands' options have in common."""

@@ -1,0 +1,108 @@
+"""A run in numbers: what the command prints at its end, and what a comparison puts side by side."""
+
+import time
+from dataclasses import dataclass
+
+import numpy as np
+
+from unskew.apps.topology.sink import BatchReport
+from unskew.grouping import measures
+
+
+@dataclass(frozen=True)
+class Summary:
+    """One run.
+
+    Attributes
+    ----------
+    grouping : str
+        The groupingType.
+    tuples, rejected, late : int
+        Counted in closed windows; messages rejected; tuples too late. Since the checkpoint's start.
+    std_dev, last_std_dev : float
+        STD_DEV over all closed windows, and of the last one (they differ where a scheme learns).
+    dist_cost : float
+        DIST_COST, mean over the windows weighted by their keys.
+    imbalance_fraction : float
+        (max − mean load) / tuples, over all closed windows.
+    straggling : float
+        Slowest worker's time over the mean worker's, the batches' times summed: 1 is ideal.
+    tuples_per_second : float
+        Of this run, from the end of its first batch with tuples to the end of its last; of the one batch if there is
+        only one.
+    first_batch_seconds, first_result_seconds : float
+        From the command's start to the end of the first batch, and to the first window out; 0 if there was none.
+    loads : list of int
+        Tuples of each worker in closed windows, [W].
+
+    """
+
+    grouping: str
+    tuples: int
+    rejected: int
+    late: int
+    std_dev: float
+    last_std_dev: float
+    dist_cost: float
+    imbalance_fraction: float
+    straggling: float
+    tuples_per_second: float
+    first_batch_seconds: float
+    first_result_seconds: float
+    loads: list[int]
+
+
+class Tally:
+    """Listens to a run's batches and sums them up."""
+
+    def __init__(self, grouping: str) -> None:
+        self._grouping = grouping
+        self._started = self._previous = time.monotonic()
+        self._report: BatchReport | None = None
+        self._slowest = self._mean = 0.0
+        self._first = self._result = 0.0
+        self._last_std_dev = 0.0
+        # (tuples, when done) of the batches with tuples
+        self._done: list[tuple[int, float]] = []
+
+    def __call__(self, report: BatchReport) -> None:
+        """Take in one batch."""
+        now = time.monotonic()
+        self._report = report
+        tuples = int(report.loads.sum())
+        if tuples:
+            self._done.append((tuples, now))
+            self._slowest += float(report.busy.max())
+            self._mean += float(report.busy.mean())
+        self._first = self._first or now - self._started
+        if report.windows:
+            self._result = self._result or now - self._started
+            self._last_std_dev = measures.std_dev(report.windows[-1][0].tuples)
+
+    def summary(self) -> Summary:
+        """The sum so far."""
+        totals = self._report.totals if self._report else None
+        loads = totals.loads if totals else []
+        return Summary(
+            grouping=self._grouping,
+            tuples=totals.tuples if totals else 0,
+            rejected=totals.rejected if totals else 0,
+            late=totals.late if totals else 0,
+            std_dev=measures.std_dev(loads) if loads else 0.0,
+            last_std_dev=self._last_std_dev,
+            dist_cost=measures.dist_cost(totals.assignments, totals.keys) if totals else 0.0,
+            imbalance_fraction=measures.imbalance_fraction(loads) if loads else 0.0,
+            straggling=self._slowest / self._mean if self._mean else 1.0,
+            tuples_per_second=self._rate(),
+            first_batch_seconds=self._first,
+            first_result_seconds=self._result,
+            loads=list(loads),
+        )
+
+    def _rate(self) -> float:
+        if not self._done:
+            return 0.0
+        if len(self._done) == 1:
+            return self._done[0][0] / (self._done[0][1] - self._started)
+        tuples, ends = np.array([n for n, _ in self._done]), [end for _, end in self._done]
+        return float(tuples[1:].sum()) / (ends[-1] - ends[0])

@@ -1,8 +1,0 @@
-"""The DPA paper (*DPA Load Balancer: Load balancing for Data Parallel Actor-based systems*) again."""
-
-from collections.abc import Callable
-
-from apps.reproduce.dpa.rounds import figure_3, table_1
-from apps.reproduce.report import Report, Settings
-
-EXPERIMENTS: dict[str, Callable[[Settings], Report]] = {"table-1": table_1, "figure-3": figure_3}

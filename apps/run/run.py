@@ -1,0 +1,208 @@
+"""A run of the topology: one streaming query, from its start to its orderly end."""
+
+import re
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from unskew.apps.checkpoint.checkpoint import Checkpoint
+from unskew.apps.checkpoint.totals import TotalsLog
+from unskew.apps.run.consumer_group import ConsumerGroup
+from unskew.apps.run.follow import Follower, follow, taken
+from unskew.apps.run.session import log_file
+from unskew.apps.topology.dataflow import dataflow
+from unskew.apps.topology.publisher import Publisher
+from unskew.apps.topology.reports import Reports
+from unskew.apps.topology.settings import Settings
+from unskew.apps.topology.sink import BatchReport, Sink
+from unskew.deploy.client.topics import end_offsets, ensure_topic
+from unskew.errors import EnvironmentFault
+
+_LOOK_EVERY = 0.05  # s
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a run ended.
+
+    Attributes
+    ----------
+    drained : bool
+        All that had been published at the start is counted and its windows are out.
+    batches : int
+        Batches done in this run.
+
+    """
+
+    drained: bool
+    batches: int
+
+
+class Run:
+    """A run of the topology; ``stop`` may be called from anywhere, also from a signal handler.
+
+    Made before Spark is there: what is wrong with the topic or the checkpoint shows at once.
+
+    Parameters
+    ----------
+    settings : Settings
+        What to run.
+    listeners : sequence of callables
+        Given each batch's report, when its results are out and before Spark commits it.
+    followers : sequence of callables
+        Given Spark's progress of the query (its JSON, read) after each batch, from another thread.
+
+    Raises
+    ------
+    UsageError
+        The topic has another number of partitions, or the checkpoint belongs to another run.
+    EnvironmentFault
+        The broker can't be reached, or the checkpoint can't be written.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        listeners: Sequence[Callable[[BatchReport], None]],
+        followers: Sequence[Follower] = (),
+    ) -> None:
+        self._settings = settings
+        self._listeners = listeners
+        self._followers = followers
+        self._stop = threading.Event()
+        self._halt = threading.Event()
+        self._last: BatchReport | None = None
+        self._batches = 0
+        ensure_topic(settings.connection, settings.source_name, settings.sources)
+        self._target = end_offsets(settings.connection, settings.source_name)
+        self._checkpoint = Checkpoint(settings.checkpoint)
+        self._checkpoint.claim(settings.identity)
+
+    @property
+    def waiting(self) -> int:
+        """How many messages the topic has had up to now."""
+        return sum(self._target.values())
+
+    def stop(self) -> None:
+        """End the run after the batch that is under way."""
+        self._stop.set()
+
+    def run(self, spark: SparkSession) -> Outcome:
+        """Run until drained, out of time, or stopped.
+
+        Raises
+        ------
+        EnvironmentFault
+            The query failed.
+        """
+        settings = self._settings
+        deadline = time.monotonic() + settings.run_time
+        with Publisher(settings) as publisher:
+            drained = self._query(spark, publisher, deadline, flush_at=None)
+            if drained and settings.time == "event":
+                # Event time stands still when tuples stop coming: let it pass, once all are counted.
+                last = TotalsLog(settings.checkpoint).newest().last_window_end_ms
+                flush = datetime.fromtimestamp(last / 1000 + settings.lateness, UTC)
+                drained = self._query(spark, publisher, deadline, flush)
+        return Outcome(drained, self._batches)
+
+    def _query(self, spark: SparkSession, publisher: Publisher, deadline: float, flush_at: datetime | None) -> bool:
+        """Run one streaming query; True if it ended because it was drained."""
+        settings = self._settings
+        with ExitStack() as stack:
+            followers = list(self._followers)
+            if settings.group:
+                group = stack.enter_context(ConsumerGroup(settings.connection, settings.group))
+                followers.append(lambda progress: group.commit(settings.source_name, taken(progress)))
+            stack.enter_context(follow(spark, settings.name, followers))
+            return self._await(self._start(spark, publisher, flush_at), deadline, flushing=flush_at is not None)
+
+    def _start(self, spark: SparkSession, publisher: Publisher, flush_at: datetime | None) -> StreamingQuery:
+        settings = self._settings
+        reports = Reports(spark.sparkContext)
+        self._last = None
+        state = dataflow(spark, settings, reports, flush_at)
+        sink = Sink(settings, self._checkpoint, reports, publisher, self._noted)
+        self._halt.clear()
+
+        def end_of_batch(df: DataFrame, number: int) -> None:
+            if self._halt.is_set():
+                raise Halted
+            sink(df, number)
+
+        return (
+            state.writeStream.queryName(settings.name)
+            .option("checkpointLocation", settings.checkpoint)
+            .trigger(processingTime=f"{settings.trigger} seconds")
+            .foreachBatch(end_of_batch)
+            .start()
+        )
+
+    def _await(self, query: StreamingQuery, deadline: float, *, flushing: bool) -> bool:
+        drained = False
+        try:
+            while query.isActive and not self._stop.is_set() and not drained and time.monotonic() < deadline:
+                drained = self._settings.until_drained and self._drained(query, flushing=flushing)
+                time.sleep(_LOOK_EVERY)
+        finally:
+            self._end(query)
+        return drained
+
+    def _noted(self, report: BatchReport) -> None:
+        self._batches += 1
+        for listener in self._listeners:
+            listener(report)
+        self._last = report
+
+    def _drained(self, query: StreamingQuery, *, flushing: bool) -> bool:
+        report = self._last
+        if report is None:
+            return False
+        reached = report.batch.end[self._settings.source_name]
+        if any(reached.get(str(p), 0) < offset for p, offset in self._target.items()):
+            return False
+        waits_for_windows = self._settings.time == "batch" or flushing
+        if waits_for_windows and report.batch.watermark_ms < report.totals.last_window_end_ms:
+            return False
+        # The report comes before the batch is committed.
+        progress: Any = query.lastProgress
+        return progress is not None and progress["batchId"] >= report.batch.number
+
+    def _end(self, query: StreamingQuery) -> None:
+        self._halt.set()
+        stop_between_batches(query)
+        error = query.exception()
+        if error is not None and Halted.__name__ not in str(error):
+            raise EnvironmentFault(_cause(error)) from error
+
+
+class Halted(Exception):
+    """Ends a query at the start of a batch, when the one before is committed and this one has touched nothing."""
+
+
+def stop_between_batches(query: StreamingQuery) -> None:
+    """Stop a query: in the middle of a batch Spark's threads would log stack traces."""
+    while query.isActive and query.status["isTriggerActive"]:
+        time.sleep(_LOOK_EVERY)
+    query.stop()
+
+
+# Spark and Py4J wrap what went wrong several times over.
+_WRAPPERS = ("StreamingQueryException", "ForeachBatchUserFuncException", "Py4JJavaError", "SparkException")
+
+
+def _cause(error: StreamingQueryException) -> str:
+    said = re.findall(
+        r"^(?:Caused by|: )?:? ?((?:[\w$]+\.)*(\w+(?:Exception|Error|Fault)): .+)$", str(error), re.MULTILINE
+    )
+    causes = [line for line, kind in said if kind not in _WRAPPERS]
+    reason = causes[-1] if causes else str(error).strip().splitlines()[0]
+    return f"the query failed: {reason}; the rest is in {log_file()}"

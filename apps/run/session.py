@@ -1,0 +1,164 @@
+"""The Spark session of a topology: jars, Python, logging, and the settings that matter for it."""
+
+import os
+import signal
+import sys
+import threading
+import zipfile
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from importlib import resources
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from pyspark.sql import SparkSession
+
+from unskew.apps.run.jvm import lasting
+from unskew.apps.topology.settings import Settings
+from unskew.deploy.home import home
+from unskew.deploy.installation.jars import connector_jars
+from unskew.deploy.installation.java import find_java
+from unskew.errors import EnvironmentFault
+from unskew.grouping import warm
+
+_SETTINGS = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    # Windows, results and their text are UTC wherever the driver runs.
+    "spark.sql.session.timeZone": "UTC",
+    # State per (window, key, worker) may be larger than memory.
+    "spark.sql.streaming.stateStore.providerClass": (
+        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+    ),
+    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+    # Larger Arrow batches cost less a tuple: fewer changes between JVM and Python, larger packets.
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
+    "spark.sql.streaming.numRecentProgressUpdates": "20",
+}
+
+
+# The state's partitions are fixed when a checkpoint is made; each costs every batch a commit of some 50 ms.
+_STATE_PARTITIONS = 4
+# Simulated cost is slept, so tasks may outnumber cores; but each has a Python process.
+_MOST_TASKS = 128
+# As on a cluster: a Python worker that dies costs its task an attempt, not the run.
+_ATTEMPTS = 4
+
+
+@contextmanager
+def session(settings: Settings, groupings: Sequence[str] = ()) -> Iterator[SparkSession]:
+    """The Spark session of a run, or of several with these groupings; stopped at the end.
+
+    In LOCAL mode there is a thread for each worker if tuples have a simulated cost (they wait side by side), else two a
+    core (while one task waits for its Python process, another runs). In CLUSTER mode our code goes to the executors.
+    """
+    side_by_side = max(settings.workers, settings.sources) if settings.seconds_per_tuple else 2 * (os.cpu_count() or 1)
+    master = settings.master or f"local[{min(side_by_side, _MOST_TASKS)},{_ATTEMPTS}]"
+    names = groupings or [settings.grouping]
+    conf = {"spark.executorEnv.UNSKEW_GROUPINGS": ",".join(names), **settings.conf}
+    # While the JVM starts: a cold compilation once here, not in every Python worker side by side.
+    with ThreadPoolExecutor(1) as pool:
+        warmed = pool.submit(lambda: [warm(name) for name in names])
+        spark = start(settings.name, master, _STATE_PARTITIONS, conf)
+        warmed.result()
+    with TemporaryDirectory(prefix="unskew-") as folder, lasting(spark, log_file()):
+        if settings.mode == "CLUSTER":
+            _ship(spark, folder)
+        yield spark
+
+
+def _ship(spark: SparkSession, folder: str) -> None:
+    """Send our package to the executors (their Python has the libraries, not us).
+
+    They fetch the archive when they need it, late executors too: ``folder`` must last as long as the session.
+    """
+    archive = Path(folder) / "unskew.zip"
+    with zipfile.ZipFile(archive, "w") as packed:
+        root = Path(str(resources.files("unskew")))
+        for folder_, _, names in os.walk(root, followlinks=True):  # in a checkout the packages are links
+            for file in (Path(folder_, name) for name in sorted(names) if name.endswith(".py")):
+                packed.write(file, file.relative_to(root.parent))
+    spark.sparkContext.addPyFile(str(archive))
+
+
+def log_file() -> Path:
+    """Where Spark's own log of this process goes."""
+    return home() / "logs" / f"spark-{os.getpid()}.log"
+
+
+def start(name: str, master: str, partitions: int, conf: Mapping[str, str] | None = None) -> SparkSession:
+    """Start Spark.
+
+    Parameters
+    ----------
+    name : str
+        The application's name.
+    master : str
+        ``local[N]`` or a cluster's URL.
+    partitions : int
+        Partitions of the windowed state: fixed once a checkpoint is made.
+    conf : mapping, optional
+        Any Spark settings; they win over ours.
+
+    Raises
+    ------
+    EnvironmentFault
+        No usable Java, no jars, or the master can't be reached.
+
+    """
+    java = find_java()
+    os.environ["JAVA_HOME"] = str(java.home)
+    # Workers must run the interpreter that has our packages, not the first "python3" on the path.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    log = log_file()
+    log.parent.mkdir(parents=True, exist_ok=True)
+    local = master.startswith("local")
+    settings = {
+        **_SETTINGS,
+        "spark.jars": ",".join(map(str, connector_jars())),
+        "spark.sql.shuffle.partitions": str(partitions),
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_log_settings()} -Dunskew.log={log}",
+        "spark.driver.memory": "2g",
+        **({"spark.python.daemon.module": "unskew.apps.run.daemon"} if local else {}),
+        **(conf or {}),
+    }
+    builder = SparkSession.builder.master(master).appName(name)
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    try:
+        with _stderr_to(log), _own_interrupt():
+            return builder.getOrCreate()
+    except Exception as error:
+        raise EnvironmentFault(f"Spark did not start on {master} ({_first_line(error)}); its log: {log}") from error
+
+
+@contextmanager
+def _own_interrupt() -> Iterator[None]:
+    """Keep what Ctrl-C means: pyspark takes it for itself, to cancel jobs in the middle."""
+    ours = signal.getsignal(signal.SIGINT)
+    yield
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, ours)
+
+
+@contextmanager
+def _stderr_to(log: Path) -> Iterator[None]:
+    """Let processes started meanwhile write to the log what they'd write to the terminal: the JVM's notices."""
+    sys.stderr.flush()
+    terminal = os.dup(2)
+    with log.open("ab") as file:
+        os.dup2(file.fileno(), 2)
+    try:
+        yield
+    finally:
+        os.dup2(terminal, 2)
+        os.close(terminal)
+
+
+def _log_settings() -> Path:
+    return Path(__file__).with_name("log4j2.properties")
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__

@@ -1,0 +1,52 @@
+"""The topology: source → splitter → router → placement → worker → windowed state.
+
+All of it is declared here, in order; ``unskew.apps.run`` runs it, and what happens to the windows that close
+(aggregator, observer, rejected) is in ``sink``.
+"""
+
+from datetime import datetime
+
+from pyspark.sql import DataFrame, SparkSession
+
+from unskew.apps.topology.placement import place
+from unskew.apps.topology.reports import Reports
+from unskew.apps.topology.router import Routing
+from unskew.apps.topology.settings import Settings
+from unskew.apps.topology.source import source, tuples
+from unskew.apps.topology.windows import windowed
+from unskew.apps.topology.worker import Worker
+
+
+def dataflow(
+    spark: SparkSession, settings: Settings, reports: Reports | None = None, flush_at: datetime | None = None
+) -> DataFrame:
+    """The whole topology as a streaming DataFrame, up to the rows of closed windows (``windows.windowed``).
+
+    Parameters
+    ----------
+    spark : SparkSession
+        Where it will run.
+    settings : Settings
+        What it does.
+    reports : Reports, optional
+        Where tasks tell what they did; None: nowhere.
+    flush_at : datetime, optional
+        Event time only: let time pass to this moment, so that windows before it close though no tuple says so.
+
+    """
+    by_event = settings.time == "event"
+    split = tuples(source(spark, settings), settings)
+    routing = Routing(
+        settings.grouping,
+        settings.workers,
+        settings.checkpoint,
+        dict(settings.options),
+        settings.seed,
+        reports,
+    )
+    needed = {"key", "count", *(["time"] if by_event else []), *settings.work_columns}
+    carry = [name for name in split.columns if name in needed]
+    packets = place(split, routing, "key", carry, source="source", time="time" if by_event else None)
+    worker = Worker(settings.work, settings.seconds_per_tuple, settings.window_ms if by_event else None, reports)
+    partials = packets.mapInArrow(worker.__call__, worker.ddl)
+    return windowed(partials, settings.window, settings.lateness if by_event else None, flush_at)

@@ -1,0 +1,36 @@
+"""Placement: the packets that the router cuts, each sent to exactly its worker's partition."""
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from unskew.apps.topology import packets
+from unskew.apps.topology.router import Routing, route_packets
+from unskew.grouping import named
+
+
+def place(
+    df: DataFrame,
+    routing: Routing,
+    key: str,
+    carry: list[str],
+    *,
+    source: str | Column | None = None,
+    time: str | Column | None = None,
+) -> DataFrame:
+    """Packets (``unskew.apps.topology.packets``) of the columns ``carry``, each in the partition of its worker."""
+    chosen = df
+    source_column = time_column = None
+    if source is not None:
+        source_column = "__source"
+        chosen = chosen.withColumn(source_column, column(source))
+    if named(routing.grouping).uses_time:
+        time_column = "__time"
+        chosen = chosen.withColumn(time_column, F.current_timestamp() if time is None else column(time))
+    needed = dict.fromkeys([key, *carry, *(c for c in (source_column, time_column) if c)])
+    route = route_packets(routing, key, source_column, time_column, carry)
+    return chosen.select(*needed).mapInArrow(route, packets.DDL).repartitionById(routing.workers, "worker")
+
+
+def column(of: str | Column) -> Column:
+    """A column by its name, or as it is."""
+    return F.col(of) if isinstance(of, str) else of

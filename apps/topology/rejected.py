@@ -1,0 +1,42 @@
+"""Rejected messages: looked up again in the topic, and published with the reason.
+
+They take no part in the hot path. When a batch's routers report some, the batch's own range of offsets is read once
+more, and the messages without a key are written to ``<sourceName>-rejected``. The Kafka key is the message's place
+(topic-partition-offset): a replay writes the same records again.
+"""
+
+import orjson
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from unskew.apps.checkpoint.checkpoint import Batch
+from unskew.apps.topology.splitter import Splitter
+from unskew.deploy.client.connection import Connection
+
+
+def rejected(spark: SparkSession, connection: Connection, splitter: Splitter, batch: Batch) -> DataFrame:
+    """The rejected messages of a batch as Kafka records: columns ``key`` and ``value`` (JSON).
+
+    A value that isn't text is given in base64 as ``valueBase64``.
+    """
+    messages = (
+        spark.read.format("kafka")
+        .options(**connection.spark())
+        .option("subscribe", ",".join(batch.end))
+        .option("startingOffsets", orjson.dumps(batch.start).decode())
+        .option("endingOffsets", orjson.dumps(batch.end).decode())
+        .load()
+    )
+    value = F.col("value")
+    text = F.is_valid_utf8(value.cast("string"))
+    body = F.struct(
+        F.coalesce(splitter.reason(value), F.lit("no key")).alias("reason"),
+        "topic",
+        "partition",
+        "offset",
+        F.unix_millis("timestamp").alias("timestamp"),
+        F.when(text, value.cast("string")).alias("value"),
+        F.when(~text, F.base64(value)).alias("valueBase64"),
+    )
+    place = F.concat_ws("-", "topic", "partition", "offset")
+    return messages.where(splitter.rejects(value)).select(place.alias("key"), F.to_json(body).alias("value"))

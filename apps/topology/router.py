@@ -1,0 +1,173 @@
+"""The router: a grouping inside a Spark task, its state read at the batch's start and written at its end.
+
+Routing is a function of (state at the start of the batch, the batch's rows, the batch's time). Spark re-runs tasks, and
+a re-run that answered differently after some workers had fetched their share would lose or double tuples. So nothing
+else may enter, and the state that batch ``b`` reads is a version that batch ``b`` never writes (see
+``unskew.apps.checkpoint.versions``).
+"""
+
+import logging
+import posixpath
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import ArrayLike, NDArray
+from pyspark import TaskContext
+
+from unskew.apps.checkpoint.versions import Versions
+from unskew.apps.topology.packets import Packer
+from unskew.apps.topology.reports import Reports
+from unskew.grouping import create
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Routing:
+    """What every source's router has in common; travels to the tasks.
+
+    Parameters
+    ----------
+    grouping : str
+        A groupingType of ``unskew.grouping.GROUPINGS``.
+    workers : int
+        W ≥ 1.
+    checkpoint : str, optional
+        The query's checkpoint location: the routers' state is kept beside it. None, or a batch query: every batch
+        starts cold.
+    options : dict
+        The scheme's own parameters.
+    seed : int
+        The scheme's seed.
+    reports : Reports, optional
+        Where tasks tell what they did.
+
+    """
+
+    grouping: str
+    workers: int
+    checkpoint: str | None = None
+    options: dict[str, Any] = field(default_factory=dict)
+    seed: int = 0
+    reports: Reports | None = None
+
+    def check(self) -> None:
+        """Raise ``ValueError`` on the driver for what would fail in every task."""
+        create(self.grouping, self.workers, seed=self.seed, **self.options)
+
+    def open(self, source: int) -> "SourceRouter":
+        """The router of one source for the batch that the calling task belongs to."""
+        return SourceRouter(self, source, batch_number())
+
+
+def batch_number() -> int | None:
+    """The number of the micro-batch that the calling task belongs to; None in a batch query."""
+    context = TaskContext.get()
+    number = context and context.getLocalProperty("streaming.sql.batchId")
+    return int(number) if number is not None else None
+
+
+class SourceRouter:
+    """One source's router during one batch; ``close`` it when the source's tuples of the batch are routed."""
+
+    def __init__(self, routing: Routing, source: int, batch: int | None) -> None:
+        self._routing = routing
+        self._source = source
+        self._batch = batch
+        self._grouping = create(routing.grouping, routing.workers, seed=routing.seed, **routing.options)
+        self._grouping.at_source(source)
+        self._versions: Versions | None = None
+        self._tuples = 0
+        self._seconds = 0.0
+        if routing.checkpoint is not None and batch is not None and self._grouping.state_fields:
+            self._versions = Versions(posixpath.join(routing.checkpoint, "unskew", "sources", str(source)))
+            self._restore(self._versions, batch)
+
+    def _restore(self, versions: Versions, batch: int) -> None:
+        found = versions.newest(batch)
+        if found is not None:
+            self._grouping.load(found[1])
+        elif batch > 0:
+            # Soft state: counts stay exact, the scheme learns anew.
+            log.warning("source %d has no router state for batch %d: it starts cold", self._source, batch)
+
+    def route(self, keys: pa.Array, times: ArrayLike | None) -> NDArray[np.int32]:
+        """Route n tuples, as ``Grouping.route``; times int64, ms."""
+        started = time.perf_counter()
+        workers = self._grouping.route(keys, times)
+        self._seconds += time.perf_counter() - started
+        self._tuples += len(workers)
+        return workers
+
+    def close(self, **report: Any) -> None:
+        """Write the state for the next batch and report."""
+        if self._versions is not None and self._batch is not None:
+            self._versions.write(self._batch + 1, self._grouping.save())
+        if self._routing.reports is not None and self._batch is not None:
+            report |= {"tuples": self._tuples, "seconds": self._seconds, "internals": dict(self._grouping.internals())}
+            self._routing.reports.send(self._batch, "router", self._source, report)
+
+
+def route_column(routing: Routing, uses_source: bool, uses_time: bool) -> Any:
+    """The router as a function for ``pyspark.sql.functions.arrow_udf``: arrays of (key[, source][, time]) → worker."""
+
+    def workers(batches: Iterator[tuple[pa.Array, ...]]) -> Iterator[pa.Array]:
+        router: SourceRouter | None = None
+        for columns in batches:
+            # Spark passes a lone column as it is, not as a tuple of one.
+            key, *rest = (columns,) if isinstance(columns, pa.Array) else columns
+            if router is None:
+                router = routing.open(rest[0][0].as_py() if uses_source and len(key) else _partition())
+            times = milliseconds(rest[-1]) if uses_time else None
+            yield pa.array(router.route(key, times), pa.int32())
+        if router is not None:
+            router.close()
+
+    # Spark reads the kind of the function from its hints.
+    workers.__annotations__ = {"batches": Iterator[tuple[pa.Array, ...]], "return": Iterator[pa.Array]}
+    return workers
+
+
+def route_packets(routing: Routing, key: str, source: str | None, time_column: str | None, carry: list[str]) -> Any:
+    """The router as a function for ``DataFrame.mapInArrow``: record batches → packets (see ``packets``).
+
+    A tuple without a key takes no part: it is counted in the report as rejected. Packets carry the columns ``carry``.
+    """
+
+    def packets(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        packer = Packer(routing.workers)
+        router: SourceRouter | None = None
+        rejected = 0
+        for batch in batches:
+            if not batch.num_rows:
+                continue
+            if router is None:
+                router = routing.open(batch.column(source)[0].as_py() if source else _partition())
+            missing = batch.column(key).null_count
+            tuples = batch.filter(batch.column(key).is_valid()) if missing else batch
+            rejected += missing
+            if not tuples.num_rows:
+                continue
+            keys = tuples.column(key).dictionary_encode()
+            columns = [keys if name == key else tuples.column(name) for name in carry]
+            times = milliseconds(tuples.column(time_column)) if time_column else None
+            yield from packer.add(pa.record_batch(columns, carry), router.route(keys, times))
+        yield from packer.flush()
+        if router is not None:
+            router.close(rejected=rejected)
+
+    return packets
+
+
+def _partition() -> int:
+    context = TaskContext.get()
+    return context.partitionId() if context else 0
+
+
+def milliseconds(times: pa.Array) -> NDArray[np.int64]:
+    """An Arrow timestamp column as int64[n], ms since the epoch."""
+    return times.cast(pa.timestamp("ms", times.type.tz), safe=False).to_numpy(zero_copy_only=False).astype(np.int64)

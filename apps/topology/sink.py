@@ -1,0 +1,140 @@
+"""What happens at the end of each batch, on the driver: closed windows go out, reports come in."""
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from pyspark.sql import DataFrame
+
+from unskew.apps.checkpoint.checkpoint import Batch, Checkpoint
+from unskew.apps.checkpoint.totals import Totals, TotalsLog
+from unskew.apps.topology import aggregator, observer
+from unskew.apps.topology.publisher import Publisher
+from unskew.apps.topology.rejected import rejected
+from unskew.apps.topology.reports import Reports
+from unskew.apps.topology.settings import Settings
+from unskew.apps.topology.splitter import splitter
+
+
+@dataclass(frozen=True)
+class BatchReport:
+    """One batch, as its tasks told it.
+
+    Attributes
+    ----------
+    batch : Batch
+        What was planned.
+    loads, busy : int64[W], float64[W]
+        Each worker's tuples and the time it was at work (s).
+    rejected, late : int
+        Messages rejected, and tuples too late, in this batch.
+    routing_seconds : float
+        Time spent in the groupings, all sources together.
+    internals : dict
+        source → what its grouping tells of itself.
+    totals : Totals
+        Where the run stands after the batch.
+    windows : list of (Distribution, Totals)
+        The windows closed by the batch, and where the run stood with each of them.
+
+    """
+
+    batch: Batch
+    loads: NDArray[np.int64]
+    busy: NDArray[np.float64]
+    rejected: int
+    late: int
+    routing_seconds: float
+    internals: dict[int, dict[str, Any]]
+    totals: Totals
+    windows: list[tuple[observer.Distribution, Totals]]
+
+
+class Sink:
+    """The function for ``foreachBatch``. Run again for the same batch, it does the same again."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        checkpoint: Checkpoint,
+        reports: Reports,
+        publisher: Publisher,
+        listener: Callable[[BatchReport], None],
+    ) -> None:
+        self._settings = settings
+        self._checkpoint = checkpoint
+        self._totals = TotalsLog(checkpoint.location)
+        self._reports = reports
+        self._publisher = publisher
+        self._listener = listener
+        self._occupants: dict[int, list[dict[str, Any]]] = {}
+
+    def __call__(self, df: DataFrame, number: int) -> None:
+        """Publish what the batch closed, note where the run stands, tell the listener."""
+        # The first action runs the batch, all its partitions; what follows must not run it again.
+        rows = df.where("worker >= 0").persist()
+        try:
+            closed = rows.count()
+            batch = self._checkpoint.batch(number)
+            report = self._collect(batch)
+            if closed:
+                report = self._publish(rows, report)
+            if report.rejected:
+                bad = rejected(df.sparkSession, self._settings.connection, splitter(self._settings.source_type), batch)
+                self._publisher.write(bad, "rejected")
+        finally:
+            rows.unpersist()
+        self._totals.write(number + 1, report.totals)
+        self._listener(report)
+
+    def _collect(self, batch: Batch) -> BatchReport:
+        told = self._reports.take(batch.number)
+        loads = np.zeros(self._settings.workers, np.int64)
+        busy = np.zeros(self._settings.workers, np.float64)
+        windows: dict[int, int] = {}
+        for worker, said in told.get("worker", {}).items():
+            loads[worker], busy[worker] = said["tuples"], said["busy"]
+            for window, tuples in said.get("windows", {}).items():
+                windows[window] = windows.get(window, 0) + tuples
+        length = self._settings.window_ms
+        if self._settings.time == "batch" and loads.any():
+            windows = {batch.time_ms // length: int(loads.sum())}
+        late = sum(n for window, n in windows.items() if (window + 1) * length <= batch.late_before_ms)
+        routers = told.get("router", {})
+        refused = sum(said["rejected"] for said in routers.values())
+        before = self._totals.at(batch.number)
+        totals = replace(
+            before,
+            started_ms=batch.time_ms if before.started_ms < 0 and loads.any() else before.started_ms,
+            routed=before.routed + int(loads.sum()),
+            rejected=before.rejected + refused,
+            late=before.late + late,
+            last_window_end_ms=max([before.last_window_end_ms, *((window + 1) * length for window in windows)]),
+        )
+        internals = {source: said["internals"] for source, said in routers.items()}
+        seconds = sum(said["seconds"] for said in routers.values())
+        return BatchReport(batch, loads, busy, refused, late, seconds, internals, totals, [])
+
+    def _publish(self, rows: DataFrame, report: BatchReport) -> BatchReport:
+        for source, internals in report.internals.items():
+            self._occupants[source] = [occupant | {"source": source} for occupant in internals.get("old", [])]
+        occupants = [occupant for source in sorted(self._occupants) for occupant in self._occupants[source]]
+        aggregated = aggregator.aggregate(rows).persist()
+        try:
+            # The two outputs don't need each other: while one waits for Kafka the other computes.
+            with ThreadPoolExecutor(1) as pool:
+                written = pool.submit(self._publisher.write, aggregator.to_messages(aggregated), "aggregator")
+                windows = observer.observe(rows, aggregated, self._settings.workers)
+                written.result()
+        finally:
+            aggregated.unpersist()
+        totals, closed = report.totals, []
+        for window in windows:
+            totals = totals.with_window(window.tuples.tolist(), int(window.keys.sum()), window.distinct_keys)
+            tags = {"grouping": self._settings.grouping.upper(), "sourceType": self._settings.source_type.upper()}
+            self._publisher.send("distribution", observer.to_messages(window, totals, tags, occupants))
+            closed.append((window, totals))
+        return replace(report, totals=totals, windows=closed)

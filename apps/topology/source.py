@@ -1,0 +1,29 @@
+"""The source: the Kafka topic as a stream of messages, and the splitter's tuples of it."""
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from unskew.apps.topology.settings import Settings
+from unskew.apps.topology.splitter import splitter
+
+# Spark's Kafka source fetches 500 messages at a time by default; small messages then cost three times as much.
+FETCH = {"kafka.max.poll.records": "20000", "kafka.max.partition.fetch.bytes": str(8 << 20)}
+
+
+def source(spark: SparkSession, settings: Settings) -> DataFrame:
+    """The topic as it is: one task a partition, in offset order."""
+    reader = (
+        spark.readStream.format("kafka")
+        .options(**FETCH)
+        .options(**settings.connection.spark())
+        .option("subscribe", settings.source_name)
+        .option("startingOffsets", settings.starting_offsets)
+        .option("maxOffsetsPerTrigger", settings.batch_limit)
+    )
+    return reader.load()
+
+
+def tuples(messages: DataFrame, settings: Settings) -> DataFrame:
+    """Splitter: messages → key, count where they have one, source, time, and what the user's work asks for."""
+    carried = [F.col("partition").alias("source"), F.col("timestamp").alias("time"), *map(F.col, settings.work_columns)]
+    return splitter(settings.source_type).split(messages, *carried)

@@ -1,0 +1,104 @@
+"""The worker: the user's work on each tuple, then one partial per (window, key, worker)."""
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+
+from unskew.apps.topology import packets
+from unskew.apps.topology.partials import Partials, count
+from unskew.apps.topology.reports import Reports
+from unskew.apps.topology.router import batch_number, milliseconds
+
+#: The user's work: tuples in (columns ``key``, ``count`` where the source has one, and those asked for), results out
+#: (columns ``key``, ``count``): any number of rows.
+Work: TypeAlias = Callable[[pa.RecordBatch], pa.RecordBatch]
+
+
+@dataclass(frozen=True)
+class Worker:
+    """All workers' program; a task runs it for the one worker that its partition is.
+
+    Parameters
+    ----------
+    work : Work, optional
+        Default: count the tuples (sum their ``count`` where they carry one).
+    seconds_per_tuple : float
+        Simulated cost, spent asleep, so that W workers wait side by side on however few cores.
+    window_ms : int, optional
+        Tuples carry their own ``time`` and are counted by tumbling windows of this length. None: the whole batch
+        belongs to one window, assigned later.
+    reports : Reports, optional
+        Told each worker's tuples, distinct keys and busy seconds.
+
+    """
+
+    work: Work | None = None
+    seconds_per_tuple: float = 0.0
+    window_ms: int | None = None
+    reports: Reports | None = None
+
+    @property
+    def ddl(self) -> str:
+        """The schema of the partials."""
+        return "worker int, key string, tuples long, count long" + (", time timestamp" if self.window_ms else "")
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Packets of one worker in, its partials out (for ``DataFrame.mapInArrow``)."""
+        partials = Partials()
+        worker, tuples, busy = -1, 0, 0.0
+        for batch in batches:
+            for number, packet in zip(batch.column("worker").to_pylist(), batch.column("packet"), strict=True):
+                started = time.perf_counter()
+                worker = number
+                arrived = packets.read(packet)
+                tuples += arrived.num_rows
+                for window, latest, part in self._by_window(arrived):
+                    self._execute(part, partials, window, latest)
+                time.sleep(arrived.num_rows * self.seconds_per_tuple)
+                busy += time.perf_counter() - started
+        if worker >= 0:
+            table = partials.table()
+            self._report(worker, table, tuples, busy)
+            yield from self._rows(worker, table)
+
+    def _by_window(self, tuples: pa.RecordBatch) -> Iterator[tuple[int, int, pa.RecordBatch]]:
+        """(window number, latest time in ms, its tuples) for each window that the tuples fall into."""
+        if self.window_ms is None:
+            yield 0, 0, tuples
+            return
+        times = milliseconds(tuples.column("time"))
+        windows = times // self.window_ms
+        for window in np.unique(windows):
+            inside = windows == window
+            yield int(window), int(times[inside].max()), tuples.filter(pa.array(inside))
+
+    def _execute(self, tuples: pa.RecordBatch, partials: Partials, window: int, latest: int) -> None:
+        if self.work is None:
+            partials.add(count(tuples), window, latest)
+        else:
+            partials.add(count(tuples, results=False), window, latest)
+            partials.add(count(self.work(tuples), load=False), window, latest)
+
+    def _report(self, worker: int, table: pa.Table, tuples: int, busy: float) -> None:
+        batch = batch_number()
+        if self.reports is None or batch is None:
+            return
+        report: dict[str, Any] = {"tuples": tuples, "keys": table.num_rows, "busy": busy}
+        if self.window_ms is not None:
+            loads = table.group_by("window").aggregate([("tuples", "sum")])
+            report["windows"] = dict(zip(loads["window"].to_pylist(), loads["tuples_sum"].to_pylist(), strict=True))
+        self.reports.send(batch, "worker", worker, report)
+
+    def _rows(self, worker: int, table: pa.Table) -> Iterator[pa.RecordBatch]:
+        n = table.num_rows
+        columns = {
+            "worker": pa.array(np.full(n, worker, np.int32)),
+            **{c: table[c] for c in ("key", "tuples", "count")},
+        }
+        if self.window_ms is not None:
+            columns["time"] = table["ms"].cast(pa.timestamp("ms", "UTC")).cast(pa.timestamp("us", "UTC"))
+        yield from pa.table(columns).combine_chunks().to_batches()

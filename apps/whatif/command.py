@@ -1,0 +1,173 @@
+"""`unskew simulate`: would this stream be balanced, at what price, with how many workers?"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from unskew.apps.commandline import options
+from unskew.deploy.client.connection import Connection
+from unskew.deploy.commands.options import BootstrapOption, KafkaConfigOption
+from unskew.errors import UsageError
+
+if TYPE_CHECKING:
+    from unskew.grouping.simulator import Outcome, Speeds, Workload
+
+TIME = "Of time"
+
+
+def simulate(
+    stream: Annotated[
+        str,
+        typer.Argument(
+            help="zipf:z=1.2,k=100000 or another generator, a dataset such as COUNTRY_SKEW_R80, "
+            "FILE.parquet:COLUMN, FILE.csv:COLUMN, kafka:TOPIC or kafka:TOPIC:FIELD."
+        ),
+    ] = "zipf:z=1.2,k=100000",
+    groupings: Annotated[
+        str, typer.Option(metavar="NAME,…", help="Which; NAME:OPTION=VALUE:… for its options.")
+    ] = "SHUFFLE,KEY,PARTIAL_KEY,DYNAMIC_KEY",
+    workers: Annotated[str, typer.Option(metavar="W,…", help="Workers; several numbers for a curve.")] = "10",
+    sources: Annotated[int, typer.Option(min=1, help="Sources S.")] = 5,
+    tuples: Annotated[int, typer.Option(min=1, help="How many; at most what a file or topic holds.")] = 1_000_000,
+    split: Annotated[str, typer.Option(help="How tuples come to the sources: 'even' or by 'key'.")] = "even",
+    cost: Annotated[
+        str, typer.Option(metavar="MS,…", help="Cost of a tuple (ms); several, or 1..64: by class of the key.")
+    ] = "1",
+    factors: Annotated[
+        str, typer.Option(metavar="F,…", help="How many times that each worker takes; repeated over the workers.")
+    ] = "1",
+    factors_end: Annotated[
+        str | None, typer.Option(metavar="F,…", help="The same at the end: speeds drift.", show_default="no drift")
+    ] = None,
+    load: Annotated[
+        float, typer.Option(help="Share of the workers' capacity that the stream needs.", rich_help_panel=TIME)
+    ] = 0.8,
+    poisson: Annotated[bool, typer.Option(help="Draw the times between arrivals.", rich_help_panel=TIME)] = False,
+    recorded: Annotated[
+        bool, typer.Option(help="Arrivals as recorded (a column 'time', Kafka's timestamps).", rich_help_panel=TIME)
+    ] = False,
+    window: Annotated[
+        float | None,
+        typer.Option(
+            help="Partial results go to the aggregator every … (s).", rich_help_panel=TIME, show_default="end"
+        ),
+    ] = None,
+    feedback_interval: Annotated[float, typer.Option(help="Between reports (s).", rich_help_panel=TIME)] = 1.0,
+    feedback_delay: Annotated[float, typer.Option(help="Until a plan takes effect (s).", rich_help_panel=TIME)] = 0.0,
+    samples: Annotated[int, typer.Option(min=1, help="Points of the series.")] = 200,
+    seed: Annotated[int, typer.Option(min=0, help="Of the stream and the hash functions.")] = 0,
+    output: Annotated[Path | None, typer.Option(help="Directory for series.parquet, figures.csv and pictures.")] = None,
+    bootstrap_servers: BootstrapOption = None,
+    kafka_config: KafkaConfigOption = None,
+) -> None:
+    """Route a stream with groupings and let simulated workers serve it.
+
+    Prints imbalance, replication, messages, queues and completion times of each; all times but routing's are simulated.
+    With --output also how they came about over time.
+
+    Example: unskew simulate zipf:z=1.4,k=1000000 --workers 10,50,100 --groupings KEY,PARTIAL_KEY,D_CHOICES --output out
+    """
+    chosen = [scheme for text in groupings.split(",") if text.strip() for scheme in [_scheme(text.strip())]]
+    counts = [int(number) for number in numbers("--workers", workers, least=1, whole=True)]
+    if not chosen:
+        raise UsageError("--groupings is empty; valid: names separated by commas, such as KEY,PARTIAL_KEY")
+
+    from rich.console import Console
+
+    from unskew.apps.whatif import show
+    from unskew.apps.whatif import stream as source
+    from unskew.grouping import encode
+    from unskew.grouping.simulator import Feedback
+
+    try:
+        feedback = Feedback(1000 * feedback_interval, 1000 * feedback_delay)
+        read = source.read(stream, tuples, seed, lambda: Connection.of(bootstrap_servers, kafka_config))
+        if not len(read.keys):
+            raise UsageError(f"stream {stream!r} has no tuples")
+        if recorded and read.times is None:
+            raise UsageError(f"--recorded: stream {stream!r} says no times; a column 'time' (ms) or a Kafka topic does")
+        keys = encode(read.keys)
+        costs = _costs(cost, keys, seed)
+        outcomes: dict[tuple[str, int], Outcome] = {}
+        console = Console()
+        for count in counts:
+            offered = _offered(keys, costs, read.times if recorded else None, load, count, seed if poisson else None)
+            for label, outcome in _each(
+                chosen, offered, count, seed, sources=sources, split=split, samples=samples, feedback=feedback,
+                speeds=_speeds(factors, factors_end, count, len(keys)), window=window and 1000 * window,
+            ):  # fmt: skip
+                outcomes[label, count] = outcome
+            console.print(show.table({label: o for (label, at), o in outcomes.items() if at == count}, console.width))
+    except (ValueError, TypeError) as error:
+        raise UsageError(str(error)) from None
+    if output is not None:
+        for file in show.save(outcomes, output, stream):
+            console.print(f"wrote {file}")
+
+
+def _scheme(text: str) -> tuple[str, str, dict[str, Any]]:
+    """``NAME:OPTION=VALUE:…`` as (label, name, options)."""
+    name, *pairs = text.split(":")
+    scheme = options.scheme(name)
+    return ":".join([scheme, *pairs]), scheme, options.grouping_options(scheme, pairs)
+
+
+def _each(
+    chosen: list[tuple[str, str, dict[str, Any]]], offered: "Workload", workers: int, seed: int, **settings: Any
+) -> Iterator[tuple[str, "Outcome"]]:
+    from unskew.grouping import create
+    from unskew.grouping.simulator import simulate as run
+
+    for label, name, own in chosen:
+        yield label, run(lambda name=name, own=own: create(name, workers, seed=seed, **own), offered, **settings)
+
+
+def numbers(option: str, text: str, *, least: float = 0.0, whole: bool = False) -> list[float]:
+    """``1,2.5`` or ``1..64`` as numbers.
+
+    Raises
+    ------
+    UsageError
+        It isn't that, or a number is below ``least`` or not whole where it must be.
+
+    """
+    try:
+        if ".." in text:
+            first, last = (int(end) for end in text.split(".."))
+            values = [float(value) for value in range(first, last + 1)]
+        else:
+            values = [float(part) for part in text.split(",")]
+    except ValueError:
+        values = []
+    if not values or not all(least <= value < float("inf") and (not whole or value == int(value)) for value in values):
+        kind = "whole numbers" if whole else "numbers"
+        raise UsageError(f"{option} is {text!r}; valid: {kind} of at least {least:g}, separated by commas, or A..B")
+    return values
+
+
+def _costs(text: str, keys: Any, seed: int) -> Any:
+    from unskew.grouping.simulator import class_costs
+
+    return class_costs(keys, numbers("--cost", text), seed=seed)
+
+
+def _offered(keys: Any, costs: Any, recorded: Any, load: float, workers: int, seed: int | None) -> "Workload":
+    from unskew.grouping.simulator import arrivals_at, workload
+
+    arrivals = arrivals_at(load, costs, len(keys), workers, seed=seed) if recorded is None else recorded
+    return workload(keys, arrivals, costs)
+
+
+def _speeds(first: str, last: str | None, workers: int, n: int) -> "Speeds":
+    import numpy as np
+
+    from unskew.grouping.simulator import Speeds
+
+    start = np.resize(numbers("--factors", first), workers)
+    return (
+        Speeds.fixed(start)
+        if last is None
+        else Speeds.drifting(start, np.resize(numbers("--factors-end", last), workers), n)
+    )

@@ -1,0 +1,1 @@
+"""How to reach servers that run: Kafka and its topics, InfluxDB."""

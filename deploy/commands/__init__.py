@@ -1,0 +1,1 @@
+"""The commands that start, stop and check what is in this package."""

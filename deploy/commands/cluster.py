@@ -1,0 +1,29 @@
+"""`unskew cluster`: a Spark standalone cluster on this machine, for trying CLUSTER mode."""
+
+from typing import Annotated
+
+import typer
+
+from unskew.deploy.home import home
+from unskew.deploy.servers.cluster import Cluster
+from unskew.deploy.servers.foreground import Foreground
+from unskew.errors import EnvironmentFault
+
+
+def cluster(
+    workers: Annotated[int, typer.Option(min=1, help="Worker processes.")] = 2,
+    cores: Annotated[int, typer.Option(min=1, help="Tasks that each runs side by side.")] = 1,
+    memory: Annotated[int, typer.Option(min=512, help="Memory of each one's executor, MiB.")] = 1024,
+) -> None:
+    """Start a Spark master and workers on this machine, and stay until Ctrl-C."""
+    print(f"starting a Spark master and {workers} workers ...", flush=True)
+    with Cluster(home() / "cluster", workers=workers, cores=cores, memory_mb=memory) as running:
+        foreground = Foreground()
+        print(f"Spark is ready at {running.master}")
+        print(f"use it:          unskew topology CLUSTER ... --master {running.master}")
+        print(f"                 (executors have {memory} MiB: --conf spark.executor.memory={memory}m)")
+        print(f"logs:            {running.directory}")
+        print("stop it:         Ctrl-C", flush=True)
+        if not foreground.stay(lambda: running.alive):
+            raise EnvironmentFault(f"the Spark master has ended; see the logs in {running.directory}")
+    print("\nstopped")

@@ -1,0 +1,103 @@
+"""`unskew kafka start|stop|status`: the embedded broker as a command."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from unskew.deploy.servers import embedded
+from unskew.deploy.servers.broker import Broker
+from unskew.deploy.servers.broker_address import Address
+from unskew.deploy.servers.foreground import Foreground
+from unskew.errors import EnvironmentFault, UsageError
+
+app = typer.Typer(help="The embedded Kafka broker: start it, stop it, ask for it.", no_args_is_help=True)
+
+PortOption = Annotated[
+    int | None, typer.Option(min=1, max=65535, help="Where clients connect.", show_default="a free port")
+]
+DataOption = Annotated[
+    Path | None,
+    typer.Option(help="Directory of its topics, settings and log, which are kept.", show_default="in UNSKEW_HOME"),
+]
+PropertyOption = Annotated[
+    list[str] | None, typer.Option("--property", metavar="NAME=VALUE", help="A Kafka broker property more; repeatable.")
+]
+ForegroundOption = Annotated[bool, typer.Option("--foreground", help="Stay, and stop the broker on Ctrl-C.")]
+
+
+@app.command()
+def start(
+    port: PortOption = None,
+    data: DataOption = None,
+    properties: PropertyOption = None,
+    foreground: ForegroundOption = False,
+) -> None:
+    """Start a broker on this machine, which the other commands then use, and leave it running."""
+    extra = _pairs(properties or [])
+    if foreground:
+        _stay(Broker(data or embedded.default_data(), port=port, properties=extra))
+        return
+    before = embedded.running()
+    if not before:
+        print("starting Kafka ...", flush=True)
+    address = embedded.start(data, port, extra)
+    _tell("runs already" if before else "is ready", address)
+    print("stop it:         unskew kafka stop")
+
+
+@app.command()
+def stop() -> None:
+    """Stop the broker; its topics are kept for the next start."""
+    address = embedded.stop()
+    if address is None:
+        print("no embedded broker is running")
+    else:
+        print(f"stopped the broker at {address.bootstrap_servers}; its topics are kept in {address.data}")
+
+
+@app.command()
+def status() -> None:
+    """Say whether the broker runs, where, and which topics it has; exit code 1 if it doesn't run."""
+    from unskew.deploy.client.connection import Connection
+    from unskew.deploy.client.topics import topics
+
+    address = embedded.running()
+    if address is None:
+        raise EnvironmentFault("no embedded broker is running; start one with `unskew kafka start`")
+    _tell("runs", address)
+    found = topics(Connection(address.bootstrap_servers))
+    listed = ", ".join(f"{name} ({partitions})" for name, partitions in found.items())
+    print(f"topics:          {listed or 'none'}")
+
+
+def _stay(broker: Broker) -> None:
+    if address := embedded.running():
+        raise EnvironmentFault(f"a broker runs already at {address.bootstrap_servers}; stop it: `unskew kafka stop`")
+    print("starting Kafka ...", flush=True)
+    with broker:
+        foreground = Foreground()
+        _tell("is ready", embedded.announce(broker))
+        print("stop it:         Ctrl-C", flush=True)
+        stopped = foreground.stay(lambda: broker.alive)
+    # Else `unskew kafka stop` from elsewhere, or a crash.
+    print(
+        f"\nstopped; its topics are kept in {broker.data}" if stopped else f"Kafka has ended; its log is {broker.log}"
+    )
+
+
+def _tell(what: str, address: Address) -> None:
+    print(f"Kafka {what} at {address.bootstrap_servers}")
+    print("use it:          unskew commands find it by themselves; for other clients")
+    print(f"                 export KAFKA_BOOTSTRAP_SERVERS={address.bootstrap_servers}")
+    print(f"data, log:       {address.data}, {address.log}")
+
+
+def _pairs(texts: list[str]) -> dict[str, str]:
+    pairs: dict[str, str] = {}
+    for text in texts:
+        name, separator, value = text.partition("=")
+        if not separator or not name:
+            raise UsageError(f"--property {text!r} is not NAME=VALUE")
+        pairs[name] = value
+    return pairs

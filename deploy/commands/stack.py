@@ -1,0 +1,91 @@
+"""`unskew stack start|stop|status`: InfluxDB and Prometheus on this machine, without Docker."""
+
+from typing import Annotated
+
+import typer
+
+from unskew.deploy.servers import stack
+from unskew.deploy.servers.loopback import ask
+from unskew.errors import EnvironmentFault, UsageError
+
+app = typer.Typer(
+    help="InfluxDB and Prometheus on this machine, without Docker: start, stop, ask.", no_args_is_help=True
+)
+
+PartsArgument = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[influxdb] [prometheus]", help="Which of them.", show_default="both"),
+]
+InfluxPortOption = Annotated[
+    int | None,
+    typer.Option("--influxdb-port", min=1, max=65535, help="InfluxDB's port.", show_default="a free port"),
+]
+PrometheusPortOption = Annotated[
+    int | None,
+    typer.Option("--prometheus-port", min=1, max=65535, help="Prometheus' port.", show_default="a free port"),
+]
+
+
+@app.command()
+def start(
+    parts: PartsArgument = None,
+    influxdb_port: InfluxPortOption = None,
+    prometheus_port: PrometheusPortOption = None,
+) -> None:
+    """Start them, and leave them running for `unskew topology` to tell its metrics and for dashboards to ask.
+
+    InfluxDB is built by Go and Prometheus fetched from Debian where they aren't on this machine, once.
+    """
+    ports = {"influxdb": influxdb_port, "prometheus": prometheus_port}
+    for part in _parts(parts):
+        before = stack.running(part)
+        server = stack.start(part, ports[part])
+        _tell("runs already" if before else "is ready", server)
+    print("use them:        unskew topology ...; it finds them by itself")
+    print("stop them:       unskew stack stop")
+
+
+@app.command()
+def stop(parts: PartsArgument = None) -> None:
+    """Stop them; what they have stored is kept for the next start."""
+    stopped = [server for part in _parts(parts) if (server := stack.stop(part))]
+    for server in stopped:
+        print(f"stopped {server.name} at {server.url}; its data are kept in {server.directory}")
+    if not stopped:
+        print("nothing of the stack is running")
+
+
+@app.command()
+def status(parts: PartsArgument = None) -> None:
+    """Say which of them run, where, and which processes Prometheus scrapes; exit code 1 if none runs."""
+    found = [server for part in _parts(parts) if (server := stack.running(part))]
+    if not found:
+        raise EnvironmentFault("nothing of the stack is running; start it with `unskew stack start`")
+    for server in found:
+        _tell("runs", server)
+
+
+def _parts(named: list[str] | None) -> list[str]:
+    for part in named or []:
+        if part not in stack.PARTS:
+            raise UsageError(f"{part!r} is no part of the stack; valid: {', '.join(stack.PARTS)}")
+    return [part for part in stack.PARTS if not named or part in named]
+
+
+def _tell(what: str, server: stack.Running) -> None:
+    print(f"{server.name} {what} at {server.url}")
+    if server.access:
+        variables = {"URL": server.url, **{name.upper(): value for name, value in server.access.items()}}
+        pairs = " ".join(f"INFLUXDB_V2_{name}={value}" for name, value in variables.items())
+        print(f"for others:      export {pairs}")
+    else:
+        print(f"scrapes:         {', '.join(_scraped(server)) or 'nothing yet'}")
+    print(f"data, log:       {server.directory}, {server.log}")
+
+
+def _scraped(server: stack.Running) -> list[str]:
+    try:
+        found = ask(f"{server.url}/api/v1/targets?state=active")["data"]["activeTargets"]
+    except OSError as error:
+        raise EnvironmentFault(f"{server.name} does not answer at {server.url}: {error} (log: {server.log})") from error
+    return [f"{target['scrapeUrl']} ({target['health']})" for target in found]

@@ -1,0 +1,1 @@
+"""What has to be on the machine: Python packages, JVM jars, server programs."""

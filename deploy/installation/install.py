@@ -1,0 +1,103 @@
+"""`make setup`: the environment, the pinned packages, the JVM jars; what is there already is left alone.
+
+Run by the user's own Python as `python -m unskew.deploy.installation.install`, so it imports nothing but the standard
+library.
+"""
+
+import hashlib
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from unskew.deploy.installation.jars import connector_jars, fetched
+from unskew.deploy.installation.java import find_java
+from unskew.deploy.installation.requirements import require_disk, require_python
+from unskew.errors import EnvironmentFault, UserError
+
+ROOT = Path(__file__).resolve().parents[2]
+ENVIRONMENT = ROOT / ".venv"
+_DESCRIPTIONS = ("requirements.lock", "pyproject.toml")
+
+
+def install() -> None:
+    """Do what is missing, each step said before it begins.
+
+    Raises
+    ------
+    EnvironmentFault
+        Wrong Python, no Java, no room, no network.
+    """
+    require_python()
+    stamp = ENVIRONMENT / "installed"
+    wanted = hashlib.sha256(b"".join((ROOT / name).read_bytes() for name in _DESCRIPTIONS)).hexdigest()
+    current = stamp.is_file() and stamp.read_text() == wanted
+    if not (current and fetched()):
+        find_java()  # before minutes of downloads, not after
+    if not current:
+        require_disk(ROOT)
+        if not _runs(ENVIRONMENT / "bin" / "python", "import pip"):
+            _make_environment()
+        _say("installing the pinned Python packages (1.7 GB; minutes the first time) ...")
+        _pip("--requirement", ROOT / "requirements.lock")
+        _pip("--no-deps", "--editable", ROOT)
+        stamp.write_text(wanted)
+    if not fetched():
+        _run(
+            "JVM jars", ENVIRONMENT / "bin" / "python", "-m", "unskew.deploy.installation.install", "jars"
+        )  # it knows where pyspark is
+
+
+def _make_environment() -> None:
+    _say(f"making {ENVIRONMENT} with {sys.executable} ...")
+    shutil.rmtree(ENVIRONMENT, ignore_errors=True)  # what an interruption left
+    done = subprocess.run([sys.executable, "-m", "venv", ENVIRONMENT], capture_output=True, text=True, check=False)
+    if done.returncode:
+        shutil.rmtree(ENVIRONMENT, ignore_errors=True)
+        if "ensurepip" in done.stdout + done.stderr:
+            version = f"{sys.version_info.major}.{sys.version_info.minor}"
+            fix = f"sudo apt-get install python{version}-venv"
+            raise EnvironmentFault(f"{sys.executable} can't make virtual environments; install what it lacks: `{fix}`")
+        said = (done.stderr or done.stdout).strip().splitlines() or ["it said nothing"]
+        raise EnvironmentFault(f"{sys.executable} -m venv failed: {said[-1]}")
+
+
+def _pip(*arguments: str | Path) -> None:
+    quiet = ("--quiet", "--disable-pip-version-check", "--no-input")
+    _run("packages", ENVIRONMENT / "bin" / "python", "-m", "pip", "install", *quiet, *arguments)
+
+
+def _run(what: str, *command: str | Path) -> None:
+    if subprocess.run(command, cwd=ROOT, check=False).returncode:
+        raise EnvironmentFault(f"could not install the {what}, see above; mend that and run `make setup` again")
+
+
+def _runs(python: Path, code: str) -> bool:
+    return python.exists() and subprocess.run([python, "-c", code], capture_output=True, check=False).returncode == 0
+
+
+_START = time.monotonic()
+
+
+def _say(what: str) -> None:
+    print(f"[{time.monotonic() - _START:3.0f} s] {what}", flush=True)
+
+
+def main() -> None:
+    """Run the whole set-up, or only the step that needs the environment's own Python."""
+    try:
+        if sys.argv[1:] == ["jars"]:
+            connector_jars()
+        else:
+            install()
+    except UserError as error:
+        print(f"unskew: {error}", file=sys.stderr)
+        sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        print("\nunskew: interrupted; `make setup` goes on where this stopped", file=sys.stderr)
+        sys.exit(130)
+
+
+if __name__ == "__main__":
+    main()

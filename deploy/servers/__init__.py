@@ -1,0 +1,1 @@
+"""Real servers on this machine, started and stopped: Kafka, InfluxDB, Prometheus, a Spark cluster."""

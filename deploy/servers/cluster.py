@@ -1,0 +1,158 @@
+"""A Spark standalone cluster on this machine, from nothing but pip's pyspark: to try CLUSTER mode, and to test it."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+import urllib.request
+from pathlib import Path
+from typing import Self
+
+from unskew.deploy.installation.jars import pyspark_home
+from unskew.deploy.installation.java import find_java
+from unskew.deploy.servers.child import Child
+from unskew.deploy.servers.ports import LOOPBACK, free_port
+from unskew.errors import EnvironmentFault
+
+_PATIENCE = 90.0  # seconds until all workers are there
+
+
+class Cluster:
+    """A master and workers on the loopback interface; as a context manager they run inside the block.
+
+    They end when this process does, however that ends.
+
+    Parameters
+    ----------
+    directory
+        For the logs of master, workers and executors, and for the executors' files.
+    workers
+        How many to start with.
+    cores
+        Tasks that a worker runs side by side.
+    memory_mb
+        What a worker gives its executors, MiB; `spark.executor.memory` has to fit in.
+
+    Examples
+    --------
+    >>> from pyspark.sql import SparkSession
+    >>> with Cluster(Path("out/cluster"), workers=2) as cluster:  # doctest: +SKIP
+    ...     builder = SparkSession.builder.master(cluster.master).config(map=cluster.conf)
+    """
+
+    def __init__(self, directory: Path, *, workers: int = 2, cores: int = 1, memory_mb: int = 1024) -> None:
+        self.directory = directory.absolute()
+        self.master = f"spark://{LOOPBACK}:{free_port()}"
+        self._first = workers
+        self._cores = cores
+        self._memory_mb = memory_mb
+        self._ui = free_port()
+        self._master: Child | None = None
+        self._workers: list[Child] = []
+        self._launched = 0
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    @property
+    def conf(self) -> dict[str, str]:
+        """Spark settings for a driver on this machine: the executors' Python is this one."""
+        return {
+            "spark.pyspark.python": sys.executable,
+            "spark.driver.host": LOOPBACK,
+            "spark.driver.bindAddress": LOOPBACK,
+            "spark.executor.memory": f"{self._memory_mb}m",
+        }
+
+    @property
+    def alive(self) -> bool:
+        """Whether the master runs."""
+        return self._master is not None and self._master.alive
+
+    def start(self) -> None:
+        """Start the master and the workers and wait until they know each other.
+
+        Raises
+        ------
+        EnvironmentFault
+            No Java, no pyspark, or no answer in time.
+        """
+        try:
+            self.directory.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise EnvironmentFault(f"cannot write the cluster's logs to {self.directory}: {error.strerror}") from error
+        port = self.master.rpartition(":")[2]
+        try:
+            self._master = self._launch("master.Master", "master", "--port", port, "--webui-port", str(self._ui))
+            for _ in range(self._first):
+                self._workers.append(self._worker())
+            self._await_workers()
+        except BaseException:
+            self.stop()
+            raise
+
+    def stop(self) -> None:
+        """Stop workers and master in good order."""
+        for child in self._children():
+            child.stop(patience=10)
+        self._workers.clear()
+        self._master = None
+
+    def add_worker(self) -> None:
+        """Start one more worker and wait until the master knows it."""
+        self._workers.append(self._worker())
+        self._await_workers()
+
+    def kill_worker(self, index: int) -> None:
+        """End a worker and its executors at once, as a machine that loses its power; the later ones move up."""
+        self._workers.pop(index).kill()
+
+    def executors(self) -> list[int]:
+        """The process ids of the executors that run now, for killing one."""
+        workers = {worker.pid for worker in self._workers}
+        command = ["ps", "-axww", "-o", "pid=,ppid=,command="]  # ww: however narrow the terminal says it is
+        listed = subprocess.run(command, capture_output=True, text=True, check=True)
+        rows = (line.split(maxsplit=2) for line in listed.stdout.splitlines())
+        return [int(pid) for pid, parent, what in rows if int(parent) in workers and "ExecutorBackend" in what]
+
+    def _worker(self) -> Child:
+        name = f"worker-{self._launched}"
+        self._launched += 1
+        size = ("--cores", str(self._cores), "--memory", f"{self._memory_mb}m")
+        work = ("--work-dir", str(self.directory / name))
+        return self._launch("worker.Worker", name, "--port", "0", "--webui-port", "0", *size, *work, self.master)
+
+    def _launch(self, main: str, name: str, *arguments: str) -> Child:
+        spark = pyspark_home()
+        command = [spark / "bin" / "spark-class", f"org.apache.spark.deploy.{main}", "--host", LOOPBACK, *arguments]
+        environment = {
+            "JAVA_HOME": str(find_java().home),
+            "SPARK_HOME": str(spark),
+            "SPARK_CONF_DIR": os.devnull,  # not that of another Spark on this machine
+            "SPARK_LOCAL_IP": LOOPBACK,
+            "SPARK_DAEMON_MEMORY": "512m",
+            "PYSPARK_PYTHON": sys.executable,
+        }
+        return Child(command, self.directory / f"{name}.log", environment=environment)
+
+    def _await_workers(self) -> None:
+        deadline = time.monotonic() + _PATIENCE
+        while self._alive_workers() != len(self._workers):  # more, while the master hasn't noticed a loss yet
+            if time.monotonic() > deadline or not all(child.alive for child in self._children()):
+                raise EnvironmentFault(f"the Spark cluster did not start; see the logs in {self.directory}")
+            time.sleep(0.1)
+
+    def _children(self) -> list[Child]:
+        return [*self._workers, *filter(None, [self._master])]
+
+    def _alive_workers(self) -> int:
+        try:
+            with urllib.request.urlopen(f"http://{LOOPBACK}:{self._ui}/json/", timeout=5) as answer:
+                return int(json.load(answer)["aliveworkers"])
+        except (OSError, ValueError):
+            return 0

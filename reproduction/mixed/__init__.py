@@ -1,0 +1,39 @@
+"""The routing table paper (Fang et al., *Parallel Stream Processing Against Workload Skewness and Variance*) again."""
+
+from collections.abc import Callable
+
+from reproduction.mixed import sweeps
+from reproduction.mixed.chart import figure_18, sweep_report
+from reproduction.mixed.claims import claims
+from reproduction.mixed.compact import figure_11
+from reproduction.mixed.follow import Point
+from reproduction.mixed.hashing import figure_7
+from reproduction.mixed.setting import figure_4, table_2
+from reproduction.page import Report, Settings
+
+_SCALED = (
+    "The paper has pictures of this: what it says of them is beside ours in 'Mixed: what the paper says'. Scaled: "
+    "intervals (the paper's 50 × scale, 3 at least) and the largest key domain. Times are CPU times here."
+)
+_BRUTE = f"MIXED_BF is left out above {sweeps.MOST_KEYS_BY_FORCE:,} keys."
+
+
+def _sweep(title: str, name: str, run: Callable[[Settings], list[Point]], *notes: str) -> Callable[[Settings], Report]:
+    return lambda settings: sweep_report(f"Mixed, {title}", name, run(settings), [*notes, _SCALED])
+
+
+EXPERIMENTS: dict[str, Callable[[Settings], Report]] = {
+    "figure-4": figure_4,
+    "table-2": table_2,
+    "figure-7": figure_7,
+    "figure-8": _sweep("figure 8: workers", "workers", sweeps.over_workers),
+    "figure-9": _sweep("figure 9: imbalance tolerance", "θmax", sweeps.over_theta_max),
+    "figure-10": _sweep("figure 10: key domain", "keys", sweeps.over_keys, _BRUTE),
+    "figure-11": figure_11,
+    "figure-12": _sweep("figure 12: fluctuation", "f", sweeps.over_f),
+    "figure-17": _sweep("figure 17: table bound", "Amax", sweeps.over_table_max),
+    "figure-18": figure_18,
+    "figure-19": _sweep("figure 19: window", "intervals", sweeps.over_window),
+    "figures-20-21": _sweep("figures 20 and 21: β", "β", sweeps.over_beta),
+    "claims": claims,
+}

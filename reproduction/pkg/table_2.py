@@ -1,0 +1,114 @@
+"""Table II: PKG beside the methods that don't split keys."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from reproduction.page import Cell, Report, Settings
+from reproduction.pkg.datasets import TW, WP, Dataset, share_of_first
+from reproduction.pkg.routing import route
+from unskew.apps.monitoring.colours import colour
+from unskew.grouping.keys import Keys
+
+WORKERS = (5, 10, 50, 100)
+METHODS = {
+    "PKG": "PARTIAL_KEY",
+    "Off-Greedy": "OFF_GREEDY",
+    "On-Greedy": "ON_GREEDY",
+    "PoTC": "POTC",
+    "Hashing (KG)": "KEY",
+}
+PAPER = {
+    "WP": {
+        "PKG": (3.7e-8, 1.3e-7, 2.7e-2, 3.7e-2),
+        "Off-Greedy": (3.7e-8, 4.1e-8, 7.4e-2, 8.3e-2),
+        "On-Greedy": (3.6e-7, 6.4e-3, 7.4e-2, 8.3e-2),
+        "PoTC": (7.3e-7, 7.8e-3, 7.4e-2, 8.3e-2),
+        "Hashing (KG)": (6.4e-2, 7.8e-2, 9.2e-2, 9.2e-2),
+    },
+    "TW": {
+        "PKG": (3.4e-10, 1.4e-9, 2.3e-9, 3.4e-3),
+        "Off-Greedy": (3.4e-10, 6e-10, 6.7e-3, 1.7e-2),
+        "On-Greedy": (7.2e-9, 7.9e-8, 1.0e-2, 1.7e-2),
+        "PoTC": (1.9e-5, 4.3e-6, 1.2e-2, 1.7e-2),
+        "Hashing (KG)": (3.5e-2, 3.2e-2, 2.0e-2, 2.8e-2),
+    },
+}
+
+
+def table_2(settings: Settings) -> Report:
+    """Final imbalance over m for both datasets, five methods and four numbers of workers."""
+    rows: list[tuple[Cell, ...]] = []
+    ours: dict[tuple[str, str], list[float]] = {}
+    notes = []
+    for data in (WP, TW):
+        keys = data.draw(settings)
+        p1, m = share_of_first(keys), len(keys)
+        notes.append(f"{data.symbol}-like: {m:,} messages, {len(keys.hashes):,} keys, p1 = {100 * p1:.2f} %.")
+        for method, name in METHODS.items():
+            for at, workers in enumerate(WORKERS):
+                share = route(name, keys, workers, seed=settings.seed, **_options(method, keys)).final
+                ours.setdefault((data.symbol, method), []).append(share)
+                paper = PAPER[data.symbol][method][at]
+                rows.append(
+                    (
+                        data.symbol,
+                        workers,
+                        method,
+                        paper,
+                        share,
+                        share * m,
+                        _why(data, method, workers, paper, share, p1, m),
+                    )
+                )
+    notes += [
+        "a: one draw of hash functions, which puts other keys beside the first.",
+        "b: not the first key but the second, third, … decide, whose shares in the traces aren't published.",
+        "The figures are I(m)/m: the paper's smallest, times its m, are 0.8 (WP) and 0.4 (TW) messages, ⌈m/5⌉ − m/5.",
+        "WP and TW are private: Zipf laws with their p1, messages and keys scaled down.",
+    ]
+    columns = ("data", "W", "method", "paper", "ours", "ours, messages", "why they differ")
+    return Report(
+        "PKG, Table II: imbalance of PKG and of methods without key splitting", columns, rows, notes, _plot(ours)
+    )
+
+
+def _options(method: str, keys: Keys) -> dict[str, Any]:
+    if method == "PKG":
+        return {"estimation": "global"}
+    return {"max_keys": len(keys.hashes)} if method in ("Off-Greedy", "On-Greedy", "PoTC") else {}
+
+
+def _why(data: Dataset, method: str, workers: int, paper: float, ours: float, p1: float, m: int) -> str:
+    """What explains a pair of figures: the limits that theory gives for a method, or what it leaves open."""
+    name, limit = {
+        "PKG": ("p1/2 − 1/W", p1 / 2 - 1 / workers),
+        "Hashing (KG)": ("p1·(1 − 1/W)", p1 * (1 - 1 / workers)),
+    }.get(method, ("p1 − 1/W", p1 - 1 / workers))
+    if ours * m < 10 and paper * data.messages < 10:
+        return "agree: a few messages"
+    if limit > 1e-3 and all(abs(figure - limit) <= 0.1 * limit for figure in (ours, paper)):
+        return f"agree: {name}"
+    return "a" if method == "Hashing (KG)" else "b"
+
+
+def _plot(ours: dict[tuple[str, str], list[float]]) -> Callable[[Figure], None]:
+    def draw(figure: Figure) -> None:
+        for axes, symbol in zip(figure.subplots(1, 2, sharey=True), PAPER, strict=True):
+            for method, name in METHODS.items():
+                line = {"color": colour(name), "marker": "o"}
+                axes.plot(WORKERS, np.maximum(ours[symbol, method], 1e-10), label=f"{method}, ours", **line)
+                axes.plot(WORKERS, PAPER[symbol][method], label=f"{method}, paper", linestyle=":", **line)
+            axes.set_xscale("log")
+            axes.set_yscale("log")
+            axes.set_xticks(WORKERS, [str(w) for w in WORKERS])
+            axes.set_title(f"{symbol}-like", fontsize=10)
+            axes.set_xlabel("workers")
+        figure.axes[0].set_ylabel("imbalance / messages")
+        figure.legend(
+            *figure.axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=5, fontsize=7, frameon=False
+        )
+
+    return draw

@@ -1,0 +1,33 @@
+"""Skew-aware stream groupings, and a Kafka topology on Spark that routes with them.
+
+>>> from unskew import create
+>>> create("SHUFFLE", workers=4).route(["tr", "tr", "de"]).tolist()
+[0, 1, 2]
+
+What most users need is here; the rest is in the rooms: ``unskew.grouping`` (the schemes, without Spark),
+``unskew.apps`` (the topology and its commands), ``unskew.producers``, ``unskew.dashboards``, ``unskew.deploy``.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from unskew.apps.balance import balance, balanced_map
+    from unskew.grouping import GROUPINGS, create
+
+__all__ = ["GROUPINGS", "balance", "balanced_map", "create"]
+
+_HOMES = {
+    "GROUPINGS": "unskew.grouping",
+    "balance": "unskew.apps.balance",
+    "balanced_map": "unskew.apps.balance",
+    "create": "unskew.grouping",
+}
+
+
+def __getattr__(name: str) -> Any:
+    # On demand: the set-up runs before anything is installed, and the groupings work without pyspark.
+    from importlib import import_module
+
+    if name not in _HOMES:
+        raise AttributeError(f"module 'unskew' has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)
