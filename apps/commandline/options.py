@@ -1,71 +1,137 @@
-"""Options that more than one command has, said once: of the stream, of the grouping, of Spark."""
+"""Groups of options that more than one command has, each declared once: of the grouping, the work, metrics, Kafka."""
 
-from collections.abc import Iterable, Mapping
-from typing import Annotated, Any
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from unskew.deploy.commands.options import METRICS
+from unskew.apps.topology.settings import GROUPING, SPARK
+from unskew.deploy.client.connection import Connection
+from unskew.deploy.commands.options import (
+    METRICS,
+    BootstrapOption,
+    InfluxBucket,
+    InfluxOrg,
+    InfluxToken,
+    InfluxUrl,
+    KafkaConfigOption,
+)
 from unskew.errors import UsageError
 
-#: Panels of a command's help.
-GROUPING = "Of the grouping"
-STREAM = "Of the stream"
-SPARK = "Of Spark"
+if TYPE_CHECKING:
+    from unskew.apps.monitoring.outputs import Destinations
 
-SourceType = Annotated[str, typer.Argument(help="What the messages are: COUNTRY_SKEW_R80, …")]
-Speed = Annotated[str, typer.Argument(help="xN: a worker does N tuples per process duration; x0: they're free.")]
-ProcessDuration = Annotated[float, typer.Option(help="Simulated cost (ms); see speed.")]
-WorkOption = Annotated[
-    str | None, typer.Option("--work", metavar="MODULE:FUNCTION", help="Your work at the workers (default: count).")
-]
-WorkColumns = Annotated[
-    str,
-    typer.Option("--work-columns", help="Message columns it needs besides key: value,offset,… (comma-separated)."),
-]
 
-Window = Annotated[float, typer.Option(help="Length of a window (s).", rich_help_panel=STREAM)]
-Time = Annotated[
-    str, typer.Option(help="Windows by 'batch' time (nothing is late) or 'event' time.", rich_help_panel=STREAM)
-]
-Lateness = Annotated[float, typer.Option(help="Event time: how late is allowed (s).", rich_help_panel=STREAM)]
-MaxTuples = Annotated[
-    int | None,
-    typer.Option(help="Tuples a batch at most (default: a second of work; 5 M if free).", rich_help_panel=STREAM),
-]
+@dataclass(frozen=True)
+class GroupingOptions:
+    """The groupings' own parameters, those of the original by name."""
 
-DistinctKeys = Annotated[
-    int | None, typer.Option(help="DYNAMIC_KEY: how many keys to expect [100].", rich_help_panel=GROUPING)
-]
-WarmUp = Annotated[
-    float | None, typer.Option(help="DYNAMIC_KEY: no scaling before (s) [15].", rich_help_panel=GROUPING)
-]
-CheckInterval = Annotated[
-    float | None, typer.Option(help="DYNAMIC_KEY: between checks of a key (s) [60].", rich_help_panel=GROUPING)
-]
-PromotionPeriod = Annotated[
-    float | None, typer.Option(help="DYNAMIC_KEY: between promotions (s) [15].", rich_help_panel=GROUPING)
-]
-GroupingOption = Annotated[
-    list[str] | None,
-    typer.Option("--grouping-option", "-g", metavar="NAME=VALUE", help="Any other.", rich_help_panel=GROUPING),
-]
-Seed = Annotated[int, typer.Option(help="Chooses the hash functions.", rich_help_panel=GROUPING)]
+    distinct_keys: Annotated[
+        int | None, typer.Option(help="DYNAMIC_KEY: how many keys to expect [100].", rich_help_panel=GROUPING)
+    ] = None
+    warm_up: Annotated[
+        float | None, typer.Option(help="DYNAMIC_KEY: no scaling before (s) [15].", rich_help_panel=GROUPING)
+    ] = None
+    check_interval: Annotated[
+        float | None, typer.Option(help="DYNAMIC_KEY: between checks of a key (s) [60].", rich_help_panel=GROUPING)
+    ] = None
+    promotion_period: Annotated[
+        float | None, typer.Option(help="DYNAMIC_KEY: between promotions (s) [15].", rich_help_panel=GROUPING)
+    ] = None
+    grouping_option: Annotated[
+        list[str] | None,
+        typer.Option("--grouping-option", "-g", metavar="NAME=VALUE", help="Any other.", rich_help_panel=GROUPING),
+    ] = None
 
-Trigger = Annotated[float, typer.Option(help="At least so long between batches (s).", rich_help_panel=SPARK)]
-Master = Annotated[str | None, typer.Option(help="Master URL (default in LOCAL: local[N]).", rich_help_panel=SPARK)]
+    def of(self, groupings: Sequence[str]) -> dict[str, dict[str, Any]]:
+        """Grouping → those of the given options that it has.
+
+        Raises
+        ------
+        UsageError
+            None of the groupings has one of them, or a value is wrong.
+
+        """
+        from unskew.grouping import parameters
+
+        pairs = [pair("--grouping-option", text) for text in self.grouping_option or []]
+        named = {name: value for name, value in vars(self).items() if value is not None and name != "grouping_option"}
+        for name in [*named, *(name for name, _ in pairs)]:
+            if not any(name in parameters(grouping) for grouping in groupings):
+                valid = sorted({parameter for grouping in groupings for parameter in parameters(grouping)})
+                has = (
+                    f"{groupings[0]} has no parameter" if len(groupings) == 1 else f"none of {', '.join(groupings)} has"
+                )
+                raise UsageError(f"{has} {name!r}; valid: {', '.join(valid) or 'none'}")
+        own: dict[str, dict[str, Any]] = {}
+        for grouping in groupings:
+            defaults = parameters(grouping)
+            own[grouping] = {name: value for name, value in named.items() if name in defaults}
+            own[grouping] |= {name: _read(name, text, defaults[name]) for name, text in pairs if name in defaults}
+        return own
+
+
+@dataclass(frozen=True)
+class WorkOptions:
+    """The user's work at the workers."""
+
+    work: Annotated[
+        str | None, typer.Option(metavar="MODULE:FUNCTION", help="Your work at the workers (default: count).")
+    ] = None
+    work_columns: Annotated[
+        str, typer.Option(help="Message columns it needs besides key: value,offset,… (comma-separated).")
+    ] = ""
+
+    def settings(self) -> dict[str, Any]:
+        """What the settings of a run say of it."""
+        columns = tuple(column for column in self.work_columns.split(",") if column)
+        return {"work": function(self.work), "work_columns": columns}
+
+
+@dataclass(frozen=True)
+class MetricsOptions:
+    """Whether and where the run's metrics go."""
+
+    metrics: Annotated[
+        bool, typer.Option("--metrics/--no-metrics", help="Tell of the run at all.", rich_help_panel=METRICS)
+    ] = True
+    influx_url: InfluxUrl = None
+    influx_token: InfluxToken = None
+    influx_org: InfluxOrg = None
+    influx_bucket: InfluxBucket = None
+    prometheus_port: Annotated[
+        int | None,
+        typer.Option(
+            help="Serve /metrics for Prometheus here; 0: any free port (default: 0 if `unskew stack` runs).",
+            rich_help_panel=METRICS,
+        ),
+    ] = None
+
+    def destinations(self) -> "Destinations":
+        """Where they go."""
+        from unskew.apps.monitoring.outputs import Destinations
+
+        if not self.metrics:
+            return Destinations()
+        return Destinations.of(
+            self.influx_url, self.influx_token, self.influx_org, self.influx_bucket, self.prometheus_port
+        )
+
+
+@dataclass(frozen=True)
+class KafkaOptions:
+    """Which Kafka."""
+
+    bootstrap_servers: BootstrapOption = None
+    kafka_config: KafkaConfigOption = None
+
+    def connection(self) -> Connection:
+        """How to reach it."""
+        return Connection.of(self.bootstrap_servers, self.kafka_config)
+
+
 Conf = Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE", help="Any Spark setting.", rich_help_panel=SPARK)]
-
-MetricsOption = Annotated[
-    bool, typer.Option("--metrics/--no-metrics", help="Tell of the run at all.", rich_help_panel=METRICS)
-]
-PrometheusPort = Annotated[
-    int | None,
-    typer.Option(
-        help="Serve /metrics for Prometheus here; 0: any free port (default: 0 if `unskew stack` runs).",
-        rich_help_panel=METRICS,
-    ),
-]
 LiveOption = Annotated[
     bool,
     typer.Option(
@@ -91,34 +157,33 @@ def scheme(grouping_type: str) -> str:
         raise UsageError(str(error)) from None
 
 
-def given(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Those of the named options that the user gave."""
-    return {name: value for name, value in options.items() if value is not None}
-
-
-def grouping_options(grouping: str, pairs: Iterable[str]) -> dict[str, Any]:
-    """``NAME=VALUE`` pairs with each value read as the type of the parameter's default.
+def schemes(groupings: str) -> list[str]:
+    """The groupings of a list with commas, at least one.
 
     Raises
     ------
     UsageError
-        Not of that form, no such parameter, or a value of another type.
+        There are none, or one isn't known.
 
     """
-    from unskew.grouping import parameters
+    names = [scheme(name.strip()) for name in groupings.split(",") if name.strip()]
+    if not names:
+        raise UsageError("--groupings is empty; valid: names separated by commas, such as KEY,DYNAMIC_KEY")
+    return names
 
-    defaults = parameters(grouping)
-    options: dict[str, Any] = {}
-    for text in pairs:
-        name, value = pair("--grouping-option", text)
-        if name not in defaults:
-            raise UsageError(f"{grouping} has no parameter {name!r}; valid: {', '.join(defaults) or 'none'}")
-        kind = type(defaults[name])
-        try:
-            options[name] = value if kind is str or defaults[name] is None else kind(value)
-        except ValueError:
-            raise UsageError(f"{name} is {value!r}; valid: a value like {defaults[name]!r}") from None
-    return options
+
+def pairs(option: str, texts: Iterable[str]) -> dict[str, str]:
+    """``NAME=VALUE`` texts as a dictionary."""
+    return dict(pair(option, text) for text in texts)
+
+
+def _read(name: str, value: str, default: Any) -> Any:
+    """A parameter's value as the type of its default."""
+    kind = type(default)
+    try:
+        return value if kind is str or default is None else kind(value)
+    except ValueError:
+        raise UsageError(f"{name} is {value!r}; valid: a value like {default!r}") from None
 
 
 def pair(option: str, text: str) -> tuple[str, str]:

@@ -1,18 +1,25 @@
 """What a run of the topology is asked to do, checked before anything starts."""
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Annotated, Any
 
-from unskew.apps.topology.splitter import splitter
-from unskew.apps.topology.worker import Work
+import typer
+from annotated_types import Ge, Gt
+
 from unskew.deploy.client.connection import Connection
+from unskew.deploy.commands.options import METRICS
 from unskew.errors import UsageError
-from unskew.grouping import GROUPINGS, create, named
 
-#: The groupings that need no feedback from the workers.
-RUNNABLE = tuple(name for name, scheme in GROUPINGS.items() if not scheme.uses_cost and scheme(1).controller() is None)
+if TYPE_CHECKING:
+    from unskew.apps.topology.worker import Work
+
+#: Panels of a command's help.
+GROUPING = "Of the grouping"
+STREAM = "Of the stream"
+SPARK = "Of Spark"
+
 MODES = ("LOCAL", "CLUSTER")
 TIMES = ("batch", "event")
 
@@ -24,63 +31,81 @@ _COSTLY_BATCH_SECONDS = 1.0
 
 @dataclass(frozen=True)
 class Settings:
-    """One run. The first seven are the original's arguments, in its order; the rest were constants in its code.
+    """One run: what is asked of it, each thing declared here for the command line, for comparisons and for Python.
+
+    The first seven are the original's arguments, in its order; the rest were constants in its code. ``mode`` to
+    ``speed`` and the options with a help text are what the commands show; besides them:
 
     Attributes
     ----------
-    mode : str
-        LOCAL: Spark in this process; CLUSTER: on ``master``.
-    source_type, grouping, source_name : str
-        What the messages are, how tuples are routed, and the Kafka topic.
-    sources, workers : int
-        S, the topic's partitions (the original's spouts), and W.
-    speed : str
-        ``xN``: a worker does N tuples in ``process_ms``; ``x0``: tuples cost nothing.
-    process_ms : float
-        Simulated cost (ms).
-    window, lateness, trigger : float
-        Length of the windows; how much out of order tuples may come, with event time; pause between the starts of
-        two batches (s).
-    time : str
-        ``batch`` or ``event``: what windows and groupings take as time.
-    run_time : float
-        Stop after so many seconds.
-    until_drained : bool
-        Stop when all that is published at the start is counted and its windows are out.
-    max_tuples : int or None
-        Most tuples a batch; None: 5 M if tuples cost nothing, else one second of work.
+    connection : Connection
+        The Kafka cluster.
+    checkpoint : str
+        Where the run's progress is kept; the same resumes it (path or URI).
+    conf : mapping
+        Any Spark settings.
     options : mapping
         The grouping's own parameters.
-    consumer_group : str or None
-        Kafka's group that is told how far the run is; None: ``unskew-`` and the run's name; empty: none is told.
+    work, work_columns : Work or None, tuple of str
+        The workers' work (None: count), and the message columns that it needs besides the key.
 
     """
 
-    mode: str
-    source_type: str
-    grouping: str
-    source_name: str
-    sources: int
-    workers: int
-    speed: str
+    mode: Annotated[str, typer.Argument(help="LOCAL (Spark in this process) or CLUSTER (on --master).")]
+    source_type: Annotated[str, typer.Argument(help="What the messages are: COUNTRY_SKEW_R80, …")]
+    grouping: Annotated[
+        str,
+        typer.Argument(
+            metavar="GROUPING_TYPE", help="How tuples are routed: SHUFFLE, KEY, PARTIAL_KEY, DYNAMIC_KEY, …"
+        ),
+    ]
+    source_name: Annotated[str, typer.Argument(help="The Kafka topic; made if it isn't there.")]
+    sources: Annotated[int, Gt(0), typer.Argument(metavar="NUM_SPOUTS", help="Sources S: the topic's partitions.")]
+    workers: Annotated[int, Gt(0), typer.Argument(metavar="NUM_WORKERS", help="Workers W.")]
+    speed: Annotated[str, typer.Argument(help="xN: a worker does N tuples per process duration; x0: they're free.")]
     connection: Connection
     checkpoint: str
-    process_ms: float = 1.0
-    window: float = 15.0
-    time: str = "batch"
-    lateness: float = 10.0
-    trigger: float = 1.0
-    run_time: float = 10 * 86_400.0
-    until_drained: bool = False
-    starting_offsets: str = "earliest"
-    max_tuples: int | None = None
-    master: str | None = None
+    process_ms: Annotated[float, Ge(0), typer.Option("--process-duration", help="Simulated cost (ms); see speed.")] = (
+        1.0
+    )
+    window: Annotated[float, Gt(0), typer.Option(help="Length of a window (s).", rich_help_panel=STREAM)] = 15.0
+    time: Annotated[
+        str, typer.Option(help="Windows by 'batch' time (nothing is late) or 'event' time.", rich_help_panel=STREAM)
+    ] = "batch"
+    lateness: Annotated[
+        float, Ge(0), typer.Option(help="Event time: how late is allowed (s).", rich_help_panel=STREAM)
+    ] = 10.0
+    trigger: Annotated[
+        float, Ge(0), typer.Option(help="At least so long between batches (s).", rich_help_panel=SPARK)
+    ] = 1.0
+    run_time: Annotated[float, Gt(0), typer.Option(help="Stop after so many seconds (default: 10 days).")] = 864_000.0
+    until_drained: Annotated[
+        bool, typer.Option("--until-drained", help="Stop when all published so far is counted and its windows out.")
+    ] = False
+    starting_offsets: Annotated[
+        str, typer.Option(help="Without a checkpoint: earliest, latest, or Spark's JSON.", rich_help_panel=STREAM)
+    ] = "earliest"
+    max_tuples: Annotated[
+        int | None,
+        Gt(0),
+        typer.Option(help="Tuples a batch at most (default: a second of work; 5 M if free).", rich_help_panel=STREAM),
+    ] = None
+    master: Annotated[
+        str | None, typer.Option(help="Master URL (default in LOCAL: local[N]).", rich_help_panel=SPARK)
+    ] = None
     conf: Mapping[str, str] = field(default_factory=dict)
     options: Mapping[str, Any] = field(default_factory=dict)
-    seed: int = 0
-    work: Work | None = None
+    seed: Annotated[int, typer.Option(help="Chooses the hash functions.", rich_help_panel=GROUPING)] = 0
+    work: "Work | None" = None
     work_columns: tuple[str, ...] = ()
-    consumer_group: str | None = None
+    consumer_group: Annotated[
+        str | None,
+        typer.Option(
+            help="Kafka group that shows lag tools how far the run is; '' for none.",
+            show_default="unskew-RUN",
+            rich_help_panel=METRICS,
+        ),
+    ] = None
 
     def __post_init__(self) -> None:
         """Check everything that can be checked without a broker or Spark.
@@ -93,18 +118,15 @@ class Settings:
         """
         _one_of("mode", self.mode, MODES)
         _one_of("time", self.time, TIMES)
-        _one_of("grouping", self.grouping, RUNNABLE)
+        _one_of("grouping", self.grouping, runnable())
+        # Here: the commands' help needn't wait for pyspark and numba.
+        from unskew.apps.topology.splitter import splitter
+        from unskew.grouping import create
+
         splitter(self.source_type)
         _topic(self.source_name)
-        for name in ("sources", "workers"):
-            _positive(name, getattr(self, name))
-        for name in ("window", "run_time"):
-            _positive(name, getattr(self, name))
-        for name in ("lateness", "trigger", "process_ms"):
-            if getattr(self, name) < 0:
-                raise UsageError(f"{name} is {getattr(self, name)}; valid: a number of at least 0")
-        if self.max_tuples is not None:
-            _positive("max_tuples", self.max_tuples)
+        for f in fields(self):
+            _in_bounds(f.name, getattr(self, f.name), getattr(f.type, "__metadata__", ()))
         _ = self.tuples_per_process
         if self.mode == "CLUSTER" and not self.master:
             raise UsageError("mode CLUSTER needs --master (spark://host:port, yarn, k8s://…)")
@@ -144,6 +166,8 @@ class Settings:
     @property
     def name(self) -> str:
         """The run's name, from which its topics are named."""
+        from unskew.grouping import named
+
         return f"{self.source_name}-s{self.sources}-w{self.workers}-{named(self.grouping).short}"
 
     @property
@@ -167,14 +191,26 @@ class Settings:
         }
 
 
+def runnable() -> tuple[str, ...]:
+    """The groupings that need no feedback from the workers."""
+    from unskew.grouping import GROUPINGS
+
+    return tuple(name for name, scheme in GROUPINGS.items() if not scheme.uses_cost and scheme(1).controller() is None)
+
+
 def _one_of(name: str, value: str, valid: tuple[str, ...]) -> None:
     if value not in valid:
         raise UsageError(f"unknown {name} {value!r}; valid: {', '.join(valid)}")
 
 
-def _positive(name: str, value: float) -> None:
-    if value <= 0:
-        raise UsageError(f"{name} is {value}; valid: a number above 0")
+def _in_bounds(name: str, value: Any, metadata: Iterable[object]) -> None:
+    if value is None:
+        return
+    for bound in metadata:
+        if isinstance(bound, Gt) and not value > bound.gt:
+            raise UsageError(f"{name} is {value}; valid: a number above {bound.gt}")
+        if isinstance(bound, Ge) and not value >= bound.ge:
+            raise UsageError(f"{name} is {value}; valid: a number of at least {bound.ge}")
 
 
 def _topic(name: str) -> None:

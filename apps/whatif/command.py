@@ -111,7 +111,7 @@ def _scheme(text: str) -> tuple[str, str, dict[str, Any]]:
     """``NAME:OPTION=VALUE:…`` as (label, name, options)."""
     name, *pairs = text.split(":")
     scheme = options.scheme(name)
-    return ":".join([scheme, *pairs]), scheme, options.grouping_options(scheme, pairs)
+    return ":".join([scheme, *pairs]), scheme, options.GroupingOptions(grouping_option=pairs).of([scheme])[scheme]
 
 
 def _each(

@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from tests.apps.conftest import by_key, final_counts
+from unskew.apps.commandline.options import GroupingOptions
 from unskew.apps.compare import tables
-from unskew.apps.compare.command import compare, own_options
+from unskew.apps.compare.command import compare
 from unskew.apps.compare.course import BatchTimes, Course, WindowBalance, straggling
 from unskew.apps.compare.picture import Drawn, draw
 from unskew.apps.monitoring.summary import Summary
@@ -48,14 +49,14 @@ def settings(tmp_path):
 
 
 def test_options_go_to_the_groupings_that_have_them():
-    own = own_options(["KEY", "DYNAMIC_KEY"], {"warm_up": 2.0}, ["periods_to_old=2"])
+    own = GroupingOptions(warm_up=2.0, grouping_option=["periods_to_old=2"]).of(["KEY", "DYNAMIC_KEY"])
     assert own == {"KEY": {}, "DYNAMIC_KEY": {"warm_up": 2.0, "periods_to_old": 2}}
 
 
-@pytest.mark.parametrize(("given", "pairs"), [({"warm_up": 1.0}, []), ({}, ["periods_to_old=2"])])
-def test_options_that_no_grouping_has_are_refused(given, pairs):
+@pytest.mark.parametrize("given", [{"warm_up": 1.0}, {"grouping_option": ["periods_to_old=2"]}])
+def test_options_that_no_grouping_has_are_refused(given):
     with pytest.raises(UsageError, match="none of KEY, SHUFFLE has"):
-        own_options(["KEY", "SHUFFLE"], given, pairs)
+        GroupingOptions(**given).of(["KEY", "SHUFFLE"])
 
 
 @given(st.lists(st.integers(1, 1000), min_size=1, max_size=30))

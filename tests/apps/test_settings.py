@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from unskew.apps.topology.settings import RUNNABLE, Settings
+from unskew.apps.topology.settings import Settings, runnable
 from unskew.deploy.client.connection import Connection
 from unskew.errors import UsageError
 
@@ -64,5 +64,5 @@ def test_topics_are_named_as_the_original_names_them():
 
 
 def test_groupings_that_need_feedback_are_not_offered():
-    assert {"SHUFFLE", "KEY", "PARTIAL_KEY", "DYNAMIC_KEY"} <= set(RUNNABLE)
-    assert "FULL_KNOWLEDGE" not in RUNNABLE
+    assert {"SHUFFLE", "KEY", "PARTIAL_KEY", "DYNAMIC_KEY"} <= set(runnable())
+    assert "FULL_KNOWLEDGE" not in runnable()
