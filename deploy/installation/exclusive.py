@@ -1,19 +1,17 @@
 """Work that one process at a time may do, on this machine."""
 
-import fcntl
 import shutil
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 
-@contextmanager
-def exclusive(lock: Path) -> Iterator[None]:
+def exclusive(lock: Path) -> AbstractContextManager[object]:
     """Wait for the lock file's lock and hold it; the kernel frees it however we end."""
-    with lock.open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
+    from filelock import FileLock  # here: this module is read before anything is installed
+
+    return FileLock(lock)
 
 
 @contextmanager

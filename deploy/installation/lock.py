@@ -1,13 +1,10 @@
-"""`make lock`: write `requirements.lock`, the exact versions of everything that pip chooses for `pyproject.toml` now.
+"""`make lock`: write `requirements.lock`, the newest versions that fit together, for every platform, with their hashes.
 
-Names and versions, no addresses and no hashes: those would tie the file to one index and to one platform's wheels.
+uv chooses: pip's own choice holds for one platform and one Python only. No address is written: that would tie the file
+to one index.
 """
 
-import json
 import subprocess
-import sys
-import tempfile
-from pathlib import Path
 
 from unskew.deploy.installation.packages import LOCK
 
@@ -15,16 +12,14 @@ _HEADER = "# Written by `make lock` from pyproject.toml, installed by `make setu
 
 
 def lock() -> None:
-    """Let pip choose, as for an empty environment, and write its choice down."""
-    with tempfile.NamedTemporaryFile(suffix=".json") as report:
-        project = f"{LOCK.parent}[dev]"
-        choose = ("install", "--dry-run", "--ignore-installed", "--quiet", "--report", report.name, project)
-        subprocess.run([sys.executable, "-m", "pip", *choose], check=True)
-        chosen = json.loads(Path(report.name).read_text())["install"]
-    pins = {item["metadata"]["name"].lower(): item["metadata"]["version"] for item in chosen}
-    pins.pop("unskew")
-    LOCK.write_text(_HEADER + "".join(f"{name}=={version}\n" for name, version in sorted(pins.items())))
-    print(f"wrote {len(pins)} pins to {LOCK}")
+    """Let uv choose, as for an empty environment, and write its choice down."""
+    choose = ("--universal", "--generate-hashes", "--upgrade", "--no-header", "--no-annotate", "--no-emit-index-url")
+    project = LOCK.with_name("pyproject.toml")
+    extras = ("--extra", "dev", "--no-emit-package", "unskew")
+    command = ("uv", "pip", "compile", "--quiet", *choose, *extras, str(project))
+    chosen = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    LOCK.write_text(_HEADER + chosen)
+    print(f"wrote {chosen.count('==')} pins to {LOCK}")
 
 
 if __name__ == "__main__":

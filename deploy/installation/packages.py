@@ -1,8 +1,9 @@
 """The Python packages that this environment should have: `requirements.lock`, of which `make setup` installs each."""
 
-import re
 from importlib import metadata
 from pathlib import Path
+
+from packaging.requirements import Requirement
 
 from unskew.deploy.home import checkout
 
@@ -10,19 +11,20 @@ LOCK = (checkout() or Path()) / "requirements.lock"
 
 
 def locked_versions() -> dict[str, str]:
-    """Package → version as pinned; empty if this copy of the project isn't a checkout."""
+    """Package → version as pinned for this platform; empty if this copy of the project isn't a checkout."""
     if not LOCK.is_file():
         return {}
-    pins = re.findall(r"^([A-Za-z0-9._-]+)==([^\s;]+)", LOCK.read_text(), re.MULTILINE)
-    return dict(pins)
+    lines = (line.rstrip(" \\") for line in LOCK.read_text().splitlines() if line[:1].isalnum())
+    pins = [pin for pin in map(Requirement, lines) if pin.marker is None or pin.marker.evaluate()]
+    return {pin.name: str(pin.specifier).removeprefix("==") for pin in pins}
 
 
 def missing_packages() -> list[str]:
-    """What is pinned, or else declared as a dependency, and not installed."""
+    """What is pinned, or else declared as a dependency of the command, and not installed."""
     names = list(locked_versions()) or [
-        re.split(r"[\s<>=!~;\[]", requirement, maxsplit=1)[0]
-        for requirement in metadata.requires("unskew") or []
-        if "extra ==" not in requirement
+        wanted.name
+        for wanted in map(Requirement, metadata.requires("unskew") or [])
+        if wanted.marker is None or any(wanted.marker.evaluate({"extra": extra}) for extra in ("app", "spark"))
     ]
     return [name for name in names if _installed(name) is None]
 

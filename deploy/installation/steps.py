@@ -1,7 +1,6 @@
-"""Running a long step's program with one line on stderr that says how far it is."""
+"""Running a long step's program with a bar or a line on stderr that says how far it is."""
 
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -11,7 +10,7 @@ _PATIENCE = 2.0  # seconds without a word: with a warm cache there is nothing to
 
 
 class Progress:
-    """A line that counts up in place on a terminal; elsewhere one that is printed once.
+    """A bar on a terminal; elsewhere a line that is printed once. Neither is shown for what is over at once.
 
     Parameters
     ----------
@@ -20,40 +19,43 @@ class Progress:
     about
         How many units it will be, for the reader's orientation only.
     size
-        What stands for the count where the line can't be rewritten: `about 55 MB`.
+        What stands for the count where there is no bar: `about 55 MB`.
     """
 
     def __init__(self, doing: str, about: int, size: str) -> None:
-        self._doing = doing
-        self._about = about
-        self._size = size
-        self._done = 0
+        # Here: this module is read before anything is installed.
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
+        from rich.progress import Progress as Bars
+
+        self._console = Console(stderr=True, highlight=False, soft_wrap=True)
+        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+        self._bars = Bars(*columns, console=self._console, transient=True, disable=not self._console.is_terminal)
+        self._task = self._bars.add_task(doing, total=about)
+        self._instead = f"{doing} ({size}) ..."
         self._start = time.monotonic()
         self._shown = False
-        self._in_place = sys.stderr.isatty()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._shown and self._in_place:
-            print(file=sys.stderr)
+        self._bars.stop()
 
     def advance(self) -> None:
         """One unit more is done."""
-        self._done += 1
-        self.show()
+        self._bars.advance(self._task)
+        self._show()
 
-    def show(self) -> None:
-        """Show the line unless it is too early."""
-        if time.monotonic() - self._start < _PATIENCE or (self._shown and not self._in_place):
+    def _show(self) -> None:
+        """Show it unless it is too early."""
+        if self._shown or time.monotonic() - self._start < _PATIENCE:
             return
-        if self._in_place:
-            print(f"\r{self._doing}: {self._done} of about {self._about}", end="", file=sys.stderr)
-        else:
-            print(f"{self._doing} ({self._size}) ...", file=sys.stderr)
-        sys.stderr.flush()
         self._shown = True
+        if self._bars.disable:
+            self._console.print(self._instead)
+        else:
+            self._bars.start()
 
 
 def followed(

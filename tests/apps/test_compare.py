@@ -12,11 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
+from typer.testing import CliRunner
 
 from tests.apps.conftest import by_key, final_counts
+from unskew.apps.cli import app
 from unskew.apps.commandline.options import GroupingOptions
 from unskew.apps.compare import tables
-from unskew.apps.compare.command import compare
 from unskew.apps.compare.course import BatchTimes, Course, WindowBalance, straggling
 from unskew.apps.compare.picture import Drawn, draw
 from unskew.apps.monitoring.summary import Summary
@@ -122,13 +123,18 @@ def start(connection, arguments, **more):
 
 @pytest.mark.kafka
 def test_nothing_starts_without_messages_to_compare_with(connection, topic):
-    at = connection.bootstrap_servers
+    def ask(sources):
+        command = ["COUNTRY_SKEW_R80", topic, sources, "4", "x0", "--bootstrap-servers", connection.bootstrap_servers]
+        result = CliRunner().invoke(app, ["compare", *command])
+        assert result.exception
+        raise result.exception
+
     for _ in range(2):  # no topic, then an empty one
         with pytest.raises(UsageError, match="no messages to compare with; publish some: unskew produce COUNTRY_SKEW"):
-            compare("COUNTRY_SKEW_R80", topic, 2, 4, "x0", bootstrap_servers=at)
+            ask("2")
         ensure_topic(connection, topic, 2)
     with pytest.raises(UsageError, match="has 2 partitions, not the 3 asked for"):
-        compare("COUNTRY_SKEW_R80", topic, 3, 4, "x0", bootstrap_servers=at)
+        ask("3")
 
 
 @pytest.mark.kafka

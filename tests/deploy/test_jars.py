@@ -69,7 +69,7 @@ def test_a_new_description_is_fetched_anew(repository, tmp_path):
 
 def test_processes_that_fetch_at_the_same_time_agree(repository, tmp_path):
     code = (
-        "import sys; from pathlib import Path; from deploy import jars;"
+        "import sys; from pathlib import Path; from unskew.deploy.installation import jars;"
         "jars._DESCRIPTION = Path(sys.argv[1]); print(len(jars.broker_jars()))"
     )
     command = [sys.executable, "-c", code, str(tmp_path / "ivy.xml")]

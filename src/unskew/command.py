@@ -1,0 +1,19 @@
+"""The `unskew` command: says what is missing where only the library is installed."""
+
+import sys
+
+
+def main() -> None:
+    """Run `unskew.apps.cli`, whose packages come with the extra `app`."""
+    try:
+        from unskew.apps.cli import main as run
+    except ModuleNotFoundError as error:
+        if (error.name or "").startswith("unskew"):
+            raise
+        print(
+            f"unskew: the command needs {error.name}, which is not installed; `pip install 'unskew[app]'` brings all "
+            "that it needs (without the extra, unskew is the library alone)",
+            file=sys.stderr,
+        )
+        sys.exit(1)
+    run()

@@ -1,0 +1,1 @@
+collect_ignore = ["job.py"]  # not a test: a user's program

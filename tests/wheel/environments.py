@@ -1,0 +1,82 @@
+"""The wheel in environments of its own, far from the checkout: they hold what it asks for, and nothing else."""
+
+import shutil
+import subprocess
+import sys
+import zipfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+
+from packaging.requirements import Requirement
+
+ROOT = Path(__file__).parents[2]
+_NOT_SOURCE = (".git", ".venv", ".unskew", ".hypothesis", "__pycache__", "*_cache", "dist", "out", "*.egg-info")
+
+
+def build(folder: Path) -> Path:
+    """The wheel, built from the sdist, which is built from a copy of the checkout."""
+    source = folder / "source"
+    shutil.copytree(ROOT, source, symlinks=True, ignore=shutil.ignore_patterns(*_NOT_SOURCE))
+    command = [sys.executable, "-m", "build", "--installer", "uv", "--outdir", folder, source]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    [wheel] = folder.glob("*.whl")
+    return wheel
+
+
+@dataclass(frozen=True)
+class Environment:
+    """A virtual environment with the wheel in it."""
+
+    folder: Path
+
+    @property
+    def python(self) -> Path:
+        """Its interpreter."""
+        return self.folder / "bin" / "python"
+
+    @property
+    def unskew(self) -> Path:
+        """The command."""
+        return self.folder / "bin" / "unskew"
+
+    @classmethod
+    def of(cls, wheel: Path, folder: Path, extras: tuple[str, ...], others: tuple[str, ...] = ()) -> "Environment":
+        """Make one: the wheel, what it needs with these extras, and what else its user has.
+
+        The packages are links to those that these tests run with: the same versions, and no download.
+        """
+        subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
+        [site] = (folder / "lib").glob("python*/site-packages")
+        install = ("uv", "pip", "install", "--quiet", "--no-deps", "--python", folder / "bin" / "python", wheel)
+        subprocess.run([Path(sys.executable).with_name(str(install[0])), *install[1:]], check=True)
+        with zipfile.ZipFile(wheel) as packed:
+            [name] = (name for name in packed.namelist() if name.endswith(".dist-info/METADATA"))
+            described = metadata.PathDistribution(zipfile.Path(packed, name.rpartition("/")[0] + "/"))
+            wanted = [*_needed(described.requires or [], extras), *others]
+        for package in sorted(_closure(wanted)):
+            for part in {Path(str(file)).parts[0] for file in metadata.files(package) or []} - {"..", "__pycache__"}:
+                place = site / part
+                if not place.exists():
+                    place.symlink_to(Path(str(metadata.distribution(package).locate_file(part))))
+        return cls(folder)
+
+
+def _needed(requirements: list[str], extras: tuple[str, ...]) -> Iterator[str]:
+    for wanted in map(Requirement, requirements):
+        if wanted.marker is None or any(wanted.marker.evaluate({"extra": extra}) for extra in ("", *extras)):
+            yield str(wanted).partition(";")[0]
+
+
+def _closure(requirements: list[str]) -> set[str]:
+    found: set[tuple[str, str]] = set()
+    waiting = [Requirement(text) for text in requirements]
+    while waiting:
+        wanted = waiting.pop()
+        if wanted.name == "unskew" or (wanted.name, str(sorted(wanted.extras))) in found:
+            continue
+        found.add((wanted.name, str(sorted(wanted.extras))))
+        waiting += map(Requirement, _needed(metadata.requires(wanted.name) or [], tuple(wanted.extras)))
+    return {name for name, _ in found}

@@ -1,0 +1,105 @@
+"""What a user gets who installs the wheel: one name, all files, on each kind of Spark beside code of theirs."""
+
+import importlib
+import json
+import os
+import shutil
+import subprocess
+import zipfile
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tests.wheel.environments import ROOT, Environment, build
+from unskew.deploy.installation.java import find_java
+from unskew.deploy.servers.cluster import Cluster
+
+TRUTH = Counter("hot" if i % 5 else f"key {i % 40}" for i in range(3000))
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory) -> Path:
+    return build(tmp_path_factory.mktemp("wheel"))
+
+
+@pytest.fixture(scope="module")
+def library(wheel, tmp_path_factory) -> Environment:
+    """The library without any extra, in an environment that has Spark."""
+    return Environment.of(wheel, tmp_path_factory.mktemp("library"), (), ("pyspark[connect]",))
+
+
+@pytest.fixture
+def project(tmp_path) -> Path:
+    """A user's folder, with packages that are called as folders of our repository are."""
+    (tmp_path / "project" / "apps").mkdir(parents=True)
+    (tmp_path / "project" / "apps" / "__init__.py").write_text("MINE = 'apps of the user'\n")
+    (tmp_path / "project" / "deploy.py").write_text("MINE = 'deploy of the user'\n")
+    shutil.copy(Path(__file__).with_name("job.py"), tmp_path / "project")
+    return tmp_path / "project"
+
+
+def run(command: list[str | Path], cwd: Path, **more: str) -> str:
+    environment = {"PATH": os.environ["PATH"], "HOME": str(cwd), "JAVA_HOME": str(find_java().home), **more}
+    done = subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_it_adds_one_name_and_has_every_file(wheel):
+    packed = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
+    assert {name.partition("/")[0] for name in packed} == {"unskew"}
+    tracked = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    folders = {link.name for link in (ROOT / "src" / "unskew").iterdir() if link.is_symlink()}
+    ours = {f"unskew/{file}" for file in tracked.splitlines() if file.partition("/")[0] in folders}
+    ours |= {file.removeprefix("src/") for file in tracked.splitlines() if file.startswith("src/")}
+    wanted = {file for file in ours if not file.endswith((".md", ".png")) and Path(file).name not in {*_FOR_DOCKER}}
+    assert wanted - {f"unskew/{folder}" for folder in folders} <= packed
+    assert "unskew/py.typed" in packed
+
+
+_FOR_DOCKER = ("Dockerfile", "Dockerfile.dockerignore")
+
+
+@pytest.mark.parametrize("name", ["apps", "producers", "grouping", "dashboards", "deploy"])
+def test_no_module_has_two_names(name, monkeypatch):
+    monkeypatch.syspath_prepend(ROOT)
+    with pytest.raises(ImportError, match=f"{name} is imported as unskew.{name}"):
+        importlib.import_module(name)
+
+
+def test_the_library_needs_neither_spark_nor_the_command(wheel, tmp_path):
+    bare = Environment.of(wheel, tmp_path / "bare", ())
+    says = run(
+        [bare.python, "-c", "import unskew; print(unskew.create('KEY', 4).route(['a', 'a']).tolist())"], tmp_path
+    )
+    first, second = json.loads(says)
+    assert first == second
+    done = subprocess.run([bare.unskew, "--help"], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr.startswith("unskew: the command needs typer")
+    assert "pip install 'unskew[app]'" in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+@pytest.mark.parametrize("master", ["local[2]", "cluster", "connect"])
+def test_a_stream_is_balanced_beside_the_users_own_packages(master, library, project, tmp_path):
+    def job(address: str, conf: dict[str, str]) -> str:
+        python = str(library.python)
+        return run(
+            [python, "job.py", address, json.dumps(conf), tmp_path], project, PYSPARK_PYTHON=python, PYTHONPATH="."
+        )
+
+    if master == "cluster":
+        with Cluster(tmp_path / "elsewhere", workers=2, memory_mb=512) as cluster:
+            packed = shutil.make_archive(str(tmp_path / "users"), "zip", project)
+            conf = cluster.conf | {"spark.pyspark.python": str(library.python), "spark.submit.pyFiles": packed}
+            said = job(cluster.master, conf)
+    else:
+        said = job(master, {})
+    found = json.loads(said.splitlines()[-1])
+    assert found["user"] == ["apps of the user", "deploy of the user"]
+    assert (found["rows"], found["misplaced"], found["workers of the hot key"]) == (3000, 0, 2)
+    assert found["mapped"] == dict(TRUTH)
