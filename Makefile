@@ -24,10 +24,10 @@ demo: setup ## The whole thing once: Kafka, a skewed stream, KEY and DYNAMIC_KEY
 servers: setup ## InfluxDB and Prometheus for the tests and `unskew stack`: found, else built and fetched, once
 	@.venv/bin/python -m unskew.deploy.installation.programs
 
-test: servers ## All tests (starts Kafka and Spark, kills them; takes a while)
+test: setup ## All tests (starts Kafka and Spark, kills them; takes a while)
 	@.venv/bin/python -m pytest
 
-test-fast: servers ## The tests that take no minutes
+test-fast: setup ## The tests that take no minutes
 	@.venv/bin/python -m pytest -m "not slow"
 
 lint: setup ## ruff and the type checker

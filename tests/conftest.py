@@ -9,6 +9,8 @@ from hypothesis import settings
 
 from unskew.deploy.servers.broker import Broker
 
+pytest_plugins = ["tests.servers"]
+
 # No deadlines: a first call may compile, and the machine may be busy.
 settings.register_profile("unskew", deadline=None)
 settings.load_profile("unskew")

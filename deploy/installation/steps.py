@@ -88,7 +88,7 @@ def followed(
         Its exit code.
     """
     with (
-        log.open("a") as record,
+        log.open("a", buffering=1) as record,  # a line at a time, for who reads it meanwhile
         subprocess.Popen(
             [str(part) for part in command],
             stdout=subprocess.PIPE,

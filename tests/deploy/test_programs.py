@@ -1,23 +1,36 @@
 """Finding the servers' programs and getting them once; the tools that get them are stand-ins here, real ones in CI."""
 
+import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from tests.waiting import awaited, gone
 from unskew.deploy.installation.programs.influxd import influxd
 from unskew.deploy.installation.programs.prometheus import prometheus_programs
 from unskew.errors import EnvironmentFault
 
 SAYS_VERSION = 'echo "InfluxDB {} (git: none)"'
-# As `go build -o FILE`: counts its runs, takes its time.
-BUILDS = """
-echo run >> "$TMPDIR/runs"
+# As Go and cargo do: count their runs, take their time; Go asks pkg-config for Flux, which cargo has made.
+GO = """
+echo "go $1" >> "$TMPDIR/runs"
+case "$1" in
+mod) exit 0 ;;
+list) echo "$TMPDIR/flux source"; exit 0 ;;
+esac
+"$PKG_CONFIG" --cflags -- flux > "$TMPDIR/flags" && "$PKG_CONFIG" --libs -- flux >> "$TMPDIR/flags"
 while [ "$1" != -o ]; do shift; done
 sleep 0.3
 echo github.com/some/package
 mkdir -p "$(dirname "$2")" && echo built > "$2"
+"""
+CARGO = """
+echo "cargo $1" >> "$TMPDIR/runs"
+while [ "$1" != --manifest-path ]; do shift; done
+echo "$2" >> "$TMPDIR/runs"
 """
 
 
@@ -64,7 +77,7 @@ def test_what_the_build_lacks_is_named(tools):
 
 
 def test_processes_that_need_it_at_once_build_it_once(tools, tmp_path):
-    for name, script in {"go": BUILDS, "cargo": "exit 0", "cc": "exit 0"}.items():
+    for name, script in {"go": GO, "cargo": CARGO, "cc": "exit 0"}.items():
         tools(name, script)
     killed = tmp_path / "cache" / "unskew" / "influxd" / "making-something"
     killed.mkdir(parents=True)
@@ -74,7 +87,12 @@ def test_processes_that_need_it_at_once_build_it_once(tools, tmp_path):
     assert [process.returncode for process in running] == [0, 0, 0]
     (program,) = said
     assert Path(program.strip()).read_text() == "built\n"
-    assert (tmp_path / "runs").read_text().count("run") == 2  # pkg-config and influxd
+    source = f"{tmp_path}/flux source/libflux"
+    steps = ["go mod", "go list", "cargo rustc", f"{source}/Cargo.toml", "go build"]
+    assert (tmp_path / "runs").read_text().splitlines() == steps
+    headers, library, *_ = shlex.split((tmp_path / "flags").read_text())
+    assert headers == f"-I{source}/include"
+    assert Path(library.removeprefix("-L")).parent.parent.parent == killed.parent
     assert influxd() == Path(program.strip())
     assert not list(killed.parent.glob("making-*"))
 
@@ -90,6 +108,57 @@ def test_a_build_that_fails_says_why_and_leaves_nothing(tools, tmp_path):
         "build.lock",
         "build.log",
     ]
+
+
+# As `docker run … sh -c SCRIPT`, in an image that has the program in /opt.
+ENGINE = """
+[ "$1" = info ] && exit 0
+echo "$*" >> "$TMPDIR/runs"
+PATH="$TMPDIR/opt:$PATH"
+while [ "$1" != -c ]; do shift; done
+sh -c "$2"
+"""
+
+
+def in_image(tmp_path: Path, version: str) -> None:
+    (tmp_path / "opt").mkdir(exist_ok=True)
+    program = tmp_path / "opt" / "influxd"
+    program.write_text(f"#!/bin/sh\n{SAYS_VERSION.format(version)}\n")
+    program.chmod(0o755)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="images have Linux' programs")
+def test_where_a_container_engine_answers_influxd_is_copied_from_the_image(tools, tmp_path):
+    tools("docker", "[ $1 = info ] && exit 1; touch $TMPDIR/asked")  # no engine behind the command
+    tools("podman", ENGINE)
+    in_image(tmp_path, "v2.7.12")
+    program = influxd()
+    assert program.read_text() == (tmp_path / "opt" / "influxd").read_text()
+    assert os.access(program, os.X_OK)
+    assert " influxdb:2.7.12 " in (tmp_path / "runs").read_text()
+    assert not (tmp_path / "asked").exists()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="images have Linux' programs")
+def test_what_an_image_has_and_does_not_run_here_is_built(tools, tmp_path):
+    for name, script in {"docker": ENGINE, "go": GO, "cargo": CARGO, "cc": "exit 0"}.items():
+        tools(name, script)
+    in_image(tmp_path, "v1.8.10")
+    assert influxd().read_text() == "built\n"
+
+
+def test_a_build_beside_a_process_ends_with_it_and_its_compilers_too(tools, tmp_path):
+    for name in ("cargo", "cc", "prometheus", "promtool"):
+        tools(name)
+    tools("go", 'echo $$ > "$TMPDIR/pid"; exec sleep 300')
+    with subprocess.Popen(["/bin/sleep", "300"]) as lives:
+        command = [sys.executable, "-m", "unskew.deploy.installation.programs", "--beside", str(lives.pid)]
+        builder = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+        compiler = int(awaited(lambda: (tmp_path / "pid").is_file() and (tmp_path / "pid").read_text()))
+        assert os.getpriority(os.PRIO_PROCESS, compiler) > os.getpriority(os.PRIO_PROCESS, 0)
+        lives.kill()
+    assert builder.wait(60) != 0
+    assert gone(compiler)
 
 
 def test_prometheus_is_found(tools, monkeypatch):

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.servers import influxd_waited_for
 from unskew.deploy.installation.programs import REQUIRED
-from unskew.deploy.installation.programs.influxd import influxd
 from unskew.deploy.installation.programs.prometheus import PrometheusPrograms, prometheus_programs
 from unskew.deploy.servers.influxdb import InfluxDB
 from unskew.deploy.servers.prometheus import Prometheus
@@ -18,10 +18,10 @@ from unskew.errors import EnvironmentFault
 
 
 @pytest.fixture(scope="session")
-def influxd_program() -> Path:
-    """InfluxDB's program; built now if need be."""
+def influxd_program(pytestconfig: pytest.Config) -> Path:
+    """InfluxDB's program; waited for if it is being built."""
     try:
-        return influxd()
+        return influxd_waited_for(pytestconfig)
     except EnvironmentFault as fault:
         _lacking(fault)
 

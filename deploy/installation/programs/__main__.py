@@ -1,9 +1,15 @@
 """`python -m unskew.deploy.installation.programs`: get the server programs before the tests that need them.
 
-What can't be had is told with the reason; that fails only if `$UNSKEW_REQUIRE_SERVERS` says so.
+What can't be had is told with the reason; that fails only if `$UNSKEW_REQUIRE_SERVERS` says so. `--beside PID` does it
+beside that process: at low priority, and no longer than it lives.
 """
 
+import argparse
+import os
+import signal
 import sys
+import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,9 +18,20 @@ from unskew.deploy.installation.programs.influxd import influxd
 from unskew.deploy.installation.programs.prometheus import prometheus_programs
 from unskew.errors import EnvironmentFault
 
+_NICENESS = 10
+
 
 def main() -> None:
     """Find, fetch or build each program."""
+    parser = argparse.ArgumentParser(
+        prog="python -m unskew.deploy.installation.programs", description="Get the server programs, once."
+    )
+    parser.add_argument("--beside", type=int, metavar="PID", help="at low priority, no longer than this process lives")
+    beside = parser.parse_args().beside
+    if beside is not None:
+        os.setpgid(0, 0)
+        os.nice(_NICENESS)
+        threading.Thread(target=_end_with, args=[beside], daemon=True).start()
     wanted: tuple[Callable[[], Path], ...] = (influxd, lambda: prometheus_programs().prometheus)
     missing = 0
     for want in wanted:
@@ -25,6 +42,16 @@ def main() -> None:
             print(f"unskew: {fault}", file=sys.stderr)
     if missing and REQUIRED:
         sys.exit(EnvironmentFault.exit_code)
+
+
+def _end_with(process: int) -> None:
+    """End us and the compilers that we started when the process is gone."""
+    while True:
+        try:
+            os.kill(process, 0)
+        except ProcessLookupError:
+            os.killpg(0, signal.SIGTERM)
+        time.sleep(0.5)
 
 
 if __name__ == "__main__":

@@ -7,9 +7,6 @@ go 1.24
 
 replace github.com/nats-io/nats-streaming-server v0.11.2 => github.com/influxdata/nats-streaming-server v0.11.3-0.20201112040610-c277f7560803
 
-tool (
-	github.com/influxdata/influxdb/v2/cmd/influxd
-	github.com/influxdata/pkg-config
-)
+tool github.com/influxdata/influxdb/v2/cmd/influxd
 
 require github.com/influxdata/influxdb/v2 v2.7.12
