@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from reproduction.page import Report, Settings, page
+from reproduction.page import Report, Sizing, page
 from unskew.errors import EnvironmentFault, UsageError
 
 #: Paper → its module and title.
@@ -55,7 +55,7 @@ def reproduce(
         return
     if not 0 < scale <= 1:
         raise UsageError(f"--scale is {scale:g}; valid: above 0, at most 1")
-    settings = Settings(scale=scale, seed=seed)
+    settings = Sizing(scale=scale, seed=seed)
     titles: list[str] = []
     sections: list[str] = []
     for name, experiment in chosen.items():
@@ -73,7 +73,7 @@ def reproduce(
         console.print(f"[dim]{name}: {perf_counter() - began:.1f} s; {', '.join(map(str, files))}[/]\n")
 
 
-def _chosen(names: Sequence[str]) -> dict[str, Callable[[Settings], Report]]:
+def _chosen(names: Sequence[str]) -> dict[str, Callable[[Sizing], Report]]:
     """``paper/experiment`` → its function, for the named papers and experiments.
 
     Raises
@@ -82,12 +82,12 @@ def _chosen(names: Sequence[str]) -> dict[str, Callable[[Settings], Report]]:
         There is none of that name.
 
     """
-    found: dict[str, Callable[[Settings], Report]] = {}
+    found: dict[str, Callable[[Sizing], Report]] = {}
     for name in names:
         paper, _, experiment = name.partition("/")
         if paper not in PAPERS:
             raise UsageError(f"unknown paper {paper!r}; valid: {', '.join(PAPERS)}")
-        there: dict[str, Callable[[Settings], Report]] = import_module(PAPERS[paper][0]).EXPERIMENTS
+        there: dict[str, Callable[[Sizing], Report]] = import_module(PAPERS[paper][0]).EXPERIMENTS
         if experiment and experiment not in there:
             raise UsageError(f"{paper} has no experiment {experiment!r}; valid: {', '.join(there)}")
         found |= {f"{paper}/{one}": run for one, run in there.items() if one == (experiment or one)}

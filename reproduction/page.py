@@ -1,6 +1,6 @@
 """What an experiment gives: a table of the paper's figures beside ours, and a picture.
 
-A paper is a module of this package with a dictionary ``EXPERIMENTS``: name → function of ``Settings`` that returns a
+A paper is a module of this package with a dictionary ``EXPERIMENTS``: name → function of ``Sizing`` that returns a
 ``Report``. ``command.py`` lists the papers.
 """
 
@@ -21,7 +21,7 @@ Cell: TypeAlias = "str | int | float | None"
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class Sizing:
     """How much work to put in.
 
     Attributes

@@ -66,9 +66,9 @@ def _list(connection: Connection) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from unskew.apps.results.reader import kind_of, result_topics
+    from unskew.apps.results.reader import kind_of, published
 
-    found = result_topics(connection)
+    found = published(connection)
     if not found:
         print(f"no results at {connection.bootstrap_servers} yet: `unskew topology` makes them")
         return

@@ -56,7 +56,7 @@ def kind_of(topic: str) -> str | None:
     return (found[1] or found[2]) if found else None
 
 
-def result_topics(connection: Connection) -> dict[str, int]:
+def published(connection: Connection) -> dict[str, int]:
     """The result topics there are, each with the number of records ever written to it."""
     found = [topic for topic in topics(connection) if kind_of(topic) is not None]
     with ThreadPoolExecutor(8) as pool:

@@ -3,9 +3,9 @@
 from collections.abc import Callable
 
 from reproduction.dkg.country import half_skew, over_skew, over_workers
-from reproduction.page import Report, Settings
+from reproduction.page import Report, Sizing
 
-EXPERIMENTS: dict[str, Callable[[Settings], Report]] = {
+EXPERIMENTS: dict[str, Callable[[Sizing], Report]] = {
     "skew": over_skew,
     "workers": over_workers,
     "half-skew": half_skew,

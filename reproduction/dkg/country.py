@@ -5,7 +5,7 @@ from collections.abc import Iterable
 import numpy as np
 from matplotlib.figure import Figure
 
-from reproduction.page import Cell, Report, Settings
+from reproduction.page import Cell, Report, Sizing
 from unskew.apps.monitoring.colours import colour
 from unskew.apps.whatif.stream import read
 from unskew.deploy.client.connection import Connection
@@ -34,13 +34,13 @@ NOTES = (
 )
 
 
-def over_skew(settings: Settings) -> Report:
+def over_skew(settings: Sizing) -> Report:
     """R0 to R100 with ten workers."""
     points = ((f"R{ratio}", _keys(f"COUNTRY_SKEW_R{ratio}", settings), 10) for ratio in range(0, 101, 10))
     return _report("DKG: STD_DEV and DIST_COST over the skew, W = 10", "skew", points, settings)
 
 
-def over_workers(settings: Settings) -> Report:
+def over_workers(settings: Sizing) -> Report:
     """R80 with 5 to 100 workers."""
     keys = _keys("COUNTRY_SKEW_R80", settings)
     return _report(
@@ -51,18 +51,18 @@ def over_workers(settings: Settings) -> Report:
     )
 
 
-def half_skew(settings: Settings) -> Report:
+def half_skew(settings: Sizing) -> Report:
     """A hot key that turns cold in the middle."""
     keys = _keys("COUNTRY_HALF_SKEW_R80", settings)
     return _report("DKG: a hot key turns cold (HALF_SKEW_R80), W = 10", "stream", [("half R80", keys, 10)], settings)
 
 
-def _keys(name: str, settings: Settings) -> Keys:
+def _keys(name: str, settings: Sizing) -> Keys:
     n = settings.of(RECORDS, least=200_000)
     return encode(read(name, n, settings.seed, Connection.of).keys)
 
 
-def _report(title: str, what: str, points: Iterable[tuple[str, Keys, int]], settings: Settings) -> Report:
+def _report(title: str, what: str, points: Iterable[tuple[str, Keys, int]], settings: Sizing) -> Report:
     rows: list[tuple[Cell, ...]] = []
     curves: dict[str, list[Outcome]] = {}
     labels: list[str] = []

@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from reproduction.dpa.workloads import REDUCERS, SHAPES, letters
-from reproduction.page import Cell, Report, Settings
+from reproduction.page import Cell, Report, Sizing
 from unskew.grouping import create
 from unskew.grouping.simulator import Feedback, simulate, workload
 
@@ -66,7 +66,7 @@ def _run(chosen: Sequence[str], method: str, rounds: int, seed: int, interval: f
     ).skew  # fmt: skip
 
 
-def table_1(settings: Settings) -> Report:
+def table_1(settings: Sizing) -> Report:
     """Skew without and with at most one round a reducer."""
     count = settings.of(200, least=20)
     rows: list[tuple[Cell, ...]] = []
@@ -97,7 +97,7 @@ def table_1(settings: Settings) -> Report:
     return Report("DPA, Table 1: skew S with one round of redistribution", columns, rows, notes)
 
 
-def figure_3(settings: Settings) -> Report:
+def figure_3(settings: Sizing) -> Report:
     """Skew over the rounds that each reducer may trigger."""
     count = settings.of(200, least=20)
     rows: list[tuple[Cell, ...]] = []

@@ -9,7 +9,7 @@ from reproduction.mixed.compact import figure_11
 from reproduction.mixed.follow import Point
 from reproduction.mixed.hashing import figure_7
 from reproduction.mixed.setting import figure_4, table_2
-from reproduction.page import Report, Settings
+from reproduction.page import Report, Sizing
 
 _SCALED = (
     "The paper has pictures of this: what it says of them is beside ours in 'Mixed: what the paper says'. Scaled: "
@@ -18,11 +18,11 @@ _SCALED = (
 _BRUTE = f"MIXED_BF is left out above {sweeps.MOST_KEYS_BY_FORCE:,} keys."
 
 
-def _sweep(title: str, name: str, run: Callable[[Settings], list[Point]], *notes: str) -> Callable[[Settings], Report]:
+def _sweep(title: str, name: str, run: Callable[[Sizing], list[Point]], *notes: str) -> Callable[[Sizing], Report]:
     return lambda settings: sweep_report(f"Mixed, {title}", name, run(settings), [*notes, _SCALED])
 
 
-EXPERIMENTS: dict[str, Callable[[Settings], Report]] = {
+EXPERIMENTS: dict[str, Callable[[Sizing], Report]] = {
     "figure-4": figure_4,
     "table-2": table_2,
     "figure-7": figure_7,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from reproduction.mixed import sweeps
 from reproduction.mixed.follow import Outcome, Point
-from reproduction.page import Cell, Report, Settings
+from reproduction.page import Cell, Report, Sizing
 from unskew.apps.monitoring.colours import colour
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def _row(point: Point) -> Sequence[Cell]:
     )
 
 
-def figure_18(settings: Settings) -> Report:
+def figure_18(settings: Sizing) -> Report:
     """How MINMIG's routing table grows with the number of adjustments."""
     points = sweeps.growth(settings)
     length = len(points[0].outcome.tables)

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 from reproduction.mixed import sweeps
 from reproduction.mixed.compact import over_degrees
 from reproduction.mixed.follow import Outcome, Point
-from reproduction.page import Report, Settings
+from reproduction.page import Report, Sizing
 
 
 class Claim(NamedTuple):
@@ -18,7 +18,7 @@ class Claim(NamedTuple):
     why: str | None = None
 
 
-def claims(settings: Settings) -> Report:
+def claims(settings: Sizing) -> Report:
     """One row for each."""
     rows = [
         *_workers(sweeps.over_workers(settings)),
@@ -119,7 +119,7 @@ def _keys(points: list[Point]) -> list[Claim]:
     ]
 
 
-def _compact(settings: Settings) -> list[Claim]:
+def _compact(settings: Sizing) -> list[Claim]:
     keys, *compacted = over_degrees(settings)
     coarse = compacted[-1]
     errors = [c.mean_error for c in compacted]
@@ -161,7 +161,7 @@ def _fluctuation(points: list[Point]) -> list[Claim]:
     ]
 
 
-def _appendices(settings: Settings) -> list[Claim]:
+def _appendices(settings: Sizing) -> list[Claim]:
     bound = _of(sweeps.over_table_max(settings), "MIXED")
     window = sweeps.over_window(settings)
     mixed, table = _of(window, "MIXED", None), _of(window, "MINTABLE", None)

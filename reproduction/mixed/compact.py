@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from reproduction.mixed.sweeps import base
-from reproduction.page import Report, Settings
+from reproduction.page import Report, Sizing
 from unskew.apps.monitoring.colours import colour
 from unskew.grouping import encode
 from unskew.grouping.table import Mixed, Records
@@ -52,7 +52,7 @@ class Compacted:
 
 
 @cache
-def over_degrees(settings: Settings) -> list[Compacted]:
+def over_degrees(settings: Sizing) -> list[Compacted]:
     """MIXED with Table 2's defaults, and a million keys times the scale, but a hundred thousand."""
     case = base(settings).at(keys=settings.of(1_000_000, least=100_000))
     scheme = Mixed(case.workers, theta_max=case.options["theta_max"], table_max=case.options["table_max"])
@@ -88,7 +88,7 @@ def _compacted(scheme: Mixed, keys: Records, degree: int | None, repetitions: in
     return Compacted(degree, len(records), grouping, planning, float(errors.mean()), float(errors.max()), theta)
 
 
-def figure_11(settings: Settings) -> Report:
+def figure_11(settings: Sizing) -> Report:
     """Time to plan and error of the load estimate, by degree of discretisation."""
     results = over_degrees(settings)
     names = ["none" if c.degree is None else str(c.degree) for c in results]

@@ -7,14 +7,14 @@ from numpy.typing import NDArray
 
 from reproduction.mixed import sweeps
 from reproduction.mixed.follow import Case
-from reproduction.page import Report, Settings
+from reproduction.page import Report, Sizing
 from unskew.grouping import create
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-def figure_7(settings: Settings) -> Report:
+def figure_7(settings: Sizing) -> Report:
     """The workers' loads in ascending order, by workers and by keys; averages over hash functions."""
     base, hashes = sweeps.base(settings), sweeps.intervals(settings)
     workers = {n: _loads(base.at(workers=n), hashes) for n in (5, 10, 20, 30, 40)}

@@ -4,12 +4,12 @@ import numpy as np
 
 from reproduction.mixed import sweeps
 from reproduction.mixed.workload import TUPLES_PER_KEY
-from reproduction.page import Report, Settings
+from reproduction.page import Report, Sizing
 from unskew.grouping.table import Llfd, MinTable, Records
 from unskew.grouping.table.migration import migrate
 
 
-def figure_4(_settings: Settings) -> Report:
+def figure_4(_settings: Sizing) -> Report:
     """The worked example: two workers, absolute balance."""
     # 7, 4 and 5 are on d1, 2, 1 and 1 on d2; the routing table has entries for those of 5 and 2.
     cost, home = np.array([7.0, 4, 5, 2, 1, 1]), np.array([0, 0, 1, 0, 1, 1], np.int32)
@@ -34,7 +34,7 @@ def figure_4(_settings: Settings) -> Report:
     return Report("Mixed, figure 4: the worked example (loads 16 and 4, θmax = 0)", columns, rows, [note])
 
 
-def table_2(settings: Settings) -> Report:
+def table_2(settings: Sizing) -> Report:
     """What the experiments are run with."""
     case = sweeps.base(settings)
     lost = "our text of the paper has lost the exponents, and which values are the defaults"

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from reproduction.page import Report, Settings
+from reproduction.page import Report, Sizing
 from reproduction.pkg.figure_4 import figure_4
 from reproduction.pkg.figure_6 import figure_6
 from reproduction.pkg.figure_7 import figure_7
@@ -11,7 +11,7 @@ from reproduction.pkg.probing import probing
 from reproduction.pkg.table_2 import table_2
 from reproduction.pkg.threshold import threshold
 
-EXPERIMENTS: dict[str, Callable[[Settings], Report]] = {
+EXPERIMENTS: dict[str, Callable[[Sizing], Report]] = {
     "table-2": table_2,
     "figure-4": figure_4,
     "threshold": threshold,

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from reproduction.page import Settings
+from reproduction.page import Sizing
 from unskew.grouping import encode, streams
 from unskew.grouping.keys import Keys
 from unskew.grouping.streams import KeyStream
@@ -22,7 +22,7 @@ class Dataset:
     keys: int
     p1: float
 
-    def stream(self, settings: Settings) -> KeyStream:
+    def stream(self, settings: Sizing) -> KeyStream:
         """The generator: a Zipf law with this p1 for WP and TW, drifting ranks for CT, the lognormals as they are."""
         if self.symbol == "LN1":
             return streams.lognormal(1.789, 2.366)
@@ -35,12 +35,12 @@ class Dataset:
             return streams.Drifting(streams.matched(self.p1 / 0.6, keys), keys, every=self.size(settings) // 4, step=-1)
         return streams.matched(self.p1, keys)
 
-    def size(self, settings: Settings) -> int:
+    def size(self, settings: Sizing) -> int:
         """Messages at this scale."""
         full = min(self.messages, _TWITTER)
         return settings.of(full, least=min(full, 200_000))
 
-    def draw(self, settings: Settings) -> Keys:
+    def draw(self, settings: Sizing) -> Keys:
         """The messages' keys."""
         return encode(self.stream(settings).take(0, self.size(settings), seed=settings.seed))
 

@@ -2,7 +2,7 @@
 
 from matplotlib.figure import Figure
 
-from reproduction.page import Cell, Report, Settings
+from reproduction.page import Cell, Report, Sizing
 from reproduction.pkg.datasets import CT, LN1, LN2, TW, WP, share_of_first
 from reproduction.pkg.routing import route
 from unskew.apps.monitoring.colours import colour
@@ -11,7 +11,7 @@ WORKERS = (5, 10, 50, 100)
 SOURCES = (5, 10, 15, 20)
 
 
-def figure_4(settings: Settings) -> Report:
+def figure_4(settings: Sizing) -> Report:
     """Average imbalance over m: hashing, the global oracle, and 5 to 20 sources that know their own messages."""
     rows: list[tuple[Cell, ...]] = []
     curves: dict[str, dict[str, list[float]]] = {}

@@ -3,7 +3,7 @@
 import numpy as np
 from matplotlib.figure import Figure
 
-from reproduction.page import Cell, Report, Settings
+from reproduction.page import Cell, Report, Sizing
 from reproduction.pkg.datasets import WP
 from reproduction.pkg.routing import Spread, route
 from unskew.grouping import encode, streams
@@ -15,7 +15,7 @@ EXPONENTS = (0.1, 0.3, 0.5, 0.7, 0.9, 1.0, 1.1)
 SOURCES = (5, 10, 50, 100)
 
 
-def figure_6(settings: Settings) -> Report:
+def figure_6(settings: Sizing) -> Report:
     """Share of messages that the sources send elsewhere than the oracle, over z and S; and the overlap on WP."""
     m = settings.of(MESSAGES, least=200_000)
     rows: list[tuple[Cell, ...]] = []

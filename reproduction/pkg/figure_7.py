@@ -2,7 +2,7 @@
 
 from matplotlib.figure import Figure
 
-from reproduction.page import Cell, Report, Settings
+from reproduction.page import Cell, Report, Sizing
 from reproduction.pkg.routing import route
 from unskew.grouping import encode, streams
 
@@ -13,7 +13,7 @@ EXPONENTS = tuple(round(0.1 * step, 1) for step in range(1, 21))
 _BALANCED = 1e-4
 
 
-def figure_7(settings: Settings) -> Report:
+def figure_7(settings: Sizing) -> Report:
     """PKG's average imbalance over z, for each K and W, and the z at which it breaks."""
     m = settings.of(MESSAGES, least=200_000)
     curves: dict[tuple[int, int], list[float]] = {}

@@ -4,7 +4,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from reproduction.page import Cell, Report, Settings
+from reproduction.page import Cell, Report, Sizing
 from reproduction.pkg.routing import route
 from unskew.grouping import encode, streams
 from unskew.grouping.compiled import kernel
@@ -17,7 +17,7 @@ WORKERS = (5, 10, 40, 50, 100)
 _BALANCED = 1e-4
 
 
-def figure_9(settings: Settings) -> Report:
+def figure_9(settings: Sizing) -> Report:
     """PKG's average imbalance over d, and the least d that balances, over several draws of the hash functions."""
     m = settings.of(MESSAGES, least=200_000)
     stream = streams.zipf(Z, K)

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from reproduction.page import Cell, Report, Settings
+from reproduction.page import Cell, Report, Sizing
 from reproduction.pkg.datasets import CT, TW, WP
 from unskew.apps.monitoring.colours import colour
 from unskew.grouping import create
@@ -20,7 +20,7 @@ WORKERS = (5, 10, 50)
 MINUTE = {"WP": 22_000_000 / 1440, "TW": 1_200_000_000 / 44_640, "CT": 690_000 / 43_200}
 
 
-def probing(settings: Settings) -> Report:
+def probing(settings: Sizing) -> Report:
     """Average imbalance of five sources that never probe, probe every minute, and ten times a minute."""
     rows: list[tuple[Cell, ...]] = []
     over_time: dict[str, Outcome] = {}

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from reproduction.page import Cell, Report, Settings
+from reproduction.page import Cell, Report, Sizing
 from reproduction.pkg.datasets import TW, WP, Dataset, share_of_first
 from reproduction.pkg.routing import route
 from unskew.apps.monitoring.colours import colour
@@ -38,7 +38,7 @@ PAPER = {
 }
 
 
-def table_2(settings: Settings) -> Report:
+def table_2(settings: Sizing) -> Report:
     """Final imbalance over m for both datasets, five methods and four numbers of workers."""
     rows: list[tuple[Cell, ...]] = []
     ours: dict[tuple[str, str], list[float]] = {}

@@ -3,13 +3,13 @@
 import numpy as np
 from matplotlib.figure import Figure
 
-from reproduction.page import Cell, Report, Settings
+from reproduction.page import Cell, Report, Sizing
 from reproduction.pkg.datasets import LN1, LN2, TW, WP, share_of_first
 from reproduction.pkg.routing import route
 from unskew.apps.monitoring.colours import colour
 
 
-def threshold(settings: Settings) -> Report:
+def threshold(settings: Sizing) -> Report:
     """KEY's and PARTIAL_KEY's final imbalance around each dataset's W = 2/p1, beside the limits of theory."""
     rows: list[tuple[Cell, ...]] = []
     curves: dict[str, tuple[float, list[int], list[float], list[float]]] = {}

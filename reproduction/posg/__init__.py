@@ -2,14 +2,14 @@
 
 from collections.abc import Callable
 
-from reproduction.page import Report, Settings
+from reproduction.page import Report, Sizing
 from reproduction.posg import figures
 from reproduction.posg.start import start
 from reproduction.posg.sweeps import default
 from reproduction.posg.theorem import theorem_4_3
 from reproduction.posg.time_series import time_series
 
-EXPERIMENTS: dict[str, Callable[[Settings], Report]] = {
+EXPERIMENTS: dict[str, Callable[[Sizing], Report]] = {
     "theorem-4.3": theorem_4_3,
     "default": default,
     "start": start,

@@ -1,11 +1,11 @@
 """Figures 4 to 9 of the POSG paper, and the sweeps of n and μ that it leaves out."""
 
-from reproduction.page import Report, Settings
+from reproduction.page import Report, Sizing
 from reproduction.posg.sweeps import sweep
 from reproduction.posg.trial import Stream
 
 
-def figure_4(settings: Settings) -> Report:
+def figure_4(settings: Sizing) -> Report:
     """Frequency distributions."""
     points = {"uniform": None, **{f"Zipf-{z}": z for z in (0.5, 1.0, 1.5, 2.0, 2.5, 3.0)}}
     paper = {"uniform": "1.06", "Zipf-0.5": "1.06", "Zipf-1.0": "1.25"}
@@ -18,7 +18,7 @@ def figure_4(settings: Settings) -> Report:
     )  # fmt: skip
 
 
-def figure_5(settings: Settings) -> Report:
+def figure_5(settings: Sizing) -> Report:
     """Over-provisioning."""
     percents = (95, 98, 100, 102, 105, 107, 109, 115)
     paper = {"102": "1.26", "115": "1.07"} | {str(p): "≥ 1.15" for p in (100, 105, 107, 109)}
@@ -29,7 +29,7 @@ def figure_5(settings: Settings) -> Report:
     )  # fmt: skip
 
 
-def figure_6(settings: Settings) -> Report:
+def figure_6(settings: Sizing) -> Report:
     """Greatest execution time."""
     return sweep(
         settings, "POSG, Figure 6: greatest execution time", "w_max, ms",
@@ -37,7 +37,7 @@ def figure_6(settings: Settings) -> Report:
     )  # fmt: skip
 
 
-def figure_7(settings: Settings) -> Report:
+def figure_7(settings: Sizing) -> Report:
     """Number of execution times."""
     return sweep(
         settings, "POSG, Figure 7: number of execution times", "w_n",
@@ -45,7 +45,7 @@ def figure_7(settings: Settings) -> Report:
     )  # fmt: skip
 
 
-def figure_8(settings: Settings) -> Report:
+def figure_8(settings: Sizing) -> Report:
     """Instances."""
     return sweep(
         settings, "POSG, Figure 8: instances", "k",
@@ -55,7 +55,7 @@ def figure_8(settings: Settings) -> Report:
     )  # fmt: skip
 
 
-def figure_9(settings: Settings) -> Report:
+def figure_9(settings: Sizing) -> Report:
     """Precision."""
     return sweep(
         settings, "POSG, Figure 9: precision ε", "ε",
@@ -65,7 +65,7 @@ def figure_9(settings: Settings) -> Report:
     )  # fmt: skip
 
 
-def items(settings: Settings) -> Report:
+def items(settings: Sizing) -> Report:
     """Distinct items."""
     return sweep(
         settings, "POSG: number of distinct items n", "n",
@@ -74,7 +74,7 @@ def items(settings: Settings) -> Report:
     )  # fmt: skip
 
 
-def tolerance(settings: Settings) -> Report:
+def tolerance(settings: Sizing) -> Report:
     """Tolerance."""
     return sweep(
         settings, "POSG: tolerance μ", "μ",
@@ -84,7 +84,7 @@ def tolerance(settings: Settings) -> Report:
     )  # fmt: skip
 
 
-def window(settings: Settings) -> Report:
+def window(settings: Sizing) -> Report:
     """Window size."""
     return sweep(
         settings, "POSG: window N", "N",

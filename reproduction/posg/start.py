@@ -6,7 +6,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from reproduction.page import Cell, Report, Settings
+from reproduction.page import Cell, Report, Sizing
 from reproduction.posg.sweeps import LONG, streams_of
 from reproduction.posg.trial import Stream, drawn, finishes, turns
 from unskew.apps.monitoring.colours import colour
@@ -20,7 +20,7 @@ WINDOWS = (2, 3, 4, 5, 6)
 PAPER = {2: "RUN from 10,690 (simulation)", 4: "RUN from 20,978 (prototype)"}
 
 
-def start(settings: Settings) -> Report:
+def start(settings: Sizing) -> Report:
     """Equation 1's η after each window, and the speed-up of one who knows all costs and starts no earlier."""
     router, default = Posg(5), Stream()
     changes = np.concatenate([_changes(router, default, seed) for seed in streams_of(settings)])

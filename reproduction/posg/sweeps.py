@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from reproduction.page import Cell, Report, Settings
+from reproduction.page import Cell, Report, Sizing
 from reproduction.posg.trial import Stream, Trial, trial
 from unskew.apps.monitoring.colours import colour
 
@@ -29,13 +29,13 @@ NOTES = (
 )
 
 
-def streams_of(settings: Settings) -> range:
+def streams_of(settings: Sizing) -> range:
     """The seeds: the paper has 100 streams of each kind."""
     return range(settings.seed, settings.seed + settings.of(100, least=6))
 
 
 def sweep(
-    settings: Settings,
+    settings: Sizing,
     title: str,
     parameter: str,
     points: Mapping[str, tuple[Stream, dict[str, Any]]],
@@ -86,7 +86,7 @@ def _draw(figure: Figure, parameter: str, labels: list[str], curves: Mapping[str
     figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=5, fontsize=8, frameon=False)
 
 
-def default(settings: Settings) -> Report:
+def default(settings: Sizing) -> Report:
     """The paper's default setting, in completion times."""
     rows: list[tuple[Cell, ...]] = []
     for variant, (m, settle) in VARIANTS.items():

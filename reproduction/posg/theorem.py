@@ -2,14 +2,14 @@
 
 import numpy as np
 
-from reproduction.page import Report, Settings
+from reproduction.page import Report, Sizing
 from unskew.grouping import encode
 from unskew.grouping.posg.sketch import cells, expected_estimate
 
 ITEMS, COLUMNS = 4096, 55
 
 
-def theorem_4_3(settings: Settings) -> Report:
+def theorem_4_3(settings: Sizing) -> Report:
     """The numeric case by the formula, and by hashing all items with our hash functions many times."""
     costs = np.repeat(np.arange(1, 65.0), ITEMS // 64)
     formula = expected_estimate(costs, COLUMNS)

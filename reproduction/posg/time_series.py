@@ -4,7 +4,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from reproduction.page import Cell, Report, Settings
+from reproduction.page import Cell, Report, Sizing
 from reproduction.posg.trial import finishes, turns
 from unskew.apps.monitoring.colours import colour
 from unskew.grouping import encode, streams
@@ -16,7 +16,7 @@ M, CHANGE, K, STEP = 150_000, 75_000, 5, 2_000
 FACTORS = np.array([[1.05, 1.025, 1.0, 0.975, 0.95], [0.90, 0.95, 1.0, 1.05, 1.10]])
 
 
-def time_series(settings: Settings) -> Report:
+def time_series(settings: Sizing) -> Report:
     """When POSG starts to schedule, when it learns of the change, and the completion times meanwhile."""
     items = streams.zipf(1.0, 4096).take(0, M, seed=settings.seed)
     costs = np.random.default_rng((settings.seed, 1)).permutation(np.repeat(np.arange(1, 65.0), 64))[items]

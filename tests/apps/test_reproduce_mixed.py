@@ -8,7 +8,7 @@ import pytest
 from reproduction.mixed import EXPERIMENTS
 from reproduction.mixed.follow import Case, follow, sweep
 from reproduction.mixed.workload import TUPLES_PER_KEY, Workload
-from reproduction.page import Settings
+from reproduction.page import Sizing
 from unskew.grouping import create
 
 SMALL = Case().at(keys=2000, workers=5)
@@ -56,7 +56,7 @@ def test_sweeps_change_what_they_name():
 
 
 def test_figure_4_is_the_papers():
-    report = EXPERIMENTS["figure-4"](Settings())
+    report = EXPERIMENTS["figure-4"](Sizing())
     paper, ours = report.columns.index("paper"), report.columns.index("ours")
     said = [row for row in report.rows if row[paper] is not None]
     assert len(said) == 5
@@ -65,7 +65,7 @@ def test_figure_4_is_the_papers():
 
 @pytest.mark.parametrize("name", ["table-2", "figures-20-21", "figure-18"])
 def test_reports_are_whole(name, tmp_path):
-    report = EXPERIMENTS[name](Settings(scale=0.02, seed=1))
+    report = EXPERIMENTS[name](Sizing(scale=0.02, seed=1))
     assert report.rows
     assert all(len(row) == len(report.columns) for row in report.rows)
     files = report.save(tmp_path, name)
@@ -75,7 +75,7 @@ def test_reports_are_whole(name, tmp_path):
 @pytest.mark.slow
 def test_all_experiments():
     """What the paper says of migration comes out, whatever the seed."""
-    settings = Settings(scale=0.02, seed=2)
+    settings = Sizing(scale=0.02, seed=2)
     for experiment in EXPERIMENTS.values():
         report = experiment(settings)
         assert all(len(row) == len(report.columns) for row in report.rows)

@@ -6,7 +6,7 @@ import io
 import pytest
 from rich.console import Console
 
-from reproduction.page import Report, Settings, page
+from reproduction.page import Report, Sizing, page
 
 REPORT = Report(
     "A paper, Table 1",
@@ -57,4 +57,4 @@ def test_save(tmp_path):
 
 @pytest.mark.parametrize(("scale", "full", "least", "expected"), [(0.1, 1000, 1, 100), (0.1, 50, 20, 20), (1, 7, 1, 7)])
 def test_scale(scale, full, least, expected):
-    assert Settings(scale).of(full, least) == expected
+    assert Sizing(scale).of(full, least) == expected
