@@ -24,11 +24,14 @@ demo: setup ## The whole thing once: Kafka, a skewed stream, KEY and DYNAMIC_KEY
 servers: setup ## InfluxDB and Prometheus for the tests and `unskew stack`: found, else built and fetched, once
 	@.venv/bin/python -m unskew.deploy.installation.programs
 
-test: setup ## All tests (starts Kafka and Spark, kills them; takes a while)
-	@.venv/bin/python -m pytest
+# Much of a test is waiting: three processes are right for two cores.
+TEST := .venv/bin/python -m pytest --numprocesses 3
 
-test-fast: setup ## The tests that take no minutes
-	@.venv/bin/python -m pytest -m "not slow"
+test: setup ## All tests (starts Kafka and Spark, kills them; some ten minutes)
+	@$(TEST)
+
+test-fast: setup ## The tests that need no more than two minutes
+	@$(TEST) -m "not slow"
 
 lint: setup ## ruff and the type checker
 	@.venv/bin/ruff check && .venv/bin/ruff format --check && .venv/bin/basedpyright

@@ -1,11 +1,15 @@
-"""What tests of all areas share: one embedded broker per test process, and topic names that nobody else has."""
+"""What tests of all areas share: a broker for each test process, topic names that nobody else has, and their order."""
 
+import os
 import re
 import uuid
+from collections import defaultdict
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from hypothesis import settings
+from xdist.scheduler import LoadScopeScheduling
 
 from unskew.deploy.servers.broker import Broker
 
@@ -14,6 +18,64 @@ pytest_plugins = ["tests.servers"]
 # No deadlines: a first call may compile, and the machine may be busy.
 settings.register_profile("unskew", deadline=None)
 settings.load_profile("unskew")
+
+# Spark's JVMs live for minutes here: code that is soon compiled beats code that is fast.
+SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+for name in ("SPARK_SUBMIT_OPTS", "SPARK_DAEMON_JAVA_OPTS"):
+    os.environ.setdefault(name, SHORT_LIVED)
+
+# The files whose tests use the session that the tests of a process share.
+_SPARK = (
+    "tests/apps/test_balance.py",
+    "tests/apps/test_datasets.py",
+    "tests/apps/test_splitter.py",
+    "tests/apps/test_topology.py",
+    "tests/dashboards/",
+    "tests/deploy/test_secured.py",
+    "tests/monitoring/test_influx_fails.py",
+    "tests/monitoring/test_run_metrics.py",
+)
+# The groups that take longest, longest first.
+_LONGEST = ("spark", "tests/apps/test_kills.py", "tests/apps/test_cluster.py", "grouping", "tests/apps/test_compare.py")
+
+
+def group_of(nodeid: str) -> str:
+    """The group that a test belongs to: its file, or all files that share Spark or compiled kernels."""
+    if nodeid.startswith(_SPARK):
+        return "spark"
+    return "grouping" if nodeid.startswith("tests/grouping/") else nodeid.partition("::")[0]
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeScheduling:
+    """Run a group's tests in one process, the groups in the order of `pytest_collection_modifyitems`."""
+    config.option.loadscopereorder = False
+    scheduler = LoadScopeScheduling(config, log)
+    scheduler._split_scope = group_of
+    return scheduler
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The longest groups come first; what needs InfluxDB comes last, as that may still be being built meanwhile."""
+    groups: dict[str, list[pytest.Item]] = defaultdict(list)
+    for item in items:
+        groups[group_of(item.nodeid)].append(item)
+    for members in groups.values():
+        members.sort(key=_needs_influxdb)
+    items[:] = [item for name in sorted(groups, key=lambda name: _rank(name, groups[name])) for item in groups[name]]
+
+
+def _rank(name: str, members: list[pytest.Item]) -> tuple[bool, int]:
+    if name in _LONGEST:
+        return False, _LONGEST.index(name)
+    return any(map(_needs_influxdb, members)), len(_LONGEST)
+
+
+def _needs_influxdb(item: pytest.Item) -> bool:
+    from tests.servers import needs_influxdb  # here: pytest wants to be the first to import its plugins
+
+    return needs_influxdb(item) or item.get_closest_marker("influxdb") is not None
 
 
 @pytest.fixture(scope="session")

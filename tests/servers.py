@@ -29,11 +29,9 @@ def needs_influxdb(item: pytest.Item) -> bool:
 
 @pytest.hookimpl(tryfirst=True)  # before pytest chooses by marker
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What would wait for the program to be made takes minutes."""
-    wanting = [item for item in items if needs_influxdb(item)]
-    if wanting and _lacking():
-        for item in wanting:
-            item.add_marker(pytest.mark.slow)
+    """To get the program, at the least, takes its time."""
+    for item in filter(needs_influxdb, items):
+        item.add_marker(pytest.mark.slow)
 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest-xdist tells that the collection is done, so before any test runs

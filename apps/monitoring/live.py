@@ -94,7 +94,7 @@ def sparkline(values: Sequence[float] | deque[float]) -> str:
     """Values as blocks from 0 to the largest.
 
     >>> sparkline([0, 1, 2, 4])
-    '▁▂▄█'
+    '▁▃▅█'
     """
     largest = max(values, default=0) or 1
     return "".join(_BLOCKS[round((len(_BLOCKS) - 1) * max(0, value) / largest)] for value in values)

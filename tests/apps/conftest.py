@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from unskew.apps.run import session
 from unskew.apps.run.run import Outcome, Run
-from unskew.apps.topology.settings import Settings
+from unskew.apps.topology.settings import Settings, runnable
 from unskew.deploy.client.connection import Connection
 from unskew.deploy.client.topics import end_offsets, ensure_topic
 from unskew.deploy.servers.broker import Broker
@@ -20,7 +20,8 @@ from unskew.deploy.servers.broker import Broker
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    started = session.start("tests", "local[4]", 2)
+    # All kernels are loaded once, before Python workers fork: not by each worker at its first tuple.
+    started = session.start("tests", "local[4]", 2, {"spark.executorEnv.UNSKEW_GROUPINGS": ",".join(runnable())})
     yield started
     started.stop()
 
@@ -45,10 +46,10 @@ def settings(connection: Connection, topic: str, tmp_path: Path) -> Callable[...
             "speed": "x0",
             "connection": connection,
             "checkpoint": str(tmp_path / f"checkpoint-{grouping}"),
-            "window": 2.0,
-            "trigger": 0.2,
+            "window": 0.5,
+            "trigger": 0.1,
             "until_drained": True,
-            "run_time": 120.0,
+            "run_time": 300.0,
         }
         return Settings(**(given | changes))
 

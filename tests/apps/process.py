@@ -3,7 +3,6 @@
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -13,8 +12,8 @@ import numpy as np
 import pytest
 
 from tests.apps.conftest import countries, final_counts, publish
+from tests.commands import UNSKEW
 from unskew.deploy.client.connection import Connection
-from unskew.deploy.servers.broker import Broker
 
 TUPLES = 60_000
 WINDOW_MS = 5_000
@@ -28,17 +27,19 @@ class Topology:
         self, connection: Connection, topic: str, folder: Path, grouping: str, *more: str, mode: str = "LOCAL"
     ) -> None:
         self.output = folder / "topology.log"
+        self._checkpoint = folder / "checkpoint"
+        self._restarts = 2  # that a service manager would make, beside those that a test makes
         self._command = [
-            sys.executable, "-c", "from unskew.apps.cli import main; main()",
-            "topology", mode, "COUNTRY_SKEW_R80", grouping,
+            *UNSKEW, "topology", mode, "COUNTRY_SKEW_R80", grouping,
             topic, "2", "4", "x0", "--until-drained", "--time", "event", "--window", str(WINDOW_MS / 1000),
-            "--lateness", "1", "--max-tuples", "4000", "--trigger", "0.1", "--checkpoint", str(folder / "checkpoint"),
+            "--lateness", "1", "--max-tuples", "4000", "--trigger", "0.1", "--checkpoint", str(self._checkpoint),
             "--bootstrap-servers", connection.bootstrap_servers, *more,
         ]  # fmt: skip
         self.process = self.start()
 
     def start(self) -> subprocess.Popen[bytes]:
         with self.output.open("ab") as log:
+            self._began = log.tell()
             self.process = subprocess.Popen(self._command, stdout=log, stderr=log, start_new_session=True)
         return self.process
 
@@ -67,13 +68,33 @@ class Topology:
 
         return [pid for pid in parents if ours(pid) and any(name in _command(pid) for name in names)]
 
+    def said(self) -> str:
+        """What it has printed since it was last started."""
+        return self.output.read_bytes()[self._began :].decode()
+
+    def goes_on(self, batches: int) -> None:
+        """Wait until so many more batches are committed."""
+        before = self._committed()
+        deadline = time.monotonic() + 300
+        while self._committed() < before + batches:
+            if self.process.poll() is not None:
+                assert self.process.returncode, "it came to its end already"
+                self._start_again()
+            assert time.monotonic() < deadline, self.output.read_text()
+            time.sleep(0.02)
+
     def finish(self) -> None:
-        """Wait for the end, starting it again as a service manager would."""
-        for _ in range(3):
-            if self.process.wait(300) == 0:
-                return
-            self.start()
-        raise AssertionError(self.output.read_text())
+        """Wait for the end."""
+        while self.process.wait(300):
+            self._start_again()
+
+    def _start_again(self) -> None:
+        assert self._restarts, self.output.read_text()
+        self._restarts -= 1
+        self.start()
+
+    def _committed(self) -> int:
+        return max((int(f.name) for f in self._checkpoint.glob("commits/[0-9]*")), default=-1)
 
 
 def _parent(process: Path) -> int:
@@ -91,20 +112,14 @@ def _command(pid: int) -> str:
 
 
 @pytest.fixture
-def broker(tmp_path: Path) -> Iterator[Broker]:
-    with Broker(tmp_path / "kafka") as started:
-        yield started
-
-
-@pytest.fixture
-def truth(broker: Broker, topic: str) -> Counter[tuple[str, str]]:
+def truth(connection: Connection, topic: str) -> Counter[tuple[str, str]]:
     rng = np.random.default_rng(7)
     keys = [
         "Turkey" if hot else f"Country {i}"
         for hot, i in zip(rng.random(TUPLES) < 0.8, rng.integers(0, 40, TUPLES), strict=True)
     ]
     ms = [START + i for i in range(TUPLES)]
-    publish(Connection(broker.bootstrap_servers), topic, 2, countries(keys), ms=ms)
+    publish(connection, topic, 2, countries(keys), ms=ms)
     return Counter((_window(t), key) for t, key in zip(ms, keys, strict=True))
 
 
@@ -113,11 +128,11 @@ def _window(ms: int) -> str:
 
 
 @pytest.fixture
-def launch(broker: Broker, topic: str, tmp_path: Path) -> Iterator[Callable[..., Topology]]:
+def launch(connection: Connection, topic: str, tmp_path: Path) -> Iterator[Callable[..., Topology]]:
     started: list[Topology] = []
 
     def make(grouping: str, *more: str, mode: str = "LOCAL") -> Topology:
-        started.append(Topology(Connection(broker.bootstrap_servers), topic, tmp_path, grouping, *more, mode=mode))
+        started.append(Topology(connection, topic, tmp_path, grouping, *more, mode=mode))
         return started[-1]
 
     yield make
@@ -126,21 +141,5 @@ def launch(broker: Broker, topic: str, tmp_path: Path) -> Iterator[Callable[...,
             topology.kill()
 
 
-def wait_for_progress(topology: Topology, folder: Path, batches: int) -> None:
-    """Until this many more batches are committed."""
-    commits = folder / "checkpoint" / "commits"
-    before = _committed(commits)
-    deadline = time.monotonic() + 120
-    while _committed(commits) < before + batches:
-        assert topology.process.poll() is None, topology.output.read_text()
-        assert time.monotonic() < deadline, topology.output.read_text()
-        time.sleep(0.02)
-
-
-def _committed(commits: Path) -> int:
-    return max((int(f.name) for f in commits.glob("[0-9]*")), default=-1) if commits.exists() else -1
-
-
-def check(broker: Broker, topic: str, short: str, truth: Counter[tuple[str, str]]) -> None:
-    got = final_counts(Connection(broker.bootstrap_servers), f"{topic}-s2-w4-{short}-aggregator")
-    assert got == dict(truth)
+def check(connection: Connection, topic: str, short: str, truth: Counter[tuple[str, str]]) -> None:
+    assert final_counts(connection, f"{topic}-s2-w4-{short}-aggregator") == dict(truth)

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import subprocess
 import sys
 import sysconfig
 from collections.abc import Iterator
@@ -9,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.apps.process import broker, check, launch, truth, wait_for_progress  # noqa: F401  fixtures
+from tests.apps.process import WINDOW_MS, check, launch, truth  # noqa: F401  fixtures
+from tests.commands import UNSKEW
+from tests.conftest import SHORT_LIVED
 from unskew.deploy.servers.cluster import Cluster
 
 pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.kafka]
@@ -29,22 +32,32 @@ def options(cluster: Cluster, tmp_path: Path) -> list[str]:
     # -S: the files that put an editable checkout on the path are not read
     python.write_text(f'#!/bin/sh\nPYTHONPATH="$PYTHONPATH:{libraries}" exec {sys.executable} -S "$@"\n')
     python.chmod(0o755)
-    settings = cluster.conf | {"spark.pyspark.python": str(python), "spark.pyspark.driver.python": sys.executable}
+    settings = cluster.conf | {
+        "spark.pyspark.python": str(python),
+        "spark.pyspark.driver.python": sys.executable,
+        "spark.executor.extraJavaOptions": SHORT_LIVED,
+    }
     return ["--master", cluster.master, *(f"--conf={key}={value}" for key, value in settings.items())]
 
 
-@pytest.mark.parametrize(
-    ("grouping", "short"), [("SHUFFLE", "sg"), ("KEY", "kg"), ("PARTIAL_KEY", "pkg"), ("DYNAMIC_KEY", "dkg")]
-)
-def test_counts_are_exact(broker, topic, truth, launch, options, grouping, short):
-    launch(grouping, *options, "--max-tuples", "30000", mode="CLUSTER").finish()
-    check(broker, topic, short, truth)
+def test_counts_are_exact_with_each_grouping(connection, topic, tmp_path, truth, options):
+    groupings = {"SHUFFLE": "sg", "KEY": "kg", "PARTIAL_KEY": "pkg", "DYNAMIC_KEY": "dkg"}
+    command = [
+        *UNSKEW, "compare", "COUNTRY_SKEW_R80", topic, "2", "4", "x0", "--groupings", ",".join(groupings),
+        "--time", "event", "--window", str(WINDOW_MS / 1000), "--lateness", "1", "--max-tuples", "30000",
+        "--trigger", "0.1", "--checkpoint", str(tmp_path / "checkpoints"), "--output", str(tmp_path / "out"),
+        "--bootstrap-servers", connection.bootstrap_servers, *options,
+    ]  # fmt: skip
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
+    assert done.returncode == 0, done.stderr
+    for short in groupings.values():
+        check(connection, topic, short, truth)
 
 
-def test_an_executor_is_killed(broker, topic, tmp_path, truth, launch, options, cluster):
+def test_an_executor_is_killed(connection, topic, truth, launch, options, cluster):
     topology = launch("PARTIAL_KEY", *options, mode="CLUSTER")
     for _ in range(2):
-        wait_for_progress(topology, tmp_path, 2)
+        topology.goes_on(2)
         os.kill(cluster.executors()[0], signal.SIGKILL)
     topology.finish()
-    check(broker, topic, "pkg", truth)
+    check(connection, topic, "pkg", truth)

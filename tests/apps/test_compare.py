@@ -5,7 +5,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -15,6 +14,8 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from tests.apps.conftest import by_key, final_counts
+from tests.commands import UNSKEW
+from tests.pictures import figures, lines, panels  # noqa: F401
 from unskew.apps.cli import app
 from unskew.apps.commandline.options import GroupingOptions
 from unskew.apps.compare import tables
@@ -28,8 +29,6 @@ from unskew.errors import EnvironmentFault, UsageError
 from unskew.grouping import GROUPINGS, measures
 from unskew.producers.publish import publish
 from unskew.producers.registry import create
-
-COMMAND = [sys.executable, "-c", "from unskew.apps.cli import main; main()", "compare"]
 
 
 def course(grouping="KEY", sizes=(100, 100, 100, 100), loads=(300, 100)):
@@ -98,14 +97,27 @@ def test_table_fits_the_terminal(width):
 
 
 @pytest.mark.parametrize("count", [1, 2, len(GROUPINGS)])
-def test_any_number_of_groupings_is_drawn(count, tmp_path):
+def test_any_number_of_groupings_is_drawn(count, tmp_path, figures):
     names = list(GROUPINGS)[:count]
     # the last batch and window have next to no tuples, as they often do
     runs = [
         Drawn(name, [3, 1], 25.0, 1.0, 1.5, [(90, 2.0), (1, 50.0)], [(90, 1.0, 0.5), (1, 0.1, 0.1)]) for name in names
     ]
     draw(runs, tmp_path / "picture.png", "a subtitle")
-    assert (tmp_path / "picture.png").stat().st_size > 10_000
+    assert (tmp_path / "picture.png").read_bytes().startswith(b"\x89PNG")
+    (figure,) = figures
+    drawn = panels(figure)
+    for name in names:
+        assert [bar.get_height() for bar in drawn[name].patches] == [75, 25]
+    one = ([90], [2.0])
+    assert lines(drawn["STD_DEV of each window (%)"]) == dict.fromkeys(names, one)
+    times = lines(drawn["slowest worker's time in each batch (s)"])
+    assert times == {**dict.fromkeys(names, ([90], [1.0])), f"mean worker ({names[0]})": ([90], [0.5])}
+    for title, value in (
+        ("STD_DEV (%)", 25.0), ("DIST_COST (workers a key)", 1.0), ("slowest / mean worker's time", 1.5),
+    ):  # fmt: skip
+        assert [bar.get_width() for bar in drawn[title].patches] == [value] * count
+        assert [text.get_text() for text in drawn[title].get_yticklabels()] == names
 
 
 def test_unwritable_output(tmp_path):
@@ -116,7 +128,7 @@ def test_unwritable_output(tmp_path):
 
 def start(connection, arguments, **more):
     return subprocess.Popen(
-        [*COMMAND, "COUNTRY_SKEW_R80", *arguments, "--bootstrap-servers", connection.bootstrap_servers],
+        [*UNSKEW, "compare", "COUNTRY_SKEW_R80", *arguments, "--bootstrap-servers", connection.bootstrap_servers],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **more,
     )  # fmt: skip
 
@@ -139,13 +151,15 @@ def test_nothing_starts_without_messages_to_compare_with(connection, topic):
 
 @pytest.mark.kafka
 @pytest.mark.spark
+@pytest.mark.slow
 def test_compares_two_groupings(connection, topic, tmp_path):
     ensure_topic(connection, topic, 2)
     sent = publish(connection, topic, create("COUNTRY_SKEW_R80", records=4_000))
-    given = ["2", "4", "x0", "--groupings", "key,shuffle", "--window", "2", "--trigger", "0.2", "--max-tuples", "1000"]
+    given = ["2", "4", "x0", "--groupings", "key,shuffle", "--window", "0.5", "--trigger", "0.1"]
+    given += ["--max-tuples", "1000"]
     given += ["--output", str(tmp_path / "out"), "--checkpoint", str(tmp_path / "checkpoints")]
     with start(connection, [topic, *given]) as process:
-        out, err = process.communicate(timeout=240)
+        out, err = process.communicate(timeout=600)
     assert process.returncode == 0, err
     assert "waiting, first batch" in err
     runs = {run["grouping"]: run for run in json.loads((tmp_path / "out" / "comparison.json").read_text())["runs"]}
@@ -168,7 +182,7 @@ def test_compares_two_groupings(connection, topic, tmp_path):
 def test_interrupted_it_keeps_what_is_finished(connection, topic, tmp_path):
     ensure_topic(connection, topic, 2)
     publish(connection, topic, create("COUNTRY_SKEW_R80", records=2_000))
-    given = ["2", "4", "x0", "--groupings", "KEY,SHUFFLE,PARTIAL_KEY", "--window", "2", "--trigger", "0.2"]
+    given = ["2", "4", "x0", "--groupings", "KEY,SHUFFLE,PARTIAL_KEY", "--window", "0.5", "--trigger", "0.1"]
     given += ["--output", str(tmp_path / "out"), "--checkpoint", str(tmp_path / "checkpoints")]
     with start(connection, [topic, *given], start_new_session=True) as process:
         assert process.stdout is not None
@@ -176,7 +190,7 @@ def test_interrupted_it_keeps_what_is_finished(connection, topic, tmp_path):
             if line.startswith("■ KEY"):
                 break
         os.killpg(process.pid, signal.SIGINT)
-        out, err = process.communicate(timeout=120)
+        out, err = process.communicate(timeout=300)
     assert process.returncode == 130, err
     assert "Traceback" not in err
     document = json.loads((tmp_path / "out" / "comparison.json").read_text())

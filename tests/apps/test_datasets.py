@@ -120,29 +120,21 @@ def test_a_message_without_keys_leaves_nothing(spark):
     assert rows.where(splitter("TWITTER_ELECTION").rejects(F.col("value"))).collect() == []
 
 
-def _topology(dataset, name, settings, drain, connection, topic):
-    tuples, counts, _ = truth(dataset)
+@pytest.mark.slow
+@pytest.mark.spark
+@pytest.mark.kafka
+@pytest.mark.parametrize("name", APPLICATIONS)
+def test_through_the_topology_from_the_generator_and_from_a_file(name, settings, drain, connection, topic):
+    tuples, counts = Counter(), Counter()
     run = settings("PARTIAL_KEY", source_type=name)
     ensure_topic(connection, topic, run.sources)
-    publish(connection, topic, dataset)
+    for dataset in create(name, records=RECORDS), from_file(*next(row for row in FILES if row[0] == name)):
+        own_tuples, own_counts, _ = truth(dataset)
+        tuples += own_tuples
+        counts.update(own_counts)
+        publish(connection, topic, dataset)
     _, reports = drain(run)
     found = result_topics(run)["aggregator"]
     assert by_key(final_counts(connection, found)) == +counts
     assert by_key(final_counts(connection, found, "tuples")) == tuples
     assert reports[-1].totals.rejected == 0
-
-
-@pytest.mark.slow
-@pytest.mark.spark
-@pytest.mark.kafka
-@pytest.mark.parametrize("name", APPLICATIONS)
-def test_through_the_topology_from_the_generator(name, settings, drain, connection, topic):
-    _topology(create(name, records=RECORDS), name, settings, drain, connection, topic)
-
-
-@pytest.mark.slow
-@pytest.mark.spark
-@pytest.mark.kafka
-@pytest.mark.parametrize(("name", "file"), [FILES[0], FILES[1], FILES[2], FILES[4], FILES[7]])
-def test_through_the_topology_from_a_file(name, file, settings, drain, connection, topic):
-    _topology(from_file(name, file), name, settings, drain, connection, topic)

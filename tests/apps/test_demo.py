@@ -4,24 +4,23 @@ import json
 import os
 import re
 import subprocess
-import sys
 from collections import Counter
 
 import pytest
 
 from tests.apps.conftest import by_key, final_counts
+from tests.commands import UNSKEW
 from unskew.dashboards import checked_in
 from unskew.deploy.client.connection import Connection
 from unskew.deploy.home import home
 from unskew.deploy.servers import stack
 from unskew.producers.registry import create
 
-COMMAND = [sys.executable, "-c", "from unskew.apps.cli import main; main()"]
-
 
 @pytest.mark.slow
 @pytest.mark.kafka
 @pytest.mark.spark
+@pytest.mark.influxdb
 def test_from_nothing_to_results_that_can_be_read(tmp_path):
     (tmp_path / "home").mkdir()
     (tmp_path / "home" / "jars").symlink_to(home() / "jars")  # no need to fetch them again
@@ -29,7 +28,7 @@ def test_from_nothing_to_results_that_can_be_read(tmp_path):
     env["UNSKEW_HOME"] = str(tmp_path / "home")
 
     def unskew(*arguments: str) -> str:
-        done = subprocess.run([*COMMAND, *arguments], env=env, capture_output=True, text=True, timeout=600, check=False)
+        done = subprocess.run([*UNSKEW, *arguments], env=env, capture_output=True, text=True, timeout=600, check=False)
         assert done.returncode == 0, done.stderr
         return done.stdout
 
@@ -64,7 +63,9 @@ def test_from_nothing_to_results_that_can_be_read(tmp_path):
             assert "stack stop" in said
             assert "none lost" in said
             for name in checked_in.NAMES:
-                assert (tmp_path / "out" / "dashboards" / f"{name}.png").stat().st_size > 10_000
+                picture = tmp_path / "out" / "dashboards" / f"{name}.png"
+                assert picture.read_bytes().startswith(b"\x89PNG")
+                assert str(picture) in said
     finally:
         unskew("kafka", "stop")
         unskew("stack", "stop")

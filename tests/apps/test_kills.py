@@ -5,74 +5,86 @@ import random
 import re
 import signal
 import time
+from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.apps.process import broker, check, launch, truth, wait_for_progress  # noqa: F401  fixtures
+from tests.apps.process import Topology, check, launch, truth  # noqa: F401  fixtures
+from tests.waiting import awaited
+from unskew.deploy.client.connection import Connection
+from unskew.deploy.servers.broker import Broker
 
-pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.kafka]
-
-
-@pytest.mark.parametrize(("grouping", "short"), [("PARTIAL_KEY", "pkg"), ("DYNAMIC_KEY", "dkg")])
-def test_everything_is_killed_again_and_again(broker, topic, tmp_path, truth, launch, grouping, short):
-    topology = launch(grouping)
-    rng = random.Random(grouping)
-    for _ in range(3):
-        wait_for_progress(topology, tmp_path, rng.randint(1, 3))
-        time.sleep(rng.random())  # anywhere in a batch
-        topology.kill()
-        topology.start()
-    topology.finish()
-    check(broker, topic, short, truth)
+pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.kafka, pytest.mark.timeout(1800)]
 
 
-def test_a_python_worker_is_killed(broker, topic, tmp_path, truth, launch):
-    topology = launch("DYNAMIC_KEY", "--process-duration", "0.2")
-    killed = 0
-    for _ in range(4):
-        wait_for_progress(topology, tmp_path, 1)
-        for pid in topology.python_workers()[:2]:
-            os.kill(pid, signal.SIGKILL)
-            killed += 1
-    assert killed
-    topology.finish()
-    check(broker, topic, "dkg", truth)
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    """One of our own, to be killed."""
+    with Broker(tmp_path_factory.mktemp("kafka")) as started:
+        yield started
 
 
-def test_the_jvm_is_killed_under_its_driver(broker, topic, tmp_path, truth, launch):
-    topology = launch("DYNAMIC_KEY")
-    wait_for_progress(topology, tmp_path, 2)
+@pytest.fixture
+def connection(broker: Broker) -> Connection:
+    return Connection(broker.bootstrap_servers)
+
+
+def everything(topology: Topology, broker: Broker) -> None:
+    topology.kill()
+    topology.start()
+
+
+def python_workers(topology: Topology, broker: Broker) -> None:
+    for pid in awaited(topology.python_workers, "a Python worker")[:2]:
+        os.kill(pid, signal.SIGKILL)
+
+
+def the_broker(topology: Topology, broker: Broker) -> None:
+    broker.kill()
+    time.sleep(2)
+    broker.restart()
+
+
+def the_jvm(topology: Topology, broker: Broker) -> None:
     [jvm] = topology.children("org.apache.spark.deploy.SparkSubmit")
     os.kill(jvm, signal.SIGKILL)
-    assert topology.process.wait(60) == 1
-    said = topology.output.read_text()
+    assert topology.process.wait(120) == 1
+    said = topology.said()
     assert "Traceback" not in said
     assert "Exception" not in said
     assert said.splitlines()[-1].startswith("unskew: Spark's JVM died (signal 9;")
     topology.start()
-    topology.finish()
-    check(broker, topic, "dkg", truth)
 
 
-def test_the_broker_is_killed_and_comes_back(broker, topic, tmp_path, truth, launch):
-    topology = launch("PARTIAL_KEY")
-    for _ in range(2):
-        wait_for_progress(topology, tmp_path, 2)
-        broker.kill()
-        time.sleep(2)
-        broker.restart()
-    topology.finish()
-    check(broker, topic, "pkg", truth)
-
-
-def test_ctrl_c_ends_in_good_order_and_the_run_goes_on(broker, topic, tmp_path, truth, launch):
-    topology = launch("PARTIAL_KEY")
-    wait_for_progress(topology, tmp_path, 2)
+def ctrl_c(topology: Topology, broker: Broker) -> None:
     topology.process.send_signal(signal.SIGINT)
-    assert topology.process.wait(60) == 0
-    said = topology.output.read_text()
+    assert topology.process.wait(120) == 0
+    said = topology.said()
     assert "Traceback" not in said
     assert re.search(r"stopped after \d+ batch(es)?; start it again, and it goes on from its checkpoint\.", said)
     topology.start()
+
+
+HARMS: list[Callable[[Topology, Broker], None]] = [
+    *[everything] * 3,
+    *[python_workers] * 2,
+    the_broker,
+    the_jvm,
+    ctrl_c,
+]
+
+
+@pytest.mark.parametrize(("grouping", "short"), [("PARTIAL_KEY", "pkg"), ("DYNAMIC_KEY", "dkg")])
+def test_whatever_is_killed_again_and_again(broker, connection, topic, truth, launch, grouping, short):
+    """In any order: the seed is printed if it fails."""
+    seed = random.randrange(1 << 32)
+    rng = random.Random(seed)
+    harms = rng.sample(HARMS, len(HARMS))
+    print(f"seed {seed}: {', '.join(harm.__name__ for harm in harms)}")
+    topology = launch(grouping, "--max-tuples", "1500")
+    for harm in harms:
+        topology.goes_on(rng.randint(1, 2))
+        time.sleep(rng.random())  # anywhere in a batch
+        harm(topology, broker)
     topology.finish()
-    check(broker, topic, "pkg", truth)
+    check(connection, topic, short, truth)

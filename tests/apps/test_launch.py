@@ -1,21 +1,17 @@
 """`unskew topology` as users mistype it: one line, the valid values, the right exit code, no stack trace."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from tests.commands import unskew
+from unskew.apps.run.run import Run
+from unskew.apps.topology.settings import Settings
 from unskew.deploy.client.connection import Connection
 from unskew.deploy.client.topics import ensure_topic
 from unskew.deploy.servers.broker import Broker
 
 GOOD = ["LOCAL", "COUNTRY_SKEW_R80", "KEY", "some-topic", "2", "4", "x0"]
-
-
-def unskew(*arguments: str, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-c", "from unskew.apps.cli import main; main()", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, env=env, check=False)
 
 
 def changed(position: int, value: str) -> list[str]:
@@ -62,12 +58,11 @@ def test_a_topic_with_other_partitions(kafka: Broker, topic: str) -> None:
 
 
 @pytest.mark.kafka
-def test_a_checkpoint_of_another_run(kafka: Broker, topic: str, tmp_path: Path) -> None:
-    place = ["--bootstrap-servers", kafka.bootstrap_servers, "--checkpoint", str(tmp_path / "checkpoint")]
-    run = ["--run-time", "0.1", *place]
-    assert unskew("topology", *changed(3, topic), *run).returncode == 0
-    other = [*changed(3, topic)[:5], "8", "x0"]
-    done = unskew("topology", *other, *run)
+def test_a_checkpoint_of_another_run(connection: Connection, topic: str, tmp_path: Path) -> None:
+    checkpoint = str(tmp_path / "checkpoint")
+    place = ["--bootstrap-servers", connection.bootstrap_servers, "--checkpoint", checkpoint]
+    Run(Settings("LOCAL", "COUNTRY_SKEW_R80", "KEY", topic, 2, 4, "x0", connection, checkpoint), [])
+    done = unskew("topology", *changed(3, topic)[:5], "8", "x0", *place)
     assert done.returncode == 2
     assert "numWorkers 4, this one has 8" in done.stderr.replace("\n", " ")
 

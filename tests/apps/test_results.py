@@ -4,7 +4,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
 from contextlib import contextmanager
 
@@ -14,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
+from tests.commands import UNSKEW
 from unskew.apps.results.command import results
 from unskew.apps.results.layouts import layout
 from unskew.apps.results.reader import Reader, Record, kind_of
@@ -168,8 +168,7 @@ def test_json_is_the_latest_record_of_each_key(connection, topic, capsys):
 
 @contextmanager
 def following(connection, *arguments):
-    command = [sys.executable, "-c", "from unskew.apps.cli import main; main()", "results", *arguments, "--follow"]
-    command += ["--bootstrap-servers", connection.bootstrap_servers]
+    command = [*UNSKEW, "results", *arguments, "--follow", "--bootstrap-servers", connection.bootstrap_servers]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         try:
             yield process

@@ -20,13 +20,13 @@ def skewed(n: int, seed: int = 0) -> list[str]:
     ]
 
 
-ORIGINAL = ("SHUFFLE", "KEY", "PARTIAL_KEY", "DYNAMIC_KEY")
-OTHERS = [pytest.param(name, marks=pytest.mark.slow) for name in runnable() if name not in ORIGINAL]
+MOST = ("KEY", "DYNAMIC_KEY")  # of what a grouping may do
+GROUPINGS = [pytest.param(name, marks=[] if name in MOST else pytest.mark.slow) for name in runnable()]
 
 
-@pytest.mark.parametrize("grouping", [*ORIGINAL, *OTHERS])
+@pytest.mark.parametrize("grouping", GROUPINGS)
 def test_counts_are_exact(grouping, settings, drain, connection, topic):
-    keys = skewed(20_000)
+    keys = skewed(16_000)
     publish(connection, topic, 2, countries(keys))
     run = settings(grouping, max_tuples=6_000)
     _, reports = drain(run)
@@ -36,6 +36,7 @@ def test_counts_are_exact(grouping, settings, drain, connection, topic):
     assert sum(report.batch.number for report in reports) > 0, "one batch would prove little"
 
 
+@pytest.mark.slow
 def test_routing_is_the_groupings(settings, drain, connection, topic):
     keys = skewed(5_000)
     publish(connection, topic, 2, countries(keys))
@@ -51,8 +52,9 @@ def test_routing_is_the_groupings(settings, drain, connection, topic):
     assert max(windows["PARTIAL_KEY"].loads) < max(windows["KEY"].loads)
 
 
+@pytest.mark.slow
 def test_state_goes_on_from_batch_to_batch(settings, drain, connection, topic):
-    publish(connection, topic, 2, countries(["a"] * 99 + ["b"]))
+    publish(connection, topic, 2, countries(["a"] * 39 + ["b"]))
     _, reports = drain(settings("SHUFFLE", max_tuples=10, trigger=0.0, workers=7))
     # 5 tuples a source and batch over 7 workers: only with memory of the turn are all workers even at the end
     loads = reports[-1].totals.loads
@@ -74,6 +76,7 @@ def test_rejected_messages_are_published_and_stop_nothing(settings, drain, conne
         assert key == f"{topic}-{value['partition']}-{value['offset']}"
 
 
+@pytest.mark.slow
 def test_only_rejected_messages(settings, drain, connection, topic):
     publish(connection, topic, 2, [b"?"] * 10)
     _, reports = drain(settings("DYNAMIC_KEY"))
@@ -93,6 +96,7 @@ def test_event_time_windows_equal_the_truth_of_the_topic(settings, drain, connec
     assert reports[-1].totals.late == 0
 
 
+@pytest.mark.slow
 def test_what_is_late_is_counted(settings, drain, connection, topic):
     start = 1_700_000_000_000
     # a minute in order, then ten tuples of its first second: windows long closed by then
@@ -106,25 +110,25 @@ def test_what_is_late_is_counted(settings, drain, connection, topic):
 
 def test_the_distribution_topic(settings, drain, connection, topic):
     keys = skewed(4_000)
-    publish(connection, topic, 2, countries(keys))
-    run = settings("PARTIAL_KEY")
+    publish(connection, topic, 2, countries(keys), ms=[1_700_000_000_000] * len(keys))
+    run = settings("PARTIAL_KEY", time="event", window=5.0, lateness=1.0)
     drain(run)
     found = [value for _, value in dict(records(connection, result_topics(run)["distribution"])).items()]
-    events = [value["fields"] for value in found if value["key"] == "EVENT_INFO"]
-    assert sum(event["tuples"] for event in events) == len(keys)
+    (event,) = (value["fields"] for value in found if value["key"] == "EVENT_INFO")
+    assert event["tuples"] == len(keys)
     workers = [value for value in found if value["key"] == "WORKER"]
-    assert len(workers) == 4 * len(events)
+    assert len(workers) == 4
     loads = np.zeros(4)
     for value in workers:
         loads[int(value["tags"]["worker"])] += value["fields"]["tuples"]
-    if len(events) == 1:
-        share = 100 * loads / loads.sum()
-        assert events[0]["STD_DEV"] == pytest.approx(share.std())
-        assert events[0]["imbalance"] == pytest.approx(loads.max() - loads.mean())
+    share = 100 * loads / loads.sum()
+    assert event["STD_DEV"] == pytest.approx(share.std())
+    assert event["imbalance"] == pytest.approx(loads.max() - loads.mean())
     hottest = [value for value in found if value["key"] == "HOT_KEY" and value["fields"]["rank"] == 1]
     assert {value["tags"]["key"] for value in hottest} == {"Turkey"}
 
 
+@pytest.mark.slow
 def test_the_users_work(settings, drain, connection, topic):
     def score(tuples: pa.RecordBatch) -> pa.RecordBatch:
         # two results for a hot tuple, none for the others
@@ -141,6 +145,7 @@ def test_the_users_work(settings, drain, connection, topic):
     assert reports[-1].totals.tuples == len(keys)  # loads are counted in tuples, whatever the work yields
 
 
+@pytest.mark.slow
 def test_a_drained_run_goes_on_from_its_checkpoint(settings, drain, connection, topic):
     run = settings("PARTIAL_KEY")
     publish(connection, topic, 2, countries(skewed(1_000, 1)))

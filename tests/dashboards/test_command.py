@@ -9,6 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from tests.dashboards.conftest import RUNS
+from tests.pictures import figures  # noqa: F401
 from unskew.apps.monitoring.catalogue import METRICS
 from unskew.dashboards import checked_in
 from unskew.dashboards.command import app
@@ -63,14 +64,16 @@ def test_a_stale_file_is_named(tmp_path, monkeypatch):
 
 @pytest.mark.kafka
 @pytest.mark.spark
-def test_all_are_drawn_and_put_on_one_page(preview):
+def test_all_are_drawn_and_put_on_one_page(preview, figures):
     said, out = preview()
     page = (out / "index.html").read_text()
-    for name, dashboard in checked_in.dashboards().items():
-        picture = matplotlib.image.imread(out / f"{name}.png")
-        assert picture.shape[1] == 1600
-        assert picture[..., :3].std() > 0.05  # not blank
+    for (name, dashboard), figure in zip(checked_in.dashboards().items(), figures, strict=True):
+        assert matplotlib.image.imread(out / f"{name}.png").shape[1] == 1600
         assert dashboard["title"] in page
+        written = {text.get_text() for text in figure.texts}
+        assert {panel["title"] for panel in dashboard["panels"]} <= written
+        assert len(figure.axes) == len(dashboard["panels"])
+        assert all(axes.has_data() or axes.texts for axes in figure.axes)
     # It needs nothing else.
     assert page.count('src="data:image/png;base64,') == len(checked_in.NAMES)
     assert not re.search(r"https?://", page)

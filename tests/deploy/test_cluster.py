@@ -71,19 +71,12 @@ def wait_until(condition, what: str) -> None:
         time.sleep(0.1)
 
 
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory):
-    with Cluster(tmp_path_factory.mktemp("cluster"), workers=2, memory_mb=512) as cluster:
-        yield cluster
+def test_a_job_runs_with_our_python_and_survives_a_killed_executor_and_a_killed_worker(tmp_path):
+    with Cluster(tmp_path / "cluster", workers=2, memory_mb=512) as cluster:
+        _survives(cluster, tmp_path)
 
 
-def test_a_job_runs_on_the_workers_with_our_python(cluster, tmp_path):
-    job = Job(cluster, tmp_path)
-    job.go.touch()
-    assert job.result() == EXPECTED
-
-
-def test_a_job_survives_a_killed_executor_and_a_killed_worker(cluster, tmp_path):
+def _survives(cluster: Cluster, tmp_path: Path) -> None:
     job = Job(cluster, tmp_path)
 
     def executors(other_than: set[int]) -> set[int]:

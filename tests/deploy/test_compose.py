@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.commands import UNSKEW
 from unskew.deploy.client.connection import Connection
 from unskew.deploy.client.topics import topics
 from unskew.deploy.installation.programs import REQUIRED
@@ -125,8 +126,7 @@ def test_producer_and_topology_run_as_composed(services, kafka_as_composed, tmp_
     def unskew(service: str) -> subprocess.Popen[bytes]:
         arguments = shlex.split(composed(services[service]["command"]))
         environment = {**services[service]["environment"], "KAFKA_BOOTSTRAP_SERVERS": inside, "INFLUXDB_V2_URL": ""}
-        command = [sys.executable, "-c", "from unskew.apps.cli import main; main()", *arguments]
-        return subprocess.Popen(command, env={**os.environ, **environment}, cwd=ROOT)
+        return subprocess.Popen([*UNSKEW, *arguments], env={**os.environ, **environment}, cwd=ROOT)
 
     def await_health(service: str, process: subprocess.Popen[bytes]) -> None:
         _, _, *check = map(composed, services[service]["healthcheck"]["test"])

@@ -1,14 +1,14 @@
-"""`unskew kafka` as its user meets it: each command a process of its own."""
+"""`unskew kafka` as its user meets it."""
 
 import os
 import signal
 import socket
 import subprocess
-import sys
 import time
 
 import pytest
 
+from tests.commands import UNSKEW, unskew
 from unskew.deploy.client.connection import Connection
 from unskew.deploy.client.topics import ensure_topic, topics
 from unskew.deploy.home import home
@@ -33,15 +33,13 @@ def own_home(tmp_path, monkeypatch):
 
 
 def kafka_command(*arguments: str) -> subprocess.CompletedProcess[str]:
-    code = "from unskew.apps.cli import main; main()"
-    return subprocess.run(
-        [sys.executable, "-c", code, "kafka", *arguments], capture_output=True, text=True, timeout=120, check=False
-    )
+    return unskew("kafka", *arguments)
 
 
 @pytest.mark.slow
 def test_the_broker_outlives_the_command_and_is_found_again(own_home):
-    started = kafka_command("start")
+    command = [*UNSKEW, "kafka", "start"]  # a process of its own, that ends
+    started = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert started.returncode == 0, started.stderr
     address = embedded.running()
     assert address
@@ -99,10 +97,7 @@ def test_a_bad_option_is_a_usage_error(own_home, argument):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [signal.SIGINT, signal.SIGTERM])
 def test_in_the_foreground_it_ends_with_the_command(own_home, name):
-    code = "from unskew.apps.cli import main; main()"
-    command = subprocess.Popen(
-        [sys.executable, "-c", code, "kafka", "start", "--foreground"], stdout=subprocess.PIPE, text=True
-    )
+    command = subprocess.Popen([*UNSKEW, "kafka", "start", "--foreground"], stdout=subprocess.PIPE, text=True)
     assert command.stdout
     while not command.stdout.readline().startswith("stop it:"):
         assert command.poll() is None

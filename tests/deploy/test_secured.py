@@ -1,19 +1,16 @@
 """Brokers that ask who you are, reached through `--kafka-config` by all three clients: admin, producer and Spark."""
 
-import json
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
 
+from tests.apps.conftest import spark  # noqa: F401
 from unskew.deploy.client.connection import Connection
 from unskew.deploy.client.topics import end_offsets, ensure_topic, require_reachable
-from unskew.deploy.installation.jars import connector_jars
-from unskew.deploy.installation.java import find_java
 from unskew.deploy.servers.broker import Broker
 from unskew.deploy.servers.ports import LOOPBACK, free_port
 from unskew.errors import EnvironmentFault
@@ -105,24 +102,9 @@ def test_a_wrong_password_is_one_line(connection):
     assert "\n" not in str(fault.value)
 
 
-SPARK_JOB = """
-import json, sys
-from pyspark.sql import SparkSession
-options, jars, topic = json.loads(sys.argv[1])
-builder = SparkSession.builder.master("local[1]").config("spark.jars", jars).config("spark.ui.enabled", "false")
-with builder.getOrCreate() as spark:
-    messages = spark.read.format("kafka").options(**options).option("subscribe", topic).load()
-    messages.select("value").write.format("kafka").options(**options).option("topic", topic).save()
-"""
-
-
 @pytest.mark.spark
-def test_spark_reads_and_writes(connection, topic, monkeypatch):
+def test_spark_reads_and_writes(connection, topic, spark):
     publish(connection, topic)
-    monkeypatch.setenv("JAVA_HOME", str(find_java().home))
-    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
-    arguments = json.dumps([connection.spark(), ",".join(map(str, connector_jars())), topic])
-    # A process of its own, since a process has but one Spark session, and that is other tests'.
-    done = subprocess.run([sys.executable, "-c", SPARK_JOB, arguments], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    messages = spark.read.format("kafka").options(**connection.spark()).option("subscribe", topic).load()
+    messages.select("value").write.format("kafka").options(**connection.spark()).option("topic", topic).save()
     assert sum(end_offsets(connection, topic).values()) == 2

@@ -35,9 +35,9 @@ HOT_KEY = {"tuples": "tuples", "counts": "count", "holders": "workers"}
 STREAM = countries((["Turkey"] * 16 + ["Peru", "Chad", "Fiji", "Oman"]) * 200)
 
 
-def monitored(spark, run, outputs):
+def monitored(spark, run, outputs, *listeners):
     monitor = Monitor(run, outputs)
-    return Run(run, [monitor.batch], [monitor.progress]).run(spark)
+    return Run(run, [monitor.batch, *listeners], [monitor.progress]).run(spark)
 
 
 def points(server, bucket):

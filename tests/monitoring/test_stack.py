@@ -1,4 +1,4 @@
-"""`unskew stack` as its user meets it: each command a process of its own."""
+"""`unskew stack` as its user meets it."""
 
 import os
 import signal
@@ -9,6 +9,7 @@ import time
 import pytest
 from influxdb_client import InfluxDBClient
 
+from tests.commands import UNSKEW, unskew
 from tests.waiting import awaited
 from unskew.apps.monitoring import catalogue
 from unskew.apps.monitoring.outputs import Destinations, Outputs
@@ -33,14 +34,12 @@ def own_home(tmp_path, monkeypatch):
 
 
 def command(*arguments: str) -> subprocess.CompletedProcess[str]:
-    code = "from unskew.apps.cli import main; main()"
-    return subprocess.run(
-        [sys.executable, "-c", code, "stack", *arguments], capture_output=True, text=True, timeout=120, check=False
-    )
+    return unskew("stack", *arguments)
 
 
 def test_it_outlives_the_command_is_found_again_and_keeps_its_data(own_home):
-    started = command("start")
+    first = [*UNSKEW, "stack", "start"]  # a process of its own, that ends
+    started = subprocess.run(first, capture_output=True, text=True, timeout=120, check=False)
     assert started.returncode == 0, started.stderr
     influxdb, prometheus = (stack.running(part) for part in stack.PARTS)
     assert influxdb

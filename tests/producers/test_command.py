@@ -4,35 +4,21 @@ import os
 import re
 import signal
 import subprocess
-import sys
 import time
 
 import pytest
 
+from tests.commands import UNSKEW, unskew
 from tests.producers.topic_contents import size
 from unskew.deploy.client.connection import Connection
 from unskew.deploy.client.topics import end_offsets
 from unskew.producers.registry import DATASETS
-
-UNSKEW = [sys.executable, "-c", "from unskew.apps.cli import main; main()"]
 
 
 @pytest.fixture(autouse=True)
 def journals(tmp_path, monkeypatch):
     """Loads write their journals where nobody else's are."""
     monkeypatch.setenv("UNSKEW_HOME", str(tmp_path))
-
-
-def unskew(*arguments, **environment):
-    """The finished process of a command."""
-    return subprocess.run(
-        [*UNSKEW, *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        env={**os.environ, "COLUMNS": "200", **environment},
-        check=False,
-    )
 
 
 def test_list_shows_every_dataset_with_a_line_each():

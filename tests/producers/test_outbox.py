@@ -21,10 +21,17 @@ from unskew.producers.summary import DeliveryFault
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 
 
-@pytest.fixture
-def broker(tmp_path):
-    with Broker(tmp_path / "broker") as broker:
+@pytest.fixture(scope="module")
+def own_broker(tmp_path_factory):
+    with Broker(tmp_path_factory.mktemp("broker")) as broker:
         yield broker
+
+
+@pytest.fixture
+def broker(own_broker):
+    """One of our own, to be killed; it runs again for each test."""
+    own_broker.start()
+    return own_broker
 
 
 class Load(threading.Thread):

@@ -4,7 +4,6 @@ import os
 import re
 import signal
 import subprocess
-import sys
 import time
 
 import numpy as np
@@ -12,6 +11,7 @@ import orjson
 import pytest
 from confluent_kafka import Producer
 
+from tests.commands import UNSKEW
 from tests.producers.topic_contents import contents, expected, size
 from unskew.deploy.client.connection import Connection
 from unskew.deploy.client.topics import ensure_topic
@@ -180,12 +180,11 @@ def test_a_spread_begins_where_something_is_missing(there):
 
 @pytest.mark.slow
 def test_kill_9_again_and_again(kafka, connection, topic, clicks, tmp_path):
-    command = [sys.executable, "-c", "from unskew.apps.cli import main; main()"]
     load = f"produce WIKIPEDIA_CLICKSTREAM {clicks} --topic {topic} --partitions 3 --rate 30000 --resume".split()
     environment = {**os.environ, "KAFKA_BOOTSTRAP_SERVERS": kafka.bootstrap_servers, "UNSKEW_HOME": str(tmp_path)}
     before = 0
     for _ in range(3):
-        process = subprocess.Popen([*command, *load], env=environment, stderr=subprocess.DEVNULL)
+        process = subprocess.Popen([*UNSKEW, *load], env=environment, stderr=subprocess.DEVNULL)
         while size(connection, topic) < before + 40_000:
             assert process.poll() is None
             time.sleep(0.05)
@@ -193,10 +192,10 @@ def test_kill_9_again_and_again(kafka, connection, topic, clicks, tmp_path):
         process.wait()
         before = size(connection, topic)
     assert 120_000 <= before < RECORDS
-    done = subprocess.run([*command, *load], env=environment, capture_output=True, text=True, check=False)
+    done = subprocess.run([*UNSKEW, *load], env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert contents(connection, topic) == expected(reader(clicks), 3)
-    once_more = subprocess.run([*command, *load], env=environment, capture_output=True, text=True, check=False)
+    once_more = subprocess.run([*UNSKEW, *load], env=environment, capture_output=True, text=True, check=False)
     assert re.search("already: nothing to resume", once_more.stdout)
     assert size(connection, topic) == RECORDS - RECORDS // 10_000
 

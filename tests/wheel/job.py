@@ -6,6 +6,7 @@ Prints what came out as JSON. MASTER: local[2], spark://…, or connect for a Sp
 """
 
 import json
+import shutil
 import sys
 from pathlib import Path
 
@@ -22,6 +23,8 @@ WORKERS = 4
 master, conf, folder = sys.argv[1], json.loads(sys.argv[2]), Path(sys.argv[3])
 builder = SparkSession.builder.config(map={"spark.ui.enabled": "false", "spark.sql.shuffle.partitions": "4", **conf})
 spark = (builder.remote("local[2]") if master == "connect" else builder.master(master)).getOrCreate()
+packed = shutil.make_archive(str(folder / "users"), "zip", Path(__file__).parent)
+spark.addArtifacts(packed, pyfile=True)
 spark.range(3000).select(
     F.when(F.col("id") % 5 == 0, F.concat(F.lit("key "), F.col("id") % 40)).otherwise(F.lit("hot")).alias("key")
 ).repartition(2).write.parquet(str(folder / "in"))

@@ -88,15 +88,11 @@ def test_the_library_needs_neither_spark_nor_the_command(wheel, tmp_path):
 def test_a_stream_is_balanced_beside_the_users_own_packages(master, library, project, tmp_path):
     def job(address: str, conf: dict[str, str]) -> str:
         python = str(library.python)
-        return run(
-            [python, "job.py", address, json.dumps(conf), tmp_path], project, PYSPARK_PYTHON=python, PYTHONPATH="."
-        )
+        return run([python, "job.py", address, json.dumps(conf), tmp_path], project, PYSPARK_PYTHON=python)
 
     if master == "cluster":
         with Cluster(tmp_path / "elsewhere", workers=2, memory_mb=512) as cluster:
-            packed = shutil.make_archive(str(tmp_path / "users"), "zip", project)
-            conf = cluster.conf | {"spark.pyspark.python": str(library.python), "spark.submit.pyFiles": packed}
-            said = job(cluster.master, conf)
+            said = job(cluster.master, cluster.conf | {"spark.pyspark.python": str(library.python)})
     else:
         said = job(master, {})
     found = json.loads(said.splitlines()[-1])

@@ -7,6 +7,7 @@ import pytest
 from rich.console import Console
 
 from reproduction.page import Report, Sizing, page
+from tests.pictures import figures  # noqa: F401
 
 REPORT = Report(
     "A paper, Table 1",
@@ -43,7 +44,7 @@ def test_page():
     assert "## A paper, Table 1" in lines
 
 
-def test_save(tmp_path):
+def test_save(tmp_path, figures):
     files = REPORT.save(tmp_path / "new", "paper-table-1")
     assert [file.name for file in files] == ["paper-table-1.csv", "paper-table-1.png"]
     with files[0].open() as file:
@@ -52,7 +53,10 @@ def test_save(tmp_path):
             ["5", "3.7e-08", "0.00012345", "agree"],
             ["10", "", "2.0", ""],
         ]
-    assert files[1].stat().st_size > 1000
+    assert files[1].read_bytes().startswith(b"\x89PNG")
+    (figure,) = figures
+    assert figure.get_suptitle() == REPORT.title
+    assert [list(line.get_ydata()) for line in figure.axes[0].lines] == [[1, 2]]
 
 
 @pytest.mark.parametrize(("scale", "full", "least", "expected"), [(0.1, 1000, 1, 100), (0.1, 50, 20, 20), (1, 7, 1, 7)])

@@ -2,10 +2,12 @@
 
 import csv
 
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
+from tests.pictures import figures, lines, panels  # noqa: F401
 from unskew.apps.cli import app
 from unskew.apps.whatif.command import numbers
 from unskew.errors import UserError
@@ -15,7 +17,7 @@ def run(*arguments):
     return CliRunner().invoke(app, ["simulate", *arguments])
 
 
-def test_table_series_and_pictures(tmp_path):
+def test_table_series_and_pictures(tmp_path, figures):
     out = tmp_path / "out"
     groupings = "SHUFFLE,PARTIAL_KEY,PARTIAL_KEY:choices=4,POSG:window=64:settle=clock,CONSISTENT_HASH"
     result = run(
@@ -35,7 +37,16 @@ def test_table_series_and_pictures(tmp_path):
     assert all(int(row["tuples"]) == 6000 for row in rows)
     names = {path.name for path in out.iterdir()}
     assert names == {"series.parquet", "figures.csv", "over-time-w4.png", "over-time-w8.png", "by-workers.png"}
-    assert all(path.stat().st_size > 1000 for path in out.iterdir())
+    over_time = {workers: panels(figure) for workers, figure in zip((4, 8), figures, strict=False)}
+    for workers, drawn in over_time.items():
+        for label, (tuples, imbalance) in lines(drawn["imbalance since the start (tuples)"]).items():
+            found = series.filter((pc.field("grouping") == label) & (pc.field("workers") == workers))
+            assert (tuples, imbalance) == (found["tuples"].to_pylist(), found["imbalance"].to_pylist())
+    by_workers = lines(panels(figures[2])["replication (workers a key)"])
+    assert by_workers.keys() == set(groupings.split(","))
+    for row in rows:
+        counts, replication = by_workers[row["label"]]
+        assert replication[counts.index(int(row["workers"]))] == pytest.approx(float(row["replication"]))
 
 
 def test_recorded_arrivals(tmp_path):

@@ -1,5 +1,7 @@
 """What holds for every dataset in the registry."""
 
+from functools import lru_cache
+
 import numpy as np
 import orjson
 import pyarrow as pa
@@ -74,18 +76,24 @@ def test_messages_are_compact_json_and_the_keys_are_those_in_them(name):
     assert list(zip(owners, keys, counts, strict=True)) == expected
 
 
+@lru_cache(1)
+def long_enough(name):
+    """A dataset of more than a chunk, and all of it."""
+    dataset = small(name, records=CHUNK + 3100, seed=3)
+    return dataset, flat(dataset.blocks())
+
+
 @ALL
 @settings(max_examples=5)
 @given(start=st.integers(0, CHUNK + 100), length=st.integers(1, 3000))
 def test_reading_may_begin_anywhere(name, start, length):
-    dataset = small(name, records=CHUNK + 3100, seed=3)
+    dataset, whole = long_enough(name)
     position, part = start, []
     for block in dataset.blocks(start):
         part.append(block)
         position += len(block)
         if position - start >= length:
             break
-    whole = flat(dataset.blocks())
     messages, keys, owners, counts, times = flat(part)
     assert messages == whole[0][start:position]
     first, last = np.searchsorted(whole[2], (start, position))

@@ -1,0 +1,36 @@
+"""`unskew` as its user meets it: in this process, or as one of its own where that is the point."""
+
+import io
+import os
+import sys
+from contextlib import redirect_stderr, redirect_stdout
+from subprocess import CompletedProcess
+from unittest.mock import patch
+
+from unskew.apps.cli import main
+
+#: The command as a process of its own. It takes seconds to import what it needs: for what is killed, or interrupted.
+UNSKEW = [sys.executable, "-c", "from unskew.apps.cli import main; main()"]
+
+
+def unskew(*arguments: object, **environment: str) -> CompletedProcess[str]:
+    """Run the command in this process: what it prints, and the code it ends with."""
+    given = list(map(str, arguments))
+    out, err = io.StringIO(), io.StringIO()
+    wide = {"COLUMNS": "200", **environment}
+    with (
+        patch.object(sys, "argv", ["unskew", *given]),
+        patch.dict(os.environ, wide),
+        redirect_stdout(out),
+        redirect_stderr(err),
+    ):
+        code = _ended()
+    return CompletedProcess(given, code, out.getvalue(), err.getvalue())
+
+
+def _ended() -> int:
+    try:
+        main()
+    except SystemExit as ended:
+        return ended.code if isinstance(ended.code, int) else int(ended.code is not None)
+    return 0
