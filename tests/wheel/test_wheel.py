@@ -11,16 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.wheel.environments import ROOT, Environment, build
+from tests.wheel.environments import ROOT, Environment
 from unskew.deploy.installation.java import find_java
 from unskew.deploy.servers.cluster import Cluster
 
 TRUTH = Counter("hot" if i % 5 else f"key {i % 40}" for i in range(3000))
-
-
-@pytest.fixture(scope="module")
-def wheel(tmp_path_factory) -> Path:
-    return build(tmp_path_factory.mktemp("wheel"))
 
 
 @pytest.fixture(scope="module")

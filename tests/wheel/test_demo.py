@@ -1,4 +1,4 @@
-"""`unskew demo`, as a user runs it first: no broker, nothing set."""
+"""`unskew demo`, as a user runs it first, from the wheel: no checkout, no broker, nothing set."""
 
 import json
 import os
@@ -9,7 +9,7 @@ from collections import Counter
 import pytest
 
 from tests.apps.conftest import by_key, final_counts
-from tests.commands import UNSKEW
+from tests.wheel.environments import Environment
 from unskew.dashboards import checked_in
 from unskew.deploy.client.connection import Connection
 from unskew.deploy.home import home
@@ -21,14 +21,16 @@ from unskew.producers.registry import create
 @pytest.mark.kafka
 @pytest.mark.spark
 @pytest.mark.influxdb
-def test_from_nothing_to_results_that_can_be_read(tmp_path):
+def test_from_nothing_to_results_that_can_be_read(wheel, tmp_path):
+    app = Environment.of(wheel, tmp_path / "app", ("app",))
     (tmp_path / "home").mkdir()
     (tmp_path / "home" / "jars").symlink_to(home() / "jars")  # no need to fetch them again
     env = {name: value for name, value in os.environ.items() if name != "KAFKA_BOOTSTRAP_SERVERS"}
     env["UNSKEW_HOME"] = str(tmp_path / "home")
 
     def unskew(*arguments: str) -> str:
-        done = subprocess.run([*UNSKEW, *arguments], env=env, capture_output=True, text=True, timeout=600, check=False)
+        command = [app.unskew, *arguments]
+        done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=600, check=False)
         assert done.returncode == 0, done.stderr
         return done.stdout
 
