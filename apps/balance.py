@@ -46,7 +46,7 @@ def balance(
     workers : int
         W ≥ 1: the number of partitions of the result.
     grouping : str
-        A groupingType of ``unskew.grouping.GROUPINGS``.
+        A groupingType of ``unskew.grouping.registry.STANDALONE``.
     checkpoint : str
         The query's ``checkpointLocation``: what the routers learned is kept beside it. Needed to learn from batch to
         batch; without it, each batch starts cold.
@@ -65,7 +65,7 @@ def balance(
     Raises
     ------
     ValueError
-        Unknown grouping, bad parameter, bad number of workers.
+        Unknown grouping, one that needs feedback from the workers, bad parameter, bad number of workers.
 
     Notes
     -----

@@ -97,7 +97,7 @@ def topology(
 
     asked = (influx_url, influx_token, influx_org, influx_bucket, prometheus_port)
     destinations = Destinations.of(*asked) if metrics else Destinations()
-    grouping = options.scheme(grouping_type)
+    grouping = options.runnable(grouping_type)
     own = options.given(
         {
             "distinct_keys": distinct_keys,

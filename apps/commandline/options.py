@@ -91,6 +91,23 @@ def scheme(grouping_type: str) -> str:
         raise UsageError(str(error)) from None
 
 
+def runnable(grouping_type: str) -> str:
+    """``scheme``, of those alone that a topology can run.
+
+    Raises
+    ------
+    UsageError
+        There is none of that name, or it needs feedback from the workers.
+
+    """
+    from unskew.grouping import standalone
+
+    try:
+        return standalone(grouping_type).name
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+
+
 def given(options: Mapping[str, Any]) -> dict[str, Any]:
     """Those of the named options that the user gave."""
     return {name: value for name, value in options.items() if value is not None}

@@ -74,7 +74,7 @@ def compare(
 
     Example: unskew compare COUNTRY_SKEW_R80 country-skew-80 5 10 x1 --groupings KEY,DYNAMIC_KEY --max-tuples 4000
     """
-    names = [options.scheme(name.strip()) for name in groupings.split(",") if name.strip()]
+    names = [options.runnable(name.strip()) for name in groupings.split(",") if name.strip()]
     if not names:
         raise UsageError("--groupings is empty; valid: names separated by commas, such as KEY,DYNAMIC_KEY")
     named_options = {

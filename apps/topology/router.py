@@ -21,7 +21,7 @@ from pyspark import TaskContext
 from unskew.apps.checkpoint.versions import Versions
 from unskew.apps.topology.packets import Packer
 from unskew.apps.topology.reports import Reports
-from unskew.grouping import create
+from unskew.grouping import create, standalone
 
 log = logging.getLogger(__name__)
 
@@ -33,7 +33,7 @@ class Routing:
     Parameters
     ----------
     grouping : str
-        A groupingType of ``unskew.grouping.GROUPINGS``.
+        A groupingType of ``unskew.grouping.registry.STANDALONE``.
     workers : int
         W ≥ 1.
     checkpoint : str, optional
@@ -57,7 +57,7 @@ class Routing:
 
     def check(self) -> None:
         """Raise ``ValueError`` on the driver for what would fail in every task."""
-        create(self.grouping, self.workers, seed=self.seed, **self.options)
+        standalone(self.grouping, self.workers, seed=self.seed, **self.options)
 
     def open(self, source: int) -> "SourceRouter":
         """The router of one source for the batch that the calling task belongs to."""

@@ -9,10 +9,8 @@ from unskew.apps.topology.splitter import splitter
 from unskew.apps.topology.worker import Work
 from unskew.deploy.client.connection import Connection
 from unskew.errors import UsageError
-from unskew.grouping import GROUPINGS, create, named
+from unskew.grouping import named, standalone
 
-#: The groupings that need no feedback from the workers.
-RUNNABLE = tuple(name for name, scheme in GROUPINGS.items() if not scheme.uses_cost and scheme(1).controller() is None)
 MODES = ("LOCAL", "CLUSTER")
 TIMES = ("batch", "event")
 
@@ -93,7 +91,10 @@ class Settings:
         """
         _one_of("mode", self.mode, MODES)
         _one_of("time", self.time, TIMES)
-        _one_of("grouping", self.grouping, RUNNABLE)
+        try:
+            standalone(self.grouping, max(1, self.workers), seed=self.seed, **self.options)
+        except ValueError as error:
+            raise UsageError(str(error)) from None
         splitter(self.source_type)
         _topic(self.source_name)
         for name in ("sources", "workers"):
@@ -108,10 +109,6 @@ class Settings:
         _ = self.tuples_per_process
         if self.mode == "CLUSTER" and not self.master:
             raise UsageError("mode CLUSTER needs --master (spark://host:port, yarn, k8s://…)")
-        try:
-            create(self.grouping, self.workers, seed=self.seed, **self.options)
-        except ValueError as error:
-            raise UsageError(str(error)) from None
 
     @property
     def tuples_per_process(self) -> int:

@@ -8,7 +8,7 @@ import pytest
 
 from tests.apps.conftest import by_key, countries, final_counts, publish, records
 from unskew.apps.topology.publisher import result_topics
-from unskew.apps.topology.settings import RUNNABLE
+from unskew.grouping.registry import STANDALONE
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 
@@ -21,7 +21,7 @@ def skewed(n: int, seed: int = 0) -> list[str]:
 
 
 ORIGINAL = ("SHUFFLE", "KEY", "PARTIAL_KEY", "DYNAMIC_KEY")
-OTHERS = [pytest.param(name, marks=pytest.mark.slow) for name in RUNNABLE if name not in ORIGINAL]
+OTHERS = [pytest.param(name, marks=pytest.mark.slow) for name in STANDALONE if name not in ORIGINAL]
 
 
 @pytest.mark.parametrize("grouping", [*ORIGINAL, *OTHERS])
