@@ -43,6 +43,7 @@ def dataflow(
         dict(settings.options),
         settings.seed,
         reports,
+        streaming=True,
     )
     needed = {"key", "count", *(["time"] if by_event else []), *settings.work_columns}
     carry = [name for name in split.columns if name in needed]

@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import ArrayLike, NDArray
 from pyspark import TaskContext
+from pyspark.sql import DataFrame
 
 from unskew.apps.checkpoint.versions import Versions
 from unskew.apps.topology.packets import Packer
@@ -24,6 +25,8 @@ from unskew.apps.topology.reports import Reports
 from unskew.grouping import create, standalone
 
 log = logging.getLogger(__name__)
+
+_BATCH = "streaming.sql.batchId"  # the local property in which Spark tells a batch's jobs its number
 
 
 @dataclass(frozen=True)
@@ -45,6 +48,8 @@ class Routing:
         The scheme's seed.
     reports : Reports, optional
         Where tasks tell what they did.
+    streaming : bool
+        Whether the tasks belong to a stream's batches: if there is a checkpoint, they then must know which batch.
 
     """
 
@@ -54,21 +59,40 @@ class Routing:
     options: dict[str, Any] = field(default_factory=dict)
     seed: int = 0
     reports: Reports | None = None
+    streaming: bool = False
 
     def check(self) -> None:
         """Raise ``ValueError`` on the driver for what would fail in every task."""
         standalone(self.grouping, self.workers, seed=self.seed, **self.options)
 
     def open(self, source: int) -> "SourceRouter":
-        """The router of one source for the batch that the calling task belongs to."""
-        return SourceRouter(self, source, batch_number())
+        """The router of one source for the batch that the calling task belongs to.
+
+        Raises
+        ------
+        RuntimeError
+            The batch of a stream has no number here: without its state, a task that is run again routes otherwise.
+
+        """
+        batch = batch_number()
+        if self.streaming and self.checkpoint is not None and batch is None:
+            raise RuntimeError(
+                "a stream's router is run without the number of its batch; in foreachBatch, give a thread of your own "
+                "the batch's properties with pyspark.util.inheritable_thread_target(df.sparkSession)"
+            )
+        return SourceRouter(self, source, batch)
 
 
 def batch_number() -> int | None:
     """The number of the micro-batch that the calling task belongs to; None in a batch query."""
     context = TaskContext.get()
-    number = context and context.getLocalProperty("streaming.sql.batchId")
+    number = context and context.getLocalProperty(_BATCH)
     return int(number) if number is not None else None
+
+
+def in_a_stream(df: DataFrame) -> bool:
+    """Whether a DataFrame is a stream, or is made of a batch of one (in ``foreachBatch``)."""
+    return df.isStreaming or df.sparkSession.sparkContext.getLocalProperty(_BATCH) is not None
 
 
 class SourceRouter:

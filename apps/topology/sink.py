@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from pyspark.sql import DataFrame
+from pyspark.util import inheritable_thread_target
 
 from unskew.apps.checkpoint.checkpoint import Batch, Checkpoint
 from unskew.apps.checkpoint.totals import Totals, TotalsLog
@@ -124,9 +125,11 @@ class Sink:
         occupants = [occupant for source in sorted(self._occupants) for occupant in self._occupants[source]]
         aggregated = aggregator.aggregate(rows).persist()
         try:
-            # The two outputs don't need each other: while one waits for Kafka the other computes.
+            # The two outputs don't need each other: while one waits for Kafka the other computes. Its thread inherits
+            # the batch's number: what an executor kept that is lost now is done again, the routing too.
+            write = inheritable_thread_target(rows.sparkSession)(self._publisher.write)
             with ThreadPoolExecutor(1) as pool:
-                written = pool.submit(self._publisher.write, aggregator.to_messages(aggregated), "aggregator")
+                written = pool.submit(write, aggregator.to_messages(aggregated), "aggregator")
                 windows = observer.observe(rows, aggregated, self._settings.workers)
                 written.result()
         finally:
