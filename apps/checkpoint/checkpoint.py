@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import orjson
 
+from unskew.apps.checkpoint.clock import Clock
 from unskew.apps.checkpoint.versions import filesystem
 from unskew.errors import EnvironmentFault, UsageError
 
@@ -19,7 +20,7 @@ class Batch:
     number : int
         The batch's number, 0 and up.
     time_ms : int
-        The batch's timestamp.
+        The batch's time: Spark's timestamp of it, and what the checkpoint's ``Clock`` is ahead.
     watermark_ms : int
         Windows that end at or before this are given out by this batch.
     late_before_ms : int
@@ -40,6 +41,13 @@ class Batch:
 class Checkpoint:
     """A checkpoint location: Spark's own logs (read only) and our files beside them.
 
+    Attributes
+    ----------
+    location : str
+        A path or URI.
+    clock : Clock
+        The batches' time.
+
     Raises
     ------
     EnvironmentFault
@@ -56,6 +64,7 @@ class Checkpoint:
             with self._fs.open_output_stream(probe) as stream:
                 stream.write(b"")
             self._fs.delete_file(probe)
+            self.clock = Clock(location)
         except (OSError, ValueError) as error:
             raise EnvironmentFault(f"the checkpoint location {location} can't be written ({error})") from error
 
@@ -93,7 +102,7 @@ class Checkpoint:
         start = before[2] if before else self._log("sources/0", 0)[1]
         return Batch(
             number,
-            metadata["batchTimestampMs"],
+            metadata["batchTimestampMs"] + self.clock.ahead_ms,
             metadata["batchWatermarkMs"],
             orjson.loads(before[1])["batchWatermarkMs"] if before else 0,
             orjson.loads(start),

@@ -1,5 +1,6 @@
 """A run of the topology: one streaming query, from its start to its orderly end."""
 
+import logging
 import re
 import threading
 import time
@@ -26,7 +27,10 @@ from unskew.apps.topology.sink import BatchReport, Sink
 from unskew.deploy.client.topics import end_offsets, ensure_topic
 from unskew.errors import EnvironmentFault
 
+log = logging.getLogger(__name__)
+
 _LOOK_EVERY = 0.05  # s
+_SET_BACK = 1.0  # s by which a clock is set back; less is slewing, and waited for
 
 
 @dataclass(frozen=True)
@@ -79,6 +83,7 @@ class Run:
         self._followers = followers
         self._stop = threading.Event()
         self._halt = threading.Event()
+        self._set_back = False
         self._last: BatchReport | None = None
         self._batches = 0
         ensure_topic(settings.connection, settings.source_name, settings.sources)
@@ -115,7 +120,14 @@ class Run:
         return Outcome(drained, self._batches)
 
     def _query(self, spark: SparkSession, publisher: Publisher, deadline: float, flush_at: datetime | None) -> bool:
-        """Run one streaming query; True if it ended because it was drained."""
+        """Run the streaming query, again whenever the clock was set back; True if it ended because it was drained."""
+        while True:
+            self._set_back = False
+            drained = self._one_query(spark, publisher, deadline, flush_at)
+            if not self._set_back or self._stop.is_set():
+                return drained
+
+    def _one_query(self, spark: SparkSession, publisher: Publisher, deadline: float, flush_at: datetime | None) -> bool:
         settings = self._settings
         with ExitStack() as stack:
             followers = list(self._followers)
@@ -129,12 +141,12 @@ class Run:
         settings = self._settings
         reports = Reports(spark.sparkContext)
         self._last = None
-        state = dataflow(spark, settings, reports, flush_at)
+        state = dataflow(spark, settings, reports, flush_at, self._checkpoint.clock.ahead_ms)
         sink = Sink(settings, self._checkpoint, reports, publisher, self._noted)
         self._halt.clear()
 
         def end_of_batch(df: DataFrame, number: int) -> None:
-            if self._halt.is_set():
+            if self._halt.is_set() or self._runs_backwards(number):
                 raise Halted
             sink(df, number)
 
@@ -146,10 +158,28 @@ class Run:
             .start()
         )
 
+    def _runs_backwards(self, number: int) -> bool:
+        """Whether a batch about to run is older than the last one; if so, the next attempt at it won't be."""
+        if self._settings.time != "batch":
+            return False
+        batch = self._checkpoint.batch(number)
+        behind = batch.watermark_ms - batch.time_ms
+        if behind <= 0:
+            return False
+        self._set_back = True
+        log.warning("the clock is %.1f s behind that of the batch before: batch time goes on from there", behind / 1000)
+        self._checkpoint.clock.put_on(number, behind)
+        return True
+
     def _await(self, query: StreamingQuery, deadline: float, *, flushing: bool) -> bool:
         drained = False
+        set_at = time.time() - time.monotonic()
         try:
             while query.isActive and not self._stop.is_set() and not drained and time.monotonic() < deadline:
+                if time.time() - time.monotonic() < set_at - _SET_BACK:
+                    # Spark waits for its next trigger until the clock shows the time that was planned for it.
+                    self._set_back = True
+                    break
                 drained = self._settings.until_drained and self._drained(query, flushing=flushing)
                 time.sleep(_LOOK_EVERY)
         finally:
