@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import orjson
+from pyarrow import fs
 
 from unskew.apps.checkpoint.clock import Clock
 from unskew.apps.checkpoint.versions import filesystem
@@ -108,6 +109,19 @@ class Checkpoint:
             orjson.loads(start),
             orjson.loads(this[2]),
         )
+
+    def next_offsets(self) -> Mapping[str, Mapping[str, int]]:
+        """Kafka offsets from which the query will read on, topic → partition → offset; empty before it has begun."""
+        newest = self._newest("offsets")
+        if newest is not None:
+            batch = self.batch(newest)
+            return batch.end if self._newest("commits") == newest else batch.start
+        return orjson.loads(self._log("sources/0", 0)[1]) if self._newest("sources/0") == 0 else {}
+
+    def _newest(self, log: str) -> int | None:
+        """The number of the log's newest entry."""
+        files = self._fs.get_file_info(fs.FileSelector(posixpath.join(self._folder, log), allow_not_found=True))
+        return max((int(f.base_name) for f in files if f.base_name.isdigit()), default=None)
 
     def _log(self, log: str, number: int) -> list[str]:
         with self._fs.open_input_stream(posixpath.join(self._folder, log, str(number))) as stream:

@@ -18,8 +18,9 @@ class Totals:
     ----------
     started_ms : int
         Time of the first batch with tuples (ms since the epoch); −1 before there is one.
-    routed, rejected, late : int
-        Tuples routed, closed or not; messages rejected; tuples that came after their window was closed.
+    routed, rejected, late, skipped : int
+        Tuples routed, closed or not; messages rejected; tuples that came after their window was closed; messages that
+        the topic no longer had when it was their turn.
     last_window_end_ms : int
         End of the latest window that has tuples, closed or not; −1 before there is one.
     tuples, assignments, keys : int
@@ -38,6 +39,7 @@ class Totals:
     assignments: int = 0
     keys: int = 0
     loads: list[int] = field(default_factory=list)
+    skipped: int = 0
 
     def with_window(self, loads: list[int], assignments: int, keys: int) -> "Totals":
         """Include a closed window: its tuples a worker, (key, worker) pairs and distinct keys."""

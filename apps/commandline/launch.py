@@ -47,6 +47,7 @@ def topology(
         str,
         typer.Option(help="Without a checkpoint: earliest, latest, or Spark's JSON.", rich_help_panel=options.STREAM),
     ] = "earliest",
+    on_data_loss: options.OnDataLoss = "fail",
     max_tuples: options.MaxTuples = None,
     distinct_keys: options.DistinctKeys = None,
     warm_up: options.WarmUp = None,
@@ -135,6 +136,7 @@ def topology(
         work=options.function(work),
         work_columns=tuple(column for column in work_columns.split(",") if column),
         consumer_group=consumer_group,
+        on_data_loss=on_data_loss,
     )
     execute(settings, destinations, summary, live=live)
 

@@ -34,6 +34,12 @@ MaxTuples = Annotated[
     typer.Option(help="Tuples a batch at most (default: a second of work; 5 M if free).", rich_help_panel=STREAM),
 ]
 
+OnDataLoss = Annotated[
+    str,
+    typer.Option(help="Messages that Kafka removed before their turn: 'fail', or 'skip' and count them.",
+                 rich_help_panel=STREAM),
+]  # fmt: skip
+
 DistinctKeys = Annotated[
     int | None, typer.Option(help="DYNAMIC_KEY: how many keys to expect [100].", rich_help_panel=GROUPING)
 ]

@@ -167,7 +167,8 @@ class Display:
 
 
 def _losses(report: "BatchReport") -> list[tuple[str, int]]:
-    return [("rejected", report.totals.rejected), ("late", report.totals.late)]
+    totals = report.totals
+    return [("rejected", totals.rejected), ("late", totals.late), ("gone before they were read", totals.skipped)]
 
 
 def rows(result: "Summary") -> list[tuple[str, str]]:
@@ -176,6 +177,7 @@ def rows(result: "Summary") -> list[tuple[str, str]]:
         ("tuples in closed windows", f"{result.tuples:,}"),
         ("rejected", f"{result.rejected:,}"),
         ("late", f"{result.late:,}"),
+        *([("gone before they were read", f"{result.skipped:,}")] if result.skipped else []),
         ("STD_DEV", f"{result.std_dev:.2f}"),
         ("STD_DEV, last window", f"{result.last_std_dev:.2f}"),
         ("DIST_COST", f"{result.dist_cost:.2f}"),

@@ -20,6 +20,7 @@ from unskew.apps.run.consumer_group import ConsumerGroup
 from unskew.apps.run.follow import Follower, follow, taken
 from unskew.apps.run.session import log_file
 from unskew.apps.topology.dataflow import dataflow
+from unskew.apps.topology.loss import complaint, gone
 from unskew.apps.topology.publisher import Publisher
 from unskew.apps.topology.reports import Reports
 from unskew.apps.topology.settings import Settings
@@ -69,7 +70,7 @@ class Run:
     UsageError
         The topic has another number of partitions, or the checkpoint belongs to another run.
     EnvironmentFault
-        The broker can't be reached, or the checkpoint can't be written.
+        The broker can't be reached, the checkpoint can't be written, or the topic has lost messages.
     """
 
     def __init__(
@@ -90,6 +91,16 @@ class Run:
         self._target = end_offsets(settings.connection, settings.source_name)
         self._checkpoint = Checkpoint(settings.checkpoint)
         self._checkpoint.claim(settings.identity)
+        self._require_messages()
+
+    def _require_messages(self) -> None:
+        """Complain if the topic no longer has what comes next."""
+        topic = self._settings.source_name
+        following = self._checkpoint.next_offsets().get(topic)
+        if following and self._settings.on_data_loss == "fail":
+            lost = gone(self._settings.connection, topic, following)
+            if lost:
+                raise EnvironmentFault(complaint(topic, lost))
 
     @property
     def waiting(self) -> int:
@@ -211,6 +222,7 @@ class Run:
         stop_between_batches(query)
         error = query.exception()
         if error is not None and Halted.__name__ not in str(error):
+            self._require_messages()
             raise EnvironmentFault(_cause(error)) from error
 
 

@@ -10,21 +10,23 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from unskew.apps.checkpoint.checkpoint import Batch
-from unskew.apps.topology.splitter import Splitter
-from unskew.deploy.client.connection import Connection
+from unskew.apps.topology.settings import Settings
+from unskew.apps.topology.splitter import splitter as splitter_of
 
 
-def rejected(spark: SparkSession, connection: Connection, splitter: Splitter, batch: Batch) -> DataFrame:
+def rejected(spark: SparkSession, settings: Settings, batch: Batch) -> DataFrame:
     """The rejected messages of a batch as Kafka records: columns ``key`` and ``value`` (JSON).
 
     A value that isn't text is given in base64 as ``valueBase64``.
     """
+    splitter = splitter_of(settings.source_type)
     messages = (
         spark.read.format("kafka")
-        .options(**connection.spark())
+        .options(**settings.connection.spark())
         .option("subscribe", ",".join(batch.end))
         .option("startingOffsets", orjson.dumps(batch.start).decode())
         .option("endingOffsets", orjson.dumps(batch.end).decode())
+        .option("failOnDataLoss", settings.on_data_loss == "fail")
         .load()
     )
     value = F.col("value")

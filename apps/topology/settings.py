@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from unskew.apps.topology.loss import POLICIES
 from unskew.apps.topology.splitter import splitter
 from unskew.apps.topology.worker import Work
 from unskew.deploy.client.connection import Connection
@@ -49,6 +50,8 @@ class Settings:
         Most tuples a batch; None: 5 M if tuples cost nothing, else one second of work.
     options : mapping
         The grouping's own parameters.
+    on_data_loss : str
+        ``fail`` or ``skip`` (and count) messages that the topic no longer has when it is their turn.
     consumer_group : str or None
         Kafka's group that is told how far the run is; None: ``unskew-`` and the run's name; empty: none is told.
 
@@ -79,6 +82,7 @@ class Settings:
     work: Work | None = None
     work_columns: tuple[str, ...] = ()
     consumer_group: str | None = None
+    on_data_loss: str = "fail"
 
     def __post_init__(self) -> None:
         """Check everything that can be checked without a broker or Spark.
@@ -91,6 +95,7 @@ class Settings:
         """
         _one_of("mode", self.mode, MODES)
         _one_of("time", self.time, TIMES)
+        _one_of("on_data_loss", self.on_data_loss, POLICIES)
         try:
             standalone(self.grouping, max(1, self.workers), seed=self.seed, **self.options)
         except ValueError as error:

@@ -13,11 +13,11 @@ from pyspark.util import inheritable_thread_target
 from unskew.apps.checkpoint.checkpoint import Batch, Checkpoint
 from unskew.apps.checkpoint.totals import Totals, TotalsLog
 from unskew.apps.topology import aggregator, observer
+from unskew.apps.topology.loss import gone
 from unskew.apps.topology.publisher import Publisher
 from unskew.apps.topology.rejected import rejected
 from unskew.apps.topology.reports import Reports
 from unskew.apps.topology.settings import Settings
-from unskew.apps.topology.splitter import splitter
 
 
 @dataclass(frozen=True)
@@ -75,23 +75,31 @@ class Sink:
 
     def __call__(self, df: DataFrame, number: int) -> None:
         """Publish what the batch closed, note where the run stands, tell the listener."""
+        batch = self._checkpoint.batch(number)
+        skipped = self._skipped(batch)
         # The first action runs the batch, all its partitions; what follows must not run it again.
         rows = df.where("worker >= 0").persist()
         try:
             closed = rows.count()
-            batch = self._checkpoint.batch(number)
-            report = self._collect(batch)
+            report = self._collect(batch, skipped)
             if closed:
                 report = self._publish(rows, report)
             if report.rejected:
-                bad = rejected(df.sparkSession, self._settings.connection, splitter(self._settings.source_type), batch)
-                self._publisher.write(bad, "rejected")
+                self._publisher.write(rejected(df.sparkSession, self._settings, batch), "rejected")
         finally:
             rows.unpersist()
         self._totals.write(number + 1, report.totals)
         self._listener(report)
 
-    def _collect(self, batch: Batch) -> BatchReport:
+    def _skipped(self, batch: Batch) -> int:
+        """How many of the batch's messages are gone, where that is no failure."""
+        if self._settings.on_data_loss == "fail":
+            return 0
+        topic = self._settings.source_name
+        lost = gone(self._settings.connection, topic, batch.start[topic], batch.end[topic])
+        return sum(lost.values())
+
+    def _collect(self, batch: Batch, skipped: int) -> BatchReport:
         told = self._reports.take(batch.number)
         loads = np.zeros(self._settings.workers, np.int64)
         busy = np.zeros(self._settings.workers, np.float64)
@@ -113,6 +121,7 @@ class Sink:
             routed=before.routed + int(loads.sum()),
             rejected=before.rejected + refused,
             late=before.late + late,
+            skipped=before.skipped + skipped,
             last_window_end_ms=max([before.last_window_end_ms, *((window + 1) * length for window in windows)]),
         )
         internals = {source: said["internals"] for source, said in routers.items()}

@@ -19,6 +19,7 @@ def source(spark: SparkSession, settings: Settings) -> DataFrame:
         .option("subscribe", settings.source_name)
         .option("startingOffsets", settings.starting_offsets)
         .option("maxOffsetsPerTrigger", settings.batch_limit)
+        .option("failOnDataLoss", settings.on_data_loss == "fail")
     )
     return reader.load()
 
