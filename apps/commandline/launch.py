@@ -19,6 +19,7 @@ from unskew.deploy.commands.options import (
     KafkaConfigOption,
 )
 from unskew.deploy.home import home
+from unskew.errors import EnvironmentFault
 
 if TYPE_CHECKING:
     from unskew.apps.monitoring.outputs import Destinations
@@ -166,7 +167,7 @@ def execute(settings: "Settings", destinations: "Destinations", summary: Path | 
             followers.append(view.progress)
         run = Run(settings, [*listeners, display.batch], followers)
         for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, lambda *_: (display.stopping(), run.stop()))
+            signal.signal(number, lambda *_: (run.stop(), display.stopping()))
         with session(settings) as spark:
             display.target(run.waiting)
             outcome = run.run(spark)
@@ -175,4 +176,7 @@ def execute(settings: "Settings", destinations: "Destinations", summary: Path | 
     if outputs.balance:
         print(outputs.balance)
     if summary is not None:
-        summary.write_bytes(orjson.dumps(asdict(result), option=orjson.OPT_INDENT_2))
+        try:
+            summary.write_bytes(orjson.dumps(asdict(result), option=orjson.OPT_INDENT_2))
+        except OSError as error:
+            raise EnvironmentFault(f"the summary can't be written to {summary} ({error.strerror})") from error

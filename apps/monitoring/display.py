@@ -162,6 +162,8 @@ class Display:
         console.print(f"[{colour(result.grouping)}]■[/] {result.grouping} {ending}", soft_wrap=True)
         console.print(f"Results: {unskew()} results {topics['aggregator']}", highlight=False, soft_wrap=True)
         console.print(f"Balance: {unskew()} results {topics['distribution']}", highlight=False, soft_wrap=True)
+        if outcome.unheard:
+            console.print(f"{outcome.unheard:,} reports of the run were not shown or sent; the first is in the log")
         if result.rejected:
             console.print(f"Rejected: {unskew()} results {topics['rejected']}", highlight=False, soft_wrap=True)
 

@@ -4,7 +4,7 @@ import logging
 import re
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -18,6 +18,7 @@ from unskew.apps.checkpoint.checkpoint import Checkpoint
 from unskew.apps.checkpoint.totals import TotalsLog
 from unskew.apps.run.consumer_group import ConsumerGroup
 from unskew.apps.run.follow import Follower, follow, taken
+from unskew.apps.run.listeners import Listeners
 from unskew.apps.run.session import log_file
 from unskew.apps.topology.dataflow import dataflow
 from unskew.apps.topology.loss import complaint, gone
@@ -44,11 +45,14 @@ class Outcome:
         All that had been published at the start is counted and its windows are out.
     batches : int
         Batches done in this run.
+    unheard : int
+        Calls of listeners and followers that failed.
 
     """
 
     drained: bool
     batches: int
+    unheard: int = 0
 
 
 class Run:
@@ -61,7 +65,7 @@ class Run:
     settings : Settings
         What to run.
     listeners : sequence of callables
-        Given each batch's report, when its results are out and before Spark commits it.
+        Given each batch's report, when its results are out and before Spark commits it. One that fails stops nothing.
     followers : sequence of callables
         Given Spark's progress of the query (its JSON, read) after each batch, from another thread.
 
@@ -80,11 +84,12 @@ class Run:
         followers: Sequence[Follower] = (),
     ) -> None:
         self._settings = settings
-        self._listeners = listeners
-        self._followers = followers
+        self._listeners = Listeners("batches", listeners)
+        self._followers = Listeners("progress", [*followers, self._commit])
         self._stop = threading.Event()
         self._halt = threading.Event()
         self._set_back = False
+        self._group: ConsumerGroup | None = None
         self._last: BatchReport | None = None
         self._batches = 0
         ensure_topic(settings.connection, settings.source_name, settings.sources)
@@ -128,7 +133,7 @@ class Run:
                 last = TotalsLog(settings.checkpoint).newest().last_window_end_ms
                 flush = datetime.fromtimestamp(last / 1000 + settings.lateness, UTC)
                 drained = self._query(spark, publisher, deadline, flush)
-        return Outcome(drained, self._batches)
+        return Outcome(drained, self._batches, self._listeners.failures + self._followers.failures)
 
     def _query(self, spark: SparkSession, publisher: Publisher, deadline: float, flush_at: datetime | None) -> bool:
         """Run the streaming query, again whenever the clock was set back; True if it ended because it was drained."""
@@ -141,11 +146,9 @@ class Run:
     def _one_query(self, spark: SparkSession, publisher: Publisher, deadline: float, flush_at: datetime | None) -> bool:
         settings = self._settings
         with ExitStack() as stack:
-            followers = list(self._followers)
             if settings.group:
-                group = stack.enter_context(ConsumerGroup(settings.connection, settings.group))
-                followers.append(lambda progress: group.commit(settings.source_name, taken(progress)))
-            stack.enter_context(follow(spark, settings.name, followers))
+                self._group = stack.enter_context(ConsumerGroup(settings.connection, settings.group))
+            stack.enter_context(follow(spark, settings.name, self._followers))
             return self._await(self._start(spark, publisher, flush_at), deadline, flushing=flush_at is not None)
 
     def _start(self, spark: SparkSession, publisher: Publisher, flush_at: datetime | None) -> StreamingQuery:
@@ -199,9 +202,12 @@ class Run:
 
     def _noted(self, report: BatchReport) -> None:
         self._batches += 1
-        for listener in self._listeners:
-            listener(report)
+        self._listeners(report)
         self._last = report
+
+    def _commit(self, progress: Mapping[str, Any]) -> None:
+        if self._group is not None:
+            self._group.commit(self._settings.source_name, taken(progress))
 
     def _drained(self, query: StreamingQuery, *, flushing: bool) -> bool:
         report = self._last
