@@ -2,6 +2,7 @@
 
 import posixpath
 from dataclasses import asdict, dataclass, field, replace
+from typing import Any
 
 import orjson
 
@@ -27,6 +28,8 @@ class Totals:
         Tuples in closed windows; over these windows, the sums of (key, worker) pairs and of distinct keys.
     loads : list of int
         Tuples of each worker in closed windows, [W].
+    occupants : dict
+        source → the keys in its grouping's old space when it last had tuples, for the schemes that have one.
 
     """
 
@@ -40,6 +43,7 @@ class Totals:
     keys: int = 0
     loads: list[int] = field(default_factory=list)
     skipped: int = 0
+    occupants: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
 
     def with_window(self, loads: list[int], assignments: int, keys: int) -> "Totals":
         """Include a closed window: its tuples a worker, (key, worker) pairs and distinct keys."""

@@ -71,7 +71,6 @@ class Sink:
         self._reports = reports
         self._publisher = publisher
         self._listener = listener
-        self._occupants: dict[int, list[dict[str, Any]]] = {}
 
     def __call__(self, df: DataFrame, number: int) -> None:
         """Publish what the batch closed, note where the run stands, tell the listener."""
@@ -115,8 +114,12 @@ class Sink:
         routers = told.get("router", {})
         refused = sum(said["rejected"] for said in routers.values())
         before = self._totals.at(batch.number)
+        internals = {source: said["internals"] for source, said in sorted(routers.items())}
         totals = replace(
             before,
+            # Of a source without tuples in this batch what it last said: carried with the totals, so that a replay by
+            # another driver publishes the same.
+            occupants=before.occupants | {str(s): told["old"] for s, told in internals.items() if "old" in told},
             started_ms=batch.time_ms if before.started_ms < 0 and loads.any() else before.started_ms,
             routed=before.routed + int(loads.sum()),
             rejected=before.rejected + refused,
@@ -124,14 +127,12 @@ class Sink:
             skipped=before.skipped + skipped,
             last_window_end_ms=max([before.last_window_end_ms, *((window + 1) * length for window in windows)]),
         )
-        internals = {source: said["internals"] for source, said in routers.items()}
         seconds = sum(said["seconds"] for said in routers.values())
         return BatchReport(batch, loads, busy, refused, late, seconds, internals, totals, [])
 
     def _publish(self, rows: DataFrame, report: BatchReport) -> BatchReport:
-        for source, internals in report.internals.items():
-            self._occupants[source] = [occupant | {"source": source} for occupant in internals.get("old", [])]
-        occupants = [occupant for source in sorted(self._occupants) for occupant in self._occupants[source]]
+        told = report.totals.occupants
+        occupants = [occupant | {"source": source} for source in sorted(told, key=int) for occupant in told[source]]
         aggregated = aggregator.aggregate(rows).persist()
         try:
             # The two outputs don't need each other: while one waits for Kafka the other computes. Its thread inherits
