@@ -48,6 +48,7 @@ def topology(
         str,
         typer.Option(help="Without a checkpoint: earliest, latest, or Spark's JSON.", rich_help_panel=options.STREAM),
     ] = "earliest",
+    max_ahead: options.MaxAhead = 3600.0,
     on_data_loss: options.OnDataLoss = "fail",
     max_tuples: options.MaxTuples = None,
     distinct_keys: options.DistinctKeys = None,
@@ -138,6 +139,7 @@ def topology(
         work_columns=tuple(column for column in work_columns.split(",") if column),
         consumer_group=consumer_group,
         on_data_loss=on_data_loss,
+        max_ahead=max_ahead,
     )
     execute(settings, destinations, summary, live=live)
 

@@ -34,6 +34,10 @@ MaxTuples = Annotated[
     typer.Option(help="Tuples a batch at most (default: a second of work; 5 M if free).", rich_help_panel=STREAM),
 ]
 
+MaxAhead = Annotated[
+    float,
+    typer.Option(help="Event time: reject messages so far ahead of the batch's time (s).", rich_help_panel=STREAM),
+]
 OnDataLoss = Annotated[
     str,
     typer.Option(help="Messages that Kafka removed before their turn: 'fail', or 'skip' and count them.",

@@ -11,6 +11,7 @@ from pyspark.sql import functions as F
 
 from unskew.apps.checkpoint.checkpoint import Batch
 from unskew.apps.topology.settings import Settings
+from unskew.apps.topology.splitter import bounded
 from unskew.apps.topology.splitter import splitter as splitter_of
 
 
@@ -20,6 +21,8 @@ def rejected(spark: SparkSession, settings: Settings, batch: Batch) -> DataFrame
     A value that isn't text is given in base64 as ``valueBase64``.
     """
     splitter = splitter_of(settings.source_type)
+    if settings.time == "event":
+        splitter = bounded(splitter, F.timestamp_millis(F.lit(batch.time_ms)), settings.max_ahead)
     messages = (
         spark.read.format("kafka")
         .options(**settings.connection.spark())

@@ -42,6 +42,8 @@ class Settings:
         two batches (s).
     time : str
         ``batch`` or ``event``: what windows and groupings take as time.
+    max_ahead : float
+        With event time: how far ahead of the batch's time a message's own may be (s); beyond it, it is rejected.
     run_time : float
         Stop after so many seconds.
     until_drained : bool
@@ -83,6 +85,7 @@ class Settings:
     work_columns: tuple[str, ...] = ()
     consumer_group: str | None = None
     on_data_loss: str = "fail"
+    max_ahead: float = 3600.0
 
     def __post_init__(self) -> None:
         """Check everything that can be checked without a broker or Spark.
@@ -106,7 +109,7 @@ class Settings:
             _positive(name, getattr(self, name))
         for name in ("window", "run_time"):
             _positive(name, getattr(self, name))
-        for name in ("lateness", "trigger", "process_ms"):
+        for name in ("lateness", "max_ahead", "trigger", "process_ms"):
             if getattr(self, name) < 0:
                 raise UsageError(f"{name} is {getattr(self, name)}; valid: a number of at least 0")
         if self.max_tuples is not None:

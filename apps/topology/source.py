@@ -4,7 +4,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from unskew.apps.topology.settings import Settings
-from unskew.apps.topology.splitter import splitter
+from unskew.apps.topology.splitter import bounded, splitter
 
 # Spark's Kafka source fetches 500 messages at a time by default; small messages then cost three times as much.
 FETCH = {"kafka.max.poll.records": "20000", "kafka.max.partition.fetch.bytes": str(8 << 20)}
@@ -27,4 +27,7 @@ def source(spark: SparkSession, settings: Settings) -> DataFrame:
 def tuples(messages: DataFrame, settings: Settings) -> DataFrame:
     """Splitter: messages → key, count where they have one, source, time, and what the user's work asks for."""
     carried = [F.col("partition").alias("source"), F.col("timestamp").alias("time"), *map(F.col, settings.work_columns)]
-    return splitter(settings.source_type).split(messages, *carried)
+    reader = splitter(settings.source_type)
+    if settings.time == "event":
+        reader = bounded(reader, F.current_timestamp(), settings.max_ahead)
+    return reader.split(messages, *carried)
