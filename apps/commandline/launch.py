@@ -59,6 +59,7 @@ def topology(
     seed: options.Seed = 0,
     work: options.WorkOption = None,
     work_columns: options.WorkColumns = "",
+    work_errors: options.WorkErrors = "fail",
     metrics: options.MetricsOption = True,
     influx_url: InfluxUrl = None,
     influx_token: InfluxToken = None,
@@ -140,6 +141,7 @@ def topology(
         consumer_group=consumer_group,
         on_data_loss=on_data_loss,
         max_ahead=max_ahead,
+        work_errors=work_errors,
     )
     execute(settings, destinations, summary, live=live)
 

@@ -23,6 +23,9 @@ WorkColumns = Annotated[
     str,
     typer.Option("--work-columns", help="Message columns it needs besides key: value,offset,… (comma-separated)."),
 ]
+WorkErrors = Annotated[
+    str, typer.Option(help="Where your work raises: 'fail' (nothing is lost), or 'reject' the message.")
+]
 
 Window = Annotated[float, typer.Option(help="Length of a window (s).", rich_help_panel=STREAM)]
 Time = Annotated[

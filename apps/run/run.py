@@ -26,6 +26,7 @@ from unskew.apps.topology.publisher import Publisher
 from unskew.apps.topology.reports import Reports
 from unskew.apps.topology.settings import Settings
 from unskew.apps.topology.sink import BatchReport, Sink
+from unskew.apps.topology.work import WorkFault
 from unskew.deploy.client.topics import end_offsets, ensure_topic
 from unskew.errors import EnvironmentFault
 
@@ -248,6 +249,9 @@ _WRAPPERS = ("StreamingQueryException", "ForeachBatchUserFuncException", "Py4JJa
 
 
 def _cause(error: StreamingQueryException) -> str:
+    raised = re.search(rf"{WorkFault.__name__}: (.+)", str(error))
+    if raised:
+        return f"{raised[1]}; nothing is lost: mend it and start again, or give --work-errors reject"
     said = re.findall(
         r"^(?:Caused by|: )?:? ?((?:[\w$]+\.)*(\w+(?:Exception|Error|Fault)): .+)$", str(error), re.MULTILINE
     )

@@ -14,6 +14,7 @@ from unskew.apps.topology.router import Routing
 from unskew.apps.topology.settings import Settings
 from unskew.apps.topology.source import source, tuples
 from unskew.apps.topology.windows import batch_time, windowed
+from unskew.apps.topology.work import PLACE
 from unskew.apps.topology.worker import Worker
 
 
@@ -51,10 +52,16 @@ def dataflow(
         reports,
         streaming=True,
     )
-    needed = {"key", "count", *(["time"] if by_event else []), *settings.work_columns}
+    needed = {"key", "count", *(["time"] if by_event else []), *settings.work_columns, *PLACE}
     carry = [name for name in split.columns if name in needed]
     time = "time" if by_event else batch_time(ahead_ms)
     packets = place(split, routing, "key", carry, source="source", time=time)
-    worker = Worker(settings.work, settings.seconds_per_tuple, settings.window_ms if by_event else None, reports)
+    worker = Worker(
+        settings.work,
+        settings.seconds_per_tuple,
+        settings.window_ms if by_event else None,
+        reports,
+        settings.work_errors,
+    )
     partials = packets.mapInArrow(worker.__call__, worker.ddl)
     return windowed(partials, settings.window, settings.lateness if by_event else None, flush_at, ahead_ms)

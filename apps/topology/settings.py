@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from unskew.apps.topology.loss import POLICIES
+from unskew.apps.topology import loss, work
 from unskew.apps.topology.splitter import splitter
-from unskew.apps.topology.worker import Work
+from unskew.apps.topology.work import Work
 from unskew.deploy.client.connection import Connection
 from unskew.errors import UsageError
 from unskew.grouping import named, standalone
@@ -54,6 +54,8 @@ class Settings:
         The grouping's own parameters.
     on_data_loss : str
         ``fail`` or ``skip`` (and count) messages that the topic no longer has when it is their turn.
+    work_errors : str
+        ``fail``, or ``reject`` the messages on which the work raises.
     consumer_group : str or None
         Kafka's group that is told how far the run is; None: ``unskew-`` and the run's name; empty: none is told.
 
@@ -86,6 +88,7 @@ class Settings:
     consumer_group: str | None = None
     on_data_loss: str = "fail"
     max_ahead: float = 3600.0
+    work_errors: str = "fail"
 
     def __post_init__(self) -> None:
         """Check everything that can be checked without a broker or Spark.
@@ -98,7 +101,8 @@ class Settings:
         """
         _one_of("mode", self.mode, MODES)
         _one_of("time", self.time, TIMES)
-        _one_of("on_data_loss", self.on_data_loss, POLICIES)
+        _one_of("on_data_loss", self.on_data_loss, loss.POLICIES)
+        _one_of("work_errors", self.work_errors, work.POLICIES)
         try:
             standalone(self.grouping, max(1, self.workers), seed=self.seed, **self.options)
         except ValueError as error:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -40,6 +40,8 @@ class BatchReport:
         Where the run stands after the batch.
     windows : list of (Distribution, Totals)
         The windows closed by the batch, and where the run stood with each of them.
+    failures : dict
+        (partition, offset) of the messages among the rejected on which the work failed → what it raised.
 
     """
 
@@ -52,6 +54,7 @@ class BatchReport:
     internals: dict[int, dict[str, Any]]
     totals: Totals
     windows: list[tuple[observer.Distribution, Totals]]
+    failures: dict[tuple[int, int], str] = field(default_factory=dict)
 
 
 class Sink:
@@ -84,7 +87,7 @@ class Sink:
             if closed:
                 report = self._publish(rows, report)
             if report.rejected:
-                self._publisher.write(rejected(df.sparkSession, self._settings, batch), "rejected")
+                self._publisher.write(rejected(df.sparkSession, self._settings, batch, report.failures), "rejected")
         finally:
             rows.unpersist()
         self._totals.write(number + 1, report.totals)
@@ -103,8 +106,10 @@ class Sink:
         loads = np.zeros(self._settings.workers, np.int64)
         busy = np.zeros(self._settings.workers, np.float64)
         windows: dict[int, int] = {}
+        failures: dict[tuple[int, int], str] = {}
         for worker, said in told.get("worker", {}).items():
             loads[worker], busy[worker] = said["tuples"], said["busy"]
+            failures |= said["failures"]
             for window, tuples in said.get("windows", {}).items():
                 windows[window] = windows.get(window, 0) + tuples
         length = self._settings.window_ms
@@ -112,7 +117,7 @@ class Sink:
             windows = {batch.time_ms // length: int(loads.sum())}
         late = sum(n for window, n in windows.items() if (window + 1) * length <= batch.late_before_ms)
         routers = told.get("router", {})
-        refused = sum(said["rejected"] for said in routers.values())
+        refused = sum(said["rejected"] for said in routers.values()) + len(failures)
         before = self._totals.at(batch.number)
         internals = {source: said["internals"] for source, said in sorted(routers.items())}
         totals = replace(
@@ -128,7 +133,7 @@ class Sink:
             last_window_end_ms=max([before.last_window_end_ms, *((window + 1) * length for window in windows)]),
         )
         seconds = sum(said["seconds"] for said in routers.values())
-        return BatchReport(batch, loads, busy, refused, late, seconds, internals, totals, [])
+        return BatchReport(batch, loads, busy, refused, late, seconds, internals, totals, [], failures)
 
     def _publish(self, rows: DataFrame, report: BatchReport) -> BatchReport:
         told = report.totals.occupants
