@@ -3,13 +3,17 @@
 import posixpath
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import orjson
 from pyarrow import fs
 
 from unskew.apps.checkpoint.clock import Clock
-from unskew.apps.checkpoint.versions import filesystem
+from unskew.apps.checkpoint.versions import filesystem, write_whole
 from unskew.errors import EnvironmentFault, UsageError
+
+#: Of all that is written beside a checkpoint; raised when an older program could no longer read it.
+FORMAT = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,27 +76,42 @@ class Checkpoint:
     def claim(self, run: Mapping[str, object]) -> None:
         """Note what run this checkpoint belongs to; refuse it to any other.
 
+        What only one of them knows, as one of an older or newer version of this program does, is no difference; it is
+        noted for the next time.
+
         Raises
         ------
         UsageError
-            The checkpoint was made by a run of another grouping, worker count, source, …
+            The checkpoint was made by a run of another grouping, worker count, source, …, or in a later format.
+        EnvironmentFault
+            What was noted can't be read.
 
         """
         path = posixpath.join(self._folder, "unskew", "run.json")
-        given = orjson.loads(orjson.dumps(run))
+        given = orjson.loads(orjson.dumps({"format": FORMAT, **run}))
+        found = self._read(path)
+        if found.get("format", FORMAT) > FORMAT:
+            raise UsageError(
+                f"the checkpoint {self.location} has format {found['format']}, this version reads {FORMAT} and before: "
+                "use the version that made it, or another --checkpoint"
+            )
+        for name in sorted(given.keys() & found.keys() - {"format"}):
+            if given[name] != found[name]:
+                raise UsageError(
+                    f"the checkpoint {self.location} belongs to a run with {name} {found[name]!r}, this one has "
+                    f"{given[name]!r}: give the same, or another --checkpoint"
+                )
+        if found | given != found:
+            write_whole(self._fs, path, orjson.dumps(found | given, option=orjson.OPT_INDENT_2))
+
+    def _read(self, path: str) -> dict[str, Any]:
         try:
             with self._fs.open_input_stream(path) as stream:
-                found = orjson.loads(stream.read())
+                return orjson.loads(stream.read())
         except FileNotFoundError:
-            with self._fs.open_output_stream(path) as stream:
-                stream.write(orjson.dumps(given, option=orjson.OPT_INDENT_2))
-            return
-        for name in sorted(given.keys() | found.keys()):
-            if given.get(name) != found.get(name):
-                raise UsageError(
-                    f"the checkpoint {self.location} belongs to a run with {name} {found.get(name)!r}, this one has "
-                    f"{given.get(name)!r}: give the same, or another --checkpoint"
-                )
+            return {}
+        except orjson.JSONDecodeError as error:
+            raise EnvironmentFault(f"{path} says whose checkpoint it is, but can't be read ({error})") from error
 
     def batch(self, number: int) -> Batch:
         """What was planned for a batch that has started (the newest is enough; old ones are removed by Spark)."""

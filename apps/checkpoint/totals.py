@@ -1,7 +1,7 @@
 """What a run has given out since its start, carried from batch to batch beside the checkpoint."""
 
 import posixpath
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
 import orjson
@@ -66,7 +66,9 @@ class TotalsLog:
     def at(self, batch: int) -> Totals:
         """The totals at the start of a batch."""
         found = self._versions.newest(batch)
-        return Totals(**orjson.loads(found[1])) if found else Totals()
+        said = orjson.loads(found[1]) if found else {}
+        known = {field.name for field in fields(Totals)}  # another version may know more, or less
+        return Totals(**{name: value for name, value in said.items() if name in known})
 
     def newest(self) -> Totals:
         """The totals as far as the run has come."""

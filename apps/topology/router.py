@@ -22,7 +22,7 @@ from pyspark.sql import DataFrame
 from unskew.apps.checkpoint.versions import Versions
 from unskew.apps.topology.packets import Packer
 from unskew.apps.topology.reports import Reports
-from unskew.grouping import create, standalone
+from unskew.grouping import Grouping, create, standalone
 
 log = logging.getLogger(__name__)
 
@@ -102,8 +102,7 @@ class SourceRouter:
         self._routing = routing
         self._source = source
         self._batch = batch
-        self._grouping = create(routing.grouping, routing.workers, seed=routing.seed, **routing.options)
-        self._grouping.at_source(source)
+        self._grouping = self._new()
         self._versions: Versions | None = None
         self._tuples = 0
         self._seconds = 0.0
@@ -113,11 +112,20 @@ class SourceRouter:
 
     def _restore(self, versions: Versions, batch: int) -> None:
         found = versions.newest(batch)
-        if found is not None:
+        # Soft state: counts stay exact, the scheme learns anew.
+        if found is None:
+            if batch > 0:
+                log.warning("source %d has no router state for batch %d: it starts cold", self._source, batch)
+            return
+        try:
             self._grouping.load(found[1])
-        elif batch > 0:
-            # Soft state: counts stay exact, the scheme learns anew.
-            log.warning("source %d has no router state for batch %d: it starts cold", self._source, batch)
+        except Exception as error:  # noqa: BLE001  as many kinds as there are versions
+            log.warning("source %d can't read its router state (%s): it starts cold", self._source, error)
+            self._grouping = self._new()
+
+    def _new(self) -> Grouping:
+        routing = self._routing
+        return create(routing.grouping, routing.workers, seed=routing.seed, **routing.options).at_source(self._source)
 
     def route(self, keys: pa.Array, times: ArrayLike | None) -> NDArray[np.int32]:
         """Route n tuples, as ``Grouping.route``; times int64, ms."""
