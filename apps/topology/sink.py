@@ -14,6 +14,7 @@ from unskew.apps.checkpoint.checkpoint import Batch, Checkpoint
 from unskew.apps.checkpoint.totals import Totals, TotalsLog
 from unskew.apps.topology import aggregator, observer
 from unskew.apps.topology.loss import gone
+from unskew.apps.topology.messages import Message
 from unskew.apps.topology.publisher import Publisher
 from unskew.apps.topology.rejected import rejected
 from unskew.apps.topology.reports import Reports
@@ -150,9 +151,11 @@ class Sink:
         finally:
             aggregated.unpersist()
         totals, closed = report.totals, []
+        messages: list[Message] = []
         for window in windows:
             totals = totals.with_window(window.tuples.tolist(), int(window.keys.sum()), window.distinct_keys)
             tags = {"grouping": self._settings.grouping.upper(), "sourceType": self._settings.source_type.upper()}
-            self._publisher.send("distribution", observer.to_messages(window, totals, tags, occupants))
+            messages += observer.to_messages(window, totals, tags, occupants)
             closed.append((window, totals))
+        self._publisher.send("distribution", messages)
         return replace(report, totals=totals, windows=closed)

@@ -75,9 +75,16 @@ class Worker:
             return
         times = milliseconds(tuples.column("time"))
         windows = times // self.window_ms
-        for window in np.unique(windows):
-            inside = windows == window
-            yield int(window), int(times[inside].max()), tuples.filter(pa.array(inside))
+        if (windows == windows[0]).all():
+            yield int(windows[0]), int(times.max()), tuples
+            return
+        order = np.argsort(windows, kind="stable")
+        ordered, times, windows = tuples.take(pa.array(order)), times[order], windows[order]
+        starts = np.flatnonzero(np.diff(windows, prepend=windows[0] - 1))
+        for start, stop, latest in zip(
+            starts, [*starts[1:], len(times)], np.maximum.reduceat(times, starts), strict=True
+        ):
+            yield int(windows[start]), int(latest), ordered.slice(start, stop - start)
 
     def _execute(self, tuples: pa.RecordBatch, partials: Partials, window: int, latest: int, failures: Failures) -> int:
         """Work on the tuples of one window; how many are counted, which are all but the failures."""
