@@ -1,7 +1,6 @@
 """A run of the topology: one streaming query, from its start to its orderly end."""
 
 import logging
-import re
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -10,23 +9,21 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from unskew.apps.checkpoint.checkpoint import Checkpoint
+from unskew.apps.checkpoint.checkpoint import Batch, Checkpoint
 from unskew.apps.checkpoint.totals import TotalsLog
 from unskew.apps.run.consumer_group import ConsumerGroup
+from unskew.apps.run.ending import Halted, cause, stop_between_batches
 from unskew.apps.run.follow import Follower, follow, taken
 from unskew.apps.run.listeners import Listeners
-from unskew.apps.run.session import log_file
 from unskew.apps.topology.dataflow import dataflow
 from unskew.apps.topology.loss import complaint, gone
 from unskew.apps.topology.publisher import Publisher
 from unskew.apps.topology.reports import Reports
 from unskew.apps.topology.settings import Settings
 from unskew.apps.topology.sink import BatchReport, Sink
-from unskew.apps.topology.work import WorkFault
 from unskew.deploy.client.topics import end_offsets, ensure_topic
 from unskew.errors import EnvironmentFault
 
@@ -157,13 +154,16 @@ class Run:
         reports = Reports(spark.sparkContext)
         self._last = None
         state = dataflow(spark, settings, reports, flush_at, self._checkpoint.clock.ahead_ms)
-        sink = Sink(settings, self._checkpoint, reports, publisher, self._noted)
+        sink = Sink(settings, reports, publisher, self._noted)
         self._halt.clear()
 
         def end_of_batch(df: DataFrame, number: int) -> None:
-            if self._halt.is_set() or self._runs_backwards(number):
+            if self._halt.is_set():
                 raise Halted
-            sink(df, number)
+            batch = self._checkpoint.batch(number)
+            if settings.time == "batch" and self._runs_backwards(batch):
+                raise Halted
+            sink(df, batch)
 
         return (
             state.writeStream.queryName(settings.name)
@@ -173,17 +173,14 @@ class Run:
             .start()
         )
 
-    def _runs_backwards(self, number: int) -> bool:
+    def _runs_backwards(self, batch: Batch) -> bool:
         """Whether a batch about to run is older than the last one; if so, the next attempt at it won't be."""
-        if self._settings.time != "batch":
-            return False
-        batch = self._checkpoint.batch(number)
         behind = batch.watermark_ms - batch.time_ms
         if behind <= 0:
             return False
         self._set_back = True
         log.warning("the clock is %.1f s behind that of the batch before: batch time goes on from there", behind / 1000)
-        self._checkpoint.clock.put_on(number, behind)
+        self._checkpoint.clock.put_on(batch.number, behind)
         return True
 
     def _await(self, query: StreamingQuery, deadline: float, *, flushing: bool) -> bool:
@@ -230,31 +227,4 @@ class Run:
         error = query.exception()
         if error is not None and Halted.__name__ not in str(error):
             self._require_messages()
-            raise EnvironmentFault(_cause(error)) from error
-
-
-class Halted(Exception):
-    """Ends a query at the start of a batch, when the one before is committed and this one has touched nothing."""
-
-
-def stop_between_batches(query: StreamingQuery) -> None:
-    """Stop a query: in the middle of a batch Spark's threads would log stack traces."""
-    while query.isActive and query.status["isTriggerActive"]:
-        time.sleep(_LOOK_EVERY)
-    query.stop()
-
-
-# Spark and Py4J wrap what went wrong several times over.
-_WRAPPERS = ("StreamingQueryException", "ForeachBatchUserFuncException", "Py4JJavaError", "SparkException")
-
-
-def _cause(error: StreamingQueryException) -> str:
-    raised = re.search(rf"{WorkFault.__name__}: (.+)", str(error))
-    if raised:
-        return f"{raised[1]}; nothing is lost: mend it and start again, or give --work-errors reject"
-    said = re.findall(
-        r"^(?:Caused by|: )?:? ?((?:[\w$]+\.)*(\w+(?:Exception|Error|Fault)): .+)$", str(error), re.MULTILINE
-    )
-    causes = [line for line, kind in said if kind not in _WRAPPERS]
-    reason = causes[-1] if causes else str(error).strip().splitlines()[0]
-    return f"the query failed: {reason}; the rest is in {log_file()}"
+            raise EnvironmentFault(cause(error)) from error

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from pyspark.sql import DataFrame
 from pyspark.util import inheritable_thread_target
 
-from unskew.apps.checkpoint.checkpoint import Batch, Checkpoint
+from unskew.apps.checkpoint.checkpoint import Batch
 from unskew.apps.checkpoint.totals import Totals, TotalsLog
 from unskew.apps.topology import aggregator, observer
 from unskew.apps.topology.loss import gone
@@ -59,26 +59,23 @@ class BatchReport:
 
 
 class Sink:
-    """The function for ``foreachBatch``. Run again for the same batch, it does the same again."""
+    """What ``foreachBatch`` does. Run again for the same batch, it does the same again."""
 
     def __init__(
         self,
         settings: Settings,
-        checkpoint: Checkpoint,
         reports: Reports,
         publisher: Publisher,
         listener: Callable[[BatchReport], None],
     ) -> None:
         self._settings = settings
-        self._checkpoint = checkpoint
-        self._totals = TotalsLog(checkpoint.location)
+        self._totals = TotalsLog(settings.checkpoint)
         self._reports = reports
         self._publisher = publisher
         self._listener = listener
 
-    def __call__(self, df: DataFrame, number: int) -> None:
+    def __call__(self, df: DataFrame, batch: Batch) -> None:
         """Publish what the batch closed, note where the run stands, tell the listener."""
-        batch = self._checkpoint.batch(number)
         skipped = self._skipped(batch)
         # The first action runs the batch, all its partitions; what follows must not run it again.
         rows = df.where("worker >= 0").persist()
@@ -91,7 +88,7 @@ class Sink:
                 self._publisher.write(rejected(df.sparkSession, self._settings, batch, report.failures), "rejected")
         finally:
             rows.unpersist()
-        self._totals.write(number + 1, report.totals)
+        self._totals.write(batch.number + 1, report.totals)
         self._listener(report)
 
     def _skipped(self, batch: Batch) -> int:
