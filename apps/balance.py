@@ -7,6 +7,7 @@ work in Python: it sends Arrow packets instead of rows, which is several times a
 """
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -16,7 +17,7 @@ from pyspark.sql.types import IntegerType, StructType
 
 from unskew.apps.topology import packets
 from unskew.apps.topology.placement import column, place
-from unskew.apps.topology.router import Routing, route_column
+from unskew.apps.topology.router import Routing, in_a_stream, route_column
 from unskew.grouping import named
 
 Batches = Iterator[pa.RecordBatch]
@@ -46,7 +47,7 @@ def balance(
     workers : int
         W ≥ 1: the number of partitions of the result.
     grouping : str
-        A groupingType of ``unskew.grouping.GROUPINGS``.
+        A groupingType of ``unskew.grouping.registry.STANDALONE``.
     checkpoint : str
         The query's ``checkpointLocation``: what the routers learned is kept beside it. Needed to learn from batch to
         batch; without it, each batch starts cold.
@@ -65,7 +66,7 @@ def balance(
     Raises
     ------
     ValueError
-        Unknown grouping, bad parameter, bad number of workers.
+        Unknown grouping, one that needs feedback from the workers, bad parameter, bad number of workers.
 
     Notes
     -----
@@ -73,7 +74,7 @@ def balance(
     key (the ``worker`` column tells them apart).
 
     """
-    routing = _routing(grouping, workers, checkpoint, options, seed)
+    routing = _routing(df, grouping, workers, checkpoint, options, seed)
     columns = [F.col(key)]
     if source is not None:
         columns.append(column(source))
@@ -111,7 +112,7 @@ def balanced_map(
         What ``work`` yields.
 
     """
-    routing = _routing(grouping, workers, checkpoint, options, seed)
+    routing = _routing(df, grouping, workers, checkpoint, options, seed)
     placed = place(df, routing, key, list(df.columns), source=source, time=time)
 
     def unpack(batches: Batches) -> Batches:
@@ -120,7 +121,9 @@ def balanced_map(
     return placed.mapInArrow(unpack, schema)
 
 
-def _routing(grouping: str, workers: int, checkpoint: str | None, options: dict[str, Any], seed: int) -> Routing:
+def _routing(
+    df: DataFrame, grouping: str, workers: int, checkpoint: str | None, options: dict[str, Any], seed: int
+) -> Routing:
     routing = Routing(grouping.upper(), workers, checkpoint, options, seed)
     routing.check()
-    return routing
+    return replace(routing, streaming=in_a_stream(df))

@@ -23,7 +23,8 @@ from rich.console import Console
 from rich.table import Table
 
 from unskew.apps.monitoring.summary import Tally
-from unskew.apps.run.run import Run, stop_between_batches
+from unskew.apps.run.ending import stop_between_batches
+from unskew.apps.run.run import Run
 from unskew.apps.run.session import session
 from unskew.apps.topology.placement import place
 from unskew.apps.topology.router import Routing

@@ -10,9 +10,20 @@ Knows nothing of Spark or Kafka.
 
 from unskew.grouping.interface import Grouping
 from unskew.grouping.keys import Keys, encode
-from unskew.grouping.registry import GROUPINGS, compile_all, create, named, parameters, warm
+from unskew.grouping.registry import GROUPINGS, compile_all, create, named, parameters, standalone, warm
 
-__all__ = ["GROUPINGS", "Grouping", "Keys", "compile_all", "create", "encode", "named", "parameters", "warm"]
+__all__ = [
+    "GROUPINGS",
+    "Grouping",
+    "Keys",
+    "compile_all",
+    "create",
+    "encode",
+    "named",
+    "parameters",
+    "standalone",
+    "warm",
+]
 
 if __name__ != "unskew.grouping":  # a second copy of every module would come of it
     raise ImportError(f"{__name__} is imported as unskew.grouping")

@@ -78,6 +78,41 @@ def create(name: str, workers: int, *, seed: int = 0, **options: Any) -> Groupin
     return named(name)(workers, seed=seed, **options)
 
 
+def standalone(name: str, workers: int = 1, *, seed: int = 0, **options: Any) -> Grouping:
+    """A router that is told nothing but keys and times: the kind that a topology, or a job of one's own, can run.
+
+    Raises
+    ------
+    ValueError
+        As ``create``; or with these options the scheme needs costs or a plan, so that without them it would fail, or
+        go on for ever as it started. Only the simulator has them.
+
+    """
+    if name.upper() not in GROUPINGS:
+        raise ValueError(f"unknown grouping {name!r}; valid: {', '.join(STANDALONE)}")
+    router = create(name, workers, seed=seed, **options)
+    what = _needs(router)
+    if what:
+        given = options if router.name in STANDALONE else {}
+        said = " with " + ", ".join(f"{option} {value}" for option, value in given.items()) if given else ""
+        raise ValueError(
+            f"{router.name}{said} needs {what}, which only `simulate` gives so far; valid: {', '.join(STANDALONE)}"
+            + " without that" * bool(given)
+        )
+    return router
+
+
+def _needs(router: Grouping) -> str:
+    """What a router has to be told beside keys and times; empty: nothing."""
+    if router.uses_cost:
+        return "each tuple's cost before it is executed"
+    return "feedback from the workers" if router.controller() is not None else ""
+
+
+#: The groupings that need no feedback by default.
+STANDALONE = tuple(name for name, scheme in GROUPINGS.items() if not _needs(scheme(1)))
+
+
 def compile_all() -> None:
     """Compile every scheme's kernels, so that set-up pays for it and later processes find them in numba's cache.
 

@@ -3,11 +3,17 @@
 import posixpath
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import orjson
+from pyarrow import fs
 
-from unskew.apps.checkpoint.versions import filesystem
+from unskew.apps.checkpoint.clock import Clock
+from unskew.apps.checkpoint.versions import filesystem, write_whole
 from unskew.errors import EnvironmentFault, UsageError
+
+#: Of all that is written beside a checkpoint; raised when an older program could no longer read it.
+FORMAT = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +25,7 @@ class Batch:
     number : int
         The batch's number, 0 and up.
     time_ms : int
-        The batch's timestamp.
+        The batch's time: Spark's timestamp of it, and what the checkpoint's ``Clock`` is ahead.
     watermark_ms : int
         Windows that end at or before this are given out by this batch.
     late_before_ms : int
@@ -40,6 +46,13 @@ class Batch:
 class Checkpoint:
     """A checkpoint location: Spark's own logs (read only) and our files beside them.
 
+    Attributes
+    ----------
+    location : str
+        A path or URI.
+    clock : Clock
+        The batches' time.
+
     Raises
     ------
     EnvironmentFault
@@ -56,33 +69,49 @@ class Checkpoint:
             with self._fs.open_output_stream(probe) as stream:
                 stream.write(b"")
             self._fs.delete_file(probe)
+            self.clock = Clock(location)
         except (OSError, ValueError) as error:
             raise EnvironmentFault(f"the checkpoint location {location} can't be written ({error})") from error
 
     def claim(self, run: Mapping[str, object]) -> None:
         """Note what run this checkpoint belongs to; refuse it to any other.
 
+        What only one of them knows, as one of an older or newer version of this program does, is no difference; it is
+        noted for the next time.
+
         Raises
         ------
         UsageError
-            The checkpoint was made by a run of another grouping, worker count, source, …
+            The checkpoint was made by a run of another grouping, worker count, source, …, or in a later format.
+        EnvironmentFault
+            What was noted can't be read.
 
         """
         path = posixpath.join(self._folder, "unskew", "run.json")
-        given = orjson.loads(orjson.dumps(run))
+        given = orjson.loads(orjson.dumps({"format": FORMAT, **run}))
+        found = self._read(path)
+        if found.get("format", FORMAT) > FORMAT:
+            raise UsageError(
+                f"the checkpoint {self.location} has format {found['format']}, this version reads {FORMAT} and before: "
+                "use the version that made it, or another --checkpoint"
+            )
+        for name in sorted(given.keys() & found.keys() - {"format"}):
+            if given[name] != found[name]:
+                raise UsageError(
+                    f"the checkpoint {self.location} belongs to a run with {name} {found[name]!r}, this one has "
+                    f"{given[name]!r}: give the same, or another --checkpoint"
+                )
+        if found | given != found:
+            write_whole(self._fs, path, orjson.dumps(found | given, option=orjson.OPT_INDENT_2))
+
+    def _read(self, path: str) -> dict[str, Any]:
         try:
             with self._fs.open_input_stream(path) as stream:
-                found = orjson.loads(stream.read())
+                return orjson.loads(stream.read())
         except FileNotFoundError:
-            with self._fs.open_output_stream(path) as stream:
-                stream.write(orjson.dumps(given, option=orjson.OPT_INDENT_2))
-            return
-        for name in sorted(given.keys() | found.keys()):
-            if given.get(name) != found.get(name):
-                raise UsageError(
-                    f"the checkpoint {self.location} belongs to a run with {name} {found.get(name)!r}, this one has "
-                    f"{given.get(name)!r}: give the same, or another --checkpoint"
-                )
+            return {}
+        except orjson.JSONDecodeError as error:
+            raise EnvironmentFault(f"{path} says whose checkpoint it is, but can't be read ({error})") from error
 
     def batch(self, number: int) -> Batch:
         """What was planned for a batch that has started (the newest is enough; old ones are removed by Spark)."""
@@ -93,12 +122,25 @@ class Checkpoint:
         start = before[2] if before else self._log("sources/0", 0)[1]
         return Batch(
             number,
-            metadata["batchTimestampMs"],
+            metadata["batchTimestampMs"] + self.clock.ahead_ms,
             metadata["batchWatermarkMs"],
             orjson.loads(before[1])["batchWatermarkMs"] if before else 0,
             orjson.loads(start),
             orjson.loads(this[2]),
         )
+
+    def next_offsets(self) -> Mapping[str, Mapping[str, int]]:
+        """Kafka offsets from which the query will read on, topic → partition → offset; empty before it has begun."""
+        newest = self._newest("offsets")
+        if newest is not None:
+            batch = self.batch(newest)
+            return batch.end if self._newest("commits") == newest else batch.start
+        return orjson.loads(self._log("sources/0", 0)[1]) if self._newest("sources/0") == 0 else {}
+
+    def _newest(self, log: str) -> int | None:
+        """The number of the log's newest entry."""
+        files = self._fs.get_file_info(fs.FileSelector(posixpath.join(self._folder, log), allow_not_found=True))
+        return max((int(f.base_name) for f in files if f.base_name.isdigit()), default=None)
 
     def _log(self, log: str, number: int) -> list[str]:
         with self._fs.open_input_stream(posixpath.join(self._folder, log, str(number))) as stream:

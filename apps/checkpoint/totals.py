@@ -1,7 +1,8 @@
 """What a run has given out since its start, carried from batch to batch beside the checkpoint."""
 
 import posixpath
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
+from typing import Any
 
 import orjson
 
@@ -18,14 +19,17 @@ class Totals:
     ----------
     started_ms : int
         Time of the first batch with tuples (ms since the epoch); −1 before there is one.
-    routed, rejected, late : int
-        Tuples routed, closed or not; messages rejected; tuples that came after their window was closed.
+    routed, rejected, late, skipped : int
+        Tuples routed, closed or not; messages rejected; tuples that came after their window was closed; messages that
+        the topic no longer had when it was their turn.
     last_window_end_ms : int
         End of the latest window that has tuples, closed or not; −1 before there is one.
     tuples, assignments, keys : int
         Tuples in closed windows; over these windows, the sums of (key, worker) pairs and of distinct keys.
     loads : list of int
         Tuples of each worker in closed windows, [W].
+    occupants : dict
+        source → the keys in its grouping's old space when it last had tuples, for the schemes that have one.
 
     """
 
@@ -38,6 +42,8 @@ class Totals:
     assignments: int = 0
     keys: int = 0
     loads: list[int] = field(default_factory=list)
+    skipped: int = 0
+    occupants: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
 
     def with_window(self, loads: list[int], assignments: int, keys: int) -> "Totals":
         """Include a closed window: its tuples a worker, (key, worker) pairs and distinct keys."""
@@ -60,7 +66,9 @@ class TotalsLog:
     def at(self, batch: int) -> Totals:
         """The totals at the start of a batch."""
         found = self._versions.newest(batch)
-        return Totals(**orjson.loads(found[1])) if found else Totals()
+        said = orjson.loads(found[1]) if found else {}
+        known = {field.name for field in fields(Totals)}  # another version may know more, or less
+        return Totals(**{name: value for name, value in said.items() if name in known})
 
     def newest(self) -> Totals:
         """The totals as far as the run has come."""

@@ -6,6 +6,7 @@ itself wrote.
 """
 
 import contextlib
+import os
 import posixpath
 import uuid
 
@@ -41,11 +42,7 @@ class Versions:
     def write(self, version: int, data: bytes) -> None:
         """Write a version atomically, then remove what no replay can ask for any more."""
         self._fs.create_dir(self._folder, recursive=True)
-        # Not seen by readers until it is whole: its name is no number.
-        partial = posixpath.join(self._folder, f".{version}-{uuid.uuid4().hex}")
-        with self._fs.open_output_stream(partial) as stream:
-            stream.write(data)
-        self._fs.move(partial, self._path(version))
+        write_whole(self._fs, self._path(version), data)
         for old in sorted(v for v in self._versions() if v < version)[: -(_KEEP - 1)]:
             # Another attempt of the same task may be tidying too.
             with contextlib.suppress(FileNotFoundError):
@@ -57,6 +54,30 @@ class Versions:
 
     def _path(self, version: int) -> str:
         return posixpath.join(self._folder, f"{version:0{_DIGITS}d}")
+
+
+def write_whole(files: fs.FileSystem, path: str, data: bytes) -> None:
+    """Write a file whole or not at all; when it is there, it is on the disk."""
+    folder, name = posixpath.split(path)
+    # Not seen by readers until it is whole: its name is no number.
+    partial = posixpath.join(folder, f".{name}-{uuid.uuid4().hex}")
+    with files.open_output_stream(partial) as stream:
+        stream.write(data)
+    local = isinstance(files, fs.LocalFileSystem)
+    if local:
+        _sync(partial)
+    files.move(partial, path)
+    if local:
+        _sync(folder)
+
+
+def _sync(path: str) -> None:
+    """Return when the disk has what was written to a file, or to a folder's list of files."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def filesystem(location: str) -> tuple[fs.FileSystem, str]:

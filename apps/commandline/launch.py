@@ -17,10 +17,11 @@ from unskew.apps.commandline.options import (
     MetricsOptions,
     WorkOptions,
     pairs,
-    scheme,
+    runnable,
 )
 from unskew.apps.topology.settings import SPARK, Settings
 from unskew.deploy.home import home
+from unskew.errors import EnvironmentFault
 
 if TYPE_CHECKING:
     from unskew.apps.monitoring.outputs import Destinations
@@ -30,7 +31,8 @@ if TYPE_CHECKING:
     given=(
         Settings,
         """mode source_type grouping source_name sources workers speed until_drained run_time process_ms
-        window time lateness starting_offsets max_tuples trigger master seed consumer_group""",
+        window time lateness starting_offsets max_ahead on_data_loss max_tuples trigger master seed work_errors
+        consumer_group""",
     ),
     own=GroupingOptions,
     work=WorkOptions,
@@ -60,7 +62,7 @@ def topology(
 
     Example: unskew topology LOCAL COUNTRY_SKEW_R80 DYNAMIC_KEY country-skew-80 5 10 x1
     """
-    grouping = scheme(given["grouping"])
+    grouping = runnable(given["grouping"])
     upper = {name: given[name].upper() for name in ("mode", "source_type")}
     settings = Settings(
         **given | upper | {"grouping": grouping},
@@ -98,7 +100,7 @@ def execute(settings: Settings, destinations: "Destinations", summary: Path | No
             followers.append(view.progress)
         run = Run(settings, [*listeners, display.batch], followers)
         for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, lambda *_: (display.stopping(), run.stop()))
+            signal.signal(number, lambda *_: (run.stop(), display.stopping()))
         with session(settings) as spark:
             display.target(run.waiting)
             outcome = run.run(spark)
@@ -107,4 +109,7 @@ def execute(settings: Settings, destinations: "Destinations", summary: Path | No
     if outputs.balance:
         print(outputs.balance)
     if summary is not None:
-        summary.write_bytes(orjson.dumps(asdict(result), option=orjson.OPT_INDENT_2))
+        try:
+            summary.write_bytes(orjson.dumps(asdict(result), option=orjson.OPT_INDENT_2))
+        except OSError as error:
+            raise EnvironmentFault(f"the summary can't be written to {summary} ({error.strerror})") from error

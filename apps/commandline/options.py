@@ -157,16 +157,33 @@ def scheme(grouping_type: str) -> str:
         raise UsageError(str(error)) from None
 
 
-def schemes(groupings: str) -> list[str]:
-    """The groupings of a list with commas, at least one.
+def runnable(grouping_type: str) -> str:
+    """``scheme``, of those alone that a topology can run.
 
     Raises
     ------
     UsageError
-        There are none, or one isn't known.
+        There is none of that name, or it needs feedback from the workers.
 
     """
-    names = [scheme(name.strip()) for name in groupings.split(",") if name.strip()]
+    from unskew.grouping import standalone
+
+    try:
+        return standalone(grouping_type).name
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+
+
+def runnables(groupings: str) -> list[str]:
+    """``runnable`` of a list with commas, of at least one.
+
+    Raises
+    ------
+    UsageError
+        There is none, or one can't be run.
+
+    """
+    names = [runnable(name.strip()) for name in groupings.split(",") if name.strip()]
     if not names:
         raise UsageError("--groupings is empty; valid: names separated by commas, such as KEY,DYNAMIC_KEY")
     return names

@@ -13,7 +13,7 @@ from unskew.apps.commandline.options import (
     MetricsOptions,
     WorkOptions,
     pairs,
-    schemes,
+    runnables,
 )
 from unskew.apps.topology.settings import SPARK, Settings
 
@@ -60,7 +60,7 @@ def compare(
 
     Example: unskew compare COUNTRY_SKEW_R80 country-skew-80 5 10 x1 --groupings KEY,DYNAMIC_KEY --max-tuples 4000
     """
-    names = schemes(groupings)
+    names = runnables(groupings)
     options = own.of(names)
     connection = kafka.connection()
 

@@ -11,8 +11,8 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
+from unskew.apps.run.ending import Halted, stop_between_batches
 from unskew.apps.run.follow import kafka_source
-from unskew.apps.run.run import Halted, stop_between_batches
 from unskew.apps.topology.dataflow import dataflow
 from unskew.apps.topology.settings import Settings
 

@@ -162,12 +162,15 @@ class Display:
         console.print(f"[{colour(result.grouping)}]■[/] {result.grouping} {ending}", soft_wrap=True)
         console.print(f"Results: {unskew()} results {topics['aggregator']}", highlight=False, soft_wrap=True)
         console.print(f"Balance: {unskew()} results {topics['distribution']}", highlight=False, soft_wrap=True)
+        if outcome.unheard:
+            console.print(f"{outcome.unheard:,} reports of the run were not shown or sent; the first is in the log")
         if result.rejected:
             console.print(f"Rejected: {unskew()} results {topics['rejected']}", highlight=False, soft_wrap=True)
 
 
 def _losses(report: "BatchReport") -> list[tuple[str, int]]:
-    return [("rejected", report.totals.rejected), ("late", report.totals.late)]
+    totals = report.totals
+    return [("rejected", totals.rejected), ("late", totals.late), ("gone before they were read", totals.skipped)]
 
 
 def rows(result: "Summary") -> list[tuple[str, str]]:
@@ -176,6 +179,7 @@ def rows(result: "Summary") -> list[tuple[str, str]]:
         ("tuples in closed windows", f"{result.tuples:,}"),
         ("rejected", f"{result.rejected:,}"),
         ("late", f"{result.late:,}"),
+        *([("gone before they were read", f"{result.skipped:,}")] if result.skipped else []),
         ("STD_DEV", f"{result.std_dev:.2f}"),
         ("STD_DEV, last window", f"{result.last_std_dev:.2f}"),
         ("DIST_COST", f"{result.dist_cost:.2f}"),

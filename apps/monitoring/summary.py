@@ -17,8 +17,9 @@ class Summary:
     ----------
     grouping : str
         The groupingType.
-    tuples, rejected, late : int
-        Counted in closed windows; messages rejected; tuples too late. Since the checkpoint's start.
+    tuples, rejected, late, skipped : int
+        Counted in closed windows; messages rejected; tuples too late; messages gone before they were read. Since the
+        checkpoint's start.
     std_dev, last_std_dev : float
         STD_DEV over all closed windows, and of the last one (they differ where a scheme learns).
     dist_cost : float
@@ -50,6 +51,7 @@ class Summary:
     first_batch_seconds: float
     first_result_seconds: float
     loads: list[int]
+    skipped: int = 0
 
 
 class Tally:
@@ -97,6 +99,7 @@ class Tally:
             first_batch_seconds=self._first,
             first_result_seconds=self._result,
             loads=list(loads),
+            skipped=totals.skipped if totals else 0,
         )
 
     def _rate(self) -> float:

@@ -31,6 +31,7 @@ _MORE_METRICS = {
     "DURATION": ("DURATION (ms)", "{:,}"),
     "rejected": ("rejected so far", "{:,}"),
     "late": ("late so far", "{:,}"),
+    "skipped": ("gone before they were read", "{:,}"),
 }
 
 

@@ -1,9 +1,8 @@
 """Spark's own progress of a query, batch by batch, for whoever wants to follow it."""
 
 import json
-import logging
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -16,23 +15,18 @@ from pyspark.sql.streaming.listener import (
     StreamingQueryListener,
 )
 
-log = logging.getLogger(__name__)
-
 Follower = Callable[[Mapping[str, Any]], None]
 
 _PATIENCE = 10.0  # s
 
 
 @contextmanager
-def follow(spark: SparkSession, query: str, followers: Sequence[Follower]) -> Iterator[None]:
-    """Give the followers each progress of the query of that name, as read from its JSON, until it has terminated.
+def follow(spark: SparkSession, query: str, tell: Follower) -> Iterator[None]:
+    """Tell of each progress of the query of that name, as read from its JSON, until it has terminated.
 
-    They are called from a thread of Spark's, once the batch is committed. One that fails is told of in the log.
+    It is called from a thread of Spark's, once the batch is committed.
     """
-    if not followers:
-        yield
-        return
-    listener = _Listener(query, followers)
+    listener = _Listener(query, tell)
     spark.streams.addListener(listener)
     try:
         yield
@@ -69,9 +63,9 @@ def _of_one_topic(offsets: Mapping[str, Mapping[str, int]]) -> dict[str, int]:
 
 
 class _Listener(StreamingQueryListener):
-    def __init__(self, query: str, followers: Sequence[Follower]) -> None:
+    def __init__(self, query: str, tell: Follower) -> None:
         self._query = query
-        self._followers = followers
+        self._tell = tell
         self._run: Any = None
         self.started = False
         self.terminated = threading.Event()
@@ -83,12 +77,7 @@ class _Listener(StreamingQueryListener):
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802
         if event.progress.runId == self._run:
-            progress = json.loads(event.progress.json)
-            for follower in self._followers:
-                try:
-                    follower(progress)
-                except Exception:
-                    log.exception("a follower of the query's progress failed")
+            self._tell(json.loads(event.progress.json))
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802
         pass

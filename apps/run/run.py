@@ -1,24 +1,25 @@
 """A run of the topology: one streaming query, from its start to its orderly end."""
 
-import re
+import logging
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from unskew.apps.checkpoint.checkpoint import Checkpoint
+from unskew.apps.checkpoint.checkpoint import Batch, Checkpoint
 from unskew.apps.checkpoint.totals import TotalsLog
 from unskew.apps.run.consumer_group import ConsumerGroup
+from unskew.apps.run.ending import Halted, cause, stop_between_batches
 from unskew.apps.run.follow import Follower, follow, taken
-from unskew.apps.run.session import log_file
+from unskew.apps.run.listeners import Listeners
 from unskew.apps.topology.dataflow import dataflow
+from unskew.apps.topology.loss import complaint, gone
 from unskew.apps.topology.publisher import Publisher
 from unskew.apps.topology.reports import Reports
 from unskew.apps.topology.settings import Settings
@@ -26,7 +27,10 @@ from unskew.apps.topology.sink import BatchReport, Sink
 from unskew.deploy.client.topics import end_offsets, ensure_topic
 from unskew.errors import EnvironmentFault
 
+log = logging.getLogger(__name__)
+
 _LOOK_EVERY = 0.05  # s
+_SET_BACK = 1.0  # s by which a clock is set back; less is slewing, and waited for
 
 
 @dataclass(frozen=True)
@@ -39,11 +43,14 @@ class Outcome:
         All that had been published at the start is counted and its windows are out.
     batches : int
         Batches done in this run.
+    unheard : int
+        Calls of listeners and followers that failed.
 
     """
 
     drained: bool
     batches: int
+    unheard: int = 0
 
 
 class Run:
@@ -56,7 +63,7 @@ class Run:
     settings : Settings
         What to run.
     listeners : sequence of callables
-        Given each batch's report, when its results are out and before Spark commits it.
+        Given each batch's report, when its results are out and before Spark commits it. One that fails stops nothing.
     followers : sequence of callables
         Given Spark's progress of the query (its JSON, read) after each batch, from another thread.
 
@@ -65,7 +72,7 @@ class Run:
     UsageError
         The topic has another number of partitions, or the checkpoint belongs to another run.
     EnvironmentFault
-        The broker can't be reached, or the checkpoint can't be written.
+        The broker can't be reached, the checkpoint can't be written, or the topic has lost messages.
     """
 
     def __init__(
@@ -75,16 +82,28 @@ class Run:
         followers: Sequence[Follower] = (),
     ) -> None:
         self._settings = settings
-        self._listeners = listeners
-        self._followers = followers
+        self._listeners = Listeners("batches", listeners)
+        self._followers = Listeners("progress", [*followers, self._commit])
         self._stop = threading.Event()
         self._halt = threading.Event()
+        self._set_back = False
+        self._group: ConsumerGroup | None = None
         self._last: BatchReport | None = None
         self._batches = 0
         ensure_topic(settings.connection, settings.source_name, settings.sources)
         self._target = end_offsets(settings.connection, settings.source_name)
         self._checkpoint = Checkpoint(settings.checkpoint)
         self._checkpoint.claim(settings.identity)
+        self._require_messages()
+
+    def _require_messages(self) -> None:
+        """Complain if the topic no longer has what comes next."""
+        topic = self._settings.source_name
+        following = self._checkpoint.next_offsets().get(topic)
+        if following and self._settings.on_data_loss == "fail":
+            lost = gone(self._settings.connection, topic, following)
+            if lost:
+                raise EnvironmentFault(complaint(topic, lost))
 
     @property
     def waiting(self) -> int:
@@ -112,31 +131,39 @@ class Run:
                 last = TotalsLog(settings.checkpoint).newest().last_window_end_ms
                 flush = datetime.fromtimestamp(last / 1000 + settings.lateness, UTC)
                 drained = self._query(spark, publisher, deadline, flush)
-        return Outcome(drained, self._batches)
+        return Outcome(drained, self._batches, self._listeners.failures + self._followers.failures)
 
     def _query(self, spark: SparkSession, publisher: Publisher, deadline: float, flush_at: datetime | None) -> bool:
-        """Run one streaming query; True if it ended because it was drained."""
+        """Run the streaming query, again whenever the clock was set back; True if it ended because it was drained."""
+        while True:
+            self._set_back = False
+            drained = self._one_query(spark, publisher, deadline, flush_at)
+            if not self._set_back or self._stop.is_set():
+                return drained
+
+    def _one_query(self, spark: SparkSession, publisher: Publisher, deadline: float, flush_at: datetime | None) -> bool:
         settings = self._settings
         with ExitStack() as stack:
-            followers = list(self._followers)
             if settings.group:
-                group = stack.enter_context(ConsumerGroup(settings.connection, settings.group))
-                followers.append(lambda progress: group.commit(settings.source_name, taken(progress)))
-            stack.enter_context(follow(spark, settings.name, followers))
+                self._group = stack.enter_context(ConsumerGroup(settings.connection, settings.group))
+            stack.enter_context(follow(spark, settings.name, self._followers))
             return self._await(self._start(spark, publisher, flush_at), deadline, flushing=flush_at is not None)
 
     def _start(self, spark: SparkSession, publisher: Publisher, flush_at: datetime | None) -> StreamingQuery:
         settings = self._settings
         reports = Reports(spark.sparkContext)
         self._last = None
-        state = dataflow(spark, settings, reports, flush_at)
-        sink = Sink(settings, self._checkpoint, reports, publisher, self._noted)
+        state = dataflow(spark, settings, reports, flush_at, self._checkpoint.clock.ahead_ms)
+        sink = Sink(settings, reports, publisher, self._noted)
         self._halt.clear()
 
         def end_of_batch(df: DataFrame, number: int) -> None:
             if self._halt.is_set():
                 raise Halted
-            sink(df, number)
+            batch = self._checkpoint.batch(number)
+            if settings.time == "batch" and self._runs_backwards(batch):
+                raise Halted
+            sink(df, batch)
 
         return (
             state.writeStream.queryName(settings.name)
@@ -146,10 +173,25 @@ class Run:
             .start()
         )
 
+    def _runs_backwards(self, batch: Batch) -> bool:
+        """Whether a batch about to run is older than the last one; if so, the next attempt at it won't be."""
+        behind = batch.watermark_ms - batch.time_ms
+        if behind <= 0:
+            return False
+        self._set_back = True
+        log.warning("the clock is %.1f s behind that of the batch before: batch time goes on from there", behind / 1000)
+        self._checkpoint.clock.put_on(batch.number, behind)
+        return True
+
     def _await(self, query: StreamingQuery, deadline: float, *, flushing: bool) -> bool:
         drained = False
+        set_at = time.time() - time.monotonic()
         try:
             while query.isActive and not self._stop.is_set() and not drained and time.monotonic() < deadline:
+                if time.time() - time.monotonic() < set_at - _SET_BACK:
+                    # Spark waits for its next trigger until the clock shows the time that was planned for it.
+                    self._set_back = True
+                    break
                 drained = self._settings.until_drained and self._drained(query, flushing=flushing)
                 time.sleep(_LOOK_EVERY)
         finally:
@@ -158,9 +200,12 @@ class Run:
 
     def _noted(self, report: BatchReport) -> None:
         self._batches += 1
-        for listener in self._listeners:
-            listener(report)
+        self._listeners(report)
         self._last = report
+
+    def _commit(self, progress: Mapping[str, Any]) -> None:
+        if self._group is not None:
+            self._group.commit(self._settings.source_name, taken(progress))
 
     def _drained(self, query: StreamingQuery, *, flushing: bool) -> bool:
         report = self._last
@@ -181,28 +226,5 @@ class Run:
         stop_between_batches(query)
         error = query.exception()
         if error is not None and Halted.__name__ not in str(error):
-            raise EnvironmentFault(_cause(error)) from error
-
-
-class Halted(Exception):
-    """Ends a query at the start of a batch, when the one before is committed and this one has touched nothing."""
-
-
-def stop_between_batches(query: StreamingQuery) -> None:
-    """Stop a query: in the middle of a batch Spark's threads would log stack traces."""
-    while query.isActive and query.status["isTriggerActive"]:
-        time.sleep(_LOOK_EVERY)
-    query.stop()
-
-
-# Spark and Py4J wrap what went wrong several times over.
-_WRAPPERS = ("StreamingQueryException", "ForeachBatchUserFuncException", "Py4JJavaError", "SparkException")
-
-
-def _cause(error: StreamingQueryException) -> str:
-    said = re.findall(
-        r"^(?:Caused by|: )?:? ?((?:[\w$]+\.)*(\w+(?:Exception|Error|Fault)): .+)$", str(error), re.MULTILINE
-    )
-    causes = [line for line, kind in said if kind not in _WRAPPERS]
-    reason = causes[-1] if causes else str(error).strip().splitlines()[0]
-    return f"the query failed: {reason}; the rest is in {log_file()}"
+            self._require_messages()
+            raise EnvironmentFault(cause(error)) from error

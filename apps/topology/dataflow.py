@@ -13,12 +13,17 @@ from unskew.apps.topology.reports import Reports
 from unskew.apps.topology.router import Routing
 from unskew.apps.topology.settings import Settings
 from unskew.apps.topology.source import source, tuples
-from unskew.apps.topology.windows import windowed
+from unskew.apps.topology.windows import batch_time, windowed
+from unskew.apps.topology.work import PLACE
 from unskew.apps.topology.worker import Worker
 
 
 def dataflow(
-    spark: SparkSession, settings: Settings, reports: Reports | None = None, flush_at: datetime | None = None
+    spark: SparkSession,
+    settings: Settings,
+    reports: Reports | None = None,
+    flush_at: datetime | None = None,
+    ahead_ms: int = 0,
 ) -> DataFrame:
     """The whole topology as a streaming DataFrame, up to the rows of closed windows (``windows.windowed``).
 
@@ -32,6 +37,8 @@ def dataflow(
         Where tasks tell what they did; None: nowhere.
     flush_at : datetime, optional
         Event time only: let time pass to this moment, so that windows before it close though no tuple says so.
+    ahead_ms : int
+        How much batch time is ahead of Spark's (``unskew.apps.checkpoint.clock``).
 
     """
     by_event = settings.time == "event"
@@ -43,10 +50,18 @@ def dataflow(
         dict(settings.options),
         settings.seed,
         reports,
+        streaming=True,
     )
-    needed = {"key", "count", *(["time"] if by_event else []), *settings.work_columns}
+    needed = {"key", "count", *(["time"] if by_event else []), *settings.work_columns, *PLACE}
     carry = [name for name in split.columns if name in needed]
-    packets = place(split, routing, "key", carry, source="source", time="time" if by_event else None)
-    worker = Worker(settings.work, settings.seconds_per_tuple, settings.window_ms if by_event else None, reports)
+    time = "time" if by_event else batch_time(ahead_ms)
+    packets = place(split, routing, "key", carry, source="source", time=time)
+    worker = Worker(
+        settings.work,
+        settings.seconds_per_tuple,
+        settings.window_ms if by_event else None,
+        reports,
+        settings.work_errors,
+    )
     partials = packets.mapInArrow(worker.__call__, worker.ddl)
-    return windowed(partials, settings.window, settings.lateness if by_event else None, flush_at)
+    return windowed(partials, settings.window, settings.lateness if by_event else None, flush_at, ahead_ms)

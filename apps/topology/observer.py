@@ -66,6 +66,7 @@ class Distribution:
             "distinctKeys": self.distinct_keys,
             "rejected": totals.rejected,
             "late": totals.late,
+            "skipped": totals.skipped,
         }
 
 

@@ -16,6 +16,8 @@ def count(batch: pa.RecordBatch, *, load: bool = True, results: bool = True) -> 
     or their number where there is no such column (0 unless ``results``).
     """
     key = batch.column("key")
+    if pa.types.is_dictionary(key.type) and len(key.dictionary) > len(key):
+        key = key.dictionary_decode()  # a small part of a batch: most of the batch's keys aren't in it
     keys = key if pa.types.is_dictionary(key.type) else key.dictionary_encode()
     codes = keys.indices.to_numpy(zero_copy_only=False)
     number = np.bincount(codes, minlength=len(keys.dictionary))

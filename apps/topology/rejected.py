@@ -5,32 +5,47 @@ more, and the messages without a key are written to ``<sourceName>-rejected``. T
 (topic-partition-offset): a replay writes the same records again.
 """
 
+from collections.abc import Mapping
+
 import orjson
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from unskew.apps.checkpoint.checkpoint import Batch
-from unskew.apps.topology.splitter import Splitter
-from unskew.deploy.client.connection import Connection
+from unskew.apps.topology.settings import Settings
+from unskew.apps.topology.splitter import bounded
+from unskew.apps.topology.splitter import splitter as splitter_of
+
+_FAILED = "partition int, offset long, failure string"
 
 
-def rejected(spark: SparkSession, connection: Connection, splitter: Splitter, batch: Batch) -> DataFrame:
+def rejected(
+    spark: SparkSession, settings: Settings, batch: Batch, failures: Mapping[tuple[int, int], str]
+) -> DataFrame:
     """The rejected messages of a batch as Kafka records: columns ``key`` and ``value`` (JSON).
+
+    ``failures``, (partition, offset) → reason, are those that the splitter has nothing against.
 
     A value that isn't text is given in base64 as ``valueBase64``.
     """
+    splitter = splitter_of(settings.source_type)
+    if settings.time == "event":
+        splitter = bounded(splitter, F.timestamp_millis(F.lit(batch.time_ms)), settings.max_ahead)
     messages = (
         spark.read.format("kafka")
-        .options(**connection.spark())
+        .options(**settings.connection.spark())
         .option("subscribe", ",".join(batch.end))
         .option("startingOffsets", orjson.dumps(batch.start).decode())
         .option("endingOffsets", orjson.dumps(batch.end).decode())
+        .option("failOnDataLoss", settings.on_data_loss == "fail")
         .load()
     )
+    failed = spark.createDataFrame([(*place, why) for place, why in failures.items()], _FAILED)
+    messages = messages.join(F.broadcast(failed), ["partition", "offset"], "left")
     value = F.col("value")
     text = F.is_valid_utf8(value.cast("string"))
     body = F.struct(
-        F.coalesce(splitter.reason(value), F.lit("no key")).alias("reason"),
+        F.coalesce(splitter.reason(value), "failure", F.lit("no key")).alias("reason"),
         "topic",
         "partition",
         "offset",
@@ -39,4 +54,5 @@ def rejected(spark: SparkSession, connection: Connection, splitter: Splitter, ba
         F.when(~text, F.base64(value)).alias("valueBase64"),
     )
     place = F.concat_ws("-", "topic", "partition", "offset")
-    return messages.where(splitter.rejects(value)).select(place.alias("key"), F.to_json(body).alias("value"))
+    wanted = splitter.rejects(value) | F.col("failure").isNotNull()
+    return messages.where(wanted).select(place.alias("key"), F.to_json(body).alias("value"))

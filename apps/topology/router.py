@@ -17,13 +17,16 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import ArrayLike, NDArray
 from pyspark import TaskContext
+from pyspark.sql import DataFrame
 
 from unskew.apps.checkpoint.versions import Versions
 from unskew.apps.topology.packets import Packer
 from unskew.apps.topology.reports import Reports
-from unskew.grouping import create
+from unskew.grouping import Grouping, create, standalone
 
 log = logging.getLogger(__name__)
+
+_BATCH = "streaming.sql.batchId"  # the local property in which Spark tells a batch's jobs its number
 
 
 @dataclass(frozen=True)
@@ -33,7 +36,7 @@ class Routing:
     Parameters
     ----------
     grouping : str
-        A groupingType of ``unskew.grouping.GROUPINGS``.
+        A groupingType of ``unskew.grouping.registry.STANDALONE``.
     workers : int
         W ≥ 1.
     checkpoint : str, optional
@@ -45,6 +48,8 @@ class Routing:
         The scheme's seed.
     reports : Reports, optional
         Where tasks tell what they did.
+    streaming : bool
+        Whether the tasks belong to a stream's batches: if there is a checkpoint, they then must know which batch.
 
     """
 
@@ -54,21 +59,40 @@ class Routing:
     options: dict[str, Any] = field(default_factory=dict)
     seed: int = 0
     reports: Reports | None = None
+    streaming: bool = False
 
     def check(self) -> None:
         """Raise ``ValueError`` on the driver for what would fail in every task."""
-        create(self.grouping, self.workers, seed=self.seed, **self.options)
+        standalone(self.grouping, self.workers, seed=self.seed, **self.options)
 
     def open(self, source: int) -> "SourceRouter":
-        """The router of one source for the batch that the calling task belongs to."""
-        return SourceRouter(self, source, batch_number())
+        """The router of one source for the batch that the calling task belongs to.
+
+        Raises
+        ------
+        RuntimeError
+            The batch of a stream has no number here: without its state, a task that is run again routes otherwise.
+
+        """
+        batch = batch_number()
+        if self.streaming and self.checkpoint is not None and batch is None:
+            raise RuntimeError(
+                "a stream's router is run without the number of its batch; in foreachBatch, give a thread of your own "
+                "the batch's properties with pyspark.util.inheritable_thread_target(df.sparkSession)"
+            )
+        return SourceRouter(self, source, batch)
 
 
 def batch_number() -> int | None:
     """The number of the micro-batch that the calling task belongs to; None in a batch query."""
     context = TaskContext.get()
-    number = context and context.getLocalProperty("streaming.sql.batchId")
+    number = context and context.getLocalProperty(_BATCH)
     return int(number) if number is not None else None
+
+
+def in_a_stream(df: DataFrame) -> bool:
+    """Whether a DataFrame is a stream, or is made of a batch of one (in ``foreachBatch``)."""
+    return df.isStreaming or df.sparkSession.sparkContext.getLocalProperty(_BATCH) is not None
 
 
 class SourceRouter:
@@ -78,8 +102,7 @@ class SourceRouter:
         self._routing = routing
         self._source = source
         self._batch = batch
-        self._grouping = create(routing.grouping, routing.workers, seed=routing.seed, **routing.options)
-        self._grouping.at_source(source)
+        self._grouping = self._new()
         self._versions: Versions | None = None
         self._tuples = 0
         self._seconds = 0.0
@@ -89,11 +112,20 @@ class SourceRouter:
 
     def _restore(self, versions: Versions, batch: int) -> None:
         found = versions.newest(batch)
-        if found is not None:
+        # Soft state: counts stay exact, the scheme learns anew.
+        if found is None:
+            if batch > 0:
+                log.warning("source %d has no router state for batch %d: it starts cold", self._source, batch)
+            return
+        try:
             self._grouping.load(found[1])
-        elif batch > 0:
-            # Soft state: counts stay exact, the scheme learns anew.
-            log.warning("source %d has no router state for batch %d: it starts cold", self._source, batch)
+        except Exception as error:  # noqa: BLE001  as many kinds as there are versions
+            log.warning("source %d can't read its router state (%s): it starts cold", self._source, error)
+            self._grouping = self._new()
+
+    def _new(self) -> Grouping:
+        routing = self._routing
+        return create(routing.grouping, routing.workers, seed=routing.seed, **routing.options).at_source(self._source)
 
     def route(self, keys: pa.Array, times: ArrayLike | None) -> NDArray[np.int32]:
         """Route n tuples, as ``Grouping.route``; times int64, ms."""

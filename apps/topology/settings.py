@@ -13,7 +13,7 @@ from unskew.deploy.commands.options import METRICS
 from unskew.errors import UsageError
 
 if TYPE_CHECKING:
-    from unskew.apps.topology.worker import Work
+    from unskew.apps.topology.work import Work
 
 #: Panels of a command's help.
 GROUPING = "Of the grouping"
@@ -85,6 +85,18 @@ class Settings:
     starting_offsets: Annotated[
         str, typer.Option(help="Without a checkpoint: earliest, latest, or Spark's JSON.", rich_help_panel=STREAM)
     ] = "earliest"
+    max_ahead: Annotated[
+        float,
+        Ge(0),
+        typer.Option(help="Event time: reject messages so far ahead of the batch's time (s).", rich_help_panel=STREAM),
+    ] = 3600.0
+    on_data_loss: Annotated[
+        str,
+        typer.Option(
+            help="Messages that Kafka removed before their turn: 'fail', or 'skip' and count them.",
+            rich_help_panel=STREAM,
+        ),
+    ] = "fail"
     max_tuples: Annotated[
         int | None,
         Gt(0),
@@ -98,6 +110,9 @@ class Settings:
     seed: Annotated[int, typer.Option(help="Chooses the hash functions.", rich_help_panel=GROUPING)] = 0
     work: "Work | None" = None
     work_columns: tuple[str, ...] = ()
+    work_errors: Annotated[
+        str, typer.Option(help="Where your work raises: 'fail' (nothing is lost), or 'reject' the message.")
+    ] = "fail"
     consumer_group: Annotated[
         str | None,
         typer.Option(
@@ -118,11 +133,17 @@ class Settings:
         """
         _one_of("mode", self.mode, MODES)
         _one_of("time", self.time, TIMES)
-        _one_of("grouping", self.grouping, runnable())
         # Here: the commands' help needn't wait for pyspark and numba.
+        from unskew.apps.topology import loss, work
         from unskew.apps.topology.splitter import splitter
-        from unskew.grouping import create
+        from unskew.grouping import standalone
 
+        _one_of("on_data_loss", self.on_data_loss, loss.POLICIES)
+        _one_of("work_errors", self.work_errors, work.POLICIES)
+        try:
+            standalone(self.grouping, max(1, self.workers), seed=self.seed, **self.options)
+        except ValueError as error:
+            raise UsageError(str(error)) from None
         splitter(self.source_type)
         _topic(self.source_name)
         for f in fields(self):
@@ -130,10 +151,6 @@ class Settings:
         _ = self.tuples_per_process
         if self.mode == "CLUSTER" and not self.master:
             raise UsageError("mode CLUSTER needs --master (spark://host:port, yarn, k8s://…)")
-        try:
-            create(self.grouping, self.workers, seed=self.seed, **self.options)
-        except ValueError as error:
-            raise UsageError(str(error)) from None
 
     @property
     def tuples_per_process(self) -> int:
@@ -189,13 +206,6 @@ class Settings:
             "window": self.window,
             "time": self.time,
         }
-
-
-def runnable() -> tuple[str, ...]:
-    """The groupings that need no feedback from the workers."""
-    from unskew.grouping import GROUPINGS
-
-    return tuple(name for name, scheme in GROUPINGS.items() if not scheme.uses_cost and scheme(1).controller() is None)
 
 
 def _one_of(name: str, value: str, valid: tuple[str, ...]) -> None:

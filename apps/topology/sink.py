@@ -2,21 +2,23 @@
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from pyspark.sql import DataFrame
+from pyspark.util import inheritable_thread_target
 
-from unskew.apps.checkpoint.checkpoint import Batch, Checkpoint
+from unskew.apps.checkpoint.checkpoint import Batch
 from unskew.apps.checkpoint.totals import Totals, TotalsLog
 from unskew.apps.topology import aggregator, observer
+from unskew.apps.topology.loss import gone
+from unskew.apps.topology.messages import Message
 from unskew.apps.topology.publisher import Publisher
 from unskew.apps.topology.rejected import rejected
 from unskew.apps.topology.reports import Reports
 from unskew.apps.topology.settings import Settings
-from unskew.apps.topology.splitter import splitter
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,8 @@ class BatchReport:
         Where the run stands after the batch.
     windows : list of (Distribution, Totals)
         The windows closed by the batch, and where the run stood with each of them.
+    failures : dict
+        (partition, offset) of the messages among the rejected on which the work failed → what it raised.
 
     """
 
@@ -51,52 +55,59 @@ class BatchReport:
     internals: dict[int, dict[str, Any]]
     totals: Totals
     windows: list[tuple[observer.Distribution, Totals]]
+    failures: dict[tuple[int, int], str] = field(default_factory=dict)
 
 
 class Sink:
-    """The function for ``foreachBatch``. Run again for the same batch, it does the same again."""
+    """What ``foreachBatch`` does. Run again for the same batch, it does the same again."""
 
     def __init__(
         self,
         settings: Settings,
-        checkpoint: Checkpoint,
         reports: Reports,
         publisher: Publisher,
         listener: Callable[[BatchReport], None],
     ) -> None:
         self._settings = settings
-        self._checkpoint = checkpoint
-        self._totals = TotalsLog(checkpoint.location)
+        self._totals = TotalsLog(settings.checkpoint)
         self._reports = reports
         self._publisher = publisher
         self._listener = listener
-        self._occupants: dict[int, list[dict[str, Any]]] = {}
 
-    def __call__(self, df: DataFrame, number: int) -> None:
+    def __call__(self, df: DataFrame, batch: Batch) -> None:
         """Publish what the batch closed, note where the run stands, tell the listener."""
+        skipped = self._skipped(batch)
         # The first action runs the batch, all its partitions; what follows must not run it again.
         rows = df.where("worker >= 0").persist()
         try:
             closed = rows.count()
-            batch = self._checkpoint.batch(number)
-            report = self._collect(batch)
+            report = self._collect(batch, skipped)
             if closed:
                 report = self._publish(rows, report)
             if report.rejected:
-                bad = rejected(df.sparkSession, self._settings.connection, splitter(self._settings.source_type), batch)
-                self._publisher.write(bad, "rejected")
+                self._publisher.write(rejected(df.sparkSession, self._settings, batch, report.failures), "rejected")
         finally:
             rows.unpersist()
-        self._totals.write(number + 1, report.totals)
+        self._totals.write(batch.number + 1, report.totals)
         self._listener(report)
 
-    def _collect(self, batch: Batch) -> BatchReport:
+    def _skipped(self, batch: Batch) -> int:
+        """How many of the batch's messages are gone, where that is no failure."""
+        if self._settings.on_data_loss == "fail":
+            return 0
+        topic = self._settings.source_name
+        lost = gone(self._settings.connection, topic, batch.start[topic], batch.end[topic])
+        return sum(lost.values())
+
+    def _collect(self, batch: Batch, skipped: int) -> BatchReport:
         told = self._reports.take(batch.number)
         loads = np.zeros(self._settings.workers, np.int64)
         busy = np.zeros(self._settings.workers, np.float64)
         windows: dict[int, int] = {}
+        failures: dict[tuple[int, int], str] = {}
         for worker, said in told.get("worker", {}).items():
             loads[worker], busy[worker] = said["tuples"], said["busy"]
+            failures |= said["failures"]
             for window, tuples in said.get("windows", {}).items():
                 windows[window] = windows.get(window, 0) + tuples
         length = self._settings.window_ms
@@ -104,37 +115,44 @@ class Sink:
             windows = {batch.time_ms // length: int(loads.sum())}
         late = sum(n for window, n in windows.items() if (window + 1) * length <= batch.late_before_ms)
         routers = told.get("router", {})
-        refused = sum(said["rejected"] for said in routers.values())
+        refused = sum(said["rejected"] for said in routers.values()) + len(failures)
         before = self._totals.at(batch.number)
+        internals = {source: said["internals"] for source, said in sorted(routers.items())}
         totals = replace(
             before,
+            # Of a source without tuples in this batch what it last said: carried with the totals, so that a replay by
+            # another driver publishes the same.
+            occupants=before.occupants | {str(s): told["old"] for s, told in internals.items() if "old" in told},
             started_ms=batch.time_ms if before.started_ms < 0 and loads.any() else before.started_ms,
             routed=before.routed + int(loads.sum()),
             rejected=before.rejected + refused,
             late=before.late + late,
+            skipped=before.skipped + skipped,
             last_window_end_ms=max([before.last_window_end_ms, *((window + 1) * length for window in windows)]),
         )
-        internals = {source: said["internals"] for source, said in routers.items()}
         seconds = sum(said["seconds"] for said in routers.values())
-        return BatchReport(batch, loads, busy, refused, late, seconds, internals, totals, [])
+        return BatchReport(batch, loads, busy, refused, late, seconds, internals, totals, [], failures)
 
     def _publish(self, rows: DataFrame, report: BatchReport) -> BatchReport:
-        for source, internals in report.internals.items():
-            self._occupants[source] = [occupant | {"source": source} for occupant in internals.get("old", [])]
-        occupants = [occupant for source in sorted(self._occupants) for occupant in self._occupants[source]]
+        told = report.totals.occupants
+        occupants = [occupant | {"source": source} for source in sorted(told, key=int) for occupant in told[source]]
         aggregated = aggregator.aggregate(rows).persist()
         try:
-            # The two outputs don't need each other: while one waits for Kafka the other computes.
+            # The two outputs don't need each other: while one waits for Kafka the other computes. Its thread inherits
+            # the batch's number: what an executor kept that is lost now is done again, the routing too.
+            write = inheritable_thread_target(rows.sparkSession)(self._publisher.write)
             with ThreadPoolExecutor(1) as pool:
-                written = pool.submit(self._publisher.write, aggregator.to_messages(aggregated), "aggregator")
+                written = pool.submit(write, aggregator.to_messages(aggregated), "aggregator")
                 windows = observer.observe(rows, aggregated, self._settings.workers)
                 written.result()
         finally:
             aggregated.unpersist()
         totals, closed = report.totals, []
+        messages: list[Message] = []
         for window in windows:
             totals = totals.with_window(window.tuples.tolist(), int(window.keys.sum()), window.distinct_keys)
             tags = {"grouping": self._settings.grouping.upper(), "sourceType": self._settings.source_type.upper()}
-            self._publisher.send("distribution", observer.to_messages(window, totals, tags, occupants))
+            messages += observer.to_messages(window, totals, tags, occupants)
             closed.append((window, totals))
+        self._publisher.send("distribution", messages)
         return replace(report, totals=totals, windows=closed)

@@ -4,7 +4,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from unskew.apps.topology.settings import Settings
-from unskew.apps.topology.splitter import splitter
+from unskew.apps.topology.splitter import bounded, splitter
+from unskew.apps.topology.work import PLACE
 
 # Spark's Kafka source fetches 500 messages at a time by default; small messages then cost three times as much.
 FETCH = {"kafka.max.poll.records": "20000", "kafka.max.partition.fetch.bytes": str(8 << 20)}
@@ -19,6 +20,7 @@ def source(spark: SparkSession, settings: Settings) -> DataFrame:
         .option("subscribe", settings.source_name)
         .option("startingOffsets", settings.starting_offsets)
         .option("maxOffsetsPerTrigger", settings.batch_limit)
+        .option("failOnDataLoss", settings.on_data_loss == "fail")
     )
     return reader.load()
 
@@ -26,4 +28,9 @@ def source(spark: SparkSession, settings: Settings) -> DataFrame:
 def tuples(messages: DataFrame, settings: Settings) -> DataFrame:
     """Splitter: messages → key, count where they have one, source, time, and what the user's work asks for."""
     carried = [F.col("partition").alias("source"), F.col("timestamp").alias("time"), *map(F.col, settings.work_columns)]
-    return splitter(settings.source_type).split(messages, *carried)
+    if settings.work is not None and settings.work_errors == "reject":
+        carried += [F.col(column).alias(name) for column, name in zip(("partition", "offset"), PLACE, strict=True)]
+    reader = splitter(settings.source_type)
+    if settings.time == "event":
+        reader = bounded(reader, F.current_timestamp(), settings.max_ahead)
+    return reader.split(messages, *carried)

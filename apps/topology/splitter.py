@@ -8,7 +8,7 @@ parser. (The short ways are lenient in one thing: a raw control character in a t
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -54,6 +54,25 @@ class Splitter:
             key = F.explode(F.coalesce(key, F.array(F.lit(None).cast("string"))))
         count = [self.count(value).alias("count")] if self.count else []
         return messages.select(*carry, *count, key.alias("key"))
+
+
+def bounded(splitter: Splitter, now: Column, ahead: float) -> Splitter:
+    """The same, but that a message whose own time (column ``timestamp``) is further on than that (s) is rejected.
+
+    By event time a single one of them would close the windows of all others.
+    """
+    bound = F.timestamp_add("MILLISECOND", F.lit(round(1000 * ahead)), now)
+    fine = F.coalesce(F.col("timestamp") <= bound, F.lit(True))
+    said = F.concat(
+        F.lit("timestamp "),
+        F.date_format("timestamp", "yyyy-MM-dd'T'HH:mm:ss.SSS'Z'"),  # our sessions are in UTC
+        F.lit(f" is more than {ahead:g} s ahead"),
+    )
+    return replace(
+        splitter,
+        key=lambda value: F.when(fine, splitter.key(value)),
+        reason=lambda value: F.coalesce(splitter.reason(value), F.when(~fine, said)),
+    )
 
 
 def text_field(name: str) -> Splitter:

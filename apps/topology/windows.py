@@ -7,7 +7,11 @@ from pyspark.sql import functions as F
 
 
 def windowed(
-    partials: DataFrame, seconds: float, lateness: float | None = None, flush_at: datetime | None = None
+    partials: DataFrame,
+    seconds: float,
+    lateness: float | None = None,
+    flush_at: datetime | None = None,
+    ahead_ms: int = 0,
 ) -> DataFrame:
     """Sum tuples and counts per (window, key, worker) over tumbling windows.
 
@@ -22,6 +26,8 @@ def windowed(
         windows are by the batch's time; nothing is ever late.
     flush_at : datetime, optional
         Event time only: let time pass to this moment, so that windows before it close though no tuple says so.
+    ahead_ms : int
+        Batch time only: how much it is ahead of Spark's (``unskew.apps.checkpoint.clock``).
 
     Returns
     -------
@@ -31,8 +37,7 @@ def windowed(
     """
     beats = heartbeat(partials.sparkSession)
     if lateness is None:
-        # The batch's time is logged with the batch: a replay falls into the same windows.
-        rows = partials.unionByName(beats).withColumn("time", F.current_timestamp())
+        rows = partials.unionByName(beats).withColumn("time", batch_time(ahead_ms))
     else:
         moment: Column = F.lit(flush_at).cast("timestamp")
         rows = partials.unionByName(beats.withColumn("time", moment))
@@ -43,9 +48,17 @@ def windowed(
     )
 
 
+def batch_time(ahead_ms: int) -> Column:
+    """The batch's time: it is logged with the batch, so a replay falls into the same windows."""
+    return F.timestamp_add("MILLISECOND", F.lit(ahead_ms), F.current_timestamp())
+
+
 def heartbeat(spark: SparkSession) -> DataFrame:
-    """One empty partial a second: keeps batches coming when the topic is idle, so that the last windows close too."""
-    beats = spark.readStream.format("rate").option("rowsPerSecond", 1).option("numPartitions", 1).load()
+    """One empty partial a batch: keeps batches coming when the topic is idle, so that the last windows close too.
+
+    It comes at every trigger, by no clock: one that was set back would stop it, or let it fail.
+    """
+    beats = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 1).option("numPartitions", 1).load()
     return beats.select(
         F.lit(-1).alias("worker"),
         F.lit(None).cast("string").alias("key"),

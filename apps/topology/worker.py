@@ -1,7 +1,7 @@
 """The worker: the user's work on each tuple, then one partial per (window, key, worker)."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -12,10 +12,10 @@ from unskew.apps.topology import packets
 from unskew.apps.topology.partials import Partials, count
 from unskew.apps.topology.reports import Reports
 from unskew.apps.topology.router import batch_number, milliseconds
+from unskew.apps.topology.work import PLACE, Work, WorkFault, described, results
 
-#: The user's work: tuples in (columns ``key``, ``count`` where the source has one, and those asked for), results out
-#: (columns ``key``, ``count``): any number of rows.
-Work: TypeAlias = Callable[[pa.RecordBatch], pa.RecordBatch]
+#: (partition, offset) of a message → why it is rejected after all.
+Failures: TypeAlias = dict[tuple[int, int], str]
 
 
 @dataclass(frozen=True)
@@ -33,6 +33,8 @@ class Worker:
         belongs to one window, assigned later.
     reports : Reports, optional
         Told each worker's tuples, distinct keys and busy seconds.
+    work_errors : str
+        ``fail``, or ``reject`` the messages on whose tuples the work raises; the tuples then carry ``PLACE``.
 
     """
 
@@ -40,6 +42,7 @@ class Worker:
     seconds_per_tuple: float = 0.0
     window_ms: int | None = None
     reports: Reports | None = None
+    work_errors: str = "fail"
 
     @property
     def ddl(self) -> str:
@@ -49,20 +52,20 @@ class Worker:
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Packets of one worker in, its partials out (for ``DataFrame.mapInArrow``)."""
         partials = Partials()
+        failures: Failures = {}
         worker, tuples, busy = -1, 0, 0.0
         for batch in batches:
             for number, packet in zip(batch.column("worker").to_pylist(), batch.column("packet"), strict=True):
                 started = time.perf_counter()
                 worker = number
                 arrived = packets.read(packet)
-                tuples += arrived.num_rows
                 for window, latest, part in self._by_window(arrived):
-                    self._execute(part, partials, window, latest)
+                    tuples += self._execute(part, partials, window, latest, failures)
                 time.sleep(arrived.num_rows * self.seconds_per_tuple)
                 busy += time.perf_counter() - started
         if worker >= 0:
             table = partials.table()
-            self._report(worker, table, tuples, busy)
+            self._report(worker, table, tuples, busy, failures)
             yield from self._rows(worker, table)
 
     def _by_window(self, tuples: pa.RecordBatch) -> Iterator[tuple[int, int, pa.RecordBatch]]:
@@ -72,22 +75,41 @@ class Worker:
             return
         times = milliseconds(tuples.column("time"))
         windows = times // self.window_ms
-        for window in np.unique(windows):
-            inside = windows == window
-            yield int(window), int(times[inside].max()), tuples.filter(pa.array(inside))
+        if (windows == windows[0]).all():
+            yield int(windows[0]), int(times.max()), tuples
+            return
+        order = np.argsort(windows, kind="stable")
+        ordered, times, windows = tuples.take(pa.array(order)), times[order], windows[order]
+        starts = np.flatnonzero(np.diff(windows, prepend=windows[0] - 1))
+        for start, stop, latest in zip(
+            starts, [*starts[1:], len(times)], np.maximum.reduceat(times, starts), strict=True
+        ):
+            yield int(windows[start]), int(latest), ordered.slice(start, stop - start)
 
-    def _execute(self, tuples: pa.RecordBatch, partials: Partials, window: int, latest: int) -> None:
+    def _execute(self, tuples: pa.RecordBatch, partials: Partials, window: int, latest: int, failures: Failures) -> int:
+        """Work on the tuples of one window; how many are counted, which are all but the failures."""
         if self.work is None:
             partials.add(count(tuples), window, latest)
-        else:
-            partials.add(count(tuples, results=False), window, latest)
-            partials.add(count(self.work(tuples), load=False), window, latest)
+            return tuples.num_rows
+        counted = 0
+        for part, result in results(self.work, tuples):
+            if isinstance(result, Exception):
+                said = described(self.work, result)
+                if self.work_errors == "fail":
+                    raise WorkFault(f"the work failed on key {part.column('key')[0].as_py()!r} ({said})") from result
+                partition, offset = (part.column(name)[0].as_py() for name in PLACE)
+                failures[partition, offset] = f"work: {said}"
+            else:
+                partials.add(count(part, results=False), window, latest)
+                partials.add(result, window, latest)
+                counted += part.num_rows
+        return counted
 
-    def _report(self, worker: int, table: pa.Table, tuples: int, busy: float) -> None:
+    def _report(self, worker: int, table: pa.Table, tuples: int, busy: float, failures: Failures) -> None:
         batch = batch_number()
         if self.reports is None or batch is None:
             return
-        report: dict[str, Any] = {"tuples": tuples, "keys": table.num_rows, "busy": busy}
+        report: dict[str, Any] = {"tuples": tuples, "keys": table.num_rows, "busy": busy, "failures": failures}
         if self.window_ms is not None:
             loads = table.group_by("window").aggregate([("tuples", "sum")])
             report["windows"] = dict(zip(loads["window"].to_pylist(), loads["tuples_sum"].to_pylist(), strict=True))

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 from unskew.deploy.client.connection import Connection
 from unskew.errors import EnvironmentFault, UsageError
@@ -102,13 +102,31 @@ def end_offsets(connection: Connection, topic: str) -> dict[int, int]:
     EnvironmentFault
         If the cluster can't be reached.
     """
+    return _offsets(connection, topic, "latest")
+
+
+def first_offsets(connection: Connection, topic: str) -> dict[int, int]:
+    """Partition → the offset of its first message that is still there; the end of an empty one.
+
+    Raises
+    ------
+    UsageError
+        If there is no such topic.
+    EnvironmentFault
+        If the cluster can't be reached.
+    """
+    return _offsets(connection, topic, "earliest")
+
+
+def _offsets(connection: Connection, topic: str, which: Literal["earliest", "latest"]) -> dict[int, int]:
     from confluent_kafka import KafkaError, KafkaException, TopicPartition
     from confluent_kafka.admin import OffsetSpec  # pyright: ignore[reportPrivateImportUsage]  it is public
 
     partitions = partitions_of(connection, topic)
     if partitions is None:
         raise UsageError(f"there is no topic {topic} at {connection.bootstrap_servers}")
-    asked = {TopicPartition(topic, partition): OffsetSpec.latest() for partition in range(partitions)}
+    spec = OffsetSpec.latest() if which == "latest" else OffsetSpec.earliest()
+    asked = {TopicPartition(topic, partition): spec for partition in range(partitions)}
     admin = _admin(connection)  # held, as above
     deadline = time.monotonic() + _PATIENCE
     while True:

@@ -12,16 +12,17 @@ from pyspark.sql import SparkSession
 
 from unskew.apps.run import session
 from unskew.apps.run.run import Outcome, Run
-from unskew.apps.topology.settings import Settings, runnable
+from unskew.apps.topology.settings import Settings
 from unskew.deploy.client.connection import Connection
 from unskew.deploy.client.topics import end_offsets, ensure_topic
 from unskew.deploy.servers.broker import Broker
+from unskew.grouping.registry import STANDALONE
 
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     # All kernels are loaded once, before Python workers fork: not by each worker at its first tuple.
-    started = session.start("tests", "local[4]", 2, {"spark.executorEnv.UNSKEW_GROUPINGS": ",".join(runnable())})
+    started = session.start("tests", "local[4]", 2, {"spark.executorEnv.UNSKEW_GROUPINGS": ",".join(STANDALONE)})
     yield started
     started.stop()
 

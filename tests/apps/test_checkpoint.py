@@ -10,7 +10,7 @@ def test_the_same_run_may_come_back(tmp_path):
     Checkpoint(str(tmp_path)).claim(dict(run))
 
 
-@pytest.mark.parametrize(("name", "value"), [("groupingType", "PARTIAL_KEY"), ("numWorkers", 5), ("sourceName", "x")])
+@pytest.mark.parametrize(("name", "value"), [("groupingType", "PARTIAL_KEY"), ("numWorkers", 5)])
 def test_another_run_is_refused_by_name(tmp_path, name, value):
     run = {"groupingType": "KEY", "numWorkers": 4}
     Checkpoint(str(tmp_path)).claim(run)

@@ -24,7 +24,10 @@ def changed(position: int, value: str) -> list[str]:
         (changed(0, "CLOUD"), "unknown mode 'CLOUD'; valid: LOCAL, CLUSTER"),
         (changed(1, "COUNTRY"), "unknown sourceType 'COUNTRY'; valid: COUNTRY_SKEW_R0"),
         (changed(2, "HASH"), "unknown grouping 'HASH'; valid: SHUFFLE, KEY"),
-        (changed(2, "POSG"), "unknown grouping 'POSG'; valid: SHUFFLE, KEY"),
+        (
+            changed(2, "POSG"),
+            "POSG needs feedback from the workers, which only `simulate` gives so far; valid: SHUFFLE, KEY",
+        ),
         (changed(4, "0"), "sources is 0"),
         (changed(6, "quick"), "speed is 'quick'; valid: x0"),
         ([*GOOD, "--warm-up", "3"], "KEY has no parameter 'warm_up'"),

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from unskew.apps.topology.settings import Settings, runnable
+from unskew.apps.topology.settings import Settings
 from unskew.deploy.client.connection import Connection
 from unskew.errors import UsageError
 
@@ -61,8 +61,3 @@ def test_a_batch_of_costly_tuples_is_a_second_of_work():
 
 def test_topics_are_named_as_the_original_names_them():
     assert settings(grouping="DYNAMIC_KEY").name == "country-skew-80-s5-w10-dkg"
-
-
-def test_groupings_that_need_feedback_are_not_offered():
-    assert {"SHUFFLE", "KEY", "PARTIAL_KEY", "DYNAMIC_KEY"} <= set(runnable())
-    assert "FULL_KNOWLEDGE" not in runnable()

@@ -8,7 +8,7 @@ import pytest
 
 from tests.apps.conftest import by_key, countries, final_counts, publish, records
 from unskew.apps.topology.publisher import result_topics
-from unskew.apps.topology.settings import runnable
+from unskew.grouping.registry import STANDALONE
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 
@@ -21,7 +21,7 @@ def skewed(n: int, seed: int = 0) -> list[str]:
 
 
 MOST = ("KEY", "DYNAMIC_KEY")  # of what a grouping may do
-GROUPINGS = [pytest.param(name, marks=[] if name in MOST else pytest.mark.slow) for name in runnable()]
+GROUPINGS = [pytest.param(name, marks=[] if name in MOST else pytest.mark.slow) for name in STANDALONE]
 
 
 @pytest.mark.parametrize("grouping", GROUPINGS)

@@ -1,0 +1,37 @@
+"""Batch time: the clock of whatever driver it is, put on by as much as it would otherwise run backwards.
+
+Windows are by the batch's time, and a window is closed once a batch has had a later one. A driver whose clock is behind
+that of the one before it, or is set back, would find all its windows closed.
+"""
+
+import posixpath
+
+from unskew.apps.checkpoint.versions import Versions
+
+_ANY = 1 << 40  # batches; more than a run will have
+
+
+class Clock:
+    """How much batch time is ahead of Spark's timestamps; versioned, so that a replay has the time of the first run.
+
+    Parameters
+    ----------
+    checkpoint : str
+        The query's checkpoint location.
+
+    Attributes
+    ----------
+    ahead_ms : int
+        From the batch on that is the next to run; at least 0.
+
+    """
+
+    def __init__(self, checkpoint: str) -> None:
+        self._versions = Versions(posixpath.join(checkpoint, "unskew", "clock"))
+        found = self._versions.newest(_ANY)
+        self.ahead_ms = int(found[1]) if found else 0
+
+    def put_on(self, batch: int, ms: int) -> None:
+        """Let time be so much further on, from this batch on, which has had no effect yet."""
+        self.ahead_ms += ms
+        self._versions.write(batch, b"%d" % self.ahead_ms)

@@ -1,0 +1,70 @@
+"""A clock that is set back: no tuple is late because of it, and time goes on from where it was."""
+
+import re
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tests.apps.conftest import by_key, countries, final_counts, publish
+from unskew.apps.checkpoint.checkpoint import Checkpoint
+from unskew.apps.checkpoint.clock import Clock
+from unskew.apps.topology.publisher import result_topics
+
+HOUR = 3_600_000  # ms
+
+
+def test_what_a_replay_finds(tmp_path):
+    clock = Clock(str(tmp_path))
+    assert clock.ahead_ms == 0
+    clock.put_on(7, 100)
+    clock.put_on(9, 20)
+    assert clock.ahead_ms == Clock(str(tmp_path)).ahead_ms == 120
+
+
+def by_a_clock_that_was_ahead(checkpoint: str) -> None:
+    """Make of a checkpoint what a driver whose clock was an hour ahead would have left."""
+    for log in ("offsets", "commits"):
+        for entry in Path(checkpoint, log).glob("[0-9]*"):
+            times = re.compile(r'"(batchWatermarkMs|batchTimestampMs|nextBatchWatermarkMs)":([1-9]\d*)')
+            entry.write_text(times.sub(lambda m: f'"{m[1]}":{int(m[2]) + HOUR}', entry.read_text()))
+            entry.with_name(f".{entry.name}.crc").unlink()
+
+
+@pytest.mark.spark
+@pytest.mark.kafka
+@pytest.mark.parametrize("grouping", ["SHUFFLE", "DYNAMIC_KEY"])
+def test_another_driver_whose_clock_is_behind(settings, drain, connection, topic, grouping):
+    publish(connection, topic, 2, countries(["a", "b"] * 50))
+    run = settings(grouping, window=0.5, run_time=600.0, max_tuples=60)
+    drain(run)
+    by_a_clock_that_was_ahead(run.checkpoint)
+    publish(connection, topic, 2, countries(["b", "c"] * 50))
+    _, reports = drain(run)
+    counts = final_counts(connection, result_topics(run)["aggregator"])
+    assert by_key(counts) == Counter(a=50, b=100, c=50)
+    assert reports[-1].totals.late == 0
+    times = [report.batch.time_ms for report in reports]
+    assert times == sorted(times)
+    assert times[0] > 1000 * time.time() + HOUR / 2, "time goes on from where it was"
+    assert Checkpoint(run.checkpoint).clock.ahead_ms > HOUR / 2
+    # …and again after another restart
+    publish(connection, topic, 2, countries(["d"] * 10))
+    _, more = drain(run)
+    assert more[0].batch.time_ms >= times[-1]
+    assert by_key(final_counts(connection, result_topics(run)["aggregator"]))["d"] == 10
+
+
+@pytest.mark.spark
+@pytest.mark.kafka
+def test_a_clock_set_back_under_a_run(settings, drain, connection, topic, monkeypatch):
+    """Spark would wait until its next trigger's time comes again: the query is started anew instead."""
+    publish(connection, topic, 2, countries(["a"] * 300))
+    clock, began = time.time, time.monotonic()
+    monkeypatch.setattr(time, "time", lambda: clock() - 5 * (time.monotonic() > began + 3))
+    run = settings("SHUFFLE", window=0.5, run_time=600.0, max_tuples=10)
+    _, reports = drain(run)
+    numbers = [report.batch.number for report in reports]
+    assert numbers == sorted(set(numbers))
+    assert by_key(final_counts(connection, result_topics(run)["aggregator"])) == {"a": 300}

@@ -1,0 +1,69 @@
+"""Messages that Kafka has removed before they were counted: told, and skipped only by order."""
+
+from collections import Counter
+
+import pytest
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from tests.apps.conftest import by_key, countries, final_counts, publish, records
+from unskew.apps.run.run import Run
+from unskew.apps.topology.loss import gone
+from unskew.apps.topology.publisher import result_topics
+from unskew.deploy.client.topics import first_offsets
+from unskew.errors import EnvironmentFault
+
+pytestmark = [pytest.mark.spark, pytest.mark.kafka]
+
+
+def remove(connection, topic, **before) -> None:
+    """Remove the messages before these offsets of the partitions p0, p1, as retention does."""
+    places = [TopicPartition(topic, int(name[1:]), offset) for name, offset in before.items()]
+    for removed in AdminClient(connection.client()).delete_records(places).values():
+        removed.result()
+    assert first_offsets(connection, topic) == {int(name[1:]): offset for name, offset in before.items()}
+
+
+def test_what_is_gone(connection, topic):
+    publish(connection, topic, 2, countries(["a"] * 20))
+    remove(connection, topic, p0=7, p1=0)
+    assert gone(connection, topic, {"0": 3, "1": 0}) == {0: 4}
+    assert gone(connection, topic, {"0": 3, "1": 0}, {"0": 5, "1": 9}) == {0: 2}
+    assert gone(connection, topic, {"0": 8, "1": 10}) == {}
+    assert gone(connection, topic, {"0": 10, "1": 50}) == {1: 10}, "a topic that was made anew"
+
+
+def test_it_is_told_and_skipped_by_order(settings, drain, connection, topic):
+    publish(connection, topic, 2, countries(["a"] * 20))
+    run = settings("SHUFFLE", window=0.5, run_time=600.0)
+    drain(run)
+    publish(connection, topic, 2, [*countries(["b"] * 30 + ["nothing"]), b"bad"])
+    remove(connection, topic, p0=22, p1=14)
+    with pytest.raises(EnvironmentFault) as error:
+        Run(run, [])
+    assert str(error.value) == (
+        f"topic {topic} no longer has 16 messages that are not counted yet (partition 0: 12, partition 1: 4); "
+        "--on-data-loss skip goes on without them"
+    )
+    patient = settings("SHUFFLE", window=0.5, run_time=600.0, on_data_loss="skip")
+    _, reports = drain(patient)
+    counts = by_key(final_counts(connection, result_topics(run)["aggregator"]))
+    assert counts == Counter(a=20, b=14, nothing=1)
+    totals = reports[-1].totals
+    assert (totals.skipped, totals.rejected, totals.tuples) == (16, 1, 35)
+    assert sum(report.totals.skipped > 0 for report in reports) == len(reports)
+    assert len(records(connection, result_topics(run)["rejected"])) == 1
+
+
+def test_it_happens_under_a_run(settings, spark, connection, topic):
+    publish(connection, topic, 2, countries(["a"] * 40))
+    removed = []
+
+    def remove_once(report):
+        if not removed:
+            removed.append(report)
+            remove(connection, topic, p0=20, p1=12)
+
+    run = Run(settings("SHUFFLE", max_tuples=10, window=0.5, run_time=600.0), [remove_once])
+    with pytest.raises(EnvironmentFault, match=r"no longer has \d+ messages that are not counted yet \(partition 0: "):
+        run.run(spark)

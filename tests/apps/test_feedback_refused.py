@@ -1,0 +1,46 @@
+"""What needs feedback from the workers is refused wherever a topology or a job of the user's own would run it."""
+
+import pytest
+
+from tests.apps.test_settings import settings
+from unskew.apps.balance import balance, balanced_map
+from unskew.apps.commandline import options
+from unskew.errors import UsageError
+from unskew.grouping import GROUPINGS, create, standalone
+from unskew.grouping.registry import STANDALONE
+
+NEEDY = ["MIXED", "POSG", "CONSISTENT_HASH", "FULL_KNOWLEDGE", "LLFD"]
+CASES = [*((name, {}) for name in NEEDY), ("PARTIAL_KEY", {"probe_every": 1000})]
+
+
+@pytest.mark.parametrize(("name", "own"), CASES)
+def test_refused_with_the_same_line_everywhere(name, own):
+    said = set()
+    for refused, how in (
+        (ValueError, lambda: standalone(name, 3, **own)),
+        (UsageError, lambda: settings(grouping=name, options=own)),
+        (ValueError, lambda: balance(None, "key", 3, name, **own)),  # type: ignore[arg-type]  it isn't looked at
+        (ValueError, lambda: balanced_map(None, "key", 3, iter, "n long", name, **own)),  # type: ignore[arg-type]
+    ):
+        with pytest.raises(refused) as error:
+            how()
+        said.add(str(error.value))
+    (line,) = said
+    assert line.startswith(f"{name} with probe_every 1000 needs" if own else f"{name} needs")
+    assert "\n" not in line
+    assert not any(f" {other}," in line for other in NEEDY)
+
+
+def test_an_unknown_name_is_told_what_can_be_run():
+    with pytest.raises(UsageError, match=r"unknown grouping 'HASH'; valid: SHUFFLE, KEY, PARTIAL_KEY, ") as error:
+        options.runnable("HASH")
+    assert not any(f" {name}" in str(error.value) for name in NEEDY)
+    assert options.runnable("dynamic_key") == "DYNAMIC_KEY"
+
+
+def test_none_that_is_offered_is_refused():
+    assert set(STANDALONE) == {
+        name for name in GROUPINGS if create(name, 4).controller() is None and name != "FULL_KNOWLEDGE"
+    }
+    for name in STANDALONE:
+        assert standalone(name.lower(), 4).name == name

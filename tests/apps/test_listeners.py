@@ -1,0 +1,41 @@
+"""Listeners that fail: the run goes on, tells of it once, and counts it."""
+
+import logging
+
+import pytest
+
+from tests.apps.conftest import by_key, countries, final_counts, publish
+from unskew.apps.run.listeners import Listeners
+from unskew.apps.run.run import Run
+from unskew.apps.topology.publisher import result_topics
+
+
+def closed(told):
+    raise OSError(5, "Input/output error")  # what writing to a terminal that is gone gives
+
+
+def test_the_others_are_told_and_it_is_mentioned_once(caplog):
+    heard = []
+    listeners = Listeners("batches", [closed, heard.append])
+    with caplog.at_level(logging.ERROR):
+        for number in range(3):
+            listeners(number)
+    assert heard == [0, 1, 2]
+    assert listeners.failures == 3
+    assert [record.getMessage() for record in caplog.records] == [
+        "a listener to the run's batches failed; it isn't mentioned again"
+    ]
+
+
+@pytest.mark.spark
+@pytest.mark.kafka
+def test_the_run_goes_on(settings, spark, connection, topic):
+    publish(connection, topic, 2, countries(["a"] * 60))
+    run = settings("SHUFFLE", max_tuples=30, window=0.5, run_time=600.0)
+    heard = []
+    outcome = Run(run, [closed, heard.append], [closed]).run(spark)
+    assert outcome.drained
+    assert len(heard) == outcome.batches
+    # each batch's report; its progress may come after the end
+    assert outcome.batches < outcome.unheard <= 2 * outcome.batches
+    assert by_key(final_counts(connection, result_topics(run)["aggregator"])) == {"a": 60}

@@ -1,0 +1,47 @@
+"""Event time with many windows in one batch."""
+
+from collections import Counter
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from tests.apps.conftest import countries, final_counts, publish
+from unskew.apps.topology.packets import cut
+from unskew.apps.topology.publisher import Publisher, result_topics
+from unskew.apps.topology.worker import Worker
+
+START = 1_700_000_000_000
+
+
+@pytest.mark.parametrize("encoded", [False, True])
+def test_each_tuple_is_in_its_window(encoded):
+    rng = np.random.default_rng(1)
+    ms = START + rng.integers(0, 5_000, 3_000)
+    keys = pa.array([f"k{i}" for i in rng.integers(0, 400, 3_000)])
+    tuples = pa.record_batch(
+        [keys.dictionary_encode() if encoded else keys, pa.array(ms, pa.timestamp("ms", "UTC"))], ["key", "time"]
+    )
+    rows = pa.Table.from_batches(Worker(window_ms=10)(iter([cut(tuples, np.zeros(3_000, np.int32), 1)]))).to_pylist()
+    truth = Counter(zip((ms // 10).tolist(), keys.to_pylist(), strict=True))
+    got = {(round(r["time"].timestamp() * 1000) // 10, r["key"]): r["tuples"] for r in rows}
+    assert got == truth
+    latest = {}
+    for time in ms.tolist():
+        latest[time // 10] = max(time, latest.get(time // 10, 0))
+    assert {round(r["time"].timestamp() * 1000) for r in rows} == set(latest.values())
+
+
+@pytest.mark.spark
+@pytest.mark.kafka
+def test_a_batch_sends_once(settings, drain, connection, topic, monkeypatch):
+    n = 200
+    publish(connection, topic, 2, countries(["a"] * n), ms=[START + 10 * i for i in range(n)])
+    send, sent = Publisher.send, []
+    monkeypatch.setattr(Publisher, "send", lambda *given: (sent.append(given[1:]), send(*given)))
+    run = settings("KEY", time="event", window=0.01, run_time=600.0)
+    _, reports = drain(run)
+    closing = [report for report in reports if report.windows]
+    assert sum(len(report.windows) for report in closing) == n
+    assert len(sent) == len(closing) < 5
+    assert set(final_counts(connection, result_topics(run)["aggregator"]).values()) == {1}

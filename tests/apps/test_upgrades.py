@@ -1,0 +1,133 @@
+"""Checkpoints of other versions: resumed as they are, or as far as they can be read.
+
+`tests/data/checkpoint-1` was made by the first version with a format, by `python -m tests.apps.test_upgrades`; it is
+kept as it is. A change that can't read it any more breaks its users' runs.
+"""
+
+import logging
+import shutil
+from collections import Counter
+from pathlib import Path
+
+import orjson
+import pytest
+
+from tests.apps.conftest import by_key, countries, final_counts, publish
+from unskew.apps.checkpoint.checkpoint import FORMAT, Checkpoint
+from unskew.apps.checkpoint.totals import Totals, TotalsLog
+from unskew.apps.checkpoint.versions import Versions, write_whole
+from unskew.apps.run.run import Run
+from unskew.apps.topology.publisher import result_topics
+from unskew.apps.topology.router import Routing, SourceRouter
+from unskew.errors import EnvironmentFault, UsageError
+
+KEPT = Path(__file__).parents[1] / "data" / "checkpoint-1"
+TOPIC = "kept"  # a checkpoint names its topic
+BEFORE = ["a", "b", "c", "a"] * 10
+AFTER = ["a", "d"] * 10
+
+
+@pytest.fixture
+def topic() -> str:
+    return TOPIC
+
+
+@pytest.mark.spark
+@pytest.mark.kafka
+def test_a_kept_checkpoint_is_resumed(settings, drain, connection, tmp_path):
+    shutil.copytree(KEPT, tmp_path / "kept")
+    before = TotalsLog(str(KEPT)).newest()
+    assert 0 < before.tuples < before.routed == len(BEFORE), "some windows are closed, one is open"
+    publish(connection, TOPIC, 2, countries(BEFORE))
+    publish(connection, TOPIC, 2, countries(AFTER))
+    run = settings("SHUFFLE", checkpoint=str(tmp_path / "kept"), run_time=600.0)
+    _, reports = drain(run)
+    totals = reports[-1].totals
+    assert totals.tuples == totals.routed == len(BEFORE) + len(AFTER)
+    counts = by_key(final_counts(connection, result_topics(run)["aggregator"]))
+    assert sum(counts.values()) == totals.tuples - before.tuples
+    assert counts["d"] == 10
+    # the routers took up their turn: round robin over four workers, from each of two sources
+    assert max(totals.loads) - min(totals.loads) <= 2
+
+
+def test_a_state_that_cannot_be_read_is_a_cold_start(tmp_path, caplog):
+    routing = Routing("SHUFFLE", 3, str(tmp_path))
+    Versions(str(tmp_path / "unskew" / "sources" / "0")).write(5, b"of another version")
+    with caplog.at_level(logging.WARNING):
+        router = SourceRouter(routing, 0, 5)
+    assert "source 0 can't read its router state (not a saved state" in caplog.text
+    assert router.route(["x"] * 3, None).tolist() == SourceRouter(routing, 0, 0).route(["x"] * 3, None).tolist()
+
+
+def test_options_that_only_one_version_has(tmp_path):
+    Checkpoint(str(tmp_path)).claim({"numWorkers": 4, "old": 1})
+    Checkpoint(str(tmp_path)).claim({"numWorkers": 4, "new": 2})
+    with pytest.raises(UsageError, match="new 2, this one has 3"):
+        Checkpoint(str(tmp_path)).claim({"numWorkers": 4, "new": 3})
+    with pytest.raises(UsageError, match="old 1, this one has 2"):
+        Checkpoint(str(tmp_path)).claim({"numWorkers": 4, "old": 2})
+
+
+def test_a_later_format_is_refused(tmp_path):
+    Checkpoint(str(tmp_path)).claim({})
+    file = tmp_path / "unskew" / "run.json"
+    assert orjson.loads(file.read_bytes()) == {"format": FORMAT}
+    file.write_bytes(orjson.dumps({"format": FORMAT + 1}))
+    with pytest.raises(UsageError, match=f"has format {FORMAT + 1}, this version reads {FORMAT} and before"):
+        Checkpoint(str(tmp_path)).claim({})
+    file.write_bytes(b"{")
+    with pytest.raises(EnvironmentFault, match="can't be read"):
+        Checkpoint(str(tmp_path)).claim({})
+
+
+def test_totals_of_another_version(tmp_path):
+    Versions(str(tmp_path / "unskew" / "totals")).write(3, b'{"routed": 7, "unheard_of": 1}')
+    assert TotalsLog(str(tmp_path)).at(3) == Totals(routed=7)
+
+
+def test_what_is_cut_off_while_it_is_written_is_not_there(tmp_path, monkeypatch):
+    checkpoint = Checkpoint(str(tmp_path))
+
+    def full(descriptor):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", full)
+    with pytest.raises(OSError, match="No space"):
+        checkpoint.claim({"numWorkers": 4})
+    assert not (tmp_path / "unskew" / "run.json").exists()
+    with pytest.raises(OSError, match="No space"):
+        write_whole(checkpoint._fs, str(tmp_path / "7"), b"half")
+    assert not (tmp_path / "7").exists()
+
+
+def make() -> None:
+    """Make the kept checkpoint: some windows out, one open, all offsets committed."""
+    from tempfile import TemporaryDirectory
+
+    from unskew.apps.run import session
+    from unskew.apps.topology.settings import Settings
+    from unskew.deploy.client.connection import Connection
+    from unskew.deploy.servers.broker import Broker
+
+    shutil.rmtree(KEPT, ignore_errors=True)
+    with TemporaryDirectory() as folder, Broker(Path(folder)) as kafka, session.start("kept", "local[2]", 2) as spark:
+        connection = Connection(kafka.bootstrap_servers)
+        stamps = [1_700_000_000_000 + 100 * i for i in range(len(BEFORE))]
+        publish(connection, TOPIC, 2, countries(BEFORE), ms=stamps)
+        settings = Settings(
+            "LOCAL", "COUNTRY_SKEW_R80", "SHUFFLE", TOPIC, 2, 4, "x0", connection, str(KEPT), window=2.0, trigger=0.2,
+            max_tuples=16,
+        )  # fmt: skip
+
+        def stop_with_an_open_window(report):
+            if 0 < report.totals.tuples < report.totals.routed == len(BEFORE):
+                run.stop()
+
+        run = Run(settings, [stop_with_an_open_window])
+        run.run(spark)
+    assert Counter(BEFORE)
+
+
+if __name__ == "__main__":
+    make()
