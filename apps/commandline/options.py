@@ -17,6 +17,7 @@ from unskew.deploy.commands.options import (
     InfluxUrl,
     KafkaConfigOption,
 )
+from unskew.deploy.servers.ports import LOOPBACK
 from unskew.errors import UsageError
 
 if TYPE_CHECKING:
@@ -108,15 +109,19 @@ class MetricsOptions:
         ),
     ] = None
 
+    prometheus_host: Annotated[
+        str,
+        typer.Option(help="Where to serve it; 0.0.0.0: to all who reach this machine.", rich_help_panel=METRICS),
+    ] = LOOPBACK
+
     def destinations(self) -> "Destinations":
         """Where they go."""
         from unskew.apps.monitoring.outputs import Destinations
 
         if not self.metrics:
             return Destinations()
-        return Destinations.of(
-            self.influx_url, self.influx_token, self.influx_org, self.influx_bucket, self.prometheus_port
-        )
+        influx = (self.influx_url, self.influx_token, self.influx_org, self.influx_bucket)
+        return Destinations.of(*influx, self.prometheus_port, self.prometheus_host)
 
 
 @dataclass(frozen=True)

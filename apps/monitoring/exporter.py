@@ -7,7 +7,10 @@ from typing import Any, Self
 
 from unskew.apps.monitoring.catalogue import COMMON, METRICS, UNITS, Metric
 from unskew.apps.monitoring.samples import Sample
+from unskew.deploy.servers.ports import LOOPBACK
 from unskew.errors import UsageError
+
+_EVERYWHERE = "0.0.0.0"  # noqa: S104  only compared with
 
 Labels = tuple[tuple[str, str], ...]
 
@@ -23,16 +26,16 @@ class Exporter:
     port : int
         0: any that is free.
     host : str
-        Where to listen; all interfaces by default, for Prometheus is often elsewhere.
+        The address to listen at. Nobody but this machine sees the page unless told otherwise; ``0.0.0.0``: all do.
 
     Raises
     ------
     UsageError
-        The port is taken.
+        The port is taken, or the address isn't this machine's.
 
     """
 
-    def __init__(self, port: int, host: str = "0.0.0.0") -> None:  # noqa: S104
+    def __init__(self, port: int, host: str = LOOPBACK) -> None:
         from prometheus_client import CollectorRegistry, start_http_server
 
         self._values: dict[tuple[str, Labels], dict[str, float]] = {}
@@ -43,14 +46,16 @@ class Exporter:
             self._server, self._thread = start_http_server(port, host, registry)
         except OSError as error:
             raise UsageError(
-                f"--prometheus-port {port} can't be had ({error.strerror}); valid: a free port, 0: any"
+                f"--prometheus-port {port} can't be had at {host} ({error.strerror}); valid: a free port (0: any), "
+                "and as --prometheus-host an address of this machine, or 0.0.0.0 for all"
             ) from error
         self.port = self._server.server_port
+        self._host = socket.gethostname() if host == _EVERYWHERE else host
 
     @property
     def url(self) -> str:
-        """The page, as this machine's name has it."""
-        return f"http://{socket.gethostname()}:{self.port}/metrics"
+        """The page."""
+        return f"http://{self._host}:{self.port}/metrics"
 
     def __enter__(self) -> Self:
         """It listens already."""

@@ -12,6 +12,7 @@ from unskew.apps.monitoring.influx import InfluxWriter
 from unskew.apps.monitoring.samples import Sample
 from unskew.deploy.client.influx_target import Target
 from unskew.deploy.servers import stack
+from unskew.deploy.servers.ports import LOOPBACK
 from unskew.deploy.servers.scraping import scraped
 from unskew.errors import UsageError
 
@@ -26,11 +27,14 @@ class Destinations:
         None: nothing is pushed.
     prometheus_port : int or None
         0: any free port; None: no page.
+    prometheus_host : str
+        The address that the page is at.
 
     """
 
     influx: Target | None = None
     prometheus_port: int | None = None
+    prometheus_host: str = LOOPBACK
 
     @classmethod
     def of(
@@ -40,6 +44,7 @@ class Destinations:
         org: str | None = None,
         bucket: str | None = None,
         prometheus_port: int | None = None,
+        prometheus_host: str = LOOPBACK,
     ) -> Self:
         """What the command's options say; what they leave open, the running `unskew stack` has.
 
@@ -53,7 +58,7 @@ class Destinations:
             prometheus_port = 0
         if prometheus_port is not None and not 0 <= prometheus_port < 1 << 16:
             raise UsageError(f"--prometheus-port is {prometheus_port}; valid: 0 (any free one) to 65535")
-        return cls(Target.of(url, token, org, bucket), prometheus_port)
+        return cls(Target.of(url, token, org, bucket), prometheus_port, prometheus_host)
 
 
 class Outputs:
@@ -76,7 +81,7 @@ class Outputs:
         """
         asked = self._destinations
         if asked.prometheus_port is not None:
-            self.exporter = self._stack.enter_context(Exporter(asked.prometheus_port))
+            self.exporter = self._stack.enter_context(Exporter(asked.prometheus_port, asked.prometheus_host))
             self._stack.enter_context(scraped(self.exporter.port))
         if asked.influx is not None:
             self.influx = self._stack.enter_context(InfluxWriter(asked.influx))

@@ -48,10 +48,22 @@ def test_no_key_becomes_a_label():
 
 
 def test_a_port_that_is_taken():
-    with socket.create_server(("0.0.0.0", 0)) as taken:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(UsageError, match=f"--prometheus-port {port} can't be had"):
             Exporter(port)
+
+
+def test_the_page_is_this_machines_unless_told_otherwise():
+    with Exporter(0) as exporter:
+        assert exporter.url == f"http://127.0.0.1:{exporter.port}/metrics"
+        # 127/8 is all of this machine: another address of it stands for another interface.
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(("127.0.0.2", exporter.port))
+    with Exporter(0, "0.0.0.0") as exporter:
+        socket.create_connection(("127.0.0.2", exporter.port)).close()
+    with pytest.raises(UsageError, match=r"at 198\.51\.100\.1 .*--prometheus-host an address of this machine"):
+        Exporter(0, "198.51.100.1")
 
 
 def test_counters_go_on_where_the_checkpoint_is(settings):
