@@ -1,16 +1,20 @@
 """Brokers that ask who you are, reached through `--kafka-config` by all three clients: admin, producer and Spark."""
 
+import os
 import shutil
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
 
-from tests.apps.conftest import spark  # noqa: F401
+from tests.apps.conftest import countries, final_counts, publish, spark  # noqa: F401
+from tests.commands import UNSKEW
 from unskew.deploy.client.connection import Connection
 from unskew.deploy.client.topics import end_offsets, ensure_topic, require_reachable
+from unskew.deploy.home import home
 from unskew.deploy.servers.broker import Broker
 from unskew.deploy.servers.ports import LOOPBACK, free_port
 from unskew.errors import EnvironmentFault
@@ -83,7 +87,7 @@ def connection(request, secured, authority, ports, tmp_path) -> Connection:
     return Connection.of(f"{LOOPBACK}:{ports[request.param]}", path)
 
 
-def publish(connection: Connection, topic: str) -> None:
+def greet(connection: Connection, topic: str) -> None:
     ensure_topic(connection, topic, 2)
     producer = Producer(connection.client())
     producer.produce(topic, b"hello", partition=1)
@@ -91,7 +95,7 @@ def publish(connection: Connection, topic: str) -> None:
 
 
 def test_admin_and_producer(connection, topic):
-    publish(connection, topic)
+    greet(connection, topic)
     assert end_offsets(connection, topic) == {0: 0, 1: 1}
 
 
@@ -104,7 +108,48 @@ def test_a_wrong_password_is_one_line(connection):
 
 @pytest.mark.spark
 def test_spark_reads_and_writes(connection, topic, spark):
-    publish(connection, topic)
+    greet(connection, topic)
     messages = spark.read.format("kafka").options(**connection.spark()).option("subscribe", topic).load()
     messages.select("value").write.format("kafka").options(**connection.spark()).option("topic", topic).save()
     assert sum(end_offsets(connection, topic).values()) == 2
+
+
+@pytest.mark.spark
+def test_no_secret_is_written_down(secured, ports, topic, tmp_path):
+    """Neither the password nor InfluxDB's token: in no file of a run, in no message, in no process' arguments."""
+    config = tmp_path / "client.properties"
+    config.write_text(
+        f"security.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\nsasl.username={USER}\nsasl.password={PASSWORD}\n"
+    )
+    at = f"{LOOPBACK}:{ports['SASL_PLAINTEXT']}"
+    publish(Connection.of(at, config), topic, 2, countries(["Chad"] * 500))
+    run = tmp_path / "run"
+    (run / "home").mkdir(parents=True)
+    (run / "home" / "jars").symlink_to(home() / "jars")
+    environment = {
+        **os.environ,
+        "UNSKEW_HOME": str(run / "home"),
+        "INFLUXDB_V2_URL": f"http://{LOOPBACK}:{free_port()}",
+        "INFLUXDB_V2_TOKEN": "token-s3cret",
+    }
+    command = [
+        *UNSKEW, "topology", "LOCAL", "COUNTRY_SKEW_R80", "KEY", topic, "2", "2", "x0", "--until-drained",
+        "--window", "0.5", "--trigger", "0.1", "--bootstrap-servers", at, "--kafka-config", config,
+        "--checkpoint", run / "checkpoint",
+        "--conf", f"spark.local.dir={run / 'local'}",
+    ]  # fmt: skip
+    seen = ""
+    with (run / "said").open("w") as said, subprocess.Popen(command, env=environment, stdout=said, stderr=said) as job:
+        while job.poll() is None:
+            listed = subprocess.run(["ps", "-axww", "-o", "command="], capture_output=True, text=True, check=True)
+            lines = listed.stdout.splitlines()
+            seen += "\n".join(line for line in lines if topic in line or "spark" in line)
+            time.sleep(0.5)
+    assert job.returncode == 0, (run / "said").read_text()
+    assert final_counts(Connection.of(at, config), f"{topic}-s2-w2-kg-aggregator")
+    files = [file for file in run.rglob("*") if file.is_file()]  # not the jars, which are a link
+    assert {"said", "run.json"} < {file.name for file in files}
+    assert any(file.name.startswith("spark-") for file in files)
+    assert [file for file in files if b"s3cret" in file.read_bytes()] == []
+    assert "SparkSubmit" in seen
+    assert "s3cret" not in seen
