@@ -51,7 +51,7 @@ class Grouping(Stateful):
     uses_keys: ClassVar[bool] = True
     #: Whether ``route`` needs ``times`` / ``costs``.
     uses_time: ClassVar[bool] = False
-    uses_cost: ClassVar[bool] = False
+    uses_cost: bool = False  # with some, an option decides
     #: Whether the scheme is *one* router that all sources share, because they would have to agree at every tuple. A
     #: simulation gives it just that; in a topology each source has its own router, and what the scheme promises of all
     #: sources together holds for each alone.

@@ -90,6 +90,8 @@ def encode(keys: KeyArray) -> Keys:
     if not pa.types.is_dictionary(array.type):
         if pa.types.is_null(array.type) or pa.types.is_string_view(array.type):
             array = array.cast(pa.string())  # Arrow doesn't encode a view's nulls
+        elif pa.types.is_binary_view(array.type):
+            array = array.cast(pa.binary())
         array = array.dictionary_encode(null_encoding="encode")
     codes, distinct = array.indices, array.dictionary
     if codes.null_count:
@@ -130,6 +132,7 @@ _TEXT = (
     pa.types.is_string_view,
     pa.types.is_binary,
     pa.types.is_large_binary,
+    pa.types.is_binary_view,
     pa.types.is_fixed_size_binary,
 )
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from unskew.grouping.bounded import BoundedLoad
 from unskew.grouping.choices import DChoices, OffGreedy, OnGreedy, PartialKey, Potc, WChoices
 from unskew.grouping.dynamic import DynamicKey, DynamicKeyDecay
 from unskew.grouping.full_knowledge import FullKnowledge
@@ -21,6 +22,7 @@ GROUPINGS: dict[str, type[Grouping]] = {
         Shuffle,
         Key,
         FullKnowledge,
+        BoundedLoad,
         PartialKey,
         DChoices,
         WChoices,

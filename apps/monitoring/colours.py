@@ -9,6 +9,8 @@ COLOURS: dict[str, str] = {
     "SHUFFLE": "#8c8c8c",
     "KEY": "#d55e00",
     "FULL_KNOWLEDGE": "#1a1a1a",
+    # bounded load
+    "BOUNDED_LOAD": "#c1121f",
     # choices
     "PARTIAL_KEY": "#0072b2",
     "POTC": "#6baed6",

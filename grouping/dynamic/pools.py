@@ -13,6 +13,7 @@ from unskew.grouping.slots import find_slot
 ORIGIN, NOW, LANDMARK = 0, 1, 2
 TUPLES, CYCLES, UPS, DOWNS = 0, 1, 2, 3
 UNSET = -(1 << 62)
+NEVER = 1 << 62
 _INITIAL = 2  # the pool that every key starts with
 
 
@@ -152,13 +153,21 @@ def _advance(
         clock[LANDMARK] = time
     clock[NOW] = time
     passed = (time - clock[ORIGIN]) // rules.period
+    settled = 0  # promotions in a row that changed nothing
     while tally[CYCLES] < passed:
         if spaces.size[BABY] + spaces.size[TEENAGE] + spaces.size[OLD] == 0:
             tally[CYCLES] = passed
             break
+        if settled == rules.periods_to_old:
+            # One of them was into old: so nothing changes until a key is evicted.
+            tally[CYCLES] = max(tally[CYCLES], min(passed, _last_without_eviction(rules, spaces, clock)))
+            settled = 0
+            continue
         tally[CYCLES] += 1
         into_old = tally[CYCLES] % rules.periods_to_old == 0
+        before = spaces.space.copy()
         promote(spaces, clock[ORIGIN] + tally[CYCLES] * rules.period, into_old, rules.evict_after)
+        settled = settled + 1 if (spaces.space == before).all() else 0
     # The latest tuple weighs most; when the weights get large, all are scaled by a power of 2, which is exact.
     if rules.half_life > 0:
         halvings = (time - clock[LANDMARK]) // rules.half_life
@@ -168,6 +177,16 @@ def _advance(
             total *= shrink
             spaces.frequency[:] *= shrink
             clock[LANDMARK] += halvings * rules.half_life
+
+
+@kernel
+def _last_without_eviction(rules: Rules, spaces: KeySpaces, clock: NDArray[np.int64]) -> int:
+    """The number of the last promotion that evicts no key, if no more tuples come."""
+    last = NEVER
+    for slot in range(len(spaces.space)):
+        if spaces.space[slot] >= TEENAGE:
+            last = min(last, (spaces.seen[slot] + rules.evict_after - clock[ORIGIN]) // rules.period)
+    return last
 
 
 @kernel

@@ -18,11 +18,11 @@ _METHODS = {"halving": 8, "doubling": 1}  # tokens to start with
 class ConsistentHash(Grouping):
     """Send a key to the owner of the first token clockwise from its hash; give an overloaded worker less of the ring.
 
-    Worker i's tokens are the strings ``i-0``, ``i-1``, … at their mmh3 on the ring. When the longest queue is more than
-    1 + τ times the second longest, its worker is relieved: *halving* takes half of its tokens away, so that its keys
-    alone move; *doubling* gives every other worker twice its tokens, so that many keys move. Tuples waiting at a worker
-    that no longer owns their key are passed on when their turn comes; a key's partial results, left at several
-    workers, are merged at the end.
+    Worker i's tokens are the strings ``i-0``, ``i-1``, …; tokens and keys lie on the ring at the seeded SplitMix64 of
+    their mmh3. When the longest queue is more than 1 + τ times the second longest, its worker is relieved: *halving*
+    takes half of its tokens away, so that its keys alone move; *doubling* gives every other worker twice its tokens, so
+    that many keys move. Tuples waiting at a worker that no longer owns their key are passed on when their turn comes; a
+    key's partial results, left at several workers, are merged at the end.
 
     Guarantees
     ----------

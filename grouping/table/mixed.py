@@ -36,7 +36,8 @@ class Mixed(TableRouter):
 
     Notes
     -----
-    No deviation from Algorithm 4; for what it leaves open see ``Llfd``. Theorem 2, that MIXED balances no worse than
+    No deviation from Algorithm 4; for what it leaves open see ``Llfd``. The base hash of the paper's experiments
+    (section 5) is a consistent hash; here it is KEY's, which is as even. Theorem 2, that MIXED balances no worse than
     LLFD, is derived from Theorem 4, that its highest load is never above that of Algorithm 5, which assigns all keys
     from scratch. That doesn't hold: keys of 7, 5, 5 and 1, the 7 and a 5 together, end at 11 and 7 against 10 and 8.
 

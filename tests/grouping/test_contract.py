@@ -12,6 +12,7 @@ from unskew.grouping import GROUPINGS, create, named, parameters
 
 # Parameters to check besides the defaults.
 VARIANTS = {
+    "BOUNDED_LOAD": [{"sources": 16}, {"balance": "cost"}, {"window": 500, "slack": 0.01}],
     "PARTIAL_KEY": [{"choices": 5}, {"probe_every": 1000}],
     "D_CHOICES": [{"threshold": 2, "tolerance": 0.01}],
     "W_CHOICES": [{"threshold": 2}],

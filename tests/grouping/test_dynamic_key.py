@@ -198,6 +198,27 @@ def test_a_far_jump_in_time_costs_nothing():
     assert router.internals()["sizes"] == {"baby": 1, "teenage": 0, "old": 0}
 
 
+@pytest.mark.parametrize("periods_to_old", [1, 2, 4])
+def test_a_jump_is_its_periods_one_by_one(periods_to_old):
+    """Periods in which nothing changes are skipped: what happens is the same, evictions one after the other too."""
+    options = {**SHORT, "periods_to_old": periods_to_old, "distinct_keys": 20, "evict_after": 300}
+    keys = ["a"] * 9 + ["b"] * 5 + [f"k{i}" for i in range(30)]
+    for jump in (5, 299_000, 300_700, 301_300, 302_000, 400_000):
+        times = [*np.sort(np.arange(len(keys)) * 70 % 3000), 3000 + jump, 3000 + jump + 700]
+        fast, slow, got, expected = both(10, [*keys, "b", "a"], np.array(times), **options)
+        assert got == expected
+        assert fast.internals()["sizes"] == {"baby": len(slow.baby), "teenage": len(slow.teenage), "old": len(slow.old)}
+        assert [item["key"] for item in fast.internals()["old"]] == [key.text for key in slow.old]
+
+
+def test_a_far_jump_with_keys_that_stay():
+    """A thousand years of periods in which no key is evicted."""
+    router = create("DYNAMIC_KEY", 10, promotion_period=0.1, evict_after=10_000 * 365 * 86_400)
+    router.route(["a"] * 100, times=0)
+    router.route(["b"], times=1000 * 365 * 86_400_000)
+    assert router.internals()["old"] == [{"key": "a", "frequency": 100, "pool": 2}]
+
+
 def test_the_clock_never_goes_back():
     router = create("DYNAMIC_KEY", 10)
     router.route(["a"], times=100_000)

@@ -27,16 +27,23 @@ def test_encode(values):
             assert digest == key_hash(value)
 
 
+TEXTS = ["", "tr", "türkiye", None, "x" * 100]
+KINDS = (
+    *((kind, False) for kind in (pa.string(), pa.large_string(), pa.string_view())),
+    *((kind, True) for kind in (pa.binary(), pa.large_binary(), pa.binary_view())),
+)
+
+
 @pytest.mark.parametrize(
     "array",
     [
-        pa.array(["", "tr", "türkiye", None, "x" * 100] * 2, kind)
-        for kind in (pa.string(), pa.large_string(), pa.string_view())
+        pa.array([text.encode() if binary and text is not None else text for text in TEXTS * 2], kind)
+        for kind, binary in KINDS
     ],
     ids=lambda array: str(array.type),
 )
-def test_strings(array):
-    plain = encode(["", "tr", "türkiye", None, "x" * 100])
+def test_strings_and_bytes(array):
+    plain = encode(TEXTS)
     for given_array in (array, array.slice(5), array.dictionary_encode(), pa.chunked_array([array])):
         keys = encode(given_array)
         assert keys.hashes[keys.codes[:5]].tolist() == plain.hashes[plain.codes].tolist()

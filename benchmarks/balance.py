@@ -1,0 +1,223 @@
+"""How balanced, and for how many replicas: all groupings on many streams, as in docs/bounded-load/README.md.
+
+    python -m benchmarks.balance [GROUPING ...] [--streams NAME ...] [--workers W ...] [--sources S] [--seeds N]
+                                 [--tuples N] [--csv FILE] [--read CSV] [--picture FILE]
+
+*Lasting* is the mean, over the windows of 100,000 tuples in the second half of the stream, of a window's greatest load
+over its mean load. *Replication* is how many workers a key was on, the mean over the keys of the whole stream. The
+*bound* is what an assignment needs that knows the stream and has no load above 1.1 times the mean: Σ max(1, ⌈p·W/1.1⌉)
+over the keys, divided by their number. Of several seeds (of the stream and of the hash functions), the worst is shown.
+"""
+
+import argparse
+import csv
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from numba import njit
+
+from unskew.grouping import GROUPINGS, create, encode, parameters
+from unskew.grouping.keys import Keys
+from unskew.grouping.streams import drifting, hot, lognormal, zipf
+from unskew.producers import registry
+
+WINDOW, CAP = 100_000, 1.1
+
+
+def dataset(name):
+    """The keys of one of the producers' datasets."""
+
+    def take(n, seed):
+        blocks = registry.create(name, records=n, seed=seed).blocks()
+        return pa.chunked_array([block.keys.cast(pa.string()) for block in blocks])[:n]
+
+    return take
+
+
+def law(stream):
+    """The keys of one of ``unskew.grouping.streams``."""
+    return lambda n, seed: stream.take(0, n, seed)
+
+
+#: name → (tuples, seed) → keys
+STREAMS = {
+    **{f"R{percent}": law(hot(percent / 100)) for percent in range(0, 101, 10)},
+    "HALF_SKEW R80": dataset("COUNTRY_HALF_SKEW_R80"),
+    **{f"Zipf {z}, 10k keys": law(zipf(z, 10_000)) for z in (0.5, 1.0, 1.4, 2.0)},
+    **{f"Zipf {z}, 1M keys": law(zipf(z, 1_000_000)) for z in (0.5, 1.0, 1.4, 2.0)},
+    "drifting Zipf": law(drifting()),
+    "fast drift": law(drifting(1.1, 10_000, WINDOW, 10)),
+    "LN1": law(lognormal()),
+    "LN2": law(lognormal(2.245, 1.133)),
+    "TICKER": dataset("TWITTER_TICKER"),
+    "ELECTION": dataset("TWITTER_ELECTION"),
+    "PAGEVIEWS": dataset("WIKIPEDIA_PAGEVIEWS"),
+    "BY_LANG": dataset("WIKIPEDIA_PAGEVIEWS_BY_LANG"),
+    "CLICKSTREAM": dataset("WIKIPEDIA_CLICKSTREAM"),
+}
+#: how often a key's share changes, in a stream of how many tuples; each stretch counts for the bound
+CHANGES = {"HALF_SKEW R80": 2, "drifting Zipf": 2, "fast drift": 20}
+
+
+class Found(NamedTuple):
+    """What came out for one grouping on one stream; of several seeds, the worst."""
+
+    grouping: str
+    stream: str
+    workers: int
+    sources: int
+    bound: float
+    replication: float
+    lasting: float
+
+
+def bound(codes, workers, stretches=1):
+    """The replicas a key that any assignment needs whose loads are at most 1.1 times the mean."""
+    parts = np.array_split(codes, stretches)
+    share = np.max([np.bincount(part, minlength=codes.max() + 1) / len(part) for part in parts], axis=0)
+    return float(np.maximum(1, np.ceil(share * workers / CAP)).mean())
+
+
+@njit
+def _pairs(codes, chosen, keys, workers):
+    seen = np.zeros((keys, (workers + 63) // 64), np.uint64)
+    pairs = 0
+    for i in range(len(codes)):
+        bit = np.uint64(1) << np.uint64(chosen[i] & 63)
+        if not seen[codes[i], chosen[i] >> 6] & bit:
+            seen[codes[i], chosen[i] >> 6] |= bit
+            pairs += 1
+    return pairs
+
+
+def routed(name, keys, workers, sources, seed):
+    """Where each tuple goes; they take turns at the sources, each with a router of its own (or one, if it's shared)."""
+    options = {"sources": sources} if "sources" in parameters(name) else {}
+    routers = [create(name, workers, seed=seed, **options) for _ in range(sources)]
+    if routers[0].shared:
+        routers = routers[:1]
+    chosen = np.empty(len(keys), np.int32)
+    for number, router in enumerate(routers):
+        router.at_source(number)
+        own = slice(number, None, len(routers))
+        router.foresee(Keys(keys.codes[own], keys.hashes, keys.distinct))
+        part = keys.codes[own]
+        times = np.arange(len(part)) * (600_000 / len(part))  # ten minutes
+        chosen[own] = router.route(Keys(part, keys.hashes, keys.distinct), times=times.astype(np.int64), costs=1.0)
+    return chosen
+
+
+def measure(keys, chosen, workers):
+    """Lasting balance and replication."""
+    starts = range(len(chosen) // WINDOW // 2 * WINDOW, len(chosen) - WINDOW + 1, WINDOW)
+    loads = [np.bincount(chosen[at : at + WINDOW], minlength=workers).max() * workers / WINDOW for at in starts]
+    distinct = len(keys.hashes)
+    return float(np.mean(loads)), _pairs(keys.codes, chosen, distinct, workers) / distinct
+
+
+def compare(names, arguments):
+    """All combinations, one after the other, as they are found."""
+    for stream in arguments.streams:
+        worst = {}
+        for seed in range(arguments.seeds):
+            keys = encode(STREAMS[stream](arguments.tuples, seed))
+            for workers in arguments.workers:
+                least = bound(keys.codes, workers, CHANGES.get(stream, 1))
+                for name in names:
+                    lasting, replication = measure(keys, routed(name, keys, workers, arguments.sources, seed), workers)
+                    before = worst.get((workers, name), Found(name, stream, workers, arguments.sources, least, 0, 0))
+                    if replication / least > before.replication / before.bound:
+                        before = before._replace(bound=least, replication=replication)
+                    worst[workers, name] = before._replace(lasting=max(lasting, before.lasting))
+        yield from worst.values()
+
+
+def show(found):
+    """Print the table as Markdown: a row a stream and number of workers, replication and lasting of each grouping."""
+    names = list(dict.fromkeys(one.grouping for one in found))
+    print(f"| stream | W | bound | {' | '.join(names)} |")
+    print("| --- " + "| ---: " * (len(names) + 2) + "|")
+    for stream, workers in dict.fromkeys((one.stream, one.workers) for one in found):
+        row = {one.grouping: one for one in found if (one.stream, one.workers) == (stream, workers)}
+        cells = [f"{row[name].replication:.2f}, {row[name].lasting:.2f}" for name in names]
+        print(f"| {stream} | {workers} | {row[names[0]].bound:.2f} | {' | '.join(cells)} |")
+
+
+def draw(found, path):
+    """Lasting balance over replication, a panel a stream (of the greatest W), the bound as a line."""
+    from matplotlib import pyplot as plt
+
+    from unskew.apps.monitoring.colours import colour
+
+    workers = max(one.workers for one in found)
+    found = [one for one in found if one.workers == workers]
+    streams = list(dict.fromkeys(one.stream for one in found))
+    figure, panels = plt.subplots(-(-len(streams) // 5), 5, figsize=(15, 2.6 * -(-len(streams) // 5)), sharey=True)
+    for axes in panels.flat[len(streams) :]:
+        axes.axis("off")
+    for axes, stream in zip(panels.flat, streams, strict=False):
+        shown = [one for one in found if one.stream == stream]
+        for one in shown:
+            place = (one.replication, max(one.lasting - 1, 1e-3))
+            size = 70 if one.grouping == "BOUNDED_LOAD" else 30
+            axes.scatter(*place, s=size, color=colour(one.grouping), label=one.grouping, zorder=3, clip_on=False)
+        axes.axvline(shown[0].bound, color="black", linewidth=0.9, linestyle="--")
+        axes.axhline(CAP - 1, color="grey", linewidth=0.9)
+        most = max(3, *(one.replication for one in shown))
+        ticks = [tick for tick in (1, 2, 5, 10, 50, 100) if tick <= most]
+        axes.set(xscale="log", yscale="log", xlim=(0.9, 1.15 * most), ylim=(8e-4, workers))
+        axes.set_title(stream, fontsize=9)
+        axes.minorticks_off()
+        axes.set_xticks(ticks, [str(tick) for tick in ticks])
+        axes.grid(alpha=0.3)
+    figure.supxlabel("workers a key; dashed: the bound for max/mean ≤ 1.1", fontsize=10)
+    figure.supylabel("lasting max/mean − 1 (0.001 or less at the bottom); grey: 0.1", fontsize=10)
+    handles = panels.flat[0].get_legend_handles_labels()
+    figure.legend(*handles, loc="upper center", ncols=6, fontsize="small")
+    figure.tight_layout(rect=(0.01, 0.005, 1, 0.955))
+    figure.savefig(path, dpi=75)
+
+
+def read(path):
+    """What ``--csv`` wrote."""
+    with path.open(newline="") as file:
+        for row in csv.DictReader(file):
+            numbers = [int(row[field]) for field in ("workers", "sources")]
+            yield Found(row["grouping"], row["stream"], *numbers, *(float(row[field]) for field in Found._fields[4:]))
+
+
+def write(found, path):
+    """Write a row a combination."""
+    with path.open("w", newline="") as file:
+        rows = csv.writer(file, lineterminator="\n")
+        rows.writerow(Found._fields)
+        rows.writerows([f"{value:.4f}" if isinstance(value, float) else value for value in one] for one in found)
+
+
+def main():
+    """Compare what the arguments ask for."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    without = [name for name in GROUPINGS if create(name, 1).controller() is None]
+    parser.add_argument("groupings", nargs="*", metavar="GROUPING", help="default: all that need no feedback")
+    parser.add_argument("--streams", nargs="+", choices=list(STREAMS), default=list(STREAMS), metavar="NAME")
+    parser.add_argument("--workers", nargs="+", type=int, default=[10, 50, 100])
+    parser.add_argument("--sources", type=int, default=1)
+    parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--tuples", type=int, default=2_000_000)
+    parser.add_argument("--csv", type=Path, help="write what was found into this file")
+    parser.add_argument("--read", type=Path, metavar="CSV", help="show what was found earlier")
+    parser.add_argument("--picture", type=Path, help="draw the greatest W into this file")
+    arguments = parser.parse_args()
+    names = [name.upper() for name in arguments.groupings] or without
+    found = list(read(arguments.read) if arguments.read else compare(names, arguments))
+    show(found)
+    if arguments.csv:
+        write(found, arguments.csv)
+    if arguments.picture:
+        draw(found, arguments.picture)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,66 @@
+"""How balanced groupings are after the stream has changed: max/mean of windows of 100,000 tuples, and workers a key.
+
+    python -m benchmarks.change [GROUPING ...] [--workers W]
+
+Uniform over 4,096 keys for 2 M tuples; then a key of 80 % for 1 M; another in its place; uniform again. Of each part
+(the first's end, and the others), the windows at its start, the third, and its last; and the replication of the last.
+"""
+
+import argparse
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.balance import WINDOW
+from unskew.grouping import create
+from unskew.grouping.streams import hot, uniform
+
+KEYS, LONG = 4096, 1_000_000
+COMPARED = ("BOUNDED_LOAD", "D_CHOICES", "W_CHOICES", "PARTIAL_KEY", "DYNAMIC_KEY", "DYNAMIC_KEY_DECAY")
+
+
+def parts():
+    """Name → keys: one stream."""
+    quiet, heated = uniform(KEYS), hot(0.8, KEYS)
+    yield "uniform", quiet.take(0, 2 * LONG)
+    yield "a key of 80 %", heated.take(2 * LONG, 3 * LONG)
+    yield "another one", (heated.take(3 * LONG, 4 * LONG) + 17) % KEYS
+    yield "uniform again", quiet.take(4 * LONG, 5 * LONG)
+
+
+def windows(keys, chosen, workers):
+    """max/mean and replication of each window."""
+    for at in range(0, len(keys), WINDOW):
+        mine, theirs = keys[at : at + WINDOW], chosen[at : at + WINDOW]
+        replication = len(np.unique(mine * workers + theirs)) / len(np.unique(mine))
+        yield np.bincount(theirs, minlength=workers).max() * workers / WINDOW, replication
+
+
+def main():
+    """Print a row a grouping."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("groupings", nargs="*", metavar="GROUPING", help=f"default: {', '.join(COMPARED)}")
+    parser.add_argument("--workers", type=int, default=10)
+    arguments = parser.parse_args()
+    shown = Table(
+        "grouping",
+        title=f"max/mean of windows 1, 3, 10 of each part; workers a key in the last, W = {arguments.workers}",
+    )
+    for name, _ in parts():
+        shown.add_column(name)
+    for grouping in [name.upper() for name in arguments.groupings] or COMPARED:
+        router = create(grouping, arguments.workers)
+        cells, now = [], 0
+        for _, keys in parts():
+            times = now + np.arange(len(keys)) * 300_000 // LONG  # a million in five minutes
+            now = int(times[-1])
+            found = list(windows(keys, router.route(keys, times=times, costs=1.0), arguments.workers))
+            balance = [f"{found[at][0]:.2f}" for at in (0, 2, -1)]
+            cells.append(f"{' '.join(balance)}; {found[-1][1]:.2f}")
+        shown.add_row(grouping, *cells)
+    Console(width=120).print(shown)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,165 @@
+"""BOUNDED_LOAD: equal to a plain version, its proved bound on any stream, and calm when the stream changes."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.grouping.plain_bounded_load import PlainBoundedLoad
+from unskew.grouping import create
+from unskew.grouping.streams import hot, uniform, zipf
+
+
+def bound(n, workers, slack, window):
+    """What the docstring promises: of any n tuples in a row, a worker gets at most so many."""
+    full = max(0.08 * (1 + slack) * window / workers, 8)
+    return (1 + slack) * n / workers + max(full, 1 / slack) + 1
+
+
+def worst_excess(chosen, workers, slack):
+    """The most by which any stretch gives any worker more than (1 + slack) · n/W tuples: a greatest partial sum."""
+    most = 0.0
+    for worker in range(workers):
+        steps = (chosen == worker) - (1 + slack) / workers
+        before = np.concatenate([[0.0], np.cumsum(steps)])
+        most = max(most, float((before - np.minimum.accumulate(before)).max()))
+    return most
+
+
+def replication(keys, chosen, workers):
+    return len(np.unique(keys * workers + chosen)) / len(np.unique(keys))
+
+
+streams = st.sampled_from(
+    [hot(0.0), hot(0.3), hot(0.8, 30), hot(1.0), zipf(0.5, 2000), zipf(1.0, 500), zipf(1.6, 5000), uniform(40_000)]
+)
+
+
+@settings(deadline=None, max_examples=40)
+@given(
+    streams,
+    st.integers(1, 70),
+    st.integers(0, 9),
+    st.sampled_from([0.01, 0.07, 0.5]),
+    st.integers(100, 3000),
+    st.sampled_from([1, 4]),
+    st.booleans(),
+)
+def test_equals_the_plain_version(stream, workers, seed, slack, window, sources, weighted):
+    """Tuple for tuple; a second stream follows, so that places are given up."""
+    keys = np.concatenate([stream.take(0, 3000, seed), 10**6 + hot(0.5).take(0, 3000, seed)])
+    options = {"seed": seed, "slack": slack, "window": window, "sources": sources}
+    if weighted:
+        options["weights"] = [1.0 + worker % 3 for worker in range(workers)]
+    router = create("BOUNDED_LOAD", workers, **options)
+    assert router.route(keys).tolist() == PlainBoundedLoad(workers, **options).route(keys)
+
+
+@settings(deadline=None, max_examples=15)
+@given(streams, st.integers(1, 30), st.integers(0, 9))
+def test_equals_the_plain_version_by_cost(stream, workers, seed):
+    keys = stream.take(0, 4000, seed)
+    costs = np.random.default_rng(seed).lognormal(0, 1, 4000)
+    router = create("BOUNDED_LOAD", workers, seed=seed, window=500, balance="cost")
+    assert router.route(keys, costs=costs).tolist() == PlainBoundedLoad(workers, seed, window=500).route(keys, costs)
+
+
+@settings(deadline=None, max_examples=30)
+@given(
+    st.lists(st.tuples(streams, st.integers(1, 4000)), min_size=1, max_size=5),
+    st.integers(1, 60),
+    st.sampled_from([0.02, 0.07, 0.3]),
+    st.integers(1, 20_000),
+    st.integers(0, 5),
+)
+def test_no_stretch_gives_a_worker_more_than_proved(parts, workers, slack, window, seed):
+    """Whatever streams follow each other, and wherever the stretch begins and ends."""
+    keys = np.concatenate([stream.take(0, n, seed) + 10**6 * i for i, (stream, n) in enumerate(parts)])
+    chosen = create("BOUNDED_LOAD", workers, seed=seed, slack=slack, window=window).route(keys)
+    assert worst_excess(chosen, workers, slack) <= bound(0, workers, slack, window) + 1e-6
+
+
+def test_the_bound_is_a_bound_for_one_that_knows_the_hashes():
+    """All keys at one home, all distinct: what an adversary would send."""
+    many = np.arange(200_000)
+    home = create("KEY", 40).route(many)
+    for keys in (many[home == 3], many[home < 3]):
+        chosen = create("BOUNDED_LOAD", 40, sources=2, window=1000).route(np.tile(keys, 3)[:20_000])
+        assert worst_excess(chosen, 40, 0.07) <= bound(0, 40, 0.07, round(1000 / 2**0.5)) + 1e-6
+
+
+def test_weighted_workers_get_their_share_of_the_cost():
+    """A slow machine gets half as much, whichever key is hot, in tuples and in cost."""
+    keys = hot(0.5).take(0, 200_000)
+    weights = [1.0] * 9 + [0.5]
+    chosen = create("BOUNDED_LOAD", 10, weights=weights).route(keys)
+    loads = np.bincount(chosen[100_000:], minlength=10) / np.array(weights) / 100_000 * 9.5
+    assert loads.max() <= 1.15
+    assert loads[9] > 0.9
+    costs = np.where(keys == 0, 1.0, 20.0)
+    chosen = create("BOUNDED_LOAD", 10, weights=weights, balance="cost").route(keys, costs=costs)
+    late = costs[100_000:]
+    loads = np.bincount(chosen[100_000:], late, minlength=10) / np.array(weights) / late.sum() * 9.5
+    assert loads.max() <= 1.15
+
+
+@pytest.mark.parametrize("workers", [10, 50])
+@pytest.mark.parametrize(
+    "stream", [hot(0.3), hot(0.8), zipf(1.0, 10_000), zipf(1.4, 10_000)], ids=["R30", "R80", "1.0", "1.4"]
+)
+def test_nearly_no_replica_more_than_needed(stream, workers):
+    """At most 1.2 times what any assignment needs that keeps max/mean at 1.1, and it does keep it."""
+    keys = stream.take(0, 600_000, 1)
+    chosen = create("BOUNDED_LOAD", workers).route(keys)
+    share = np.bincount(keys)[np.unique(keys)] / len(keys)
+    assert replication(keys, chosen, workers) <= 1.2 * np.maximum(1, np.ceil(share * workers / 1.1)).mean()
+    loads = [np.bincount(chosen[at : at + 100_000], minlength=workers).max() for at in range(300_000, 600_000, 100_000)]
+    assert np.mean(loads) <= 1.1 * 100_000 / workers
+
+
+def test_calm_when_the_stream_changes():
+    """A key of 80 % appears, is replaced by another, goes: balanced at once, its replicas given up in two windows."""
+    n = 400_000
+    parts = [uniform(4096), hot(0.8, 4096), hot(0.8, 4096), uniform(4096)]
+    router = create("BOUNDED_LOAD", 20)
+    for number, stream in enumerate(parts):
+        keys = (stream.take(number * n, (number + 1) * n) + 17 * number) % 4096
+        chosen = router.route(keys)
+        loads = [np.bincount(chosen[at : at + 100_000], minlength=20).max() for at in range(0, n, 100_000)]
+        assert max(loads) <= bound(100_000, 20, 0.07, 100_000)
+        assert np.mean(loads[2:]) <= 1.1 * 100_000 / 20
+        assert replication(keys[-100_000:], chosen[-100_000:], 20) <= 1.02
+
+
+def test_replicas_are_given_up_within_two_windows():
+    router = create("BOUNDED_LOAD", 20)
+    router.route(hot(0.8, 4096).take(0, 350_000))
+    assert router.internals()["workers"][0] >= 16
+    router.route(uniform(4096).take(0, 200_000))
+    assert max(router.internals()["workers"], default=1) <= 3
+    assert router.internals()["split"] <= 40
+
+
+def test_a_key_whose_worker_keeps_up_is_on_one():
+    """Nothing is split for nothing: with many small keys it's KEY."""
+    keys = uniform(1_000_000).take(0, 500_000)
+    assert (create("BOUNDED_LOAD", 5, sources=2).route(keys) == create("KEY", 5).route(keys)).all()
+
+
+def test_few_keys_as_hot_as_a_worker():
+    """R0: 197 keys alike on 50 workers; a hash alone would have most workers a quarter over or under."""
+    keys = hot(0.0).take(0, 400_000)
+    chosen = create("BOUNDED_LOAD", 50).route(keys)
+    assert replication(keys, chosen, 50) <= 1.1
+    assert np.bincount(chosen[200_000:], minlength=50).max() <= 1.1 * 200_000 / 50
+
+
+def test_bad_parameters():
+    for option, value in (("slack", 0), ("window", 0), ("sources", 0), ("balance", "time"), ("weights", [1.0, 2.0])):
+        with pytest.raises(ValueError, match=option):
+            create("BOUNDED_LOAD", 3, **{option: value})
+    for weights in ([1.0, 1.0, 0.0], [1.0, 1.0, float("nan")], [1.0, 1.0, float("inf")]):
+        with pytest.raises(ValueError, match="weights"):
+            create("BOUNDED_LOAD", 3, weights=weights)
+    with pytest.raises(ValueError, match="costs"):
+        create("BOUNDED_LOAD", 3, balance="cost").route(["a"])
