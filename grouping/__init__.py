@@ -10,7 +10,7 @@ Knows nothing of Spark or Kafka.
 
 from unskew.grouping.interface import Grouping
 from unskew.grouping.keys import Keys, encode
-from unskew.grouping.registry import GROUPINGS, compile_all, create, named, parameters, standalone, warm
+from unskew.grouping.registry import GROUPINGS, compile_all, create, named, parameters, shared, standalone, warm
 
 __all__ = [
     "GROUPINGS",
@@ -21,6 +21,7 @@ __all__ = [
     "encode",
     "named",
     "parameters",
+    "shared",
     "standalone",
     "warm",
 ]

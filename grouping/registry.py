@@ -1,6 +1,7 @@
 """Every grouping there is, a line each. A new scheme is its file and its line here."""
 
 import inspect
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -62,6 +63,11 @@ def parameters(name: str) -> dict[str, Any]:
     """The scheme's own parameters with their defaults (``workers`` and ``seed``, which all have, left out)."""
     signature = inspect.signature(named(name).__init__)
     return {p.name: p.default for p in signature.parameters.values() if p.name not in ("self", "workers", "seed")}
+
+
+def shared(name: str, sources: int, options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options of a router that shares its stream with others: S too, for schemes that ask how many there are."""
+    return ({"sources": sources} if "sources" in parameters(name) else {}) | dict(options)
 
 
 def create(name: str, workers: int, *, seed: int = 0, **options: Any) -> Grouping:

@@ -16,6 +16,7 @@ from unskew.apps.topology.source import source, tuples
 from unskew.apps.topology.windows import batch_time, windowed
 from unskew.apps.topology.work import PLACE
 from unskew.apps.topology.worker import Worker
+from unskew.grouping import shared
 
 
 def dataflow(
@@ -47,7 +48,7 @@ def dataflow(
         settings.grouping,
         settings.workers,
         settings.checkpoint,
-        dict(settings.options),
+        shared(settings.grouping, settings.sources, settings.options),
         settings.seed,
         reports,
         streaming=True,

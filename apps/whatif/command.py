@@ -117,10 +117,11 @@ def _scheme(text: str) -> tuple[str, str, dict[str, Any]]:
 def _each(
     chosen: list[tuple[str, str, dict[str, Any]]], offered: "Workload", workers: int, seed: int, **settings: Any
 ) -> Iterator[tuple[str, "Outcome"]]:
-    from unskew.grouping import create
+    from unskew.grouping import create, shared
     from unskew.grouping.simulator import simulate as run
 
-    for label, name, own in chosen:
+    for label, name, given in chosen:
+        own = shared(name, settings["sources"], given)
         yield label, run(lambda name=name, own=own: create(name, workers, seed=seed, **own), offered, **settings)
 
 

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.grouping.plain_bounded_load import PlainBoundedLoad
-from unskew.grouping import create
+from unskew.grouping import create, shared
 from unskew.grouping.streams import hot, uniform, zipf
 
 
@@ -163,3 +163,9 @@ def test_bad_parameters():
             create("BOUNDED_LOAD", 3, weights=weights)
     with pytest.raises(ValueError, match="costs"):
         create("BOUNDED_LOAD", 3, balance="cost").route(["a"])
+
+
+def test_who_has_use_of_the_number_of_sources_is_told_it():
+    assert shared("BOUNDED_LOAD", 4, {"window": 7}) == {"sources": 4, "window": 7}
+    assert shared("BOUNDED_LOAD", 4, {"sources": 2}) == {"sources": 2}
+    assert shared("KEY", 4, {}) == {}
