@@ -17,6 +17,7 @@ from unskew.apps.checkpoint.totals import TotalsLog
 from unskew.apps.run.consumer_group import ConsumerGroup
 from unskew.apps.run.ending import Halted, cause, stop_between_batches
 from unskew.apps.run.follow import Follower, follow, taken
+from unskew.apps.run.idle import Idle
 from unskew.apps.run.listeners import Listeners
 from unskew.apps.topology.dataflow import dataflow
 from unskew.apps.topology.loss import complaint, gone
@@ -148,9 +149,12 @@ class Run:
             if settings.group:
                 self._group = stack.enter_context(ConsumerGroup(settings.connection, settings.group))
             stack.enter_context(follow(spark, settings.name, self._followers))
-            return self._await(self._start(spark, publisher, flush_at), deadline, flushing=flush_at is not None)
+            idle = stack.enter_context(Idle(settings, self._halt))
+            return self._await(self._start(spark, publisher, idle, flush_at), deadline, flushing=flush_at is not None)
 
-    def _start(self, spark: SparkSession, publisher: Publisher, flush_at: datetime | None) -> StreamingQuery:
+    def _start(
+        self, spark: SparkSession, publisher: Publisher, idle: Idle, flush_at: datetime | None
+    ) -> StreamingQuery:
         settings = self._settings
         reports = Reports(spark.sparkContext)
         self._last = None
@@ -166,6 +170,8 @@ class Run:
                 self._halted = True
                 raise Halted
             sink(df, batch)
+            if self._last is not None:
+                idle(self._last, self._checkpoint.clock.ahead_ms)
 
         return (
             state.writeStream.queryName(settings.name)
