@@ -56,7 +56,8 @@ def batch_time(ahead_ms: int) -> Column:
 def heartbeat(spark: SparkSession) -> DataFrame:
     """One empty partial a batch: keeps batches coming when the topic is idle, so that the last windows close too.
 
-    It comes at every trigger, by no clock: one that was set back would stop it, or let it fail.
+    It comes at every trigger (an idle run waits before it: ``unskew.apps.run.idle``), by no clock: one that was set
+    back would stop it, or let it fail.
     """
     beats = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 1).option("numPartitions", 1).load()
     return beats.select(

@@ -19,7 +19,8 @@ pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 def remove(connection, topic, **before) -> None:
     """Remove the messages before these offsets of the partitions p0, p1, as retention does."""
     places = [TopicPartition(topic, int(name[1:]), offset) for name, offset in before.items()]
-    for removed in AdminClient(connection.client()).delete_records(places).values():
+    admin = AdminClient(connection.client())  # held until the answers are here
+    for removed in admin.delete_records(places).values():
         removed.result()
     assert first_offsets(connection, topic) == {int(name[1:]): offset for name, offset in before.items()}
 
@@ -51,19 +52,19 @@ def test_it_is_told_and_skipped_by_order(settings, drain, connection, topic):
     assert counts == Counter(a=20, b=14, nothing=1)
     totals = reports[-1].totals
     assert (totals.skipped, totals.rejected, totals.tuples) == (16, 1, 35)
-    assert sum(report.totals.skipped > 0 for report in reports) == len(reports)
     assert len(records(connection, result_topics(run)["rejected"])) == 1
 
 
 def test_it_happens_under_a_run(settings, spark, connection, topic):
-    publish(connection, topic, 2, countries(["a"] * 40))
+    publish(connection, topic, 2, countries(["a"] * 10))
     removed = []
 
     def remove_once(report):
         if not removed:
             removed.append(report)
-            remove(connection, topic, p0=20, p1=12)
+            publish(connection, topic, 2, countries(["b"] * 20))
+            remove(connection, topic, p0=12, p1=5)
 
-    run = Run(settings("SHUFFLE", max_tuples=10, window=0.5, run_time=600.0), [remove_once])
-    with pytest.raises(EnvironmentFault, match=r"no longer has \d+ messages that are not counted yet \(partition 0: "):
+    run = Run(settings("SHUFFLE", max_tuples=10, window=0.5, run_time=600.0, until_drained=False), [remove_once])
+    with pytest.raises(EnvironmentFault, match=r"no longer has 7 messages that are not counted yet \(partition 0: 7\)"):
         run.run(spark)

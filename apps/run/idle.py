@@ -1,0 +1,70 @@
+"""An idle stream: batches come no more often than its windows need, for each is ten small files."""
+
+import threading
+import time
+from typing import Self
+
+from unskew.apps.topology.settings import Settings
+from unskew.apps.topology.sink import BatchReport
+
+_MOST = 60.0  # s; whoever watches a run must be able to tell an idle one from one that hangs
+_LOOK_EVERY = 0.5  # s
+
+
+class Idle:
+    """Waits, at the end of a batch that took no messages, until there is something to do; a context manager.
+
+    The heartbeat calls for a batch at every trigger. What one is needed for: messages have come, or a window is open
+    and its time is over.
+
+    Parameters
+    ----------
+    settings : Settings
+        The run's.
+    halt : threading.Event
+        Ends every wait.
+
+    """
+
+    def __init__(self, settings: Settings, halt: threading.Event) -> None:
+        self._settings = settings
+        self._halt = halt
+
+    def __enter__(self) -> Self:
+        """Begin."""
+        from confluent_kafka import Consumer
+
+        connection = self._settings.connection
+        # A consumer asks for the end of a partition on a connection that it keeps; it belongs to no group.
+        self._consumer = Consumer(connection.client(**{"group.id": "unskew", "enable.auto.commit": False}))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Let the client go."""
+        self._consumer.close()
+
+    def __call__(self, report: BatchReport, ahead_ms: int) -> None:
+        """Wait if the batch was idle and the next would be; ``ahead_ms``: of batch time before the clock."""
+        batch, totals = report.batch, report.totals
+        if batch.start != batch.end or report.windows or self._settings.until_drained:
+            return
+        until = time.monotonic() + _MOST
+        if self._settings.time == "batch" and batch.watermark_ms < totals.last_window_end_ms:
+            # The first batch after the window's end moves the watermark, the next one gives it out.
+            left = (totals.last_window_end_ms - ahead_ms) / 1000 - time.time()
+            until = min(until, time.monotonic() + left)
+        while time.monotonic() < until and not self._arrived(batch.end[self._settings.source_name]):
+            if self._halt.wait(min(_LOOK_EVERY, max(0.0, until - time.monotonic()))):
+                return
+
+    def _arrived(self, taken: dict[str, int]) -> bool:
+        from confluent_kafka import KafkaException, TopicPartition
+
+        topic = self._settings.source_name
+        try:
+            return any(
+                self._consumer.get_watermark_offsets(TopicPartition(topic, int(partition)), timeout=5.0)[1] > offset
+                for partition, offset in taken.items()
+            )
+        except KafkaException:
+            return False  # no broker, no messages

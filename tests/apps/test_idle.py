@@ -1,0 +1,45 @@
+"""While nothing arrives, batches are few; what arrives is counted at once, and the last windows close in time."""
+
+import threading
+import time
+
+import pytest
+
+from tests.apps.conftest import by_key, countries, final_counts, publish
+from unskew.apps.run.run import Run
+from unskew.apps.topology.publisher import result_topics
+
+pytestmark = [pytest.mark.spark, pytest.mark.kafka]
+
+
+def test_an_idle_run_waits_and_wakes(settings, spark, connection, topic):
+    publish(connection, topic, 2, countries(["a"] * 10))
+    given = settings("SHUFFLE", window=0.5, run_time=600.0, until_drained=False)
+    reports = []
+    run = Run(given, [reports.append])
+    running = threading.Thread(target=run.run, args=[spark])
+    running.start()
+    try:
+        wait_for(lambda: reports and reports[-1].totals.tuples == 10)
+        wait_for(lambda: idle_for(reports, 6))
+        publish(connection, topic, 2, countries(["b"] * 10))
+        wait_for(lambda: reports[-1].totals.tuples == 20)
+    finally:
+        stopped = time.monotonic()
+        run.stop()
+        running.join(120)
+    assert not running.is_alive()
+    assert time.monotonic() - stopped < 60, "it didn't wait for the end of a wait"
+    assert by_key(final_counts(connection, result_topics(given)["aggregator"])) == {"a": 10, "b": 10}
+
+
+def wait_for(what) -> None:
+    while not what():  # pytest has a limit
+        time.sleep(0.1)
+
+
+def idle_for(reports, seconds) -> bool:
+    """Whether for so long no batch has come; with a trigger of 0.2 s there would be many."""
+    before = len(reports)
+    time.sleep(seconds)
+    return len(reports) == before
