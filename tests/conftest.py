@@ -35,14 +35,31 @@ _SPARK = (
     "tests/monitoring/test_influx_fails.py",
     "tests/monitoring/test_run_metrics.py",
 )
+# As many again with another one, beside them.
+_MORE_SPARK = tuple(
+    f"tests/apps/test_{what}.py"
+    for what in (
+        "clock", "data_loss", "executors_lost", "future", "idle", "listeners", "many_windows", "replay", "upgrades",
+        "work_raises",
+    )
+)  # fmt: skip
 # The groups that take longest, longest first.
-_LONGEST = ("spark", "tests/apps/test_kills.py", "tests/apps/test_cluster.py", "grouping", "tests/apps/test_compare.py")
+_LONGEST = (
+    "spark",
+    "tests/apps/test_cluster.py",
+    "tests/apps/test_kills.py",
+    "more spark",
+    "grouping",
+    "tests/apps/test_compare.py",
+)
 
 
 def group_of(nodeid: str) -> str:
     """The group that a test belongs to: its file, or all files that share Spark or compiled kernels."""
     if nodeid.startswith(_SPARK):
         return "spark"
+    if nodeid.startswith(_MORE_SPARK):
+        return "more spark"
     return "grouping" if nodeid.startswith("tests/grouping/") else nodeid.partition("::")[0]
 
 

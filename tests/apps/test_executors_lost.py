@@ -1,51 +1,17 @@
-"""Executors that die anywhere in a batch: what is done again must be what was done before."""
+"""What an executor loses in the middle of a batch is done again as it was done before."""
 
-import os
-import random
-import signal
 import threading
-import time
-from pathlib import Path
 
 import pytest
 from pyspark import StorageLevel
 
 from tests.apps.conftest import by_key, countries, final_counts, publish
-from tests.apps.process import START, broker, check, launch, truth  # noqa: F401  fixtures
-from tests.apps.test_cluster import cluster, options  # noqa: F401  fixtures
+from tests.apps.process import START
 from unskew.apps.topology import observer
 from unskew.apps.topology.publisher import Publisher, result_topics
 from unskew.apps.topology.router import Routing, route_packets
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
-
-KILLS = 20
-
-
-@pytest.mark.slow
-def test_executors_are_killed_at_any_moment(broker, topic, tmp_path, truth, launch, options, cluster):
-    # round robin: a source that forgot its turn would send nearly all its tuples elsewhere
-    topology = launch("SHUFFLE", *options, "--max-tuples", "1500", mode="CLUSTER")
-    rng = random.Random(10)
-    batches = set()
-    kills = 0
-    while topology.process.poll() is None and kills < KILLS + 4:
-        time.sleep(rng.random())
-        running = cluster.executors()
-        planned = newest(tmp_path / "checkpoint" / "offsets")
-        if len(running) < 2 or planned < 1:  # the other one still has its half of what was kept
-            continue
-        os.kill(rng.choice(running), signal.SIGKILL)
-        batches.add(planned)
-        kills += 1
-    topology.finish()
-    assert kills >= KILLS, "the stream was too short"
-    assert len(batches) >= KILLS // 2
-    check(broker, topic, "sg", truth)
-
-
-def newest(log: Path) -> int:
-    return max((int(f.name) for f in log.glob("[0-9]*")), default=-1)
 
 
 def test_half_of_what_a_batch_keeps_is_lost_before_it_is_written(
@@ -108,7 +74,7 @@ def test_all_that_a_batch_runs_knows_its_batch(settings, drain, connection, topi
 
 
 def test_what_a_batch_keeps_is_kept_once(spark, settings, drain, connection, topic, monkeypatch):
-    """The kills above prove something only if no executor has what another one loses."""
+    """Killing executors (`test_cluster.py`) proves something only if no executor has what another one loses."""
     publish(connection, topic, 2, countries(["a"] * 10))
     kept = []
     write = Publisher.write
