@@ -2,6 +2,7 @@
 
 import threading
 import time
+from collections.abc import Mapping
 from typing import Self
 
 from unskew.apps.topology.settings import Settings
@@ -57,7 +58,7 @@ class Idle:
             if self._halt.wait(min(_LOOK_EVERY, max(0.0, until - time.monotonic()))):
                 return
 
-    def _arrived(self, taken: dict[str, int]) -> bool:
+    def _arrived(self, taken: Mapping[str, int]) -> bool:
         from confluent_kafka import KafkaException, TopicPartition
 
         topic = self._settings.source_name
