@@ -105,7 +105,7 @@ def test_a_batch_job_needs_no_checkpoint(spark):
     [
         ({"grouping": "PARTIAL"}, "unknown grouping 'PARTIAL'; valid: SHUFFLE"),
         ({"workers": 0}, "workers is 0"),
-        ({"choices": 1}, "choices is 1"),
+        ({"grouping": "PARTIAL_KEY", "choices": 1}, "choices is 1"),
         ({"d": 3}, "has no parameter 'd'"),
     ],
 )
