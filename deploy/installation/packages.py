@@ -4,6 +4,7 @@ from importlib import metadata
 from pathlib import Path
 
 from packaging.requirements import Requirement
+from packaging.version import Version
 
 from unskew.deploy.home import checkout
 
@@ -32,7 +33,11 @@ def missing_packages() -> list[str]:
 def other_versions() -> list[str]:
     """What is installed in another version than the pinned one, as `name found (pinned)`."""
     found = ((name, _installed(name), pinned) for name, pinned in locked_versions().items())
-    return [f"{name} {version} ({pinned})" for name, version, pinned in found if version not in {None, pinned}]
+    return [
+        f"{name} {version} ({pinned})"
+        for name, version, pinned in found
+        if version is not None and Version(version) != Version(pinned)
+    ]
 
 
 def _installed(name: str) -> str | None:
