@@ -15,10 +15,10 @@ from unskew.apps.commandline.options import (
     KafkaOptions,
     LiveOption,
     MetricsOptions,
-    WorkOptions,
     pairs,
     runnable,
 )
+from unskew.apps.commandline.work import WorkOptions
 from unskew.apps.topology.settings import SPARK, Settings
 from unskew.deploy.home import home
 from unskew.errors import EnvironmentFault

@@ -1,4 +1,4 @@
-"""Groups of options that more than one command has, each declared once: of the grouping, the work, metrics, Kafka."""
+"""Groups of options that more than one command has, each declared once: of the grouping, metrics, Kafka."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -71,23 +71,6 @@ class GroupingOptions:
             own[grouping] = {name: value for name, value in named.items() if name in defaults}
             own[grouping] |= {name: _read(name, text, defaults[name]) for name, text in pairs if name in defaults}
         return own
-
-
-@dataclass(frozen=True)
-class WorkOptions:
-    """The user's work at the workers."""
-
-    work: Annotated[
-        str | None, typer.Option(metavar="MODULE:FUNCTION", help="Your work at the workers (default: count).")
-    ] = None
-    work_columns: Annotated[
-        str, typer.Option(help="Message columns it needs besides key: value,offset,… (comma-separated).")
-    ] = ""
-
-    def settings(self) -> dict[str, Any]:
-        """What the settings of a run say of it."""
-        columns = tuple(column for column in self.work_columns.split(",") if column)
-        return {"work": function(self.work), "work_columns": columns}
 
 
 @dataclass(frozen=True)
@@ -221,34 +204,3 @@ def pair(option: str, text: str) -> tuple[str, str]:
     if not equals or not name:
         raise UsageError(f"{option} is {text!r}; valid: NAME=VALUE")
     return name, value
-
-
-def function(path: str | None) -> Any:
-    """The function that ``MODULE:FUNCTION`` names; None for None.
-
-    Raises
-    ------
-    UsageError
-        It can't be loaded.
-
-    """
-    import importlib
-    import sys
-
-    from pyspark import cloudpickle
-
-    if path is None:
-        return None
-    module, colon, name = path.partition(":")
-    if not colon:
-        raise UsageError(f"--work is {path!r}; valid: MODULE:FUNCTION")
-    # As python itself does for a script: modules in the current folder are found…
-    sys.path.insert(0, "")
-    try:
-        loaded = importlib.import_module(module)
-        work = getattr(loaded, name)
-    except (ImportError, AttributeError) as error:
-        raise UsageError(f"--work {path!r} can't be loaded ({error})") from None
-    # …and travel to the tasks as they are: the workers needn't have them.
-    cloudpickle.register_pickle_by_value(loaded)
-    return work

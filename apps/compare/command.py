@@ -11,10 +11,10 @@ from unskew.apps.commandline.options import (
     GroupingOptions,
     KafkaOptions,
     MetricsOptions,
-    WorkOptions,
     pairs,
     runnables,
 )
+from unskew.apps.commandline.work import WorkOptions
 from unskew.apps.topology.settings import SPARK, Settings
 
 INTERRUPTED = 130  # what a shell reports of a command that Ctrl-C ended
