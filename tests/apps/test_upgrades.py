@@ -40,7 +40,7 @@ def test_a_kept_checkpoint_is_resumed(settings, drain, connection, tmp_path):
     assert 0 < before.tuples < before.routed == len(BEFORE), "some windows are closed, one is open"
     publish(connection, TOPIC, 2, countries(BEFORE))
     publish(connection, TOPIC, 2, countries(AFTER))
-    run = settings("SHUFFLE", checkpoint=str(tmp_path / "kept"), run_time=600.0)
+    run = settings("SHUFFLE", checkpoint=str(tmp_path / "kept"), window=2.0, run_time=600.0)
     _, reports = drain(run)
     totals = reports[-1].totals
     assert totals.tuples == totals.routed == len(BEFORE) + len(AFTER)

@@ -55,13 +55,20 @@ class Environment:
         with zipfile.ZipFile(wheel) as packed:
             [name] = (name for name in packed.namelist() if name.endswith(".dist-info/METADATA"))
             described = metadata.PathDistribution(zipfile.Path(packed, name.rpartition("/")[0] + "/"))
-            wanted = [*_needed(described.requires or [], extras), *others]
+            wanted = [*_own(described.requires or [], extras), *others]
         for package in sorted(_closure(wanted)):
             for part in {Path(str(file)).parts[0] for file in metadata.files(package) or []} - {"..", "__pycache__"}:
                 place = site / part
                 if not place.exists():
                     place.symlink_to(Path(str(metadata.distribution(package).locate_file(part))))
         return cls(folder)
+
+
+def _own(requirements: list[str], extras: tuple[str, ...]) -> list[str]:
+    """What the wheel needs with these extras, and with those that they name in turn."""
+    found = list(_needed(requirements, extras))
+    named = {extra for wanted in map(Requirement, found) if wanted.name == "unskew" for extra in wanted.extras}
+    return found if named <= {*extras} else _own(requirements, (*extras, *sorted(named - {*extras})))
 
 
 def _needed(requirements: list[str], extras: tuple[str, ...]) -> Iterator[str]:
