@@ -27,10 +27,10 @@ servers: setup ## InfluxDB and Prometheus for the tests and `unskew stack`: foun
 # Much of a test is waiting: three processes are right for two cores.
 TEST := .venv/bin/python -m pytest --numprocesses 3
 
-test: setup ## All tests (starts Kafka and Spark, kills them; some ten minutes)
+test: setup ## All tests (starts Kafka and Spark, kills them; half an hour on two cores)
 	@$(TEST)
 
-test-fast: setup ## The tests that need no more than two minutes
+test-fast: setup ## The tests that kill nothing and need no minutes each
 	@$(TEST) -m "not slow"
 
 lint: setup ## ruff and the type checker
