@@ -6,9 +6,7 @@ that of the one before it, or is set back, would find all its windows closed.
 
 import posixpath
 
-from unskew.apps.checkpoint.versions import Versions
-
-_ANY = 1 << 40  # batches; more than a run will have
+from unskew.apps.checkpoint.versions import ANY_BATCH, Versions
 
 
 class Clock:
@@ -28,7 +26,7 @@ class Clock:
 
     def __init__(self, checkpoint: str) -> None:
         self._versions = Versions(posixpath.join(checkpoint, "unskew", "clock"))
-        found = self._versions.newest(_ANY)
+        found = self._versions.newest(ANY_BATCH)
         self.ahead_ms = int(found[1]) if found else 0
 
     def put_on(self, batch: int, ms: int) -> None:

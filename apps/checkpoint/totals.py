@@ -6,9 +6,7 @@ from typing import Any
 
 import orjson
 
-from unskew.apps.checkpoint.versions import Versions
-
-_ANY = 1 << 40  # batches; more than a run will have
+from unskew.apps.checkpoint.versions import ANY_BATCH, Versions
 
 
 @dataclass(frozen=True)
@@ -72,7 +70,7 @@ class TotalsLog:
 
     def newest(self) -> Totals:
         """The totals as far as the run has come."""
-        return self.at(_ANY)
+        return self.at(ANY_BATCH)
 
     def write(self, batch: int, totals: Totals) -> None:
         """Set the totals at the start of a batch."""

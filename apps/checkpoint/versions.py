@@ -13,6 +13,8 @@ import uuid
 from pyarrow import fs
 
 _DIGITS = 12
+#: More batches than a run will have: the newest version of all is the newest up to this one.
+ANY_BATCH = 1 << 40
 # A replay needs the newest version ≤ b; one more is kept for whoever looks at a checkpoint by hand.
 _KEEP = 3
 
