@@ -17,6 +17,7 @@ from pyspark.sql import SparkSession
 from unskew.apps.run.jvm import lasting
 from unskew.apps.topology.settings import Settings
 from unskew.deploy.home import home
+from unskew.deploy.installation import class_data
 from unskew.deploy.installation.jars import connector_jars
 from unskew.deploy.installation.java import find_java
 from unskew.errors import EnvironmentFault
@@ -111,6 +112,9 @@ def start(name: str, master: str, partitions: int, conf: Mapping[str, str] | Non
     os.environ["JAVA_HOME"] = str(java.home)
     # Workers must run the interpreter that has our packages, not the first "python3" on the path.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault(
+        "SPARK_LAUNCHER_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+    )  # it puts a command together
     log = log_file()
     log.parent.mkdir(parents=True, exist_ok=True)
     local = master.startswith("local")
@@ -118,7 +122,9 @@ def start(name: str, master: str, partitions: int, conf: Mapping[str, str] | Non
         **_SETTINGS,
         "spark.jars": ",".join(map(str, connector_jars())),
         "spark.sql.shuffle.partitions": str(partitions),
-        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_log_settings()} -Dunskew.log={log}",
+        "spark.driver.extraJavaOptions": " ".join(
+            [f"-Dlog4j2.configurationFile={_log_settings()}", f"-Dunskew.log={log}", *class_data.options("spark")]
+        ),
         "spark.driver.memory": "2g",
         **({"spark.python.daemon.module": "unskew.apps.run.daemon"} if local else {}),
         **(conf or {}),

@@ -1,4 +1,4 @@
-"""`make setup`: the environment, the pinned packages, the JVM jars; what is there already is left alone.
+"""`make setup`: the environment, the pinned packages, the JVM jars and classes; what is there already is left alone.
 
 Run by the user's own Python as `python -m unskew.deploy.installation.install`, so it imports nothing but the standard
 library.
@@ -12,6 +12,7 @@ import sys
 import time
 from pathlib import Path
 
+from unskew.deploy.installation import class_data
 from unskew.deploy.installation.jars import connector_jars, fetched
 from unskew.deploy.installation.java import find_java
 from unskew.deploy.installation.requirements import require_disk, require_python
@@ -42,11 +43,15 @@ def install() -> None:
             _make_environment()
         _say("installing the pinned Python packages (1.7 GB; a minute or more the first time) ...")
         _install_packages()
+        shutil.rmtree(class_data.folder(), ignore_errors=True)  # of the jars that were installed before
         stamp.write_text(wanted)
+    python = ENVIRONMENT / "bin" / "python"  # it knows where pyspark is
     if not fetched():
-        _run(
-            "JVM jars", ENVIRONMENT / "bin" / "python", "-m", "unskew.deploy.installation.install", "jars"
-        )  # it knows where pyspark is
+        _run("JVM jars", python, "-m", "unskew.deploy.installation.install", "jars")
+    if class_data.missing():
+        _say("recording which classes Spark and Kafka load, once, so that they start faster (half a minute) ...")
+        if not _succeeds(python, "-m", "unskew.apps.run.training"):
+            _say("that failed: all works, but starts as slowly as Spark does by itself; `make setup` tries again")
 
 
 def _make_environment() -> None:

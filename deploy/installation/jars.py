@@ -60,9 +60,14 @@ def _jars(configuration: str) -> list[Path]:
     return sorted((target / configuration).glob("*.jar"))
 
 
+def described() -> str:
+    """What tells these archives from those of other versions."""
+    return hashlib.sha256(_DESCRIPTION.read_bytes()).hexdigest()[:12]
+
+
 def _target() -> Path:
     # A directory per description: a new version of ours fetches anew, and one that exists is complete.
-    return home() / "jars" / hashlib.sha256(_DESCRIPTION.read_bytes()).hexdigest()[:12]
+    return home() / "jars" / described()
 
 
 def _fetch(target: Path) -> None:

@@ -7,6 +7,7 @@ import uuid
 from collections.abc import Mapping
 from pathlib import Path
 
+from unskew.deploy.installation import class_data
 from unskew.deploy.installation.jars import broker_jars
 from unskew.deploy.installation.java import find_java
 from unskew.deploy.servers.broker_config import server_properties, write_properties
@@ -86,6 +87,7 @@ class Broker(Server):
             f"-Xmx{self._heap_mb}m",
             "-XX:+UseSerialGC",
             "-XX:TieredStopAtLevel=1",  # a short life: compile fast
+            *class_data.options("broker"),
             "-Djava.awt.headless=true",
             f"-Dlog4j2.configurationFile={_LOGGING.as_uri()}",
             *("-cp", ":".join(map(str, jars))),

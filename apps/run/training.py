@@ -1,0 +1,82 @@
+"""Make the class-data archives (`unskew.deploy.installation.class_data`): run a small topology, keep what was loaded.
+
+Run by `make setup` as `python -m unskew.apps.run.training`; says nothing and does nothing if they are there.
+"""
+
+import os
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import orjson
+from confluent_kafka import Producer
+
+from unskew.apps.run.run import Run
+from unskew.apps.run.session import session
+from unskew.apps.topology.settings import Settings
+from unskew.deploy.client.connection import Connection
+from unskew.deploy.client.topics import ensure_topic
+from unskew.deploy.installation import class_data
+from unskew.deploy.installation.exclusive import exclusive
+from unskew.deploy.servers.broker import Broker
+
+_TOPIC = "training"
+_DUMP = 300.0  # s for a JVM to write its archive when it ends
+
+
+def train() -> None:
+    """Make the archives that are missing.
+
+    Raises
+    ------
+    EnvironmentFault
+        The broker or Spark can't run here.
+
+    """
+    folder = class_data.folder()
+    folder.mkdir(parents=True, exist_ok=True)
+    with exclusive(folder / "lock"):
+        if not class_data.missing():
+            return
+        os.environ[class_data.RECORD] = "1"
+        try:
+            with TemporaryDirectory(prefix="training-", dir=folder) as temporary:
+                _run(Path(temporary))
+        finally:
+            del os.environ[class_data.RECORD]
+        for program in class_data.PROGRAMS:
+            class_data.recorded(program).replace(class_data.archive(program))
+
+
+def _run(folder: Path) -> None:
+    """One run of everything that most runs have: good messages and bad ones, windows by either time."""
+    with Broker(folder / "kafka") as broker:
+        connection = Connection(broker.bootstrap_servers)
+        _publish(connection)
+        batch, event = (
+            Settings(
+                mode="LOCAL", source_type="COUNTRY_SKEW_R80", grouping="PARTIAL_KEY", source_name=_TOPIC, sources=1,
+                workers=2, speed="x0", connection=connection, checkpoint=str(folder / time), time=time, window=0.5,
+                lateness=0.0, trigger=0.0, until_drained=True, run_time=120.0,
+            )
+            for time in ("batch", "event")
+        )  # fmt: skip
+        with session(batch) as spark:
+            gateway: Any = spark.sparkContext._gateway  # noqa: SLF001  pyspark has no public way to the process
+            for settings in (batch, event):
+                Run(settings, []).run(spark)
+        gateway.proc.stdin.close()  # it ends by that, and writes its archive then
+        gateway.proc.wait(_DUMP)
+
+
+def _publish(connection: Connection) -> None:
+    ensure_topic(connection, _TOPIC, 1)
+    producer = Producer(connection.client())
+    for i in range(100):
+        country = {"country": f"Country {i % 7}"} if i % 10 else {"city": "none"}
+        producer.produce(_TOPIC, orjson.dumps(country))
+    producer.flush()
+
+
+if __name__ == "__main__":
+    train()
