@@ -20,6 +20,10 @@ if TYPE_CHECKING:
 Cell: TypeAlias = "str | int | float | None"
 
 
+#: The scale from which on what comes out is telling.
+TELLING = 0.01
+
+
 @dataclass(frozen=True, slots=True)
 class Sizing:
     """How much work to put in.
@@ -37,7 +41,11 @@ class Sizing:
     seed: int = 0
 
     def of(self, full: int, least: int = 1) -> int:
-        """That share of a full size, at least ``least`` (and no more than all of it)."""
+        """That share of a full size, at least ``least`` (and no more than all of it).
+
+        Below a scale of ``TELLING`` ``least`` shrinks too: then it is quick, and shows that it runs, not what is so.
+        """
+        least = max(1, round(least * min(1.0, self.scale / TELLING)))
         return min(full, max(least, round(full * self.scale)))
 
 

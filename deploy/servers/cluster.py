@@ -9,6 +9,7 @@ import urllib.request
 from pathlib import Path
 from typing import Self
 
+from unskew.deploy.installation import class_data
 from unskew.deploy.installation.jars import pyspark_home
 from unskew.deploy.installation.java import find_java
 from unskew.deploy.servers.child import Child
@@ -67,6 +68,7 @@ class Cluster:
             "spark.driver.host": LOOPBACK,
             "spark.driver.bindAddress": LOOPBACK,
             "spark.executor.memory": f"{self._memory_mb}m",
+            "spark.executor.extraJavaOptions": " ".join(class_data.options("spark")),
         }
 
     @property
@@ -133,9 +135,14 @@ class Cluster:
         environment = {
             "JAVA_HOME": str(find_java().home),
             "SPARK_HOME": str(spark),
-            "SPARK_CONF_DIR": os.devnull,  # not that of another Spark on this machine
+            # Not that of another Spark on this machine, nor anything that is: it is on the class path, and a JVM takes an
+            # archive of classes for the path that it was recorded with.
+            "SPARK_CONF_DIR": str(self.directory / "none"),
             "SPARK_LOCAL_IP": LOOPBACK,
             "SPARK_DAEMON_MEMORY": "512m",
+            "SPARK_DAEMON_JAVA_OPTS": " ".join(
+                [os.environ.get("SPARK_DAEMON_JAVA_OPTS", ""), *class_data.options("spark")]
+            ),
             "PYSPARK_PYTHON": sys.executable,
         }
         return Child(command, self.directory / f"{name}.log", environment=environment)

@@ -9,13 +9,14 @@ from reproduction.mixed.workload import Workload
 from reproduction.page import Sizing
 
 ALL = ("MIXED", "MINTABLE", "MINMIG", "MIXED_BF", "READJ")
+_KEYS = 10_000  # of table 2
 #: The brute force version tries as many plans as the table has entries: beyond this many keys, not here.
 MOST_KEYS_BY_FORCE = 100_000
 
 
 def base(settings: Sizing) -> Case:
     """Table 2's defaults."""
-    return Case(Workload(seed=settings.seed))
+    return Case(Workload(keys=settings.of(_KEYS, least=_KEYS), seed=settings.seed))
 
 
 def intervals(settings: Sizing) -> int:
@@ -46,7 +47,9 @@ def over_theta_max(settings: Sizing) -> list[Point]:
 @cache
 def over_keys(settings: Sizing) -> list[Point]:
     """Figure 10; up to a million keys, times the scale, but a hundred thousand."""
-    values = sorted({5_000, 10_000, 100_000, settings.of(1_000_000, least=100_000)})
+    values = sorted(
+        {*(settings.of(n, least=n) for n in (5_000, 10_000, 100_000)), settings.of(1_000_000, least=100_000)}
+    )
     points = _both_windows(settings, "keys", [keys for keys in values if keys <= MOST_KEYS_BY_FORCE])
     schemes = [scheme for scheme in ALL if scheme != "MIXED_BF"]
     for keys in values:
@@ -76,13 +79,15 @@ def over_table_max(settings: Sizing) -> list[Point]:
 @cache
 def over_window(settings: Sizing) -> list[Point]:
     """Figure 19."""
-    return sweep(base(settings), "window", (1, 5, 10, 15, 20), ALL, max(20, intervals(settings)))
+    return sweep(base(settings), "window", (1, 5, 10, 15, 20), ALL, settings.of(50, least=20))
 
 
 @cache
 def over_beta(settings: Sizing) -> list[Point]:
     """Figures 20 and 21, 10 adjustments each as there."""
-    return sweep(base(settings).at(window=5), "beta", (1.0, 1.1, 1.2, 1.3, 1.5, 1.7, 2.0), ("MINMIG",), 10)
+    return sweep(
+        base(settings).at(window=5), "beta", (1.0, 1.1, 1.2, 1.3, 1.5, 1.7, 2.0), ("MINMIG",), settings.of(10, least=10)
+    )
 
 
 @cache

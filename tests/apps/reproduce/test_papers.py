@@ -43,7 +43,7 @@ def test_pkg_local_estimation_is_nearly_the_oracle():
 
 @pytest.mark.slow
 def test_pkg_choices_restore_balance():
-    rows = {row[0]: row for row in PKG["figure-9"](Sizing(scale=0.1)).rows}
+    rows = {row[0]: row for row in PKG["figure-9"](Sizing(scale=0.03)).rows}
     assert rows[40][2] == "9 (5)"
     assert set(re.findall(r"(\d+) \(", rows[5][2])) <= {"2", "3", "4"}
 
@@ -101,10 +101,9 @@ def test_dkg_between_its_bounds():
     assert rows["DYNAMIC_KEY_DECAY"][4] < rows["DYNAMIC_KEY"][4]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("paper", ["pkg", "posg"])
 def test_every_experiment_gives_a_whole_table(paper):
     for run in {"pkg": PKG, "posg": POSG}[paper].values():
-        report = run(SMALL)
+        report = run(Sizing(scale=0.0005))
         assert report.rows
         assert all(len(row) == len(report.columns) for row in report.rows)
