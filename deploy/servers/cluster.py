@@ -135,8 +135,8 @@ class Cluster:
         environment = {
             "JAVA_HOME": str(find_java().home),
             "SPARK_HOME": str(spark),
-            # Not that of another Spark on this machine, nor anything that is: it is on the class path, and a JVM takes an
-            # archive of classes for the path that it was recorded with.
+            # Not that of another Spark on this machine, nor anything that is there: it is on the class path, and an
+            # archive of classes is for the path that it was recorded with.
             "SPARK_CONF_DIR": str(self.directory / "none"),
             "SPARK_LOCAL_IP": LOOPBACK,
             "SPARK_DAEMON_MEMORY": "512m",
