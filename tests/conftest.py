@@ -74,7 +74,13 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeSch
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The longest groups come first; what needs InfluxDB comes last, as that may still be being built meanwhile."""
+    """The longest groups come first; what needs InfluxDB comes last, as that may still be being built meanwhile.
+
+    One session of Spark is fast, a second one isn't.
+    """
+    for item in items:
+        if item.nodeid.startswith(_MORE_SPARK) and item.get_closest_marker("spark"):
+            item.add_marker("slow")
     groups: dict[str, list[pytest.Item]] = defaultdict(list)
     for item in items:
         groups[group_of(item.nodeid)].append(item)

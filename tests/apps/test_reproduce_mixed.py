@@ -63,6 +63,7 @@ def test_figure_4_is_the_papers():
     assert all(row[paper] == row[ours] for row in said)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["table-2", "figures-20-21", "figure-18"])
 def test_reports_are_whole(name, tmp_path):
     report = EXPERIMENTS[name](Sizing(scale=0.001, seed=1))
@@ -72,6 +73,7 @@ def test_reports_are_whole(name, tmp_path):
     assert [file.suffix for file in files] == ([".csv"] if name == "table-2" else [".csv", ".png"])
 
 
+@pytest.mark.slow
 def test_every_experiment_gives_a_whole_table():
     for experiment in EXPERIMENTS.values():
         report = experiment(Sizing(scale=0.0005, seed=2))

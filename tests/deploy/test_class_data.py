@@ -25,6 +25,7 @@ def tool(tmp_path, monkeypatch):
     return run
 
 
+@pytest.mark.slow
 def test_what_one_jvm_recorded_the_next_finds_in_its_archive(tool, monkeypatch):
     assert class_data.options("broker") == []
     monkeypatch.setenv(class_data.RECORD, "1")

@@ -71,6 +71,7 @@ def test_the_broker_outlives_the_command_and_is_found_again(own_home):
     assert "no embedded broker is running" in kafka_command("stop").stdout
 
 
+@pytest.mark.slow
 def test_a_broker_that_crashed_is_not_running(own_home):
     address = embedded.start(own_home / "data")
     os.kill(address.pid, signal.SIGKILL)

@@ -51,6 +51,7 @@ def test_jars_are_fetched_once(repository):
     assert [path.name for path in jars.broker_jars()] == ["thing-1.0.jar"]
 
 
+@pytest.mark.slow
 def test_a_fetch_that_failed_leaves_nothing_and_the_next_repairs_it(repository):
     (repository / "thing-1.0.jar").rename(repository / "away")
     with pytest.raises(EnvironmentFault, match=r"cannot fetch the JVM jars .*the command again") as fault:

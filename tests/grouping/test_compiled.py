@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pytest
 from numba.core.dispatcher import Dispatcher
 
 from tests.grouping.skewed import skewed
@@ -71,6 +72,7 @@ def answer(folder, package):
     return tuple(int(word) for word in done.stdout.split())
 
 
+@pytest.mark.slow
 def test_a_kernel_is_compiled_anew_when_one_that_it_calls_has_changed(tmp_path):
     """Numba alone would go on with the old one: it looks at the caller's file only."""
     package = tmp_path / "someones"

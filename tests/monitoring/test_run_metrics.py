@@ -118,6 +118,7 @@ def test_a_restart_goes_on_and_is_marked(spark, settings, connection, topic, inf
     assert found[newest]["tuples"] == 2000
 
 
+@pytest.mark.slow
 def test_lag_tools_see_the_run(spark, settings, connection, topic):
     publish(connection, topic, 2, STREAM)
     run = settings("KEY", consumer_group=f"{topic}-watched")

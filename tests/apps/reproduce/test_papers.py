@@ -8,7 +8,7 @@ import pytest
 from reproduction.dkg import country
 from reproduction.dpa.rounds import METHODS, PAPER, skews
 from reproduction.dpa.workloads import SHAPES, letters
-from reproduction.page import Sizing
+from reproduction.page import TELLING, Sizing
 from reproduction.pkg import EXPERIMENTS as PKG
 from reproduction.pkg.datasets import CT, LN1, LN2, TW, WP, share_of_first
 from reproduction.posg import EXPERIMENTS as POSG
@@ -16,7 +16,9 @@ from reproduction.posg.trial import Stream, trial
 from unskew.grouping import create
 from unskew.grouping.measures import skew
 
-SMALL = Sizing(scale=0.01)
+SMALL = Sizing(scale=TELLING)
+
+pytestmark = pytest.mark.slow
 
 
 @pytest.mark.parametrize("data", [WP, TW, CT, LN1, LN2], ids=lambda data: data.symbol)
@@ -41,7 +43,6 @@ def test_pkg_local_estimation_is_nearly_the_oracle():
         assert max(local) < hashing
 
 
-@pytest.mark.slow
 def test_pkg_choices_restore_balance():
     rows = {row[0]: row for row in PKG["figure-9"](Sizing(scale=0.03)).rows}
     assert rows[40][2] == "9 (5)"

@@ -17,6 +17,7 @@ def run(*arguments):
     return CliRunner().invoke(app, ["simulate", *arguments])
 
 
+@pytest.mark.slow
 def test_table_series_and_pictures(tmp_path, figures):
     out = tmp_path / "out"
     groupings = "SHUFFLE,PARTIAL_KEY,PARTIAL_KEY:choices=4,POSG:window=64:settle=clock,CONSISTENT_HASH"

@@ -104,6 +104,7 @@ def test_costs_by_class_and_slow_workers():
 
 @settings(max_examples=25)
 @given(interval=st.floats(10, 500), delay=st.floats(0, 500), seed=st.integers(0, 20))
+@pytest.mark.slow
 def test_feedback_changes_nothing_before_it_can_arrive(interval, delay, seed):
     """Up to the first plan, a scheme with feedback routes as without any."""
     load = some(seed=seed, z=1.5)
