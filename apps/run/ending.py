@@ -8,6 +8,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from unskew.apps.run.session import log_file
 from unskew.apps.topology.work import WorkFault
+from unskew.errors import EnvironmentFault
 
 _LOOK_EVERY = 0.05  # s
 
@@ -32,6 +33,9 @@ def cause(error: StreamingQueryException) -> str:
     raised = re.search(rf"{WorkFault.__name__}: (.+)", str(error))
     if raised:
         return f"{raised[1]}; nothing is lost: mend it and start again, or give --work-errors reject"
+    fault = re.search(rf"{EnvironmentFault.__name__}: (.+)", str(error))
+    if fault:
+        return f"the query failed: {fault[1]}; the rest is in {log_file()}"
     said = re.findall(
         r"^(?:Caused by|: )?:? ?((?:[\w$]+\.)*(\w+(?:Exception|Error|Fault)): .+)$", str(error), re.MULTILINE
     )

@@ -5,15 +5,19 @@ when a window is published again after a failure, the same record comes again, a
 """
 
 import hashlib
-from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 import orjson
-from pyspark.sql import Column
-from pyspark.sql import functions as F
+import pyarrow as pa
+import pyarrow.compute as pc
 
 _ID_DIGITS = 32
+# Of JSON, as Spark writes it: records of earlier versions were its.
+_ESCAPES = {chr(code): f"\\u{code:04X}" for code in range(32)}
+_ESCAPES |= {"\b": "\\b", "\t": "\\t", "\n": "\\n", "\f": "\\f", "\r": "\\r", '"': '\\"', "\\": "\\\\"}
+_TRANSLATION = str.maketrans(_ESCAPES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +32,7 @@ def message(kafka_key: str, key: str, timestamp_ms: int, tags: dict[str, Any], f
     """One message, built on the driver."""
     body = {
         "key": key,
-        "messageId": hashlib.sha256(kafka_key.encode()).hexdigest()[:_ID_DIGITS],
+        "messageId": message_id(kafka_key),
         "timestamp": timestamp_ms,
         "tags": tags,
         "fields": fields,
@@ -36,22 +40,19 @@ def message(kafka_key: str, key: str, timestamp_ms: int, tags: dict[str, Any], f
     return Message(kafka_key, orjson.dumps(body))
 
 
-def columns(
-    kafka_key: Column, key: Column, timestamp_ms: Column, tags: Iterable[Column], fields: Iterable[Column]
-) -> list[Column]:
-    """The same message as ``key`` and ``value`` columns for Spark's Kafka sink."""
-    body = F.struct(
-        key.alias("key"),
-        F.substring(F.sha2(kafka_key, 256), 1, _ID_DIGITS).alias("messageId"),
-        timestamp_ms.alias("timestamp"),
-        F.struct(*tags).alias("tags"),
-        F.struct(*fields).alias("fields"),
-    )
-    return [kafka_key.alias("key"), F.to_json(body).alias("value")]
+def message_id(kafka_key: str) -> str:
+    """What names a message: the same for the same Kafka key."""
+    return hashlib.sha256(kafka_key.encode()).hexdigest()[:_ID_DIGITS]
+
+
+def escaped(texts: pa.StringArray) -> pa.StringArray:
+    """Each text as it stands between the quotes of a JSON text."""
+    odd = pc.call_function("match_substring_regex", [texts], pc.MatchSubstringOptions(r'[\x00-\x1f"\\]'))
+    if not pc.call_function("any", [odd]).as_py():
+        return texts
+    return pa.array([text.translate(_TRANSLATION) for text in texts.to_pylist()], pa.string())
 
 
 def window_id(start_ms: int) -> str:
     """A window as text: its start, UTC."""
-    from datetime import UTC, datetime
-
-    return datetime.fromtimestamp(start_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%S.") + f"{start_ms % 1000:03d}Z"
+    return datetime.fromtimestamp(start_ms // 1000, UTC).strftime("%Y-%m-%dT%H:%M:%S.") + f"{start_ms % 1000:03d}Z"

@@ -1,12 +1,14 @@
 """The distribution observer: how the tuples of a closed window lay on the workers, and what that cost."""
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
+import orjson
+import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
-from pyspark.sql import DataFrame, Window
-from pyspark.sql import functions as F
 
 from unskew.apps.checkpoint.totals import Totals
 from unskew.apps.topology.messages import Message, message, window_id
@@ -27,7 +29,7 @@ class HotKey:
 
 @dataclass(frozen=True)
 class Distribution:
-    """One closed window.
+    """One closed window, or what one task knows of it: no key is known to two.
 
     Attributes
     ----------
@@ -69,34 +71,91 @@ class Distribution:
             "skipped": totals.skipped,
         }
 
+    def packed(self) -> bytes:
+        """All of it, for ``unpacked``."""
+        return orjson.dumps(self, option=orjson.OPT_SERIALIZE_NUMPY)
 
-def observe(rows: DataFrame, aggregated: DataFrame, workers: int) -> list[Distribution]:
-    """The distribution of each window in ``rows`` (window, key, worker, tuples, count), oldest first.
+    @classmethod
+    def unpacked(cls, data: bytes) -> Self:
+        """What was packed."""
+        said = orjson.loads(data)
+        loads = {name: np.array(said[name], np.int64) for name in ("tuples", "counts", "keys")}
+        return cls(**(said | loads | {"hottest": [HotKey(**hot) for hot in said["hottest"]]}))
 
-    ``aggregated`` is the same merged by key (``aggregator.aggregate``). Only W numbers a window and the hottest
-    keys come to the driver.
-    """
-    by_worker = rows.groupBy("window", "worker").agg(
-        F.sum("tuples").alias("tuples"), F.sum("count").alias("count"), F.count("key").alias("keys")
-    )
-    rank = F.row_number().over(Window.partitionBy("window").orderBy(F.desc("tuples"), "key"))
-    hottest = aggregated.withColumn("rank", rank).where(F.col("rank") <= HOTTEST)
-    distinct = {_span(r): r["keys"] for r in aggregated.groupBy("window").agg(F.count("*").alias("keys")).collect()}
-    loads = {span: np.zeros((3, workers), np.int64) for span in distinct}
-    for r in by_worker.collect():
-        loads[_span(r)][:, r["worker"]] = r["tuples"], r["count"], r["keys"]
-    hot: dict[tuple[int, int], list[HotKey]] = {span: [] for span in distinct}
-    for r in sorted(hottest.collect(), key=lambda r: r["rank"]):
-        hot[_span(r)].append(HotKey(r["key"], r["tuples"], r["count"], r["workers"]))
+
+def together(parts: Iterable[Distribution]) -> list[Distribution]:
+    """The windows, oldest first, of which these are parts."""
+    windows: dict[int, list[Distribution]] = {}
+    for part in parts:
+        windows.setdefault(part.start_ms, []).append(part)
     return [
-        Distribution(*span, loads[span][0], loads[span][1], loads[span][2], distinct[span], hot[span])
-        for span in sorted(distinct)
+        Distribution(
+            start,
+            windows[start][0].end_ms,
+            np.sum([part.tuples for part in windows[start]], axis=0),
+            np.sum([part.counts for part in windows[start]], axis=0),
+            np.sum([part.keys for part in windows[start]], axis=0),
+            sum(part.distinct_keys for part in windows[start]),
+            _hottest([hot for part in windows[start] for hot in part.hottest]),
+        )
+        for start in sorted(windows)
     ]
 
 
-def _span(row: Any) -> tuple[int, int]:
-    start, end = row["window"]
-    return round(start.timestamp() * 1000), round(end.timestamp() * 1000)
+def _hottest(keys: Iterable[HotKey]) -> list[HotKey]:
+    return sorted(keys, key=lambda hot: (-hot.tuples, hot.key))[:HOTTEST]
+
+
+class Observer:
+    """A task's view of the windows whose rows pass by, in the windows' order; only the last one is kept.
+
+    Parameters
+    ----------
+    workers : int
+        W.
+
+    """
+
+    def __init__(self, workers: int) -> None:
+        self._workers = workers
+        self._loads: dict[tuple[int, int], NDArray[np.int64]] = {}  # window → [3, W]
+        self._distinct: dict[int, int] = {}
+        self._hottest: dict[int, list[HotKey]] = {}
+
+    def rows(self, rows: pa.RecordBatch) -> None:
+        """Take rows of start, end (ms), worker, tuples, count: one a worker that held a key."""
+        columns = (rows.column(name).to_numpy() for name in ("start", "end", "worker", "tuples", "count"))
+        start, end, worker, tuples, count = columns
+        for first, stop in _runs(start):
+            span, part = (int(start[first]), int(end[first])), worker[first:stop]
+            loads = self._loads.setdefault(span, np.zeros((3, self._workers), np.int64))
+            np.add.at(loads[0], part, tuples[first:stop])
+            np.add.at(loads[1], part, count[first:stop])
+            loads[2] += np.bincount(part, minlength=self._workers)
+
+    def keys(self, merged: pa.Table) -> None:
+        """Take rows of ``aggregator.MERGED``: one a key."""
+        for first, stop in _runs(merged["start"].to_numpy()):
+            part = merged.slice(first, stop - first)
+            start = part["start"][0].as_py()
+            self._distinct[start] = self._distinct.get(start, 0) + part.num_rows
+            order = pc.SelectKOptions(HOTTEST, [("tuples", "descending"), ("key", "ascending")])
+            best = part.take(pc.call_function("select_k_unstable", [part], order))
+            hot = [HotKey(**row) for row in best.select(["key", "tuples", "count", "workers"]).to_pylist()]
+            self._hottest[start] = _hottest([*self._hottest.get(start, []), *hot])
+
+    def finished(self, before: int | None = None) -> Iterator[Distribution]:
+        """The windows that start before this moment (ms; None: all); they are forgotten."""
+        for span in [span for span in self._loads if before is None or span[0] < before]:
+            start, (tuples, counts, keys) = span[0], self._loads.pop(span)
+            yield Distribution(*span, tuples, counts, keys, self._distinct.pop(start), self._hottest.pop(start))
+
+
+def _runs(values: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
+    """(first, stop) of each stretch of equal values."""
+    if len(values):
+        bounds = np.flatnonzero(np.diff(values)) + 1
+        yield from zip([0, *bounds.tolist()], [*bounds.tolist(), len(values)], strict=True)
 
 
 def to_messages(

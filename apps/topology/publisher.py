@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from types import TracebackType
-from typing import Self
+from typing import Any, ClassVar, Self
 
 from confluent_kafka import KafkaError, Producer
 from confluent_kafka import Message as Delivered
@@ -10,8 +10,17 @@ from pyspark.sql import DataFrame
 
 from unskew.apps.topology.messages import Message
 from unskew.apps.topology.settings import Settings
+from unskew.deploy.client.connection import Connection
 from unskew.deploy.client.topics import ensure_topic
 from unskew.errors import EnvironmentFault
+from unskew.producers.outbox import Outbox
+
+# As Spark's Kafka sink, that is Java's client, chooses the partition: a key's records are all in one, those of earlier
+# versions too.
+_ANY_PARTITION = -1
+_OURS = {**Outbox.settings, "partitioner": "murmur2_random", "enable.gapless.guarantee": False}
+# What a --kafka-config may change.
+_SETTINGS = {"linger.ms": 5, "delivery.timeout.ms": 120_000}
 
 
 def result_topics(settings: Settings) -> dict[str, str]:
@@ -21,6 +30,42 @@ def result_topics(settings: Settings) -> dict[str, str]:
         "distribution": f"{settings.name}-distribution",
         "rejected": f"{settings.source_name}-rejected",
     }
+
+
+class Delivery:
+    """A task's records on their way to a topic; the client is the process' own, and used again by its next tasks.
+
+    Raises
+    ------
+    EnvironmentFault
+        Kafka refused some, or did not acknowledge them in time. The client is not used again: what an idempotent one
+        has given up it can't put right.
+
+    """
+
+    _clients: ClassVar[dict[tuple[Any, ...], Producer]] = {}
+
+    def __init__(self, connection: Connection, topic: str) -> None:
+        settings = {**_SETTINGS, **connection.client(**_OURS)}
+        self._client = tuple(sorted(settings.items()))
+        if self._client not in self._clients:
+            # What fails comes back with its record; without a callback some of it is raised in the middle too.
+            self._clients[self._client] = Producer({**settings, "error_cb": lambda _: None})
+        self._topic = topic
+        self._outbox = Outbox(self._clients[self._client], topic, bool)
+
+    def put(self, records: list[dict[str, Any]]) -> None:
+        """Hand these over (``key`` and ``value``, bytes), waiting while too much is under way."""
+        if records:
+            longest = max(len(record["key"]) + len(record["value"]) for record in records)
+            self._outbox.put(records, _ANY_PARTITION, longest)
+
+    def finish(self) -> None:
+        """Wait until all of them have been acknowledged."""
+        self._outbox.drain()
+        if self._outbox.failed:
+            del self._clients[self._client]
+            raise EnvironmentFault(_refused(self._outbox.failed, self._topic, self._outbox.error))
 
 
 class Publisher:
@@ -70,4 +115,8 @@ class Publisher:
             self._producer.poll(0)
         self._producer.flush()
         if failed:
-            raise EnvironmentFault(f"{len(failed)} records were not written to {self.topics[role]} ({failed[0].str()})")
+            raise EnvironmentFault(_refused(len(failed), self.topics[role], failed[0].str()))
+
+
+def _refused(records: int, topic: str, error: str) -> str:
+    return f"{records} records were not written to {topic} ({error})"

@@ -149,6 +149,8 @@ class Settings:
         for f in fields(self):
             _in_bounds(f.name, getattr(self, f.name), getattr(f.type, "__metadata__", ()))
         _ = self.tuples_per_process
+        if round(self.window * 1000, 6) % 1:
+            raise UsageError(f"window is {self.window}; valid: whole milliseconds, as 0.001, 0.5, 15")
         if self.mode == "CLUSTER" and not self.master:
             raise UsageError("mode CLUSTER needs --master (spark://host:port, yarn, k8s://…)")
 

@@ -1,18 +1,17 @@
 """What happens at the end of each batch, on the driver: closed windows go out, reports come in."""
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from pyspark.sql import DataFrame
-from pyspark.util import inheritable_thread_target
 
 from unskew.apps.checkpoint.checkpoint import Batch
 from unskew.apps.checkpoint.totals import Totals, TotalsLog
-from unskew.apps.topology import aggregator, observer
+from unskew.apps.topology import observer
+from unskew.apps.topology.closing import Closing
 from unskew.apps.topology.loss import gone
 from unskew.apps.topology.messages import Message
 from unskew.apps.topology.publisher import Publisher
@@ -72,24 +71,34 @@ class Sink:
         self._totals = TotalsLog(settings.checkpoint)
         self._reports = reports
         self._publisher = publisher
+        self._closing = Closing(settings.connection, publisher.topics["aggregator"], settings.workers)
         self._listener = listener
 
     def __call__(self, df: DataFrame, batch: Batch) -> None:
         """Publish what the batch closed, note where the run stands, tell the listener."""
         skipped = self._skipped(batch)
-        # The first action runs the batch, all its partitions; what follows must not run it again.
-        rows = df.where("worker >= 0").persist()
-        try:
-            closed = rows.count()
-            report = self._collect(batch, skipped)
-            if closed:
-                report = self._publish(rows, report)
-            if report.rejected:
-                self._publisher.write(rejected(df.sparkSession, self._settings, batch, report.failures), "rejected")
-        finally:
-            rows.unpersist()
+        before = self._totals.at(batch.number)
+        rows = df.where("worker >= 0")
+        windows: list[observer.Distribution] = []
+        # Where nothing can close, a batch ends with its state. (If rows come all the same, it is run again: it would
+        # do so after any failure, and nothing is lost.)
+        if self._may_close(batch, before) or rows.collect():
+            windows = self._closing.run(rows)
+        report = self._collect(batch, before, skipped)
+        if windows:
+            report = self._publish(windows, report)
+        if report.rejected:
+            self._publisher.write(rejected(df.sparkSession, self._settings, batch, report.failures), "rejected")
         self._totals.write(batch.number + 1, report.totals)
         self._listener(report)
+
+    def _may_close(self, batch: Batch, before: Totals) -> bool:
+        """Whether a window may end within this batch's watermark that didn't end within that of the one before."""
+        length = self._settings.window_ms
+        if batch.watermark_ms // length == batch.late_before_ms // length:
+            return False
+        # By event time a batch may close windows that no batch before had.
+        return self._settings.time == "event" or before.last_window_end_ms > batch.late_before_ms
 
     def _skipped(self, batch: Batch) -> int:
         """How many of the batch's messages are gone, where that is no failure."""
@@ -99,7 +108,7 @@ class Sink:
         lost = gone(self._settings.connection, topic, batch.start[topic], batch.end[topic])
         return sum(lost.values())
 
-    def _collect(self, batch: Batch, skipped: int) -> BatchReport:
+    def _collect(self, batch: Batch, before: Totals, skipped: int) -> BatchReport:
         told = self._reports.take(batch.number)
         loads = np.zeros(self._settings.workers, np.int64)
         busy = np.zeros(self._settings.workers, np.float64)
@@ -116,7 +125,6 @@ class Sink:
         late = sum(n for window, n in windows.items() if (window + 1) * length <= batch.late_before_ms)
         routers = told.get("router", {})
         refused = sum(said["rejected"] for said in routers.values()) + len(failures)
-        before = self._totals.at(batch.number)
         internals = {source: said["internals"] for source, said in sorted(routers.items())}
         totals = replace(
             before,
@@ -133,20 +141,9 @@ class Sink:
         seconds = sum(said["seconds"] for said in routers.values())
         return BatchReport(batch, loads, busy, refused, late, seconds, internals, totals, [], failures)
 
-    def _publish(self, rows: DataFrame, report: BatchReport) -> BatchReport:
+    def _publish(self, windows: list[observer.Distribution], report: BatchReport) -> BatchReport:
         told = report.totals.occupants
         occupants = [occupant | {"source": source} for source in sorted(told, key=int) for occupant in told[source]]
-        aggregated = aggregator.aggregate(rows).persist()
-        try:
-            # The two outputs don't need each other: while one waits for Kafka the other computes. Its thread inherits
-            # the batch's number: what an executor kept that is lost now is done again, the routing too.
-            write = inheritable_thread_target(rows.sparkSession)(self._publisher.write)
-            with ThreadPoolExecutor(1) as pool:
-                written = pool.submit(write, aggregator.to_messages(aggregated), "aggregator")
-                windows = observer.observe(rows, aggregated, self._settings.workers)
-                written.result()
-        finally:
-            aggregated.unpersist()
         totals, closed = report.totals, []
         messages: list[Message] = []
         for window in windows:

@@ -69,7 +69,7 @@ def test_executors_are_killed_at_any_moment(connection, topic, tmp_path, truth, 
         running = cluster.executors()
         planned = [int(file.name) for file in (tmp_path / "checkpoint" / "offsets").glob("[0-9]*")]
         batch = max(planned, default=0)
-        # The other executor still has its half of what was kept.
+        # The other executor still has its half of what was shuffled.
         if len(running) == 2 and batch and batch not in hit:
             os.kill(rng.choice(running), signal.SIGKILL)
             hit.add(batch)

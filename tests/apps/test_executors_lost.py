@@ -1,92 +1,65 @@
 """What an executor loses in the middle of a batch is done again as it was done before."""
 
 import threading
+import time
+from pathlib import Path
 
+import pyarrow as pa
 import pytest
-from pyspark import StorageLevel
 
 from tests.apps.conftest import by_key, countries, final_counts, publish
 from tests.apps.process import START
-from unskew.apps.topology import observer
-from unskew.apps.topology.publisher import Publisher, result_topics
-from unskew.apps.topology.router import Routing, route_packets
+from unskew.apps.topology.publisher import result_topics
+from unskew.apps.topology.router import Routing, batch_number, route_packets
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 
 
-def test_half_of_what_a_batch_keeps_is_lost_before_it_is_written(
-    spark, settings, drain, connection, topic, monkeypatch
-):
-    """As when an executor dies then: one of two partitions is done again, from the router on."""
+def waiting(folder: Path):
+    """Work that goes on when what its batch has shuffled is lost; the tasks can't import the tests."""
+
+    def work(tuples: pa.RecordBatch) -> pa.RecordBatch:
+        (folder / f"{batch_number()}.waits").touch()
+        while not (folder / f"{batch_number()}.lost").exists():
+            time.sleep(0.01)
+        return pa.record_batch([tuples.column("key"), pa.array([1] * tuples.num_rows)], ["key", "count"])
+
+    return work
+
+
+def test_what_a_batch_has_shuffled_is_lost_while_it_is_at_work(spark, settings, drain, connection, topic, tmp_path):
+    """As when an executor dies: of six workers four have their packets, for the others the routers do it again."""
     publish(connection, topic, 2, countries(["a", "b", "c"] * 400), ms=[START + i for i in range(1200)])
-    write, observe, lost = Publisher.write, observer.observe, []
-    written = threading.Event()
+    over = threading.Event()
 
-    def late(publisher, records, role):
-        try:
-            lost.append(lose_one_partition(spark))
-            write(publisher, records, role)
-        finally:
-            written.set()
+    def lose() -> None:
+        while not over.wait(0.01):
+            for mark in tmp_path.glob("*.waits"):
+                if not mark.with_suffix(".lost").exists():
+                    lose_what_was_shuffled(spark)
+                    mark.with_suffix(".lost").touch()
 
-    def afterwards(*given):
-        written.wait()  # else the observer's job might do again what was lost
-        written.clear()
-        return observe(*given)
-
-    monkeypatch.setattr(Publisher, "write", late)
-    monkeypatch.setattr(observer, "observe", afterwards)
-    run = settings("SHUFFLE", max_tuples=130, time="event", window=0.1, lateness=0.0, trigger=0.0, run_time=600.0)
-    _, reports = drain(run)
-    assert sum(lost) > 4
+    run = settings(
+        "SHUFFLE", workers=6, max_tuples=250, time="event", window=0.1, lateness=0.0, trigger=0.0, run_time=600.0,
+        work=waiting(tmp_path),
+    )  # fmt: skip
+    loses = threading.Thread(target=lose)
+    loses.start()
+    try:
+        _, reports = drain(run)
+    finally:
+        over.set()
+        loses.join()
+    assert len(list(tmp_path.glob("*.lost"))) > 3
     assert by_key(final_counts(connection, result_topics(run)["aggregator"])) == dict.fromkeys("abc", 400)
-    assert reports[-1].totals.tuples == 1200
+    assert reports[-1].totals.tuples == reports[-1].totals.routed == 1200
 
 
-def lose_one_partition(spark) -> int:
-    """Forget a partition of all that is kept in memory, and all that was shuffled; how much was there."""
-    jvm, context = spark.sparkContext._jvm, spark.sparkContext._jsc
-    environment = jvm.org.apache.spark.SparkEnv.get()
-    tracker, lost = environment.mapOutputTracker(), 0
-    for number in context.getPersistentRDDs().keySet().toArray():
-        environment.blockManager().removeBlock(jvm.org.apache.spark.storage.RDDBlockId(number, 0), True)
-        lost += 1
+def lose_what_was_shuffled(spark) -> None:
+    tracker = spark.sparkContext._jvm.org.apache.spark.SparkEnv.get().mapOutputTracker()
     for shuffle in range(10_000):
         if tracker.containsShuffle(shuffle):
             tracker.unregisterAllMapAndMergeOutput(shuffle)
-    return lost
-
-
-def test_all_that_a_batch_runs_knows_its_batch(settings, drain, connection, topic, monkeypatch):
-    """Else a job that has to do the router's work again would do it without the router's state."""
-    publish(connection, topic, 2, countries(["a", "b", "c"] * 100))
-    write, seen = Publisher.write, []
-
-    def watched(publisher, records, role):
-        seen.append(records.sparkSession.sparkContext.getLocalProperty("streaming.sql.batchId"))
-        write(publisher, records, role)
-
-    monkeypatch.setattr(Publisher, "write", watched)
-    run = settings("SHUFFLE", max_tuples=100, window=0.5, run_time=600.0)
-    _, reports = drain(run)
-    assert seen == [str(report.batch.number) for report in reports if report.windows]
-    assert sum(by_key(final_counts(connection, result_topics(run)["aggregator"])).values()) == 300
-
-
-def test_what_a_batch_keeps_is_kept_once(spark, settings, drain, connection, topic, monkeypatch):
-    """Killing executors (`test_cluster.py`) proves something only if no executor has what another one loses."""
-    publish(connection, topic, 2, countries(["a"] * 10))
-    kept = []
-    write = Publisher.write
-
-    def watched(publisher, records, role):
-        kept.extend(info.storageLevel().replication() for info in spark.sparkContext._jsc.sc().getRDDStorageInfo())
-        write(publisher, records, role)
-
-    monkeypatch.setattr(Publisher, "write", watched)
-    drain(settings("SHUFFLE", window=0.5, run_time=600.0))
-    assert kept
-    assert set(kept) == {StorageLevel.MEMORY_AND_DISK_DESER.replication} == {1}
 
 
 def test_a_router_of_a_stream_without_a_batch_number_refuses(tmp_path):

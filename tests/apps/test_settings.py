@@ -33,6 +33,7 @@ def settings(**changes) -> Settings:
         ("workers", -3, "workers is -3"),
         ("speed", "fast", "'fast'; valid: x0"),
         ("window", 0, "window is 0"),
+        ("window", 0.0333, "window is 0.0333; valid: whole milliseconds"),
         ("lateness", -1, "lateness is -1"),
         ("max_tuples", 0, "max_tuples is 0"),
         ("time", "clock", "'clock'; valid: batch, event"),

@@ -1,0 +1,154 @@
+"""What becomes of the rows of closed windows: merged by key, rendered, observed, and written by one job a batch."""
+
+from collections import Counter, defaultdict
+from itertools import pairwise
+
+import numpy as np
+import orjson
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pyspark.sql import functions as F
+
+from tests.apps.conftest import by_key, countries, final_counts, publish
+from unskew.apps.run.run import Run
+from unskew.apps.topology.aggregator import MERGED, Merger, records
+from unskew.apps.topology.observer import HOTTEST, Distribution, Observer, together
+from unskew.apps.topology.publisher import result_topics
+from unskew.apps.topology.sink import Sink
+from unskew.deploy.client.topics import ensure_topic
+from unskew.errors import EnvironmentFault
+
+W, LENGTH = 3, 500
+# window and key → worker → (tuples, count)
+held = st.dictionaries(
+    st.tuples(st.integers(0, 3), st.sampled_from("abcdefghijklmnopqrstuvwxyz")),
+    st.dictionaries(
+        st.integers(0, W - 1), st.tuples(st.integers(1, 4), st.integers(-9, 1 << 50)), min_size=1, max_size=W
+    ),
+    max_size=60,
+)
+
+
+def rows(held):
+    """Sorted as the tasks get them."""
+    columns = [
+        (LENGTH * window, LENGTH * (window + 1), key, worker, tuples, count)
+        for (window, key), on in sorted(held.items())
+        for worker, (tuples, count) in on.items()
+    ]
+    kinds = (pa.int64(), pa.int64(), pa.string(), pa.int32(), pa.int64(), pa.int64())
+    arrays = [pa.array([row[i] for row in columns], kind) for i, kind in enumerate(kinds)]
+    return pa.record_batch(arrays, ["start", "end", "key", "worker", "tuples", "count"])
+
+
+def pass_by(batch, cuts):
+    """Through a merger and an observer in pieces; what they say."""
+    bounds = sorted({0, batch.num_rows, *(cut % (batch.num_rows + 1) for cut in cuts)})
+    merger, observer, merged, parts = Merger(), Observer(W), [], []
+    for start, stop in pairwise(bounds):
+        piece = batch.slice(start, stop - start)
+        observer.rows(piece)
+        merged.append(merger.add(piece))
+        observer.keys(merged[-1])
+        parts += observer.finished(before=piece.column("start")[-1].as_py())
+    merged.append(merger.finish())
+    observer.keys(merged[-1])
+    return pa.concat_tables(merged), [*parts, *observer.finished()]
+
+
+@given(held, st.lists(st.integers(0, 200), max_size=5))
+def test_wherever_the_rows_are_cut_each_key_is_merged_once(held, cuts):
+    merged, _ = pass_by(rows(held), cuts)
+    assert merged.schema == MERGED
+    got = [tuple(row.values()) for row in merged.to_pylist()]
+    assert got == [
+        (LENGTH * window, LENGTH * (window + 1), key, *map(sum, zip(*on.values(), strict=True)), len(on))
+        for (window, key), on in sorted(held.items())
+    ]
+
+
+@given(held, st.lists(st.integers(0, 200), max_size=5), st.integers(1, 3))
+def test_the_tasks_parts_make_up_the_windows(held, cuts, tasks):
+    parts: list[Distribution] = []
+    for task in range(tasks):
+        share = {place: on for place, on in held.items() if ord(place[1]) % tasks == task}
+        parts += [Distribution.unpacked(part.packed()) for part in pass_by(rows(share), cuts)[1]]
+    windows = defaultdict(dict)
+    for (window, key), on in held.items():
+        windows[window][key] = on
+    found = together(parts)
+    assert [(d.start_ms, d.end_ms) for d in found] == [(LENGTH * w, LENGTH * (w + 1)) for w in sorted(windows)]
+    for distribution in found:
+        keys = windows[distribution.start_ms // LENGTH]
+        loads = np.zeros((3, W), np.int64)
+        for on in keys.values():
+            for worker, (tuples, count) in on.items():
+                loads[:, worker] += tuples, count, 1
+        assert np.array_equal([distribution.tuples, distribution.counts, distribution.keys], loads)
+        assert distribution.distinct_keys == len(keys)
+        totals = {key: tuple(map(sum, zip(*on.values(), strict=True))) for key, on in keys.items()}
+        hottest = sorted(totals, key=lambda key: (-totals[key][0], key))[:HOTTEST]
+        got = [(hot.key, hot.tuples, hot.count, hot.workers) for hot in distribution.hottest]
+        assert got == [(key, *totals[key], len(keys[key])) for key in hottest]
+
+
+@pytest.mark.spark
+def test_records_are_those_that_spark_wrote(spark):
+    """Byte for byte: what an earlier version has published, a later one may publish again."""
+    odd = ["", "a/b", "Türkiye", "𝄞 \u2028", "</x>", *map(chr, range(128))]
+    given_rows = [(1_700_000_000_000 + 7 * i, 1_700_000_000_500, key, i, -i, 3) for i, key in enumerate(odd)]
+    kinds = "start long, end long, key string, tuples long, count long, workers long"
+    start = F.date_format(F.timestamp_millis("start"), "yyyy-MM-dd'T'HH:mm:ss.SSS'Z'")
+    name = F.concat(start, F.lit("/"), F.col("key"))
+    body = F.struct(
+        "key",
+        F.substring(F.sha2(name, 256), 1, 32).alias("messageId"),
+        F.col("end").alias("timestamp"),
+        F.struct("key", start.alias("window")).alias("tags"),
+        F.struct("count", "tuples", "workers").alias("fields"),
+    )
+    rows = spark.createDataFrame(given_rows, kinds).select(name.cast("binary"), F.to_json(body).cast("binary"))
+    columns = zip(*given_rows, strict=True)
+    merged = pa.table([pa.array(column, field.type) for column, field in zip(columns, MERGED, strict=True)], MERGED)
+    assert [(r["key"], r["value"]) for r in records(merged)] == [(bytes(r[0]), bytes(r[1])) for r in rows.collect()]
+    assert all(orjson.loads(r["value"])["key"] == key for r, key in zip(records(merged), odd, strict=True))
+
+
+@pytest.mark.spark
+@pytest.mark.kafka
+def test_a_batch_is_one_job(settings, spark, connection, topic):
+    publish(connection, topic, 2, countries(["a", "b", "c"] * 200))
+    told: list = []
+    run = settings("PARTIAL_KEY", max_tuples=200, window=0.5)
+    outcome = Run(run, [], [told.append]).run(spark)
+    jobs = spark.sparkContext.statusTracker().getJobIdsForGroup(told[0]["runId"])
+    assert len(jobs) == outcome.batches == len(told)
+    assert by_key(final_counts(connection, result_topics(run)["aggregator"])) == dict.fromkeys("abc", 200)
+
+
+@pytest.mark.spark
+@pytest.mark.kafka
+def test_windows_that_close_unexpectedly_are_not_lost(settings, drain, connection, topic, monkeypatch):
+    monkeypatch.setattr(Sink, "_may_close", lambda *_: False)
+    publish(connection, topic, 2, countries(["a", "b", "c"] * 200))
+    run = settings("SHUFFLE", max_tuples=200, window=0.5)
+    _, reports = drain(run)
+    counts = by_key(final_counts(connection, result_topics(run)["aggregator"]))
+    assert counts == Counter(dict.fromkeys("abc", 200))
+    assert reports[-1].totals.tuples == reports[-1].totals.routed == 600
+
+
+@pytest.mark.spark
+@pytest.mark.kafka
+def test_a_record_that_kafka_refuses_ends_the_run_in_one_line(settings, spark, connection, topic):
+    publish(connection, topic, 2, countries(["a", "b" * 2000]))
+    run = settings("KEY")
+    ensure_topic(connection, result_topics(run)["aggregator"], 2, {"max.message.bytes": "1000"})
+    with pytest.raises(EnvironmentFault) as error:
+        Run(run, []).run(spark)
+    line = str(error.value)
+    assert "\n" not in line
+    written = f"records were not written to {result_topics(run)['aggregator']} (Broker: Message size too large)"
+    assert written in line
