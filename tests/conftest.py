@@ -11,7 +11,10 @@ import pytest
 from hypothesis import settings
 from xdist.scheduler import LoadScopeScheduling
 
+from unskew.deploy.home import home
+from unskew.deploy.installation.exclusive import exclusive
 from unskew.deploy.servers.broker import Broker
+from unskew.grouping import compile_all
 
 pytest_plugins = ["tests.servers"]
 
@@ -99,6 +102,14 @@ def _needs_influxdb(item: pytest.Item) -> bool:
     from tests.servers import needs_influxdb  # here: pytest wants to be the first to import its plugins
 
     return needs_influxdb(item) or item.get_closest_marker("influxdb") is not None
+
+
+@pytest.fixture(scope="session")
+def kernels() -> None:
+    """All kernels are compiled: by one process for all of them, as it takes a minute when nothing is cached."""
+    home().mkdir(parents=True, exist_ok=True)
+    with exclusive(home() / "kernels.lock"):
+        compile_all()
 
 
 @pytest.fixture(scope="session")

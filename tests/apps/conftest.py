@@ -20,7 +20,7 @@ from unskew.grouping.registry import STANDALONE
 
 
 @pytest.fixture(scope="session")
-def spark() -> Iterator[SparkSession]:
+def spark(kernels: None) -> Iterator[SparkSession]:
     # All kernels are loaded once, before Python workers fork: not by each worker at its first tuple.
     started = session.start("tests", "local[4]", 2, {"spark.executorEnv.UNSKEW_GROUPINGS": ",".join(STANDALONE)})
     yield started
