@@ -6,13 +6,15 @@ Guarantees, for N keys counted with m counters: a key's counter is at most its t
 Counting itself is written out in the kernel that counts (``heavy_hitters``): a call would cost more than it does.
 """
 
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from unskew.grouping.compiled import kernel
 from unskew.grouping.slots import enter_slots, slot_table
+from unskew.grouping.state import Value
 
 USED, TAKEN_OFF = 0, 1  # positions in `size`
 
@@ -31,6 +33,23 @@ def frequent(counters: int) -> Frequent:
     return Frequent(
         np.zeros(counters, np.uint64), np.zeros(counters, np.int64), np.zeros(2, np.int64), slot_table(counters)
     )
+
+
+def counted(sketch: Frequent) -> dict[str, Value]:
+    """Its state, for ``save``."""
+    used = sketch.size[USED]
+    return {"key": sketch.key[:used], "counter": sketch.counter[:used], "size": sketch.size}
+
+
+def restored(state: Mapping[str, Any], counters: int) -> Frequent:
+    """Counters with the state that ``counted`` gave."""
+    sketch = frequent(counters)
+    used = len(state["key"])
+    sketch.key[:used] = state["key"]
+    sketch.counter[:used] = state["counter"]
+    sketch.size[:] = state["size"]
+    enter_slots(sketch.table, sketch.key, used)
+    return sketch
 
 
 @kernel

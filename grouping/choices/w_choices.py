@@ -7,12 +7,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unskew.grouping.arguments import number
-from unskew.grouping.choices.frequent import frequent
+from unskew.grouping.choices.frequent import counted, frequent, restored
 from unskew.grouping.choices.heavy_hitters import CHOICES, NEVER, TUPLES, heavy_shares, route_by_weight
 from unskew.grouping.hashing import candidates, function
 from unskew.grouping.interface import Costs, Grouping, Times
 from unskew.grouping.keys import Keys
-from unskew.grouping.slots import enter_slots
 from unskew.grouping.state import Value
 
 
@@ -93,22 +92,11 @@ class WChoices(Grouping):
         }
 
     def _state(self) -> dict[str, Value]:
-        size = int(self._sketch.size[0])
-        return {
-            **super()._state(),
-            "key": self._sketch.key[:size],
-            "counter": self._sketch.counter[:size],
-            "size": self._sketch.size,
-        }
+        return {**super()._state(), **counted(self._sketch)}
 
     def _restore(self, state: Mapping[str, Any]) -> None:
         super()._restore(state)
-        size = len(state["key"])
-        self._sketch = frequent(len(self._sketch.key))
-        self._sketch.key[:size] = state["key"]
-        self._sketch.counter[:size] = state["counter"]
-        self._sketch.size[:] = state["size"]
-        enter_slots(self._sketch.table, self._sketch.key, size)
+        self._sketch = restored(state, len(self._sketch.key))
 
     def _identity(self) -> str:
         return f"{super()._identity()} threshold={self.threshold}"

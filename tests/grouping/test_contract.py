@@ -16,6 +16,8 @@ VARIANTS = {
     "PARTIAL_KEY": [{"choices": 5}, {"probe_every": 1000}],
     "D_CHOICES": [{"threshold": 2, "tolerance": 0.01}],
     "W_CHOICES": [{"threshold": 2}],
+    "HOLISTIC": [{"threshold": 0.05, "tolerance": 0.1}],
+    "DALTON": [{"slide": 300, "window": 900, "splits": 3}],
     "POTC": [{"choices": 3, "max_keys": 100}],
     "ON_GREEDY": [{"max_keys": 100}],
     "OFF_GREEDY": [{"max_keys": 100}],
