@@ -72,6 +72,18 @@ def make_room(
 
 
 @kernel
+def survivors(before: NDArray[np.uint64], after: NDArray[np.uint64], kept: int) -> NDArray[np.int64]:
+    """The slots that those had before which ``make_room`` kept, int64[kept]: they are still in the same order."""
+    slots = np.empty(kept, np.int64)
+    at = 0
+    for slot in range(len(before)):
+        if at < kept and after[at] == before[slot]:
+            slots[at] = slot
+            at += 1
+    return slots
+
+
+@kernel
 def _median(counters: NDArray[np.int64]) -> int:
     """The upper median; mostly it is a small number, found by counting instead of sorting."""
     how_many = np.zeros(64, np.int64)

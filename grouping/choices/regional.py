@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unskew.grouping.chains import END, Chains, add, drop
-from unskew.grouping.choices.frequent import USED, Frequent, make_room
+from unskew.grouping.choices.frequent import USED, Frequent, make_room, survivors
 from unskew.grouping.choices.level import before_first, least_of_all
 from unskew.grouping.compiled import kernel
 from unskew.grouping.slots import enter_slot, find_slot
@@ -95,13 +95,10 @@ def _make_room(sketch: Frequent, regions: Chains) -> int:
     """Drop at least half of the counters, and the regions of the keys that they counted; how many are left."""
     before = sketch.key.copy()
     kept = make_room(sketch.key, sketch.counter, sketch.size, sketch.table)
-    at = 0
-    for slot in range(len(before)):  # those that are kept are in the same order
-        if at < kept and sketch.key[at] == before[slot]:
-            head = regions.head[slot]
-            regions.head[slot] = END
-            regions.head[at] = head
-            at += 1
-        else:
-            drop(regions, slot)
+    slots = survivors(before, sketch.key, kept)
+    heads = regions.head[slots]
+    regions.head[slots] = END
+    for slot in range(len(before)):
+        drop(regions, slot)
+    regions.head[:kept] = heads
     return kept
