@@ -26,7 +26,7 @@ def test_streams_have_the_papers_p1(data):
 
 
 def test_pkg_table_2_above_the_threshold():
-    """Where theory says the limit, paper and ours agree to the second digit; what a draw can't explain isn't said to."""
+    """Where theory says the limit, paper and ours agree to the second digit; a draw explains what draws can give."""
     found = PKG["table-2"](SMALL).rows
     rows = {(data, w, method): (paper, ours) for data, w, method, paper, ours, *_ in found}
     for case in [("WP", 50, "PKG"), ("WP", 100, "PKG"), ("TW", 100, "PKG"), ("WP", 50, "Off-Greedy")]:
