@@ -1,4 +1,4 @@
-"""All benchmarks, one after the other: `python -m benchmarks` (about a quarter of an hour), or some by their names."""
+"""All benchmarks, one after the other: `python -m benchmarks` (about half an hour), or some by their names."""
 
 import subprocess
 import sys
@@ -10,6 +10,8 @@ BENCHMARKS = {
     "metrics": "tuples/s with and without metrics, and with an InfluxDB in trouble",
     "producer": "messages/s published beside confluent-kafka's loop",
     "routing": "ns a routed tuple and bytes of state, each scheme",
+    "balance": "max/mean and workers a key of all schemes on many streams, beside the bound",
+    "change": "max/mean of all schemes after a hot key came, was swapped, went",
 }
 
 

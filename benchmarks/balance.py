@@ -1,7 +1,7 @@
 """How balanced, and for how many replicas: all groupings on many streams, as in docs/bounded-load/README.md.
 
-    python -m benchmarks.balance [GROUPING ...] [--streams NAME ...] [--workers W ...] [--sources S] [--seeds N]
-                                 [--tuples N] [--csv FILE] [--read CSV] [--picture FILE]
+    python -m benchmarks.balance [GROUPING[:option=value,...] ...] [--streams NAME ...] [--workers W ...]
+                                 [--sources S] [--seeds N] [--tuples N] [--csv FILE] [--read CSV] [--picture FILE]
 
 *Lasting* is the mean, over the windows of 100,000 tuples in the second half of the stream, of a window's greatest load
 over its mean load. *Replication* is how many workers a key was on, the mean over the keys of the whole stream. The
@@ -18,7 +18,8 @@ import numpy as np
 import pyarrow as pa
 from numba import njit
 
-from unskew.grouping import GROUPINGS, create, encode, parameters
+from benchmarks.variants import variant
+from unskew.grouping import GROUPINGS, create, encode, shared
 from unskew.grouping.keys import Keys
 from unskew.grouping.streams import drifting, hot, lognormal, zipf
 from unskew.producers import registry
@@ -92,9 +93,10 @@ def _pairs(codes, chosen, keys, workers):
     return pairs
 
 
-def routed(name, keys, workers, sources, seed):
+def routed(grouping, keys, workers, sources, seed):
     """Where each tuple goes; they take turns at the sources, each with a router of its own (or one, if it's shared)."""
-    options = {"sources": sources} if "sources" in parameters(name) else {}
+    name, given = variant(grouping)
+    options = shared(name, sources, given)
     routers = [create(name, workers, seed=seed, **options) for _ in range(sources)]
     if routers[0].shared:
         routers = routers[:1]
@@ -162,7 +164,9 @@ def draw(found, path):
         for one in shown:
             place = (one.replication, max(one.lasting - 1, 1e-3))
             size = 70 if one.grouping == "BOUNDED_LOAD" else 30
-            axes.scatter(*place, s=size, color=colour(one.grouping), label=one.grouping, zorder=3, clip_on=False)
+            axes.scatter(
+                *place, s=size, color=colour(variant(one.grouping)[0]), label=one.grouping, zorder=3, clip_on=False
+            )
         axes.axvline(shown[0].bound, color="black", linewidth=0.9, linestyle="--")
         axes.axhline(CAP - 1, color="grey", linewidth=0.9)
         most = max(3, *(one.replication for one in shown))
@@ -210,7 +214,7 @@ def main():
     parser.add_argument("--read", type=Path, metavar="CSV", help="show what was found earlier")
     parser.add_argument("--picture", type=Path, help="draw the greatest W into this file")
     arguments = parser.parse_args()
-    names = [name.upper() for name in arguments.groupings] or without
+    names = arguments.groupings or without
     found = list(read(arguments.read) if arguments.read else compare(names, arguments))
     show(found)
     if arguments.csv:

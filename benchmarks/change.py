@@ -1,6 +1,6 @@
 """How balanced groupings are after the stream has changed: max/mean of windows of 100,000 tuples, and workers a key.
 
-    python -m benchmarks.change [GROUPING ...] [--workers W]
+    python -m benchmarks.change [GROUPING[:option=value,...] ...] [--workers W]
 
 Uniform over 4,096 keys for 2 M tuples; then a key of 80 % for 1 M; another in its place; uniform again. Of each part
 (the first's end, and the others), the windows at its start, the third, and its last; and the replication of the last.
@@ -13,11 +13,27 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.balance import WINDOW
+from benchmarks.variants import variant
 from unskew.grouping import create
 from unskew.grouping.streams import hot, uniform
 
 KEYS, LONG = 4096, 1_000_000
-COMPARED = ("BOUNDED_LOAD", "D_CHOICES", "W_CHOICES", "PARTIAL_KEY", "DYNAMIC_KEY", "DYNAMIC_KEY_DECAY")
+COMPARED = (
+    "BOUNDED_LOAD",
+    "D_CHOICES",
+    "D_CHOICES:half_life=100_000",
+    "D_CHOICES:half_life=100_000,own_choices=True",
+    "W_CHOICES",
+    "W_CHOICES:half_life=100_000",
+    "PARTIAL_KEY",
+    "PARTIAL_KEY:half_life=100_000",
+    "ON_GREEDY",
+    "ON_GREEDY:half_life=100_000",
+    "HOLISTIC",
+    "DALTON",
+    "DYNAMIC_KEY",
+    "DYNAMIC_KEY_DECAY",
+)
 
 
 def parts():
@@ -49,8 +65,9 @@ def main():
     )
     for name, _ in parts():
         shown.add_column(name)
-    for grouping in [name.upper() for name in arguments.groupings] or COMPARED:
-        router = create(grouping, arguments.workers)
+    for grouping in arguments.groupings or COMPARED:
+        name, options = variant(grouping)
+        router = create(name, arguments.workers, **options)
         cells, now = [], 0
         for _, keys in parts():
             times = now + np.arange(len(keys)) * 300_000 // LONG  # a million in five minutes
@@ -58,8 +75,8 @@ def main():
             found = list(windows(keys, router.route(keys, times=times, costs=1.0), arguments.workers))
             balance = [f"{found[at][0]:.2f}" for at in (0, 2, -1)]
             cells.append(f"{' '.join(balance)}; {found[-1][1]:.2f}")
-        shown.add_row(grouping, *cells)
-    Console(width=120).print(shown)
+        shown.add_row(" ".join([name, *(f"{option} {value}" for option, value in options.items())]), *cells)
+    Console(width=140).print(shown)
 
 
 if __name__ == "__main__":

@@ -71,6 +71,31 @@ def dist_cost(assignments: int, distinct_keys: int) -> float:
     return assignments / distinct_keys if distinct_keys else 0.0
 
 
+def fewest_places(counts: ArrayLike, workers: int, cap: float) -> int:
+    """How many (key, worker) pairs any assignment has in which no worker's load is above ``cap`` times the mean.
+
+    A key of share p needs at least ⌈p·W / cap⌉ workers, and one at least: Σ max(1, ⌈p·W / cap⌉) over the keys.
+
+    Parameters
+    ----------
+    counts : [K]
+        The tuples of every key; those with none don't count.
+    workers : int
+        W.
+    cap : float, at least 1
+        The most that a worker may have, over the mean.
+
+    Examples
+    --------
+    >>> fewest_places([80, 5, 5, 5, 5], workers=10, cap=1.1)
+    12
+
+    """
+    array = np.asarray(counts, dtype=np.float64)
+    array = array[array > 0]
+    return int(np.ceil(array / array.sum() * workers / cap).sum()) if len(array) else 0
+
+
 def skew(loads: ArrayLike) -> float:
     """S of the DPA paper: (max load − ideal) / (all load − ideal), ideal = all load / W; 0 is even, 1 is all on one.
 

@@ -7,11 +7,12 @@ from typing import Any
 import numpy as np
 
 from unskew.grouping.bounded import BoundedLoad
-from unskew.grouping.choices import DChoices, OffGreedy, OnGreedy, PartialKey, Potc, WChoices
+from unskew.grouping.choices import DChoices, Holistic, OffGreedy, OnGreedy, PartialKey, Potc, WChoices
 from unskew.grouping.dynamic import DynamicKey, DynamicKeyDecay
 from unskew.grouping.full_knowledge import FullKnowledge
 from unskew.grouping.interface import Grouping
 from unskew.grouping.key import Key
+from unskew.grouping.learned import Dalton
 from unskew.grouping.posg import Posg
 from unskew.grouping.ring import ConsistentHash
 from unskew.grouping.shuffle import Shuffle
@@ -27,6 +28,7 @@ GROUPINGS: dict[str, type[Grouping]] = {
         PartialKey,
         DChoices,
         WChoices,
+        Holistic,
         Potc,
         OnGreedy,
         OffGreedy,
@@ -40,6 +42,7 @@ GROUPINGS: dict[str, type[Grouping]] = {
         Readj,
         Posg,
         ConsistentHash,
+        Dalton,
     )
 }
 

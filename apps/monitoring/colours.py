@@ -18,6 +18,7 @@ COLOURS: dict[str, str] = {
     "OFF_GREEDY": "#08306b",
     "D_CHOICES": "#00b4c8",
     "W_CHOICES": "#7fd7e0",
+    "HOLISTIC": "#3f37c9",
     # dynamic
     "DYNAMIC_KEY": "#009e73",
     "DYNAMIC_KEY_DECAY": "#74c69d",
@@ -31,6 +32,8 @@ COLOURS: dict[str, str] = {
     # execution-time sketches, ring
     "POSG": "#e69f00",
     "CONSISTENT_HASH": "#b59f00",
+    # learned
+    "DALTON": "#8d5524",
 }
 
 _OTHER = "#595959"

@@ -22,12 +22,12 @@ def simulate(
         str,
         typer.Argument(
             help="zipf:z=1.2,k=100000 or another generator, a dataset such as COUNTRY_SKEW_R80, "
-            "FILE.parquet:COLUMN, FILE.csv:COLUMN, kafka:TOPIC or kafka:TOPIC:FIELD."
+            "FILE.parquet:COLUMN, FILE.csv:COLUMN, counts:FILE.csv (key,count), kafka:TOPIC or kafka:TOPIC:FIELD."
         ),
     ] = "zipf:z=1.2,k=100000",
     groupings: Annotated[
         str, typer.Option(metavar="NAME,…", help="Which; NAME:OPTION=VALUE:… for its options.")
-    ] = "SHUFFLE,KEY,PARTIAL_KEY,DYNAMIC_KEY",
+    ] = "BOUNDED_LOAD,PARTIAL_KEY,D_CHOICES,W_CHOICES,DYNAMIC_KEY,KEY,SHUFFLE",
     workers: Annotated[str, typer.Option(metavar="W,…", help="Workers; several numbers for a curve.")] = "10",
     sources: Annotated[int, typer.Option(min=1, help="Sources S.")] = 5,
     tuples: Annotated[int, typer.Option(min=1, help="How many; at most what a file or topic holds.")] = 1_000_000,
@@ -58,16 +58,19 @@ def simulate(
     feedback_delay: Annotated[float, typer.Option(help="Until a plan takes effect (s).", rich_help_panel=TIME)] = 0.0,
     samples: Annotated[int, typer.Option(min=1, help="Points of the series.")] = 200,
     seed: Annotated[int, typer.Option(min=0, help="Of the stream and the hash functions.")] = 0,
+    details: Annotated[
+        bool, typer.Option("--details", help="Also imbalance, queues, times, messages of each.")
+    ] = False,
     output: Annotated[Path | None, typer.Option(help="Directory for series.parquet, figures.csv and pictures.")] = None,
     bootstrap_servers: BootstrapOption = None,
     kafka_config: KafkaConfigOption = None,
 ) -> None:
-    """Route a stream with groupings and let simulated workers serve it.
+    """Say which grouping: what each worker would get of a stream, and what that would cost in state.
 
-    Prints imbalance, replication, messages, queues and completion times of each; all times but routing's are simulated.
-    With --output also how they came about over time.
+    Routes the stream with each grouping, and prints them by cost, below the bound of what any can do. With --details
+    simulated workers' queues and times too; with --output how they came about over time.
 
-    Example: unskew simulate zipf:z=1.4,k=1000000 --workers 10,50,100 --groupings KEY,PARTIAL_KEY,D_CHOICES --output out
+    Example: unskew simulate kafka:events:user --workers 50 --sources 16
     """
     chosen = [scheme for text in groupings.split(",") if text.strip() for scheme in [_scheme(text.strip())]]
     counts = [int(number) for number in numbers("--workers", workers, least=1, whole=True)]
@@ -76,7 +79,7 @@ def simulate(
 
     from rich.console import Console
 
-    from unskew.apps.whatif import show
+    from unskew.apps.whatif import answer, show
     from unskew.apps.whatif import stream as source
     from unskew.grouping import encode
     from unskew.grouping.simulator import Feedback
@@ -99,7 +102,10 @@ def simulate(
                 speeds=_speeds(factors, factors_end, count, len(keys)), window=window and 1000 * window,
             ):  # fmt: skip
                 outcomes[label, count] = outcome
-            console.print(show.table({label: o for (label, at), o in outcomes.items() if at == count}, console.width))
+            here = {label: o for (label, at), o in outcomes.items() if at == count}
+            console.print(answer.table(here, keys))
+            if details:
+                console.print(show.table(here, console.width))
     except (ValueError, TypeError) as error:
         raise UsageError(str(error)) from None
     if output is not None:

@@ -28,7 +28,8 @@ GENERATORS: dict[str, Callable[..., KeyStream]] = {
 }
 FORMS = (
     "zipf:z=1.2,k=100000 (or another generator: " + ", ".join(GENERATORS) + "), a dataset such as COUNTRY_SKEW_R80, "
-    "FILE.parquet:COLUMN, FILE.csv:COLUMN, kafka:TOPIC (by message key) or kafka:TOPIC:FIELD (of JSON)"
+    "FILE.parquet:COLUMN, FILE.csv:COLUMN, counts:FILE.csv (columns key,count: how often each key comes), "
+    "kafka:TOPIC (by message key) or kafka:TOPIC:FIELD (of JSON)"
 )
 
 
@@ -66,6 +67,8 @@ def read(spec: str, tuples: int, seed: int, connect: Callable[[], Connection]) -
         return _dataset(name, tuples, seed)
     if name == "kafka":
         return _topic(rest, tuples, connect())
+    if name == "counts":
+        return _histogram(Path(rest), tuples, seed)
     path, _, column = spec.rpartition(":")
     if Path(path).is_file():
         return _column(Path(path), column, tuples)
@@ -133,6 +136,26 @@ def _column(path: Path, column: str, tuples: int) -> Stream:
         stamps = table["time"].cast(pa.timestamp("ms")) if pa.types.is_temporal(table["time"].type) else table["time"]
         recorded = np.maximum.accumulate(stamps.cast(pa.int64()).to_numpy())
     return Stream(table[column], recorded)
+
+
+def _histogram(path: Path, tuples: int, seed: int) -> Stream:
+    """Keys in random order, as often as a CSV says, or if that's more than ``tuples`` drawn by these frequencies."""
+    import pyarrow.csv as pv
+
+    if not path.is_file():
+        raise UsageError(f"counts:{path} is no file; valid: counts:FILE.csv with the columns key,count")
+    table = pv.read_csv(path)
+    if not {"key", "count"} <= set(table.column_names):
+        raise UsageError(f"{path} has the columns {', '.join(table.column_names)}; valid: key,count")
+    counts = table["count"].to_numpy()
+    if not np.issubdtype(counts.dtype, np.integer) or counts.min(initial=0) < 0:
+        raise UsageError(f"{path}: not every count is a whole number of at least 0")
+    draws = np.random.default_rng(seed)
+    if counts.sum() <= tuples:
+        codes = draws.permutation(np.repeat(np.arange(len(counts)), counts))
+    else:
+        codes = np.searchsorted(np.cumsum(counts), draws.integers(0, counts.sum(), tuples), side="right")
+    return Stream(table["key"].take(pa.array(codes)))
 
 
 def _topic(name: str, tuples: int, connection: Connection) -> Stream:

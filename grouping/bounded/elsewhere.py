@@ -10,6 +10,7 @@ from unskew.grouping.hashing import below, mix
 LOOKS = 16  # workers that a key's own hash functions name (the first is its home), and as many in turn
 _NEWCOMER = 0.3  # what a key is supposed to bring to a worker that it joins, in fair shares
 _ROOMY = 0.9  # a recent load below the fair share: no need to look further
+_AGREED = 0.4  # of how far a worker may be ahead at all, so far is open to a key that stays, if there are other sources
 
 
 @kernel
@@ -26,9 +27,13 @@ def elsewhere(
     """Find a worker for a key that finds no room: in the order of its own hash functions, then in turn.
 
     For a key that stays, the one with the least recent load of those that are open; for another, the first open one.
+    If other sources place keys too, the first for both: so they agree, as long as most of the first ones are open.
     If none is open, the one of them that is the least ahead, if it has room, or any that has.
     """
     best = lowest = -1
+    agree = stays and rules.placed == 0
+    if agree:
+        opening = _AGREED * full
     least = level = np.inf
     for look in range(1, 2 * LOOKS):
         if look == LOOKS and least < _ROOMY:
@@ -41,7 +46,7 @@ def elsewhere(
             lowest, level = worker, crew.load[worker, AHEAD] - now
         if crew.load[worker, AHEAD] - now <= opening and crew.load[worker, RECENT] < least:
             best, least = worker, crew.load[worker, RECENT]
-            if not stays or (look >= LOOKS and least < _ROOMY):
+            if not stays or agree or (look >= LOOKS and least < _ROOMY):
                 break
     if best < 0:
         return lowest if level <= full else _any_with_room(now, full, crew, tally)

@@ -1,14 +1,15 @@
 """Choices: a key has candidate workers, and each tuple (or each key) goes to the least loaded of them.
 
-PARTIAL_KEY splits every key over d candidates; D_CHOICES and W_CHOICES give only the heavy hitters more than two; POTC,
-ON_GREEDY and OFF_GREEDY choose once for a key and never split it.
+PARTIAL_KEY splits every key over d candidates; D_CHOICES and W_CHOICES give only the heavy hitters more than two,
+HOLISTIC as many as their load asks for; POTC, ON_GREEDY and OFF_GREEDY choose once for a key and never split it.
 """
 
 from unskew.grouping.choices.d_choices import DChoices
+from unskew.grouping.choices.holistic import Holistic
 from unskew.grouping.choices.off_greedy import OffGreedy
 from unskew.grouping.choices.on_greedy import OnGreedy
 from unskew.grouping.choices.partial_key import PartialKey
 from unskew.grouping.choices.potc import Potc
 from unskew.grouping.choices.w_choices import WChoices
 
-__all__ = ["DChoices", "OffGreedy", "OnGreedy", "PartialKey", "Potc", "WChoices"]
+__all__ = ["DChoices", "Holistic", "OffGreedy", "OnGreedy", "PartialKey", "Potc", "WChoices"]

@@ -6,13 +6,15 @@ Guarantees, for N keys counted with m counters: a key's counter is at most its t
 Counting itself is written out in the kernel that counts (``heavy_hitters``): a call would cost more than it does.
 """
 
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from unskew.grouping.compiled import kernel
 from unskew.grouping.slots import enter_slots, slot_table
+from unskew.grouping.state import Value
 
 USED, TAKEN_OFF = 0, 1  # positions in `size`
 
@@ -33,6 +35,23 @@ def frequent(counters: int) -> Frequent:
     )
 
 
+def counted(sketch: Frequent) -> dict[str, Value]:
+    """Its state, for ``save``."""
+    used = sketch.size[USED]
+    return {"key": sketch.key[:used], "counter": sketch.counter[:used], "size": sketch.size}
+
+
+def restored(state: Mapping[str, Any], counters: int) -> Frequent:
+    """Counters with the state that ``counted`` gave."""
+    sketch = frequent(counters)
+    used = len(state["key"])
+    sketch.key[:used] = state["key"]
+    sketch.counter[:used] = state["counter"]
+    sketch.size[:] = state["size"]
+    enter_slots(sketch.table, sketch.key, used)
+    return sketch
+
+
 @kernel
 def make_room(
     keys: NDArray[np.uint64], counters: NDArray[np.int64], size: NDArray[np.int64], table: NDArray[np.int32]
@@ -50,6 +69,18 @@ def make_room(
     size[TAKEN_OFF] += median
     enter_slots(table, keys, kept)
     return kept
+
+
+@kernel
+def survivors(before: NDArray[np.uint64], after: NDArray[np.uint64], kept: int) -> NDArray[np.int64]:
+    """The slots that those had before which ``make_room`` kept, int64[kept]: they are still in the same order."""
+    slots = np.empty(kept, np.int64)
+    at = 0
+    for slot in range(len(before)):
+        if at < kept and after[at] == before[slot]:
+            slots[at] = slot
+            at += 1
+    return slots
 
 
 @kernel

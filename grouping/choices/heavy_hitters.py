@@ -5,7 +5,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from unskew.grouping.choices.frequent import TAKEN_OFF, USED, Frequent, make_room
+from unskew.grouping.choices.frequent import TAKEN_OFF, USED, Frequent, make_room, survivors
 from unskew.grouping.choices.level import before_first, least_of_all
 from unskew.grouping.compiled import kernel
 from unskew.grouping.hashing import below, mix
@@ -14,6 +14,7 @@ from unskew.grouping.slots import enter_slot, find_slot
 # Positions in `tally`: tuples so far, d, after how many tuples d is found next.
 TUPLES, CHOICES, DUE = 0, 1, 2
 NEVER = 1 << 62
+_NOISE = 3  # tuples above the mean that say nothing
 
 
 @kernel
@@ -25,15 +26,16 @@ def route_by_weight(
     threshold: float,
     tolerance: float,
     sketch: Frequent,
+    more: NDArray[np.int64],
     loads: NDArray[np.int64],
     tally: NDArray[np.int64],
 ) -> NDArray[np.int32]:
-    """Route tuple by tuple.
+    """Route tuple by tuple; ``more``, if it isn't empty, has how many choices each counted key needs beyond its share.
 
     1. Count the key.
     2. A key of the tail: the less loaded of its two candidates, ``tail`` [k, 2].
     3. A heavy key: the least loaded of its d candidates, or of all workers if d = W.
-    4. When it's due, find d anew.
+    4. When it's due, find d anew. If each key has its own: one more when the least loaded of them has too much.
     """
     workers = np.empty(len(codes), np.int32)
     cursor = before_first()
@@ -47,7 +49,7 @@ def route_by_weight(
         slot = find_slot(table, watched, key)
         if slot < 0:
             if used == len(watched):
-                used = make_room(watched, counters, size, table)
+                used = _make_room(sketch, more)
             slot = used
             watched[slot] = key
             enter_slot(table, watched, slot)
@@ -55,6 +57,8 @@ def route_by_weight(
         counters[slot] += 1
         counted: int = counters[slot]
         heavy = is_heavy(counted, threshold * tuples)
+        if heavy and len(more):
+            choices = own_choices(counted / tuples, more[slot], len(loads))
         if heavy and choices == len(loads):
             worker = least_of_all(cursor, loads)
         else:
@@ -64,6 +68,8 @@ def route_by_weight(
                 worker = other
             if heavy:
                 worker = _least_of_more(key, number, choices, loads, worker)
+                if len(more) and loads[worker] - tuples / len(loads) > tolerance * tuples + _NOISE:
+                    more[slot] += 1
         loads[worker] += 1
         workers[i] = worker
         if tuples == due:
@@ -73,6 +79,23 @@ def route_by_weight(
     size[USED] = used
     tally[:] = tuples, choices, due
     return workers
+
+
+@kernel
+def own_choices(share: float, more: int, workers: int) -> int:
+    """The d of a heavy key that has its own."""
+    return min(workers, max(2, math.ceil(share * workers)) + more)
+
+
+@kernel
+def _make_room(sketch: Frequent, more: NDArray[np.int64]) -> int:
+    if not len(more):
+        return make_room(sketch.key, sketch.counter, sketch.size, sketch.table)
+    before = sketch.key.copy()
+    kept = make_room(sketch.key, sketch.counter, sketch.size, sketch.table)
+    more[:kept] = more[survivors(before, sketch.key, kept)]
+    more[kept:] = 0
+    return kept
 
 
 @kernel

@@ -30,11 +30,16 @@ class OnGreedy(Sticky):
     ----------
     max_keys : int, default 1,000,000
         The keys that are remembered at most; later ones go where their hash says, as in KEY.
+    half_life : int, tuples of the source, default None
+        Ours. Count a tuple half each time that so many more have come; None: count from the start, as published.
 
     Notes
     -----
     Equal loads: the first worker. The scheme is one router that all sources share; with a router at each source, as in
     the topology, a key is on as many workers as its sources chose.
+
+    What change does: a key stays where it was put, however hot it gets. And loads count from the start, so new keys all
+    go to the workers that had little before, until their totals have caught up; with a ``half_life`` for a few of them.
 
     References
     ----------
@@ -50,9 +55,13 @@ class OnGreedy(Sticky):
     name = "ON_GREEDY"
     short = "ong"
 
+    def __init__(self, workers: int, *, seed: int = 0, max_keys: int = 1_000_000, half_life: int | None = None) -> None:
+        super().__init__(workers, seed=seed, max_keys=max_keys, half_life=half_life)
+
     def _route(self, keys: Keys, times: Times, costs: Costs) -> NDArray[np.int32]:
         home = homes(keys.hashes, function(self.seed), self.workers)
-        return place_new_keys(keys.codes, keys.hashes, home, self.loads, self._memory_for(len(keys.hashes)))
+        memory = self._memory_for(len(keys.hashes))
+        return self._by_lives(keys.codes, lambda codes: place_new_keys(codes, keys.hashes, home, self.loads, memory))
 
 
 @kernel

@@ -6,18 +6,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unskew.grouping.arguments import integer
+from unskew.grouping.choices.decaying import Decaying
 from unskew.grouping.choices.probing import LoadMonitor, Probe
 from unskew.grouping.compiled import kernel
 from unskew.grouping.feedback import Controller, Monitor
 from unskew.grouping.hashing import candidates, function
-from unskew.grouping.interface import Costs, Grouping, Times
+from unskew.grouping.interface import Costs, Times
 from unskew.grouping.keys import Keys
 from unskew.grouping.state import Value
 
 ESTIMATIONS = ("local", "global")
 
 
-class PartialKey(Grouping):
+class PartialKey(Decaying):
     """Send each tuple to the least loaded of its key's d candidates, as far as this source knows their load.
 
     Key splitting lets a key be on all of its candidates at once, so nothing has to be remembered of a key; local load
@@ -43,12 +44,18 @@ class PartialKey(Grouping):
     probe_every : int, tuples, default 0
         With feedback from the workers, set the local estimate to the workers' actual load once so many tuples ("LP";
         the authors probe every minute, and find that it doesn't help). 0: never, and no feedback is needed.
+    half_life : int, tuples of the source, default None
+        Ours. Count a tuple half each time that so many more have come; None: count from the start, as published. The
+        shorter, the sooner a change is forgotten, and the more chance is taken for load: many tuples of each worker.
 
     Notes
     -----
     The paper's d hash functions are independent and may name one worker twice: with W = 5, every fifth key would
     have no choice. Here a key's candidates differ (min(d, W) of them): each hash function chooses among the workers
     that the ones before it left. Equal loads: the candidate of the earlier hash function.
+
+    What change does: loads count from the start, so after a hot key has gone (or another came) its workers get less
+    until the others have caught up, for about as long again as it was hot; with a ``half_life`` for a few of them.
 
     References
     ----------
@@ -69,9 +76,16 @@ class PartialKey(Grouping):
     state_fields = ("loads",)
 
     def __init__(
-        self, workers: int, *, seed: int = 0, choices: int = 2, estimation: str = "local", probe_every: int = 0
+        self,
+        workers: int,
+        *,
+        seed: int = 0,
+        choices: int = 2,
+        estimation: str = "local",
+        probe_every: int = 0,
+        half_life: int | None = None,
     ) -> None:
-        super().__init__(workers, seed=seed)
+        super().__init__(workers, seed=seed, half_life=half_life)
         self.choices = integer("choices", choices, 2)
         if estimation not in ESTIMATIONS:
             raise ValueError(f"estimation is {estimation!r}; valid: {', '.join(ESTIMATIONS)}")
@@ -79,11 +93,14 @@ class PartialKey(Grouping):
         self.probe_every = integer("probe_every", probe_every, 0)
         if self.shared and self.probe_every:
             raise ValueError(f"probe_every is {probe_every} with estimation 'global', which needs no probing; valid: 0")
-        self.loads = np.zeros(self.workers, np.int64)
+        if self.probe_every and self.half_life:
+            raise ValueError(
+                f"half_life is {half_life} with probe_every, which sets loads since the start; valid: None"
+            )
 
     def _route(self, keys: Keys, times: Times, costs: Costs) -> NDArray[np.int32]:
         choices = candidates(keys.hashes, function(self.seed), min(self.choices, self.workers), self.workers)
-        return _least_loaded(keys.codes, choices, self.loads)
+        return self._by_lives(keys.codes, lambda codes: _least_loaded(codes, choices, self.loads))
 
     def monitor(self) -> Monitor | None:
         """Count a worker's tuples if the loads are probed."""

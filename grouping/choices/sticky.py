@@ -7,12 +7,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unskew.grouping.arguments import integer
+from unskew.grouping.choices.decaying import Decaying
 from unskew.grouping.choices.remembered import Remembered, remembered
-from unskew.grouping.interface import Grouping
 from unskew.grouping.state import Value
 
 
-class Sticky(Grouping):
+class Sticky(Decaying):
     """Base of the schemes that never split a key.
 
     Parameters
@@ -26,10 +26,9 @@ class Sticky(Grouping):
     #: All sources must agree on a key's worker, so they'd have to share one router.
     shared = True
 
-    def __init__(self, workers: int, *, seed: int = 0, max_keys: int = 1_000_000) -> None:
-        super().__init__(workers, seed=seed)
+    def __init__(self, workers: int, *, seed: int = 0, max_keys: int = 1_000_000, half_life: int | None = None) -> None:
+        super().__init__(workers, seed=seed, half_life=half_life)
         self.max_keys = integer("max_keys", max_keys, 1)
-        self.loads = np.zeros(self.workers, np.int64)
         self._memory = remembered(np.empty(0, np.uint64), np.empty(0, np.int32), 0)
 
     def _memory_for(self, newcomers: int) -> Remembered:

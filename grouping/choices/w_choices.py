@@ -7,16 +7,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unskew.grouping.arguments import number
-from unskew.grouping.choices.frequent import frequent
-from unskew.grouping.choices.heavy_hitters import CHOICES, NEVER, TUPLES, heavy_shares, route_by_weight
+from unskew.grouping.choices.decaying import Decaying
+from unskew.grouping.choices.frequent import TAKEN_OFF, counted, frequent, restored
+from unskew.grouping.choices.heavy_hitters import CHOICES, DUE, NEVER, TUPLES, heavy_shares, route_by_weight
 from unskew.grouping.hashing import candidates, function
-from unskew.grouping.interface import Costs, Grouping, Times
+from unskew.grouping.interface import Costs, Times
 from unskew.grouping.keys import Keys
-from unskew.grouping.slots import enter_slots
 from unskew.grouping.state import Value
 
 
-class WChoices(Grouping):
+class WChoices(Decaying):
     """Send a tuple of a heavy hitter to the least loaded of all workers, any other to the less loaded of two.
 
     Heavy hitters are found online, in the source's own part of the stream: keys whose share is at least θ =
@@ -39,6 +39,9 @@ class WChoices(Grouping):
     threshold : float, default 0.2
         θ in units of 1/W. The authors use 1/5, the most that PARTIAL_KEY is proved to balance, and try 1/8 to 2. Lower:
         more keys on all workers, and more memory.
+    half_life : int, tuples of the source, default None
+        Ours. Count a tuple half each time that so many more have come; None: count from the start, as published.
+        At least some ten times 5·W, or no key is counted often enough to be a heavy hitter.
 
     Notes
     -----
@@ -46,6 +49,10 @@ class WChoices(Grouping):
     is D_CHOICES that then looks for how few choices will do. The authors count with SpaceSaving, whose counts are too
     high by up to N/m; their prototypes have m = 100 counters whatever W is, and add the error once more, so with many
     workers nearly every key passes. This counts with Misra-Gries, whose counts are never too high, of 4/θ counters.
+
+    What change does: shares and loads count from the start. A key that gets hot after N tuples is a heavy hitter within
+    N/(5W) of its own, and at once goes to all workers, those first that had the least: few windows. One that has gone
+    stays a heavy hitter until it's rarer than θ in the whole stream. With a ``half_life`` that takes a few of them.
 
     References
     ----------
@@ -64,23 +71,35 @@ class WChoices(Grouping):
     short = "wc"
     state_fields = ("loads", "tally")
 
-    def __init__(self, workers: int, *, seed: int = 0, threshold: float = 0.2) -> None:
-        super().__init__(workers, seed=seed)
+    def __init__(self, workers: int, *, seed: int = 0, threshold: float = 0.2, half_life: int | None = None) -> None:
+        super().__init__(workers, seed=seed, half_life=half_life)
         self.threshold = number("threshold", threshold, 0.01, 10)
-        self.loads = np.zeros(self.workers, np.int64)
         self._tolerance = 0.0  # heavy hitters have all workers; D_CHOICES tunes them
         self.tally = np.array([0, self.workers, NEVER])
         self._sketch = frequent(int(np.ceil(4 * self.workers / self.threshold)))
+        self._more = np.zeros(0, np.int64)  # heavy hitters don't count how many they need
 
     def _route(self, keys: Keys, times: Times, costs: Costs) -> NDArray[np.int32]:
         first = function(self.seed)
         tail = candidates(keys.hashes, first, min(2, self.workers), self.workers)
         if self.workers == 1:
             tail = np.repeat(tail, 2, axis=1)
-        return route_by_weight(
-            keys.codes, keys.hashes, tail, first, self.threshold / self.workers, self._tolerance,
-            self._sketch, self.loads, self.tally,
+        threshold = self.threshold / self.workers
+        return self._by_lives(
+            keys.codes,
+            lambda codes: route_by_weight(
+                codes, keys.hashes, tail, first, threshold, self._tolerance,
+                self._sketch, self._more, self.loads, self.tally,
+            ),
         )  # fmt: skip
+
+    def _halve(self) -> None:
+        super()._halve()
+        self._sketch.counter[:] >>= 1
+        self._sketch.size[TAKEN_OFF] >>= 1
+        tuples = int(self.tally[TUPLES])
+        self.tally[TUPLES] -= tuples - tuples // 2
+        self.tally[DUE] -= tuples - tuples // 2
 
     def internals(self) -> Mapping[str, Any]:
         """Show how many choices a heavy hitter has, and the heavy hitters' number and shares (100 at most)."""
@@ -93,22 +112,11 @@ class WChoices(Grouping):
         }
 
     def _state(self) -> dict[str, Value]:
-        size = int(self._sketch.size[0])
-        return {
-            **super()._state(),
-            "key": self._sketch.key[:size],
-            "counter": self._sketch.counter[:size],
-            "size": self._sketch.size,
-        }
+        return {**super()._state(), **counted(self._sketch)}
 
     def _restore(self, state: Mapping[str, Any]) -> None:
         super()._restore(state)
-        size = len(state["key"])
-        self._sketch = frequent(len(self._sketch.key))
-        self._sketch.key[:size] = state["key"]
-        self._sketch.counter[:size] = state["counter"]
-        self._sketch.size[:] = state["size"]
-        enter_slots(self._sketch.table, self._sketch.key, size)
+        self._sketch = restored(state, len(self._sketch.key))
 
     def _identity(self) -> str:
         return f"{super()._identity()} threshold={self.threshold}"

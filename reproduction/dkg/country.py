@@ -31,6 +31,8 @@ NOTES = (
     "a: shares count from the start, so a worker that joins a hot key's pool gets nearly all of that key until its",
     "total has caught up: balanced on the whole, and at no time. DYNAMIC_KEY_DECAY mends that.",
     "b: above p1 = 2/W two workers can't hold the hottest key; the README has hot keys handled partially.",
+    "c: while the key is hot as b; in the last minute it's cold, and its two workers get little until the others'",
+    "totals have caught up with theirs, for loads count from the start.",
 )
 
 
@@ -78,7 +80,7 @@ def _report(title: str, what: str, points: Iterable[tuple[str, Keys, int]], sett
             last = float(outcome.series["recent_std_dev"][-1])
             rows.append(
                 (label, name, README[name], outcome.std_dev, last, outcome.replication, _hottest(outcome, keys),
-                 _why(name, curves))
+                 _why(name, curves, keys))
             )  # fmt: skip
     columns = (
         what, "grouping", "paper (README)", "ours: STD_DEV", "last minute", "DIST_COST", "workers of the hottest key",
@@ -94,14 +96,21 @@ def _hottest(outcome: Outcome, keys: Keys) -> int:
     return len(np.unique(outcome.assigned[keys.codes == first]))
 
 
-def _why(name: str, curves: dict[str, list[Outcome]]) -> str | None:
+def _why(name: str, curves: dict[str, list[Outcome]], keys: Keys) -> str | None:
     """Does the figure bear the README's word out?"""
     here = curves[name][-1]
     if name == "DYNAMIC_KEY":
         return "a" if here.series["recent_std_dev"][-1] > 2 * here.std_dev + 1 else "agree"
     if name == "PARTIAL_KEY" and here.std_dev > 1:
-        return "b"
+        return "c" if _has_cooled(keys) else "b"
     return None if README[name] is None else "agree"
+
+
+def _has_cooled(keys: Keys) -> bool:
+    """Whether the hottest key of the whole stream is rare in its last minute."""
+    first = np.bincount(keys.codes).argmax()
+    recent = keys.codes[-round(60 / SECONDS * len(keys)) :]
+    return bool((recent == first).mean() < (keys.codes == first).mean() / 2)
 
 
 def _draw(figure: Figure, what: str, labels: list[str], curves: dict[str, list[Outcome]]) -> None:

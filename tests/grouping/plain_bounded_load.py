@@ -56,7 +56,7 @@ class PlainBoundedLoad:
         worker = place.workers[0] if place else self.named(key, 0)
         split = place is not None and len(place.workers) > 1
         if not split and self.level(worker) > self.limit(WHOLE):
-            if self.leads(key, worker):
+            if not self.placed or self.leads(key, worker):
                 place = self.places.setdefault(key, Place(worker))
                 split = True
             elif self.level(worker) > self.limit(FULL):
@@ -127,7 +127,9 @@ class PlainBoundedLoad:
         return place.workers[found]
 
     def elsewhere(self, key, stays):
+        """The least recently loaded that is open; with other sources the first that is."""
         looked, best = [], None
+        opening = self.limit(OPEN) if self.placed else 0.4 * self.limit(FULL)  # then it stays
         for look in range(1, 32):
             if look < 16:
                 worker = self.named(key, look)
@@ -136,12 +138,12 @@ class PlainBoundedLoad:
             else:
                 worker = self.in_turn()
             looked.append(worker)
-            if self.level(worker) <= self.limit(OPEN) and (best is None or self.recent[worker] < self.recent[best]):
+            if self.level(worker) <= opening and (best is None or self.recent[worker] < self.recent[best]):
                 best = worker
-                if not stays:
-                    return best
+                if not (stays and self.placed):
+                    break
         if best is not None:
-            self.recent[best] += 0.3
+            self.recent[best] += 0.3 * stays
             return best
         found = min(looked, key=self.level)
         if self.level(found) <= self.limit(FULL):

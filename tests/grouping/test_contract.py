@@ -13,11 +13,13 @@ from unskew.grouping import GROUPINGS, create, named, parameters
 # Parameters to check besides the defaults.
 VARIANTS = {
     "BOUNDED_LOAD": [{"sources": 16}, {"balance": "cost"}, {"window": 500, "slack": 0.01}],
-    "PARTIAL_KEY": [{"choices": 5}, {"probe_every": 1000}],
-    "D_CHOICES": [{"threshold": 2, "tolerance": 0.01}],
-    "W_CHOICES": [{"threshold": 2}],
+    "PARTIAL_KEY": [{"choices": 5}, {"probe_every": 1000}, {"half_life": 700}],
+    "D_CHOICES": [{"threshold": 2, "tolerance": 0.01}, {"half_life": 900, "own_choices": True}],
+    "W_CHOICES": [{"threshold": 2}, {"half_life": 900}],
+    "HOLISTIC": [{"threshold": 0.05, "tolerance": 0.1}],
+    "DALTON": [{"slide": 300, "window": 900, "splits": 3}],
     "POTC": [{"choices": 3, "max_keys": 100}],
-    "ON_GREEDY": [{"max_keys": 100}],
+    "ON_GREEDY": [{"max_keys": 100}, {"half_life": 300}],
     "OFF_GREEDY": [{"max_keys": 100}],
     "DYNAMIC_KEY": [{"distinct_keys": 20, "warm_up": 1, "check_interval": 0.5, "promotion_period": 1.5}],
     "DYNAMIC_KEY_DECAY": [{"half_life": 0.5, "distinct_keys": 20, "check_interval": 0.5, "promotion_period": 1.5}],

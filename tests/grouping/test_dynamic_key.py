@@ -6,22 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.grouping import plain_hashing as plain
+from tests.grouping.dynamic_streams import SHORT, both, hot_stream, pool_of
 from tests.grouping.plain_dynamic_key import PlainDynamicKey
 from tests.grouping.skewed import skewed
 from unskew.grouping import create
-
-SHORT = {"warm_up": 1, "check_interval": 0.5, "promotion_period": 0.5, "periods_to_old": 2}
-
-
-def both(workers, keys, times, **options):
-    fast = create("DYNAMIC_KEY", workers, **options)
-    slow = PlainDynamicKey(workers, **options)
-    return (
-        fast,
-        slow,
-        fast.route(keys, times=times).tolist(),
-        slow.route(keys, np.broadcast_to(times, len(keys)).tolist()),
-    )
 
 
 @pytest.mark.parametrize("workers", [1, 2, 3, 10, 50])
@@ -71,21 +59,6 @@ def test_a_pool_never_leaves_its_ring_slice(steps, workers):
         pools = {item["key"]: item["pool"] for item in router.internals()["old"]}
         largest[key] = max(largest.get(key, 2), pools.get(key, 2))
         assert (worker - plain.home(key, workers)) % workers < largest[key] <= max(2, workers)
-
-
-def hot_stream(seconds, hot="tr", share=0.8, per_second=100):
-    """A batch a second: ``share`` of one key, the rest of 40 others."""
-    rng = np.random.default_rng(5)
-    for second in range(seconds):
-        others = [f"k{i}" for i in rng.integers(0, 40, per_second)]
-        yield (
-            1000 * second,
-            [hot if u < share else other for u, other in zip(rng.random(per_second), others, strict=True)],
-        )
-
-
-def pool_of(router, key):
-    return next((item["pool"] for item in router.internals()["old"] if item["key"] == key), 2)
 
 
 def test_two_workers_until_old_and_then_one_more_a_check_interval():
@@ -147,94 +120,6 @@ def below_lower_threshold(low):
 
 def test_two_workers_below_are_enough_to_shrink_and_one_is_not():
     assert [below_lower_threshold(low) for low in range(5)] == [4, 4, 3, 3, 3]
-
-
-def test_evicted_keys_start_anew():
-    router = create("DYNAMIC_KEY", 10, **SHORT)
-    for time, keys in hot_stream(30):
-        router.route(keys, times=time)
-    assert pool_of(router, "tr") > 2
-    router.route(["other"], times=30_000 + 3_700_000)
-    assert router.internals()["old"] == []
-    assert router.internals()["sizes"]["old"] == 0
-
-
-def test_evicted_after_so_long_and_not_before():
-    for silence, left in ((3600, 1), (3636, 0)):
-        router = create("DYNAMIC_KEY", 10, promotion_period=36, evict_after=3600)
-        router.route(["a"], times=0)
-        router.route(["b"], times=1000 * silence)
-        assert router.internals()["sizes"]["old"] == left
-
-
-def test_of_equals_the_one_in_the_higher_space_stays():
-    """Room for one old key: one as frequent doesn't take its place, though it came first; a more frequent does."""
-    router = create("DYNAMIC_KEY", 10, distinct_keys=10, **SHORT)
-    router.route(["first"] * 3 + ["second"] * 5, times=0)
-    for time, more, old in ((1000, 2, "second"), (2000, 0, "second"), (3000, 1, "second"), (4000, 0, "first")):
-        router.route(["first"] * more + ["other"], times=time)
-        assert router.internals()["old"][0]["key"] == old
-
-
-def test_missed_periods_are_made_up_at_once():
-    """A batch's one time may pass several periods: babies are old after 4 of them, however they pass."""
-    jump = create("DYNAMIC_KEY", 10)
-    jump.route(["a"] * 5, times=0)
-    jump.route(["b"], times=60_000)
-    assert jump.internals()["old"] == [{"key": "a", "frequency": 5, "pool": 2}]
-    step = create("DYNAMIC_KEY", 10)
-    step.route(["a"] * 5, times=0)
-    for time in range(15_000, 60_001, 15_000):
-        step.route([], times=time)
-    step.route(["b"], times=60_000)
-    assert step.internals() == jump.internals()
-
-
-def test_a_far_jump_in_time_costs_nothing():
-    """A thousand years of empty periods are skipped when the spaces are empty (the babies stay for one more hour)."""
-    router = create("DYNAMIC_KEY", 10, promotion_period=0.1)
-    router.route(["a"] * 100, times=0)
-    router.route(["a"], times=1000 * 365 * 86_400_000)
-    assert router.internals()["sizes"] == {"baby": 1, "teenage": 0, "old": 0}
-
-
-@pytest.mark.parametrize("periods_to_old", [1, 2, 4])
-def test_a_jump_is_its_periods_one_by_one(periods_to_old):
-    """Periods in which nothing changes are skipped: what happens is the same, evictions one after the other too."""
-    options = {**SHORT, "periods_to_old": periods_to_old, "distinct_keys": 20, "evict_after": 300}
-    keys = ["a"] * 9 + ["b"] * 5 + [f"k{i}" for i in range(30)]
-    for jump in (5, 299_000, 300_700, 301_300, 302_000, 400_000):
-        times = [*np.sort(np.arange(len(keys)) * 70 % 3000), 3000 + jump, 3000 + jump + 700]
-        fast, slow, got, expected = both(10, [*keys, "b", "a"], np.array(times), **options)
-        assert got == expected
-        assert fast.internals()["sizes"] == {"baby": len(slow.baby), "teenage": len(slow.teenage), "old": len(slow.old)}
-        assert [item["key"] for item in fast.internals()["old"]] == [key.text for key in slow.old]
-
-
-def test_a_far_jump_with_keys_that_stay():
-    """A thousand years of periods in which no key is evicted."""
-    router = create("DYNAMIC_KEY", 10, promotion_period=0.1, evict_after=10_000 * 365 * 86_400)
-    router.route(["a"] * 100, times=0)
-    router.route(["b"], times=1000 * 365 * 86_400_000)
-    assert router.internals()["old"] == [{"key": "a", "frequency": 100, "pool": 2}]
-
-
-def test_the_clock_never_goes_back():
-    router = create("DYNAMIC_KEY", 10)
-    router.route(["a"], times=100_000)
-    router.route(["a"], times=-5)
-    router.route(["a"], times=114_999)
-    assert router.internals()["sizes"]["baby"] == 1
-    router.route(["a"], times=115_000)
-    assert router.internals()["sizes"]["teenage"] == 1
-
-
-def test_origin_is_the_first_time_seen():
-    """The same stream, shifted in time, is routed alike."""
-    stream = skewed()
-    at_0 = create("DYNAMIC_KEY", 10).route(stream.keys, times=stream.times - stream.times[0])
-    at_epoch = create("DYNAMIC_KEY", 10).route(stream.keys, times=stream.times + 1_750_000_000_000)
-    assert (at_0 == at_epoch).all()
 
 
 def test_keys_of_any_type_are_named():

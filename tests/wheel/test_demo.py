@@ -38,14 +38,17 @@ def test_from_nothing_to_results_that_can_be_read(wheel, tmp_path):
         said = unskew("demo", "--quick", "--output", str(tmp_path / "out"))
         # What it says is what was measured.
         runs = json.loads((tmp_path / "out" / "comparison.json").read_text())["runs"]
-        assert [run["grouping"] for run in runs] == ["KEY", "DYNAMIC_KEY"]
+        assert [run["grouping"] for run in runs] == ["KEY", "DYNAMIC_KEY", "BOUNDED_LOAD"]
         for run in runs:
             assert f"{run['std_dev']:.2f}" in said
-        key, dynamic = runs
+        key, dynamic, bounded = runs
         assert dynamic["std_dev"] < key["std_dev"] / 2
         # DYNAMIC_KEY learns by the clock: how far it gets with so few tuples depends on the machine.
         assert dynamic["settled_std_dev"] < key["settled_std_dev"] / 2
         assert 1 == key["dist_cost"] < dynamic["dist_cost"] < 10
+        # BOUNDED_LOAD by the tuples: four sources, each of which lets the hot key spill over by its own count.
+        assert bounded["settled_std_dev"] < key["settled_std_dev"] / 2
+        assert 1 < bounded["dist_cost"] < dynamic["dist_cost"]
         assert (tmp_path / "out" / "comparison.png").exists()
         # The broker is left running: the topics that it names hold exactly what was published.
         connection = Connection(re.search(r"Kafka is ready at (\S+)", said)[1])
@@ -54,13 +57,13 @@ def test_from_nothing_to_results_that_can_be_read(wheel, tmp_path):
         truth = Counter()
         for block in dataset.blocks():
             truth.update(json.loads(message)["country"] for message in block.messages.to_pylist())
-        assert len(topics) == 2
+        assert len(topics) == 3
         for topic in topics:
             assert by_key(final_counts(connection, topic)) == truth
             assert "Turkey" in unskew("results", topic)
             assert "load of each worker" in unskew("results", topic.replace("aggregator", "distribution"))
         assert "kafka stop" in said
-        # The servers are at hand if other tests have got them: then both runs are seen on the dashboards.
+        # The servers are at hand if other tests have got them: then all runs are seen on the dashboards.
         if all(map(stack.at_hand, stack.PARTS)):
             assert "stack stop" in said
             assert "none lost" in said

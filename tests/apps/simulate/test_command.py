@@ -24,7 +24,7 @@ def test_table_series_and_pictures(tmp_path, figures):
     result = run(
         "zipf:z=1.5,k=500", "--tuples", "6000", "--workers", "4,8", "--groupings", groupings, "--cost", "1..8",
         "--factors", "1,1,2", "--factors-end", "1", "--feedback-interval", "0.05", "--feedback-delay", "0.01",
-        "--window", "0.5", "--poisson", "--samples", "20", "--output", str(out),
+        "--window", "0.5", "--poisson", "--samples", "20", "--details", "--output", str(out),
     )  # fmt: skip
     assert result.exit_code == 0, result.output
     for part in ("choices=4", "replication", "W = 8", "keys moved"):
@@ -48,6 +48,30 @@ def test_table_series_and_pictures(tmp_path, figures):
     for row in rows:
         counts, replication = by_workers[row["label"]]
         assert replication[counts.index(int(row["workers"]))] == pytest.approx(float(row["replication"]))
+
+
+def test_one_table_sorted_by_cost_below_the_bound(tmp_path):
+    """A histogram: 80 % of one key, 20 others; with ten workers ⌈8/1.1⌉ + 20 places are the fewest."""
+    path = tmp_path / "keys.csv"
+    path.write_text("key,count\nhot,80000\n" + "".join(f"k{i},1000\n" for i in range(20)))
+    groupings = ["SHUFFLE", "KEY", "BOUNDED_LOAD", "D_CHOICES", "PARTIAL_KEY"]
+    arguments = ("--groupings", ",".join(groupings), "--workers", "10", "--sources", "1")
+    result = run(f"counts:{path}", *arguments)
+    assert result.exit_code == 0, result.output
+    assert "100,000 tuples of 21 keys, S = 1, W = 10" in result.output
+    rows = [line.replace("■", "").split("│")[1:-1] for line in result.output.splitlines() if line.startswith("│")]
+    names = [row[0].strip() for row in rows]
+    assert names[0] == "bound"
+    assert rows[0][5].strip() == "28"
+    assert set(names[1:]) == set(groupings)
+    assert names[1:3] == ["BOUNDED_LOAD", "D_CHOICES"]
+    costs = [float(row[1]) for row in rows[1:]]
+    assert costs == sorted(costs)
+    by_name = dict(zip(names, rows, strict=True))
+    assert by_name["KEY"][5].strip() == "21"
+    assert float(by_name["KEY"][2]) > 8
+    assert by_name["SHUFFLE"][5].strip() == "210"
+    assert by_name["SHUFFLE"][6].strip() == "21"
 
 
 def test_recorded_arrivals(tmp_path):

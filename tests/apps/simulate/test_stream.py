@@ -44,6 +44,28 @@ def test_a_column_of_a_file(tmp_path, kind):
     assert read(f"{path}:other", 2, 0, no_kafka).keys.to_pylist() == [1, 2]
 
 
+def test_a_histogram(tmp_path):
+    path = tmp_path / "keys.csv"
+    path.write_text("count,key\n3,a\n0,b\n1,c\n")
+    keys = read(f"counts:{path}", 10, 0, no_kafka).keys.to_pylist()
+    assert sorted(keys) == ["a", "a", "a", "c"]
+    path.write_text("key,count\n1,3000000\n2,0\n3,1000000\n")
+    keys = read(f"counts:{path}", 20_000, 0, no_kafka).keys.to_numpy()
+    assert set(keys.tolist()) == {1, 3}
+    assert (keys == 1).mean() == pytest.approx(0.75, abs=0.02)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [("key,n\na,1\n", "has the columns key, n; valid: key,count"), ("key,count\na,-1\n", "not every count is a whole")],
+)
+def test_a_bad_histogram(tmp_path, text, says):
+    path = tmp_path / "keys.csv"
+    path.write_text(text)
+    with pytest.raises(UsageError, match=says):
+        read(f"counts:{path}", 10, 0, no_kafka)
+
+
 def test_recorded_timestamps(tmp_path):
     times = pa.array([0, 1_500_000, 2_000_000], pa.timestamp("us"))
     pyarrow.parquet.write_table(pa.table({"k": [1, 2, 3], "time": times}), tmp_path / "e.parquet")
@@ -55,6 +77,7 @@ def test_recorded_timestamps(tmp_path):
     [
         ("zipff", "stream is 'zipff'; valid: zipf"),
         ("nofile.parquet:key", "stream is 'nofile.parquet:key'"),
+        ("counts:none.csv", "counts:none.csv is no file; valid: counts:FILE.csv"),
         ("zipf:q=1", "zipf has no parameter 'q'; valid: z, k"),
         ("zipf:z=much", "z is 'much'; valid: a number like 1.0"),
         ("zipf:k=0", "k is 0"),

@@ -1,0 +1,63 @@
+"""Counts that forget: an option that the schemes share which would otherwise count from the start."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from unskew.grouping.arguments import integer
+from unskew.grouping.interface import Grouping
+from unskew.grouping.state import Value
+
+
+class Decaying(Grouping):
+    """Base of the schemes with a ``half_life``.
+
+    Every so many tuples all that was counted before counts half. So what is older than a few half-lives doesn't matter,
+    and counts stay whole numbers that only grow in between, as the kernels want them.
+
+    Parameters
+    ----------
+    half_life : int, tuples of the source, at least 1
+        None: count from the start, as published.
+
+    """
+
+    def __init__(self, workers: int, *, seed: int = 0, half_life: int | None = None) -> None:
+        super().__init__(workers, seed=seed)
+        self.half_life = None if half_life is None else integer("half_life", half_life, 1)
+        self.loads = np.zeros(self.workers, np.int64)
+        self.age = 0  # tuples since everything was halved
+
+    def _by_lives(
+        self, codes: NDArray[np.int32], route: Callable[[NDArray[np.int32]], NDArray[np.int32]]
+    ) -> NDArray[np.int32]:
+        """Route by ``route``, and halve what is counted whenever it's time."""
+        if self.half_life is None:
+            return route(codes)
+        workers = np.empty(len(codes), np.int32)
+        start = 0
+        while start < len(codes):
+            end = min(len(codes), start + self.half_life - self.age)
+            workers[start:end] = route(codes[start:end])
+            self.age += end - start
+            if self.age == self.half_life:
+                self._halve()
+                self.age = 0
+            start = end
+        return workers
+
+    def _halve(self) -> None:
+        """Let all that was counted count half, rounded down."""
+        self.loads >>= 1
+
+    def _state(self) -> dict[str, Value]:
+        return {**super()._state(), **({} if self.half_life is None else {"age": self.age})}
+
+    def _restore(self, state: Mapping[str, Any]) -> None:
+        super()._restore(state)
+        self.age = state.get("age", 0)
+
+    def _identity(self) -> str:
+        return super()._identity() + ("" if self.half_life is None else f" half_life={self.half_life}")
