@@ -1,8 +1,8 @@
 """What a work with a state per key is, vectorised over the keys of a batch."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
 
 import pyarrow as pa
 
@@ -34,7 +34,10 @@ class KeyedWork(ABC):
     Attributes
     ----------
     columns : tuple of str
-        The columns of the tuples that it reads. ``time`` (int64, ms since the epoch) is always there.
+        The columns of the tuples that it reads; the key's own is ``key``. ``time`` (int64, ms since the epoch) is
+        always there.
+    types : mapping of str to pyarrow.DataType
+        What ``column`` casts them to; a column that isn't named stays as it comes.
     state : pyarrow.Schema
         The state of a key, one row each. All fields are nullable: a new key's are null.
     results : pyarrow.Schema
@@ -42,13 +45,22 @@ class KeyedWork(ABC):
     identity : tuple of str
         The columns of ``results`` that tell a result of a key (and a window) from its others. A result that is
         published again overwrites itself by them.
+    ttl_ms : int or None
+        How long a state must live after its key's last tuple, by the watermark; then it may leave, by ``finish``. None:
+        whoever runs the work decides.
+    by_batch : bool
+        Whether it matters to the states how the tuples are cut into batches. If not, and that is the rule, a key's
+        state after two batches is that after both in one.
 
     """
 
-    columns: ClassVar[tuple[str, ...]] = ()
+    columns: tuple[str, ...] = ()
+    types: Mapping[str, pa.DataType] = {}
     state: pa.Schema
     results: pa.Schema
-    identity: ClassVar[tuple[str, ...]] = ()
+    identity: tuple[str, ...] = ()
+    ttl_ms: int | None = None
+    by_batch: bool = False
 
     @abstractmethod
     def update(
@@ -102,7 +114,8 @@ class KeyedWork(ABC):
     ) -> tuple[pa.RecordBatch | None, pa.RecordBatch]:
         """What is certain of keys that have changed, now that their whole state is known.
 
-        Called after ``update`` where a key is at one worker, after ``merge`` where it is split.
+        Called after ``update`` where a key is at one worker, after ``merge`` where it is split: then all workers have
+        handed out what they had of the key, so that no tuple older than the watermark is missing.
 
         Parameters
         ----------
@@ -124,6 +137,32 @@ class KeyedWork(ABC):
     def finish(self, states: pa.RecordBatch, now: Now) -> pa.RecordBatch | None:
         """What leaves when the window closes or the states expire: ``slot`` and the columns of ``results``."""
         return None
+
+    def agree(self, one: pa.RecordBatch, other: pa.RecordBatch) -> bool:
+        """Whether two lots of k states may have come of the same tuples: they are equal.
+
+        A summary whose state depends on the order of merges says here what its error bounds allow. It is for tests
+        (``unskew check-work``): no run calls it.
+        """
+        return one.equals(other)
+
+    def column(self, tuples: pa.RecordBatch, name: str) -> pa.Array:
+        """A column of the tuples, decoded if it is a dictionary's, as ``types`` says.
+
+        Raises
+        ------
+        ValueError
+            It can't be cast; the message names the column.
+
+        """
+        array = tuples.column(name)
+        if isinstance(array, pa.DictionaryArray):
+            array = array.dictionary_decode()
+        try:
+            return array.cast(self.types.get(name, array.type))
+        except pa.ArrowException as error:
+            said = " ".join(str(error).split())
+            raise ValueError(f"column {name!r} is {array.type}, not {self.types[name]}: {said}") from None
 
     @property
     def mergeable(self) -> bool:
