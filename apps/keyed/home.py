@@ -19,8 +19,6 @@ _STATES = 0
 def meet(program: Program, store: Store, home: int, parcels: Sequence[Parcel], beat: Beat) -> Iterator[Parcel]:
     """Let the states that have arrived at a home meet those that are there.
 
-    Results of workers, and their counts, go through as they are.
-
     Parameters
     ----------
     program : Program
@@ -41,7 +39,6 @@ def meet(program: Program, store: Store, home: int, parcels: Sequence[Parcel], b
 
     """
     started = time.perf_counter()
-    yield from (parcel for parcel in parcels if parcel.kind not in (BEAT, FRAGMENTS))
     note = Note.read(store) if program.lasting else Note()
     keeper = Keeper(
         Table(store, _STATES, program.work.state, program.key, program.ttl_ms), Calls(program.work), program.ttl_ms

@@ -13,6 +13,8 @@ from unskew.grouping.keys import hash_keys
 
 #: What a parcel is: results of the work; counts of a closed window; states that meet others; or only a sign of life.
 RESULTS, COUNTS, FRAGMENTS, BEAT = range(4)
+#: Those that leave the dataflow.
+OUT = (RESULTS, COUNTS)
 #: The window of a row; 0 where states outlive windows.
 WINDOW = "__window"
 

@@ -12,6 +12,9 @@ from unskew.errors import UsageError
 from unskew.grouping.registry import KEEPING
 from unskew.works.interface import KeyedWork, Now
 
+#: How often states meet that no window closes, unless it is said.
+MERGE_EVERY = "10s"
+
 
 @dataclass(frozen=True)
 class Period:

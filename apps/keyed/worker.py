@@ -70,7 +70,7 @@ def work(program: Program, store: Store, worker: int, packets: Sequence[bytes], 
     yield from packed(RESULTS, worker % program.homes, keeper.told)
     yield from spread(fragments, program.homes)
     yield from _counted(program, store, worker, kept, beat)
-    if worker < program.homes:
+    if program.split and worker < program.homes:
         yield Parcel(BEAT, worker, b"now" if meets else b"")
     _remember(program, store, note, beat)
     _report(program, worker, beat, {

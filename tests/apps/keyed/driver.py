@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from unskew.apps.keyed import home as homes
 from unskew.apps.keyed import parcels, worker
-from unskew.apps.keyed.parcels import COUNTS, RESULTS, Parcel
+from unskew.apps.keyed.parcels import OUT, RESULTS, Parcel
 from unskew.apps.keyed.program import Beat, Program
 from unskew.apps.keyed.store import MemoryStore
 from unskew.apps.topology.packets import cut
@@ -20,12 +20,14 @@ from unskew.works.interface import KeyedWork, Now
 class Tally(KeyedWork):
     """Number and sum of a key's values, told whenever they are settled and when they leave."""
 
-    columns = ("value",)
     state = pa.schema([("n", pa.int64()), ("total", pa.int64())])
     results = pa.schema([("kind", pa.string()), ("n", pa.int64()), ("total", pa.int64())])
 
+    def __init__(self, column: str = "value") -> None:
+        self.columns = (column,)
+
     def update(self, tuples, states, now):
-        slots, values = tuples.column("slot").to_numpy(), tuples.column("value").to_numpy()
+        slots, values = tuples.column("slot").to_numpy(), tuples.column(self.columns[0]).to_numpy()
         k = states.num_rows
         n = states.column("n").fill_null(0).to_numpy() + np.bincount(slots, minlength=k)
         total = states.column("total").fill_null(0).to_numpy(zero_copy_only=False).copy()
@@ -86,13 +88,13 @@ class Driver:
             sent += worker.work(program, store, w, packets[w], beat)
         if program.split:
             arrived = [[p for p in sent if p.home == h] for h in range(program.homes)]
-            sent = []
+            sent = [parcel for parcel in sent if parcel.kind in OUT]
             for h, own in enumerate(arrived):
                 store = self.homes[h] if program.lasting else MemoryStore()
                 sent += homes.meet(program, store, h, own, beat)
                 assert program.lasting or not any(place[2] >= 0 for place in store.blobs)
         for parcel in sent:
-            for row in parcels.opened(parcel.blob).to_pylist() if parcel.kind in (RESULTS, COUNTS) else []:
+            for row in parcels.opened(parcel.blob).to_pylist() if parcel.kind in OUT else []:
                 of = tuple(row.values())
                 (self.results if parcel.kind == RESULTS else self.counts).append(of)
 
