@@ -83,14 +83,14 @@ class Distinct(Folded):
         if self.within_ms:
             recent = array(kept, "time").to_numpy() > now.watermark_ms - self.within_ms
             kept = kept.filter(pa.array(recent))
-        return self._told(flat), self._sets(kept, after.num_rows)
+        return self._told(flat), self._sets(kept, after.num_rows, empty=False)
 
     def finish(self, states: pa.RecordBatch, now: Now) -> pa.RecordBatch | None:
         """Tell of what hasn't been told."""
         return self._told(entries(states.column(0)))
 
-    def _sets(self, flat: pa.Table, keys: int) -> pa.RecordBatch:
-        return pa.RecordBatch.from_arrays([lists(flat, keys, self._kind)], schema=self.state)
+    def _sets(self, flat: pa.Table, keys: int, *, empty: bool = True) -> pa.RecordBatch:
+        return pa.RecordBatch.from_arrays([lists(flat, keys, self._kind, empty=empty)], schema=self.state)
 
     def _told(self, flat: pa.Table) -> pa.RecordBatch:
         """What hasn't been told."""

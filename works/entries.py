@@ -36,18 +36,19 @@ def counts(lists: pa.ListArray) -> NDArray[np.int64]:
     return pc.fill_null(lists.value_lengths(), 0).to_numpy(zero_copy_only=False).astype(np.int64)
 
 
-def lists(flat: pa.Table, keys: int, kind: pa.ListType) -> pa.ListArray:
-    """Lists of structs, k of them, from entries that are ordered by slot; one without entries is empty."""
+def lists(flat: pa.Table, keys: int, kind: pa.ListType, *, empty: bool = True) -> pa.ListArray:
+    """Lists of structs, k of them, from entries ordered by slot; one without entries is empty, or null if not that."""
     fields = list(kind.value_type)
     arrays = [array(flat, field.name).cast(field.type) for field in fields]
-    return gathered(array(flat, "slot"), pa.StructArray.from_arrays(arrays, fields=fields), keys, kind)
+    return gathered(array(flat, "slot"), pa.StructArray.from_arrays(arrays, fields=fields), keys, kind, empty=empty)
 
 
-def gathered(slots: pa.Array, values: pa.Array, keys: int, kind: pa.ListType) -> pa.ListArray:
-    """Lists of values, k of them that are ordered by slot; one without values is empty."""
+def gathered(slots: pa.Array, values: pa.Array, keys: int, kind: pa.ListType, *, empty: bool = True) -> pa.ListArray:
+    """``lists``, of values."""
     lengths = np.bincount(slots.to_numpy(), minlength=keys)
     offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
-    return pa.ListArray.from_arrays(pa.array(offsets), values, type=kind)
+    nulls = None if empty else pa.array(lengths == 0)
+    return pa.ListArray.from_arrays(pa.array(offsets), values, type=kind, mask=nulls)
 
 
 def array(flat: pa.Table, name: str) -> pa.Array:

@@ -87,8 +87,8 @@ class NaiveBayes(Folded):
         self, before: pa.RecordBatch, after: pa.RecordBatch, now: Now
     ) -> tuple[pa.RecordBatch | None, pa.RecordBatch]:
         """Answer the questions, and forget them."""
-        none = gathered(pa.array([], pa.int32()), pa.array([], pa.string()), after.num_rows, _ASKED)
-        return self._answers(after), self._states(after.column("counts"), none)
+        counts = lists(entries(after.column("counts")), after.num_rows, _COUNTS, empty=False)
+        return self._answers(after), self._states(counts, pa.nulls(after.num_rows, _ASKED))
 
     def finish(self, states: pa.RecordBatch, now: Now) -> pa.RecordBatch | None:
         """Tell the counters, and answer what is still asked."""

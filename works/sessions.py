@@ -65,7 +65,7 @@ class Sessions(Folded):
         """Tell of the sessions that are over, and forget them."""
         flat = entries(after.column(0))
         over = array(flat, "last").to_numpy() + self.gap_ms <= now.watermark_ms
-        kept = lists(flat.filter(pa.array(~over)), after.num_rows, _SESSION)
+        kept = lists(flat.filter(pa.array(~over)), after.num_rows, _SESSION, empty=False)
         return self._told(flat.filter(pa.array(over))), pa.RecordBatch.from_arrays([kept], schema=self.state)
 
     def finish(self, states: pa.RecordBatch, now: Now) -> pa.RecordBatch | None:

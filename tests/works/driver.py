@@ -6,6 +6,7 @@ A stream is a list of batches. A batch has tuples, each with its key, its time a
 * **Split**: each worker's ``update`` makes a *fragment* of what it got, and its results are dropped. At a merge all
   workers hand out their fragments, and forget them; with the state that the merger has they make one (``merge``), which
   is settled, and kept at the merger.
+* A state that is null throughout is none: it is dropped.
 * **Expiry**: a key whose last tuple is a TTL before the watermark is finished and forgotten; where keys are split,
   after a merge. At the end (a window's close) all are.
 """
@@ -79,14 +80,14 @@ class Engine:
         if self.split:
             for key, row in zip(keys, after.to_pylist(), strict=True):
                 others = [(who, state) for who, state in self.fragments[key] if who != worker]
-                self.fragments[key] = [*others, (worker, row)]
+                self.fragments[key] = [*others, (worker, row)] if there(row) else others
         else:
             self.publish(keys, results)
             self.settle(keys, before, after, now)
 
     def merge(self, now):
         """All fragments of all keys that have one."""
-        keys = sorted(self.fragments)
+        keys = sorted(key for key, fragments in self.fragments.items() if fragments)
         if not keys:
             return
         before = self.rows([self.states.get(key) for key in keys])
@@ -103,7 +104,10 @@ class Engine:
         results, kept = self.work.settle(before, after, now)
         self.check(kept, len(keys))
         self.publish(keys, results)
-        self.states.update(zip(keys, kept.to_pylist(), strict=True))
+        for key, row in zip(keys, kept.to_pylist(), strict=True):
+            self.states[key] = row
+            if not there(row):
+                del self.states[key]
 
     def expire(self, now):
         if self.work.ttl_ms is None:
@@ -160,6 +164,10 @@ class Engine:
         assert states.schema.equals(self.work.state)
         assert states.num_rows == keys
         states.validate(full=True)
+
+
+def there(row):
+    return any(value is not None for value in row.values())
 
 
 def whole(work, columns, batches):

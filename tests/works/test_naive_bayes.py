@@ -7,7 +7,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.works.driver import Batch, Tuple, parts, whole
+from tests.works.driver import Batch, Engine, Tuple, parts, whole
 from tests.works.streams import streams
 from unskew.works import NaiveBayes, Now
 from unskew.works.naive_bayes import PRIOR, classify
@@ -38,6 +38,13 @@ def test_answers_are_those_of_the_model(batches):
     for run, split in ((whole, False), (parts, True)):
         final = run(NaiveBayes(), COLUMNS, batches).final()
         assert {place: row["count"] for place, row in final.items()} == plain(batches, split=split)
+
+
+def test_a_word_that_was_only_asked_is_forgotten():
+    engine = Engine(NaiveBayes(), COLUMNS)
+    engine.batch(Batch([Tuple("word", 0, 0, {"document": "D"})], Now(0, 0)))
+    assert engine.published == [("word", {"document": "D", "class": None, "count": 0})]
+    assert not engine.states
 
 
 def documents(*texts):

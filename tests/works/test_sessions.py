@@ -39,6 +39,9 @@ def test_a_session_is_told_when_its_gap_has_passed():
     assert engine.published == []
     engine.batch(Batch([Tuple("a", 119)], Now(0, 119)))  # ten after 109: another session
     assert engine.published == [("a", {"start": 100, "last": 109, "count": 2})]
+    assert [each["start"] for each in engine.states["a"]["sessions"]] == [119]
+    engine.batch(Batch([Tuple("a", 130)], Now(0, 140)))  # both are over, and nothing is left
+    assert not engine.states
 
 
 def test_a_key_that_falls_silent_expires():
