@@ -4,6 +4,7 @@ import sys
 
 import typer
 
+from unskew.apps.commandline.check_work import check_work
 from unskew.apps.commandline.experiments import reproduce
 from unskew.apps.commandline.launch import topology
 from unskew.apps.compare.command import compare
@@ -32,6 +33,7 @@ app.command()(skew)
 app.command()(results)
 app.command()(compare)
 app.command()(simulate)
+app.command()(check_work)
 app.command()(reproduce)
 app.command()(demo)
 app.add_typer(kafka.app, name="kafka")
