@@ -1,15 +1,13 @@
 """The options that name the user's work, and the work that they name."""
 
-import importlib
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
-from inspect import Parameter, signature
+from inspect import isfunction, signature
 from typing import Annotated, Any
 
 import typer
 
-from unskew.apps.commandline.options import pair
+from unskew.apps.commandline.options import pairs
 from unskew.apps.topology.settings import STATES
 from unskew.errors import UsageError
 
@@ -35,12 +33,12 @@ class WorkOptions:
     def settings(self) -> dict[str, Any]:
         """What the settings of a run say of it."""
         columns = tuple(column for column in self.work_columns.split(",") if column)
-        options = dict(pair("--work-option", text) for text in self.work_option or [])
+        options = pairs("--work-option", self.work_option or [])
         return {"work": made(self.work, options), "work_columns": columns}
 
 
 def made(path: str | None, options: Mapping[str, str]) -> Any:
-    """What ``MODULE:NAME`` names: a function as it is; of a class of keyed works one with these options.
+    """What ``MODULE:NAME`` names: a function over batches as it is, or a work with states with its options.
 
     Raises
     ------
@@ -48,68 +46,16 @@ def made(path: str | None, options: Mapping[str, str]) -> Any:
         It can't be loaded, it has no such option, or one has a bad value.
 
     """
-    from unskew.works.interface import KeyedWork
-
-    work = named(path)
-    if not (isinstance(work, type) and issubclass(work, KeyedWork)):
-        if options:
-            raise UsageError(f"--work-option is {next(iter(options))!r}; valid with a class with states as --work")
-        return work
-    parameters = signature(work).parameters
-    for name in options:
-        if name not in parameters:
-            raise UsageError(f"{work.__name__} has no option {name!r}; valid: {', '.join(parameters) or 'none'}")
-    missing = [name for name, p in parameters.items() if p.default is p.empty and name not in options]
-    if missing:
-        raise UsageError(f"{work.__name__} needs the option {missing[0]!r}: give --work-option {missing[0]}=…")
-    try:
-        return work(**{name: _read(name, text, parameters[name]) for name, text in options.items()})
-    except ValueError as error:
-        raise UsageError(f"{work.__name__}: {error}") from None
-
-
-def _read(name: str, text: str, parameter: Parameter) -> Any:
-    """An option's value: of the type of its default, or of what it is annotated as."""
-    default = None if parameter.default is Parameter.empty else parameter.default
-    kinds = {"int": int, "float": float, "bool": bool, "str": str}
-    annotated = str(getattr(parameter.annotation, "__name__", parameter.annotation)).split("|")[0].strip()
-    kind = type(default) if default is not None else kinds.get(annotated, str)
-    if kind is bool:
-        if text.lower() not in ("true", "false"):
-            raise UsageError(f"{name} is {text!r}; valid: true, false")
-        return text.lower() == "true"
-    try:
-        if kind is tuple:
-            return tuple(part for part in text.split(",") if part)
-        return kind(text) if kind in (int, float) else text
-    except ValueError:
-        raise UsageError(f"{name} is {text!r}; valid: {'a whole number' if kind is int else 'a number'}") from None
-
-
-def named(path: str | None) -> Any:
-    """The function or class that ``MODULE:NAME`` names; None for None.
-
-    Raises
-    ------
-    UsageError
-        It can't be loaded.
-
-    """
-    from pyspark import cloudpickle
+    from unskew.works.named import load, named
 
     if path is None:
+        if options:
+            raise UsageError(f"--work-option is {next(iter(options))!r}, but there is no --work: give both")
         return None
-    module, colon, name = path.partition(":")
-    if not colon:
-        raise UsageError(f"--work is {path!r}; valid: MODULE:NAME")
-    # As python itself does for a script: modules in the current folder are found…
-    sys.path.insert(0, "")
-    try:
-        loaded = importlib.import_module(module)
-        work = getattr(loaded, name)
-    except (ImportError, AttributeError) as error:
-        raise UsageError(f"--work {path!r} can't be loaded ({error})") from None
-    # …and travel to the tasks as they are: the workers needn't have them. (Ours they have.)
-    if module.partition(".")[0] != "unskew":
-        cloudpickle.register_pickle_by_value(loaded)
-    return work
+    work = named(path)
+    # A function over batches takes one; what makes a work takes options alone.
+    if isfunction(work) and any(p.default is p.empty for p in signature(work).parameters.values()):
+        if options:
+            raise UsageError(f"{path} has no option {next(iter(options))!r}; valid: none for a function")
+        return work
+    return load(path, options)

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from unskew.apps.keyed import buckets
 from unskew.apps.keyed.buckets import NEVER, Shelf, address
+from unskew.apps.keyed.calls import StateFault
 from unskew.apps.keyed.store import Store
 from unskew.grouping.keys import Keys, hash_keys
 
@@ -19,10 +20,6 @@ LARGEST_STATE = 32 << 20
 
 _DIRECTORY = -1  # the bucket that says what is in the others
 _SWEEPS = 16  # times a TTL that a bucket is looked through for what has expired
-
-
-class TooLarge(ValueError):
-    """A key's state is larger than ``LARGEST_STATE``."""
 
 
 @dataclass(frozen=True)
@@ -106,7 +103,14 @@ class Table:
         return Touched(keys, rows, bucket, found.fill_null(-1).to_numpy())
 
     def put(self, window: int, touched: Touched, last: NDArray[np.int64], states: pa.RecordBatch) -> None:
-        """Store the keys' new states; one that is null throughout is no state."""
+        """Store the keys' new states; one that is null throughout is no state.
+
+        Raises
+        ------
+        StateFault
+            One is larger than ``LARGEST_STATE``.
+
+        """
         shelf = self._shelves.get(window)
         if shelf is None:
             shelf = self._shelves[window] = Shelf.empty(self._usual)
@@ -193,7 +197,8 @@ class Table:
         fetched: NDArray[np.int64],
     ) -> None:
         """Store rows in their buckets; those of ``fetched`` that get none are empty now."""
-        order = np.argsort(bucket, kind="stable")
+        narrow = bucket.astype(np.uint16) if len(shelf) <= 1 << 16 else bucket  # a radix sort, where it fits
+        order = np.argsort(narrow, kind="stable")
         ordered, bucket = rows.take(pa.array(order)), bucket[order]
         last = ordered.column(LAST).to_numpy()
         bounds = np.searchsorted(bucket, [fetched, fetched + 1])
@@ -215,7 +220,7 @@ class Table:
                 size = rows.slice(row, 1).nbytes
                 if size > LARGEST_STATE:
                     key = rows.column(KEY)[row].as_py()
-                    raise TooLarge(
+                    raise StateFault(
                         f"the state of key {key!r} has {size:,} bytes; valid: {LARGEST_STATE:,} at most "
                         "(keep a summary, or give it a shorter window or TTL)"
                     )
