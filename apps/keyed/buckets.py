@@ -9,6 +9,7 @@ W. Litwin, Linear hashing: a new tool for file and table addressing, VLDB 1980.
 """
 
 import math
+import struct
 from dataclasses import dataclass
 
 import numpy as np
@@ -83,28 +84,50 @@ class Shelf:
         return new
 
 
-_SCHEMA = pa.schema([(name, pa.int64()) for name in ("window", "keys", "size", "earliest")])
+@dataclass
+class Directory:
+    """What is known of a table without reading its buckets.
+
+    Attributes
+    ----------
+    schema : Schema
+        Of its rows: buckets are written without it.
+    shelves : dict
+        Window → its buckets.
+    usual : int
+        How many buckets a window begins with.
+
+    """
+
+    schema: pa.Schema
+    shelves: dict[int, Shelf]
+    usual: int = 1
+
+    def write(self) -> bytes:
+        """As a blob."""
+        lengths = [len(shelf) for shelf in self.shelves.values()]
+        windows = np.repeat(np.array(list(self.shelves), np.int64), lengths)
+        parts = [
+            np.concatenate([np.empty(0, np.int64), *(getattr(shelf, name) for shelf in self.shelves.values())])
+            for name in _SHELVES.names[1:]
+        ]
+        batch = pa.record_batch([pa.array(part) for part in (windows, *parts)], schema=_SHELVES)
+        schema = self.schema.serialize().to_pybytes()
+        return struct.pack("<qq", self.usual, len(schema)) + schema + batch.serialize().to_pybytes()
+
+    @classmethod
+    def read(cls, blob: bytes) -> "Directory":
+        """What ``write`` wrote."""
+        usual, length = struct.unpack_from("<qq", blob)
+        schema = pa.ipc.read_schema(pa.py_buffer(blob[16 : 16 + length]))
+        batch = pa.ipc.read_record_batch(pa.py_buffer(blob[16 + length :]), _SHELVES)
+        window, *parts = (column.to_numpy(zero_copy_only=False) for column in batch.columns)
+        starts = np.flatnonzero(np.diff(window, prepend=-1)).tolist()
+        shelves = {
+            int(window[start]): Shelf(*(part[start:stop].copy() for part in parts))
+            for start, stop in zip(starts, [*starts[1:], len(window)], strict=False)
+        }
+        return cls(schema, shelves, usual)
 
 
-def write(shelves: dict[int, Shelf], usual: int) -> bytes:
-    """Shelves by window, and the usual number of buckets, as a blob."""
-    windows = np.repeat(np.array(list(shelves), np.int64), [len(shelf) for shelf in shelves.values()])
-    parts = [
-        np.concatenate([np.empty(0, np.int64), *(getattr(shelf, name) for shelf in shelves.values())])
-        for name in _SCHEMA.names[1:]
-    ]
-    batch = pa.record_batch([pa.array(part) for part in (windows, *parts)], schema=_SCHEMA)
-    return usual.to_bytes(8, "little") + batch.serialize().to_pybytes()
-
-
-def read(blob: bytes) -> tuple[dict[int, Shelf], int]:
-    """What ``write`` wrote."""
-    batch = pa.ipc.read_record_batch(pa.py_buffer(blob[8:]), _SCHEMA)
-    window, *parts = (column.to_numpy(zero_copy_only=False) for column in batch.columns)
-    starts = np.flatnonzero(np.diff(window, prepend=-1)) if len(window) else np.empty(0, np.int64)
-    stops = [*starts[1:], len(window)]
-    shelves = {
-        int(window[start]): Shelf(*(part[start:stop].copy() for part in parts))
-        for start, stop in zip(starts, stops, strict=False)
-    }
-    return shelves, int.from_bytes(blob[:8], "little")
+_SHELVES = pa.schema([(name, pa.int64()) for name in ("window", "keys", "size", "earliest")])

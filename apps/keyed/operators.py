@@ -15,8 +15,8 @@ from unskew.apps.keyed.store import MemoryStore, SparkStore
 from unskew.apps.keyed.worker import work
 from unskew.apps.topology.router import batch_number
 
-#: Name of the map state that has the blobs.
-STATE = "buckets"
+#: Names of the map states that have the blobs.
+AT_WORKERS, AT_HOMES = "workers", "homes"
 
 _PLACE = StructType(
     [StructField("table", IntegerType()), StructField("window", LongType()), StructField("bucket", IntegerType())]
@@ -52,13 +52,15 @@ PARCELS = StructType(
 class _Operator(StatefulProcessor):
     """What workers and homes have in common."""
 
+    state: str
+
     def __init__(self, program: Program, tokens: list[int]) -> None:
         self._program = program
         self._tokens = tokens
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Open the state."""
-        self._store = SparkStore(handle.getMapState(STATE, _PLACE, _BLOB))
+        self._store = SparkStore(handle.getMapState(self.state, _PLACE, _BLOB))
 
     def close(self) -> None:
         """Nothing to close."""
@@ -77,6 +79,8 @@ class WorkerOperator(_Operator):
     By event time it sets a timer for the moment when the watermark moves on: Spark then runs a batch without any rows,
     for windows that close by it.
     """
+
+    state = AT_WORKERS
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Open the state."""
@@ -107,6 +111,8 @@ class WorkerOperator(_Operator):
 
 class HomeOperator(_Operator):
     """A home: parcels in, parcels out."""
+
+    state = AT_HOMES
 
     def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[Row]:  # noqa: N802, N803
         """Do a batch."""

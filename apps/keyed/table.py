@@ -8,17 +8,18 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from unskew.apps.keyed import buckets
-from unskew.apps.keyed.buckets import NEVER, Shelf, address
+from unskew.apps.keyed.buckets import NEVER, Directory, Shelf, address
 from unskew.apps.keyed.calls import StateFault
 from unskew.apps.keyed.store import Store
 from unskew.grouping.keys import Keys, hash_keys
 
 #: The columns of a row before those of the state: whose it is, and the time of its last tuple (ms since the epoch).
 KEY, LAST = "__key", "__last"
+#: The bucket that says what is in the others.
+DIRECTORY = -1
 #: A state of more bytes is refused: a bucket is read and written whole.
 LARGEST_STATE = 32 << 20
 
-_DIRECTORY = -1  # the bucket that says what is in the others
 _SWEEPS = 16  # times a TTL that a bucket is looked through for what has expired
 
 
@@ -61,6 +62,11 @@ class Table:
     ttl_ms : int, optional
         How long after its last tuple a key expires.
 
+    Raises
+    ------
+    StateFault
+        What lies there has other columns.
+
     """
 
     def __init__(self, store: Store, number: int, state: pa.Schema, key: pa.DataType, ttl_ms: int | None) -> None:
@@ -69,9 +75,15 @@ class Table:
         self._ttl = ttl_ms
         self.state = state
         self.schema = pa.schema([pa.field(KEY, key), pa.field(LAST, pa.int64()), *state])
-        found = store.get((number, 0, _DIRECTORY))
-        self._shelves, self._usual = buckets.read(found) if found else ({}, 1)
+        found = store.get((number, 0, DIRECTORY))
+        self._directory = Directory.read(found) if found else Directory(self.schema, {})
+        self._shelves = self._directory.shelves
         self._changed = found is None
+        if self._directory.schema != self.schema:
+            raise StateFault(
+                f"the checkpoint's states have the columns {_said(self._directory.schema)}, the work's "
+                f"{_said(self.schema)}: give the same work, or another checkpoint"
+            )
 
     @property
     def windows(self) -> list[int]:
@@ -91,12 +103,12 @@ class Table:
     def close(self) -> None:
         """Store what is known of the buckets, if it has changed."""
         if self._changed:
-            self._store.put((self._number, 0, _DIRECTORY), buckets.write(self._shelves, self._usual))
+            self._store.put((self._number, 0, DIRECTORY), self._directory.write())
 
     def touch(self, window: int, keys: Keys) -> Touched:
         """Fetch the buckets of these keys: O(keys in them)."""
         shelf = self._shelves.get(window)
-        n = len(shelf) if shelf is not None else self._usual
+        n = len(shelf) if shelf is not None else self._directory.usual
         named = np.unique(address(keys.hashes, n))
         rows, bucket = self._fetch(window, named)
         found = pc.call_function("index_in", [keys.distinct], pc.SetLookupOptions(rows.column(KEY)))
@@ -113,7 +125,7 @@ class Table:
         """
         shelf = self._shelves.get(window)
         if shelf is None:
-            shelf = self._shelves[window] = Shelf.empty(self._usual)
+            shelf = self._shelves[window] = Shelf.empty(self._directory.usual)
         self._changed = True
         columns = [touched.keys.distinct, pa.array(last), *states.columns]
         changed = pa.RecordBatch.from_arrays(columns, schema=self.schema)
@@ -137,7 +149,7 @@ class Table:
             fetched = np.unique(np.concatenate([fetched, missing, np.arange(len(shelf), wanted)]))
             fetched = fetched[fetched < wanted]
             shelf = self._shelves[window] = shelf.resized(wanted)
-            self._usual = wanted
+            self._directory.usual = wanted
             bucket = address(hash_keys(rows.column(KEY)), wanted)
         self._keep(window, shelf, rows, bucket, fetched)
 
@@ -225,6 +237,10 @@ class Table:
                         "(keep a summary, or give it a shorter window or TTL)"
                     )
         return blob.to_pybytes()
+
+
+def _said(schema: pa.Schema) -> str:
+    return ", ".join(f"{field.name} {field.type}" for field in schema if field.name not in (KEY, LAST))
 
 
 def known(states: pa.RecordBatch) -> NDArray[np.bool_]:

@@ -1,5 +1,6 @@
 """`keyed_map` in somebody else's job: files in, Parquet out; the states are Spark's."""
 
+import sys
 from collections import defaultdict
 from pathlib import Path
 
@@ -8,16 +9,20 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyspark import cloudpickle
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
 from tests.apps.keyed import driver
 from tests.apps.keyed.driver import Tally
 from unskew import keyed_map
+from unskew.apps.run.ending import cause
+from unskew.errors import UsageError
 
 pytestmark = pytest.mark.spark
 
 ROWS, FILES, START = 400, 5, 1_700_000_000_000
 cloudpickle.register_pickle_by_value(driver)  # the tasks can't import the tests
+cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
 
 @pytest.fixture
@@ -89,3 +94,61 @@ def test_states_outlive_batches_and_restarts(events, tmp_path, grouping):
     for row in found:
         most[row["user"]] = max(most.get(row["user"], (0, 0)), (row["n"], row["total"]))
     assert most == {user: (len(values), sum(values)) for user, values in truth.items()}
+
+
+class Hoard(Tally):
+    """A state as large as a key's values say, in MB."""
+
+    state = pa.schema([("n", pa.int64()), ("total", pa.int64()), ("all", pa.binary())])
+
+    def update(self, tuples, states, now):
+        k = states.num_rows
+        old = [blob or b"" for blob in states.column("all").to_pylist()]
+        for slot, value in zip(tuples.column("slot").to_pylist(), tuples.column("value").to_pylist(), strict=True):
+            old[slot] += bytes(value << 20)
+        total = pa.array([len(blob) >> 20 for blob in old])
+        return None, pa.record_batch([pa.array([1] * k), total, pa.array(old, pa.binary())], schema=self.state)
+
+    def _told(self, kind, states):
+        return super()._told(kind, states.select(["n", "total"]))
+
+
+def test_null_keys_large_states_and_those_too_large(spark, tmp_path):
+    schema = "user long, value long"
+    folder = tmp_path / "in"
+    spark.createDataFrame([(1, 20), (None, 1), (2, 1)], schema).coalesce(1).write.parquet(str(folder))
+    stream = spark.readStream.schema(schema).parquet(str(folder))
+
+    def again(work):
+        return keyed_map(stream, "user", 2, work, "KEY", str(tmp_path / "cp"), ttl=3600.0)
+
+    rows = collect(again(Hoard()), tmp_path)
+    assert sorted((row["user"], row["total"]) for row in rows) == [(1, 20), (2, 1)]
+    with pytest.raises(UsageError, match=r"belongs to a run with state .*'all'.*: give the same, or another"):
+        again(Tally())
+    with pytest.raises(UsageError, match="belongs to a run with groupingType 'KEY', this one has 'D_CHOICES'"):
+        keyed_map(stream, "user", 2, Hoard(), "D_CHOICES", str(tmp_path / "cp"), ttl=3600.0)
+    spark.createDataFrame([(1, 30)], schema).coalesce(1).write.mode("append").parquet(str(folder))
+    with pytest.raises(StreamingQueryException) as error:
+        collect(again(Hoard()), tmp_path)
+    assert cause(error.value).startswith("the state of key 1 has 52,428,8")
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"checkpoint": ""}, "checkpoint is empty"),
+        ({"key": "who"}, "there is no column 'who'; valid: timestamp, value"),
+        ({"key": "timestamp"}, "the key 'timestamp' is timestamp; valid: string, binary, integer"),
+        ({"work": Tally("speed")}, "Tally reads the column 'speed', which there isn't; valid: timestamp, value"),
+        ({"merge_every": "5s"}, "merge_every is '5s', but KEY splits no keys"),
+    ],
+)
+def test_bad_arguments(spark, tmp_path, given, says):
+    fine = {"key": "value", "workers": 2, "work": Tally(), "grouping": "KEY", "checkpoint": str(tmp_path), "ttl": 5.0}
+    stream = spark.readStream.format("rate").load()
+    assert keyed_map(stream, **fine).columns == ["value", "kind", "n", "total"]
+    with pytest.raises(UsageError, match=says):
+        keyed_map(stream, **fine | given)
+    with pytest.raises(UsageError, match="give it a stream"):
+        keyed_map(spark.range(1).withColumnRenamed("id", "value"), **fine)
