@@ -7,6 +7,7 @@ import typer
 from unskew.apps.commandline.check_work import check_work
 from unskew.apps.commandline.experiments import reproduce
 from unskew.apps.commandline.launch import topology
+from unskew.apps.commandline.state import state
 from unskew.apps.compare.command import compare
 from unskew.apps.demo import demo
 from unskew.apps.results.command import results
@@ -31,6 +32,7 @@ app.command()(topology)
 app.command()(produce)
 app.command()(skew)
 app.command()(results)
+app.command()(state)
 app.command()(compare)
 app.command()(simulate)
 app.command()(check_work)

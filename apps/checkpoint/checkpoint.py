@@ -104,6 +104,10 @@ class Checkpoint:
         if found | given != found:
             write_whole(self._fs, path, orjson.dumps(found | given, option=orjson.OPT_INDENT_2))
 
+    def claimed(self) -> dict[str, Any]:
+        """What was noted of the run that it belongs to; empty: nothing."""
+        return self._read(posixpath.join(self._folder, "unskew", "run.json"))
+
     def _read(self, path: str) -> dict[str, Any]:
         try:
             with self._fs.open_input_stream(path) as stream:

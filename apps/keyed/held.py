@@ -22,6 +22,8 @@ class Held:
         States that left in the batch.
     fragments : int
         States that workers handed over to homes in the batch.
+    met : int
+        The keys that they are of.
     merging : float
         How long the slowest home was at work (s).
 
@@ -32,6 +34,7 @@ class Held:
     at_workers: int
     finished: int
     fragments: int
+    met: int
     merging: float
 
     @classmethod
@@ -49,5 +52,6 @@ class Held:
             sum(said["states"] for said in at_workers),
             sum(said["finished"] for said in (*at_workers, *homes)),
             sum(said["fragments"] for said in at_workers),
+            sum(said["met"] for said in homes),
             max((said["seconds"] for said in homes), default=0.0),
         )

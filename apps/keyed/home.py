@@ -60,6 +60,6 @@ def meet(program: Program, store: Store, home: int, parcels: Sequence[Parcel], b
     yield from packed(RESULTS, home, keeper.told)
     if program.reports is not None:
         program.reports.send(beat.number, "home", home, {
-            "fragments": sum(rows.num_rows for rows in fragments.values()), "states": keeper.table.keys,
+            "met": keeper.met, "states": keeper.table.keys,
             "bytes": keeper.table.size, "finished": keeper.finished, "seconds": time.perf_counter() - started,
         })  # fmt: skip

@@ -28,15 +28,15 @@ class Keeper:
     ----------
     told : list of (window, RecordBatch)
         Results: the key and the work's columns. Whoever takes them empties the list.
-    finished : int
-        States that have left.
+    finished, met : int
+        States that have left; keys whose states have met.
 
     """
 
     def __init__(self, table: Table, calls: Calls, ttl_ms: int | None = None) -> None:
         self.table = table
         self.told: list[tuple[int, pa.RecordBatch]] = []
-        self.finished = 0
+        self.finished = self.met = 0
         self._calls = calls
         self._ttl = ttl_ms
 
@@ -76,6 +76,7 @@ class Keeper:
     def merge(self, window: int, fragments: pa.RecordBatch, now: Now, over_ms: int | None) -> None:
         """Take in states that workers have handed over: rows of the table's schema, several a key."""
         keys = encode(fragments.column(KEY))
+        self.met += len(keys.distinct)
         touched, before, last = self._begin(window, keys, over_ms, now)
         old = known(before)
         states = pa.concat_batches([before.filter(pa.array(old)), fragments.select(self.table.state.names)])
