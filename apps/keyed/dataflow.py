@@ -14,10 +14,10 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
 
+from unskew.apps.keyed.bins import KEY
 from unskew.apps.keyed.parcels import COUNTS, WINDOW, opened
 from unskew.apps.keyed.plan import heartbeat, parcels, partitions_of, placed, places_of
 from unskew.apps.keyed.program import Program
-from unskew.apps.keyed.table import KEY
 from unskew.apps.topology.reports import Reports
 from unskew.apps.topology.router import Routing
 from unskew.apps.topology.settings import Settings

@@ -4,8 +4,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from unskew.apps.keyed.bins import KEY, LAST
 from unskew.apps.keyed.calls import Calls
-from unskew.apps.keyed.table import KEY, LAST, Table, Touched, known
+from unskew.apps.keyed.table import Table, Touched, known
 from unskew.grouping.keys import Keys, encode
 from unskew.works.interface import Now
 

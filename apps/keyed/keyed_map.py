@@ -13,10 +13,10 @@ from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema, to_arro
 from pyspark.sql.types import StructField, StructType, TimestampType
 
 from unskew.apps.checkpoint.checkpoint import Checkpoint
+from unskew.apps.keyed.bins import KEY
 from unskew.apps.keyed.parcels import WINDOW, opened
 from unskew.apps.keyed.plan import heartbeat, parcels, partitions_of, placed, places_of
 from unskew.apps.keyed.program import MERGE_EVERY, Period, Program, described, lifetime, splits
-from unskew.apps.keyed.table import KEY
 from unskew.apps.topology.placement import column
 from unskew.apps.topology.router import Routing
 from unskew.errors import UsageError

@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from unskew.apps.keyed.table import KEY
+from unskew.apps.keyed.bins import KEY
 from unskew.grouping.hashing import function, homes
 from unskew.grouping.keys import hash_keys
 

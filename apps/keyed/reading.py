@@ -10,10 +10,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from unskew.apps.checkpoint.checkpoint import Checkpoint
+from unskew.apps.keyed.bins import KEY, LAST
 from unskew.apps.keyed.buckets import Directory, address
 from unskew.apps.keyed.operators import AT_HOMES, AT_WORKERS
 from unskew.apps.keyed.parcels import home_of
-from unskew.apps.keyed.table import DIRECTORY, KEY, LAST
+from unskew.apps.keyed.table import DIRECTORY
 from unskew.apps.keyed.tokens import tokens
 from unskew.errors import UsageError
 from unskew.grouping.keys import hash_keys

@@ -8,18 +8,14 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from unskew.apps.keyed import buckets
-from unskew.apps.keyed.buckets import NEVER, Directory, Shelf, address
+from unskew.apps.keyed.bins import KEY, LAST, Bins
+from unskew.apps.keyed.buckets import Directory, Shelf, address
 from unskew.apps.keyed.calls import StateFault
 from unskew.apps.keyed.store import Store
 from unskew.grouping.keys import Keys, hash_keys
 
-#: The columns of a row before those of the state: whose it is, and the time of its last tuple (ms since the epoch).
-KEY, LAST = "__key", "__last"
 #: The bucket that says what is in the others.
 DIRECTORY = -1
-#: A state of more bytes is refused: a bucket is read and written whole.
-LARGEST_STATE = 32 << 20
-
 _SWEEPS = 16  # times a TTL that a bucket is looked through for what has expired
 
 
@@ -75,6 +71,7 @@ class Table:
         self._ttl = ttl_ms
         self.state = state
         self.schema = pa.schema([pa.field(KEY, key), pa.field(LAST, pa.int64()), *state])
+        self._bins = Bins(store, number, self.schema, ttl_ms)
         found = store.get((number, 0, DIRECTORY))
         self._directory = Directory.read(found) if found else Directory(self.schema, {})
         self._shelves = self._directory.shelves
@@ -110,7 +107,7 @@ class Table:
         shelf = self._shelves.get(window)
         n = len(shelf) if shelf is not None else self._directory.usual
         named = np.unique(address(keys.hashes, n))
-        rows, bucket = self._fetch(window, named)
+        rows, bucket = self._bins.fetch(window, shelf, named)
         found = pc.call_function("index_in", [keys.distinct], pc.SetLookupOptions(rows.column(KEY)))
         return Touched(keys, rows, bucket, found.fill_null(-1).to_numpy())
 
@@ -120,7 +117,7 @@ class Table:
         Raises
         ------
         StateFault
-            One is larger than ``LARGEST_STATE``.
+            One is larger than ``bins.LARGEST_STATE``.
 
         """
         shelf = self._shelves.get(window)
@@ -141,26 +138,26 @@ class Table:
         wanted = buckets.wanted(len(shelf), keys, rows.nbytes + int(shelf.size[others].sum()))
         if wanted != len(shelf):
             missing = np.setdiff1d(buckets.moved(len(shelf), wanted), fetched)
-            more, _ = self._fetch(window, missing)
+            more, _ = self._bins.fetch(window, shelf, missing)
             rows = pa.concat_batches([rows, more])
             for gone in range(wanted, len(shelf)):
                 if shelf.keys[gone]:
-                    self._store.remove((self._number, window, gone))
+                    self._bins.remove(window, gone)
             fetched = np.unique(np.concatenate([fetched, missing, np.arange(len(shelf), wanted)]))
             fetched = fetched[fetched < wanted]
             shelf = self._shelves[window] = shelf.resized(wanted)
             self._directory.usual = wanted
             bucket = address(hash_keys(rows.column(KEY)), wanted)
-        self._keep(window, shelf, rows, bucket, fetched)
+        self._bins.keep(window, shelf, rows, bucket, fetched)
 
     def take(self, window: int) -> pa.RecordBatch:
         """All rows of a window, which is then forgotten."""
         shelf = self._shelves.pop(window)
         self._changed = True
         full = np.flatnonzero(shelf.keys).tolist()
-        rows = pa.concat_batches([self._empty(), *(self._read(window, bucket) for bucket in full)])
+        rows = pa.concat_batches([self._bins.empty(), *(self._bins.read(window, bucket) for bucket in full)])
         for bucket in full:
-            self._store.remove((self._number, window, bucket))
+            self._bins.remove(window, bucket)
         return rows
 
     def expired(self, at_ms: int) -> pa.RecordBatch:
@@ -169,74 +166,20 @@ class Table:
         A bucket is looked through a few times a TTL, each at a moment of its own: what has expired leaves some TTL / 16
         later at most, and a batch needn't look through all of them.
         """
-        gone = [self._empty()]
+        gone = [self._bins.empty()]
         assert self._ttl is not None
         every = max(1, self._ttl // _SWEEPS)
         for window, shelf in self._shelves.items():
             phase = np.arange(len(shelf)) * every // len(shelf)
             due = np.flatnonzero(shelf.earliest <= (at_ms - phase) // every * every + phase)
             for bucket in due.tolist():
-                rows = self._read(window, bucket)
+                rows = self._bins.read(window, bucket)
                 over = rows.column(LAST).to_numpy() + self._ttl <= at_ms
                 gone.append(rows.filter(pa.array(over)))
                 rest = rows.filter(pa.array(~over))
-                self._keep(window, shelf, rest, np.full(rest.num_rows, bucket), np.array([bucket]))
+                self._bins.keep(window, shelf, rest, np.full(rest.num_rows, bucket), np.array([bucket]))
             self._changed |= bool(len(due))
         return pa.concat_batches(gone)
-
-    def _empty(self) -> pa.RecordBatch:
-        return pa.RecordBatch.from_arrays([pa.array([], field.type) for field in self.schema], schema=self.schema)
-
-    def _read(self, window: int, bucket: int) -> pa.RecordBatch:
-        blob = self._store.get((self._number, window, bucket))
-        assert blob is not None, f"bucket {bucket} of window {window} is gone"
-        return pa.ipc.read_record_batch(pa.py_buffer(blob), self.schema)
-
-    def _fetch(self, window: int, named: NDArray[np.int64]) -> tuple[pa.RecordBatch, NDArray[np.int64]]:
-        """The rows of some buckets, and which each is in."""
-        shelf = self._shelves.get(window)
-        full = [] if shelf is None else [int(bucket) for bucket in named if shelf.keys[bucket]]
-        parts = [self._read(window, bucket) for bucket in full]
-        of = np.repeat(np.array(full, np.int64), [part.num_rows for part in parts])
-        return pa.concat_batches([self._empty(), *parts]), of
-
-    def _keep(
-        self,
-        window: int,
-        shelf: Shelf,
-        rows: pa.RecordBatch,
-        bucket: NDArray[np.int64],
-        fetched: NDArray[np.int64],
-    ) -> None:
-        """Store rows in their buckets; those of ``fetched`` that get none are empty now."""
-        narrow = bucket.astype(np.uint16) if len(shelf) <= 1 << 16 else bucket  # a radix sort, where it fits
-        order = np.argsort(narrow, kind="stable")
-        ordered, bucket = rows.take(pa.array(order)), bucket[order]
-        last = ordered.column(LAST).to_numpy()
-        bounds = np.searchsorted(bucket, [fetched, fetched + 1])
-        for b, start, stop in zip(fetched.tolist(), *bounds.tolist(), strict=True):
-            if start < stop:
-                blob = self._write(ordered.slice(start, stop - start))
-                self._store.put((self._number, window, b), blob)
-                shelf.size[b] = len(blob)
-                shelf.earliest[b] = NEVER if self._ttl is None else int(last[start:stop].min()) + self._ttl
-            elif shelf.keys[b]:
-                self._store.remove((self._number, window, b))
-                shelf.size[b], shelf.earliest[b] = 0, NEVER
-            shelf.keys[b] = stop - start
-
-    def _write(self, rows: pa.RecordBatch) -> bytes:
-        blob = rows.serialize()
-        if blob.size > LARGEST_STATE:
-            for row in range(rows.num_rows):
-                size = rows.slice(row, 1).nbytes
-                if size > LARGEST_STATE:
-                    key = rows.column(KEY)[row].as_py()
-                    raise StateFault(
-                        f"the state of key {key!r} has {size:,} bytes; valid: {LARGEST_STATE:,} at most "
-                        "(keep a summary, or give it a shorter window or TTL)"
-                    )
-        return blob.to_pybytes()
 
 
 def _said(schema: pa.Schema) -> str:

@@ -177,9 +177,7 @@ METRICS = (
     Metric(SOURCE, "offset", "messages", "the offset that it has been counted up to", "counter"),
     Metric(SOURCE, "lag", "messages", "messages that wait"),
     Metric(STATES, "finished", "records", "states that left in the batch: their window closed, or their TTL was over"),
-    Metric(
-        STATES, "fragments", "records", "states that workers handed over in the batch, to meet others"
-    ),
+    Metric(STATES, "fragments", "records", "states that workers handed over in the batch, to meet others"),
     Metric(STATES, "replication", "workers/key", "fragments over their keys: what a merge costs, and states at once"),
     Metric(STATES, "merge", "seconds", "time at work of the slowest home, where states meet"),
     Metric(WORKER_STATES, "states", "records", "states"),

@@ -3,12 +3,14 @@
 from collections import Counter, defaultdict
 
 import numpy as np
+import orjson
 import pytest
 from pyspark import cloudpickle
 
 from tests.apps.conftest import by_key, countries, final_counts, publish, records
 from tests.apps.keyed import driver
 from tests.apps.keyed.driver import Tally
+from unskew.apps.keyed.reading import States
 from unskew.apps.topology.publisher import result_topics
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
@@ -68,7 +70,7 @@ def test_windows_by_event_time(grouping, more, settings, drain, connection, topi
 
 
 @pytest.mark.parametrize(("grouping", "more"), [("KEY", {}), ("W_CHOICES", {"merge_every": "0.5s"})])
-def test_states_that_outlive_windows_and_restarts(grouping, more, settings, drain, connection, topic):
+def test_states_that_outlive_windows_and_restarts(grouping, more, settings, spark, drain, connection, topic):
     keys = skewed(2_000)
     run = settings(grouping, ttl=3600.0, max_tuples=700, work=Told("offset"), **more)
     for part in (keys[:1_200], keys[1_200:]):
@@ -78,3 +80,11 @@ def test_states_that_outlive_windows_and_restarts(grouping, more, settings, drai
     assert {key: n for (_, key), (n, _) in found.items()} == Counter(keys)
     assert by_key(final_counts(connection, result_topics(run)["aggregator"])) == Counter(keys)
     assert reports[-1].held.states.sum() == len(set(keys))
+    states = States(spark, run.checkpoint)
+    rows = states.rows().collect()
+    assert {row["key"] for row in rows} == set(keys)
+    assert {row["at"] for row in rows} == {"workers" if grouping == "KEY" else "homes"}
+    assert {(row["at"], row["number"]) for row in rows} <= states.directories.keys()
+    (turkey,) = states.rows(full=True, key="Turkey").collect()
+    assert orjson.loads(turkey["state"]) == dict(zip(("n", "total"), found[None, "Turkey"], strict=True))
+    assert turkey["bytes"] == 16
