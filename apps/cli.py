@@ -4,8 +4,10 @@ import sys
 
 import typer
 
+from unskew.apps.commandline.check_work import check_work
 from unskew.apps.commandline.experiments import reproduce
 from unskew.apps.commandline.launch import topology
+from unskew.apps.commandline.state import state
 from unskew.apps.compare.command import compare
 from unskew.apps.demo import demo
 from unskew.apps.results.command import results
@@ -30,8 +32,10 @@ app.command()(topology)
 app.command()(produce)
 app.command()(skew)
 app.command()(results)
+app.command()(state)
 app.command()(compare)
 app.command()(simulate)
+app.command()(check_work)
 app.command()(reproduce)
 app.command()(demo)
 app.add_typer(kafka.app, name="kafka")

@@ -104,6 +104,10 @@ class Checkpoint:
         if found | given != found:
             write_whole(self._fs, path, orjson.dumps(found | given, option=orjson.OPT_INDENT_2))
 
+    def claimed(self) -> dict[str, Any]:
+        """What was noted of the run that it belongs to; empty: nothing."""
+        return self._read(posixpath.join(self._folder, "unskew", "run.json"))
+
     def _read(self, path: str) -> dict[str, Any]:
         try:
             with self._fs.open_input_stream(path) as stream:
@@ -136,6 +140,13 @@ class Checkpoint:
             batch = self.batch(newest)
             return batch.end if self._newest("commits") == newest else batch.start
         return orjson.loads(self._log("sources/0", 0)[1]) if self._newest("sources/0") == 0 else {}
+
+    def partitions(self) -> int | None:
+        """Partitions of the query's state, which are fixed once a batch was planned; None: none was."""
+        newest = self._newest("offsets")
+        if newest is None:
+            return None
+        return int(orjson.loads(self._log("offsets", newest)[1])["conf"]["spark.sql.shuffle.partitions"])
 
     def _newest(self, log: str) -> int | None:
         """The number of the log's newest entry."""

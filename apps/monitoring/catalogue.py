@@ -126,6 +126,9 @@ SCHEME = Subject("scheme", "What the grouping tells of itself", "the batch's tim
                  _SOURCE | {"internal": "its name: DYNAMIC_KEY has sizes_old, scale_ups, …"})  # fmt: skip
 EVENT = Subject("event", "Something that a dashboard should mark", "the batch's time",
                 {"kind": "start, restart, scale_up, scale_down"}, prometheus=False)  # fmt: skip
+STATES = Subject("states", "All states of a work that has some, after a micro-batch", "the batch's time", {})
+WORKER_STATES = Subject("worker_states", "The states at a worker, and at the home of its number", "the batch's time",
+                        _WORKER)  # fmt: skip
 METRICS_OUT = Subject("influxdb", "What became of the points for InfluxDB", "", {})
 
 METRICS = (
@@ -173,6 +176,12 @@ METRICS = (
     Metric(QUERY, "watermark", "timestamp", "windows that end up to here are closed"),
     Metric(SOURCE, "offset", "messages", "the offset that it has been counted up to", "counter"),
     Metric(SOURCE, "lag", "messages", "messages that wait"),
+    Metric(STATES, "finished", "records", "states that left in the batch: their window closed, or their TTL was over"),
+    Metric(STATES, "fragments", "records", "states that workers handed over in the batch, to meet others"),
+    Metric(STATES, "replication", "workers/key", "fragments over their keys: what a merge costs, and states at once"),
+    Metric(STATES, "merge", "seconds", "time at work of the slowest home, where states meet"),
+    Metric(WORKER_STATES, "states", "records", "states"),
+    Metric(WORKER_STATES, "size", "bytes", "their bytes"),
     Metric(SCHEME, "value", "number", "the internal's value"),
     Metric(EVENT, "text", "text", "what happened", "text"),
     Metric(METRICS_OUT, "written", "records", "points that InfluxDB has taken", "counter"),

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from unskew.apps.checkpoint.totals import Totals
+from unskew.apps.keyed.held import Held
 from unskew.apps.monitoring import catalogue
 from unskew.apps.monitoring.catalogue import Subject
 from unskew.apps.run.follow import kafka_source, lags, processed_rate, taken
@@ -58,9 +59,21 @@ def of_batch(report: BatchReport) -> Iterator[Sample]:
     for source, internals in report.internals.items():
         for name, value in flat(internals):
             yield Sample(catalogue.SCHEME, time, {"value": value}, {"source": str(source), "internal": name})
+    if report.held is not None:
+        yield from of_states(report.held, time)
     yield of_run(report.totals, time)
     for window, totals in report.windows:
         yield from of_window(window, totals)
+
+
+def of_states(held: Held, time_ms: int) -> Iterator[Sample]:
+    """Of the states after a batch."""
+    values: dict[str, Value] = {"finished": held.finished, "fragments": held.fragments, "merge": held.merging}
+    if held.met:
+        values["replication"] = held.fragments / held.met
+    yield Sample(catalogue.STATES, time_ms, values)
+    for worker, (states, size) in enumerate(zip(held.states.tolist(), held.size.tolist(), strict=True)):
+        yield Sample(catalogue.WORKER_STATES, time_ms, {"states": states, "size": size}, {"worker": str(worker)})
 
 
 def of_run(totals: Totals, time_ms: int) -> Sample:

@@ -6,6 +6,7 @@ import time
 from pyspark.errors import StreamingQueryException
 from pyspark.sql.streaming.query import StreamingQuery
 
+from unskew.apps.keyed.calls import StateFault
 from unskew.apps.run.session import log_file
 from unskew.apps.topology.work import WorkFault
 from unskew.errors import EnvironmentFault
@@ -33,6 +34,9 @@ def cause(error: StreamingQueryException) -> str:
     raised = re.search(rf"{WorkFault.__name__}: (.+)", str(error))
     if raised:
         return f"{raised[1]}; nothing is lost: mend it and start again, or give --work-errors reject"
+    raised = re.search(rf"{StateFault.__name__}: (.+)", str(error))
+    if raised:
+        return f"{raised[1]}; nothing is lost: mend it and start again"
     fault = re.search(rf"{EnvironmentFault.__name__}: (.+)", str(error))
     if fault:
         return f"the query failed: {fault[1]}; the rest is in {log_file()}"

@@ -10,6 +10,8 @@ from pyspark.sql import DataFrame
 
 from unskew.apps.checkpoint.checkpoint import Batch
 from unskew.apps.checkpoint.totals import Totals, TotalsLog
+from unskew.apps.keyed import results
+from unskew.apps.keyed.held import Held
 from unskew.apps.topology import observer
 from unskew.apps.topology.closing import Closing
 from unskew.apps.topology.loss import gone
@@ -42,6 +44,8 @@ class BatchReport:
         The windows closed by the batch, and where the run stood with each of them.
     failures : dict
         (partition, offset) of the messages among the rejected on which the work failed → what it raised.
+    held : Held, optional
+        The states, if the work has some.
 
     """
 
@@ -55,6 +59,7 @@ class BatchReport:
     totals: Totals
     windows: list[tuple[observer.Distribution, Totals]]
     failures: dict[tuple[int, int], str] = field(default_factory=dict)
+    held: Held | None = None
 
 
 class Sink:
@@ -78,12 +83,7 @@ class Sink:
         """Publish what the batch closed, note where the run stands, tell the listener."""
         skipped = self._skipped(batch)
         before = self._totals.at(batch.number)
-        rows = df.where("worker >= 0")
-        windows: list[observer.Distribution] = []
-        # Where nothing can close, a batch ends with its state. (If rows come all the same, it is run again: it would
-        # do so after any failure, and nothing is lost.)
-        if self._may_close(batch, before) or rows.collect():
-            windows = self._closing.run(rows)
+        windows = self._keyed(df, batch) if self._settings.keyed else self._counted(df, batch, before)
         report = self._collect(batch, before, skipped)
         if windows:
             report = self._publish(windows, report)
@@ -91,6 +91,30 @@ class Sink:
             self._publisher.write(rejected(df.sparkSession, self._settings, batch, report.failures), "rejected")
         self._totals.write(batch.number + 1, report.totals)
         self._listener(report)
+
+    def _counted(self, df: DataFrame, batch: Batch, before: Totals) -> list[observer.Distribution]:
+        """Run the batch, and publish the counts of the windows that it closes."""
+        rows = df.where("worker >= 0")
+        # Where nothing can close, a batch ends with its state. (If rows come all the same, it is run again: it would
+        # do so after any failure, and nothing is lost.)
+        if self._may_close(batch, before) or rows.collect():
+            return self._closing.run(rows)
+        return []
+
+    def _keyed(self, df: DataFrame, batch: Batch) -> list[observer.Distribution]:
+        """Run the batch of a work with states; publish what it told, and the counts of the windows that it closes."""
+        # Both come of one pass over the states: it isn't made twice.
+        rows = df.persist()
+        try:
+            number = rows.count()
+            told = rows.where("result is not null")
+            telling = told.count() if number else 0
+            if telling:
+                identity = self._settings.keyed_work.identity
+                self._publisher.write(results.to_messages(told, identity, batch.time_ms), "results")
+            return self._closing.run(rows.where("result is null").drop("result")) if number > telling else []
+        finally:
+            rows.unpersist()
 
     def _may_close(self, batch: Batch, before: Totals) -> bool:
         """Whether a window may end within this batch's watermark that didn't end within that of the one before."""
@@ -123,6 +147,7 @@ class Sink:
         if self._settings.time == "batch" and loads.any():
             windows = {batch.time_ms // length: int(loads.sum())}
         late = sum(n for window, n in windows.items() if (window + 1) * length <= batch.late_before_ms)
+        late += sum(said.get("late", 0) for said in told.get("worker", {}).values())
         routers = told.get("router", {})
         refused = sum(said["rejected"] for said in routers.values()) + len(failures)
         internals = {source: said["internals"] for source, said in sorted(routers.items())}
@@ -139,7 +164,8 @@ class Sink:
             last_window_end_ms=max([before.last_window_end_ms, *((window + 1) * length for window in windows)]),
         )
         seconds = sum(said["seconds"] for said in routers.values())
-        return BatchReport(batch, loads, busy, refused, late, seconds, internals, totals, [], failures)
+        held = Held.of(told, self._settings.workers) if self._settings.keyed else None
+        return BatchReport(batch, loads, busy, refused, late, seconds, internals, totals, [], failures, held)
 
     def _publish(self, windows: list[observer.Distribution], report: BatchReport) -> BatchReport:
         told = report.totals.occupants

@@ -130,6 +130,27 @@ def pipeline() -> Dashboard:
                 8,
             ),
             panels.lines(
+                "How much do workers remember?",
+                "Bytes of the states of a work that has some, at each worker.",
+                GRAFANA["bytes"],
+                promql.query(promql.now(metric("worker_states", "size"), ["worker"]), ["worker"]),
+                8,
+            ),
+            panels.lines(
+                "On how many workers is a key's state?",
+                "Where the grouping splits keys: states that were handed over to meet, over their keys.",
+                GRAFANA["workers/key"],
+                promql.query(promql.now(metric("states", "replication"))),
+                8,
+            ),
+            panels.lines(
+                "What do merges take?",
+                "Time at work of the slowest home, where the states of a key meet.",
+                GRAFANA["seconds"],
+                promql.query(promql.now(metric("states", "merge"))),
+                8,
+            ),
+            panels.lines(
                 "Do the metrics arrive?",
                 "Points that InfluxDB has taken per second.",
                 "si: points/s",

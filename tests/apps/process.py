@@ -111,16 +111,21 @@ def _command(pid: int) -> str:
         return ""
 
 
-@pytest.fixture
-def truth(connection: Connection, topic: str) -> Counter[tuple[str, str]]:
+def stream() -> list[tuple[str, int, int]]:
+    """Key, time (ms) and offset of each message; they alternate between two partitions."""
     rng = np.random.default_rng(7)
     keys = [
         "Turkey" if hot else f"Country {i}"
         for hot, i in zip(rng.random(TUPLES) < 0.8, rng.integers(0, 40, TUPLES), strict=True)
     ]
-    ms = [START + i for i in range(TUPLES)]
-    publish(connection, topic, 2, countries(keys), ms=ms)
-    return Counter((_window(t), key) for t, key in zip(ms, keys, strict=True))
+    return [(key, START + i, i // 2) for i, key in enumerate(keys)]
+
+
+@pytest.fixture
+def truth(connection: Connection, topic: str) -> Counter[tuple[str, str]]:
+    messages = stream()
+    publish(connection, topic, 2, countries([key for key, _, _ in messages]), ms=[ms for _, ms, _ in messages])
+    return Counter((_window(ms), key) for key, ms, _ in messages)
 
 
 def _window(ms: int) -> str:

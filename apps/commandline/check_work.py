@@ -1,0 +1,64 @@
+"""`unskew check-work`: whether a work with a state per key keeps what it must promise."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from unskew.apps.commandline.options import pairs
+from unskew.errors import UsageError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from unskew.works import KeyedWork
+
+
+def check_work(
+    work: Annotated[str, typer.Argument(metavar="MODULE:CLASS", help="The work, such as unskew.works:Sessions.")],
+    option: Annotated[
+        list[str] | None, typer.Option("--option", "-o", metavar="NAME=VALUE", help="An option of the work.")
+    ] = None,
+    column: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=TYPE", help="What a column of the tuples is (int64, double, …) [string]."),
+    ] = None,
+    cases: Annotated[int, typer.Option(min=1, help="How many random batches, small ones first.")] = 200,
+    seed: Annotated[int, typer.Option(min=0, help="Equal seeds give equal batches.")] = 0,
+    nulls: Annotated[bool, typer.Option(help="Whether values may be null, NaN, infinite.")] = True,
+) -> None:
+    """Try a work with a state per key on random tuples: schemas, cuts into batches, merges in any order.
+
+    Exit code 0: all that could be checked holds; 1: something doesn't.
+
+    Example: unskew check-work unskew.works:Sessions --option gap=30
+    """
+    from unskew.works.check import check, exact
+    from unskew.works.named import load
+
+    loaded = load(work, pairs("--option", option or []))
+    kinds = {name: _type(name, text, loaded) for name, text in pairs("--column", column or []).items()}
+    whole = "can be split" if loaded.mergeable else "can't be split: a key must stay at one worker"
+    print(f"{work}: reads {', '.join(loaded.columns) or 'times alone'}; {whole}")
+    failed = 0
+    for outcome in check(loaded, cases, seed, kinds, nulls=nulls):
+        shown = "-" if outcome.skipped else "FAILS" if outcome.failure else "ok"
+        print(f"{shown:6} {outcome.name:12} {outcome.skipped or outcome.says}")
+        if outcome.failure:
+            failed += 1
+            print(f"       in case {outcome.cases} of seed {seed}: {outcome.failure}")
+    if failed:
+        print(f"{failed} of these fail in the cases shown; `--cases N` stops after case N")
+        raise typer.Exit(1)
+    equal = "" if exact(loaded) else "; where states are compared, they agree within the bounds that the work names"
+    print(f"no failure in {cases} cases of seed {seed}{equal}")
+
+
+def _type(name: str, text: str, work: "KeyedWork") -> "pa.DataType":
+    import pyarrow as pa
+
+    if name not in work.columns:
+        raise UsageError(f"the work reads no column {name!r}; valid: {', '.join(work.columns) or 'none'}")
+    try:
+        return pa.type_for_alias(text)
+    except ValueError:
+        raise UsageError(f"column {name} is {text!r}; valid: an Arrow type, such as string, int64, double") from None

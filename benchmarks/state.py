@@ -1,0 +1,174 @@
+"""What it costs to keep a state per key: CPU a touched key, beside Spark's own ways to do it.
+
+    python -m benchmarks.state [--keys N ...] [--touched SHARE ...] [--theirs N] [--batches N]
+
+Each contestant adds up a number per key, over the same stream, in the same state store (RocksDB, changelog), one Spark
+on two cores, 4 state partitions. A first batch has all keys; the others touch a share of them. What is given is the
+median of those batches: CPU (driver, JVM and Python workers) and wall time a touched key, and a batch's wall time. What
+Spark has itself is tried with fewer keys: it would take hours.
+"""
+
+import argparse
+import os
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql.streaming.state import GroupStateTimeout
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor
+from rich.box import MARKDOWN
+from rich.console import Console
+from rich.table import Table
+
+from unskew import keyed_map
+from unskew.apps.run import session
+from unskew.works import KeyedWork, Now
+
+PARTITIONS = 4
+SUM = "sum long"
+
+
+class Sum(KeyedWork):
+    """The sum of a key's values, told when it ends."""
+
+    columns = ("value",)
+    state = results = pa.schema([("sum", pa.int64())])
+
+    def update(self, tuples: pa.RecordBatch, states: pa.RecordBatch, now: Now) -> tuple[None, pa.RecordBatch]:
+        total = states.column(0).fill_null(0).to_numpy(zero_copy_only=False).copy()
+        np.add.at(total, tuples.column("slot").to_numpy(), tuples.column("value").to_numpy())
+        return None, pa.RecordBatch.from_arrays([pa.array(total)], schema=self.state)
+
+
+class RowSum(StatefulProcessor):
+    """The same for ``transformWithState``, a group a key."""
+
+    def init(self, handle: Any) -> None:
+        self._sum = handle.getValueState("sum", SUM)
+
+    def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[Row]:  # noqa: N802, N803
+        before = self._sum.get()
+        self._sum.update(((before[0] if before else 0) + sum(row["value"] for row in rows),))
+        return iter([])
+
+    def close(self) -> None:
+        pass
+
+
+class PandasSum(RowSum):
+    """…and for ``transformWithStateInPandas``."""
+
+    def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[Any]:  # noqa: N802, N803
+        before = self._sum.get()
+        self._sum.update(((before[0] if before else 0) + sum(int(frame["value"].sum()) for frame in rows),))
+        return iter([])
+
+
+def grouped_sum(_: Any, frames: Iterator[Any], state: Any) -> Iterator[Any]:
+    """…and for ``applyInPandasWithState``."""
+    before = state.get[0] if state.exists else 0
+    state.update((before + sum(int(frame["value"].sum()) for frame in frames),))
+    return iter([])
+
+
+CONTESTANTS: dict[str, Callable[[DataFrame, str], DataFrame]] = {
+    "unskew, KEY": lambda df, path: keyed_map(df, "key", PARTITIONS, Sum(), "KEY", path, ttl=1e6),
+    "transformWithState": lambda df, _: df.groupBy("key").transformWithState(RowSum(), SUM, "Append", "None"),
+    "transformWithStateInPandas": lambda df, _: df.groupBy("key").transformWithStateInPandas(
+        PandasSum(), SUM, "Append", "None"
+    ),
+    "applyInPandasWithState": lambda df, _: df.groupBy("key").applyInPandasWithState(
+        grouped_sum, SUM, SUM, "append", GroupStateTimeout.NoTimeout
+    ),
+}
+
+
+def cpu() -> float:
+    """Seconds of CPU of this process and all that it started, those that have ended too."""
+    total, ours = 0, {os.getpid()}
+    stats = {}
+    for process in Path("/proc").iterdir():
+        if process.name.isdigit():
+            try:
+                fields = (process / "stat").read_text().rpartition(")")[2].split()
+            except OSError:
+                continue
+            stats[int(process.name)] = int(fields[1]), sum(map(int, fields[11:15]))
+    grown = True
+    while grown:
+        more = {pid for pid, (parent, _) in stats.items() if parent in ours} - ours
+        ours |= more
+        grown = bool(more)
+    total = sum(stats[pid][1] for pid in ours if pid in stats)
+    return total / os.sysconf("SC_CLK_TCK")
+
+
+def measured(spark: SparkSession, name: str, keys: int, share: float, batches: int) -> tuple[float, float, float]:
+    """CPU and wall time a touched key (µs), and a batch's wall time (s): the median of the batches."""
+    rng = np.random.default_rng(0)
+    costs, times = [], []
+    with tempfile.TemporaryDirectory() as folder:
+        stream = spark.readStream.schema("key string, value long").parquet(f"{folder}/in")
+        touched = round(keys * share)
+
+        def publish(number: int, ids: np.ndarray) -> None:
+            table = pa.table({"key": [f"key {i}" for i in ids], "value": np.ones(len(ids), np.int64)})
+            pq.write_table(table, f"{folder}/{number}")
+            Path(f"{folder}/{number}").rename(f"{folder}/in/{number}.parquet")
+
+        Path(folder, "in").mkdir()
+        publish(0, np.arange(keys))
+        checkpoint = f"{folder}/checkpoint"
+        writer = CONTESTANTS[name](stream, checkpoint).writeStream.format("noop")
+        query = writer.option("checkpointLocation", checkpoint).start()
+        query.processAllAvailable()
+        for number in range(1, batches + 2):
+            publish(number, rng.choice(keys, touched, replace=False))
+            before, began = cpu(), time.monotonic()
+            query.processAllAvailable()
+            costs.append(cpu() - before)
+            times.append(time.monotonic() - began)
+        query.stop()
+    batch = statistics.median(times[1:])
+    return 1e6 * statistics.median(costs[1:]) / touched, 1e6 * batch / touched, batch
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--keys", type=int, nargs="+", default=[1_000, 100_000, 1_000_000])
+    parser.add_argument("--touched", type=float, nargs="+", default=[0.1, 1.0])
+    parser.add_argument("--theirs", type=int, default=2_000, help="Most keys that Spark's own ways are tried with.")
+    parser.add_argument("--batches", type=int, default=5)
+    arguments = parser.parse_args()
+    conf = {
+        "spark.sql.streaming.stateStore.rocksdb.trackTotalNumberOfRows": "false",
+        "spark.executorEnv.UNSKEW_GROUPINGS": "KEY",
+    }
+    table = Table("", box=MARKDOWN)
+    for column in ("keys", "touched", "CPU µs a touched key", "wall µs", "a batch, s"):
+        table.add_column(column, justify="right")
+    spark = session.start("benchmark", "local[2]", PARTITIONS, conf)
+    try:
+        for name in CONTESTANTS:
+            for keys in arguments.keys:
+                for share in arguments.touched:
+                    if name != next(iter(CONTESTANTS)) and keys * share > arguments.theirs:
+                        continue
+                    figures = measured(spark, name, keys, share, arguments.batches)
+                    row = [f"{keys:,}", f"{round(keys * share):,}", *(f"{figure:,.1f}" for figure in figures)]
+                    print(name, *row, flush=True)
+                    table.add_row(name, *row)
+    finally:
+        spark.stop()
+    Console(width=120).print(table)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,84 @@
+"""Real kills of a topology whose workers remember: whatever dies and whenever, each result is told, and only once."""
+
+import random
+import time
+from collections import Counter, defaultdict
+
+import pytest
+
+from tests.apps.conftest import records
+from tests.apps.process import START, TUPLES, WINDOW_MS, check, launch, stream, truth  # noqa: F401  fixtures
+from tests.apps.test_kills import HARMS, broker, connection  # noqa: F401  fixtures
+from unskew.deploy.client.topics import end_offsets
+
+pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.kafka, pytest.mark.timeout(2400)]
+
+GAP_MS = 400
+END = START + TUPLES
+SESSIONS = ["--work", "unskew.works:Sessions", "--work-option", f"gap={GAP_MS / 1000}"]
+DISTINCT = ["--work", "unskew.works:Distinct", "--work-option", "id=offset", "--work-option", "kind=int64"]
+
+
+def sessions_of(stream):
+    """(key, start, last, count) of each session."""
+    found, times = set(), defaultdict(list)
+    for key, ms, _ in stream:
+        times[key].append(ms)
+    for key, of in times.items():
+        first, n = of[0], 0
+        for before, ms in zip([of[0], *of], [*of, END + 10 * GAP_MS], strict=True):
+            if ms - before >= GAP_MS:
+                found.add((key, first, before, n))
+                first, n = ms, 0
+            n += 1
+    return found
+
+
+def read_sessions(latest):
+    return Counter((value["key"], *(value["fields"][n] for n in ("start", "last", "count"))) for value in latest)
+
+
+def ids_of(stream):
+    """(window, key, offset) of each id: the two partitions have the same offsets."""
+    return {(START + (ms - START) // WINDOW_MS * WINDOW_MS, key, offset) for key, ms, offset in stream}
+
+
+@pytest.mark.parametrize(
+    ("grouping", "short", "work", "more"),
+    [
+        ("D_CHOICES", "dc", SESSIONS, ["--merge-every", "2 batches"]),
+        ("KEY", "kg", SESSIONS, []),
+        ("D_CHOICES", "dc", DISTINCT, []),
+        ("KEY", "kg", DISTINCT, []),
+    ],
+)
+def test_whatever_is_killed(broker, connection, topic, truth, launch, grouping, short, work, more):
+    """In any order: the seed is printed if it fails."""
+    seed = random.randrange(1 << 32)
+    rng = random.Random(seed)
+    harms = rng.sample(HARMS, len(HARMS))
+    print(f"seed {seed}: {', '.join(harm.__name__ for harm in harms)}")
+    topology = launch(grouping, "--max-tuples", "1500", *work, *more)
+    for harm in harms:
+        topology.goes_on(rng.randint(1, 2))
+        time.sleep(rng.random())  # anywhere in a batch
+        harm(topology, broker)
+    topology.finish()
+    check(connection, topic, short, truth)
+    results = f"{topic}-s2-w4-{short}-results"
+    told = records(connection, results)
+    latest = dict(told).values()
+    print(f"{len(told)} records of {len(latest)} results, {sum(end_offsets(connection, results).values())} in all")
+    if work is SESSIONS:
+        found, all_of_them = read_sessions(latest), sessions_of(stream())
+        assert set(found) <= all_of_them
+        assert not {key for key, n in found.items() if n > 1}
+        # A drained run ends with the last window: what is still open then, by some TTL / 16, is kept.
+        due = {each for each in all_of_them if each[2] + GAP_MS + GAP_MS // 16 < END}
+        assert len(due) > 100, "a stream without sessions would prove nothing"
+        assert due <= set(found)
+    else:
+        found = Counter((value["tags"]["window"], value["key"], value["fields"]["id"]) for value in latest)
+        assert set(found.values()) == {1}
+        starts = {window: START + WINDOW_MS * i for i, window in enumerate(sorted({w for w, _, _ in found}))}
+        assert {(starts[window], key, id_) for window, key, id_ in found} == ids_of(stream())

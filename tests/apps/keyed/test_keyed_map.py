@@ -1,0 +1,154 @@
+"""`keyed_map` in somebody else's job: files in, Parquet out; the states are Spark's."""
+
+import sys
+from collections import defaultdict
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark import cloudpickle
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+
+from tests.apps.keyed import driver
+from tests.apps.keyed.driver import Tally
+from unskew import keyed_map
+from unskew.apps.run.ending import cause
+from unskew.errors import UsageError
+
+pytestmark = pytest.mark.spark
+
+ROWS, FILES, START = 400, 5, 1_700_000_000_000
+cloudpickle.register_pickle_by_value(driver)  # the tasks can't import the tests
+cloudpickle.register_pickle_by_value(sys.modules[__name__])
+
+
+@pytest.fixture
+def events(spark: SparkSession, tmp_path: Path) -> tuple[DataFrame, list[tuple[str, int, int]]]:
+    """A stream of five batches, and its rows (user, value, ms): 3 s each, hot user 0; the last one is far ahead."""
+    folder = tmp_path / "events"
+    folder.mkdir()
+    rng = np.random.default_rng(0)
+    everything = []
+    for number in range(FILES):
+        n = ROWS if number < FILES - 1 else 1
+        users = [f"u{0 if hot else who}" for hot, who in zip(rng.random(n) < 0.6, rng.integers(1, 40, n), strict=True)]
+        values = rng.integers(-9, 9, n).tolist()
+        ms = np.sort(START + 3000 * number + rng.integers(0, 3000, n)).tolist()
+        ms = ms if number < FILES - 1 else [START + 3_600_000]
+        everything += zip(users, values, ms, strict=True)
+        times = pa.array(ms, pa.timestamp("ms", "UTC"))
+        pq.write_table(pa.table({"user": users, "value": values, "at": times}), folder / f"{number}.parquet")
+    schema = spark.read.parquet(str(folder)).schema
+    return spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(folder)), everything
+
+
+def collect(df: DataFrame, tmp_path: Path) -> list[dict]:
+    """Run the stream to its end; its rows."""
+    out = str(tmp_path / "out")
+    writer = df.writeStream.format("parquet").option("path", out).option("checkpointLocation", str(tmp_path / "cp"))
+    writer.trigger(availableNow=True).start().awaitTermination()
+    return df.sparkSession.read.parquet(out).collect()
+
+
+@pytest.mark.parametrize(
+    ("grouping", "more"),
+    [("KEY", {}), ("D_CHOICES", {}), pytest.param("SHUFFLE", {"merge_every": "2 batches"}, marks=pytest.mark.slow)],
+)
+def test_windows_by_event_time(events, tmp_path, grouping, more):
+    stream, rows = events
+    told = keyed_map(
+        stream, "user", 3, Tally(), grouping, str(tmp_path / "cp"), window=2.0, time="at", lateness=0.0, **more
+    )
+    assert told.columns == ["user", "window", "kind", "n", "total"]
+    truth = defaultdict(list)
+    for user, value, ms in rows[:-1]:
+        truth[ms // 2000 * 2000, user].append(value)
+    found = {
+        (round(row["window"].timestamp() * 1000), row["user"]): (row["n"], row["total"])
+        for row in collect(told, tmp_path)
+        if row["kind"] == "finished"
+    }
+    assert found == {place: (len(values), sum(values)) for place, values in truth.items()}
+
+
+@pytest.mark.parametrize("grouping", ["KEY", "PARTIAL_KEY"])
+def test_states_outlive_batches_and_restarts(events, tmp_path, grouping):
+    stream, rows = events
+    later = [(tmp_path / "events" / f"{number}.parquet", tmp_path / f"{number}.later") for number in (3, 4)]
+    for file, place in later:
+        file.rename(place)
+    for _ in range(2):
+        split = {"merge_every": "1 batches"} if grouping != "KEY" else {}
+        told = keyed_map(stream, "user", 3, Tally(), grouping, str(tmp_path / "cp"), ttl=3600.0, **split)
+        found = collect(told, tmp_path)
+        for file, place in later:
+            if place.exists():
+                place.rename(file)
+    truth = defaultdict(list)
+    for user, value, _ in rows:
+        truth[user].append(value)
+    most: dict[str, tuple[int, int]] = {}
+    for row in found:
+        most[row["user"]] = max(most.get(row["user"], (0, 0)), (row["n"], row["total"]))
+    assert most == {user: (len(values), sum(values)) for user, values in truth.items()}
+
+
+class Hoard(Tally):
+    """A state as large as a key's values say, in MB."""
+
+    state = pa.schema([("n", pa.int64()), ("total", pa.int64()), ("all", pa.binary())])
+
+    def update(self, tuples, states, now):
+        k = states.num_rows
+        old = [blob or b"" for blob in states.column("all").to_pylist()]
+        for slot, value in zip(tuples.column("slot").to_pylist(), tuples.column("value").to_pylist(), strict=True):
+            old[slot] += bytes(value << 20)
+        total = pa.array([len(blob) >> 20 for blob in old])
+        return None, pa.record_batch([pa.array([1] * k), total, pa.array(old, pa.binary())], schema=self.state)
+
+    def _told(self, kind, states):
+        return super()._told(kind, states.select(["n", "total"]))
+
+
+def test_null_keys_large_states_and_those_too_large(spark, tmp_path):
+    schema = "user long, value long"
+    folder = tmp_path / "in"
+    spark.createDataFrame([(1, 20), (None, 1), (2, 1)], schema).coalesce(1).write.parquet(str(folder))
+    stream = spark.readStream.schema(schema).parquet(str(folder))
+
+    def again(work):
+        return keyed_map(stream, "user", 2, work, "KEY", str(tmp_path / "cp"), ttl=3600.0)
+
+    rows = collect(again(Hoard()), tmp_path)
+    assert sorted((row["user"], row["total"]) for row in rows) == [(1, 20), (2, 1)]
+    with pytest.raises(UsageError, match=r"belongs to a run with state .*'all'.*: give the same, or another"):
+        again(Tally())
+    with pytest.raises(UsageError, match="belongs to a run with groupingType 'KEY', this one has 'D_CHOICES'"):
+        keyed_map(stream, "user", 2, Hoard(), "D_CHOICES", str(tmp_path / "cp"), ttl=3600.0)
+    spark.createDataFrame([(1, 30)], schema).coalesce(1).write.mode("append").parquet(str(folder))
+    with pytest.raises(StreamingQueryException) as error:
+        collect(again(Hoard()), tmp_path)
+    assert cause(error.value).startswith("the state of key 1 has 52,428,8")
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"checkpoint": ""}, "checkpoint is empty"),
+        ({"key": "who"}, "there is no column 'who'; valid: timestamp, value"),
+        ({"key": "timestamp"}, "the key 'timestamp' is timestamp; valid: string, binary, integer"),
+        ({"work": Tally("speed")}, "Tally reads the column 'speed', which there isn't; valid: timestamp, value"),
+        ({"merge_every": "5s"}, "merge_every is '5s', but KEY splits no keys"),
+    ],
+)
+def test_bad_arguments(spark, tmp_path, given, says):
+    fine = {"key": "value", "workers": 2, "work": Tally(), "grouping": "KEY", "checkpoint": str(tmp_path), "ttl": 5.0}
+    stream = spark.readStream.format("rate").load()
+    assert keyed_map(stream, **fine).columns == ["value", "kind", "n", "total"]
+    with pytest.raises(UsageError, match=says):
+        keyed_map(stream, **fine | given)
+    with pytest.raises(UsageError, match="give it a stream"):
+        keyed_map(spark.range(1).withColumnRenamed("id", "value"), **fine)

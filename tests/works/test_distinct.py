@@ -1,0 +1,63 @@
+"""DISTINCT against a set."""
+
+from collections import Counter
+from itertools import pairwise
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.works.driver import Batch, Engine, Tuple, parts, whole
+from tests.works.streams import streams, tuples_of
+from unskew.works import Distinct, Now
+
+IDS = {
+    "string": st.sampled_from(["x", "y", "z", ""]),
+    "int64": st.integers(0, 3),
+    "binary": st.sampled_from([b"x", b"\xff"]),
+}
+TYPES = {"string": pa.string(), "int64": pa.int64(), "binary": pa.binary()}
+
+
+@pytest.mark.parametrize("kind", list(IDS))
+@given(data=st.data())
+def test_each_id_once(data, kind):
+    batches = data.draw(streams(id=st.none() | IDS[kind]))
+    work, columns = Distinct("id", kind), {"id": TYPES[kind]}
+    first = {}
+    for each in tuples_of(batches):
+        place = each.key, each.values["id"]
+        first[place] = min(each.time, first.get(place, each.time))
+    for run in (whole, parts):
+        published = [(key, row["id"]) for key, row in run(work, columns, batches).published]
+        assert Counter(published) == Counter(list(first))
+    # All in one batch: the time told is the first there is.
+    together = [Batch(tuples_of(batches), Now(0, 0), merged=True)]
+    for run in (whole, parts):
+        told = {(key, row["id"]): row["time"] for key, row in run(work, columns, together).published}
+        assert told == first
+
+
+@given(batches=streams(id=IDS["int64"]), within=st.integers(1, 50))
+def test_an_id_is_told_again_only_when_it_was_long_ago(batches, within):
+    work = Distinct("id", "int64", within / 1000)
+    for run in (whole, parts):
+        told = {}
+        for key, row in run(work, {"id": pa.int64()}, batches).published:
+            told.setdefault((key, row["id"]), []).append(row["time"])
+        assert told.keys() == {(each.key, each.values["id"]) for each in tuples_of(batches)}
+        for times in told.values():
+            assert all(after - before >= within for before, after in pairwise(times))
+
+
+def test_old_ids_are_forgotten():
+    engine = Engine(Distinct("id", "int64", within=0.010), {"id": pa.int64()})
+    engine.batch(Batch([Tuple("a", 100, 0, {"id": 1})], Now(0, 105)))
+    engine.batch(Batch([Tuple("a", 112, 0, {"id": 2})], Now(0, 112)))
+    assert [each["id"] for each in engine.states["a"]["ids"]] == [2]
+
+
+def test_kind_is_checked():
+    with pytest.raises(ValueError, match=r"^kind is 'text'; valid: string, int64, binary$"):
+        Distinct(kind="text")

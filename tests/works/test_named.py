@@ -1,0 +1,67 @@
+"""Works by name, with options that are texts."""
+
+import pyarrow as pa
+import pytest
+
+from unskew.errors import UsageError
+from unskew.works import Distinct, KeyedWork, PerKey, Quantiles, Sessions
+from unskew.works.named import load
+
+COUNT = PerKey(lambda key, tuples, state: ([], {"n": 1}), state=pa.schema([("n", pa.int64())]), results=pa.schema([]))
+PLAIN = 3
+
+
+class Mine(Sessions):
+    def __init__(self, gap: int, *, loud: bool = False, name: str | None = None) -> None:
+        super().__init__(gap)
+        self.loud, self.name = loud, name
+
+
+def longer(gap: float = 1.0) -> KeyedWork:
+    return Sessions(2 * gap)
+
+
+HERE = __name__
+
+
+def test_options_have_the_types_of_the_parameters():
+    assert load("unskew.works:Sessions", {"gap": "1.5"}).gap_ms == 1500
+    work = load("unskew.works:Quantiles", {"at": "0.5, 0.99", "error": "0.1"})
+    assert isinstance(work, Quantiles)
+    assert work.at == (0.5, 0.99)
+    work = load("unskew.works:Distinct", {"id": "offset", "kind": "int64"})
+    assert isinstance(work, Distinct)
+    assert work.columns == ("offset",)
+    work = load(f"{HERE}:Mine", {"gap": "2", "loud": "true", "name": "x"})
+    assert (work.gap_ms, work.loud, work.name) == (2000, True, "x")
+
+
+def test_a_function_or_an_object():
+    assert load(f"{HERE}:longer", {"gap": "3"}).gap_ms == 6000
+    assert load(f"{HERE}:COUNT") is COUNT
+
+
+@pytest.mark.parametrize(
+    ("path", "options", "said"),
+    [
+        ("Sessions", {}, "the work is 'Sessions'; valid: MODULE:NAME, such as unskew.works:Sessions"),
+        ("nowhere:Work", {}, "the work 'nowhere:Work' can't be loaded (No module named 'nowhere')"),
+        ("unskew.works:Session", {}, "unskew.works has no 'Session'; valid: Distinct, DistinctCount, Enriched, "),
+        ("unskew.works:Sessions", {"gap": "soon"}, "gap is 'soon'; valid: a number"),
+        ("unskew.works:Sessions", {"gap": "-1"}, "unskew.works:Sessions: gap is -1.0; valid: a number of at least 0"),
+        ("unskew.works:Sessions", {"gaps": "1"}, "unskew.works:Sessions has no option 'gaps'; valid: gap"),
+        ("unskew.works:TopK", {"k": "3.5"}, "k is '3.5'; valid: an integer"),
+        ("unskew.works:KeyedWork", {}, "unskew.works:KeyedWork"),
+        (f"{HERE}:Mine", {}, f"{HERE}:Mine needs the option 'gap': give gap=VALUE"),
+        (f"{HERE}:Mine", {"gap": "1", "loud": "very"}, "loud is 'very'; valid: true or false"),
+        (f"{HERE}:PLAIN", {}, f"{HERE}:PLAIN is int; valid: a class of unskew.works.KeyedWork's, or one's object"),
+        (f"{HERE}:dict", {}, f"{HERE} has no 'dict'; valid: "),
+        (f"{HERE}:COUNT", {"n": "1"}, f"{HERE}:COUNT is made already and has no option 'n'; valid: none"),
+        ("builtins:dict", {}, "builtins:dict makes dict; valid: an object of a class of unskew.works.KeyedWork's"),
+    ],
+)
+def test_mistakes_are_one_line(path, options, said):
+    with pytest.raises(UsageError) as raised:
+        load(path, options)
+    assert str(raised.value).startswith(said)
+    assert "\n" not in str(raised.value)

@@ -1,0 +1,78 @@
+"""States that are lists, one a key: as flat entries with their slots, and back; what is done to them is done to all."""
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+
+def entries(lists: pa.ListArray, slots: NDArray[np.int32] | None = None) -> pa.Table:
+    """The entries of n lists of structs: a table of ``slot`` (int32) and the structs' fields, in the lists' order.
+
+    Parameters
+    ----------
+    lists : list<struct>[n]
+        A null has no entries.
+    slots : int32[n]
+        Whose the lists are; without it each is of a key of its own.
+
+    """
+    flat: Any = lists.flatten()
+    names = [field.name for field in lists.type.value_type]
+    return pa.table([spread(lists, slots), *flat.flatten()], names=["slot", *names])
+
+
+def spread(lists: pa.ListArray, slots: NDArray[np.int32] | None = None) -> pa.Array:
+    """The slot of each entry of n lists, int32."""
+    lengths = counts(lists)
+    owners = np.arange(len(lists), dtype=np.int32) if slots is None else slots
+    return pa.array(np.repeat(owners, lengths), pa.int32())
+
+
+def counts(lists: pa.ListArray) -> NDArray[np.int64]:
+    """How many entries each list has, 0 of a null."""
+    return pc.fill_null(lists.value_lengths(), 0).to_numpy(zero_copy_only=False).astype(np.int64)
+
+
+def lists(flat: pa.Table, keys: int, kind: pa.ListType, *, empty: bool = True) -> pa.ListArray:
+    """Lists of structs, k of them, from entries ordered by slot; one without entries is empty, or null if not that."""
+    fields = list(kind.value_type)
+    arrays = [array(flat, field.name).cast(field.type) for field in fields]
+    return gathered(array(flat, "slot"), pa.StructArray.from_arrays(arrays, fields=fields), keys, kind, empty=empty)
+
+
+def gathered(slots: pa.Array, values: pa.Array, keys: int, kind: pa.ListType, *, empty: bool = True) -> pa.ListArray:
+    """``lists``, of values."""
+    lengths = np.bincount(slots.to_numpy(), minlength=keys)
+    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
+    nulls = None if empty else pa.array(lengths == 0)
+    return pa.ListArray.from_arrays(pa.array(offsets), values, type=kind, mask=nulls)
+
+
+def array(flat: pa.Table, name: str) -> pa.Array:
+    """A column of a table as one array."""
+    chunks = flat.column(name)
+    return chunks.chunk(0) if chunks.num_chunks == 1 else pa.concat_arrays(chunks.chunks or [pa.array([], chunks.type)])
+
+
+def ordered(flat: pa.Table, *names: str) -> pa.Table:
+    """The entries ordered by slot, then by these columns: ``-name`` is descending."""
+    keys = [("slot", "ascending")]
+    keys += [(name[1:], "descending") if name.startswith("-") else (name, "ascending") for name in names]
+    return flat.sort_by(keys)
+
+
+def reduced(flat: pa.Table, by: str, **how: str) -> pa.Table:
+    """One entry for each slot and value of ``by``, the other columns reduced: ``count="sum"``, ``time="min"``, …"""
+    done = flat.group_by(["slot", by], use_threads=False).aggregate(list(how.items()))
+    return done.select(["slot", by, *(f"{name}_{function}" for name, function in how.items())]).rename_columns(
+        ["slot", by, *how]
+    )
+
+
+def ranks(slots: NDArray[np.int32]) -> NDArray[np.int64]:
+    """The position of each entry among those of its slot; the entries are ordered by slot."""
+    first = np.searchsorted(slots, slots, side="left")
+    return np.arange(len(slots)) - first

@@ -1,0 +1,138 @@
+"""LATEST value of a key, and tuples with the latest value of their key beside them."""
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from unskew.works.entries import array, ordered
+from unskew.works.folded import Folded, joined, known, told
+from unskew.works.interface import KeyedWork, Now
+
+_STATE = pa.schema([pa.field("time", pa.int64()), pa.field("version", pa.int64()), pa.field("value", pa.string())])
+
+
+class Latest(Folded):
+    """The latest value of a key: a table of a stream of changes.
+
+    The latest is that of the greatest time; of equal times that of the greatest ``version``; of equal versions the
+    greatest value. So it doesn't depend on the order, the batches or the workers. A tuple costs some 0.5 µs.
+
+    Parameters
+    ----------
+    value : str
+        The column; whatever can be cast to a string. Null is a value too (in Kafka's words a tombstone), and the
+        smallest.
+    version : str
+        A column of integers that tells which of two values of one time is later, such as ``offset``; empty: there is
+        none. Where time is the batch's, all tuples of a batch have the same.
+
+    Notes
+    -----
+    Results: ``value`` and ``time`` (ms since the epoch) of a key, whenever they have changed.
+
+    """
+
+    state = _STATE
+    results = pa.schema([pa.field("value", pa.string()), pa.field("time", pa.int64())])
+
+    def __init__(self, value: str = "value", version: str = "") -> None:
+        self.value, self.version = value, version
+        self.columns = (value, version) if version else (value,)
+        self.types = {value: pa.string(), version: pa.int64()}
+
+    def lift(self, tuples: pa.RecordBatch) -> pa.RecordBatch:
+        """Each value with its time and version."""
+        return _versions(self, tuples, self.value, self.version)
+
+    def merge(self, states: pa.RecordBatch, slots: pa.Array, keys: int) -> pa.RecordBatch:
+        """The latest of all."""
+        flat = _sorted(pa.table([slots, *states.columns], names=["slot", *states.schema.names]), *_STATE.names)
+        last = np.searchsorted(array(flat, "slot").to_numpy(), np.arange(keys), side="right") - 1
+        return pa.RecordBatch.from_arrays(
+            [array(flat, name).take(pa.array(last)) for name in _STATE.names], schema=_STATE
+        )
+
+    def settle(
+        self, before: pa.RecordBatch, after: pa.RecordBatch, now: Now
+    ) -> tuple[pa.RecordBatch | None, pa.RecordBatch]:
+        """Tell of those that aren't as before."""
+        changed = np.zeros(after.num_rows, np.bool_)
+        for name in ("time", "value"):
+            old, new = before.column(name), after.column(name)
+            differs = pc.call_function("not_equal", [old, new]).fill_null(False)
+            nulls = (each.is_null().to_numpy(zero_copy_only=False) for each in (old, new))
+            changed |= differs.to_numpy(zero_copy_only=False) | np.not_equal(*nulls)
+        slots = pa.array(np.flatnonzero(changed).astype(np.int32))
+        return told(self, slots, after.column("value").take(slots), after.column("time").take(slots)), after
+
+
+class Enriched(KeyedWork):
+    """Tuples joined to the latest value of their key: a stream and a table, in one stream.
+
+    A tuple that has a value changes the key's; one without asks, and is told the value as of its time: the latest of
+    those that have come, or the one that the key had before the batch if that is later. In a batch the order doesn't
+    matter: changes of the same time are before questions. It can't be split, for a key's questions must come where its
+    value is. A tuple costs some 0.5 µs.
+
+    Parameters
+    ----------
+    value, version : str
+        As for ``Latest``; but a tuple whose value is null asks.
+    id : str
+        The column that tells a question from the key's others, as a string.
+
+    Notes
+    -----
+    Results: ``id``, ``time`` of the question, ``value`` (null if there is none yet).
+
+    """
+
+    state = _STATE
+    results = pa.schema([pa.field("id", pa.string()), pa.field("time", pa.int64()), pa.field("value", pa.string())])
+    identity = ("id",)
+
+    def __init__(self, value: str = "value", id: str = "id", version: str = "") -> None:  # noqa: A002
+        self.value, self.id, self.version = value, id, version
+        self.columns = (value, id, version) if version else (value, id)
+        self.types = {value: pa.string(), id: pa.string(), version: pa.int64()}
+
+    def update(
+        self, tuples: pa.RecordBatch, states: pa.RecordBatch, now: Now
+    ) -> tuple[pa.RecordBatch | None, pa.RecordBatch]:
+        """Order all by time, and give each question the change before it."""
+        old = known(states)
+        rows = joined([states.filter(pa.array(old)), _versions(self, tuples, self.value, self.version)], _STATE)
+        slots = np.concatenate([np.flatnonzero(old), tuples.column("slot").to_numpy()]).astype(np.int32)
+        ids = pa.concat_arrays([pa.nulls(int(old.sum()), pa.string()), self.column(tuples, self.id)])
+        was = np.arange(len(slots)) < old.sum()
+        asks = ~was & rows.column("value").is_null().to_numpy(zero_copy_only=False)
+        names = ["slot", *_STATE.names, "id", "asks", "was"]
+        flat = pa.table([pa.array(slots), *rows.columns, ids, pa.array(asks), pa.array(was)], names=names)
+        flat = _sorted(flat, "time", "asks", "version", "value")
+        slot, time, asks, was = (array(flat, n).to_numpy(zero_copy_only=False) for n in ("slot", "time", "asks", "was"))
+        # The row of the value that each key had, −1: none; what is older than that changes nothing.
+        had = np.full(states.num_rows, -1)
+        had[slot[was]] = np.flatnonzero(was)
+        changes = ~asks & ((had[slot] < 0) | (time >= time[had[slot]]))
+        change = np.maximum.accumulate(np.where(changes, np.arange(len(slot)), -1))
+        change = np.where((change >= 0) & (slot[change] == slot), change, had[slot])
+        value = array(flat, "value").take(pa.array(change, mask=change < 0))
+        asked = pa.array(asks)
+        answers = [column.filter(asked) for column in (*(array(flat, name) for name in ("slot", "id", "time")), value)]
+        last = change[np.searchsorted(slot, np.arange(states.num_rows), side="right") - 1]  # each key has a tuple
+        kept = pa.array(last, mask=last < 0)
+        after = pa.RecordBatch.from_arrays([array(flat, name).take(kept) for name in _STATE.names], schema=_STATE)
+        return told(self, *answers), after
+
+
+def _versions(work: KeyedWork, tuples: pa.RecordBatch, value: str, version: str) -> pa.RecordBatch:
+    versions = work.column(tuples, version) if version else pa.array(np.zeros(tuples.num_rows, np.int64))
+    return pa.RecordBatch.from_arrays(
+        [tuples.column("time"), pc.fill_null(versions, 0), work.column(tuples, value)], schema=_STATE
+    )
+
+
+def _sorted(flat: pa.Table, *names: str) -> pa.Table:
+    """By slot and these columns, a null value before all others."""
+    flat = flat.append_column("there", flat.column("value").is_valid())
+    return ordered(flat, *(each for name in names for each in (("there", name) if name == "value" else (name,))))

@@ -1,0 +1,144 @@
+"""A work by the names that a command line has for it: ``module:Class`` and ``name=value``."""
+
+import importlib
+import inspect
+import sys
+import types
+from collections.abc import Callable, Mapping
+from typing import Any, get_args, get_origin, get_type_hints
+
+from unskew.errors import UsageError
+from unskew.works.interface import KeyedWork
+
+_TRUTH = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
+
+
+def load(path: str, options: Mapping[str, str] | None = None) -> KeyedWork:
+    """The work that a path names, made with these options.
+
+    Parameters
+    ----------
+    path : str
+        ``MODULE:NAME``: a class of ``KeyedWork``'s, a function that makes one, or one itself. Modules in the current
+        folder are found.
+    options : mapping of str to str
+        Parameters of the class or the function, each read as the type it is annotated with: ``str``, ``int``,
+        ``float``, ``bool``, or a tuple of them with commas.
+
+    Raises
+    ------
+    UsageError
+        It can't be loaded, isn't a keyed work, has no such option, or a value is wrong: a line with the valid ones.
+
+    Examples
+    --------
+    >>> load("unskew.works:Sessions", {"gap": "30"}).gap_ms
+    30000
+
+    """
+    made = named(path)
+    given = dict(options or {})
+    if isinstance(made, KeyedWork):
+        if given:
+            raise UsageError(f"{path} is made already and has no option {next(iter(given))!r}; valid: none")
+        return made
+    if not callable(made):
+        raise UsageError(
+            f"{path} is {type(made).__name__}; valid: a class of unskew.works.KeyedWork's, or one's object"
+        )
+    work = _called(path, made, _values(path, made, given))
+    if not isinstance(work, KeyedWork):
+        raise UsageError(f"{path} makes {type(work).__name__}; valid: an object of a class of unskew.works.KeyedWork's")
+    return work
+
+
+def named(path: str) -> Any:
+    """What ``MODULE:NAME`` names; it travels to the tasks as it is if it isn't ours.
+
+    Raises
+    ------
+    UsageError
+        It can't be loaded.
+
+    """
+    module, colon, name = path.partition(":")
+    if not colon or not module or not name:
+        raise UsageError(f"the work is {path!r}; valid: MODULE:NAME, such as unskew.works:Sessions")
+    if "" not in sys.path:
+        sys.path.insert(0, "")  # as python itself does for a script
+    try:
+        loaded = importlib.import_module(module)
+    except ImportError as error:
+        raise UsageError(f"the work {path!r} can't be loaded ({error})") from None
+    if not hasattr(loaded, name):
+        works = [key for key, value in vars(loaded).items() if _is_work(value)]
+        raise UsageError(f"{module} has no {name!r}; valid: {', '.join(sorted(works)) or 'none, it has no works'}")
+    if module.partition(".")[0] != "unskew":
+        _travels(loaded)
+    return getattr(loaded, name)
+
+
+def _is_work(value: Any) -> bool:
+    return isinstance(value, KeyedWork) or (
+        isinstance(value, type) and issubclass(value, KeyedWork) and not inspect.isabstract(value)
+    )
+
+
+def _travels(module: types.ModuleType) -> None:
+    """The workers needn't have it."""
+    try:
+        from pyspark import cloudpickle
+    except ImportError:
+        return
+    cloudpickle.register_pickle_by_value(module)
+
+
+def _called(path: str, make: Callable[..., Any], values: dict[str, Any]) -> Any:
+    needed = [
+        p.name
+        for p in _parameters(make).values()
+        if p.default is p.empty and p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY) and p.name not in values
+    ]
+    if needed:
+        raise UsageError(f"{path} needs the option {needed[0]!r}: give {needed[0]}=VALUE")
+    try:
+        return make(**values)
+    except (ValueError, TypeError) as error:
+        raise UsageError(f"{path}: {error}") from None
+
+
+def _values(path: str, make: Callable[..., Any], given: dict[str, str]) -> dict[str, Any]:
+    valid = _parameters(make)
+    target = make.__init__ if isinstance(make, type) else make
+    hints = get_type_hints(target)
+    values = {}
+    for name, text in given.items():
+        if name not in valid:
+            raise UsageError(f"{path} has no option {name!r}; valid: {', '.join(valid) or 'none'}")
+        values[name] = _read(name, text, hints.get(name, str))
+    return values
+
+
+def _parameters(make: Callable[..., Any]) -> dict[str, inspect.Parameter]:
+    try:
+        found = inspect.signature(make).parameters
+    except ValueError:  # a builtin
+        return {}
+    return {name: p for name, p in found.items() if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)}
+
+
+def _read(name: str, text: str, kind: Any) -> Any:
+    """A text as the type that a parameter has."""
+    several = [each for each in get_args(kind) if each is not type(None)] if get_origin(kind) is not tuple else []
+    if several:  # an option that may be None too: its other type
+        return _read(name, text, several[0])
+    if get_origin(kind) is tuple:
+        item = get_args(kind)[0]
+        return tuple(_read(name, part.strip(), item) for part in text.split(",") if part.strip())
+    try:
+        if kind is bool:
+            return _TRUTH[text.lower()]
+        return kind(text) if kind in (int, float) else text
+    except (ValueError, KeyError):
+        shown = {int: "an integer", float: "a number", bool: "true or false"}[kind]
+        raise UsageError(f"{name} is {text!r}; valid: {shown}") from None

@@ -1,0 +1,117 @@
+"""QUANTILES of a column, with a bound on the error of the value."""
+
+import math
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from unskew.grouping.arguments import number
+from unskew.works.entries import array, entries, lists, ordered, reduced
+from unskew.works.folded import Folded, Summary, told
+
+_BUCKETS = pa.list_(pa.struct([pa.field("bucket", pa.int32()), pa.field("count", pa.int64())]))
+
+
+class Quantiles(Summary, Folded):
+    """Quantiles of a column by key, each at most ``error`` times itself away from the true one.
+
+    A state is a histogram whose buckets are as wide as ``error`` allows, relative to what is in them: a value's bucket
+    is the first bits of its float64 (sign, exponent, a few places). So counting takes no logarithm, which machines may
+    round differently, and merging adds counts up: a state is the same whatever the order, the batches and the workers.
+    (A KLL sketch's isn't: see ``KllQuantiles``.) It has some 1.4/``error`` buckets for each doubling of the values:
+    1,000 of 12 bytes for values from 1 to 1,000 with 1 %, however many there are.
+
+    A tuple costs some 0.3 µs, and each bucket of a key that has a tuple in the batch as much.
+
+    Parameters
+    ----------
+    value : str
+        The column; whatever can be cast to float64.
+    at : tuple of float
+        Which quantiles, each in [0, 1].
+    error : float
+        In [10⁻⁵, 0.5].
+    when : str
+        ``change`` (each change is told) or ``end``.
+
+    Notes
+    -----
+    Results: a row a quantile, with its ``value`` and the ``count`` of the values there are; the quantile q of n sorted
+    values is the ⌈q·n⌉th, the first for 0. Null, NaN and infinite values are left out.
+
+    References
+    ----------
+    G. Tene's HdrHistogram has buckets like these; C. Masson, J. Rim, H. Lee, DDSketch, PVLDB 2019, has the error bound
+    (section 2) and why ranks alone say little of long tails.
+
+    """
+
+    state = pa.schema([pa.field("buckets", _BUCKETS)])
+    results = pa.schema(
+        [pa.field("quantile", pa.float64()), pa.field("value", pa.float64()), pa.field("count", pa.int64())]
+    )
+    identity = ("quantile",)
+
+    def __init__(
+        self,
+        value: str = "value",
+        at: tuple[float, ...] = (0.5, 0.9, 0.99),
+        error: float = 0.01,
+        when: str = "change",
+    ) -> None:
+        super().__init__(when)
+        self.at = tuple(number("at", each, 0.0, 1.0) for each in at)
+        if not self.at:
+            raise ValueError("at is empty; valid: quantiles in [0, 1], such as 0.5,0.99")
+        places = math.ceil(-math.log2(number("error", error, 1e-5, 0.5))) - 1
+        self._shift = np.int64(52 - places)
+        self.value = value
+        self.columns = (value,)
+        self.types = {value: pa.float64()}
+
+    def lift(self, tuples: pa.RecordBatch) -> pa.RecordBatch:
+        """A count of one bucket each; of none if the value isn't a number."""
+        values = pc.fill_null(self.column(tuples, self.value), np.nan).to_numpy()
+        fit = np.isfinite(values)
+        buckets = self._bucket(values[fit])
+        fields = list(_BUCKETS.value_type)
+        alone = pa.StructArray.from_arrays(
+            [pa.array(buckets), pa.array(np.ones(len(buckets), np.int64))], fields=fields
+        )
+        offsets = np.concatenate([[0], np.cumsum(fit)]).astype(np.int32)
+        return pa.RecordBatch.from_arrays(
+            [pa.ListArray.from_arrays(pa.array(offsets), alone, type=_BUCKETS)], schema=self.state
+        )
+
+    def _bucket(self, values: NDArray[np.float64]) -> NDArray[np.int32]:
+        """The first bits of each value: ordered as the values are, 0 about zero."""
+        bits = np.abs(values).view(np.int64) >> self._shift
+        return np.where(values < 0, -bits, bits).astype(np.int32)
+
+    def _middle(self, buckets: NDArray[np.int32]) -> NDArray[np.float64]:
+        bits = np.abs(buckets).astype(np.int64)
+        middle = ((bits << self._shift) + (np.int64(1) << (self._shift - 1))).view(np.float64)
+        return np.where(bits == 0, 0.0, np.copysign(middle, buckets))
+
+    def merge(self, states: pa.RecordBatch, slots: pa.Array, keys: int) -> pa.RecordBatch:
+        """Add the counts up."""
+        flat = ordered(reduced(entries(states.column(0), slots.to_numpy()), "bucket", count="sum"), "bucket")
+        return pa.RecordBatch.from_arrays([lists(flat, keys, _BUCKETS)], schema=self.state)
+
+    def answer(self, states: pa.RecordBatch) -> pa.RecordBatch:
+        """For each quantile the middle of the bucket that its rank falls into."""
+        keys, quantiles = states.num_rows, len(self.at)
+        flat = entries(states.column(0))
+        so_far = np.concatenate([[0], np.cumsum(array(flat, "count").to_numpy())])
+        bounds = so_far[np.searchsorted(array(flat, "slot").to_numpy(), np.arange(keys + 1))]
+        counts = np.diff(bounds)
+        rank = np.maximum(np.ceil(np.outer(counts, self.at)), 1).astype(np.int64)
+        found = np.searchsorted(so_far, (bounds[:-1, None] + rank).ravel()) - 1
+        empty = np.repeat(counts == 0, quantiles)
+        buckets = np.concatenate([array(flat, "bucket").to_numpy(), [0]])
+        values = self._middle(buckets[np.where(empty, -1, found)])
+        slots = pa.array(np.repeat(np.arange(keys, dtype=np.int32), quantiles))
+        at = pa.array(np.tile(np.array(self.at, np.float64), keys))
+        return told(self, slots, at, pa.array(values, mask=empty), pa.array(np.repeat(counts, quantiles)))

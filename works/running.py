@@ -1,0 +1,95 @@
+"""RUNNING statistics of a column: count, sum, minimum, maximum, mean, variance."""
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from unskew.works import exact
+from unskew.works.folded import Folded, Summary, told
+
+
+class Running(Summary, Folded):
+    """Count, sum, minimum, maximum, mean and variance of a column, by key.
+
+    Sums are exact (``unskew.works.exact``): the results are the same bits however the stream is cut into batches and
+    spread over workers. ``sum`` is the exact sum correctly rounded, ``mean`` is that divided by the count, and
+    ``variance`` (the population's) has a relative error of some 10⁻¹⁵ unless it is 10³⁰ times smaller than the mean's
+    square.
+
+    A tuple costs some 0.2 µs, a key's state 70 bytes or so.
+
+    Parameters
+    ----------
+    value : str
+        The column; whatever can be cast to float64.
+    when : str
+        ``change`` (each change is told) or ``end``.
+
+    Notes
+    -----
+    Tuples whose value is null, NaN, infinite or beyond ±10¹⁴⁰ take no part in the statistics; ``unfit`` counts them.
+
+    """
+
+    state = pa.schema(
+        [
+            pa.field("count", pa.int64()),
+            pa.field("unfit", pa.int64()),
+            pa.field("min", pa.float64()),
+            pa.field("max", pa.float64()),
+            pa.field("sum", exact.EXPANSION),
+            pa.field("squares", exact.EXPANSION),
+        ]
+    )
+    results = pa.schema(
+        [
+            pa.field("count", pa.int64()),
+            pa.field("sum", pa.float64()),
+            pa.field("min", pa.float64()),
+            pa.field("max", pa.float64()),
+            pa.field("mean", pa.float64()),
+            pa.field("variance", pa.float64()),
+            pa.field("unfit", pa.int64()),
+        ]
+    )
+
+    def __init__(self, value: str = "value", when: str = "change") -> None:
+        super().__init__(when)
+        self.value = value
+        self.columns = (value,)
+        self.types = {value: pa.float64()}
+
+    def lift(self, tuples: pa.RecordBatch) -> pa.RecordBatch:
+        """One value each: its own minimum, maximum and sum."""
+        values = pc.fill_null(self.column(tuples, self.value), np.nan).to_numpy()
+        fit = np.abs(values) <= exact.LARGEST  # false for NaN
+        value = np.where(fit, values, 0.0) + 0.0  # −0 is 0
+        shown = pa.array(value, mask=~fit)
+        columns = [pa.array(fit.astype(np.int64)), pa.array((~fit).astype(np.int64)), shown, shown]
+        columns += [exact.single(value), exact.single(*exact.two_product(value, value))]
+        return pa.RecordBatch.from_arrays(columns, schema=self.state)
+
+    def merge(self, states: pa.RecordBatch, slots: pa.Array, keys: int) -> pa.RecordBatch:
+        """Sums of the sums, minimum of the minima."""
+        flat = pa.table([slots, *states.columns[:4]], names=["slot", *self.state.names[:4]])
+        how = [("count", "sum"), ("unfit", "sum"), ("min", "min"), ("max", "max")]
+        plain = flat.group_by("slot", use_threads=False).aggregate(how).sort_by("slot")
+        columns = [plain.column(f"{name}_{function}").combine_chunks() for name, function in how]
+        owners = slots.to_numpy()
+        columns += [exact.total(states.column(name), owners, keys) for name in ("sum", "squares")]
+        return pa.RecordBatch.from_arrays(columns, schema=self.state)
+
+    def answer(self, states: pa.RecordBatch) -> pa.RecordBatch:
+        """The statistics; mean and variance are null of a key without a fit value."""
+        count = states.column("count").to_numpy()
+        empty, n = count == 0, np.maximum(count, 1).astype(np.float64)
+        s, rest = exact.leading(states.column("sum"))
+        q, q_rest = exact.leading(states.column("squares"))
+        # n·Σx² − (Σx)², each product with its rounding error, so that what cancels is exact.
+        (nq, nq_error), (ss, ss_error) = exact.two_product(n, q), exact.two_product(s, s)
+        spread = (nq - ss) + ((nq_error - ss_error) + (n * q_rest - 2 * s * rest))
+        variance = np.maximum(spread, 0.0) / n / n
+        slots = pa.array(np.arange(len(count), dtype=np.int32))
+        mean = pa.array(s / n, mask=empty)
+        columns = [states.column("count"), pa.array(s), states.column("min"), states.column("max"), mean]
+        return told(self, slots, *columns, pa.array(variance, mask=empty), states.column("unfit"))

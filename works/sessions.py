@@ -1,0 +1,96 @@
+"""SESSIONS: stretches of a key's tuples without a gap, in event time."""
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from unskew.grouping.arguments import milliseconds
+from unskew.grouping.compiled import kernel
+from unskew.works.entries import array, entries, lists
+from unskew.works.folded import Folded, told
+from unskew.works.interface import Now
+
+_SESSION = pa.list_(
+    pa.struct([pa.field("start", pa.int64()), pa.field("last", pa.int64()), pa.field("count", pa.int64())])
+)
+
+
+class Sessions(Folded):
+    """A key's sessions: two tuples are of one if there is no stretch of ``gap`` without a tuple between them.
+
+    A session is told once, when the watermark is ``gap`` past its last tuple: no tuple that could lengthen it is still
+    to come. It is exact whatever the order of the tuples and wherever they were: sessions are unions of intervals.
+
+    A tuple costs some 0.2 µs; a state is 24 bytes for each session that is still open.
+
+    Parameters
+    ----------
+    gap : float
+        Seconds > 0. A tuple that is ``gap`` or more after the last one begins a session (as in Spark's and Flink's).
+
+    Notes
+    -----
+    Results: ``start`` and ``last``, the times of the first and the last tuple (ms since the epoch), and their
+    ``count``. In a tumbling window sessions end with the window.
+
+    """
+
+    state = pa.schema([pa.field("sessions", _SESSION)])
+    results = pa.schema(list(_SESSION.value_type))
+    identity = ("start",)
+
+    def __init__(self, gap: float = 30.0) -> None:
+        self.gap_ms = self.ttl_ms = milliseconds("gap", gap, least=1)
+
+    def lift(self, tuples: pa.RecordBatch) -> pa.RecordBatch:
+        """A session of one tuple each."""
+        time, n = tuples.column("time"), tuples.num_rows
+        fields = list(_SESSION.value_type)
+        alone = pa.StructArray.from_arrays([time, time, pa.array(np.ones(n, np.int64))], fields=fields)
+        offsets = pa.array(np.arange(n + 1, dtype=np.int32))
+        return pa.RecordBatch.from_arrays([pa.ListArray.from_arrays(offsets, alone, type=_SESSION)], schema=self.state)
+
+    def merge(self, states: pa.RecordBatch, slots: pa.Array, keys: int) -> pa.RecordBatch:
+        """The union of all intervals that are less than the gap apart."""
+        flat = entries(states.column(0), slots.to_numpy())
+        slot, start, last, count = (array(flat, name).to_numpy() for name in flat.column_names)
+        order = np.lexsort((start, slot))
+        united = _united(slot[order], start[order], last[order], count[order], self.gap_ms)
+        table = pa.table(dict(zip(flat.column_names, united, strict=True)))
+        return pa.RecordBatch.from_arrays([lists(table, keys, _SESSION)], schema=self.state)
+
+    def settle(
+        self, before: pa.RecordBatch, after: pa.RecordBatch, now: Now
+    ) -> tuple[pa.RecordBatch | None, pa.RecordBatch]:
+        """Tell of the sessions that are over, and forget them."""
+        flat = entries(after.column(0))
+        over = array(flat, "last").to_numpy() + self.gap_ms <= now.watermark_ms
+        kept = lists(flat.filter(pa.array(~over)), after.num_rows, _SESSION, empty=False)
+        return self._told(flat.filter(pa.array(over))), pa.RecordBatch.from_arrays([kept], schema=self.state)
+
+    def finish(self, states: pa.RecordBatch, now: Now) -> pa.RecordBatch | None:
+        """Tell of those that are left."""
+        return self._told(entries(states.column(0)))
+
+    def _told(self, flat: pa.Table) -> pa.RecordBatch:
+        return told(self, *(array(flat, name) for name in flat.column_names))
+
+
+@kernel
+def _united(
+    slots: NDArray[np.int32],
+    starts: NDArray[np.int64],
+    lasts: NDArray[np.int64],
+    counts: NDArray[np.int64],
+    gap: int,
+) -> tuple[NDArray[np.int32], NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    slot, start, last, count = slots.copy(), starts.copy(), lasts.copy(), counts.copy()
+    at = -1
+    for i in range(len(slots)):
+        if at >= 0 and slots[i] == slot[at] and starts[i] - last[at] < gap:
+            last[at] = max(last[at], lasts[i])
+            count[at] += counts[i]
+        else:
+            at += 1
+            slot[at], start[at], last[at], count[at] = slots[i], starts[i], lasts[i], counts[i]
+    return slot[: at + 1], start[: at + 1], last[: at + 1], count[: at + 1]
