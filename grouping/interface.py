@@ -49,6 +49,8 @@ class Grouping(Stateful):
     short: ClassVar[str]
     #: Whether it matters which keys the tuples have: if not, they aren't looked at.
     uses_keys: ClassVar[bool] = True
+    #: Whether all tuples of a key go to one worker, for ever and from every source alike.
+    keeps: ClassVar[bool] = False
     #: Whether ``route`` needs ``times`` / ``costs``.
     uses_time: ClassVar[bool] = False
     uses_cost: bool = False  # with some, an option decides

@@ -32,6 +32,7 @@ class Key(Grouping):
 
     name = "KEY"
     short = "kg"
+    keeps = True
 
     def _route(self, keys: Keys, times: Times, costs: Costs) -> NDArray[np.int32]:
         return homes(keys.hashes, function(self.seed), self.workers)[keys.codes]

@@ -119,6 +119,8 @@ def _needs(router: Grouping) -> str:
 
 #: The groupings that need no feedback by default.
 STANDALONE = tuple(name for name, scheme in GROUPINGS.items() if not _needs(scheme(1)))
+#: Those of them that keep a key at one worker for ever, whichever source it comes from.
+KEEPING = tuple(name for name in STANDALONE if GROUPINGS[name].keeps)
 
 
 def compile_all() -> None:

@@ -137,6 +137,13 @@ class Checkpoint:
             return batch.end if self._newest("commits") == newest else batch.start
         return orjson.loads(self._log("sources/0", 0)[1]) if self._newest("sources/0") == 0 else {}
 
+    def partitions(self) -> int | None:
+        """Partitions of the query's state, which are fixed once a batch was planned; None: none was."""
+        newest = self._newest("offsets")
+        if newest is None:
+            return None
+        return int(orjson.loads(self._log("offsets", newest)[1])["conf"]["spark.sql.shuffle.partitions"])
+
     def _newest(self, log: str) -> int | None:
         """The number of the log's newest entry."""
         files = self._fs.get_file_info(fs.FileSelector(posixpath.join(self._folder, log), allow_not_found=True))

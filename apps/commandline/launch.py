@@ -32,7 +32,7 @@ if TYPE_CHECKING:
         Settings,
         """mode source_type grouping source_name sources workers speed until_drained run_time process_ms
         window time lateness starting_offsets max_ahead on_data_loss max_tuples trigger master seed work_errors
-        consumer_group""",
+        ttl merge_every consumer_group""",
     ),
     own=GroupingOptions,
     work=WorkOptions,

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from unskew.apps.monitoring.bars import worker_bars
-from unskew.apps.results.reader import Record
+from unskew.apps.results.reader import NO_WINDOW, Record
 
 #: Window (its start; "" for rejected messages, which have none) → Kafka key → latest record.
 Windows: TypeAlias = Mapping[str, Mapping[str, Record]]
@@ -52,6 +52,8 @@ def layout(kind: str, windows: Windows, top: int) -> RenderableType:
         return _aggregator(windows, top)
     if kind == "distribution":
         return _distribution(windows, top)
+    if kind == "results":
+        return _results(windows, top)
     return _rejected([record for records in windows.values() for record in records.values()], top)
 
 
@@ -77,6 +79,15 @@ def _aggregator(windows: Windows, top: int) -> Table:
         table.add_section()
     table.caption = _more(cut)
     return table
+
+
+def _results(windows: Windows, top: int) -> Group:
+    """A table a window: what a work with states has told, by key."""
+    parts = []
+    for window in sorted(windows):
+        told = sorted((record.parsed() for record in windows[window].values()), key=itemgetter("key"))
+        parts.append(_fields("" if window == NO_WINDOW else f"{short(window)} (UTC)", ["key"], told, top))
+    return Group(*parts)
 
 
 def _distribution(windows: Windows, top: int) -> RenderableType:

@@ -16,9 +16,9 @@ from unskew.deploy.client.topics import end_offsets, require_reachable, topics
 from unskew.errors import EnvironmentFault, UsageError
 
 #: Kinds of result topics: how their names end (see ``unskew.apps.topology.publisher.result_topics``).
-KINDS = ("aggregator", "distribution", "rejected")
+KINDS = ("aggregator", "distribution", "results", "rejected")
 
-_NAMES = re.compile(rf".+-s\d+-w\d+-\w+-({KINDS[0]}|{KINDS[1]})|.+-({KINDS[2]})")
+_NAMES = re.compile(rf".+-s\d+-w\d+-\w+-({'|'.join(KINDS[:-1])})|.+-({KINDS[-1]})")
 _SETTINGS = {
     "group.id": "unskew-results",  # needed by the client; nothing is committed
     "enable.auto.commit": False,
@@ -30,6 +30,8 @@ _SETTINGS = {
 }
 _CHUNK = 10_000  # messages
 _PATIENCE = 10.0  # s without an answer until we ask whether the broker is there
+#: In place of a window.
+NO_WINDOW = "-"
 _WINDOW_DIGITS = len("2026-01-31T12:00:00.000Z")
 
 
@@ -42,8 +44,11 @@ class Record:
 
     @property
     def window(self) -> str:
-        """Start of the window that it belongs to; with it begins the Kafka key of all but rejected messages."""
-        return self.key[:_WINDOW_DIGITS]
+        """Start of the window that it belongs to; with it begins the Kafka key of all but rejected messages.
+
+        Results of states that outlive windows belong to none, ``NO_WINDOW``.
+        """
+        return NO_WINDOW if self.key.startswith(f"{NO_WINDOW}/") else self.key[:_WINDOW_DIGITS]
 
     def parsed(self) -> dict[str, Any]:
         """The message."""

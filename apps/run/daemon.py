@@ -11,6 +11,7 @@ import pyarrow.ipc  # noqa: F401
 import pyspark.worker  # noqa: F401
 from pyspark.daemon import manager
 
+import unskew.apps.keyed.operators
 import unskew.apps.topology.router
 import unskew.apps.topology.worker  # noqa: F401
 from unskew.grouping import warm

@@ -6,6 +6,7 @@ import time
 from pyspark.errors import StreamingQueryException
 from pyspark.sql.streaming.query import StreamingQuery
 
+from unskew.apps.keyed.calls import StateFault
 from unskew.apps.run.session import log_file
 from unskew.apps.topology.work import WorkFault
 
@@ -32,6 +33,9 @@ def cause(error: StreamingQueryException) -> str:
     raised = re.search(rf"{WorkFault.__name__}: (.+)", str(error))
     if raised:
         return f"{raised[1]}; nothing is lost: mend it and start again, or give --work-errors reject"
+    raised = re.search(rf"{StateFault.__name__}: (.+)", str(error))
+    if raised:
+        return f"{raised[1]}; nothing is lost: mend it and start again"
     said = re.findall(
         r"^(?:Caused by|: )?:? ?((?:[\w$]+\.)*(\w+(?:Exception|Error|Fault)): .+)$", str(error), re.MULTILINE
     )

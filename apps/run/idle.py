@@ -30,6 +30,10 @@ class Idle:
     def __init__(self, settings: Settings, halt: threading.Event) -> None:
         self._settings = settings
         self._halt = halt
+        # States that expire, or meet, do so in batches.
+        ttl_ms = settings.lifetime[1] if settings.keyed else None
+        period = settings.merge_period if settings.keyed else None
+        self._patience = min([_MOST, *(ms / 1000 for ms in (ttl_ms, period.ms if period else None) if ms)])
 
     def __enter__(self) -> Self:
         """Begin."""
@@ -54,6 +58,8 @@ class Idle:
             # The first batch after the window's end moves the watermark, the next one gives it out.
             left = (totals.last_window_end_ms - ahead_ms) / 1000 - time.time()
             until = min(until, time.monotonic() + left)
+        if report.held is not None and report.held.states.any():
+            until = min(until, time.monotonic() + self._patience)
         while time.monotonic() < until and not self._arrived(batch.end[self._settings.source_name]):
             if self._halt.wait(min(_LOOK_EVERY, max(0.0, until - time.monotonic()))):
                 return

@@ -40,6 +40,8 @@ _SETTINGS = {
 
 # The state's partitions are fixed when a checkpoint is made; each costs every batch a commit of some 50 ms.
 _STATE_PARTITIONS = 4
+# States per key: a batch needn't know how many there are, and to count them makes a write 2.5 times as dear.
+_STATES = {"spark.sql.streaming.stateStore.rocksdb.trackTotalNumberOfRows": "false"}
 # Simulated cost is slept, so tasks may outnumber cores; but each has a Python process.
 _MOST_TASKS = 128
 # As on a cluster: a Python worker that dies costs its task an attempt, not the run.
@@ -56,11 +58,18 @@ def session(settings: Settings, groupings: Sequence[str] = ()) -> Iterator[Spark
     side_by_side = max(settings.workers, settings.sources) if settings.seconds_per_tuple else 2 * (os.cpu_count() or 1)
     master = settings.master or f"local[{min(side_by_side, _MOST_TASKS)},{_ATTEMPTS}]"
     names = groupings or [settings.grouping]
-    conf = {"spark.executorEnv.UNSKEW_GROUPINGS": ",".join(names), **settings.conf}
+    conf = {
+        "spark.executorEnv.UNSKEW_GROUPINGS": ",".join(names),
+        **(_STATES if settings.keyed else {}),
+        **settings.conf,
+    }
+    # Where workers have states they are groups of the state's partitions, and wait side by side only in different ones.
+    beside = settings.keyed and settings.seconds_per_tuple
+    partitions = min(settings.workers, _MOST_TASKS) if beside else _STATE_PARTITIONS
     # While the JVM starts: a cold compilation once here, not in every Python worker side by side.
     with ThreadPoolExecutor(1) as pool:
         warmed = pool.submit(lambda: [warm(name) for name in names])
-        spark = start(settings.name, master, _STATE_PARTITIONS, conf)
+        spark = start(settings.name, master, partitions, conf)
         warmed.result()
     with TemporaryDirectory(prefix="unskew-") as folder, lasting(spark, log_file()):
         if settings.mode == "CLUSTER":

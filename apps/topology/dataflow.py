@@ -28,6 +28,8 @@ def dataflow(
 ) -> DataFrame:
     """The whole topology as a streaming DataFrame, up to the rows of closed windows (``windows.windowed``).
 
+    Workers that remember are in ``unskew.apps.keyed.dataflow``.
+
     Parameters
     ----------
     spark : SparkSession
@@ -42,6 +44,10 @@ def dataflow(
         How much batch time is ahead of Spark's (``unskew.apps.checkpoint.clock``).
 
     """
+    if settings.keyed:
+        from unskew.apps.keyed.dataflow import remembering
+
+        return remembering(spark, settings, reports, flush_at, ahead_ms)
     by_event = settings.time == "event"
     split = tuples(source(spark, settings), settings)
     routing = Routing(
@@ -53,12 +59,12 @@ def dataflow(
         reports,
         streaming=True,
     )
-    needed = {"key", "count", *(["time"] if by_event else []), *settings.work_columns, *PLACE}
+    needed = {"key", "count", *(["time"] if by_event else []), *settings.carried, *PLACE}
     carry = [name for name in split.columns if name in needed]
     time = "time" if by_event else batch_time(ahead_ms)
     packets = place(split, routing, "key", carry, source="source", time=time)
     worker = Worker(
-        settings.work,
+        settings.plain_work,
         settings.seconds_per_tuple,
         settings.window_ms if by_event else None,
         reports,

@@ -15,8 +15,9 @@ from unskew.errors import EnvironmentFault
 
 
 def result_topics(settings: Settings) -> dict[str, str]:
-    """Role → topic: aggregator, distribution and rejected."""
+    """Role → topic: aggregator, distribution, rejected, and results if the work has states."""
     return {
+        **({"results": f"{settings.name}-results"} if settings.keyed else {}),
         "aggregator": f"{settings.name}-aggregator",
         "distribution": f"{settings.name}-distribution",
         "rejected": f"{settings.source_name}-rejected",

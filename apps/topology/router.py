@@ -153,7 +153,7 @@ def route_column(routing: Routing, uses_source: bool, uses_time: bool) -> Any:
             # Spark passes a lone column as it is, not as a tuple of one.
             key, *rest = (columns,) if isinstance(columns, pa.Array) else columns
             if router is None:
-                router = routing.open(rest[0][0].as_py() if uses_source and len(key) else _partition())
+                router = routing.open(rest[0][0].as_py() if uses_source and len(key) else partition())
             times = milliseconds(rest[-1]) if uses_time else None
             yield pa.array(router.route(key, times), pa.int32())
         if router is not None:
@@ -178,7 +178,7 @@ def route_packets(routing: Routing, key: str, source: str | None, time_column: s
             if not batch.num_rows:
                 continue
             if router is None:
-                router = routing.open(batch.column(source)[0].as_py() if source else _partition())
+                router = routing.open(batch.column(source)[0].as_py() if source else partition())
             missing = batch.column(key).null_count
             tuples = batch.filter(batch.column(key).is_valid()) if missing else batch
             rejected += missing
@@ -195,7 +195,8 @@ def route_packets(routing: Routing, key: str, source: str | None, time_column: s
     return packets
 
 
-def _partition() -> int:
+def partition() -> int:
+    """The number of the calling task's partition; 0 outside of a task."""
     context = TaskContext.get()
     return context.partitionId() if context else 0
 

@@ -13,15 +13,20 @@ from unskew.deploy.commands.options import METRICS
 from unskew.errors import UsageError
 
 if TYPE_CHECKING:
+    from unskew.apps.keyed.program import Period
     from unskew.apps.topology.work import Work
+    from unskew.works.interface import KeyedWork
 
 #: Panels of a command's help.
 GROUPING = "Of the grouping"
 STREAM = "Of the stream"
 SPARK = "Of Spark"
+STATES = "Of a work with a state per key"
 
 MODES = ("LOCAL", "CLUSTER")
 TIMES = ("batch", "event")
+#: The columns of a message that a work may ask for.
+MESSAGE = ("value", "topic", "partition", "offset", "timestamp")
 
 # Tuples a batch at most, when they cost nothing: enough that a batch's fixed cost (a second on two cores) is small.
 _FREE_BATCH = 5_000_000
@@ -46,8 +51,9 @@ class Settings:
         Any Spark settings.
     options : mapping
         The grouping's own parameters.
-    work, work_columns : Work or None, tuple of str
-        The workers' work (None: count), and the message columns that it needs besides the key.
+    work, work_columns : Work, KeyedWork or None, tuple of str
+        The workers' work (None: count), and the message columns that it needs besides the key; a work with states
+        names its own.
 
     """
 
@@ -108,11 +114,25 @@ class Settings:
     conf: Mapping[str, str] = field(default_factory=dict)
     options: Mapping[str, Any] = field(default_factory=dict)
     seed: Annotated[int, typer.Option(help="Chooses the hash functions.", rich_help_panel=GROUPING)] = 0
-    work: "Work | None" = None
+    work: "Work | KeyedWork | None" = None
     work_columns: tuple[str, ...] = ()
     work_errors: Annotated[
         str, typer.Option(help="Where your work raises: 'fail' (nothing is lost), or 'reject' the message.")
     ] = "fail"
+    ttl: Annotated[
+        float | None,
+        Gt(0),
+        typer.Option(
+            help="States live so long after their key's last tuple (s) [a window's length].", rich_help_panel=STATES
+        ),
+    ] = None
+    merge_every: Annotated[
+        str | None,
+        typer.Option(
+            help="Where a key is on several workers, its states meet so often: 30s, '5 batches' [when they end].",
+            rich_help_panel=STATES,
+        ),
+    ] = None
     consumer_group: Annotated[
         str | None,
         typer.Option(
@@ -146,11 +166,82 @@ class Settings:
             raise UsageError(str(error)) from None
         splitter(self.source_type)
         _topic(self.source_name)
+        self._check_states()
         for f in fields(self):
             _in_bounds(f.name, getattr(self, f.name), getattr(f.type, "__metadata__", ()))
         _ = self.tuples_per_process
         if self.mode == "CLUSTER" and not self.master:
             raise UsageError("mode CLUSTER needs --master (spark://host:port, yarn, k8s://…)")
+
+    def _check_states(self) -> None:
+        """What a work with states can't have, and what only such a work has."""
+        if not self.keyed:
+            for name in ("ttl", "merge_every"):
+                if getattr(self, name) is not None:
+                    raise UsageError(f"{name} is {getattr(self, name)!r}, but no work has states: give it with --work")
+            return
+        if self.work_errors != "fail":
+            raise UsageError("work_errors is 'reject'; valid for a work with states: fail (its tuples are not alone)")
+        missing = [name for name in self.carried if name not in MESSAGE]
+        if missing:
+            name = type(self.keyed_work).__name__
+            raise UsageError(f"{name} reads the column {missing[0]!r}; a message has: {', '.join(MESSAGE)}")
+        if self.merge_every is not None and not self.splits:
+            raise UsageError(
+                f"merge_every is {self.merge_every!r}, but {self.grouping.upper()} splits no keys: leave it out"
+            )
+        _ = self.lifetime, self.merge_period
+
+    @property
+    def keyed(self) -> bool:
+        """Whether the work has states."""
+        from unskew.works.interface import KeyedWork
+
+        return isinstance(self.work, KeyedWork)
+
+    @property
+    def keyed_work(self) -> "KeyedWork":
+        """The work, if it has states."""
+        from unskew.works.interface import KeyedWork
+
+        assert isinstance(self.work, KeyedWork)
+        return self.work
+
+    @property
+    def plain_work(self) -> "Work | None":
+        """The work, if it has none."""
+        from unskew.works.interface import KeyedWork
+
+        assert not isinstance(self.work, KeyedWork)
+        return self.work
+
+    @property
+    def carried(self) -> tuple[str, ...]:
+        """The message columns that go to the workers."""
+        own = self.keyed_work.columns if self.keyed else ()
+        return tuple(dict.fromkeys(n for n in (*self.work_columns, *own) if n not in ("key", "time", "count")))
+
+    @property
+    def lifetime(self) -> "tuple[int | None, int | None]":
+        """How long states live: the window or the TTL (ms)."""
+        from unskew.apps.keyed.program import lifetime
+
+        return lifetime(self.keyed_work, self.window if self.keyed_work.ttl_ms is None else None, self.ttl)
+
+    @property
+    def splits(self) -> bool:
+        """Whether states of a key must meet."""
+        from unskew.apps.keyed.program import splits
+
+        return splits(self.keyed_work, self.grouping, self.workers)
+
+    @property
+    def merge_period(self) -> "Period | None":
+        """How often they do, besides when they end."""
+        from unskew.apps.keyed.program import MERGE_EVERY, Period
+
+        every = self.merge_every or (MERGE_EVERY if self.lifetime[0] is None else None)
+        return Period.of(every) if self.splits and every is not None else None
 
     @property
     def tuples_per_process(self) -> int:
@@ -205,7 +296,14 @@ class Settings:
             "seed": self.seed,
             "window": self.window,
             "time": self.time,
+            **(self._states() if self.keyed else {}),
         }
+
+    def _states(self) -> dict[str, Any]:
+        from unskew.apps.keyed.dataflow import program_of
+        from unskew.apps.keyed.keyed_map import identity
+
+        return identity(program_of(self, 1, None))
 
 
 def _one_of(name: str, value: str, valid: tuple[str, ...]) -> None:

@@ -12,6 +12,8 @@ from pyspark.util import inheritable_thread_target
 
 from unskew.apps.checkpoint.checkpoint import Batch
 from unskew.apps.checkpoint.totals import Totals, TotalsLog
+from unskew.apps.keyed import results
+from unskew.apps.keyed.held import Held
 from unskew.apps.topology import aggregator, observer
 from unskew.apps.topology.loss import gone
 from unskew.apps.topology.messages import Message
@@ -43,6 +45,8 @@ class BatchReport:
         The windows closed by the batch, and where the run stood with each of them.
     failures : dict
         (partition, offset) of the messages among the rejected on which the work failed → what it raised.
+    held : Held, optional
+        The states, if the work has some.
 
     """
 
@@ -56,6 +60,7 @@ class BatchReport:
     totals: Totals
     windows: list[tuple[observer.Distribution, Totals]]
     failures: dict[tuple[int, int], str] = field(default_factory=dict)
+    held: Held | None = None
 
 
 class Sink:
@@ -78,18 +83,31 @@ class Sink:
         """Publish what the batch closed, note where the run stands, tell the listener."""
         skipped = self._skipped(batch)
         # The first action runs the batch, all its partitions; what follows must not run it again.
-        rows = df.where("worker >= 0").persist()
+        keyed = self._settings.keyed
+        rows = (df if keyed else df.where("worker >= 0")).persist()
+        whole = rows
         try:
             closed = rows.count()
             report = self._collect(batch, skipped)
+            if keyed and closed:
+                rows, closed = self._tell(rows, closed, batch)
             if closed:
                 report = self._publish(rows, report)
             if report.rejected:
                 self._publisher.write(rejected(df.sparkSession, self._settings, batch, report.failures), "rejected")
         finally:
-            rows.unpersist()
+            whole.unpersist()
         self._totals.write(batch.number + 1, report.totals)
         self._listener(report)
+
+    def _tell(self, rows: DataFrame, number: int, batch: Batch) -> tuple[DataFrame, int]:
+        """Publish what a work with states has told; the rows of closed windows, and how many they are."""
+        told = rows.where("result is not null")
+        telling = told.count()
+        if telling:
+            identity = self._settings.keyed_work.identity
+            self._publisher.write(results.to_messages(told, identity, batch.time_ms), "results")
+        return rows.where("result is null").drop("result"), number - telling
 
     def _skipped(self, batch: Batch) -> int:
         """How many of the batch's messages are gone, where that is no failure."""
@@ -114,6 +132,7 @@ class Sink:
         if self._settings.time == "batch" and loads.any():
             windows = {batch.time_ms // length: int(loads.sum())}
         late = sum(n for window, n in windows.items() if (window + 1) * length <= batch.late_before_ms)
+        late += sum(said.get("late", 0) for said in told.get("worker", {}).values())
         routers = told.get("router", {})
         refused = sum(said["rejected"] for said in routers.values()) + len(failures)
         before = self._totals.at(batch.number)
@@ -131,7 +150,8 @@ class Sink:
             last_window_end_ms=max([before.last_window_end_ms, *((window + 1) * length for window in windows)]),
         )
         seconds = sum(said["seconds"] for said in routers.values())
-        return BatchReport(batch, loads, busy, refused, late, seconds, internals, totals, [], failures)
+        held = Held.of(told, self._settings.workers) if self._settings.keyed else None
+        return BatchReport(batch, loads, busy, refused, late, seconds, internals, totals, [], failures, held)
 
     def _publish(self, rows: DataFrame, report: BatchReport) -> BatchReport:
         told = report.totals.occupants

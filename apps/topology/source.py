@@ -27,10 +27,12 @@ def source(spark: SparkSession, settings: Settings) -> DataFrame:
 
 def tuples(messages: DataFrame, settings: Settings) -> DataFrame:
     """Splitter: messages → key, count where they have one, source, time, and what the user's work asks for."""
-    carried = [F.col("partition").alias("source"), F.col("timestamp").alias("time"), *map(F.col, settings.work_columns)]
+    carried = [F.col("partition").alias("source"), F.col("timestamp").alias("time"), *map(F.col, settings.carried)]
     if settings.work is not None and settings.work_errors == "reject":
         carried += [F.col(column).alias(name) for column, name in zip(("partition", "offset"), PLACE, strict=True)]
     reader = splitter(settings.source_type)
     if settings.time == "event":
         reader = bounded(reader, F.current_timestamp(), settings.max_ahead)
+    if reader.count is None and settings.keyed and "count" in settings.keyed_work.columns:
+        carried.append(F.lit(1).cast("long").alias("count"))
     return reader.split(messages, *carried)

@@ -1,7 +1,7 @@
 """The user's work: run on tuples, and what is told of it when it raises."""
 
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import TypeAlias
 
 import pyarrow as pa
@@ -45,9 +45,13 @@ def results(work: Work, tuples: pa.RecordBatch) -> Iterator[tuple[pa.RecordBatch
 def described(work: Work, error: Exception) -> str:
     """What was raised, and the line of the user's that did it."""
     file = getattr(getattr(work, "__code__", None), "co_filename", None)
-    frames = traceback.extract_tb(error.__traceback__)
-    own = [frame for frame in frames if frame.filename == file]
+    return said_of(error, {file}, getattr(work, "__name__", str(work)))
+
+
+def said_of(error: Exception, files: Collection[str | None], name: str) -> str:
+    """What was raised, and the last line of these files that led there; if there is none, in what (``name``) it was."""
+    own = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename in files]
     said = " ".join(f"{type(error).__name__}: {error}".split())
     if own:
         return f"{own[-1].filename}:{own[-1].lineno} in {own[-1].name}: {said}"
-    return f"what {getattr(work, '__name__', work)} gives: {said}"
+    return f"what {name} gives: {said}"

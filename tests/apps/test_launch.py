@@ -32,7 +32,7 @@ def changed(position: int, value: str) -> list[str]:
         (changed(6, "quick"), "speed is 'quick'; valid: x0"),
         ([*GOOD, "--warm-up", "3"], "KEY has no parameter 'warm_up'"),
         ([*GOOD, "-g", "d"], "'d'; valid: NAME=VALUE"),
-        ([*GOOD, "--work", "nowhere:f"], "--work 'nowhere:f' can't be loaded"),
+        ([*GOOD, "--work", "nowhere:f"], "the work 'nowhere:f' can't be loaded"),
         ([*GOOD, "--bootstrap-servers", "localhost"], "'localhost' is no Kafka address"),
     ],
 )

@@ -1,0 +1,130 @@
+"""The topology whose workers remember: as ``unskew.apps.topology.dataflow``, but that a worker's work has a state.
+
+The counts are a second work of the same workers: they close with their window, and from there all is as without states.
+"""
+
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
+
+from unskew.apps.keyed.parcels import COUNTS, WINDOW, opened
+from unskew.apps.keyed.plan import heartbeat, parcels, partitions_of, placed, places_of
+from unskew.apps.keyed.program import Program
+from unskew.apps.keyed.table import KEY
+from unskew.apps.topology.reports import Reports
+from unskew.apps.topology.router import Routing
+from unskew.apps.topology.settings import Settings
+from unskew.apps.topology.source import source, tuples
+from unskew.apps.topology.splitter import splitter
+from unskew.apps.topology.windows import batch_time
+from unskew.grouping import shared
+
+_START = "__start"
+
+
+def remembering(
+    spark: SparkSession,
+    settings: Settings,
+    reports: Reports | None = None,
+    flush_at: datetime | None = None,
+    ahead_ms: int = 0,
+) -> DataFrame:
+    """The dataflow of a topology with a keyed work.
+
+    Parameters
+    ----------
+    spark, settings, reports, flush_at, ahead_ms
+        As for ``unskew.apps.topology.dataflow``.
+
+    Returns
+    -------
+    DataFrame
+        Rows of closed windows (window, key, worker, tuples, count), ``result`` null; and the work's results: window
+        (its start null where states outlive windows), key, ``result`` (a struct), worker −1.
+
+    """
+    partitions = partitions_of(spark, settings.checkpoint)
+    by_event = settings.time == "event"
+    program = program_of(settings, partitions, reports)
+    options = shared(settings.grouping, settings.sources, settings.options)
+    routing = Routing(
+        settings.grouping, settings.workers, settings.checkpoint, options, settings.seed, reports, streaming=True
+    )
+    now = batch_time(ahead_ms)
+    split = tuples(source(spark, settings), settings).withColumn("__time", F.col("time") if by_event else now)
+    places = places_of(program, partitions)
+    packets = placed(split, routing, program, places, source=F.col("source"))
+    beats = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 1).option("numPartitions", 1).load()
+    # By event time a beat lets time pass only to the moment that is asked for.
+    rows = packets.unionByName(heartbeat(beats, places, F.lit(flush_at).cast("timestamp")))
+    told = parcels(rows, program, places, now, settings.lateness)
+    unpacked = told.mapInArrow(*_unpacked(program))
+    start = F.timestamp_millis(F.col(_START))
+    end = F.timestamp_millis(F.col(_START) + F.when(F.col("result").isNull(), settings.window_ms).otherwise(
+        program.window_ms or 0
+    ))  # fmt: skip
+    return unpacked.withColumn("window", F.struct(start.alias("start"), end.alias("end"))).drop(_START)
+
+
+def program_of(settings: Settings, partitions: int, reports: Reports | None) -> Program:
+    """What the workers of a topology with a keyed work do."""
+    window_ms, ttl_ms = settings.lifetime
+    return Program(
+        settings.keyed_work,
+        pa.string(),
+        settings.workers,
+        settings.splits,
+        min(settings.workers, partitions),
+        settings.time == "event",
+        window_ms,
+        ttl_ms,
+        settings.merge_period,
+        settings.window_ms,
+        splitter(settings.source_type).count is not None,
+        settings.seconds_per_tuple,
+        reports,
+    )
+
+
+def _unpacked(program: Program) -> tuple[Any, StructType]:
+    """Parcels as rows: a function for ``mapInArrow``, and its schema."""
+    result = from_arrow_schema(program.work.results)
+    schema = StructType(
+        [
+            StructField("worker", IntegerType()),
+            StructField("key", StringType()),
+            StructField("tuples", LongType()),
+            StructField("count", LongType()),
+            StructField(_START, LongType()),
+            StructField("result", result),
+        ]
+    )
+    arrow = to_arrow_schema(schema, timezone="UTC")
+    inner = arrow.types[-1]
+
+    def rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for kind, sender, blob in zip(
+                *(batch.column(c).to_pylist() for c in ("kind", "sender", "blob")), strict=True
+            ):
+                told = opened(blob)
+                n = told.num_rows
+                if kind == COUNTS:
+                    of = np.full(n, sender, np.int32)
+                    own = [told.column("tuples"), told.column("count"), told.column(WINDOW), pa.nulls(n, inner)]
+                else:
+                    of = np.full(n, -1, np.int32)
+                    fields = [column.cast(field.type) for column, field in zip(told.columns[2:], inner, strict=True)]
+                    values = pa.StructArray.from_arrays(fields, fields=list(inner))
+                    start = told.column(WINDOW) if program.window_ms is not None else pa.nulls(n, pa.int64())
+                    own = [pa.nulls(n, pa.int64()), pa.nulls(n, pa.int64()), start, values]
+                yield pa.RecordBatch.from_arrays([pa.array(of), told.column(KEY), *own], schema=arrow)
+
+    return rows, schema

@@ -1,0 +1,53 @@
+"""What the workers of a run hold, as they told it after a batch."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+@dataclass(frozen=True)
+class Held:
+    """The states after a batch.
+
+    Attributes
+    ----------
+    states, size : int64[W]
+        States and their bytes at each worker (of a home: at the worker of its number).
+    at_workers : int
+        Those of them that are no homes': of keys that may have more at other workers.
+    finished : int
+        States that left in the batch.
+    fragments : int
+        States that workers handed over to homes in the batch.
+    merging : float
+        How long the slowest home was at work (s).
+
+    """
+
+    states: NDArray[np.int64]
+    size: NDArray[np.int64]
+    at_workers: int
+    finished: int
+    fragments: int
+    merging: float
+
+    @classmethod
+    def of(cls, told: Mapping[str, Mapping[int, Mapping[str, Any]]], workers: int) -> "Held":
+        """From the reports of workers and homes."""
+        states, size = np.zeros(workers, np.int64), np.zeros(workers, np.int64)
+        for stage in ("worker", "home"):
+            for number, said in told.get(stage, {}).items():
+                states[number] += said["states"]
+                size[number] += said["bytes"]
+        at_workers, homes = told.get("worker", {}).values(), told.get("home", {}).values()
+        return cls(
+            states,
+            size,
+            sum(said["states"] for said in at_workers),
+            sum(said["finished"] for said in (*at_workers, *homes)),
+            sum(said["fragments"] for said in at_workers),
+            max((said["seconds"] for said in homes), default=0.0),
+        )

@@ -1,0 +1,235 @@
+"""A table of states: one row a key, in buckets; what is fetched, changed and stored is whole buckets."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from unskew.apps.keyed import buckets
+from unskew.apps.keyed.buckets import NEVER, Shelf, address
+from unskew.apps.keyed.calls import StateFault
+from unskew.apps.keyed.store import Store
+from unskew.grouping.keys import Keys, hash_keys
+
+#: The columns of a row before those of the state: whose it is, and the time of its last tuple (ms since the epoch).
+KEY, LAST = "__key", "__last"
+#: A state of more bytes is refused: a bucket is read and written whole.
+LARGEST_STATE = 32 << 20
+
+_DIRECTORY = -1  # the bucket that says what is in the others
+_SWEEPS = 16  # times a TTL that a bucket is looked through for what has expired
+
+
+@dataclass(frozen=True)
+class Touched:
+    """Buckets that have been fetched for k keys.
+
+    Attributes
+    ----------
+    keys : Keys
+        The k keys, all of which occur.
+    rows : RecordBatch
+        All rows of the buckets.
+    bucket : int64[rows]
+        Which they were in.
+    at : int32[k]
+        The row of each key, −1: it has none.
+
+    """
+
+    keys: Keys
+    rows: pa.RecordBatch
+    bucket: NDArray[np.int64]
+    at: NDArray[np.int32]
+
+
+class Table:
+    """The states of one work at one worker.
+
+    Parameters
+    ----------
+    store : Store
+        Where they lie.
+    number : int
+        The table's among those of its worker.
+    state : Schema
+        A state's columns.
+    key : DataType
+        The keys' type.
+    ttl_ms : int, optional
+        How long after its last tuple a key expires.
+
+    """
+
+    def __init__(self, store: Store, number: int, state: pa.Schema, key: pa.DataType, ttl_ms: int | None) -> None:
+        self._store = store
+        self._number = number
+        self._ttl = ttl_ms
+        self.state = state
+        self.schema = pa.schema([pa.field(KEY, key), pa.field(LAST, pa.int64()), *state])
+        found = store.get((number, 0, _DIRECTORY))
+        self._shelves, self._usual = buckets.read(found) if found else ({}, 1)
+        self._changed = found is None
+
+    @property
+    def windows(self) -> list[int]:
+        """The windows that have states, oldest first."""
+        return sorted(self._shelves)
+
+    @property
+    def keys(self) -> int:
+        """The number of states."""
+        return sum(int(shelf.keys.sum()) for shelf in self._shelves.values())
+
+    @property
+    def size(self) -> int:
+        """Their bytes."""
+        return sum(int(shelf.size.sum()) for shelf in self._shelves.values())
+
+    def close(self) -> None:
+        """Store what is known of the buckets, if it has changed."""
+        if self._changed:
+            self._store.put((self._number, 0, _DIRECTORY), buckets.write(self._shelves, self._usual))
+
+    def touch(self, window: int, keys: Keys) -> Touched:
+        """Fetch the buckets of these keys: O(keys in them)."""
+        shelf = self._shelves.get(window)
+        n = len(shelf) if shelf is not None else self._usual
+        named = np.unique(address(keys.hashes, n))
+        rows, bucket = self._fetch(window, named)
+        found = pc.call_function("index_in", [keys.distinct], pc.SetLookupOptions(rows.column(KEY)))
+        return Touched(keys, rows, bucket, found.fill_null(-1).to_numpy())
+
+    def put(self, window: int, touched: Touched, last: NDArray[np.int64], states: pa.RecordBatch) -> None:
+        """Store the keys' new states; one that is null throughout is no state.
+
+        Raises
+        ------
+        StateFault
+            One is larger than ``LARGEST_STATE``.
+
+        """
+        shelf = self._shelves.get(window)
+        if shelf is None:
+            shelf = self._shelves[window] = Shelf.empty(self._usual)
+        self._changed = True
+        columns = [touched.keys.distinct, pa.array(last), *states.columns]
+        changed = pa.RecordBatch.from_arrays(columns, schema=self.schema)
+        there = known(states)
+        replaced = np.zeros(touched.rows.num_rows, np.bool_)
+        replaced[touched.at[touched.at >= 0]] = True
+        rows = pa.concat_batches([touched.rows.filter(pa.array(~replaced)), changed.filter(pa.array(there))])
+        new = address(touched.keys.hashes, len(shelf))
+        bucket = np.concatenate([touched.bucket[~replaced], new[there]])
+        fetched = np.unique(np.concatenate([touched.bucket, new]))
+        others = np.setdiff1d(np.arange(len(shelf)), fetched, assume_unique=True)
+        keys = rows.num_rows + int(shelf.keys[others].sum())
+        wanted = buckets.wanted(len(shelf), keys, rows.nbytes + int(shelf.size[others].sum()))
+        if wanted != len(shelf):
+            missing = np.setdiff1d(buckets.moved(len(shelf), wanted), fetched)
+            more, _ = self._fetch(window, missing)
+            rows = pa.concat_batches([rows, more])
+            for gone in range(wanted, len(shelf)):
+                if shelf.keys[gone]:
+                    self._store.remove((self._number, window, gone))
+            fetched = np.unique(np.concatenate([fetched, missing, np.arange(len(shelf), wanted)]))
+            fetched = fetched[fetched < wanted]
+            shelf = self._shelves[window] = shelf.resized(wanted)
+            self._usual = wanted
+            bucket = address(hash_keys(rows.column(KEY)), wanted)
+        self._keep(window, shelf, rows, bucket, fetched)
+
+    def take(self, window: int) -> pa.RecordBatch:
+        """All rows of a window, which is then forgotten."""
+        shelf = self._shelves.pop(window)
+        self._changed = True
+        full = np.flatnonzero(shelf.keys).tolist()
+        rows = pa.concat_batches([self._empty(), *(self._read(window, bucket) for bucket in full)])
+        for bucket in full:
+            self._store.remove((self._number, window, bucket))
+        return rows
+
+    def expired(self, at_ms: int) -> pa.RecordBatch:
+        """Rows whose TTL is over at that time, which are then forgotten, of those buckets that are due.
+
+        A bucket is looked through a few times a TTL, each at a moment of its own: what has expired leaves some TTL / 16
+        later at most, and a batch needn't look through all of them.
+        """
+        gone = [self._empty()]
+        assert self._ttl is not None
+        every = max(1, self._ttl // _SWEEPS)
+        for window, shelf in self._shelves.items():
+            phase = np.arange(len(shelf)) * every // len(shelf)
+            due = np.flatnonzero(shelf.earliest <= (at_ms - phase) // every * every + phase)
+            for bucket in due.tolist():
+                rows = self._read(window, bucket)
+                over = rows.column(LAST).to_numpy() + self._ttl <= at_ms
+                gone.append(rows.filter(pa.array(over)))
+                rest = rows.filter(pa.array(~over))
+                self._keep(window, shelf, rest, np.full(rest.num_rows, bucket), np.array([bucket]))
+            self._changed |= bool(len(due))
+        return pa.concat_batches(gone)
+
+    def _empty(self) -> pa.RecordBatch:
+        return pa.RecordBatch.from_arrays([pa.array([], field.type) for field in self.schema], schema=self.schema)
+
+    def _read(self, window: int, bucket: int) -> pa.RecordBatch:
+        blob = self._store.get((self._number, window, bucket))
+        assert blob is not None, f"bucket {bucket} of window {window} is gone"
+        return pa.ipc.read_record_batch(pa.py_buffer(blob), self.schema)
+
+    def _fetch(self, window: int, named: NDArray[np.int64]) -> tuple[pa.RecordBatch, NDArray[np.int64]]:
+        """The rows of some buckets, and which each is in."""
+        shelf = self._shelves.get(window)
+        full = [] if shelf is None else [int(bucket) for bucket in named if shelf.keys[bucket]]
+        parts = [self._read(window, bucket) for bucket in full]
+        of = np.repeat(np.array(full, np.int64), [part.num_rows for part in parts])
+        return pa.concat_batches([self._empty(), *parts]), of
+
+    def _keep(
+        self,
+        window: int,
+        shelf: Shelf,
+        rows: pa.RecordBatch,
+        bucket: NDArray[np.int64],
+        fetched: NDArray[np.int64],
+    ) -> None:
+        """Store rows in their buckets; those of ``fetched`` that get none are empty now."""
+        narrow = bucket.astype(np.uint16) if len(shelf) <= 1 << 16 else bucket  # a radix sort, where it fits
+        order = np.argsort(narrow, kind="stable")
+        ordered, bucket = rows.take(pa.array(order)), bucket[order]
+        last = ordered.column(LAST).to_numpy()
+        bounds = np.searchsorted(bucket, [fetched, fetched + 1])
+        for b, start, stop in zip(fetched.tolist(), *bounds.tolist(), strict=True):
+            if start < stop:
+                blob = self._write(ordered.slice(start, stop - start))
+                self._store.put((self._number, window, b), blob)
+                shelf.size[b] = len(blob)
+                shelf.earliest[b] = NEVER if self._ttl is None else int(last[start:stop].min()) + self._ttl
+            elif shelf.keys[b]:
+                self._store.remove((self._number, window, b))
+                shelf.size[b], shelf.earliest[b] = 0, NEVER
+            shelf.keys[b] = stop - start
+
+    def _write(self, rows: pa.RecordBatch) -> bytes:
+        blob = rows.serialize()
+        if blob.size > LARGEST_STATE:
+            for row in range(rows.num_rows):
+                size = rows.slice(row, 1).nbytes
+                if size > LARGEST_STATE:
+                    key = rows.column(KEY)[row].as_py()
+                    raise StateFault(
+                        f"the state of key {key!r} has {size:,} bytes; valid: {LARGEST_STATE:,} at most "
+                        "(keep a summary, or give it a shorter window or TTL)"
+                    )
+        return blob.to_pybytes()
+
+
+def known(states: pa.RecordBatch) -> NDArray[np.bool_]:
+    """Which of n states there are, bool[n]: those that aren't null throughout."""
+    there = np.zeros(states.num_rows, np.bool_)
+    for column in states.columns:
+        there |= column.is_valid().to_numpy(zero_copy_only=False)
+    return there
