@@ -41,7 +41,7 @@ def sessions(rows):
     expected = set()
     for user, mine in BY_USER.items():
         times = sorted(each["ms"] for each in mine)
-        cuts = [0, *(i for i in range(1, len(times)) if times[i] - times[i - 1] >= 2000), len(times)]
+        cuts = [0, *(i for i in range(1, len(times)) if times[i] - times[i - 1] > 2000), len(times)]
         expected |= {(user, times[a], times[b - 1], b - a) for a, b in pairwise(cuts)}
     told = [(row["user"], row["start"], row["last"], row["count"]) for row in rows]
     assert len(told) == len(set(told))
