@@ -10,6 +10,7 @@ BENCHMARKS = {
     "metrics": "tuples/s with and without metrics, and with an InfluxDB in trouble",
     "producer": "messages/s published beside confluent-kafka's loop",
     "state": "CPU a touched key of a work with a state per key, beside Spark's own ways",
+    "works": "µs a tuple and bytes of state of each work with a state per key, without Spark",
     "routing": "ns a routed tuple and bytes of state, each scheme",
     "balance": "max/mean and workers a key of all schemes on many streams, beside the bound",
     "change": "max/mean of all schemes after a hot key came, was swapped, went",

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-ROOMS = ("apps", "dashboards", "deploy", "grouping", "producers")
+ROOMS = ("apps", "dashboards", "deploy", "grouping", "producers", "works")
 PACKAGES = ("unskew", *(f"unskew.{room}" for room in ROOMS), "reproduction")
 
 

@@ -47,6 +47,7 @@ class DistinctCount(Summary, Folded):
     def __init__(self, id: str = "id", log2_registers: int = 11, when: str = "change") -> None:  # noqa: A002
         super().__init__(when)
         self.bits = integer("log2_registers", log2_registers, 4, 16)
+        self.parameters = {"log2_registers": self.bits}
         self.id = id
         self.columns = (id,)
 

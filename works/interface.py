@@ -48,6 +48,9 @@ class KeyedWork(ABC):
     ttl_ms : int or None
         How long a state must live after its key's last tuple, by the watermark; then it may leave, by ``finish``. None:
         whoever runs the work decides.
+    parameters : mapping of str to a number or a string
+        What the meaning of a state depends on besides its schema: states that were made with others aren't this work's,
+        and a checkpoint that has them is refused.
     by_batch : bool
         Whether it matters to the states how the tuples are cut into batches. If not, and that is the rule, a key's
         state after two batches is that after both in one.
@@ -60,6 +63,7 @@ class KeyedWork(ABC):
     results: pa.Schema
     identity: tuple[str, ...] = ()
     ttl_ms: int | None = None
+    parameters: Mapping[str, int | float | str] = {}
     by_batch: bool = False
 
     @abstractmethod
@@ -139,12 +143,12 @@ class KeyedWork(ABC):
         return None
 
     def agree(self, one: pa.RecordBatch, other: pa.RecordBatch) -> bool:
-        """Whether two lots of k states may have come of the same tuples: they are equal.
+        """Whether two lots of k states may have come of the same tuples: they are equal (NaN is NaN).
 
         A summary whose state depends on the order of merges says here what its error bounds allow. It is for tests
         (``unskew check-work``): no run calls it.
         """
-        return one.equals(other)
+        return one.equals(other) or (one.schema == other.schema and repr(one.to_pylist()) == repr(other.to_pylist()))
 
     def column(self, tuples: pa.RecordBatch, name: str) -> pa.Array:
         """A column of the tuples, decoded if it is a dictionary's, as ``types`` says.

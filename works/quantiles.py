@@ -66,6 +66,7 @@ class Quantiles(Summary, Folded):
         if not self.at:
             raise ValueError("at is empty; valid: quantiles in [0, 1], such as 0.5,0.99")
         places = math.ceil(-math.log2(number("error", error, 1e-5, 0.5))) - 1
+        self.parameters = {"places": places}
         self._shift = np.int64(52 - places)
         self.value = value
         self.columns = (value,)

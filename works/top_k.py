@@ -20,7 +20,7 @@ class TopK(Summary, Folded):
     key has no more than m items all is exact, and the error 0; beyond that states depend on the order of merges, within
     these bounds.
 
-    A tuple costs some 0.5 µs, and each counter of a key that has a tuple in the batch as much.
+    A tuple costs some 0.4 µs, and each counter of a key that has a tuple in the batch as much.
 
     Parameters
     ----------

@@ -13,7 +13,7 @@ def plain(times, gap):
     """The sessions of a key, one after the other."""
     sessions = []
     for time in sorted(times):
-        if sessions and time - sessions[-1]["last"] < gap:
+        if sessions and time - sessions[-1]["last"] <= gap:
             sessions[-1]["last"] = time
             sessions[-1]["count"] += 1
         else:
@@ -35,21 +35,21 @@ def test_each_session_once(batches, gap):
 
 def test_a_session_is_told_when_its_gap_has_passed():
     engine = Engine(Sessions(0.010), {})
-    engine.batch(Batch([Tuple("a", 100), Tuple("a", 109)], Now(0, 118)))
+    engine.batch(Batch([Tuple("a", 100), Tuple("a", 109)], Now(0, 119)))
     assert engine.published == []
-    engine.batch(Batch([Tuple("a", 119)], Now(0, 119)))  # ten after 109: another session
+    engine.batch(Batch([Tuple("a", 120)], Now(0, 120)))  # more than ten after 109: another session
     assert engine.published == [("a", {"start": 100, "last": 109, "count": 2})]
-    assert [each["start"] for each in engine.states["a"]["sessions"]] == [119]
-    engine.batch(Batch([Tuple("a", 130)], Now(0, 140)))  # both are over, and nothing is left
+    assert [each["start"] for each in engine.states["a"]["sessions"]] == [120]
+    engine.batch(Batch([Tuple("a", 130)], Now(0, 141)))  # both are over, and nothing is left
     assert not engine.states
 
 
 def test_a_key_that_falls_silent_expires():
     engine = Engine(Sessions(0.010), {}, split=True)
     engine.batch(Batch([Tuple("a", 100)], Now(0, 100), merged=True))
-    engine.batch(Batch([], Now(0, 109)))
-    assert engine.published == []
     engine.batch(Batch([], Now(0, 110)))
+    assert engine.published == []
+    engine.batch(Batch([], Now(0, 111)))
     assert engine.published == [("a", {"start": 100, "last": 100, "count": 1})]
     assert not engine.states
 

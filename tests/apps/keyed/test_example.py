@@ -1,0 +1,113 @@
+"""examples/keyed_works.py tells what is true of its stream, work by work."""
+
+import math
+from collections import Counter, defaultdict
+from itertools import pairwise
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from examples.keyed_works import BATCHES, WORKS, classes, clicks, last, run
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
+
+ROWS = pa.concat_tables(clicks()).to_pylist()
+BY_USER = defaultdict(list)
+for click in ROWS:
+    click["ms"] = round(click["at"].timestamp() * 1000)
+    BY_USER[click["user"]].append(click)
+
+
+def running(rows):
+    assert {row["user"]: (row["count"], row["sum"]) for row in rows} == {
+        user: (len(mine), math.fsum(each["seconds"] for each in mine)) for user, mine in BY_USER.items()
+    }
+
+
+def distinct(rows):
+    assert Counter((row["user"], row["id"]) for row in rows) == Counter({(r["user"], r["click"]) for r in ROWS})
+
+
+def distinct_count(rows):
+    for row in rows:
+        true = len({each["page"] for each in BY_USER[row["user"]]})
+        assert abs(row["count"] - true) <= max(1, 0.12 * true)
+    assert len(rows) == len(BY_USER)
+
+
+def sessions(rows):
+    """All of the first batch are over when the last one comes; of the others some."""
+    expected = set()
+    for user, mine in BY_USER.items():
+        times = sorted(each["ms"] for each in mine)
+        cuts = [0, *(i for i in range(1, len(times)) if times[i] - times[i - 1] > 2000), len(times)]
+        expected |= {(user, times[a], times[b - 1], b - a) for a, b in pairwise(cuts)}
+    told = [(row["user"], row["start"], row["last"], row["count"]) for row in rows]
+    assert len(told) == len(set(told))
+    assert set(told) <= expected
+    assert len(told) > len(expected) / (BATCHES + 1)
+
+
+def top_k(rows):
+    for row in rows:
+        true = sum(each["page"] == row["item"] for each in BY_USER[row["user"]])
+        assert row["count"] <= true <= row["count"] + row["error"]
+    assert len(rows) == sum(min(3, len({each["page"] for each in mine})) for mine in BY_USER.values())
+
+
+def quantiles(rows):
+    for row in rows:
+        values = sorted(each["seconds"] for each in BY_USER[row["user"]])
+        true = values[math.ceil(row["quantile"] * len(values)) - 1]
+        assert abs(row["value"] - true) <= 0.01 * true
+    assert len(rows) == 3 * len(BY_USER)
+
+
+def kll_quantiles(rows):
+    for row in rows:
+        values = sorted(each["seconds"] for each in BY_USER[row["user"]])
+        rank = np.searchsorted(values, row["value"], side="right") / len(values)
+        assert abs(rank - row["quantile"]) <= 4 * 0.0133 + 1 / len(values)
+    assert len(rows) == 3 * len(BY_USER)
+
+
+def latest(rows):
+    true = {user: max(mine, key=lambda each: (each["ms"], each["click"]))["page"] for user, mine in BY_USER.items()}
+    assert {row["user"]: row["value"] for row in rows} == true
+
+
+def enriched(rows):
+    """As of the click, of the changes of all batches so far."""
+    true = {}
+    for user, mine in BY_USER.items():
+        changes = sorted((each["ms"], each["plan"]) for each in mine if each["plan"])
+        for each in mine:
+            if not each["plan"]:
+                before = [plan for ms, plan in changes if ms <= each["ms"]]
+                true[user, str(each["click"])] = before[-1] if before else None
+    assert {(row["user"], row["id"]): row["value"] for row in rows} == true
+
+
+def naive_bayes(rows):
+    assert classes(rows) == {"5": "ham", "6": "spam", "7": "ham"}
+
+
+CHECKS = {
+    "Running": running,
+    "Distinct": distinct,
+    "DistinctCount": distinct_count,
+    "Sessions": sessions,
+    "TopK": top_k,
+    "Quantiles": quantiles,
+    "KllQuantiles": kll_quantiles,
+    "Latest": latest,
+    "Enriched": enriched,
+    "NaiveBayes": naive_bayes,
+}
+
+
+@pytest.mark.parametrize("name", list(WORKS))
+def test_a_work(spark, tmp_path, name):
+    told = run(spark, name, tmp_path)
+    CHECKS[name](told if name in ("Distinct", "Sessions") else last(name, told))
