@@ -14,6 +14,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
 
+from unskew.apps.keyed.asked import Asked
 from unskew.apps.keyed.bins import KEY
 from unskew.apps.keyed.parcels import COUNTS, WINDOW, opened
 from unskew.apps.keyed.plan import heartbeat, parcels, partitions_of, placed, places_of
@@ -32,6 +33,7 @@ _START = "__start"
 def remembering(
     spark: SparkSession,
     settings: Settings,
+    states: Asked,
     reports: Reports | None = None,
     flush_at: datetime | None = None,
     ahead_ms: int = 0,
@@ -42,6 +44,8 @@ def remembering(
     ----------
     spark, settings, reports, flush_at, ahead_ms
         As for ``unskew.apps.topology.dataflow``.
+    states : Asked
+        What the settings ask of the work.
 
     Returns
     -------
@@ -52,7 +56,7 @@ def remembering(
     """
     partitions = partitions_of(spark, settings.checkpoint)
     by_event = settings.time == "event"
-    program = program_of(settings, partitions, reports)
+    program = program_of(settings, states, partitions, reports)
     options = shared(settings.grouping, settings.sources, settings.options)
     routing = Routing(
         settings.grouping, settings.workers, settings.checkpoint, options, settings.seed, reports, streaming=True
@@ -73,19 +77,18 @@ def remembering(
     return unpacked.withColumn("window", F.struct(start.alias("start"), end.alias("end"))).drop(_START)
 
 
-def program_of(settings: Settings, partitions: int, reports: Reports | None) -> Program:
+def program_of(settings: Settings, states: Asked, partitions: int, reports: Reports | None) -> Program:
     """What the workers of a topology with a keyed work do."""
-    window_ms, ttl_ms = settings.lifetime
     return Program(
-        settings.keyed_work,
+        states.work,
         pa.string(),
         settings.workers,
-        settings.splits,
+        states.splits,
         min(settings.workers, partitions),
         settings.time == "event",
-        window_ms,
-        ttl_ms,
-        settings.merge_period,
+        states.window_ms,
+        states.ttl_ms,
+        states.merge_period,
         settings.window_ms,
         splitter(settings.source_type).count is not None,
         settings.seconds_per_tuple,

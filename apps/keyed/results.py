@@ -6,7 +6,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from unskew.apps.results.reader import NO_WINDOW
-from unskew.apps.topology.messages import columns
+from unskew.apps.topology.messages import ID_DIGITS
 
 
 def to_messages(rows: DataFrame, identity: Sequence[str], batch_ms: int) -> DataFrame:
@@ -27,5 +27,11 @@ def to_messages(rows: DataFrame, identity: Sequence[str], batch_ms: int) -> Data
     own = [F.to_json(F.struct(*(F.col(f"result.{name}") for name in identity)))] if identity else []
     kafka_key = F.concat_ws("/", F.coalesce(start, F.lit(NO_WINDOW)), F.col("key"), *own)
     timestamp = F.coalesce(F.unix_millis("window.end"), F.lit(batch_ms).cast("long"))
-    tags = [F.col("key").alias("key"), start.alias("window")]
-    return rows.select(*columns(kafka_key, F.col("key"), timestamp, tags, [F.col("result.*")]))
+    body = F.struct(
+        "key",
+        F.substring(F.sha2(kafka_key, 256), 1, ID_DIGITS).alias("messageId"),
+        timestamp.alias("timestamp"),
+        F.struct("key", start.alias("window")).alias("tags"),
+        F.struct("result.*").alias("fields"),
+    )
+    return rows.select(kafka_key.alias("key"), F.to_json(body).alias("value"))

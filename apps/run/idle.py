@@ -31,8 +31,9 @@ class Idle:
         self._settings = settings
         self._halt = halt
         # States that expire, or meet, do so in batches.
-        ttl_ms = settings.lifetime[1] if settings.keyed else None
-        period = settings.merge_period if settings.keyed else None
+        states = settings.states
+        ttl_ms = states.ttl_ms if states else None
+        period = states.merge_period if states else None
         self._patience = min([_MOST, *(ms / 1000 for ms in (ttl_ms, period.ms if period else None) if ms)])
 
     def __enter__(self) -> Self:

@@ -225,7 +225,8 @@ class Run:
         waits_for_windows = self._settings.time == "batch" or flushing
         if waits_for_windows and report.batch.watermark_ms < report.totals.last_window_end_ms:
             return False
-        if report.held is not None and self._settings.merge_period is not None and report.held.at_workers:
+        states = self._settings.states
+        if report.held is not None and states is not None and states.merge_period and report.held.at_workers:
             return False
         # The report comes before the batch is committed.
         progress: Any = query.lastProgress

@@ -61,11 +61,11 @@ def session(settings: Settings, groupings: Sequence[str] = ()) -> Iterator[Spark
     names = groupings or [settings.grouping]
     conf = {
         "spark.executorEnv.UNSKEW_GROUPINGS": ",".join(names),
-        **(_STATES if settings.keyed else {}),
+        **(_STATES if settings.states else {}),
         **settings.conf,
     }
     # Where workers have states they are groups of the state's partitions, and wait side by side only in different ones.
-    beside = settings.keyed and settings.seconds_per_tuple
+    beside = settings.states and settings.seconds_per_tuple
     partitions = min(settings.workers, _MOST_TASKS) if beside else _STATE_PARTITIONS
     # While the JVM starts: a cold compilation once here, not in every Python worker side by side.
     with ThreadPoolExecutor(1) as pool:

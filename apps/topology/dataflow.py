@@ -17,6 +17,7 @@ from unskew.apps.topology.windows import batch_time, windowed
 from unskew.apps.topology.work import PLACE
 from unskew.apps.topology.worker import Worker
 from unskew.grouping import shared
+from unskew.works.interface import KeyedWork
 
 
 def dataflow(
@@ -44,10 +45,12 @@ def dataflow(
         How much batch time is ahead of Spark's (``unskew.apps.checkpoint.clock``).
 
     """
-    if settings.keyed:
+    states = settings.states
+    if states is not None:
         from unskew.apps.keyed.dataflow import remembering
 
-        return remembering(spark, settings, reports, flush_at, ahead_ms)
+        return remembering(spark, settings, states, reports, flush_at, ahead_ms)
+    assert not isinstance(settings.work, KeyedWork)
     by_event = settings.time == "event"
     split = tuples(source(spark, settings), settings)
     routing = Routing(
@@ -64,7 +67,7 @@ def dataflow(
     time = "time" if by_event else batch_time(ahead_ms)
     packets = place(split, routing, "key", carry, source="source", time=time)
     worker = Worker(
-        settings.plain_work,
+        settings.work,
         settings.seconds_per_tuple,
         settings.window_ms if by_event else None,
         reports,

@@ -13,7 +13,7 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
-_ID_DIGITS = 32
+ID_DIGITS = 32
 # Of JSON, as Spark writes it: records of earlier versions were its.
 _ESCAPES = {chr(code): f"\\u{code:04X}" for code in range(32)}
 _ESCAPES |= {"\b": "\\b", "\t": "\\t", "\n": "\\n", "\f": "\\f", "\r": "\\r", '"': '\\"', "\\": "\\\\"}
@@ -42,7 +42,7 @@ def message(kafka_key: str, key: str, timestamp_ms: int, tags: dict[str, Any], f
 
 def message_id(kafka_key: str) -> str:
     """What names a message: the same for the same Kafka key."""
-    return hashlib.sha256(kafka_key.encode()).hexdigest()[:_ID_DIGITS]
+    return hashlib.sha256(kafka_key.encode()).hexdigest()[:ID_DIGITS]
 
 
 def escaped(texts: pa.StringArray) -> pa.StringArray:

@@ -26,7 +26,7 @@ _SETTINGS = {"linger.ms": 5, "delivery.timeout.ms": 120_000}
 def result_topics(settings: Settings) -> dict[str, str]:
     """Role → topic: aggregator, distribution, rejected, and results if the work has states."""
     return {
-        **({"results": f"{settings.name}-results"} if settings.keyed else {}),
+        **({"results": f"{settings.name}-results"} if settings.states else {}),
         "aggregator": f"{settings.name}-aggregator",
         "distribution": f"{settings.name}-distribution",
         "rejected": f"{settings.source_name}-rejected",

@@ -1,19 +1,20 @@
 """What a run of the topology is asked to do, checked before anything starts."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from annotated_types import Ge, Gt
 
+from unskew.apps.topology.valid import in_bounds, one_of, topic_name
 from unskew.deploy.client.connection import Connection
 from unskew.deploy.commands.options import METRICS
 from unskew.errors import UsageError
 
 if TYPE_CHECKING:
-    from unskew.apps.keyed.program import Period
+    from unskew.apps.keyed.asked import Asked
     from unskew.apps.topology.work import Work
     from unskew.works.interface import KeyedWork
 
@@ -25,8 +26,6 @@ STATES = "Of a work with a state per key"
 
 MODES = ("LOCAL", "CLUSTER")
 TIMES = ("batch", "event")
-#: The columns of a message that a work may ask for.
-MESSAGE = ("value", "topic", "partition", "offset", "timestamp")
 
 # Tuples a batch at most, when they cost nothing: enough that a batch's fixed cost (a second on two cores) is small.
 _FREE_BATCH = 5_000_000
@@ -151,99 +150,42 @@ class Settings:
             Naming the bad value and the valid ones.
 
         """
-        _one_of("mode", self.mode, MODES)
-        _one_of("time", self.time, TIMES)
+        one_of("mode", self.mode, MODES)
+        one_of("time", self.time, TIMES)
         # Here: the commands' help needn't wait for pyspark and numba.
         from unskew.apps.topology import loss, work
         from unskew.apps.topology.splitter import splitter
         from unskew.grouping import standalone
 
-        _one_of("on_data_loss", self.on_data_loss, loss.POLICIES)
-        _one_of("work_errors", self.work_errors, work.POLICIES)
+        one_of("on_data_loss", self.on_data_loss, loss.POLICIES)
+        one_of("work_errors", self.work_errors, work.POLICIES)
         try:
             standalone(self.grouping, max(1, self.workers), seed=self.seed, **self.options)
         except ValueError as error:
             raise UsageError(str(error)) from None
         splitter(self.source_type)
-        _topic(self.source_name)
-        self._check_states()
+        topic_name(self.source_name)
+        _ = self.states
         for f in fields(self):
-            _in_bounds(f.name, getattr(self, f.name), getattr(f.type, "__metadata__", ()))
+            in_bounds(f.name, getattr(self, f.name), getattr(f.type, "__metadata__", ()))
         _ = self.tuples_per_process
         if round(self.window * 1000, 6) % 1:
             raise UsageError(f"window is {self.window}; valid: whole milliseconds, as 0.001, 0.5, 15")
         if self.mode == "CLUSTER" and not self.master:
             raise UsageError("mode CLUSTER needs --master (spark://host:port, yarn, k8s://…)")
 
-    def _check_states(self) -> None:
-        """What a work with states can't have, and what only such a work has."""
-        if not self.keyed:
-            for name in ("ttl", "merge_every"):
-                if getattr(self, name) is not None:
-                    raise UsageError(f"{name} is {getattr(self, name)!r}, but no work has states: give it with --work")
-            return
-        if self.work_errors != "fail":
-            raise UsageError("work_errors is 'reject'; valid for a work with states: fail (its tuples are not alone)")
-        missing = [name for name in self.carried if name not in MESSAGE]
-        if missing:
-            name = type(self.keyed_work).__name__
-            raise UsageError(f"{name} reads the column {missing[0]!r}; a message has: {', '.join(MESSAGE)}")
-        if self.merge_every is not None and not self.splits:
-            raise UsageError(
-                f"merge_every is {self.merge_every!r}, but {self.grouping.upper()} splits no keys: leave it out"
-            )
-        _ = self.lifetime, self.merge_period
-
     @property
-    def keyed(self) -> bool:
-        """Whether the work has states."""
-        from unskew.works.interface import KeyedWork
+    def states(self) -> "Asked | None":
+        """What is asked of a work with states; None if the work has none."""
+        from unskew.apps.keyed.asked import asked
 
-        return isinstance(self.work, KeyedWork)
-
-    @property
-    def keyed_work(self) -> "KeyedWork":
-        """The work, if it has states."""
-        from unskew.works.interface import KeyedWork
-
-        assert isinstance(self.work, KeyedWork)
-        return self.work
-
-    @property
-    def plain_work(self) -> "Work | None":
-        """The work, if it has none."""
-        from unskew.works.interface import KeyedWork
-
-        assert not isinstance(self.work, KeyedWork)
-        return self.work
+        return asked(self)
 
     @property
     def carried(self) -> tuple[str, ...]:
         """The message columns that go to the workers."""
-        own = self.keyed_work.columns if self.keyed else ()
+        own = getattr(self.work, "columns", ())
         return tuple(dict.fromkeys(n for n in (*self.work_columns, *own) if n not in ("key", "time", "count")))
-
-    @property
-    def lifetime(self) -> "tuple[int | None, int | None]":
-        """How long states live: the window or the TTL (ms)."""
-        from unskew.apps.keyed.program import lifetime
-
-        return lifetime(self.keyed_work, self.window if self.keyed_work.ttl_ms is None else None, self.ttl)
-
-    @property
-    def splits(self) -> bool:
-        """Whether states of a key must meet."""
-        from unskew.apps.keyed.program import splits
-
-        return splits(self.keyed_work, self.grouping, self.workers)
-
-    @property
-    def merge_period(self) -> "Period | None":
-        """How often they do, besides when they end."""
-        from unskew.apps.keyed.program import MERGE_EVERY, Period
-
-        every = self.merge_every or (MERGE_EVERY if self.lifetime[0] is None else None)
-        return Period.of(every) if self.splits and every is not None else None
 
     @property
     def tuples_per_process(self) -> int:
@@ -298,31 +240,14 @@ class Settings:
             "seed": self.seed,
             "window": self.window,
             "time": self.time,
-            **(self._states() if self.keyed else {}),
+            **self._identity_of_states(),
         }
 
-    def _states(self) -> dict[str, Any]:
+    def _identity_of_states(self) -> dict[str, Any]:
+        states = self.states
+        if states is None:
+            return {}
         from unskew.apps.keyed.dataflow import program_of
         from unskew.apps.keyed.keyed_map import identity
 
-        return identity(program_of(self, 1, None))
-
-
-def _one_of(name: str, value: str, valid: tuple[str, ...]) -> None:
-    if value not in valid:
-        raise UsageError(f"unknown {name} {value!r}; valid: {', '.join(valid)}")
-
-
-def _in_bounds(name: str, value: Any, metadata: Iterable[object]) -> None:
-    if value is None:
-        return
-    for bound in metadata:
-        if isinstance(bound, Gt) and not value > bound.gt:
-            raise UsageError(f"{name} is {value}; valid: a number above {bound.gt}")
-        if isinstance(bound, Ge) and not value >= bound.ge:
-            raise UsageError(f"{name} is {value}; valid: a number of at least {bound.ge}")
-
-
-def _topic(name: str) -> None:
-    if not re.fullmatch(r"[A-Za-z0-9._-]{1,200}", name):
-        raise UsageError(f"sourceName {name!r} can't be a Kafka topic; valid: letters, digits, '.', '_', '-'")
+        return identity(program_of(self, states, 1, None))

@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame
 from unskew.apps.checkpoint.checkpoint import Batch
 from unskew.apps.checkpoint.totals import Totals, TotalsLog
 from unskew.apps.keyed import results
+from unskew.apps.keyed.asked import Asked
 from unskew.apps.keyed.held import Held
 from unskew.apps.topology import observer
 from unskew.apps.topology.closing import Closing
@@ -73,6 +74,7 @@ class Sink:
         listener: Callable[[BatchReport], None],
     ) -> None:
         self._settings = settings
+        self._states = settings.states
         self._totals = TotalsLog(settings.checkpoint)
         self._reports = reports
         self._publisher = publisher
@@ -83,7 +85,7 @@ class Sink:
         """Publish what the batch closed, note where the run stands, tell the listener."""
         skipped = self._skipped(batch)
         before = self._totals.at(batch.number)
-        windows = self._keyed(df, batch) if self._settings.keyed else self._counted(df, batch, before)
+        windows = self._keyed(df, batch, self._states) if self._states else self._counted(df, batch, before)
         report = self._collect(batch, before, skipped)
         if windows:
             report = self._publish(windows, report)
@@ -101,7 +103,7 @@ class Sink:
             return self._closing.run(rows)
         return []
 
-    def _keyed(self, df: DataFrame, batch: Batch) -> list[observer.Distribution]:
+    def _keyed(self, df: DataFrame, batch: Batch, states: Asked) -> list[observer.Distribution]:
         """Run the batch of a work with states; publish what it told, and the counts of the windows that it closes."""
         # Both come of one pass over the states: it isn't made twice.
         rows = df.persist()
@@ -110,8 +112,7 @@ class Sink:
             told = rows.where("result is not null")
             telling = told.count() if number else 0
             if telling:
-                identity = self._settings.keyed_work.identity
-                self._publisher.write(results.to_messages(told, identity, batch.time_ms), "results")
+                self._publisher.write(results.to_messages(told, states.work.identity, batch.time_ms), "results")
             return self._closing.run(rows.where("result is null").drop("result")) if number > telling else []
         finally:
             rows.unpersist()
@@ -164,7 +165,7 @@ class Sink:
             last_window_end_ms=max([before.last_window_end_ms, *((window + 1) * length for window in windows)]),
         )
         seconds = sum(said["seconds"] for said in routers.values())
-        held = Held.of(told, self._settings.workers) if self._settings.keyed else None
+        held = Held.of(told, self._settings.workers) if self._states else None
         return BatchReport(batch, loads, busy, refused, late, seconds, internals, totals, [], failures, held)
 
     def _publish(self, windows: list[observer.Distribution], report: BatchReport) -> BatchReport:

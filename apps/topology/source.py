@@ -33,6 +33,6 @@ def tuples(messages: DataFrame, settings: Settings) -> DataFrame:
     reader = splitter(settings.source_type)
     if settings.time == "event":
         reader = bounded(reader, F.current_timestamp(), settings.max_ahead)
-    if reader.count is None and settings.keyed and "count" in settings.keyed_work.columns:
+    if reader.count is None and settings.states and "count" in settings.states.work.columns:
         carried.append(F.lit(1).cast("long").alias("count"))
     return reader.split(messages, *carried)

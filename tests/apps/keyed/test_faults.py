@@ -146,10 +146,10 @@ def test_a_work_without_a_merge_needs_a_grouping_that_keeps_keys():
 @pytest.mark.parametrize("name", STANDALONE)
 def test_a_grouping_keeps_keys_or_doesnt(name):
     """Two sources, each with a router of its own, and a hot key."""
-    rng = np.random.default_rng(1)
-    keys = [str(0 if hot else n) for hot, n in zip(rng.random(4000) < 0.5, rng.integers(1, 300, 4000), strict=True)]
+    rng, n = np.random.default_rng(1), 60_000
+    keys = [str(0 if hot else cold) for hot, cold in zip(rng.random(n) < 0.5, rng.integers(1, 300, n), strict=True)]
     routed = [
-        GROUPINGS[name](5).at_source(source).route(keys[source::2], times=np.arange(2000) * 100) for source in (0, 1)
+        GROUPINGS[name](5).at_source(source).route(keys[source::2], times=np.arange(n // 2) * 10) for source in (0, 1)
     ]
     places = {(key, int(w)) for source in (0, 1) for key, w in zip(keys[source::2], routed[source], strict=True)}
     assert (len(places) == len(set(keys))) == GROUPINGS[name].keeps
