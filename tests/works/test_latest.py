@@ -38,6 +38,13 @@ def test_only_changes_are_told():
     assert engine.published == [("a", {"value": "x", "time": 5}), ("a", {"value": "x", "time": 6})]
 
 
+def test_no_version_is_version_0():
+    engine = Engine(Latest("value", "offset"), COLUMNS)
+    tuples = [("z", None), ("x", 1), ("y", 0)]
+    engine.batch(Batch([Tuple("a", 5, 0, {"value": v, "offset": n}) for v, n in tuples], Now(0, 0)))
+    assert engine.published == [("a", {"value": "x", "time": 5})]
+
+
 def plain_join(batches, version):
     """(Key, id, time, value) of each question; batch by batch."""
     state, told = {}, []
