@@ -24,6 +24,8 @@ class Held:
         States that workers handed over to homes in the batch.
     met : int
         The keys that they are of.
+    met_ms : int
+        The watermark when states that outlive windows last met: what is told is told as of then.
     merging : float
         How long the slowest home was at work (s).
 
@@ -35,6 +37,7 @@ class Held:
     finished: int
     fragments: int
     met: int
+    met_ms: int
     merging: float
 
     @classmethod
@@ -53,5 +56,6 @@ class Held:
             sum(said["finished"] for said in (*at_workers, *homes)),
             sum(said["fragments"] for said in at_workers),
             sum(said["met"] for said in homes),
+            min((said["met_ms"] for said in homes), default=0),
             max((said["seconds"] for said in homes), default=0.0),
         )

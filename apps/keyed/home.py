@@ -54,12 +54,14 @@ def meet(program: Program, store: Store, home: int, parcels: Sequence[Parcel], b
             keeper.close(window, now)
     if program.ttl_ms is not None and any(parcel.kind == BEAT and parcel.blob for parcel in parcels):
         keeper.expire(beat.watermark_ms, now)
-        Note(met_ms=beat.watermark_ms).write(store)
+        note = Note(met_ms=beat.watermark_ms)
+        note.write(store)
     if program.lasting:
         keeper.table.close()
     yield from packed(RESULTS, home, keeper.told)
     if program.reports is not None:
         program.reports.send(beat.number, "home", home, {
             "met": keeper.met, "states": keeper.table.keys,
-            "bytes": keeper.table.size, "finished": keeper.finished, "seconds": time.perf_counter() - started,
+            "bytes": keeper.table.size, "finished": keeper.finished, "met_ms": note.met_ms,
+            "seconds": time.perf_counter() - started,
         })  # fmt: skip

@@ -83,10 +83,12 @@ def _aggregator(windows: Windows, top: int) -> Table:
 
 def _results(windows: Windows, top: int) -> Group:
     """A table a window: what a work with states has told, by key."""
-    parts = []
+    parts: list[RenderableType] = []
     for window in sorted(windows):
         told = sorted((record.parsed() for record in windows[window].values()), key=itemgetter("key"))
-        parts.append(_fields("" if window == NO_WINDOW else f"{short(window)} (UTC)", ["key"], told, top))
+        if window != NO_WINDOW:
+            parts.append(Text(f"{short(window)} (UTC)"))
+        parts.append(_fields(None, ["key"], told, top))
     return Group(*parts)
 
 
@@ -147,7 +149,7 @@ def _workers(workers: Sequence[dict[str, Any]]) -> Table:
     return worker_bars([f["tuples"] for f in fields], workers[0]["tags"]["grouping"], notes)
 
 
-def _fields(title: str, tags: Sequence[str], results: Sequence[dict[str, Any]], top: int) -> Table:
+def _fields(title: str | None, tags: Sequence[str], results: Sequence[dict[str, Any]], top: int) -> Table:
     """A row a result: the tags named, then whatever fields they have."""
     names = list(dict.fromkeys(name for result in results for name in result["fields"]))
     table = Table(*tags, box=None, pad_edge=False, title=title, title_justify="left")

@@ -223,14 +223,20 @@ class Run:
         if any(reached.get(str(p), 0) < offset for p, offset in self._target.items()):
             return False
         waits_for_windows = self._settings.time == "batch" or flushing
-        if waits_for_windows and report.batch.watermark_ms < report.totals.last_window_end_ms:
-            return False
-        states = self._settings.states
-        if report.held is not None and states is not None and states.merge_period and report.held.at_workers:
+        closed = report.batch.watermark_ms >= report.totals.last_window_end_ms
+        if waits_for_windows and not (closed and self._met(report)):
             return False
         # The report comes before the batch is committed.
         progress: Any = query.lastProgress
         return progress is not None and progress["batchId"] >= report.batch.number
+
+    def _met(self, report: BatchReport) -> bool:
+        """Whether states of a key that were on several workers have met since the last window's end."""
+        states = self._settings.states
+        if report.held is None or states is None or states.merge_period is None:
+            return True
+        outlive = states.ttl_ms is not None
+        return not report.held.at_workers and (not outlive or report.held.met_ms >= report.totals.last_window_end_ms)
 
     def _end(self, query: StreamingQuery) -> None:
         self._halt.set()

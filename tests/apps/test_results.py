@@ -55,6 +55,7 @@ def shown(renderable, width=120):
     [
         ("a-s5-w10-dkg-aggregator", "aggregator"),
         ("a-b-s5-w10-mixedbf-distribution", "distribution"),
+        ("a-s5-w10-dc-results", "results"),
         ("a-rejected", "rejected"),
         ("a", None),
         ("a-aggregator", None),
@@ -120,6 +121,26 @@ def test_most_frequent_keys_first_and_what_is_left_out_is_said():
 
 
 @pytest.mark.kafka
+def told(window, key, start, count):
+    tags = {"key": key} | ({} if window == "-" else {"window": window})
+    body = {"key": key, "messageId": "0", "timestamp": 0, "tags": tags, "fields": {"start": start, "count": count}}
+    return Record(f'{window}/{key}/{{"start":{start}}}', json.dumps(body).encode())
+
+
+def test_what_a_work_with_states_has_told():
+    selection = Selection()
+    selection.add([told(FIRST, "a", 1, 5), told(SECOND, "b/c", 7, 1), told(SECOND, "a", 8, 2), told(SECOND, "a", 8, 3)])
+    text = shown(layout("results", selection.windows, 20))
+    assert [line.split() for line in text.split("\n")[1:4]] == [
+        ["key", "start", "count"], ["a", "8", "3"], ["b/c", "7", "1"],
+    ]  # fmt: skip
+    assert text.startswith("2026-01-31T12:00:15 (UTC)")
+    selection = Selection()
+    selection.add([told("-", "a" * 30, 1, 5), told("-", "b", 2, 6)])
+    assert "a" * 30 in shown(layout("results", selection.windows, 20))
+    assert list(selection.windows) == ["-"]
+
+
 def test_topics_are_listed_and_named_in_errors(connection, topic, capsys):
     name = f"{topic}-s3-w2-kg-aggregator"
     send(connection, name, [counted(FIRST, "a", 1), counted(FIRST, "b", 1)])

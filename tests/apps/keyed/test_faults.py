@@ -187,7 +187,7 @@ def test_settings_that_dont_fit(given, says):
         "workers": 2, "speed": "x0", "connection": Connection("localhost:1"), "checkpoint": "c",
         "work": Tally("offset"),
     }  # fmt: skip
-    assert Settings(**fine).keyed
+    assert Settings(**fine).states
     with pytest.raises(UsageError, match=says):
         Settings(**fine | given)
 

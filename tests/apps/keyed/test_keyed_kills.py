@@ -1,14 +1,17 @@
 """Real kills of a topology whose workers remember: whatever dies and whenever, each result is told, and only once."""
 
+import os
 import random
+import signal
 import time
 from collections import Counter, defaultdict
+from pathlib import Path
 
 import pytest
 
 from tests.apps.conftest import records
-from tests.apps.process import START, TUPLES, WINDOW_MS, check, launch, stream, truth  # noqa: F401  fixtures
-from tests.apps.test_kills import HARMS, broker, connection  # noqa: F401  fixtures
+from tests.apps.process import START, TUPLES, WINDOW_MS, _parent, check, launch, stream, truth  # noqa: F401  fixtures
+from tests.apps.test_kills import broker, connection, ctrl_c, everything, python_workers, the_broker  # noqa: F401
 from unskew.deploy.client.topics import end_offsets
 
 pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.kafka, pytest.mark.timeout(2400)]
@@ -17,6 +20,19 @@ GAP_MS = 400
 END = START + TUPLES
 SESSIONS = ["--work", "unskew.works:Sessions", "--work-option", f"gap={GAP_MS / 1000}"]
 DISTINCT = ["--work", "unskew.works:Distinct", "--work-option", "id=offset", "--work-option", "kind=int64"]
+
+
+def the_jvm(topology, broker):
+    """A child that it is just starting has its command line for a moment."""
+    found = topology.children("org.apache.spark.deploy.SparkSubmit")
+    [jvm] = [pid for pid in found if _parent(Path(f"/proc/{pid}")) == topology.process.pid]
+    os.kill(jvm, signal.SIGKILL)
+    assert topology.process.wait(120) == 1
+    assert topology.said().splitlines()[-1].startswith("unskew: Spark's JVM died (signal 9;")
+    topology.start()
+
+
+HARMS = [*[everything] * 3, *[python_workers] * 2, the_broker, the_jvm, ctrl_c]
 
 
 def sessions_of(stream):
