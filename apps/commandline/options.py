@@ -183,12 +183,17 @@ def pairs(option: str, texts: Iterable[str]) -> dict[str, str]:
 
 
 def _read(name: str, value: str, default: Any) -> Any:
-    """A parameter's value as the type of its default."""
-    kind = type(default)
+    """A parameter's value as the type of its default; without one a number, or several: ``1,2.5``."""
     try:
-        return value if kind is str or default is None else kind(value)
-    except ValueError:
-        raise UsageError(f"{name} is {value!r}; valid: a value like {default!r}") from None
+        if default is None:
+            numbers = [float(part) if set(part) & set(".eE") else int(part) for part in value.split(",")]
+            return numbers if len(numbers) > 1 else numbers[0]
+        if isinstance(default, bool):
+            return {"true": True, "false": False}[value.lower()]
+        return type(default)(value)
+    except (ValueError, KeyError):
+        like = "a number, or several separated by commas" if default is None else f"a value like {default!r}"
+        raise UsageError(f"{name} is {value!r}; valid: {like}") from None
 
 
 def pair(option: str, text: str) -> tuple[str, str]:

@@ -64,7 +64,7 @@ def table(outcomes: Mapping[str, Outcome], keys: Keys) -> Table:
     for label in sorted(answers, key=lambda label: answers[label].cost):
         found = answers[label]
         shown.add_row(
-            f"[{colour(outcomes[label].grouping)}]■[/] {label}",
+            f"[{colour(outcomes[label].grouping)}]■[/] " + label.replace(":", "\n  "),
             f"{found.cost:.2f}",
             f"{found.lasting:.2f}",
             f"{found.least:.3g} to {found.most:.3g}",

@@ -29,8 +29,7 @@ def route_within_bounds(  # noqa: C901, PLR0912, PLR0915  written out: a call wo
     """Route tuple by tuple; ``costs`` is empty if all cost 1.
 
     1. A key's place is its home, or where it was placed when it was new.
-    2. A whole key goes there while the worker isn't ahead by more than ``WHOLE``; then it's voted which key is split
-       (with other sources it's the one that comes: what goes elsewhere meanwhile would go there from each of them).
+    2. A whole key goes there while the worker isn't ahead by more than ``WHOLE``; then it's voted which key is split.
     3. A split key goes to the first of its workers that has room; if none has, one more joins them.
     4. A whole key whose worker is ahead by more than ``FULL`` goes elsewhere, this once.
     """
@@ -75,7 +74,7 @@ def route_within_bounds(  # noqa: C901, PLR0912, PLR0915  written out: a call wo
             is_split = length[slot] > 1
         if not is_split and load[worker, AHEAD] - now > whole:
             room = places.size[SPARE] and (slot >= 0 or places.size[KEYS] < len(known))
-            if room and (rules.placed == 0 or leads(key, worker, crew)):
+            if leads(key, worker, crew) and room:
                 if slot < 0:
                     slot = remember(places, key, worker)
                     in_use = places.size[SPAN]

@@ -2,6 +2,7 @@ from pathlib import Path
 
 import pytest
 
+from unskew.apps.commandline.options import GroupingOptions
 from unskew.apps.topology.settings import Settings
 from unskew.deploy.client.connection import Connection
 from unskew.errors import UsageError
@@ -46,6 +47,26 @@ def test_a_bad_value_is_named_with_the_valid_ones(name, value, message):
         settings(**{name: value})
     assert message in str(error.value)
     assert "\n" not in str(error.value)
+
+
+def test_options_are_read_by_their_defaults():
+    """As the type of the default; one without a default is a number, or several."""
+    given = ["half_life=1000", "own_choices=True", "tolerance=0.5", "weights=1,2.5", "balance=cost"]
+    read = GroupingOptions(grouping_option=given).of(["D_CHOICES", "BOUNDED_LOAD"])
+    assert read["D_CHOICES"] == {"half_life": 1000, "own_choices": True, "tolerance": 0.5}
+    assert read["BOUNDED_LOAD"] == {"weights": [1, 2.5], "balance": "cost"}
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ("half_life=long", "'long'; valid: a number, or several"),
+        ("own_choices=yes", "'yes'; valid: a value like False"),
+    ],
+)
+def test_an_option_that_cannot_be_read_is_named(given, says):
+    with pytest.raises(UsageError, match=says):
+        GroupingOptions(grouping_option=[given]).of(["D_CHOICES"])
 
 
 def test_the_simulated_cost():

@@ -56,7 +56,7 @@ class PlainBoundedLoad:
         worker = place.workers[0] if place else self.named(key, 0)
         split = place is not None and len(place.workers) > 1
         if not split and self.level(worker) > self.limit(WHOLE):
-            if not self.placed or self.leads(key, worker):
+            if self.leads(key, worker):
                 place = self.places.setdefault(key, Place(worker))
                 split = True
             elif self.level(worker) > self.limit(FULL):
@@ -129,7 +129,8 @@ class PlainBoundedLoad:
     def elsewhere(self, key, stays):
         """The least recently loaded that is open; with other sources the first that is."""
         looked, best = [], None
-        opening = self.limit(OPEN) if self.placed else 0.4 * self.limit(FULL)  # then it stays
+        agree = stays and not self.placed
+        opening = 0.4 * self.limit(FULL) if agree else self.limit(OPEN)
         for look in range(1, 32):
             if look < 16:
                 worker = self.named(key, look)
