@@ -108,6 +108,17 @@ class Settings:
     conf: Mapping[str, str] = field(default_factory=dict)
     options: Mapping[str, Any] = field(default_factory=dict)
     seed: Annotated[int, typer.Option(help="Chooses the hash functions.", rich_help_panel=GROUPING)] = 0
+    key_field: Annotated[
+        str | None,
+        typer.Option(
+            help="COLUMN: the key's field (JSON: user.id) or column (CSV: 3) in a topic of yours.",
+            rich_help_panel=STREAM,
+        ),
+    ] = None
+    format: Annotated[
+        str | None,
+        typer.Option(help="COLUMN: what the topic's messages are: json (default), csv, text.", rich_help_panel=STREAM),
+    ] = None
     work: "Work | None" = None
     work_columns: tuple[str, ...] = ()
     work_errors: Annotated[
@@ -144,7 +155,7 @@ class Settings:
             standalone(self.grouping, max(1, self.workers), seed=self.seed, **self.options)
         except ValueError as error:
             raise UsageError(str(error)) from None
-        splitter(self.source_type)
+        splitter(self.source_type, self.key_field, self.format)
         _topic(self.source_name)
         for f in fields(self):
             _in_bounds(f.name, getattr(self, f.name), getattr(f.type, "__metadata__", ()))
@@ -207,6 +218,7 @@ class Settings:
             "seed": self.seed,
             "window": self.window,
             "time": self.time,
+            **({"keyField": self.key_field, "format": self.format} if self.key_field or self.format else {}),
         }
 
 
