@@ -1,7 +1,7 @@
 """What a run asks of a work with states: checked with the other settings, before anything starts."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from unskew.apps.keyed.program import MERGE_EVERY, Period, lifetime, splits
 from unskew.errors import UsageError
@@ -36,6 +36,13 @@ class Asked:
     ttl_ms: int | None
     splits: bool
     merge_period: Period | None
+
+    def identity(self, settings: "Settings") -> dict[str, Any]:
+        """What a checkpoint with such states is bound to besides the run's own."""
+        from unskew.apps.keyed.dataflow import program_of
+        from unskew.apps.keyed.keyed_map import identity
+
+        return identity(program_of(settings, self, 1, None))
 
 
 def asked(settings: "Settings") -> Asked | None:

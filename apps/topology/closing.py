@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.types import BinaryType, StructField, StructType
 
 from unskew.apps.topology import aggregator
 from unskew.apps.topology.observer import Distribution, Observer, together
@@ -19,6 +20,7 @@ from unskew.apps.topology.publisher import Delivery
 from unskew.deploy.client.connection import Connection
 
 _PART = "part"
+_PARTS = StructType([StructField(_PART, BinaryType())])
 
 
 @dataclass(frozen=True)
@@ -48,7 +50,7 @@ class Closing:
             )
             .repartition("start", "key")
             .sortWithinPartitions("start", "key")
-            .mapInArrow(self.__call__, f"{_PART} binary")
+            .mapInArrow(self.__call__, _PARTS)
         )
         return together(Distribution.unpacked(row[_PART]) for row in parts.collect())
 

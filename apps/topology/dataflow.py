@@ -65,7 +65,7 @@ def dataflow(
     needed = {"key", "count", *(["time"] if by_event else []), *settings.carried, *PLACE}
     carry = [name for name in split.columns if name in needed]
     time = "time" if by_event else batch_time(ahead_ms)
-    packets = place(split, routing, "key", carry, source="source", time=time)
+    packets = place(split, routing, "key", carry, source="source", time=time, tasks=_tasks(spark, settings))
     worker = Worker(
         settings.work,
         settings.seconds_per_tuple,
@@ -75,3 +75,13 @@ def dataflow(
     )
     partials = packets.mapInArrow(worker.__call__, worker.ddl)
     return windowed(partials, settings.window, settings.lateness if by_event else None, flush_at, ahead_ms)
+
+
+def _tasks(spark: SparkSession, settings: Settings) -> int:
+    """How many tasks the workers' work is: one a worker where they wait side by side, or are on machines we don't know.
+
+    Else no more than can run at once: a task costs some ten milliseconds, however little it does.
+    """
+    if settings.seconds_per_tuple or settings.mode != "LOCAL":
+        return settings.workers
+    return spark.sparkContext.defaultParallelism

@@ -16,8 +16,12 @@ def place(
     *,
     source: str | Column | None = None,
     time: str | Column | None = None,
+    tasks: int | None = None,
 ) -> DataFrame:
-    """Packets (``unskew.apps.topology.packets``) of the columns ``carry``, each in the partition of its worker."""
+    """Packets (``unskew.apps.topology.packets``) of the columns ``carry``, each in the partition of its worker.
+
+    With ``tasks`` there are so many partitions only, and worker *w* shares partition *w* mod ``tasks`` with others.
+    """
     chosen = df
     source_column = time_column = None
     if source is not None:
@@ -27,8 +31,11 @@ def place(
         time_column = "__time"
         chosen = chosen.withColumn(time_column, F.current_timestamp() if time is None else column(time))
     needed = dict.fromkeys([key, *carry, *(c for c in (source_column, time_column) if c)])
+    partitions = min(tasks or routing.workers, routing.workers)
     route = route_packets(routing, key, source_column, time_column, carry)
-    return chosen.select(*needed).mapInArrow(route, packets.DDL).repartitionById(routing.workers, "worker")
+    return (
+        chosen.select(*needed).mapInArrow(route, packets.DDL).repartitionById(partitions, F.col("worker") % partitions)
+    )
 
 
 def column(of: str | Column) -> Column:

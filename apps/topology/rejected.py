@@ -12,8 +12,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from unskew.apps.checkpoint.checkpoint import Batch
+from unskew.apps.topology.reading import bounded
 from unskew.apps.topology.settings import Settings
-from unskew.apps.topology.splitter import bounded
 from unskew.apps.topology.splitter import splitter as splitter_of
 
 _FAILED = "partition int, offset long, failure string"
@@ -28,7 +28,7 @@ def rejected(
 
     A value that isn't text is given in base64 as ``valueBase64``.
     """
-    splitter = splitter_of(settings.source_type)
+    splitter = splitter_of(settings.source_type, settings.key_field, settings.format)
     if settings.time == "event":
         splitter = bounded(splitter, F.timestamp_millis(F.lit(batch.time_ms)), settings.max_ahead)
     messages = (

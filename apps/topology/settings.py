@@ -29,16 +29,14 @@ TIMES = ("batch", "event")
 
 # Tuples a batch at most, when they cost nothing: enough that a batch's fixed cost (a second on two cores) is small.
 _FREE_BATCH = 5_000_000
-# …and when they cost something: as many as W workers side by side do in this time.
-_COSTLY_BATCH_SECONDS = 1.0
+_COSTLY_BATCH = 1.0  # s; when they cost something: as many as W workers side by side do in it
 
 
 @dataclass(frozen=True)
 class Settings:
     """One run: what is asked of it, each thing declared here for the command line, for comparisons and for Python.
 
-    The first seven are the original's arguments, in its order; the rest were constants in its code. ``mode`` to
-    ``speed`` and the options with a help text are what the commands show; besides them:
+    The first seven are the original's arguments, in its order. What has no help text, commands don't show:
 
     Attributes
     ----------
@@ -46,13 +44,10 @@ class Settings:
         The Kafka cluster.
     checkpoint : str
         Where the run's progress is kept; the same resumes it (path or URI).
-    conf : mapping
-        Any Spark settings.
-    options : mapping
-        The grouping's own parameters.
+    conf, options : mapping
+        Any Spark settings; the grouping's own parameters.
     work, work_columns : Work, KeyedWork or None, tuple of str
-        The workers' work (None: count), and the message columns that it needs besides the key; a work with states
-        names its own.
+        The workers' work (None: count), and the message columns that it needs (one with states names its own).
 
     """
 
@@ -113,6 +108,17 @@ class Settings:
     conf: Mapping[str, str] = field(default_factory=dict)
     options: Mapping[str, Any] = field(default_factory=dict)
     seed: Annotated[int, typer.Option(help="Chooses the hash functions.", rich_help_panel=GROUPING)] = 0
+    key_field: Annotated[
+        str | None,
+        typer.Option(
+            help="COLUMN: the key's field (JSON: user.id) or column (CSV: 3) in a topic of yours.",
+            rich_help_panel=STREAM,
+        ),
+    ] = None
+    format: Annotated[
+        str | None,
+        typer.Option(help="COLUMN: what the topic's messages are: json (default), csv, text.", rich_help_panel=STREAM),
+    ] = None
     work: "Work | KeyedWork | None" = None
     work_columns: tuple[str, ...] = ()
     work_errors: Annotated[
@@ -163,7 +169,7 @@ class Settings:
             standalone(self.grouping, max(1, self.workers), seed=self.seed, **self.options)
         except ValueError as error:
             raise UsageError(str(error)) from None
-        splitter(self.source_type)
+        splitter(self.source_type, self.key_field, self.format)
         topic_name(self.source_name)
         _ = self.states
         for f in fields(self):
@@ -208,7 +214,7 @@ class Settings:
             return self.max_tuples
         if not self.seconds_per_tuple:
             return _FREE_BATCH
-        return max(self.sources, round(self.workers * _COSTLY_BATCH_SECONDS / self.seconds_per_tuple))
+        return max(self.sources, round(self.workers * _COSTLY_BATCH / self.seconds_per_tuple))
 
     @property
     def window_ms(self) -> int:
@@ -240,14 +246,6 @@ class Settings:
             "seed": self.seed,
             "window": self.window,
             "time": self.time,
-            **self._identity_of_states(),
+            **({"keyField": self.key_field, "format": self.format} if self.key_field or self.format else {}),
+            **(self.states.identity(self) if self.states else {}),
         }
-
-    def _identity_of_states(self) -> dict[str, Any]:
-        states = self.states
-        if states is None:
-            return {}
-        from unskew.apps.keyed.dataflow import program_of
-        from unskew.apps.keyed.keyed_map import identity
-
-        return identity(program_of(self, states, 1, None))

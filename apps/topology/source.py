@@ -3,8 +3,9 @@
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from unskew.apps.topology.reading import bounded
 from unskew.apps.topology.settings import Settings
-from unskew.apps.topology.splitter import bounded, splitter
+from unskew.apps.topology.splitter import splitter
 from unskew.apps.topology.work import PLACE
 
 # Spark's Kafka source fetches 500 messages at a time by default; small messages then cost three times as much.
@@ -30,7 +31,7 @@ def tuples(messages: DataFrame, settings: Settings) -> DataFrame:
     carried = [F.col("partition").alias("source"), F.col("timestamp").alias("time"), *map(F.col, settings.carried)]
     if settings.work is not None and settings.work_errors == "reject":
         carried += [F.col(column).alias(name) for column, name in zip(("partition", "offset"), PLACE, strict=True)]
-    reader = splitter(settings.source_type)
+    reader = splitter(settings.source_type, settings.key_field, settings.format)
     if settings.time == "event":
         reader = bounded(reader, F.current_timestamp(), settings.max_ahead)
     if reader.count is None and settings.states and "count" in settings.states.work.columns:

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -18,9 +18,19 @@ from unskew.apps.topology.work import PLACE, Work, WorkFault, described, results
 Failures: TypeAlias = dict[tuple[int, int], str]
 
 
+@dataclass
+class _Share:
+    """What one worker has done of a batch: its partials, tuples, time at work (s), and what failed."""
+
+    partials: Partials = field(default_factory=Partials)
+    tuples: int = 0
+    busy: float = 0.0
+    failures: Failures = field(default_factory=dict)
+
+
 @dataclass(frozen=True)
 class Worker:
-    """All workers' program; a task runs it for the one worker that its partition is.
+    """All workers' program; a task runs it for the workers whose packets it gets: one, or several that share it.
 
     Parameters
     ----------
@@ -50,22 +60,20 @@ class Worker:
         return "worker int, key string, tuples long, count long" + (", time timestamp" if self.window_ms else "")
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Packets of one worker in, its partials out (for ``DataFrame.mapInArrow``)."""
-        partials = Partials()
-        failures: Failures = {}
-        worker, tuples, busy = -1, 0, 0.0
+        """Packets in, the partials of each worker that has any out (for ``DataFrame.mapInArrow``)."""
+        shares: dict[int, _Share] = {}
         for batch in batches:
-            for number, packet in zip(batch.column("worker").to_pylist(), batch.column("packet"), strict=True):
+            for worker, packet in zip(batch.column("worker").to_pylist(), batch.column("packet"), strict=True):
                 started = time.perf_counter()
-                worker = number
+                share = shares.setdefault(worker, _Share())
                 arrived = packets.read(packet)
                 for window, latest, part in self._by_window(arrived):
-                    tuples += self._execute(part, partials, window, latest, failures)
+                    share.tuples += self._execute(part, share.partials, window, latest, share.failures)
                 time.sleep(arrived.num_rows * self.seconds_per_tuple)
-                busy += time.perf_counter() - started
-        if worker >= 0:
-            table = partials.table()
-            self._report(worker, table, tuples, busy, failures)
+                share.busy += time.perf_counter() - started
+        for worker, share in shares.items():
+            table = share.partials.table()
+            self._report(worker, table, share)
             yield from self._rows(worker, table)
 
     def _by_window(self, tuples: pa.RecordBatch) -> Iterator[tuple[int, int, pa.RecordBatch]]:
@@ -105,11 +113,12 @@ class Worker:
                 counted += part.num_rows
         return counted
 
-    def _report(self, worker: int, table: pa.Table, tuples: int, busy: float, failures: Failures) -> None:
+    def _report(self, worker: int, table: pa.Table, share: "_Share") -> None:
         batch = batch_number()
         if self.reports is None or batch is None:
             return
-        report: dict[str, Any] = {"tuples": tuples, "keys": table.num_rows, "busy": busy, "failures": failures}
+        told = {"tuples": share.tuples, "busy": share.busy, "failures": share.failures}
+        report: dict[str, Any] = {"keys": table.num_rows, **told}
         if self.window_ms is not None:
             loads = table.group_by("window").aggregate([("tuples", "sum")])
             report["windows"] = dict(zip(loads["window"].to_pylist(), loads["tuples_sum"].to_pylist(), strict=True))

@@ -1,5 +1,6 @@
 """Every source type, from its generator and from real-format files: the splitter finds what the producer meant."""
 
+import json
 from collections import Counter
 from pathlib import Path
 
@@ -89,6 +90,9 @@ def test_the_short_way_and_the_parser_agree(spark, name):
     tuples, counts, messages = truth(create(name, records=500))
     spaced = [b" " + message for message in messages]
     assert split(spark, name, spaced) == (tuples, counts)
+    as_python_does = [json.dumps(json.loads(message), ensure_ascii=False).encode() for message in messages]
+    assert as_python_does != messages
+    assert split(spark, name, as_python_does) == (tuples, counts)
 
 
 BAD = [

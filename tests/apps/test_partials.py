@@ -6,7 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from unskew.apps.topology import partials
+from unskew.apps.topology.packets import cut
 from unskew.apps.topology.partials import Partials, count
+from unskew.apps.topology.worker import Worker
 
 rows = st.lists(st.tuples(st.sampled_from(["a", "b", "", "ü"]), st.integers(-(2**61), 2**61)), max_size=50)
 
@@ -54,3 +56,12 @@ def test_the_latest_time_of_a_window_survives():
 
 def test_no_tuples_no_rows():
     assert Partials().table().num_rows == 0
+
+
+def test_workers_that_share_a_task_keep_to_themselves():
+    tuples = pa.record_batch([pa.array(["a", "b", "a", "c", "a", "b"])], ["key"])
+    first = cut(tuples, np.array([0, 4, 0, 4, 8, 8], np.int32), 9)
+    second = cut(tuples.slice(0, 2), np.array([4, 0], np.int32), 9)
+    rows = pa.Table.from_batches(Worker()(iter([first, second]))).to_pylist()
+    got = {(row["worker"], row["key"]): row["tuples"] for row in rows}
+    assert got == {(0, "a"): 2, (0, "b"): 1, (4, "a"): 1, (4, "b"): 1, (4, "c"): 1, (8, "a"): 1, (8, "b"): 1}

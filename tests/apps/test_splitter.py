@@ -43,16 +43,24 @@ def test_every_kind_of_message(spark):
 
 
 @pytest.mark.spark
-def test_a_key_or_a_reason_never_both_never_none(spark):
+@pytest.mark.parametrize("good", ['{"country":"Saõ Tomé"}', '{"country": "Saõ Tomé"}'])
+def test_a_key_or_a_reason_never_both_never_none(spark, good):
     split = splitter("COUNTRY_HALF_SKEW_R80")
     # every prefix and every one-byte damage of a message
-    good = '{"country":"Saõ Tomé"}'.encode()
+    good = good.encode()
     damaged = [good[:i] for i in range(len(good))] + [good[:i] + b'"' + good[i + 1 :] for i in range(len(good))]
     damaged += [good[:i] + b"\xc3" + good[i + 1 :] for i in range(len(good))]
     messages = spark.createDataFrame([(m,) for m in damaged], "value binary").repartition(1)
     value = F.col("value")
     both = messages.where(split.key(value).isNull() != split.reason(value).isNotNull())
     assert both.collect() == []
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("name", ["COUNTRY_SKEW_R80", "TWITTER_TICKER", "TWITTER_ELECTION", "WIKIPEDIA_CLICKSTREAM"])
+def test_a_message_is_parsed_once(spark, name):
+    rows = splitter(name).split(spark.createDataFrame([(b"",)], "value binary").repartition(1))
+    assert str(rows._jdf.queryExecution().optimizedPlan()).count("parseJson") == 1
 
 
 def test_unknown_source_type_names_the_valid_ones():
