@@ -44,11 +44,11 @@ class Holistic(Grouping):
 
     Notes
     -----
-    Written from the authors' code (github.com/Kejian-Li/Dynamic-Balance, ``HolisticPartitioner``), for the paper's text
-    isn't public. They count with lossy counting of error δ/10 and keep every region for ever, so that memory grows with
-    the keys; this counts with Misra-Gries, and a key that isn't counted any more has no region either. As there, a
-    region's mean load is rounded down, which matters while loads are small, and of equals the first worker is taken.
-    With few keys seen tuple for tuple the authors' answers (tests/grouping/test_holistic.py), but for the hash.
+    Written from the authors' code (github.com/Kejian-Li/Dynamic-Balance, ``HolisticPartitioner``), not from the paper.
+    They count with lossy counting of error δ/10 and keep every region for ever, so that memory grows with the keys;
+    this counts with Misra-Gries, and a key that isn't counted any more has no region either. As there, a region's mean
+    load is rounded down, which matters while loads are small, and of equals the first worker is taken. While there are
+    counters for all keys the answers are the authors', but for the hash (tests/grouping/test_holistic.py).
 
     What change does: loads, shares and regions count from the start, so a key that gets hot late is a heavy hitter
     late, and what was on a worker before holds it back for as long again; a region never shrinks.

@@ -52,8 +52,8 @@ class Dalton(Grouping):
 
     Notes
     -----
-    Checked against the authors' code (github.com/ezapridou/Dalton, one partitioner). There a slide and a window are
-    measured in time stamps, which its sources count up by one a tuple, and have no default. What differs:
+    Written from the authors' code (github.com/ezapridou/Dalton, one partitioner), not from the paper. There a slide and
+    a window are measured in time stamps, which its sources count up by one a tuple, and have no default. What differs:
 
     * Keys are counted exactly there, or from 10,000 keys on in a sketch of 4 × 40 cells, whose error of 5 % makes most
       keys hot when W is above 20. Here by Misra-Gries, at most an eighth of the threshold too low.
