@@ -90,7 +90,7 @@ def program_of(settings: Settings, states: Asked, partitions: int, reports: Repo
         states.ttl_ms,
         states.merge_period,
         settings.window_ms,
-        splitter(settings.source_type, settings.key_field, settings.format).count is not None,
+        splitter(settings.source_type, settings.key_field, settings.format).count_of is not None,
         settings.seconds_per_tuple,
         reports,
     )

@@ -110,10 +110,7 @@ class Settings:
     seed: Annotated[int, typer.Option(help="Chooses the hash functions.", rich_help_panel=GROUPING)] = 0
     key_field: Annotated[
         str | None,
-        typer.Option(
-            help="COLUMN: the key's field (JSON: user.id) or column (CSV: 3) in a topic of yours.",
-            rich_help_panel=STREAM,
-        ),
+        typer.Option(help="COLUMN: a message's key: JSON's field user.id, CSV's column 3.", rich_help_panel=STREAM),
     ] = None
     format: Annotated[
         str | None,

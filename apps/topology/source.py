@@ -34,6 +34,6 @@ def tuples(messages: DataFrame, settings: Settings) -> DataFrame:
     reader = splitter(settings.source_type, settings.key_field, settings.format)
     if settings.time == "event":
         reader = bounded(reader, F.current_timestamp(), settings.max_ahead)
-    if reader.count is None and settings.states and "count" in settings.states.work.columns:
+    if reader.count_of is None and settings.states and "count" in settings.states.work.columns:
         carried.append(F.lit(1).cast("long").alias("count"))
     return reader.split(messages, *carried)
