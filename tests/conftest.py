@@ -30,6 +30,8 @@ for name in ("SPARK_SUBMIT_OPTS", "SPARK_DAEMON_JAVA_OPTS"):
 # The files whose tests use the session that the tests of a process share.
 _SPARK = (
     "tests/apps/test_balance.py",
+    "tests/apps/test_closing.py",
+    "tests/apps/test_column.py",
     "tests/apps/test_datasets.py",
     "tests/apps/test_splitter.py",
     "tests/apps/test_topology.py",
@@ -40,10 +42,11 @@ _SPARK = (
 )
 # As many again with another one, beside them.
 _MORE_SPARK = tuple(
-    f"tests/apps/test_{what}.py"
+    f"tests/apps/{what}.py"
     for what in (
-        "clock", "data_loss", "executors_lost", "future", "idle", "listeners", "many_windows", "replay", "upgrades",
-        "work_raises",
+        "keyed/test_example", "keyed/test_faults", "keyed/test_keyed_map", "keyed/test_keyed_topology", "test_clock",
+        "test_data_loss", "test_executors_lost", "test_future", "test_idle", "test_listeners", "test_many_windows",
+        "test_replay", "test_upgrades", "test_work_raises",
     )
 )  # fmt: skip
 # The groups that take longest, longest first.
@@ -52,6 +55,7 @@ _LONGEST = (
     "tests/apps/test_cluster.py",
     "tests/apps/test_kills.py",
     "more spark",
+    "tests/apps/keyed/test_keyed_kills.py",
     "grouping",
     "tests/apps/test_compare.py",
 )

@@ -20,7 +20,7 @@ from unskew.producers.outbox import Outbox
 _ANY_PARTITION = -1
 _OURS = {**Outbox.settings, "partitioner": "murmur2_random", "enable.gapless.guarantee": False}
 # What a --kafka-config may change.
-_SETTINGS = {"linger.ms": 5, "delivery.timeout.ms": 120_000}
+_SETTINGS = {"linger.ms": 5, "delivery.timeout.ms": 120_000, "log_level": 0}  # what there is to say comes as an error
 
 
 def result_topics(settings: Settings) -> dict[str, str]:

@@ -35,12 +35,12 @@ def windowed(
         window (struct of start, end), key, worker, tuples, count; includes one row of worker −1 a window, to leave out.
 
     """
-    beats = heartbeat(partials.sparkSession)
     if lateness is None:
-        rows = partials.unionByName(beats).withColumn("time", batch_time(ahead_ms))
+        moment = batch_time(ahead_ms, F.col("value"))
+        partials = partials.withColumn("time", batch_time(ahead_ms, F.col("worker")))
     else:
-        moment: Column = F.lit(flush_at).cast("timestamp")
-        rows = partials.unionByName(beats.withColumn("time", moment))
+        moment = F.lit(flush_at).cast("timestamp")
+    rows = partials.unionByName(heartbeat(partials.sparkSession, moment))
     return (
         rows.withWatermark("time", f"{lateness or 0} seconds")
         .groupBy(F.window("time", f"{seconds} seconds"), "key", "worker")
@@ -48,13 +48,18 @@ def windowed(
     )
 
 
-def batch_time(ahead_ms: int) -> Column:
-    """The batch's time: it is logged with the batch, so a replay falls into the same windows."""
-    return F.timestamp_add("MILLISECOND", F.lit(ahead_ms), F.current_timestamp())
+def batch_time(ahead_ms: int, beside: Column) -> Column:
+    """The batch's time: it is logged with the batch, so a replay falls into the same windows.
+
+    ``beside`` is any whole number of the rows, never null. With it the time is looked up in each row: as a constant it
+    would stand in the code that Spark generates, and all that has it be compiled anew in each batch.
+    """
+    time = F.timestamp_add("MILLISECOND", F.lit(ahead_ms), F.current_timestamp())
+    return F.get(F.array(time), F.shiftright(F.abs(beside.cast("int")), 31))
 
 
-def heartbeat(spark: SparkSession) -> DataFrame:
-    """One empty partial a batch: keeps batches coming when the topic is idle, so that the last windows close too.
+def heartbeat(spark: SparkSession, time: Column) -> DataFrame:
+    """One empty partial a batch, of that time: batches keep coming when the topic is idle, the last windows close too.
 
     It comes at every trigger (an idle run waits before it: ``unskew.apps.run.idle``), by no clock: one that was set
     back would stop it, or let it fail.
@@ -65,4 +70,5 @@ def heartbeat(spark: SparkSession) -> DataFrame:
         F.lit(None).cast("string").alias("key"),
         F.lit(0).cast("long").alias("tuples"),
         F.lit(0).cast("long").alias("count"),
+        time.alias("time"),
     )
