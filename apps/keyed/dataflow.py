@@ -61,14 +61,14 @@ def remembering(
     routing = Routing(
         settings.grouping, settings.workers, settings.checkpoint, options, settings.seed, reports, streaming=True
     )
-    now = batch_time(ahead_ms)
-    split = tuples(source(spark, settings), settings).withColumn("__time", F.col("time") if by_event else now)
+    moment = F.col("time") if by_event else batch_time(ahead_ms, F.col("source"))
+    split = tuples(source(spark, settings), settings).withColumn("__time", moment)
     places = places_of(program, partitions)
     packets = placed(split, routing, program, places, source=F.col("source"))
     beats = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 1).option("numPartitions", 1).load()
     # By event time a beat lets time pass only to the moment that is asked for.
     rows = packets.unionByName(heartbeat(beats, places, F.lit(flush_at).cast("timestamp")))
-    told = parcels(rows, program, places, now, settings.lateness)
+    told = parcels(rows, program, places, batch_time(ahead_ms, F.col("worker")), settings.lateness)
     unpacked = told.mapInArrow(*_unpacked(program))
     start = F.timestamp_millis(F.col(_START))
     end = F.timestamp_millis(F.col(_START) + F.when(F.col("result").isNull(), settings.window_ms).otherwise(
