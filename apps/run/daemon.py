@@ -11,7 +11,9 @@ import pyarrow.ipc  # noqa: F401
 import pyspark.worker  # noqa: F401
 from pyspark.daemon import manager
 
+import unskew.apps.keyed.home
 import unskew.apps.keyed.operators
+import unskew.apps.keyed.worker
 import unskew.apps.topology.router
 import unskew.apps.topology.worker  # noqa: F401
 from unskew.grouping import warm
