@@ -115,6 +115,7 @@ def measured(spark: SparkSession, name: str, keys: int, share: float, batches: i
     rng = np.random.default_rng(0)
     costs, times = [], []
     with tempfile.TemporaryDirectory() as folder:
+        Path(folder, "in").mkdir()
         stream = spark.readStream.schema("key string, value long").parquet(f"{folder}/in")
         touched = round(keys * share)
 
@@ -123,7 +124,6 @@ def measured(spark: SparkSession, name: str, keys: int, share: float, batches: i
             pq.write_table(table, f"{folder}/{number}")
             Path(f"{folder}/{number}").rename(f"{folder}/in/{number}.parquet")
 
-        Path(folder, "in").mkdir()
         publish(0, np.arange(keys))
         checkpoint = f"{folder}/checkpoint"
         writer = CONTESTANTS[name](stream, checkpoint).writeStream.format("noop")

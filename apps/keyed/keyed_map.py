@@ -114,7 +114,7 @@ def keyed_map(
     if idle_batches:
         beats = df.sparkSession.readStream.format("rate-micro-batch").option("rowsPerBatch", 1).load()
         rows = rows.unionByName(heartbeat(beats, places, F.lit(None).cast("timestamp")))
-    told = parcels(rows, program, places, moment, lateness)
+    told = parcels(rows, program, places, moment, lateness if program.event else None)
     return told.mapInArrow(*_unpacked(key, program))
 
 

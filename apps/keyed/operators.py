@@ -1,19 +1,22 @@
-"""The groups of Spark's ``transformWithState`` that workers and homes are: rows in, rows out, the state is Spark's."""
+"""The groups of Spark's ``transformWithState`` that workers and homes are: rows in, rows out, the state is Spark's.
+
+To plan each batch Spark starts a Python process that asks an operator for its state, and for nothing else. It should
+have little to import: so what operators do is imported, and what they carry is unpickled, when the first row comes.
+"""
 
 from collections.abc import Iterable, Iterator
-from typing import Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+from pyspark import cloudpickle
 from pyspark.sql import Row
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 from pyspark.sql.types import BinaryType, IntegerType, LongType, StructField, StructType
 
-from unskew.apps.keyed.home import meet
-from unskew.apps.keyed.parcels import OUT, Parcel
-from unskew.apps.keyed.program import Beat, Program
-from unskew.apps.keyed.store import MemoryStore, SparkStore
-from unskew.apps.keyed.worker import work
-from unskew.apps.topology.router import batch_number
+if TYPE_CHECKING:
+    from unskew.apps.keyed.parcels import Parcel
+    from unskew.apps.keyed.program import Beat, Program
 
 #: Names of the map states that have the blobs.
 AT_WORKERS, AT_HOMES = "workers", "homes"
@@ -54,18 +57,22 @@ class _Operator(StatefulProcessor):
 
     state: str
 
-    def __init__(self, program: Program, tokens: list[int]) -> None:
-        self._program = program
+    def __init__(self, program: "Program", tokens: list[int]) -> None:
+        self._packed = cloudpickle.dumps(program)
         self._tokens = tokens
+
+    @cached_property
+    def _program(self) -> "Program":
+        return cloudpickle.loads(self._packed)
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Open the state."""
-        self._store = SparkStore(handle.getMapState(self.state, _PLACE, _BLOB))
+        self._state = handle.getMapState(self.state, _PLACE, _BLOB)
 
     def close(self) -> None:
         """Nothing to close."""
 
-    def _rows(self, parcels: Iterable[Parcel], sender: int, beat: Beat) -> Iterator[Row]:
+    def _rows(self, parcels: "Iterable[Parcel]", sender: int, beat: "Beat") -> Iterator[Row]:
         for number, parcel in enumerate(parcels):
             yield Row(
                 token=self._tokens[parcel.home], kind=parcel.kind, sender=sender, number=number, home=parcel.home,
@@ -101,10 +108,15 @@ class WorkerOperator(_Operator):
             yield from self._work(worker, [], timerValues.getCurrentProcessingTimeInMs(), timerValues)
 
     def _work(self, worker: int, packets: list[bytes], batch_ms: int, timers: Any) -> Iterator[Row]:
+        from unskew.apps.keyed.program import Beat
+        from unskew.apps.keyed.store import SparkStore
+        from unskew.apps.keyed.worker import work
+        from unskew.apps.topology.router import batch_number
+
         self._done.add(worker)
         event = self._program.event
         beat = Beat(batch_number() or 0, batch_ms, timers.getCurrentWatermarkInMs() if event else batch_ms)
-        yield from self._rows(work(self._program, self._store, worker, packets, beat), worker, beat)
+        yield from self._rows(work(self._program, SparkStore(self._state), worker, packets, beat), worker, beat)
         if event:
             self._handle.registerTimer(beat.watermark_ms + 1)
 
@@ -116,16 +128,28 @@ class HomeOperator(_Operator):
 
     def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[Row]:  # noqa: N802, N803
         """Do a batch."""
+        from unskew.apps.keyed.home import meet
+        from unskew.apps.keyed.parcels import OUT, Parcel
+        from unskew.apps.keyed.program import Beat
+        from unskew.apps.keyed.store import SparkStore
+        from unskew.apps.topology.router import batch_number
+
         arrived = sorted(rows, key=lambda row: (row["sender"], row["number"]))
         yield from (row for row in arrived if row["kind"] in OUT)
         first = arrived[0]
         beat = Beat(batch_number() or 0, first["batch_ms"], first["watermark_ms"])
         parcels = [Parcel(row["kind"], row["home"], bytes(row["blob"])) for row in arrived]
-        yield from self._rows(meet(self._program, self._store, first["home"], parcels, beat), first["home"], beat)
+        own = meet(self._program, SparkStore(self._state), first["home"], parcels, beat)
+        yield from self._rows(own, first["home"], beat)
 
 
-def forgetful(program: Program) -> Any:
+def forgetful(program: "Program") -> Any:
     """A home that keeps nothing, as a function for ``DataFrame.mapInArrow``: all that it gets leaves at once."""
+    from unskew.apps.keyed.home import meet
+    from unskew.apps.keyed.parcels import OUT, Parcel
+    from unskew.apps.keyed.program import Beat
+    from unskew.apps.keyed.store import MemoryStore
+    from unskew.apps.topology.router import batch_number
 
     def home(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         rows: list[dict[str, Any]] = []

@@ -108,7 +108,9 @@ def heartbeat(beats: DataFrame, places: list[int], moment: Column) -> DataFrame:
     )
 
 
-def parcels(packets: DataFrame, program: Program, places: list[int], batch_time: Column, lateness: float) -> DataFrame:
+def parcels(
+    packets: DataFrame, program: Program, places: list[int], batch_time: Column, lateness: float | None
+) -> DataFrame:
     """What workers and homes make of packets: rows of ``PARCELS``, those of kinds that leave.
 
     Parameters
@@ -121,14 +123,16 @@ def parcels(packets: DataFrame, program: Program, places: list[int], batch_time:
         The tokens of workers (and homes, of which there are no more).
     batch_time : Column
         The batch's time.
-    lateness : float
-        By event time: how late a tuple may be (s).
+    lateness : float, optional
+        By event time: how late a tuple may be (s). By batch time: None if nobody needs a watermark, for which Spark
+        would follow each batch with one more, without rows.
 
     """
-    timed = packets if program.event else packets.withColumn(_LATEST, batch_time)
-    arriving = timed.withWatermark(_LATEST, f"{lateness if program.event else 0} seconds").withColumn(
-        "batch_ms", F.unix_millis(batch_time)
-    )
+    if program.event:
+        packets = packets.withWatermark(_LATEST, f"{lateness} seconds")
+    elif lateness is not None:
+        packets = packets.withColumn(_LATEST, batch_time).withWatermark(_LATEST, "0 seconds")
+    arriving = packets.withColumn("batch_ms", F.unix_millis(batch_time))
     mode = "EventTime" if program.event else "None"
     rows = (
         arriving.select(*PACKETS.names)
