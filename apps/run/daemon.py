@@ -13,11 +13,8 @@ from pyspark.daemon import manager
 
 import unskew.apps.keyed.home
 import unskew.apps.keyed.operators
-<<<<<<< HEAD
 import unskew.apps.topology.closing
-=======
 import unskew.apps.keyed.worker
->>>>>>> keyed
 import unskew.apps.topology.router
 import unskew.apps.topology.worker  # noqa: F401
 from unskew.grouping import warm
