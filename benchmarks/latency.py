@@ -1,0 +1,193 @@
+"""What a batch costs on a steady stream, beside Spark's own groupBy(window, key).count() into Kafka.
+
+    python -m benchmarks.latency [--rates 1000,10000] [--seconds 120] [--rounds N] [--grouping NAME]
+
+Each contestant has a fresh process and JVM, a topic of its own that is written to at the rate from its first moment on,
+the same splitter, state store, windows and trigger. Told are a batch's time as Spark reports it, and the latency of a
+result: from its window's end to its record's time in Kafka, which leaves out the window's own wait. The first minute
+and what comes after it are told apart; the figures are of all rounds, which alternate between the contestants.
+"""
+
+import argparse
+import multiprocessing
+import tempfile
+import threading
+import time
+from collections.abc import Mapping
+from multiprocessing.connection import Connection as Pipe
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import orjson
+from confluent_kafka import Consumer, TopicPartition
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+from rich.console import Console
+from rich.table import Table
+
+from unskew.apps.run.ending import stop_between_batches
+from unskew.apps.run.follow import follow
+from unskew.apps.run.run import Run
+from unskew.apps.run.session import session
+from unskew.apps.topology.publisher import result_topics
+from unskew.apps.topology.settings import Settings
+from unskew.apps.topology.source import source, tuples
+from unskew.deploy.client.connection import Connection
+from unskew.deploy.client.topics import end_offsets, ensure_topic
+from unskew.deploy.servers.broker import Broker
+from unskew.producers.pace import Rate
+from unskew.producers.publish import publish
+from unskew.producers.registry import create
+
+TYPE = "COUNTRY_SKEW_R80"
+CONTESTANTS = ("ours", "native")
+_WARM = 60.0  # s after which a contestant counts as warm
+
+#: (seconds since the contestant's first batch began, Spark's progress of the batch)
+Told = tuple[float, Mapping[str, Any]]
+
+
+def compete(name: str, run: Settings, pipe: Pipe) -> None:
+    """In a process of its own: say when Spark is there, run for ``run.run_time``, then send each batch's progress."""
+    told: list[Told] = []
+    with session(run) as spark:
+        pipe.send("ready")
+        begun = time.monotonic()
+
+        def tell(progress: Mapping[str, Any]) -> None:
+            told.append((time.monotonic() - begun, progress))
+
+        if name == "ours":
+            Run(run, [], [tell]).run(spark)
+        else:
+            native(spark, run, tell)
+    pipe.send(told)
+
+
+def native(spark: SparkSession, run: Settings, tell: Any) -> None:
+    """Spark's own count by window and key, its results in Kafka."""
+    rows = tuples(source(spark, run), run).where("key is not null").withColumn("time", F.current_timestamp())
+    counts = rows.withWatermark("time", "0 seconds").groupBy(F.window("time", f"{run.window} seconds"), "key").count()
+    message = F.struct("key", "count", F.unix_millis("window.end").alias("timestamp"))
+    with follow(spark, run.name, tell):
+        query = (
+            counts.select("key", F.to_json(message).alias("value"))
+            .writeStream.queryName(run.name)
+            .format("kafka")
+            .options(**run.connection.spark())
+            .option("topic", result_topics(run)["aggregator"])
+            .option("checkpointLocation", run.checkpoint)
+            .trigger(processingTime=f"{run.trigger} seconds")
+            .start()
+        )
+        query.awaitTermination(run.run_time)
+        stop_between_batches(query)
+
+
+def race(name: str, run: Settings, rate: float) -> tuple[list[Told], list[tuple[float, float]]]:
+    """Run a contestant beside its producer: batches, and (seconds since the first window's end, latency in s)."""
+    for topic in (run.source_name, result_topics(run)["aggregator"]):
+        ensure_topic(run.connection, topic, run.sources)
+    here, there = multiprocessing.get_context("spawn").Pipe()
+    process = multiprocessing.get_context("spawn").Process(target=compete, args=(name, run, there))
+    process.start()
+    assert here.recv() == "ready"
+    over = threading.Event()
+    messages = create(TYPE, records=round(rate * run.run_time))
+    producer = threading.Thread(
+        target=publish,
+        args=(run.connection, run.source_name, messages),
+        kwargs={"pace": Rate(rate), "stopped": over.is_set},
+    )
+    producer.start()
+    told = here.recv()
+    over.set()
+    producer.join()
+    process.join()
+    return told, latencies(run)
+
+
+def latencies(run: Settings) -> list[tuple[float, float]]:
+    topic = result_topics(run)["aggregator"]
+    ends = end_offsets(run.connection, topic)
+    consumer = Consumer(run.connection.client(**{"group.id": "bench", "enable.auto.commit": False}))
+    consumer.assign([TopicPartition(topic, partition, 0) for partition in ends])
+    found: list[tuple[int, int]] = []
+    while len(found) < sum(ends.values()):
+        messages = consumer.consume(10_000, 1.0)
+        found += [(orjson.loads(m.value() or b"")["timestamp"], m.timestamp()[1]) for m in messages]
+    consumer.close()
+    first = min((end for end, _ in found), default=0)
+    return [((end - first) / 1000, (written - end) / 1000) for end, written in found]
+
+
+def figures(batches: list[Told], results: list[tuple[float, float]], *, warm: bool) -> dict[str, float]:
+    """A phase's figures, in ms, all rounds together."""
+    chosen = [progress["durationMs"] for at, progress in batches if (at >= _WARM) == warm]
+    waits = [1000 * latency for at, latency in results if (at >= _WARM) == warm]
+    took = [spent["triggerExecution"] for spent in chosen]
+    found = {"batches": float(len(chosen))}
+    for what, values in (("batch", took), ("latency", waits)):
+        for name, q in (("median", 50), ("p99", 99)):
+            found[f"{what}, {name}"] = float(np.percentile(values, q)) if values else float("nan")
+    for step in ("latestOffset", "queryPlanning", "walCommit", "addBatch", "commitOffsets"):
+        values = [spent.get(step, 0) for spent in chosen]
+        found[f"… {step}, median"] = float(np.median(values)) if values else float("nan")
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rates", default="10000", help="tuples/s, several separated by commas (default: 10000)")
+    parser.add_argument("--seconds", type=float, default=90.0, help="of each contestant's run (default: 90)")
+    parser.add_argument("--rounds", type=int, default=1, help="how often each contestant runs (default: 1)")
+    parser.add_argument("--grouping", default="PARTIAL_KEY", help="of ours (default: PARTIAL_KEY)")
+    parser.add_argument("--sources", type=int, default=4, help="the topic's partitions (default: 4)")
+    parser.add_argument("--workers", type=int, default=10, help="of ours (default: 10)")
+    parser.add_argument("--window", type=float, default=2.0, help="a window's length, s (default: 2)")
+    parser.add_argument("--conf", action="append", default=[], help="a setting of Spark's, NAME=VALUE, for both")
+    parser.add_argument("--trigger", type=float, default=1.0, help="at least so long between batches, s (default: 1)")
+    arguments = parser.parse_args()
+    console = Console(highlight=False)
+    with tempfile.TemporaryDirectory() as folder, Broker(Path(folder) / "kafka") as broker:
+        for rate in map(float, arguments.rates.split(",")):
+            batches: dict[str, list[Told]] = {name: [] for name in CONTESTANTS}
+            results: dict[str, list[tuple[float, float]]] = {name: [] for name in CONTESTANTS}
+            for number in range(arguments.rounds):
+                for name in CONTESTANTS:
+                    topic = f"bench-{rate:g}-{number}-{name}"
+                    run = Settings(
+                        mode="LOCAL", source_type=TYPE, grouping=arguments.grouping, source_name=topic,
+                        sources=arguments.sources, workers=arguments.workers, speed="x0",
+                        connection=Connection(broker.bootstrap_servers), checkpoint=str(Path(folder) / topic),
+                        window=arguments.window, trigger=arguments.trigger, run_time=arguments.seconds,
+                        conf=dict(pair.split("=", 1) for pair in arguments.conf),
+                    )  # fmt: skip
+                    told, waits = race(name, run, rate)
+                    batches[name] += told
+                    results[name] += waits
+            _print(console, f"{rate:,.0f} tuples/s", batches, results)
+
+
+def _print(
+    console: Console,
+    title: str,
+    batches: Mapping[str, list[Told]],
+    results: Mapping[str, list[tuple[float, float]]],
+) -> None:
+    for warm in (False, True):
+        found = {name: figures(batches[name], results[name], warm=warm) for name in CONTESTANTS}
+        if not all(each["batches"] for each in found.values()):
+            continue
+        table = Table(title=f"{title}, {'after it' if warm else 'the first minute'} (ms)")
+        for column in ("", *CONTESTANTS, "ours / native"):
+            table.add_column(column, justify="right" if column else "left")
+        for what in found["ours"]:
+            ours, theirs = (found[name][what] for name in CONTESTANTS)
+            table.add_row(what, f"{ours:,.0f}", f"{theirs:,.0f}", f"{ours / theirs:.2f}" if theirs else "")
+        console.print(table)
+
+
+if __name__ == "__main__":
+    main()
