@@ -123,6 +123,7 @@ def identity(program: Program) -> dict[str, Any]:
     return {
         "work": type(program.work).__name__,
         "state": described(program.work.state),
+        "parameters": dict(program.work.parameters),
         "keyType": str(program.key),
         "numWorkers": program.workers,
         "states": f"window {program.window_ms} ms" if program.window_ms else f"ttl {program.ttl_ms} ms",

@@ -15,6 +15,7 @@ from unskew.apps.topology.settings import Settings
 from unskew.deploy.client.connection import Connection
 from unskew.errors import UsageError
 from unskew.grouping.registry import GROUPINGS, KEEPING, STANDALONE
+from unskew.works import DistinctCount
 
 KEYS = [f"k{i}" for i in range(40)]
 
@@ -203,3 +204,14 @@ def test_works_by_name():
     ):
         with pytest.raises(UsageError, match=says):
             made(path, options)
+
+
+def test_states_made_with_other_parameters_are_another_runs():
+    def bound_to(work):
+        settings = Settings(
+            "LOCAL", "COUNTRY_SKEW_R80", "KEY", "t", 1, 2, "x0", Connection("localhost:1"), "c", work=work
+        )
+        return settings.identity
+
+    first, second = (bound_to(DistinctCount("offset", log2_registers=bits)) for bits in (10, 12))
+    assert {name for name in first if first[name] != second[name]} == {"parameters"}
