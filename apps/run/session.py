@@ -45,6 +45,9 @@ _STATE_PARTITIONS = 4
 _STATES = {"spark.sql.streaming.stateStore.rocksdb.trackTotalNumberOfRows": "false"}
 # Simulated cost is slept, so tasks may outnumber cores; but each has a Python process.
 _MOST_TASKS = 128
+# Python workers fork from it with our imports done.
+_DAEMON = "unskew.apps.run.daemon"
+_ARCHIVE = "unskew.zip"
 # As on a cluster: a Python worker that dies costs its task an attempt, not the run.
 _ATTEMPTS = 4
 
@@ -63,6 +66,7 @@ def session(settings: Settings, groupings: Sequence[str] = ()) -> Iterator[Spark
         "spark.executorEnv.UNSKEW_GROUPINGS": ",".join(names),
         **(_STATES if settings.states else {}),
         **settings.conf,
+        **(_shipped(settings.conf) if settings.mode == "CLUSTER" else {}),
     }
     # Where workers have states they are groups of the state's partitions, and wait side by side only in different ones.
     beside = settings.states and settings.seconds_per_tuple
@@ -78,12 +82,21 @@ def session(settings: Settings, groupings: Sequence[str] = ()) -> Iterator[Spark
         yield spark
 
 
+def _shipped(conf: Mapping[str, str]) -> dict[str, str]:
+    """Let executors start their Python from what is shipped to them: it lies where they run before their first task."""
+    path = "spark.executorEnv.PYTHONPATH"
+    return {
+        "spark.python.daemon.module": _DAEMON,
+        path: os.pathsep.join([_ARCHIVE, *filter(None, [conf.get(path)])]),
+    }
+
+
 def _ship(spark: SparkSession, folder: str) -> None:
     """Send our package to the executors (their Python has the libraries, not us).
 
     They fetch the archive when they need it, late executors too: ``folder`` must last as long as the session.
     """
-    archive = Path(folder) / "unskew.zip"
+    archive = Path(folder) / _ARCHIVE
     with zipfile.ZipFile(archive, "w") as packed:
         root = Path(str(resources.files("unskew")))
         for folder_, _, names in os.walk(root, followlinks=True):  # in a checkout the packages are links
@@ -135,7 +148,7 @@ def start(name: str, master: str, partitions: int, conf: Mapping[str, str] | Non
             [f"-Dlog4j2.configurationFile={_log_settings()}", f"-Dunskew.log={log}", *class_data.options("spark")]
         ),
         "spark.driver.memory": "2g",
-        **({"spark.python.daemon.module": "unskew.apps.run.daemon"} if local else {}),
+        **({"spark.python.daemon.module": _DAEMON} if local else {}),
         **(conf or {}),
     }
     builder = SparkSession.builder.master(master).appName(name)

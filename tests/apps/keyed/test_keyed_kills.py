@@ -11,7 +11,7 @@ import pytest
 
 from tests.apps.conftest import records
 from tests.apps.process import START, TUPLES, WINDOW_MS, _parent, check, launch, stream, truth  # noqa: F401  fixtures
-from tests.apps.test_kills import broker, connection, ctrl_c, everything, python_workers, the_broker  # noqa: F401
+from tests.apps.test_kills import broker, connection, everything, python_workers, the_broker  # noqa: F401
 from unskew.deploy.client.topics import end_offsets
 
 pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.kafka, pytest.mark.timeout(2400)]
@@ -32,7 +32,8 @@ def the_jvm(topology, broker):
     topology.start()
 
 
-HARMS = [*[everything] * 3, *[python_workers] * 2, the_broker, the_jvm, ctrl_c]
+#: For each of the four below: twenty kills in all.
+HARMS = [everything, *[python_workers] * 2, the_broker, the_jvm]
 
 
 def sessions_of(stream):
