@@ -1,4 +1,4 @@
-"""A KEY run and a DYNAMIC_KEY run over one stream, told to a real InfluxDB and a real Prometheus."""
+"""A KEY run, and a DYNAMIC_KEY run whose workers remember, over one stream, told to a real InfluxDB and a real Prometheus."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -20,6 +20,7 @@ from unskew.dashboards.preview.sources import Sources
 from unskew.deploy.client.connection import Connection
 from unskew.deploy.servers import prometheus
 from unskew.deploy.servers.broker import Broker
+from unskew.works import Running
 
 STREAM = countries((["Turkey"] * 16 + ["Peru", "Chad", "Fiji", "Oman"]) * 200)
 QUICK = {"warm_up": 0.0, "check_interval": 0.1, "promotion_period": 0.1}
@@ -64,6 +65,7 @@ def seen(kafka: Broker, spark, influxdb, prometheus_program, tmp_path_factory) -
                     max_tuples=800,
                     until_drained=True,
                     options=QUICK if grouping == "DYNAMIC_KEY" else {},
+                    work=Running("offset") if grouping == "DYNAMIC_KEY" else None,
                 )
                 monitor = Monitor(run, outputs)
                 assert Run(run, [monitor.batch], [monitor.progress]).run(spark).drained
