@@ -1,4 +1,4 @@
-"""A KEY run, and a DYNAMIC_KEY run whose workers remember, over one stream, told to a real InfluxDB and a real Prometheus."""
+"""A KEY run, and a DYNAMIC_KEY run whose workers remember, over one stream: told to real servers of metrics."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack
