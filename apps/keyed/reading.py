@@ -45,6 +45,7 @@ class States:
         said, partitions = checkpoint.claimed(), checkpoint.partitions()
         if "state" not in said or partitions is None:
             raise UsageError(f"the checkpoint {location} has no states; valid: one of a run with a keyed work")
+        _ = spark.streams.active  # starts what a state store looks for; without it each one logs a stack trace
         self.work: str = said["work"]
         self.workers: int = said["numWorkers"]
         self._homes = min(self.workers, partitions)
