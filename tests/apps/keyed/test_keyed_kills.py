@@ -44,7 +44,7 @@ def sessions_of(stream):
     for key, of in times.items():
         first, n = of[0], 0
         for before, ms in zip([of[0], *of], [*of, END + 10 * GAP_MS], strict=True):
-            if ms - before >= GAP_MS:
+            if ms - before > GAP_MS:
                 found.add((key, first, before, n))
                 first, n = ms, 0
             n += 1
