@@ -164,6 +164,7 @@ METRICS = (
     Metric(RUN, "tuples", "tuples", "tuples routed, in closed windows or not", "counter"),
     Metric(RUN, "rejected", "messages", "messages rejected", "counter"),
     Metric(RUN, "late", "tuples", "tuples too late for their window", "counter"),
+    Metric(RUN, "skipped", "messages", "messages that the topic no longer had when it was their turn", "counter"),
     Metric(STAGE, "duration", "seconds", "how long it took"),
     Metric(QUERY, "batch_number", "number", "number of the newest finished micro-batch"),
     Metric(QUERY, "batch", "timestamp", "when the newest micro-batch was planned"),

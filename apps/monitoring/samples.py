@@ -78,9 +78,10 @@ def of_states(held: Held, time_ms: int) -> Iterator[Sample]:
 
 def of_run(totals: Totals, time_ms: int) -> Sample:
     """Of the run as far as it is."""
-    return Sample(
-        catalogue.RUN, time_ms, {"tuples": totals.routed, "rejected": totals.rejected, "late": totals.late}
-    )  # fmt: skip
+    values: dict[str, Value] = {
+        "tuples": totals.routed, "rejected": totals.rejected, "late": totals.late, "skipped": totals.skipped,
+    }  # fmt: skip
+    return Sample(catalogue.RUN, time_ms, values)
 
 
 def of_window(window: Distribution, totals: Totals) -> Iterator[Sample]:
