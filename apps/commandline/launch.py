@@ -32,7 +32,7 @@ if TYPE_CHECKING:
         Settings,
         """mode source_type grouping source_name sources workers speed key_field format until_drained run_time
         process_ms window time lateness starting_offsets max_ahead on_data_loss max_tuples trigger master
-        seed work_errors ttl merge_every consumer_group""",
+        state_partitions seed work_errors ttl merge_every consumer_group""",
     ),
     own=GroupingOptions,
     work=WorkOptions,

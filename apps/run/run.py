@@ -18,14 +18,14 @@ from unskew.apps.run.consumer_group import ConsumerGroup
 from unskew.apps.run.ending import Halted, cause, stop_between_batches
 from unskew.apps.run.follow import Follower, follow, taken
 from unskew.apps.run.idle import Idle
+from unskew.apps.run.intake import require_messages, require_topic
 from unskew.apps.run.listeners import Listeners
 from unskew.apps.topology.dataflow import dataflow
-from unskew.apps.topology.loss import complaint, gone
 from unskew.apps.topology.publisher import Publisher
 from unskew.apps.topology.reports import Reports
 from unskew.apps.topology.settings import Settings
 from unskew.apps.topology.sink import BatchReport, Sink
-from unskew.deploy.client.topics import end_offsets, ensure_topic
+from unskew.deploy.client.topics import end_offsets
 from unskew.errors import EnvironmentFault
 
 log = logging.getLogger(__name__)
@@ -92,20 +92,11 @@ class Run:
         self._group: ConsumerGroup | None = None
         self._last: BatchReport | None = None
         self._batches = 0
-        ensure_topic(settings.connection, settings.source_name, settings.sources)
-        self._target = end_offsets(settings.connection, settings.source_name)
         self._checkpoint = Checkpoint(settings.checkpoint)
+        require_topic(settings, begun=bool(self._checkpoint.claimed()))
+        self._target = end_offsets(settings.connection, settings.source_name)
         self._checkpoint.claim(settings.identity)
-        self._require_messages()
-
-    def _require_messages(self) -> None:
-        """Complain if the topic no longer has what comes next."""
-        topic = self._settings.source_name
-        following = self._checkpoint.next_offsets().get(topic)
-        if following and self._settings.on_data_loss == "fail":
-            lost = gone(self._settings.connection, topic, following)
-            if lost:
-                raise EnvironmentFault(complaint(topic, lost))
+        require_messages(settings, self._checkpoint)
 
     @property
     def waiting(self) -> int:
@@ -243,5 +234,5 @@ class Run:
         stop_between_batches(query)
         error = query.exception()
         if error is not None and not self._halted:
-            self._require_messages()
+            require_messages(self._settings, self._checkpoint)
             raise EnvironmentFault(cause(error)) from error

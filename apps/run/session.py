@@ -40,7 +40,8 @@ _SETTINGS = {
 
 
 # The state's partitions are fixed when a checkpoint is made; each costs every batch a commit of some 50 ms.
-_STATE_PARTITIONS = 4
+_PARTITIONS = "spark.sql.shuffle.partitions"
+_LEAST_PARTITIONS = 4
 # States per key: a batch needn't know how many there are, and to count them makes a write 2.5 times as dear.
 _STATES = {"spark.sql.streaming.stateStore.rocksdb.trackTotalNumberOfRows": "false"}
 # Simulated cost is slept, so tasks may outnumber cores; but each has a Python process.
@@ -68,18 +69,29 @@ def session(settings: Settings, groupings: Sequence[str] = ()) -> Iterator[Spark
         **settings.conf,
         **(_shipped(settings.conf) if settings.mode == "CLUSTER" else {}),
     }
-    # Where workers have states they are groups of the state's partitions, and wait side by side only in different ones.
-    beside = settings.states and settings.seconds_per_tuple
-    partitions = min(settings.workers, _MOST_TASKS) if beside else _STATE_PARTITIONS
     # While the JVM starts: a cold compilation once here, not in every Python worker side by side.
     with ThreadPoolExecutor(1) as pool:
         warmed = pool.submit(lambda: [warm(name) for name in names])
-        spark = start(settings.name, master, partitions, conf)
+        spark = start(settings.name, master, _LEAST_PARTITIONS, conf)
+        if _PARTITIONS not in conf:
+            spark.conf.set(_PARTITIONS, _partitions(settings, spark))
         warmed.result()
     with TemporaryDirectory(prefix="unskew-") as folder, lasting(spark, log_file()):
         if settings.mode == "CLUSTER":
             _ship(spark, folder)
         yield spark
+
+
+def _partitions(settings: Settings, spark: SparkSession) -> int:
+    """How many partitions the state of a new checkpoint has."""
+    if settings.state_partitions is not None:
+        return settings.state_partitions
+    if settings.states and settings.seconds_per_tuple:
+        # Workers are groups of the state's partitions, and wait side by side only in different ones.
+        return min(settings.workers, _MOST_TASKS)
+    local = settings.mode == "LOCAL"
+    cores = (os.cpu_count() or 1) if local else spark.sparkContext.defaultParallelism
+    return min(max(cores, _LEAST_PARTITIONS), _MOST_TASKS)
 
 
 def _shipped(conf: Mapping[str, str]) -> dict[str, str]:

@@ -105,6 +105,14 @@ class Settings:
     master: Annotated[
         str | None, typer.Option(help="Master URL (default in LOCAL: local[N]).", rich_help_panel=SPARK)
     ] = None
+    state_partitions: Annotated[
+        int | None,
+        Gt(0),
+        typer.Option(
+            help="Partitions of the state, fixed once a checkpoint is made [the cores, 4 to 128].",
+            rich_help_panel=SPARK,
+        ),
+    ] = None
     conf: Mapping[str, str] = field(default_factory=dict)
     options: Mapping[str, Any] = field(default_factory=dict)
     seed: Annotated[int, typer.Option(help="Chooses the hash functions.", rich_help_panel=GROUPING)] = 0

@@ -11,6 +11,7 @@ import pytest
 
 from tests.apps.process import Topology, check, launch, truth  # noqa: F401  fixtures
 from tests.waiting import awaited
+from unskew.apps.checkpoint.checkpoint import Checkpoint
 from unskew.deploy.client.connection import Connection
 from unskew.deploy.servers.broker import Broker
 
@@ -81,10 +82,11 @@ def test_whatever_is_killed_again_and_again(broker, connection, topic, truth, la
     grouping, short = rng.choice([("PARTIAL_KEY", "pkg"), ("DYNAMIC_KEY", "dkg"), ("BOUNDED_LOAD", "bl")])
     harms = rng.sample(HARMS, len(HARMS))
     print(f"seed {seed}, {grouping}: {', '.join(harm.__name__ for harm in harms)}")
-    topology = launch(grouping, "--max-tuples", "1200")
+    topology = launch(grouping, "--max-tuples", "1200", "--state-partitions", "3")
     for harm in harms:
         topology.goes_on(rng.randint(1, 2))
         time.sleep(rng.random())  # anywhere in a batch
         harm(topology, broker)
     topology.finish()
     check(connection, topic, short, truth)
+    assert Checkpoint(str(topology.checkpoint)).partitions() == 3

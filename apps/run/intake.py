@@ -1,0 +1,49 @@
+"""What a run takes in: its topic must be as the run began with it, or have grown."""
+
+import logging
+
+from unskew.apps.checkpoint.checkpoint import Checkpoint
+from unskew.apps.topology.loss import complaint, gone
+from unskew.apps.topology.settings import Settings
+from unskew.deploy.client.topics import ensure_topic, partitions_of
+from unskew.errors import EnvironmentFault
+
+log = logging.getLogger(__name__)
+
+
+def require_topic(settings: Settings, *, begun: bool) -> None:
+    """Make the topic if it is missing; one that has got more partitions since the run began is a run of more sources.
+
+    Raises
+    ------
+    UsageError
+        It has another number of partitions than the run has sources.
+    EnvironmentFault
+        The broker can't be reached.
+
+    """
+    found = partitions_of(settings.connection, settings.source_name) if begun else None
+    if found is not None and found > settings.sources:
+        log.warning(
+            "topic %s has %d partitions, %d when the run began: it goes on with %d sources",
+            settings.source_name, found, settings.sources, found,
+        )  # fmt: skip
+    else:
+        ensure_topic(settings.connection, settings.source_name, settings.sources)
+
+
+def require_messages(settings: Settings, checkpoint: Checkpoint) -> None:
+    """Complain if the topic no longer has what comes next.
+
+    Raises
+    ------
+    EnvironmentFault
+        It doesn't, and the settings don't say to go on without.
+
+    """
+    topic = settings.source_name
+    following = checkpoint.next_offsets().get(topic)
+    if following and settings.on_data_loss == "fail":
+        lost = gone(settings.connection, topic, following)
+        if lost:
+            raise EnvironmentFault(complaint(topic, lost))

@@ -1,0 +1,57 @@
+"""A topic that gets more partitions, while a run reads it and between two runs."""
+
+from collections import Counter
+
+import pytest
+from confluent_kafka.admin import AdminClient, NewPartitions
+
+from tests.apps.conftest import by_key, countries, final_counts, publish
+from unskew.apps.run.run import Run
+from unskew.apps.topology.publisher import result_topics
+from unskew.deploy.client.topics import partitions_of
+from unskew.errors import UsageError
+
+pytestmark = [pytest.mark.spark, pytest.mark.kafka]
+
+
+def grow(connection, topic, partitions) -> None:
+    admin = AdminClient(connection.client())  # held until the answer is here
+    admin.create_partitions([NewPartitions(topic, partitions)])[topic].result()
+    while partitions_of(connection, topic) != partitions:
+        pass
+
+
+def refill(connection, topic, partitions, keys) -> None:
+    """Send messages to all partitions that there are now."""
+    grow(connection, topic, partitions)
+    publish(connection, topic, partitions, countries(keys))
+
+
+def test_a_run_goes_on_with_more_sources(settings, spark, drain, connection, topic, caplog):
+    publish(connection, topic, 2, countries(["a"] * 40))
+    reports = []
+
+    def grown(report):
+        reports.append(report)
+        if len(reports) == 1:
+            refill(connection, topic, 3, ["b"] * 60)
+        if report.totals.routed == 100:
+            run.stop()
+
+    run = Run(settings(until_drained=False), [grown])
+    run.run(spark)
+    assert {source for report in reports for source in report.internals} == {0, 1, 2}
+    refill(connection, topic, 5, ["c"] * 50)
+    given = settings()
+    outcome, later = drain(given)
+    assert outcome.drained
+    assert {source for report in later for source in report.internals} == {0, 1, 2, 3, 4}
+    assert f"topic {topic} has 5 partitions, 2 when the run began: it goes on with 5 sources" in caplog.text
+    counts = by_key(final_counts(connection, result_topics(given)["aggregator"]))
+    assert counts == Counter(a=40, b=60, c=50)
+
+
+def test_a_new_run_must_know_its_sources(settings, connection, topic):
+    publish(connection, topic, 3, countries(["a"]))
+    with pytest.raises(UsageError, match="has 3 partitions, not the 2 asked for"):
+        Run(settings(), [])
