@@ -20,6 +20,7 @@ from unskew.apps.run.follow import Follower, follow, taken
 from unskew.apps.run.idle import Idle
 from unskew.apps.run.intake import require_messages, require_topic
 from unskew.apps.run.listeners import Listeners
+from unskew.apps.run.visible import require_visible
 from unskew.apps.topology.dataflow import dataflow
 from unskew.apps.topology.publisher import Publisher
 from unskew.apps.topology.reports import Reports
@@ -114,9 +115,13 @@ class Run:
         ------
         EnvironmentFault
             The query failed.
+        UsageError
+            Executors don't see the checkpoint.
         """
         settings = self._settings
         deadline = time.monotonic() + settings.run_time
+        if settings.mode == "CLUSTER":
+            require_visible(spark, settings.checkpoint)
         with Publisher(settings) as publisher:
             drained = self._query(spark, publisher, deadline, flush_at=None)
             if drained and settings.time == "event":

@@ -15,6 +15,7 @@ import pytest
 from tests.apps.process import WINDOW_MS, check, launch, truth  # noqa: F401  fixtures
 from tests.commands import UNSKEW
 from tests.conftest import SHORT_LIVED
+from unskew.deploy.client.topics import ensure_topic
 from unskew.deploy.servers.cluster import Cluster
 
 KILLS = 20
@@ -56,6 +57,19 @@ def test_counts_are_exact(connection, topic, tmp_path, truth, options):
     assert done.returncode == 0, done.stderr
     for short in groupings.values():
         check(connection, topic, short, truth)
+
+
+def test_a_checkpoint_that_only_the_driver_sees(connection, topic, tmp_path, options):
+    ensure_topic(connection, topic, 2)
+    own = "/proc/self/cwd/checkpoint"  # for each process another folder
+    done = subprocess.run(
+        [*UNSKEW, "topology", "CLUSTER", "COUNTRY_SKEW_R80", "KEY", topic, "2", "4", "x0", "--checkpoint", own,
+         "--bootstrap-servers", connection.bootstrap_servers, *options],
+        cwd=tmp_path, capture_output=True, text=True, timeout=600, check=False,
+    )  # fmt: skip
+    assert done.returncode == 2, done.stderr
+    assert f"the checkpoint {own} is not seen by executors on" in done.stderr.replace("\n", " ")
+    assert "Traceback" not in done.stderr
 
 
 @pytest.mark.timeout(1800)
