@@ -89,6 +89,11 @@ class Distinct(Folded):
         """Tell of what hasn't been told."""
         return self._told(entries(states.column(0)))
 
+    @property
+    def tells_at_end(self) -> bool:
+        """An id is told as soon as it is certain to be new, so that a state which is whole has nothing left to tell."""
+        return False
+
     def _sets(self, flat: pa.Table, keys: int, *, empty: bool = True) -> pa.RecordBatch:
         return pa.RecordBatch.from_arrays([lists(flat, keys, self._kind, empty=empty)], schema=self.state)
 

@@ -57,6 +57,11 @@ class Summary(KeyedWork):
             raise ValueError(f"when is {when!r}; valid: {', '.join(WHEN)}")
         self.when = when
 
+    @property
+    def tells_at_end(self) -> bool:
+        """Whether it is told then."""
+        return self.when == "end"
+
     @abstractmethod
     def answer(self, states: pa.RecordBatch) -> pa.RecordBatch:
         """What the states come to: ``slot`` and the columns of ``results``."""

@@ -172,3 +172,8 @@ class KeyedWork(ABC):
     def mergeable(self) -> bool:
         """Whether states of a key can be merged, so that a grouping may split it."""
         return type(self).merge is not KeyedWork.merge
+
+    @property
+    def tells_at_end(self) -> bool:
+        """Whether ``finish`` may tell something; if not, a run that ends needn't wait until states do."""
+        return type(self).finish is not KeyedWork.finish

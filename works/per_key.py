@@ -81,6 +81,11 @@ class PerKey(KeyedWork):
         """Whether there is a function that merges."""
         return self._functions[1] is not None
 
+    @property
+    def tells_at_end(self) -> bool:
+        """Whether there is a function that finishes."""
+        return self._functions[3] is not None
+
     def update(
         self, tuples: pa.RecordBatch, states: pa.RecordBatch, now: Now
     ) -> tuple[pa.RecordBatch | None, pa.RecordBatch]:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from unskew.apps.keyed.held import Held
 from unskew.apps.keyed.program import MERGE_EVERY, Period, lifetime, splits
 from unskew.errors import UsageError
 from unskew.works.interface import KeyedWork
@@ -36,6 +37,19 @@ class Asked:
     ttl_ms: int | None
     splits: bool
     merge_period: Period | None
+
+    @property
+    def tail_ms(self) -> int:
+        """How long after the last tuple there may be something to tell that no window's end tells."""
+        from unskew.apps.keyed.table import sweep_ms
+
+        return self.ttl_ms + sweep_ms(self.ttl_ms) if self.ttl_ms is not None and self.work.tells_at_end else 0
+
+    def met(self, held: Held, end_ms: int) -> bool:
+        """Whether states of a key that were on several workers have met since that time."""
+        if self.merge_period is None:
+            return True
+        return not held.at_workers and (self.ttl_ms is None or held.met_ms >= end_ms)
 
     def identity(self, settings: "Settings") -> dict[str, Any]:
         """What a checkpoint with such states is bound to besides the run's own."""

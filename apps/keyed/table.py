@@ -168,7 +168,7 @@ class Table:
         """
         gone = [self._bins.empty()]
         assert self._ttl is not None
-        every = max(1, self._ttl // _SWEEPS)
+        every = sweep_ms(self._ttl)
         for window, shelf in self._shelves.items():
             phase = np.arange(len(shelf)) * every // len(shelf)
             due = np.flatnonzero(shelf.earliest <= (at_ms - phase) // every * every + phase)
@@ -180,6 +180,11 @@ class Table:
                 self._bins.keep(window, shelf, rest, np.full(rest.num_rows, bucket), np.array([bucket]))
             self._changed |= bool(len(due))
         return pa.concat_batches(gone)
+
+
+def sweep_ms(ttl_ms: int) -> int:
+    """How late a state whose TTL is over may leave, ms."""
+    return max(1, ttl_ms // _SWEEPS)
 
 
 def _said(schema: pa.Schema) -> str:

@@ -172,7 +172,7 @@ METRICS = (
     Metric(QUERY, "input_rate", "messages/s", "messages that arrived, per second, between the last two triggers"),
     Metric(QUERY, "processed_rate", "messages/s", "messages per second that the last micro-batch got done"),
     Metric(QUERY, "lag", "messages", "messages in the topic that no micro-batch has taken yet"),
-    Metric(QUERY, "state_rows", "records", "rows of open windows in the state store"),
+    Metric(QUERY, "state_rows", "records", "rows of open windows in the state store; none of works with states"),
     Metric(QUERY, "state_memory", "bytes", "memory of the state store"),
     Metric(QUERY, "watermark", "timestamp", "windows that end up to here are closed"),
     Metric(SOURCE, "offset", "messages", "the offset that it has been counted up to", "counter"),

@@ -15,6 +15,8 @@ from unskew.grouping import measures
 
 Value = float | int | str
 
+_WINDOWS = "stateStoreSave"  # Spark's name of the operator that aggregates
+
 
 @dataclass(frozen=True)
 class Sample:
@@ -128,9 +130,12 @@ def of_progress(progress: Mapping[str, Any], time_ms: int) -> Iterator[Sample]:
         "batch_number": progress["batchId"],
         "batch": time_ms / 1000,
         "duration": durations.get("triggerExecution", 0.0),
-        "state_rows": sum(operator["numRowsTotal"] for operator in progress["stateOperators"]),
         "state_memory": sum(operator["memoryUsedBytes"] for operator in progress["stateOperators"]),
     }
+    # Where works have states the rows are buckets of them: what these hold is told of the batch.
+    windows = [operator for operator in progress["stateOperators"] if operator["operatorName"] == _WINDOWS]
+    if windows:
+        values["state_rows"] = sum(operator["numRowsTotal"] for operator in windows)
     # Spark leaves out a rate that it can't tell.
     values["input_rate"] = kafka_source(progress).get("inputRowsPerSecond") or 0.0
     values["processed_rate"] = processed_rate(progress)

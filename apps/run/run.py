@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from unskew.apps.checkpoint.checkpoint import Batch, Checkpoint
-from unskew.apps.checkpoint.totals import TotalsLog
+from unskew.apps.checkpoint.totals import Totals, TotalsLog
 from unskew.apps.run.consumer_group import ConsumerGroup
 from unskew.apps.run.ending import Halted, cause, stop_between_batches
 from unskew.apps.run.follow import Follower, follow, taken
@@ -126,7 +126,7 @@ class Run:
             drained = self._query(spark, publisher, deadline, flush_at=None)
             if drained and settings.time == "event":
                 # Event time stands still when tuples stop coming: let it pass, once all are counted.
-                last = TotalsLog(settings.checkpoint).newest().last_window_end_ms
+                last = self._ends_ms(TotalsLog(settings.checkpoint).newest())
                 flush = datetime.fromtimestamp(last / 1000 + settings.lateness, UTC)
                 drained = self._query(spark, publisher, deadline, flush)
         return Outcome(drained, self._batches, self._listeners.failures + self._followers.failures)
@@ -219,20 +219,23 @@ class Run:
         if any(reached.get(str(p), 0) < offset for p, offset in self._target.items()):
             return False
         waits_for_windows = self._settings.time == "batch" or flushing
-        closed = report.batch.watermark_ms >= report.totals.last_window_end_ms
-        if waits_for_windows and not (closed and self._met(report)):
+        if waits_for_windows and not self._over(report):
             return False
         # The report comes before the batch is committed.
         progress: Any = query.lastProgress
         return progress is not None and progress["batchId"] >= report.batch.number
 
-    def _met(self, report: BatchReport) -> bool:
-        """Whether states of a key that were on several workers have met since the last window's end."""
+    def _over(self, report: BatchReport) -> bool:
+        """Whether the windows are out, and what states tell."""
+        states, end_ms = self._settings.states, self._ends_ms(report.totals)
+        told = states is None or report.held is None or states.met(report.held, end_ms)
+        return told and report.batch.watermark_ms >= end_ms
+
+    def _ends_ms(self, totals: Totals) -> int:
+        """When the last window is over; by event time, in which it costs nothing to wait, the last state's TTL too."""
         states = self._settings.states
-        if report.held is None or states is None or states.merge_period is None:
-            return True
-        outlive = states.ttl_ms is not None
-        return not report.held.at_workers and (not outlive or report.held.met_ms >= report.totals.last_window_end_ms)
+        by_event = self._settings.time == "event"
+        return totals.last_window_end_ms + (states.tail_ms if states is not None and by_event else 0)
 
     def _end(self, query: StreamingQuery) -> None:
         self._halt.set()

@@ -1,14 +1,18 @@
 """`unskew check-work`: it passes the works that come with it, and finds what is wrong with others."""
 
 import random
+from inspect import signature
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
 from tests.commands import unskew
+from unskew import works
 from unskew.works import Folded, KeyedWork, PerKey
+from unskew.works.cases import case
 from unskew.works.check import check
+from unskew.works.folded import known
 from unskew.works.named import load
 
 COUNT = pa.schema([("count", pa.int64())])
@@ -30,6 +34,22 @@ WORKS = {
 def test_the_works_hold(name):
     for outcome in check(load(f"unskew.works:{name}", WORKS[name]), 60):
         assert outcome.failure == "", outcome.name
+
+
+@pytest.mark.parametrize("when", ["change", "end"])
+@pytest.mark.parametrize("name", list(WORKS))
+def test_only_what_tells_at_the_end_is_waited_for(name, when):
+    """By an engine whose states are whole: settled, then finished."""
+    options = {"when": when} if "when" in signature(getattr(works, name)).parameters else {}
+    work = load(f"unskew.works:{name}", WORKS[name] | options)
+    told = 0
+    for number in range(20):
+        of = case(work, 6, number, {}, nulls=True)
+        nothing = pa.RecordBatch.from_arrays([pa.nulls(of.keys, field.type) for field in work.state], schema=work.state)
+        _, states = work.settle(nothing, work.update(of.tuples, nothing, of.now)[1], of.now)
+        left = work.finish(states.filter(pa.array(known(states))), of.now)
+        told += left.num_rows if left is not None else 0
+    assert bool(told) == work.tells_at_end
 
 
 class Count(Folded):

@@ -88,14 +88,9 @@ def test_whatever_is_killed(broker, connection, topic, truth, launch, grouping, 
     print(f"{len(told)} records of {len(latest)} results, {sum(end_offsets(connection, results).values())} in all")
     if work is SESSIONS:
         found, all_of_them = read_sessions(latest), sessions_of(stream())
-        assert set(found) <= all_of_them
-        assert not {key for key, n in found.items() if n > 1}
-        # A drained run ends with the last window: what is still open then is kept, and where states meet, what has come
-        # since the last time.
-        kept = 2 * WINDOW_MS
-        due = {each for each in all_of_them if each[2] + GAP_MS + kept < END}
-        assert len(due) > 100, "a stream without sessions would prove nothing"
-        assert due <= set(found)
+        assert len(all_of_them) > 100, "a stream without sessions would prove nothing"
+        assert set(found.values()) == {1}
+        assert set(found) == all_of_them
     else:
         found = Counter((value["tags"]["window"], value["key"], value["fields"]["id"]) for value in latest)
         assert set(found.values()) == {1}
