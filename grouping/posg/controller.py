@@ -18,7 +18,8 @@ class PosgController(Controller):
 
     state_fields = ("frequencies", "works", "means", "cumulated", "estimates")
 
-    def __init__(self, workers: int, rows: int, columns: int, settle: str) -> None:
+    def __init__(self, identity: str, workers: int, rows: int, columns: int, settle: str) -> None:
+        super().__init__(identity)
         self.settle = settle
         self.frequencies = np.zeros((workers, rows, columns), np.int64)
         self.works = np.zeros((workers, rows, columns))
@@ -26,11 +27,11 @@ class PosgController(Controller):
         self.cumulated = np.zeros(workers)
         self.estimates = np.zeros((0, workers))
 
-    def plan(
+    def _plan(
         self,
         reports: Mapping[int, Mapping[str, Any]],
-        queues: Sequence[float] | None = None,
-        sources: Mapping[int, Mapping[str, Any]] | None = None,
+        queues: Sequence[float] | None,
+        sources: Mapping[int, Mapping[str, Any]] | None,
     ) -> Mapping[str, Value] | None:
         """Plan: who sent sketches, all sketches with their mean costs, and what to synchronise with, if any waits.
 
@@ -77,6 +78,3 @@ class PosgController(Controller):
             self.estimates = np.vstack([self.estimates, np.zeros((missing, self.estimates.shape[1]))])
         for source, report in sources.items():
             self.estimates[source] = report["estimated"]
-
-    def _identity(self) -> str:
-        return f"POSG controller {self.works.shape} {self.settle}"

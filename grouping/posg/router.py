@@ -123,15 +123,15 @@ class Posg(Grouping):
     def _route(self, keys: Keys, times: Times, costs: Costs) -> NDArray[np.int32]:
         return submit_all(self._scheduler(), keys.codes, cells(keys, self.seed, self.rows, self.columns))
 
-    def adopt(self, plan: Mapping[str, Any]) -> None:
+    def _adopt(self, values: Mapping[str, Any], *, missed: bool) -> None:
         """Take up a ``PosgController``'s plan: first the corrections of the accounts, then new sketches."""
-        weights = plan["weights"]
+        weights = values["weights"]
         # A reply to an earlier epoch is void: the account it is about has been corrected since.
-        if self._waiting and plan["epoch"] == self.control[EPOCH] and self.source < len(weights):
-            synchronise(self._scheduler(), plan["deltas"] * weights[self.source])
-        if len(plan["senders"]):
-            self.frequencies, self.works, self.means = plan["frequencies"], plan["works"], plan["means"]
-            for worker in plan["senders"]:
+        if self._waiting and values["epoch"] == self.control[EPOCH] and self.source < len(weights):
+            synchronise(self._scheduler(), values["deltas"] * weights[self.source])
+        if len(values["senders"]):
+            self.frequencies, self.works, self.means = values["frequencies"], values["works"], values["means"]
+            for worker in values["senders"]:
                 receive_matrices(self._scheduler(), int(worker))
 
     def report(self) -> Mapping[str, Value]:
@@ -148,7 +148,7 @@ class Posg(Grouping):
 
     def controller(self) -> PosgController:
         """The one that collects sketches and settles accounts."""
-        return PosgController(self.workers, self.rows, self.columns, self.settle)
+        return PosgController(self._identity(), self.workers, self.rows, self.columns, self.settle)
 
     def internals(self) -> Mapping[str, Any]:
         """Show the state of the machine, its epoch, and from how many workers there are sketches."""

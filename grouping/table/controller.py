@@ -1,7 +1,7 @@
 """The controller of the routing table schemes: statistics in, routing table and migration plan out."""
 
 from collections.abc import Mapping, Sequence
-from typing import ClassVar, Protocol
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,9 +18,7 @@ from unskew.grouping.table.window import Window, empty_window
 class Scheme(Protocol):
     """How a routing table scheme plans: what the controller asks of a ``TableRouter``."""
 
-    name: ClassVar[str]
     workers: int
-    seed: int
     theta_max: float
     window: int
     degree: int | None
@@ -48,6 +46,8 @@ class TableController(Controller):
     scheme : Scheme
         Says how to plan; its own routing table is not looked at. The controller knows the table by what it has
         planned itself.
+    identity : str
+        Of the routers that it plans for.
 
     Notes
     -----
@@ -61,17 +61,18 @@ class TableController(Controller):
 
     state_fields = ("table_keys", "table_workers", "keys", "sizes", "intervals", "costs")
 
-    def __init__(self, scheme: Scheme) -> None:
+    def __init__(self, scheme: Scheme, identity: str) -> None:
+        super().__init__(identity)
         self._scheme = scheme
         self.table_keys: NDArray[np.uint64] = np.empty(0, np.uint64)
         self.table_workers: NDArray[np.int32] = np.empty(0, np.int32)
         self.keys, self.sizes, self.intervals, self.costs = empty_window()
 
-    def plan(
+    def _plan(
         self,
         reports: Mapping[int, Mapping[str, Value]],
-        queues: Sequence[float] | None = None,
-        sources: Mapping[int, Mapping[str, Value]] | None = None,
+        queues: Sequence[float] | None,
+        sources: Mapping[int, Mapping[str, Value]] | None,
     ) -> Mapping[str, Value] | None:
         window = Window(self.keys, self.sizes, self.intervals, self.costs)
         window = window.after((reports[worker] for worker in sorted(reports)), self._scheme.window)
@@ -111,10 +112,6 @@ class TableController(Controller):
             return destination
         records, group = compact(keys, scheme.degree)
         return expand(scheme.place(records, records.limit(scheme.theta_max)), group, scheme.priority(keys))
-
-    def _identity(self) -> str:
-        scheme = self._scheme
-        return f"{scheme.name} controller workers={scheme.workers} seed={scheme.seed} window={scheme.window}"
 
 
 def _excess(loads: NDArray[np.float64], limit: float) -> float:

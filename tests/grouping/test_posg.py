@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from unskew.grouping import create, encode, streams
+from unskew.grouping.feedback import Plan
 
 COSTS = np.random.default_rng(0).permutation(np.arange(200)) % 20 + 1.0
 
@@ -94,16 +95,20 @@ def test_a_reply_to_an_earlier_epoch_is_void():
     world = World()
     world.run(8, 400)
     router = world.routers[0]
-    plan = {
+    values = {
         "senders": np.array([0], np.int32), "frequencies": router.frequencies, "works": router.works,
         "means": router.means, "epoch": -1, "deltas": np.zeros(4), "weights": np.ones(1),
     }  # fmt: skip
-    router.adopt(plan)
+
+    def adopt(values):
+        assert router.adopt(Plan(router.plan + 1, router.plan, world.controller.identity, values))
+
+    adopt(values)
     epoch, before = router.report()["epoch"], router.estimated.copy()
-    late = {**plan, "senders": np.array([], np.int32), "deltas": np.full(4, 9.0)}
-    router.adopt({**late, "epoch": epoch - 1})
+    late = {**values, "senders": np.array([], np.int32), "deltas": np.full(4, 9.0)}
+    adopt({**late, "epoch": epoch - 1})
     assert (router.estimated == before).all()
-    router.adopt({**late, "epoch": epoch})
+    adopt({**late, "epoch": epoch})
     assert (router.estimated == before + 9).all()
     assert router.internals()["state"] == "RUN"
 
@@ -112,10 +117,10 @@ def test_plans_are_never_written_to_again():
     world = World()
     plans = []
     for router in world.routers:
-        router.adopt = lambda plan, adopt=router.adopt: (plans.append((plan, np.array(plan["works"]))), adopt(plan))
+        router.adopt = lambda plan, adopt=router.adopt: (plans.append((plan, plan.save())), adopt(plan))
     world.run(15, 400)
     assert len(plans) > 2
-    assert all((plan["works"] == copy).all() for plan, copy in plans)
+    assert all(plan.save() == copy for plan, copy in plans)
 
 
 def test_all_three_are_restored_from_their_states():
