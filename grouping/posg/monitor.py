@@ -20,6 +20,7 @@ class PosgMonitor(Monitor):
     Time O(log 1/δ) a tuple, memory 40 · r · c bytes.
     """
 
+    remembers = True
     state_fields = ("frequencies", "works", "snapshots", "control", "cumulated", "stable_frequencies", "stable_works")
 
     def __init__(self, rows: int, columns: int, window: int, tolerance: float, seed: int) -> None:
