@@ -14,6 +14,7 @@ from unskew.grouping.posg.monitor import PosgMonitor
 from unskew.grouping.posg.scheduler import (
     EPOCH,
     ROUND_ROBIN,
+    RUN,
     SEND_ALL,
     STATE,
     STATES,
@@ -125,6 +126,9 @@ class Posg(Grouping):
 
     def _adopt(self, values: Mapping[str, Any], *, missed: bool) -> None:
         """Take up a ``PosgController``'s plan: first the corrections of the accounts, then new sketches."""
+        if missed:
+            self._catch_up(values)
+            return
         weights = values["weights"]
         # A reply to an earlier epoch is void: the account it is about has been corrected since.
         if self._waiting and values["epoch"] == self.control[EPOCH] and self.source < len(weights):
@@ -133,6 +137,17 @@ class Posg(Grouping):
             self.frequencies, self.works, self.means = values["frequencies"], values["works"], values["means"]
             for worker in values["senders"]:
                 receive_matrices(self._scheduler(), int(worker))
+
+    def _catch_up(self, values: Mapping[str, Any]) -> None:
+        """Be where the routers are that have missed nothing; the account is what the controller takes it for."""
+        self.frequencies, self.works, self.means = values["frequencies"], values["works"], values["means"]
+        self.known = values["known"].copy()
+        self.control[EPOCH] = values["newest"]
+        if self.known.all():
+            settled = not len(values["senders"]) and values["epoch"] == values["newest"]
+            self.control[STATE], self.control[TURN] = (RUN, self.workers) if settled else (SEND_ALL, 0)
+        if self.source < len(values["estimates"]):
+            self.estimated = values["estimates"][self.source].copy()
 
     def report(self) -> Mapping[str, Value]:
         """Say what is estimated to have been sent to each worker, and the epoch whose replies are awaited, if any."""

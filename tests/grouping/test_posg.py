@@ -36,6 +36,7 @@ class World:
             reports, sources={source: router.report() for source, router in enumerate(self.routers)}
         )
         if plan is not None:
+            self.plan = plan
             for router in self.routers:
                 router.adopt(plan)
         return this
@@ -111,6 +112,42 @@ def test_a_reply_to_an_earlier_epoch_is_void():
     adopt({**late, "epoch": epoch})
     assert (router.estimated == before + 9).all()
     assert router.internals()["state"] == "RUN"
+
+
+@given(sources=st.integers(1, 4), seed=st.integers(0, 50))
+def test_a_source_that_lost_its_state_is_in_step_by_the_newest_plan(sources, seed):
+    world, in_step = World(sources), 0
+    for number in range(12):
+        router = world.routers[-1]
+        before = router.plan
+        world.interval(streams.zipf(1.0, len(COSTS)).take(number * 600, number * 600 + 600, seed=seed))
+        if router.plan > before:
+            lost = create("POSG", 4, window=50, tolerance=0.3).at_source(sources - 1)
+            lost.adopt(world.plan)
+            assert lost.internals() == router.internals()
+            if router.internals()["state"] != "ROUND_ROBIN":
+                assert lost.save() == router.save()
+                in_step += 1
+    assert in_step
+
+
+@given(seed=st.integers(0, 50), lost=st.integers(4, 9))
+def test_accounts_are_true_again_after_a_source_lost_its_state(seed, lost):
+    """It routes an interval by itself before it gets a plan, and the sources are in step from then on."""
+    world, synchronised = World(sources=3), 0
+    for number in range(20):
+        if number == lost:
+            world.routers[1] = create("POSG", 4, window=50, tolerance=0.3).at_source(1)
+        waiting = {router.report()["epoch"] for router in world.routers}
+        world.interval(streams.zipf(1.0, len(COSTS)).take(number * 600, number * 600 + 600, seed=seed))
+        if number > lost and world.routers[1].plan > 0:
+            caught_up = {router.internals()["epoch"] for router in world.routers}
+            assert len(caught_up) == 1
+        if number > lost + 4 and waiting != {-1}:
+            assert len(waiting) == 1
+            synchronised += 1
+            assert np.allclose(sum(router.estimated for router in world.routers), world.loads)
+    assert synchronised
 
 
 def test_plans_are_never_written_to_again():
