@@ -205,6 +205,23 @@ def test_bad_parameters(options, says):
         create("POSG", 3, **options)
 
 
+@given(cuts=st.lists(st.integers(1, 1999), max_size=10), seed=st.integers(0, 50))
+def test_all_sketches_that_become_stable_are_handed_over(cuts, seed):
+    """However the stream is cut into intervals: several in one are handed over as their sum."""
+    keys = streams.zipf(1.0, len(COSTS)).take(0, 2000, seed=seed)
+    sums = []
+    for ends in (range(50, 2001, 50), [*sorted(set(cuts)), 2000]):
+        monitor, total, start = create("POSG", 4, window=50, tolerance=0.3).monitor(), 0, 0
+        for end in ends:
+            monitor.observe(encode(keys[start:end]), COSTS[keys[start:end]])
+            report, start = monitor.report(), end
+            if "frequencies" in report:
+                total = total + np.stack([report["frequencies"], report["works"]])
+        sums.append(total)
+    assert sums[0][0].sum() > 0
+    assert np.allclose(*sums)
+
+
 def test_the_monitor_asks_for_costs():
     with pytest.raises(ValueError, match="needs costs"):
         create("POSG", 3).monitor().observe(encode(["a"]), None)
