@@ -6,6 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from unskew.apps.feedback.monitors import Monitors
 from unskew.apps.keyed.counts import Counts
 from unskew.apps.topology.cost import FREE, Cost
 from unskew.apps.topology.reports import Reports
@@ -98,6 +99,8 @@ class Program:
         Simulated, as ``unskew.apps.topology.worker.Worker``.
     reports : Reports, optional
         Told what each worker did.
+    monitors : Monitors, optional
+        What is observed of the tuples for the grouping's controller.
 
     """
 
@@ -114,6 +117,7 @@ class Program:
     weighted: bool = False
     cost: Cost = FREE
     reports: Reports | None = None
+    monitors: Monitors | None = None
 
     @property
     def columns(self) -> list[str]:
