@@ -5,6 +5,9 @@ run in the simulator and in a topology: there reports travel with the tasks' res
 written before the batch that it holds for. A router names its monitor and controller (``Grouping.monitor``,
 ``Grouping.controller``); all three have ``save`` and ``load``.
 
+A plan is a value: numbered, for routers of one identity, and whole. A router that has missed some is as good as the
+others once it has adopted the newest.
+
 An interval is what lies between two plans: a batch of the topology, a slice of the simulator's stream. The reports of
 an interval are about the same tuples on both sides: a router's is made when it has routed the interval's tuples, a
 monitor's when its worker has executed its share of them.
@@ -12,20 +15,83 @@ monitor's when its worker has executed its share of them.
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import TypeAlias
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from unskew.grouping.keys import Keys
-from unskew.grouping.state import Stateful, Value
+from unskew.grouping.state import Stateful, Value, pack, unpack
 
 #: What n tuples cost their worker (ms), where it is measured.
 Costs: TypeAlias = "NDArray[np.float64] | None"
 
 
+_PLAN = "plan"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Plan:
+    """What a controller tells all routers; equal if ``save`` gives the same bytes.
+
+    Attributes
+    ----------
+    number : int
+        1 for a controller's first plan, then 2, …; a router that has adopted none is at 0.
+    base : int
+        The number of the plan that it changes: what it says of changes (keys that move, and from where; corrections) is
+        true for a router that has adopted that one last.
+    identity : str
+        Of the routers that it is for: scheme, W, seed, parameters.
+    values : name → value
+        The scheme's own, and whole: with them a router that missed plans catches up.
+
+    """
+
+    number: int
+    base: int
+    identity: str
+    values: Mapping[str, Value]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Plan) and self.save() == other.save()
+
+    def __hash__(self) -> int:
+        return hash((self.number, self.base, self.identity))
+
+    def save(self) -> bytes:
+        """The plan as bytes: the same plan gives the same bytes."""
+        return pack(
+            _PLAN,
+            {
+                "number": self.number,
+                "base": self.base,
+                "identity": self.identity,
+                "values": pack(self.identity, self.values),
+            },
+        )
+
+    @classmethod
+    def read(cls, data: bytes) -> Self:
+        """The plan that ``save`` gave.
+
+        Raises
+        ------
+        ValueError
+            The bytes are no saved plan.
+
+        """
+        saved: dict[str, Any] = unpack(_PLAN, data)
+        identity = saved["identity"]
+        return cls(saved["number"], saved["base"], identity, unpack(identity, saved["values"]))
+
+
 class Monitor(Stateful):
     """What one worker observes of its tuples."""
+
+    #: Whether it remembers more than what its next report will say: then its state is kept from interval to interval.
+    remembers: ClassVar[bool] = False
 
     @abstractmethod
     def observe(self, keys: Keys, costs: Costs) -> None:
@@ -37,15 +103,26 @@ class Monitor(Stateful):
 
 
 class Controller(Stateful):
-    """Reports in, plan out: a pure function of its own state and what it is told."""
+    """Reports in, plan out: a pure function of its own state and what it is told.
 
-    @abstractmethod
+    Parameters
+    ----------
+    identity : str
+        Of the routers that it plans for.
+
+    """
+
+    def __init__(self, identity: str) -> None:
+        self.identity = identity
+        #: Of the newest plan made.
+        self.number = 0
+
     def plan(
         self,
         reports: Mapping[int, Mapping[str, Value]],
         queues: Sequence[float] | None = None,
         sources: Mapping[int, Mapping[str, Value]] | None = None,
-    ) -> Mapping[str, Value] | None:
+    ) -> Plan | None:
         """Decide from the reports of one interval.
 
         Parameters
@@ -59,7 +136,31 @@ class Controller(Stateful):
 
         Returns
         -------
-        A plan for every router's ``adopt``; None: go on as you do. A plan that moves keys between workers says what
-        that costs: ``moved``, the number of keys, and ``migration``, the size of their state.
+        A plan for every router's ``adopt``, which changes the one before; None: go on as you do. A plan that moves keys
+        between workers says what that costs: ``moved``, the number of keys, and ``migration``, the size of their state.
 
         """
+        values = self._plan(reports, queues, sources)
+        if values is None:
+            return None
+        self.number += 1
+        return Plan(self.number, self.number - 1, self.identity, values)
+
+    @abstractmethod
+    def _plan(
+        self,
+        reports: Mapping[int, Mapping[str, Value]],
+        queues: Sequence[float] | None,
+        sources: Mapping[int, Mapping[str, Value]] | None,
+    ) -> Mapping[str, Value] | None:
+        """The scheme itself: the values of a plan, see ``plan``."""
+
+    def _state(self) -> dict[str, Value]:
+        return {"number": self.number, **super()._state()}
+
+    def _restore(self, state: Mapping[str, Any]) -> None:
+        self.number = state["number"]
+        super()._restore(state)
+
+    def _identity(self) -> str:
+        return f"{self.identity} controller"

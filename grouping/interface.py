@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Self, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from unskew.grouping.feedback import Controller, Costs, Monitor
+from unskew.grouping.feedback import Controller, Costs, Monitor, Plan
 from unskew.grouping.keys import KeyArray, Keys, anonymous, encode
 from unskew.grouping.state import Stateful, Value
 
@@ -58,6 +58,8 @@ class Grouping(Stateful):
     #: simulation gives it just that; in a topology each source has its own router, and what the scheme promises of all
     #: sources together holds for each alone.
     shared: bool = False
+    #: Whether a key is at one worker at a time, the same from every source (``owners``), and plans change which.
+    moves: ClassVar[bool] = False
     #: Whether a worker passes a waiting tuple on when its turn comes and its key has got another owner meanwhile.
     forwards: ClassVar[bool] = False
 
@@ -66,6 +68,8 @@ class Grouping(Stateful):
             raise ValueError(f"workers is {workers!r}; valid: an integer of at least 1")
         self.workers = int(workers)
         self.seed = int(seed)
+        #: The number of the newest plan adopted; 0: none.
+        self.plan = 0
 
     def route(
         self, keys: KeyArray, times: ArrayLike | None = None, costs: ArrayLike | None = None
@@ -130,15 +134,36 @@ class Grouping(Stateful):
         """The one worker that each distinct key now goes to, int32[k]; None: a key may go to several, or who knows."""
         return None
 
-    def adopt(self, plan: Mapping[str, Value]) -> None:
+    def moving(self, other: Self) -> NDArray[np.uint64] | None:
+        """The keys whose owner differs between this router's plan and another's: their hashes, uint64, ascending.
+
+        Exactly those, of all keys that there are; None: there is no list of them, look at each key's ``owners``.
+        """
+        return None
+
+    def adopt(self, plan: Plan) -> bool:
         """Take up a controller's plan (see ``unskew.grouping.feedback``); between two calls of ``route``.
+
+        Returns
+        -------
+        False if it isn't newer than what the router has: then nothing changes.
 
         Raises
         ------
         ValueError
-            The scheme takes no plans.
+            The plan is for other routers (scheme, W, seed, parameters), or the scheme takes none.
 
         """
+        if plan.identity != self._identity():
+            raise ValueError(f"plan {plan.number} is for ({plan.identity}), this is ({self._identity()})")
+        if plan.number <= self.plan:
+            return False
+        self._adopt(plan.values, missed=plan.base != self.plan)
+        self.plan = plan.number
+        return True
+
+    def _adopt(self, values: Mapping[str, Any], *, missed: bool) -> None:
+        """The scheme itself; ``missed``: the router hasn't adopted the plan that this one changes."""
         raise ValueError(f"{self.name} takes no plans")
 
     def internals(self) -> Mapping[str, Any]:
@@ -157,6 +182,13 @@ class Grouping(Stateful):
         """The controller that fits this router; None: the scheme has no feedback."""
         return None
 
+    def _state(self) -> dict[str, Value]:
+        return super()._state() | ({"plan": self.plan} if self.plan else {})
+
+    def _restore(self, state: Mapping[str, Any]) -> None:
+        self.plan = state.get("plan", 0)
+        super()._restore(state)
+
     def _identity(self) -> str:
-        """What a saved state must agree on. Schemes add the parameters that shape their state."""
+        """What a saved state or a plan must agree on. Schemes add the parameters that shape their state and plans."""
         return f"{self.name} workers={self.workers} seed={self.seed}"

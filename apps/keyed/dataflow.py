@@ -4,6 +4,7 @@ The counts are a second work of the same workers: they close with their window, 
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -14,6 +15,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
 
+from unskew.apps.feedback.monitors import Monitors
 from unskew.apps.keyed.asked import Asked
 from unskew.apps.keyed.bins import KEY
 from unskew.apps.keyed.parcels import COUNTS, WINDOW, opened
@@ -25,7 +27,6 @@ from unskew.apps.topology.settings import Settings
 from unskew.apps.topology.source import source, tuples
 from unskew.apps.topology.splitter import splitter
 from unskew.apps.topology.windows import batch_time
-from unskew.grouping import shared
 
 _START = "__start"
 
@@ -56,11 +57,8 @@ def remembering(
     """
     partitions = partitions_of(spark, settings.checkpoint)
     by_event = settings.time == "event"
-    program = program_of(settings, states, partitions, reports)
-    options = shared(settings.grouping, settings.sources, settings.options)
-    routing = Routing(
-        settings.grouping, settings.workers, settings.checkpoint, options, settings.seed, reports, streaming=True
-    )
+    routing = Routing.of(settings, reports)
+    program = replace(program_of(settings, states, partitions, reports), monitors=Monitors(routing))
     moment = F.col("time") if by_event else batch_time(ahead_ms, F.col("source"))
     split = tuples(source(spark, settings), settings).withColumn("__time", moment)
     places = places_of(program, partitions)
@@ -91,7 +89,7 @@ def program_of(settings: Settings, states: Asked, partitions: int, reports: Repo
         states.merge_period,
         settings.window_ms,
         splitter(settings.source_type, settings.key_field, settings.format).count_of is not None,
-        settings.seconds_per_tuple,
+        settings.cost,
         reports,
     )
 

@@ -6,7 +6,9 @@ from typing import Any
 
 import pyarrow as pa
 
+from unskew.apps.feedback.monitors import Monitors
 from unskew.apps.keyed.counts import Counts
+from unskew.apps.topology.cost import FREE, Cost
 from unskew.apps.topology.reports import Reports
 from unskew.errors import UsageError
 from unskew.grouping.registry import KEEPING
@@ -93,10 +95,12 @@ class Program:
         The windows by which keys are counted besides; None: they aren't.
     weighted : bool
         Whether tuples carry a ``count``.
-    seconds_per_tuple : float
-        Simulated cost, as ``unskew.apps.topology.worker.Worker``.
+    cost : Cost
+        Simulated, as ``unskew.apps.topology.worker.Worker``.
     reports : Reports, optional
         Told what each worker did.
+    monitors : Monitors, optional
+        What is observed of the tuples for the grouping's controller.
 
     """
 
@@ -111,8 +115,9 @@ class Program:
     merge_every: Period | None = None
     counted_ms: int | None = None
     weighted: bool = False
-    seconds_per_tuple: float = 0.0
+    cost: Cost = FREE
     reports: Reports | None = None
+    monitors: Monitors | None = None
 
     @property
     def columns(self) -> list[str]:

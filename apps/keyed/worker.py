@@ -55,7 +55,10 @@ def work(program: Program, store: Store, worker: int, packets: Sequence[bytes], 
             distinct += len(keys.distinct)
             over = note.closed_ms if program.event else beat.batch_ms
             keeper.update(window, keys, part.select(seen), now, over_ms=over, whole=not program.split)
-    time.sleep(tuples.num_rows * program.seconds_per_tuple)
+    time.sleep(program.cost.total(tuples.column("key")))
+    observed = None
+    if program.monitors is not None:
+        observed = program.monitors.report(worker, beat.number, kept, time.perf_counter() - started)
     meets = program.split and _meets(program, note, beat)
     fragments = []
     for window in own.windows:
@@ -76,7 +79,7 @@ def work(program: Program, store: Store, worker: int, packets: Sequence[bytes], 
     _report(program, worker, beat, {
         "tuples": tuples.num_rows, "keys": distinct, "busy": time.perf_counter() - started, "failures": {},
         "windows": counted, "late": late, "states": own.keys, "bytes": own.size, "finished": keeper.finished,
-        "fragments": sum(rows.num_rows for _, rows in fragments),
+        "fragments": sum(rows.num_rows for _, rows in fragments), "monitor": observed,
     })  # fmt: skip
 
 

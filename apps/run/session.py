@@ -60,7 +60,7 @@ def session(settings: Settings, groupings: Sequence[str] = ()) -> Iterator[Spark
     In LOCAL mode there is a thread for each worker if tuples have a simulated cost (they wait side by side), else two a
     core (while one task waits for its Python process, another runs). In CLUSTER mode our code goes to the executors.
     """
-    side_by_side = max(settings.workers, settings.sources) if settings.seconds_per_tuple else 2 * (os.cpu_count() or 1)
+    side_by_side = max(settings.workers, settings.sources) if settings.cost.mean else 2 * (os.cpu_count() or 1)
     master = settings.master or f"local[{min(side_by_side, _MOST_TASKS)},{_ATTEMPTS}]"
     names = groupings or [settings.grouping]
     conf = {
@@ -86,7 +86,7 @@ def _partitions(settings: Settings, spark: SparkSession) -> int:
     """How many partitions the state of a new checkpoint has."""
     if settings.state_partitions is not None:
         return settings.state_partitions
-    if settings.states and settings.seconds_per_tuple:
+    if settings.states and settings.cost.mean:
         # Workers are groups of the state's partitions, and wait side by side only in different ones.
         return min(settings.workers, _MOST_TASKS)
     local = settings.mode == "LOCAL"

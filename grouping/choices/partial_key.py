@@ -1,6 +1,7 @@
 """PARTIAL_KEY: the less loaded of a key's d candidates (PKG, Greedy-d)."""
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +14,6 @@ from unskew.grouping.feedback import Controller, Monitor
 from unskew.grouping.hashing import candidates, function
 from unskew.grouping.interface import Costs, Times
 from unskew.grouping.keys import Keys
-from unskew.grouping.state import Value
 
 ESTIMATIONS = ("local", "global")
 
@@ -108,26 +108,17 @@ class PartialKey(Decaying):
 
     def controller(self) -> Controller | None:
         """Probe the workers' loads if ``probe_every`` says so."""
-        return Probe(self.workers, self.probe_every) if self.probe_every else None
+        return Probe(self._identity(), self.workers, self.probe_every) if self.probe_every else None
 
-    def adopt(self, plan: Mapping[str, Value]) -> None:
-        """Take the workers' actual loads for the estimate.
-
-        Raises
-        ------
-        ValueError
-            ``probe_every`` is 0, or the plan is for another number of workers.
-
-        """
+    def _adopt(self, values: Mapping[str, Any], *, missed: bool) -> None:
+        """Take the workers' actual loads for the estimate."""
         if not self.probe_every:
-            super().adopt(plan)
-        loads = np.array(plan["loads"], np.int64)
-        if loads.shape != (self.workers,):
-            raise ValueError(f"the plan has the loads of {loads.size} workers; valid: of {self.workers}")
-        self.loads = loads
+            super()._adopt(values, missed=missed)
+        self.loads = np.array(values["loads"], np.int64)
 
     def _identity(self) -> str:
-        return f"{super()._identity()} choices={self.choices}"
+        probing = f" probe_every={self.probe_every}" if self.probe_every else ""
+        return f"{super()._identity()} choices={self.choices}{probing}"
 
 
 @kernel

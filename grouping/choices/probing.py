@@ -36,16 +36,17 @@ class Probe(Controller):
 
     state_fields = ("loads", "passed")
 
-    def __init__(self, workers: int, every: int) -> None:
+    def __init__(self, identity: str, workers: int, every: int) -> None:
+        super().__init__(identity)
         self.every = every
         self.loads = np.zeros(workers, np.int64)
         self.passed = 0
 
-    def plan(
+    def _plan(
         self,
         reports: Mapping[int, Mapping[str, Value]],
-        queues: Sequence[float] | None = None,
-        sources: Mapping[int, Mapping[str, Value]] | None = None,
+        queues: Sequence[float] | None,
+        sources: Mapping[int, Mapping[str, Value]] | None,
     ) -> Mapping[str, Value] | None:
         """Give every worker's load since the start (``loads``, int64[W]) if it's time to probe."""
         for worker, report in reports.items():
@@ -57,6 +58,3 @@ class Probe(Controller):
             return None
         self.passed = 0
         return {"loads": self.loads.copy()}
-
-    def _identity(self) -> str:
-        return f"PARTIAL_KEY probe workers={len(self.loads)} every={self.every}"

@@ -19,6 +19,8 @@ class RingController(Controller):
 
     Parameters
     ----------
+    identity : str
+        Of the routers that it plans for.
     tokens : int64[W]
         What each worker starts with.
     method : "halving" or "doubling"
@@ -29,16 +31,19 @@ class RingController(Controller):
 
     state_fields = ("tokens", "triggered")
 
-    def __init__(self, tokens: NDArray[np.int64], method: str, threshold: float, rounds: int, most: int) -> None:
+    def __init__(
+        self, identity: str, tokens: NDArray[np.int64], method: str, threshold: float, rounds: int, most: int
+    ) -> None:
+        super().__init__(identity)
         self.tokens = tokens.copy()
         self.triggered = np.zeros(len(tokens), np.int64)
         self.method, self.threshold, self.rounds, self.most = method, threshold, rounds, most
 
-    def plan(
+    def _plan(
         self,
         reports: Mapping[int, Mapping[str, Any]],
-        queues: Sequence[float] | None = None,
-        sources: Mapping[int, Mapping[str, Any]] | None = None,
+        queues: Sequence[float] | None,
+        sources: Mapping[int, Mapping[str, Any]] | None,
     ) -> Mapping[str, Value] | None:
         """Plan: the tokens of each worker, int64[W]. Without ``queues`` there is nothing to decide from."""
         if queues is None or len(self.tokens) < 2:
@@ -54,6 +59,3 @@ class RingController(Controller):
         self.tokens = tokens
         self.triggered[node] += 1
         return {"tokens": tokens}
-
-    def _identity(self) -> str:
-        return f"ring controller workers={len(self.tokens)} {self.method} {self.threshold} {self.rounds} {self.most}"

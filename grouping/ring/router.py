@@ -62,6 +62,7 @@ class ConsistentHash(Grouping):
     >>> queues = [1.0] * 4
     >>> queues[before] = 9.0
     >>> router.adopt(router.controller().plan({}, queues))
+    True
     >>> router.internals()["tokens"], sorted(router.tokens.tolist())
     (7, [1, 2, 2, 2])
 
@@ -69,6 +70,7 @@ class ConsistentHash(Grouping):
 
     name = "CONSISTENT_HASH"
     short = "ch"
+    moves = True
     forwards = True
     state_fields = ("tokens",)
 
@@ -93,6 +95,7 @@ class ConsistentHash(Grouping):
         self.threshold = number("threshold", threshold, 0)
         self.rounds = integer("rounds", rounds, 0)
         self.max_tokens = integer("max_tokens", max_tokens, start * self.workers)
+        self.start = start
         self.tokens = np.full(self.workers, start, np.int64)
 
     def _route(self, keys: Keys, times: Times, costs: Costs) -> NDArray[np.int32]:
@@ -101,27 +104,18 @@ class ConsistentHash(Grouping):
     def owners(self, keys: Keys) -> NDArray[np.int32]:
         return owners_of(ring_of(self.tokens, self.seed), keys.hashes, self.seed)
 
-    def adopt(self, plan: Mapping[str, Any]) -> None:
-        """Take up a ``RingController``'s tokens.
-
-        Raises
-        ------
-        ValueError
-            The plan is for another number of workers.
-
-        """
-        tokens = np.asarray(plan["tokens"], np.int64)
-        if tokens.shape != (self.workers,):
-            raise ValueError(f"the plan is for {len(tokens)} workers, there are {self.workers}")
-        self.tokens = tokens
+    def _adopt(self, values: Mapping[str, Any], *, missed: bool) -> None:
+        """Take up a ``RingController``'s tokens: they are all of them, so it doesn't matter what was missed."""
+        self.tokens = np.asarray(values["tokens"], np.int64)
 
     def controller(self) -> RingController:
         """The load balancer."""
-        return RingController(self.tokens, self.method, self.threshold, self.rounds, self.max_tokens)
+        return RingController(self._identity(), self.tokens, self.method, self.threshold, self.rounds, self.max_tokens)
 
     def internals(self) -> Mapping[str, Any]:
         """``tokens`` on the whole ring, and the fewest that a worker has."""
         return {"tokens": int(self.tokens.sum()), "fewest": int(self.tokens.min())}
 
     def _identity(self) -> str:
-        return f"{super()._identity()} {self.method}"
+        parameters = f"tokens={self.start} threshold={self.threshold} rounds={self.rounds} max_tokens={self.max_tokens}"
+        return f"{super()._identity()} {self.method} {parameters}"

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unskew.grouping.arguments import number
-from unskew.grouping.feedback import Controller
+from unskew.grouping.feedback import Controller, Plan
 from unskew.grouping.interface import Grouping
 
 Reports = Mapping[int, Mapping[str, Any]]
@@ -43,7 +43,7 @@ class Loop:
     controller: Controller
     delay: float
     reported: deque[tuple[float, Reports, NDArray[np.int64], Reports]] = field(default_factory=deque)
-    planned: deque[tuple[float, Mapping[str, Any]]] = field(default_factory=deque)
+    planned: deque[tuple[float, Plan]] = field(default_factory=deque)
     plans: int = 0
     moved: int = 0
     migration: float = 0.0
@@ -72,7 +72,7 @@ class Loop:
             for router in routers:
                 router.adopt(plan)
             self.plans += 1
-            self.moved += int(plan.get("moved", 0))
-            self.migration += float(plan.get("migration", 0.0))
+            self.moved += int(plan.values.get("moved", 0))
+            self.migration += float(plan.values.get("migration", 0.0))
             adopted = True
         return adopted

@@ -1,7 +1,7 @@
 """The controller of the routing table schemes: statistics in, routing table and migration plan out."""
 
 from collections.abc import Mapping, Sequence
-from typing import ClassVar, Protocol
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,9 +18,7 @@ from unskew.grouping.table.window import Window, empty_window
 class Scheme(Protocol):
     """How a routing table scheme plans: what the controller asks of a ``TableRouter``."""
 
-    name: ClassVar[str]
     workers: int
-    seed: int
     theta_max: float
     window: int
     degree: int | None
@@ -48,12 +46,15 @@ class TableController(Controller):
     scheme : Scheme
         Says how to plan; its own routing table is not looked at. The controller knows the table by what it has
         planned itself.
+    identity : str
+        Of the routers that it plans for.
 
     Notes
     -----
     Where the paper leaves it open:
 
-    * An entry whose key was in none of the last w intervals has no state to move: it goes with the next plan.
+    * An entry whose key was in none of the last w intervals goes with the next plan. It has no state of the window
+      to move, but may have older state: its key is named among those that move, with size 0.
     * A plan isn't made unless it lowers the load above L_max, Σ max(L(d) − L_max, 0). A key that is heavier than L_max
       can't be balanced, and would move from worker to worker in every interval.
 
@@ -61,17 +62,18 @@ class TableController(Controller):
 
     state_fields = ("table_keys", "table_workers", "keys", "sizes", "intervals", "costs")
 
-    def __init__(self, scheme: Scheme) -> None:
+    def __init__(self, scheme: Scheme, identity: str) -> None:
+        super().__init__(identity)
         self._scheme = scheme
         self.table_keys: NDArray[np.uint64] = np.empty(0, np.uint64)
         self.table_workers: NDArray[np.int32] = np.empty(0, np.int32)
         self.keys, self.sizes, self.intervals, self.costs = empty_window()
 
-    def plan(
+    def _plan(
         self,
         reports: Mapping[int, Mapping[str, Value]],
-        queues: Sequence[float] | None = None,
-        sources: Mapping[int, Mapping[str, Value]] | None = None,
+        queues: Sequence[float] | None,
+        sources: Mapping[int, Mapping[str, Value]] | None,
     ) -> Mapping[str, Value] | None:
         window = Window(self.keys, self.sizes, self.intervals, self.costs)
         window = window.after((reports[worker] for worker in sorted(reports)), self._scheme.window)
@@ -97,7 +99,9 @@ class TableController(Controller):
         destination = self._place(keys, limit)
         if _excess(sum_at(destination, cost, scheme.workers), limit) >= excess:
             return None
-        migration = migrate(hashes, keys, destination)
+        expired = ~np.isin(self.table_keys, hashes, assume_unique=True)
+        there = self.table_keys[expired]
+        migration = migrate(hashes, keys, destination).expiring(there, self.table_workers[expired], scheme.home(there))
         self.table_keys, self.table_workers = migration.table_keys, migration.table_workers
         return migration
 
@@ -111,10 +115,6 @@ class TableController(Controller):
             return destination
         records, group = compact(keys, scheme.degree)
         return expand(scheme.place(records, records.limit(scheme.theta_max)), group, scheme.priority(keys))
-
-    def _identity(self) -> str:
-        scheme = self._scheme
-        return f"{scheme.name} controller workers={scheme.workers} seed={scheme.seed} window={scheme.window}"
 
 
 def _excess(loads: NDArray[np.float64], limit: float) -> float:

@@ -52,7 +52,8 @@ class MinMig(TableRouter):
     >>> plan = controller.plan({0: monitor.report()})
     >>> before = router.route(keys)
     >>> router.adopt(plan)
-    >>> [np.bincount(workers).tolist() for workers in (before, router.route(keys))], plan["migration"]
+    True
+    >>> [np.bincount(workers).tolist() for workers in (before, router.route(keys))], plan.values["migration"]
     ([[1, 15], [8, 8]], 9.0)
 
     """
@@ -78,3 +79,6 @@ class MinMig(TableRouter):
 
     def place(self, records: Records, limit: float) -> Placement:
         return Workflow(records, limit, self.priority(records)).run(back=0)
+
+    def _identity(self) -> str:
+        return f"{super()._identity()} beta={self.beta}"

@@ -45,7 +45,8 @@ class MinTable(TableRouter):
     >>> plan = controller.plan({0: monitor.report()})
     >>> before = router.route(keys)
     >>> router.adopt(plan)
-    >>> [np.bincount(workers).tolist() for workers in (before, router.route(keys))], plan["migration"]
+    True
+    >>> [np.bincount(workers).tolist() for workers in (before, router.route(keys))], plan.values["migration"]
     ([[1, 15], [8, 8]], 9.0)
 
     """

@@ -56,7 +56,8 @@ class Mixed(TableRouter):
     >>> plan = controller.plan({0: monitor.report()})
     >>> before = router.route(keys)
     >>> router.adopt(plan)
-    >>> [np.bincount(workers).tolist() for workers in (before, router.route(keys))], plan["migration"]
+    True
+    >>> [np.bincount(workers).tolist() for workers in (before, router.route(keys))], plan.values["migration"]
     ([[1, 15], [8, 8]], 9.0)
 
     """
@@ -94,3 +95,6 @@ class Mixed(TableRouter):
             if back == workflow.table:
                 return smallest_table(records, limit)
             back = min(back + over, workflow.table)
+
+    def _identity(self) -> str:
+        return f"{super()._identity()} table_max={self.table_max} beta={self.beta}"

@@ -60,7 +60,8 @@ class Readj(TableRouter):
     >>> plan = controller.plan({0: monitor.report()})
     >>> before = router.route(keys)
     >>> router.adopt(plan)
-    >>> [np.bincount(workers).tolist() for workers in (before, router.route(keys))], plan["migration"]
+    True
+    >>> [np.bincount(workers).tolist() for workers in (before, router.route(keys))], plan.values["migration"]
     ([[1, 15], [8, 8]], 7.0)
 
     """
@@ -88,6 +89,9 @@ class Readj(TableRouter):
         _readjust(keys, limit)
         worker[tracked] = keys.worker
         return Placement(records, np.arange(len(records)), worker, records.count)
+
+    def _identity(self) -> str:
+        return f"{super()._identity()} sigma={self.sigma}"
 
 
 class _Tracked(NamedTuple):

@@ -2,7 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +11,6 @@ from unskew.grouping.arguments import integer, number
 from unskew.grouping.hashing import function, homes
 from unskew.grouping.interface import Costs, Grouping, Times
 from unskew.grouping.keys import Keys
-from unskew.grouping.state import Value
 from unskew.grouping.table.controller import TableController
 from unskew.grouping.table.lookup import look_up
 from unskew.grouping.table.monitor import KeyMonitor
@@ -38,6 +37,7 @@ class TableRouter(Grouping):
 
     """
 
+    moves = True
     state_fields = ("table_keys", "table_workers")
 
     def __init__(self, workers: int, *, seed: int, theta_max: float, window: int, degree: int | None) -> None:
@@ -68,19 +68,19 @@ class TableRouter(Grouping):
         """h(k) of each key: int32[k]."""
         return homes(hashes, function(self.seed), self.workers)
 
-    def adopt(self, plan: Mapping[str, Value]) -> None:
-        """Take up the plan's routing table.
+    def moving(self, other: Self) -> NDArray[np.uint64] | None:
+        """Those that a routing table names, here or there, with another owner; None if W or the seed differ too."""
+        if (self.workers, self.seed) != (other.workers, other.seed):
+            return None
+        named = np.union1d(self.table_keys, other.table_keys)
+        home = self.home(named)
+        here, there = (look_up(named, home, each.table_keys, each.table_workers) for each in (self, other))
+        return named[here != there]
 
-        Raises
-        ------
-        ValueError
-            The plan names a worker that there isn't: it was made for another number of workers.
-
-        """
-        keys, workers = np.asarray(plan["table_keys"], np.uint64), np.asarray(plan["table_workers"], np.int32)
-        if len(workers) and not 0 <= workers.min() <= workers.max() < self.workers:
-            raise ValueError(f"the plan routes to workers {workers.min()} to {workers.max()} of {self.workers}")
-        self.table_keys, self.table_workers = keys, workers
+    def _adopt(self, values: Mapping[str, Any], *, missed: bool) -> None:
+        """Take up the plan's routing table: it is whole, so it doesn't matter what was missed."""
+        self.table_keys = np.asarray(values["table_keys"], np.uint64)
+        self.table_workers = np.asarray(values["table_workers"], np.int32)
 
     def internals(self) -> Mapping[str, Any]:
         """``table``: entries of the routing table."""
@@ -90,4 +90,7 @@ class TableRouter(Grouping):
         return KeyMonitor()
 
     def controller(self) -> TableController:
-        return TableController(self)
+        return TableController(self, self._identity())
+
+    def _identity(self) -> str:
+        return f"{super()._identity()} theta_max={self.theta_max} window={self.window} degree={self.degree}"

@@ -53,8 +53,8 @@ def test_it_balances(name):
         # READJ promises no more than to get better.
         assert planned <= 0.0801 or (name == "READJ" and planned < overload(load))
         moved = np.unique(keys.hashes[keys.codes[before != after]])
-        assert np.isin(moved, plan["moved_keys"]).all()
-        assert plan["moved"] == len(plan["moved_keys"])
+        assert np.isin(moved, plan.values["moved_keys"]).all()
+        assert plan.values["moved"] == len(plan.values["moved_keys"])
     assert plans >= 3
 
 
@@ -76,12 +76,12 @@ def test_migration_is_accounted(name):
         moves = {
             key: (start, end, size)
             for key, start, end, size in zip(
-                *(plan[field].tolist() for field in ("moved_keys", "moved_from", "moved_to", "moved_sizes")),
+                *(plan.values[field].tolist() for field in ("moved_keys", "moved_from", "moved_to", "moved_sizes")),
                 strict=True,
             )
         }
-        assert plan["migration"] == sum(size for *_, size in moves.values())
-        assert plan["migration_share"] == pytest.approx(plan["migration"] / state.total())
+        assert plan.values["migration"] == sum(size for *_, size in moves.values())
+        assert plan.values["migration_share"] == pytest.approx(plan.values["migration"] / state.total())
         for key, (start, end, size) in moves.items():
             assert size == state[key]
             assert start != end
@@ -99,9 +99,8 @@ def test_restored_controller_plans_on(name):
         reports = observed(router, keys, router.route(keys))
         plan = controller.plan(reports)
         again = other.plan(dict(reversed(reports.items())))
-        assert (plan is None) == (again is None)
+        assert plan == again
         if plan is not None:
-            assert all(np.array_equal(plan[field], again[field]) for field in plan)
             router.adopt(plan)
         assert controller.save() == other.save()
         other = router.controller()
@@ -121,7 +120,7 @@ def test_costs_count_where_they_are_measured(name):
     router.adopt(plan)
     after = overload(np.bincount(router.route(keys), costs, 4))
     assert after <= 0.1 or (name == "READJ" and after < overload(np.bincount(before, costs, 4)))
-    assert plan["migration"] % 25 == 0
+    assert plan.values["migration"] % 25 == 0
 
 
 @tables
@@ -172,14 +171,6 @@ def test_without_a_plan_it_is_key():
     expected = create("KEY", WORKERS, seed=5).route(keys)
     for name in TABLES:
         assert (create(name, WORKERS, seed=5).route(keys) == expected).all()
-
-
-def test_plans_for_other_workers_are_refused():
-    keys = interval(0)
-    router = create("MIXED", WORKERS)
-    plan = router.controller().plan(observed(router, keys, router.route(keys)))
-    with pytest.raises(ValueError, match="routes to workers"):
-        create("MIXED", 2).adopt(plan)
 
 
 @pytest.mark.parametrize(
