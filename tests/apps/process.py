@@ -85,7 +85,7 @@ class Topology:
 
     def finish(self) -> None:
         """Wait for the end."""
-        while self.process.wait(300):
+        while self.process.wait(1200):
             self._start_again()
 
     def _start_again(self) -> None:
