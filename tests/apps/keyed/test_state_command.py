@@ -1,0 +1,75 @@
+"""`unskew state`: what it shows is what the run's workers hold."""
+
+from collections import Counter, defaultdict
+from contextlib import nullcontext
+
+import orjson
+import pytest
+from pyspark import cloudpickle
+
+from tests.apps.conftest import countries, publish
+from tests.apps.keyed import driver
+from tests.apps.keyed.driver import Tally
+from tests.apps.keyed.test_keyed_topology import skewed
+from tests.commands import unskew
+from unskew.apps.keyed.reading import States
+from unskew.apps.run import jvm
+
+cloudpickle.register_pickle_by_value(driver)  # the tasks can't import the tests
+
+
+@pytest.fixture
+def state(spark, monkeypatch):
+    """The command, with the Spark of the tests, which it leaves as it is."""
+    monkeypatch.setattr(jvm, "lasting", lambda *_: nullcontext())
+    return lambda *arguments: unskew("state", *arguments)
+
+
+def tables(text):
+    """The cells of each row, without headings."""
+    return [[cell.strip() for cell in line.strip("│").split("│")] for line in text.splitlines() if line[0] == "│"]
+
+
+@pytest.mark.spark
+@pytest.mark.kafka
+def test_it_shows_what_workers_hold(state, settings, spark, drain, connection, topic):
+    keys = skewed(1_000)
+    run = settings("KEY", ttl=3600.0, work=Tally("offset"))
+    publish(connection, topic, 2, countries(keys))
+    drain(run)
+    at = {row["key"]: row["number"] for row in States(spark, run.checkpoint).rows().collect()}
+    held = Counter(at.values())
+
+    shown = state(run.checkpoint, "--top", "3")
+    assert (shown.returncode, shown.stderr) == (0, "")
+    rows = tables(shown.stdout)
+    assert {row[0]: int(row[1]) for row in rows[:-3]} == {f"worker {n}": count for n, count in held.items()}
+    # All states are of one size: then by name.
+    assert [row[:3] for row in rows[-3:]] == [[key, "16", f"w{at[key]}"] for key in sorted(at)[:3]]
+
+    by_worker = defaultdict(list)
+    for key in sorted(at):
+        by_worker[at[key]].append(key)
+    one, mine = by_worker.popitem()
+    rows = tables(state(run.checkpoint, "--worker", one).stdout)
+    assert [row[0] for row in rows] == [f"worker {one}", *mine[:10]]
+
+    turkey = state(run.checkpoint, "--key", "Turkey").stdout.splitlines()
+    assert turkey[0].startswith(f"worker {at['Turkey']}: 16 bytes, last tuple ")
+    offsets = [i // 2 for i, key in enumerate(keys) if key == "Turkey"]
+    assert orjson.loads(turkey[1]) == {"n": len(offsets), "total": sum(offsets)}
+
+    elsewhere = (at["Turkey"] + 1) % 4
+    for wrong, complaint in (
+        (["--key", "Atlantis"], "no state of the key 'Atlantis'"),
+        (["--key", "Turkey", "--worker", elsewhere], f"no state of the key 'Turkey' at worker {elsewhere}"),
+        (["--worker", "4"], "worker is 4; valid: 0 to 3"),
+    ):
+        said = state(run.checkpoint, *wrong)
+        assert (said.returncode, said.stdout, said.stderr) == (2, "", f"unskew: {complaint}\n")
+
+
+def test_there_is_no_such_run(tmp_path):
+    said = unskew("state", "nowhere", UNSKEW_HOME=str(tmp_path))
+    valid = "none yet, or the path of a checkpoint"
+    assert (said.returncode, said.stderr) == (2, f"unskew: there is no run 'nowhere'; valid: {valid}\n")
