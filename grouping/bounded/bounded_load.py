@@ -17,6 +17,7 @@ from unskew.grouping.state import Value
 
 BALANCES = ("tuples", "cost")
 
+_LASTING = 300  # tuples of a worker before what it isn't used for is forgotten, if that's more than a window
 _OF_CREW = ("load", "rival", "votes")
 _OF_PLACES = ("key", "first", "since", "seen")
 
@@ -26,7 +27,7 @@ class BoundedLoad(Grouping):
 
     Every worker is a bucket that leaks (1 + ``slack``)/W of a tuple for each tuple of the stream: a little more than
     its share. A key is whole at first, on one worker. When that has got 6 % of a window more than has leaked, the key
-    that has most of its tuples is split: another worker joins, of 16 that the key's hash functions name the one with
+    that has most of its tuples is split (past 8 %, any): another worker joins, of 16 that the key's hash functions name the one with
     the least recent load; with several sources the first with room, so that they agree. A split key's tuple goes to one
     of its workers that has room, the earlier ones first, within a lower limit than a whole key's, so that split keys
     fill what whole keys leave; one more worker joins only when none has room. What isn't used for a window is
@@ -40,7 +41,7 @@ class BoundedLoad(Grouping):
     * That holds right after the stream has changed, too: what is older than a bucket's filling isn't known any more.
     * A key whose home never is ahead by more than the 6 % is on one worker.
     * At most 4·W + 1024 places besides the keys' first ones are remembered, and one that a key hasn't used during a
-      whole window (or 100·W tuples, if that's more) is given up.
+      whole window (or 300·W tuples, if that's more) is given up.
 
     Time O(1) a tuple, amortised (at most 64 looks, and W more for a new place in the worst case). Memory: 56 bytes a
     worker and 8·W + 1024 remembered keys at most, whatever the number of keys.
@@ -72,7 +73,7 @@ class BoundedLoad(Grouping):
     max(F, M/(1 + σ)) + τ ≤ M. In a stretch of cost C a worker's load is at most ρ·(C + M): for workers alike and c = 1
     what stands above.
 
-    The limits (1, 6 and 8 % of a window; or 3, 6.5 and 8 tuples of a worker, if that's more) were chosen on Zipf and
+    The limits (1, 6 and 8 % of a window; or 1, 6.5 and 8 tuples of a worker, if that's more) were chosen on Zipf and
     country streams, on which results change little with them. A split key of d workers has the limit 1 + 5·d^-1/4 %.
     Balance and replication beside all other schemes, and what can't be had: docs/bounded-load/.
 
@@ -123,6 +124,7 @@ class BoundedLoad(Grouping):
             number=function(self.seed),
             pace=self.workers / (1 + self.slack),
             window=max(1, round(self.window / self.sources**0.5)),
+            period=max(1, round(max(self.window, _LASTING * self.workers) / self.sources**0.5)),
             placed=4 * self.workers if self.sources == 1 else 0,
         )
         self._crew = crew(self._shares(), self.slack)

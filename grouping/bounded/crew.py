@@ -15,7 +15,7 @@ from unskew.grouping.compiled import kernel
 # How far a worker may be ahead, in windows and (if that's more) in tuples of a worker: to be open to a key that has no
 # place there; to take a whole key's tuple; to take any. A split key's limit is between the first two.
 OPEN, WHOLE, FULL = 0.01, 0.06, 0.08
-FEW_OPEN, FEW_WHOLE, FEW_FULL = 3.0, 6.5, 8.0
+FEW_OPEN, FEW_WHOLE, FEW_FULL = 1.0, 6.5, 8.0
 _VOTES = 2  # by which a key must lead at a worker before it's split
 # Positions in `tally`: tuples so far; the worker looked at last in turn; whether new keys are placed.
 TUPLES, TURN, PLACING = 0, 1, 2
@@ -27,6 +27,7 @@ class Rules(NamedTuple):
     number: np.uint64  # the hash function
     pace: float  # time that a worker of mean speed needs for a unit of cost
     window: int  # tuples of this source
+    period: int  # its tuples after which what hasn't been used is forgotten
     placed: int  # keys that are placed when they are new, at most; 0: none
 
 

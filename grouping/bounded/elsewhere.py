@@ -18,6 +18,7 @@ def elsewhere(
     key: np.uint64,
     now: float,
     opening: float,
+    reach: float,
     full: float,
     stays: bool,
     rules: Rules,
@@ -27,13 +28,14 @@ def elsewhere(
     """Find a worker for a key that finds no room: in the order of its own hash functions, then in turn.
 
     For a key that stays, the one with the least recent load of those that are open; for another, the first open one.
-    If other sources place keys too, the first for both: so they agree, as long as most of the first ones are open.
+    If other sources place keys too, the first for both: so they agree, as long as most of the first ones are open; not
+    one beyond the key's ``reach``, where it would find no room with its next tuple.
     If none is open, the one of them that is the least ahead, if it has room, or any that has.
     """
     best = lowest = -1
     agree = stays and rules.placed == 0
     if agree:
-        opening = _AGREED * full
+        opening = min(_AGREED * full, reach)
     least = level = np.inf
     for look in range(1, 2 * LOOKS):
         if look == LOOKS and least < _ROOMY:

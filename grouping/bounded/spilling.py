@@ -11,7 +11,6 @@ from unskew.grouping.hashing import below, mix
 
 _SHORT = 8  # workers of a key that are all looked at, for each of its tuples
 _MOST = 64  # workers of a key that are looked at for a tuple
-_PERIOD = 100  # tuples of a worker before what it isn't used for is forgotten, if that's more than a window
 
 
 @kernel
@@ -29,9 +28,10 @@ def route_within_bounds(  # noqa: C901, PLR0912, PLR0915  written out: a call wo
     """Route tuple by tuple; ``costs`` is empty if all cost 1.
 
     1. A key's place is its home, or where it was placed when it was new.
-    2. A whole key goes there while the worker isn't ahead by more than ``WHOLE``; then it's voted which key is split.
+    2. A whole key goes there while the worker isn't ahead by more than ``WHOLE``; then it's voted which key is split,
+       and if it's ahead by more than ``FULL``, it's this one.
     3. A split key goes to the first of its workers that has room; if none has, one more joins them.
-    4. A whole key whose worker is ahead by more than ``FULL`` goes elsewhere, this once.
+    4. If three of four places are in use, only the vote's key is split; another one goes elsewhere, this once.
     """
     workers = np.empty(len(codes), np.int32)
     load, known, first, length, seen = (
@@ -49,8 +49,7 @@ def route_within_bounds(  # noqa: C901, PLR0912, PLR0915  written out: a call wo
     tuples: int = tally[TUPLES]
     span = max(rules.window // 10, 10 * len(load))
     to_estimate = span - tuples % span
-    period = max(rules.window, _PERIOD * len(load))
-    to_tidy = period - tuples % period
+    to_tidy = rules.period - tuples % rules.period
     opening, whole, full = limits(rules, 1.0)
     for i in range(len(codes)):
         code: int = codes[i]
@@ -73,15 +72,16 @@ def route_within_bounds(  # noqa: C901, PLR0912, PLR0915  written out: a call wo
             seen[slot] = True
             is_split = length[slot] > 1
         if not is_split and load[worker, AHEAD] - now > whole:
-            room = places.size[SPARE] and (slot >= 0 or places.size[KEYS] < len(known))
-            if leads(key, worker, crew) and room:
+            spare: int = places.size[SPARE] if slot >= 0 or places.size[KEYS] < len(known) else 0
+            is_full = load[worker, AHEAD] - now > full
+            if (leads(key, worker, crew) and spare) or (is_full and 4 * spare > len(joined)):
                 if slot < 0:
                     slot = remember(places, key, worker)
                     in_use = places.size[SPAN]
                     crew.keys[worker] += 1
                 is_split = True
-            elif load[worker, AHEAD] - now > full:
-                worker = elsewhere(key, now, opening, full, False, rules, crew, tally)
+            elif is_full:
+                worker = elsewhere(key, now, opening, whole, full, False, rules, crew, tally)
         if is_split:
             # Of a few workers, the first that is open to all, else the one that is the least ahead; of many, the first
             # with room from where the last tuple went, and anew from the first after as many tuples as workers.
@@ -111,7 +111,7 @@ def route_within_bounds(  # noqa: C901, PLR0912, PLR0915  written out: a call wo
                 if best != FIRST:
                     used[best] = True
             else:
-                worker = elsewhere(key, now, opening, full, True, rules, crew, tally)
+                worker = elsewhere(key, now, opening, reach, full, True, rules, crew, tally)
                 join(places, slot, worker)
         load[worker, AHEAD] = max(load[worker, AHEAD], now) + cost * load[worker, PACE]
         load[worker, PASSING] += cost
@@ -124,7 +124,7 @@ def route_within_bounds(  # noqa: C901, PLR0912, PLR0915  written out: a call wo
         if to_tidy == 0:
             _tidy(rules, crew, places, tally)
             in_use = places.size[SPAN]
-            to_tidy = period
+            to_tidy = rules.period
     clock[0] = now
     tally[TUPLES] = tuples
     return workers

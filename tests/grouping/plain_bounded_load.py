@@ -7,7 +7,7 @@ import numpy as np
 from tests.grouping import plain_hashing as plain
 from unskew.grouping import encode
 
-OPEN, WHOLE, FULL = (0.01, 3), (0.06, 6.5), (0.08, 8)
+OPEN, WHOLE, FULL = (0.01, 1), (0.06, 6.5), (0.08, 8)
 
 
 class Place:
@@ -25,6 +25,8 @@ class PlainBoundedLoad:
         self.w, self.seed, self.slack = workers, seed, slack
         self.pace = [float(1 / ((1 + slack) * share)) for share in speeds / speeds.sum()]
         self.window = max(1, round(window / sources**0.5))
+        self.period = max(1, round(max(window, 300 * workers) / sources**0.5))
+        self.nodes = 4 * workers + 1024
         self.placed = 4 * workers if sources == 1 else 0
         self.placing = True
         self.now, self.tuples, self.turn = 0.0, 0, 0
@@ -56,15 +58,17 @@ class PlainBoundedLoad:
         worker = place.workers[0] if place else self.named(key, 0)
         split = place is not None and len(place.workers) > 1
         if not split and self.level(worker) > self.limit(WHOLE):
-            if self.leads(key, worker):
+            is_full = self.level(worker) > self.limit(FULL)
+            spare = self.nodes - sum(len(place.workers) - 1 for place in self.places.values())
+            if self.leads(key, worker) or (is_full and 4 * spare > self.nodes):
                 place = self.places.setdefault(key, Place(worker))
                 split = True
-            elif self.level(worker) > self.limit(FULL):
-                worker = self.elsewhere(key, False)
+            elif is_full:
+                worker = self.elsewhere(key, False, self.limit(WHOLE))
         if split:
             worker = self.own(place)
             if worker is None:
-                worker = self.elsewhere(key, True)
+                worker = self.elsewhere(key, True, self.reach(place))
                 place.cursor = len(place.workers)
                 place.workers.append(worker)
                 place.used.append(True)
@@ -74,7 +78,7 @@ class PlainBoundedLoad:
         self.passing[worker] += cost
         if self.tuples % max(self.window // 10, 10 * self.w) == 0:
             self.estimate()
-        if self.tuples % max(self.window, 100 * self.w) == 0:
+        if self.tuples % self.period == 0:
             self.tidy()
         return worker
 
@@ -106,9 +110,12 @@ class PlainBoundedLoad:
         self.votes[worker] = 0
         return True
 
+    def reach(self, place):
+        return self.limit(OPEN) + (self.limit(WHOLE) - self.limit(OPEN)) * (1 / sqrt(sqrt(len(place.workers))))
+
     def own(self, place):
         d = len(place.workers)
-        reach = self.limit(OPEN) + (self.limit(WHOLE) - self.limit(OPEN)) * (1 / sqrt(sqrt(d)))
+        reach = self.reach(place)
         if d <= 8:
             open_ones = [i for i in range(d) if self.level(place.workers[i]) <= self.limit(OPEN)]
             found = open_ones[0] if open_ones else min(range(d), key=lambda i: (self.level(place.workers[i]), -i))
@@ -126,11 +133,11 @@ class PlainBoundedLoad:
         place.used[found] = True
         return place.workers[found]
 
-    def elsewhere(self, key, stays):
+    def elsewhere(self, key, stays, reach):
         """The least recently loaded that is open; with other sources the first that is."""
         looked, best = [], None
         agree = stays and not self.placed
-        opening = 0.4 * self.limit(FULL) if agree else self.limit(OPEN)
+        opening = min(0.4 * self.limit(FULL), reach) if agree else self.limit(OPEN)
         for look in range(1, 32):
             if look < 16:
                 worker = self.named(key, look)
