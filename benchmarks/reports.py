@@ -76,7 +76,7 @@ def main():
     parser.add_argument("--keys", type=int, default=472_000)
     parser.add_argument("--z", type=float, default=0.85)
     parser.add_argument("--workers", type=int, nargs="+", default=[10, 100])
-    parser.add_argument("--reported", type=int, nargs="+", default=[40_000], help="keys named, beside all")
+    parser.add_argument("--reported", type=int, nargs="+", default=[30_000], help="keys named, beside all")
     parser.add_argument("--intervals", type=int, default=8)
     arguments = parser.parse_args()
     shown = Table("grouping", "W", "keys named", *COLUMNS, title=f"{arguments.keys:,} keys, z = {arguments.z}")

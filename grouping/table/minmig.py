@@ -70,7 +70,7 @@ class MinMig(TableRouter):
         window: int = 5,
         beta: float = 1.5,
         degree: int | None = None,
-        report_keys: int | None = 40_000,
+        report_keys: int | None = 30_000,
     ) -> None:
         super().__init__(workers, seed=seed, theta_max=theta_max, window=window, degree=degree, report_keys=report_keys)
         self.beta = number("beta", beta, 0, above=True)

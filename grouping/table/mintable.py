@@ -62,7 +62,7 @@ class MinTable(TableRouter):
         theta_max: float = 0.08,
         window: int = 5,
         degree: int | None = None,
-        report_keys: int | None = 40_000,
+        report_keys: int | None = 30_000,
     ) -> None:
         super().__init__(workers, seed=seed, theta_max=theta_max, window=window, degree=degree, report_keys=report_keys)
 

@@ -75,7 +75,7 @@ class Mixed(TableRouter):
         window: int = 5,
         beta: float = 1.5,
         degree: int | None = None,
-        report_keys: int | None = 40_000,
+        report_keys: int | None = 30_000,
     ) -> None:
         super().__init__(workers, seed=seed, theta_max=theta_max, window=window, degree=degree, report_keys=report_keys)
         self.table_max = integer("table_max", table_max, 0)

@@ -80,7 +80,7 @@ class Readj(TableRouter):
         theta_max: float = 0.08,
         window: int = 5,
         sigma: float = 0.005,
-        report_keys: int | None = 32_000,
+        report_keys: int | None = 30_000,
     ) -> None:
         super().__init__(workers, seed=seed, theta_max=theta_max, window=window, degree=None, report_keys=report_keys)
         self.sigma = number("sigma", sigma, 0)

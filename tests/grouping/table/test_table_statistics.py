@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from unskew.grouping import create, encode
 from unskew.grouping.keys import hashed
+from unskew.grouping.state import pack
 from unskew.grouping.table.migration import migrate
 from unskew.grouping.table.monitor import KeyMonitor
 from unskew.grouping.table.records import Records
@@ -61,7 +62,7 @@ def test_a_report_names_the_dearest_keys_and_sums_up_the_rest(tuples, most):
     assert bounded["rest"].tolist() == [whole["costs"][~named].sum(), whole["sizes"][~named].sum()]
 
 
-@pytest.mark.parametrize("workers", [10, 100, 1000])
+@pytest.mark.parametrize("workers", [1, 10, 200])
 def test_reports_are_bounded_whatever_the_keys(workers):
     """All workers' together take a megabyte at most, of 472,000 keys."""
     hashes = encode(np.arange(472_000)).hashes
@@ -69,7 +70,7 @@ def test_reports_are_bounded_whatever_the_keys(workers):
     for worker in range(workers):
         monitor = create("MIXED", workers).monitor()
         monitor.observe(hashed(hashes[worker::workers]), None)
-        total += sum(value.nbytes for value in monitor.report().values())
+        total += len(pack("", monitor.report()))
     assert total <= 1_000_000
 
 
