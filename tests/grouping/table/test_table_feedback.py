@@ -194,6 +194,23 @@ def test_entries_of_unnamed_keys_stay():
     assert loads[-1] < 0.02 < loads[0]
 
 
+@pytest.mark.parametrize("name", [name for name in TABLES if name not in ("READJ", "MINTABLE")])  # see there
+def test_a_hot_key_gets_room_among_keys_that_are_not_named(name):
+    """Of its worker's 330 others 30 are named at a time, so it takes some plans; and the hot key doesn't wander."""
+    keys = encode(np.concatenate([np.zeros(10_000, int), np.random.default_rng(0).integers(1, 2000, 90_000)]))
+    router = create(name, WORKERS, theta_max=0.08, report_keys=WORKERS * 30)
+    controller, owners = router.controller(), set()
+    for _ in range(15):
+        before = router.route(keys)
+        owners.add(int(before[0]))
+        plan = controller.plan(observed(router, keys, before))
+        if plan is None:
+            break
+        router.adopt(plan)
+    assert overload(np.bincount(router.route(keys), minlength=WORKERS).astype(float)) <= 0.0801
+    assert len(owners) <= 2
+
+
 @tables
 def test_a_key_too_heavy_stays(name):
     """The others leave its worker, then nothing helps any more: no plan; and silence is no reason to plan either."""
