@@ -47,19 +47,21 @@ def fit(
     count: NDArray[np.int64],
     by_cost: NDArray[np.int64],
     by_psi: NDArray[np.int64],
-    workers: int,
+    rest: NDArray[np.float64],
     limit: float,
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int32]]:
     """Take keys from overloaded workers and assign them anew.
 
     Of each of E entries: the cost of its keys, the worker that has them after phase I, how many they are; then the
-    entries in descending order of cost, and in the order in which ψ selects them (costs of 0 last); W; L_max.
+    entries in descending order of cost, and in the order in which ψ selects them (costs of 0 last); the load that each
+    of W workers has beside them, float64[W], which stays; L_max.
 
     Returns the keys of each entry that stay, int64[E], and the others, one a row in the order in which they were
     assigned: the entry, int64[M], and the worker, int32[M].
     """
-    state = _begin(cost, worker, count, by_psi, workers)
-    pending = _prepare(state, limit)
+    state = _begin(cost, worker, count, by_psi, rest)
+    pending = _prepare(state, rest, limit)
+    alone = limit - float(rest.min())
     most = count.sum()
     entries, assigned, moves = np.empty(most, np.int64), np.empty(most, np.int32), 0
     i = 0
@@ -72,7 +74,7 @@ def fit(
             j += 1
         for entry in by_cost[i:j]:
             for _ in range(state.waiting[entry]):
-                d, displaced = _choose(state, c, limit)
+                d, displaced = _choose(state, c, limit, alone)
                 state.load[d] += c
                 entries[moves], assigned[moves] = entry, d
                 moves += 1
@@ -87,9 +89,10 @@ def _begin(
     worker: NDArray[np.int32],
     count: NDArray[np.int64],
     by_psi: NDArray[np.int64],
-    workers: int,
+    rest: NDArray[np.float64],
 ) -> _Fit:
-    load, end = np.zeros(workers), np.zeros(workers, np.int64)
+    workers = len(rest)
+    load, end = rest.copy(), np.zeros(workers, np.int64)
     for entry in range(len(cost)):
         load[worker[entry]] += cost[entry] * count[entry]
         end[worker[entry]] += 1
@@ -105,13 +108,13 @@ def _begin(
 
 
 @kernel
-def _prepare(state: _Fit, limit: float) -> int:
+def _prepare(state: _Fit, rest: NDArray[np.float64], limit: float) -> int:
     """Phase II: from each overloaded worker, disassociate keys by ψ until it isn't any more; how many in all."""
     candidates = 0
     for d in range(len(state.load)):
         while state.load[d] > limit and state.head[d] < state.end[d]:
             candidates += _take(state, d)
-        state.smaller[d] = state.load[d]
+        state.smaller[d] = state.load[d] - rest[d]
     return candidates
 
 
@@ -130,11 +133,12 @@ def _take(state: _Fit, d: int) -> int:
 
 
 @kernel
-def _choose(state: _Fit, c: float, limit: float) -> tuple[int, int]:
+def _choose(state: _Fit, c: float, limit: float, alone: float) -> tuple[int, int]:
     """The worker for a candidate of cost c, and how many keys it gives up for it.
 
     If the candidate doesn't overload any worker it doesn't overload the least loaded one. If no worker can take it,
-    the least loaded one does; or, if it's above the limit by itself, one that is as good as empty then.
+    the least loaded one does; or, if it's above the limit by itself (with what the workers have beside, and can't give
+    up: above ``alone``), one that is as good as empty then.
     """
     least = 0
     for d in range(1, len(state.load)):
@@ -149,7 +153,7 @@ def _choose(state: _Fit, c: float, limit: float) -> tuple[int, int]:
             if state.load[d] + c - state.smaller[d] <= limit and (best < 0 or state.load[d] < state.load[best]):
                 best = d
         if best < 0:
-            return _isolate(state, c) if c > limit else (least, 0)
+            return _isolate(state, c) if c > alone else (least, 0)
         displaced = _exchange(state, best, c, limit)
         if displaced > 0:
             return best, displaced

@@ -5,13 +5,9 @@ from collections import Counter, deque
 import numpy as np
 import pytest
 
-from unskew.grouping import GROUPINGS, create, encode
+from tests.grouping.table.table_workers import TABLES, WORKERS, observed, tables
+from unskew.grouping import create, encode
 from unskew.grouping.table.records import overload
-from unskew.grouping.table.router import TableRouter
-
-TABLES = [name for name, scheme in GROUPINGS.items() if issubclass(scheme, TableRouter)]
-tables = pytest.mark.parametrize("name", TABLES)
-WORKERS = 6
 
 
 def interval(number, n=20_000):
@@ -19,17 +15,6 @@ def interval(number, n=20_000):
     share = np.arange(1, 501) ** -0.85
     rank = np.random.default_rng(number).choice(500, n, p=share / share.sum())
     return encode([f"k{(r + 40 * number) % 500}" for r in rank])
-
-
-def observed(router, keys, workers, costs=None):
-    """The workers' reports of one interval."""
-    reports = {}
-    for worker in np.unique(workers):
-        mine = workers == worker
-        monitor = router.monitor()
-        monitor.observe(encode(keys.distinct.take(keys.codes[mine])), None if costs is None else costs[mine])
-        reports[int(worker)] = monitor.report()
-    return reports
 
 
 @tables
