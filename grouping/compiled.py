@@ -3,13 +3,15 @@
 Numba's own cache looks at a function's own file alone: a kernel that calls one of another file would go on with the
 old one after an update, without a word. So a file's kernels are cached in a folder that is named after the sources of
 all the kernels that they can call, and the constants that they take from elsewhere.
+
+Where the sources lie isn't part of it: a cluster's executors, whose sources are in an archive at a place of their own
+each, share what was compiled on their machine once.
 """
 
 import hashlib
 import os
 from collections.abc import Callable
 from functools import lru_cache
-from importlib.abc import InspectLoader
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, TypeVar
@@ -25,16 +27,51 @@ _digests: dict[Dispatcher, str] = {}  # of the kernels so far
 
 
 def kernel(function: F) -> F:
-    """Compile a function on its first call, or load it from the cache: numba's ``njit``."""
+    """Compile a function on its first call, or load it from the cache: numba's ``njit``. Without a source: no cache.
+
+    ``NUMBA_CACHE_DIR`` puts the cache elsewhere, as it does numba's own.
+    """
+    if not _source(function.__module__):
+        return njit(function)
     digest = _digest(function)
-    before = _settings.CACHE_DIR
-    _settings.CACHE_DIR = str(Path(before or _cache_home()) / f"kernels-{digest}")
+    before = _settings.CACHE_DIR, getattr(_settings, "CACHE_LOCATOR_CLASSES", "")
+    _settings.CACHE_DIR = str(Path(before[0] or cache_home()) / f"kernels-{digest}")
+    _settings.CACHE_LOCATOR_CLASSES = f"{__name__}.{BySources.__name__}"
     try:
         compiled: Any = njit(cache=True)(function)
     finally:
-        _settings.CACHE_DIR = before
+        _settings.CACHE_DIR, _settings.CACHE_LOCATOR_CLASSES = before
     _digests[compiled] = digest
     return compiled
+
+
+class BySources:
+    """Tells numba where a function's cache is: in the folder that ``kernel`` names, whatever the path of its source."""
+
+    def __init__(self, folder: str, line: int) -> None:
+        self._folder = folder
+        self._line = line
+
+    @classmethod
+    def from_function(cls, function: Callable[..., Any], _: str) -> "BySources":
+        """The place for a function."""
+        return cls(_settings.CACHE_DIR, function.__code__.co_firstlineno)
+
+    def get_cache_path(self) -> str:
+        """Where it is."""
+        return self._folder
+
+    def ensure_cache_path(self) -> None:
+        """Make the folder."""
+        Path(self._folder).mkdir(parents=True, exist_ok=True)
+
+    def get_source_stamp(self) -> str:
+        """What must be equal for the cache to be taken: the folder's name says it."""
+        return Path(self._folder).name
+
+    def get_disambiguator(self) -> str:
+        """What tells functions of the same name apart."""
+        return str(self._line)
 
 
 def _digest(function: Callable[..., Any]) -> str:
@@ -57,12 +94,12 @@ def _digest(function: Callable[..., Any]) -> str:
 @lru_cache
 def _source(module: str) -> str:
     found = find_spec(module)
-    loader = found.loader if found else None
-    return (loader.get_source(module) or "") if isinstance(loader, InspectLoader) else ""
+    of = getattr(found.loader if found else None, "get_source", lambda _: None)  # an archive's loader has it, too
+    return of(module) or ""
 
 
 @lru_cache
-def _cache_home() -> str:
+def cache_home() -> str:
     """Beside the sources, or in the user's cache where these can't be written to (or are in an archive)."""
     beside = Path(__file__).parent / "__pycache__"
     if os.access(beside if beside.exists() else beside.parent, os.W_OK):

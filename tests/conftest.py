@@ -15,6 +15,7 @@ from unskew.deploy.home import home
 from unskew.deploy.installation.exclusive import exclusive
 from unskew.deploy.servers.broker import Broker
 from unskew.grouping import compile_all
+from unskew.grouping.compiled import cache_home
 
 pytest_plugins = ["tests.servers"]
 
@@ -24,8 +25,14 @@ settings.load_profile("unskew")
 
 # Spark's JVMs live for minutes here: code that is soon compiled beats code that is fast.
 SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-for name in ("SPARK_SUBMIT_OPTS", "SPARK_DAEMON_JAVA_OPTS"):
-    os.environ.setdefault(name, SHORT_LIVED)
+# And none is generated where a JVM dies after a few batches: that is a fifth of the CPU up to the end of the first.
+_INTERPRETED = "-Dspark.sql.codegen.wholeStage=false -Dspark.sql.codegen.factoryMode=NO_CODEGEN"
+#: For sessions of tests that last: Spark's own defaults.
+GENERATED = {"spark.sql.codegen.wholeStage": "true", "spark.sql.codegen.factoryMode": "FALLBACK"}
+os.environ.setdefault("SPARK_SUBMIT_OPTS", f"{SHORT_LIVED} {_INTERPRETED}")
+os.environ.setdefault("SPARK_DAEMON_JAVA_OPTS", SHORT_LIVED)
+# What is installed elsewhere, or shipped to executors, finds the kernels that are compiled here.
+os.environ.setdefault("NUMBA_CACHE_DIR", cache_home())
 
 # The files whose tests use the session that the tests of a process share.
 _SPARK = (
@@ -115,6 +122,13 @@ def kernels() -> None:
     home().mkdir(parents=True, exist_ok=True)
     with exclusive(home() / "kernels.lock"):
         compile_all()
+
+
+@pytest.fixture(autouse=True)
+def _compiled(request: pytest.FixtureRequest) -> None:
+    """No process that a test starts compiles what others are compiling."""
+    if request.node.get_closest_marker("spark"):
+        request.getfixturevalue("kernels")
 
 
 @pytest.fixture(scope="session")

@@ -85,13 +85,14 @@ class Run:
     ) -> None:
         self._settings = settings
         self._listeners = Listeners("batches", listeners)
-        self._followers = Listeners("progress", [*followers, self._commit])
+        self._followers = Listeners("progress", [*followers, self._committed])
         self._stop = threading.Event()
         self._halt = threading.Event()
         self._halted = False
         self._set_back = False
         self._group: ConsumerGroup | None = None
         self._last: BatchReport | None = None
+        self._newest = -1  # batch that Spark has committed
         self._batches = 0
         self._checkpoint = Checkpoint(settings.checkpoint)
         require_topic(settings, begun=bool(self._checkpoint.claimed()))
@@ -154,6 +155,7 @@ class Run:
         settings = self._settings
         reports = Reports(spark.sparkContext)
         self._last = None
+        self._newest = -1
         state = dataflow(spark, settings, reports, flush_at, self._checkpoint.clock.ahead_ms)
         sink = Sink(settings, reports, publisher, self._noted)
         self._halt.clear()
@@ -196,7 +198,7 @@ class Run:
                     # Spark waits for its next trigger until the clock shows the time that was planned for it.
                     self._set_back = True
                     break
-                drained = self._settings.until_drained and self._drained(query, flushing=flushing)
+                drained = self._settings.until_drained and self._drained(flushing=flushing)
                 time.sleep(_LOOK_EVERY)
         finally:
             self._end(query)
@@ -207,11 +209,12 @@ class Run:
         self._listeners(report)
         self._last = report
 
-    def _commit(self, progress: Mapping[str, Any]) -> None:
+    def _committed(self, progress: Mapping[str, Any]) -> None:
+        self._newest = progress["batchId"]
         if self._group is not None:
             self._group.commit(self._settings.source_name, taken(progress))
 
-    def _drained(self, query: StreamingQuery, *, flushing: bool) -> bool:
+    def _drained(self, *, flushing: bool) -> bool:
         report = self._last
         if report is None:
             return False
@@ -222,8 +225,7 @@ class Run:
         if waits_for_windows and not self._over(report):
             return False
         # The report comes before the batch is committed.
-        progress: Any = query.lastProgress
-        return progress is not None and progress["batchId"] >= report.batch.number
+        return self._newest >= report.batch.number
 
     def _over(self, report: BatchReport) -> bool:
         """Whether the windows are out, and what states tell."""

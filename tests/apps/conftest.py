@@ -10,6 +10,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from pyspark.sql import SparkSession
 
+from tests.conftest import GENERATED
 from unskew.apps.run import session
 from unskew.apps.run.run import Outcome, Run
 from unskew.apps.topology.settings import Settings
@@ -22,7 +23,8 @@ from unskew.grouping import GROUPINGS
 @pytest.fixture(scope="session")
 def spark(kernels: None) -> Iterator[SparkSession]:
     # All kernels are loaded once, before Python workers fork: not by each worker at its first tuple.
-    started = session.start("tests", "local[4]", 2, {"spark.executorEnv.UNSKEW_GROUPINGS": ",".join(GROUPINGS)})
+    conf = GENERATED | {"spark.executorEnv.UNSKEW_GROUPINGS": ",".join(GROUPINGS)}
+    started = session.start("tests", "local[4]", 2, conf)
     yield started
     started.stop()
 

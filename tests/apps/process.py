@@ -15,8 +15,8 @@ from tests.apps.conftest import countries, final_counts, publish
 from tests.commands import UNSKEW
 from unskew.deploy.client.connection import Connection
 
-TUPLES = 60_000
-WINDOW_MS = 5_000
+TUPLES = 24_000
+WINDOW_MS = 2_000
 START = 1_700_000_000_000
 
 
@@ -123,6 +123,11 @@ def stream() -> list[tuple[str, int, int]]:
 
 @pytest.fixture
 def truth(connection: Connection, topic: str) -> Counter[tuple[str, str]]:
+    return published(connection, topic)
+
+
+def published(connection: Connection, topic: str) -> Counter[tuple[str, str]]:
+    """Publish the stream; how many tuples each window has of each key."""
     messages = stream()
     publish(connection, topic, 2, countries([key for key, _, _ in messages]), ms=[ms for _, ms, _ in messages])
     return Counter((_window(ms), key) for key, ms, _ in messages)

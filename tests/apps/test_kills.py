@@ -82,7 +82,7 @@ def test_whatever_is_killed_again_and_again(broker, connection, topic, truth, la
     grouping, short = rng.choice([("PARTIAL_KEY", "pkg"), ("DYNAMIC_KEY", "dkg"), ("BOUNDED_LOAD", "bl")])
     harms = rng.sample(HARMS, len(HARMS))
     print(f"seed {seed}, {grouping}: {', '.join(harm.__name__ for harm in harms)}")
-    topology = launch(grouping, "--max-tuples", "1200", "--state-partitions", "3")
+    topology = launch(grouping, "--max-tuples", "600", "--state-partitions", "3")
     for harm in harms:
         topology.goes_on(rng.randint(1, 2))
         time.sleep(rng.random())  # anywhere in a batch

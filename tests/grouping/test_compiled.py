@@ -1,6 +1,7 @@
 """Set-up compiles all that routing needs: a kernel compiled later, for other types, would stall the first batches."""
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -19,7 +20,7 @@ def compiled():
     return {
         f"{module_name}.{name}": len(kernel.signatures)
         for module_name, module in list(sys.modules.items())
-        if module_name.startswith("grouping")
+        if module_name.startswith(grouping.__name__)
         for name, kernel in vars(module).items()
         if isinstance(kernel, Dispatcher)
     }
@@ -28,6 +29,7 @@ def compiled():
 def test_compile_all_leaves_nothing_to_compile():
     compile_all()
     before = compiled()
+    assert len(before) > 50
     stream = skewed(500)
     strings = pa.array(stream.keys)
     for name in GROUPINGS:
@@ -60,30 +62,55 @@ def _between(x):
 """
 
 
-def answer(folder, package):
+def answer(folder, package, cache):
     """What ``outer(1)`` gives in a new process, and whether it came from the cache."""
     program = (
         f"from {package}.caller import outer; print(outer(1), sum(outer.stats.cache_hits.values()),"
         " sum(outer.stats.cache_misses.values()))"
     )
     path = os.pathsep.join([str(folder), str(Path(__file__).parents[2])])
-    environment = {**os.environ, "PYTHONPATH": path, "NUMBA_CACHE_DIR": str(folder / "cache")}
+    environment = {**os.environ, "PYTHONPATH": path, "NUMBA_CACHE_DIR": str(cache)}
     done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
     return tuple(int(word) for word in done.stdout.split())
 
 
+@pytest.fixture
+def package(tmp_path):
+    """A package with a kernel that calls one of another file."""
+    folder = tmp_path / "sources" / "someones"
+    folder.mkdir(parents=True)
+    (folder / "__init__.py").touch()
+    (folder / "caller.py").write_text(CALLER.format(package="someones"))
+    (folder / "callee.py").write_text(CALLEE.format(constant=1))
+    return folder
+
+
 @pytest.mark.slow
-def test_a_kernel_is_compiled_anew_when_one_that_it_calls_has_changed(tmp_path):
+def test_a_kernel_is_compiled_anew_when_one_that_it_calls_has_changed(package, tmp_path):
     """Numba alone would go on with the old one: it looks at the caller's file only."""
-    package = tmp_path / "someones"
-    package.mkdir()
-    (package / "__init__.py").write_text("")
-    (package / "caller.py").write_text(CALLER.format(package="someones"))
-    (package / "callee.py").write_text(CALLEE.format(constant=1))
-    assert answer(tmp_path, "someones") == (20, 0, 1)
-    assert answer(tmp_path, "someones") == (20, 1, 0)
+
+    def ask():
+        return answer(package.parent, "someones", tmp_path / "cache")
+
+    assert ask() == (20, 0, 1)
+    assert ask() == (20, 1, 0)
     (package / "callee.py").write_text(CALLEE.format(constant=2))
-    assert answer(tmp_path, "someones") == (30, 0, 1)
+    assert ask() == (30, 0, 1)
+
+
+@pytest.mark.slow
+def test_the_same_sources_are_compiled_once_wherever_they_lie(package, tmp_path):
+    """As a cluster's executors have them: in an archive, each at a place of its own."""
+
+    def ask(place):
+        archive = shutil.make_archive(str(tmp_path / place / "unskew"), "zip", package.parent)
+        return answer(archive, "someones", tmp_path / "cache")
+
+    assert ask("one") == (20, 0, 1)
+    assert ask("other") == (20, 1, 0)
+    assert answer(package.parent, "someones", tmp_path / "cache") == (20, 1, 0)
+    (package / "callee.py").write_text(CALLEE.format(constant=2))
+    assert ask("third") == (30, 0, 1)
 
 
 def test_every_kernel_is_cached_so():
