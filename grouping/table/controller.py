@@ -56,8 +56,8 @@ class TableController(Controller):
 
     * An entry whose key was in none of the last w intervals goes with the next plan. It has no state of the window
       to move, but may have older state: its key is named among those that move, with size 0.
-    * Of keys that a worker doesn't name (``KeyMonitor``) the load counts as its own, and stays. A key that is named in
-      some of the intervals only seems smaller than it is.
+    * Of keys that a worker doesn't name (``KeyMonitor``) the load counts as its own, and stays; so do their entries. A
+      key that is named in some of the intervals only seems smaller than it is.
     * A plan isn't made unless it lowers the load above L_max, Σ max(L(d) − L_max, 0). A key that is heavier than L_max
       can't be balanced, and would move from worker to worker in every interval.
 
@@ -87,8 +87,22 @@ class TableController(Controller):
         for worker, report in reports.items():
             rest[worker] = report["rest"]
         self.rest_sizes = np.append(self.rest_sizes, rest[:, 1].sum())[-self._scheme.window :]
-        migration = self.rebalance(*window.totals(), rest[:, 0], float(self.rest_sizes.sum()))
+        keys = self._with_unnamed(*window.totals(), rest[:, 0] > 0)
+        migration = self.rebalance(*keys, rest[:, 0], float(self.rest_sizes.sum()))
         return None if migration is None else migration.values()
+
+    def _with_unnamed(
+        self,
+        hashes: NDArray[np.uint64],
+        cost: NDArray[np.float64],
+        memory: NDArray[np.float64],
+        silent: NDArray[np.bool_],
+    ) -> tuple[NDArray[np.uint64], NDArray[np.float64], NDArray[np.float64]]:
+        """Beside the keys that are named, those of entries at workers that don't name all: they aren't forgotten."""
+        there = self.table_keys[silent[self.table_workers]]
+        there = there[~np.isin(there, hashes, assume_unique=True)]
+        at, nothing = np.searchsorted(hashes, there), np.zeros(len(there))
+        return np.insert(hashes, at, there), np.insert(cost, at, nothing), np.insert(memory, at, nothing)
 
     def rebalance(
         self,
