@@ -155,13 +155,13 @@ def _close(router: Grouping) -> None:
     controller, monitors = router.controller(), [router.monitor() for _ in range(router.workers)]
     if controller is None:
         return
-    keys = encode(np.arange(_INTERVAL) % router.workers)
+    keys = encode(np.arange(_INTERVAL) % 20)
     for _ in range(3):
         router.route(keys)
         reports = {}
         for worker, monitor in enumerate(monitors):
             if monitor is not None:
-                monitor.observe(keys, np.full(len(keys), 1.0 + worker))
+                monitor.observe(keys, 1.0 + keys.codes)
                 told = monitor.report()
                 reports |= {} if told is None else {worker: told}
         said = router.report()
