@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from unskew.apps.keyed.counts import Counts
 from unskew.apps.topology.reports import Reports
+from unskew.apps.topology.router import Routing
 from unskew.errors import UsageError
 from unskew.grouping.registry import KEEPING
 from unskew.works.interface import KeyedWork, Now
@@ -97,6 +98,8 @@ class Program:
         Simulated cost, as ``unskew.apps.topology.worker.Worker``.
     reports : Reports, optional
         Told what each worker did.
+    routing : Routing, optional
+        How tuples get to workers, where that may change while states are there; None: it doesn't.
 
     """
 
@@ -113,6 +116,7 @@ class Program:
     weighted: bool = False
     seconds_per_tuple: float = 0.0
     reports: Reports | None = None
+    routing: Routing | None = None
 
     @property
     def columns(self) -> list[str]:
