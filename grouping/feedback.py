@@ -16,7 +16,7 @@ monitor's when its worker has executed its share of them.
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Self, TypeAlias
+from typing import Any, ClassVar, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -89,6 +89,9 @@ class Plan:
 
 class Monitor(Stateful):
     """What one worker observes of its tuples."""
+
+    #: Whether it remembers more than what its next report will say: then its state is kept from interval to interval.
+    remembers: ClassVar[bool] = False
 
     @abstractmethod
     def observe(self, keys: Keys, costs: Costs) -> None:

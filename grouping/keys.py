@@ -111,6 +111,11 @@ def anonymous(n: int) -> Keys:
     return Keys(np.zeros(n, np.int32), np.array([_NULL]), pa.nulls(1))
 
 
+def hashed(hashes: NDArray[np.uint64]) -> Keys:
+    """Stand for keys of which no more than their hashes is known, each once: the keys themselves are null."""
+    return Keys(np.arange(len(hashes), dtype=np.int32), hashes, pa.nulls(len(hashes)))
+
+
 def hash_keys(distinct: pa.Array) -> NDArray[np.uint64]:
     """The 64-bit mmh3 of each key, uint64[k]: of its bytes (str: UTF-8; integers: 8 bytes, little-endian)."""
     if pa.types.is_integer(distinct.type):

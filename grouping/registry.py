@@ -89,38 +89,40 @@ def create(name: str, workers: int, *, seed: int = 0, **options: Any) -> Groupin
     return named(name)(workers, seed=seed, **options)
 
 
-def standalone(name: str, workers: int = 1, *, seed: int = 0, **options: Any) -> Grouping:
-    """A router that is told nothing but keys and times: the kind that a topology, or a job of one's own, can run.
+def standalone(name: str, workers: int = 1, *, seed: int = 0, costs: bool = False, **options: Any) -> Grouping:
+    """A router that is told nothing but keys and times: the kind that a job of one's own, or a producer, can run.
+
+    ``costs``: it is told each tuple's cost too.
 
     Raises
     ------
     ValueError
         As ``create``; or with these options the scheme needs costs or a plan, so that without them it would fail, or
-        go on for ever as it started. Only the simulator has them.
+        go on for ever as it started.
 
     """
     if name.upper() not in GROUPINGS:
         raise ValueError(f"unknown grouping {name!r}; valid: {', '.join(STANDALONE)}")
     router = create(name, workers, seed=seed, **options)
-    what = _needs(router)
+    what = _needs(router, costs=costs)
     if what:
         given = options if router.name in STANDALONE else {}
         said = " with " + ", ".join(f"{option} {value}" for option, value in given.items()) if given else ""
         raise ValueError(
-            f"{router.name}{said} needs {what}, which only `simulate` gives so far; valid: {', '.join(STANDALONE)}"
-            + " without that" * bool(given)
+            f"{router.name}{said} needs {what}, which `topology`, `compare` and `simulate` give; here valid: "
+            f"{', '.join(STANDALONE)}" + " without that" * bool(given)
         )
     return router
 
 
-def _needs(router: Grouping) -> str:
-    """What a router has to be told beside keys and times; empty: nothing."""
-    if router.uses_cost:
+def _needs(router: Grouping, *, costs: bool = False) -> str:
+    """What a router has to be told beside keys and times, and perhaps costs; empty: nothing."""
+    if router.uses_cost and not costs:
         return "each tuple's cost before it is executed"
     return "feedback from the workers" if router.controller() is not None else ""
 
 
-#: The groupings that need no feedback by default.
+#: The groupings that need neither feedback nor costs by default.
 STANDALONE = tuple(name for name, scheme in GROUPINGS.items() if not _needs(scheme(1)))
 #: Those of them that keep a key at one worker for ever, whichever source it comes from.
 KEEPING = tuple(name for name in STANDALONE if GROUPINGS[name].keeps)

@@ -121,11 +121,11 @@ def _pace(rate: float | None, speedup: float | None) -> "Pace":
 def _partitioner(grouping: str | None, partitions: int, seed: int) -> "Partitioner | None":
     if grouping is None:
         return None
-    from unskew.grouping import create
+    from unskew.grouping import standalone
     from unskew.producers.partitioning import ByGrouping
 
     try:
-        return ByGrouping(create(grouping, partitions, seed=seed))
+        return ByGrouping(standalone(grouping, partitions, seed=seed, costs=True))
     except ValueError as error:
         raise UsageError(f"--grouping: {error}") from None
 

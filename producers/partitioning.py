@@ -82,15 +82,14 @@ class ByGrouping(Partitioner):
     Parameters
     ----------
     router : Grouping
-        New, with as many workers as the topic has partitions, and not in need of feedback.
+        New, with as many workers as the topic has partitions, and not in need of feedback: consumers tell a producer
+        nothing (``unskew.grouping.standalone`` makes it).
 
     """
 
     keyed = True
 
     def __init__(self, router: "Grouping") -> None:
-        if router.controller() is not None:
-            raise ValueError(f"{router.name} needs to hear from its workers, and consumers tell a producer nothing")
         self._router = router
         self.partitions = router.workers
         self.rule = f"--grouping {router.name} --seed {router.seed}"

@@ -29,6 +29,7 @@ for name in ("SPARK_SUBMIT_OPTS", "SPARK_DAEMON_JAVA_OPTS"):
 
 # The files whose tests use the session that the tests of a process share.
 _SPARK = (
+    "tests/apps/feedback/test_schemes.py",
     "tests/apps/test_balance.py",
     "tests/apps/test_closing.py",
     "tests/apps/test_column.py",

@@ -16,7 +16,7 @@ from unskew.apps.commandline.options import (
     LiveOption,
     MetricsOptions,
     pairs,
-    runnable,
+    scheme,
 )
 from unskew.apps.commandline.work import WorkOptions
 from unskew.apps.topology.settings import SPARK, Settings
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     given=(
         Settings,
         """mode source_type grouping source_name sources workers speed key_field format until_drained run_time
-        process_ms window time lateness starting_offsets max_ahead on_data_loss max_tuples trigger master
+        process_ms key_costs window time lateness starting_offsets max_ahead on_data_loss max_tuples trigger master
         seed work_errors ttl merge_every consumer_group""",
     ),
     own=GroupingOptions,
@@ -62,7 +62,7 @@ def topology(
 
     Example: unskew topology LOCAL COUNTRY_SKEW_R80 DYNAMIC_KEY country-skew-80 5 10 x1
     """
-    grouping = runnable(given["grouping"])
+    grouping = scheme(given["grouping"])
     upper = {name: given[name].upper() for name in ("mode", "source_type")}
     settings = Settings(
         **given | upper | {"grouping": grouping},

@@ -145,33 +145,16 @@ def scheme(grouping_type: str) -> str:
         raise UsageError(str(error)) from None
 
 
-def runnable(grouping_type: str) -> str:
-    """``scheme``, of those alone that a topology can run.
+def schemes(groupings: str) -> list[str]:
+    """``scheme`` of a list with commas, of at least one.
 
     Raises
     ------
     UsageError
-        There is none of that name, or it needs feedback from the workers.
+        There is none, or one that there isn't.
 
     """
-    from unskew.grouping import standalone
-
-    try:
-        return standalone(grouping_type).name
-    except ValueError as error:
-        raise UsageError(str(error)) from None
-
-
-def runnables(groupings: str) -> list[str]:
-    """``runnable`` of a list with commas, of at least one.
-
-    Raises
-    ------
-    UsageError
-        There is none, or one can't be run.
-
-    """
-    names = [runnable(name.strip()) for name in groupings.split(",") if name.strip()]
+    names = [scheme(name.strip()) for name in groupings.split(",") if name.strip()]
     if not names:
         raise UsageError("--groupings is empty; valid: names separated by commas, such as KEY,DYNAMIC_KEY")
     return names

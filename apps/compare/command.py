@@ -12,7 +12,7 @@ from unskew.apps.commandline.options import (
     KafkaOptions,
     MetricsOptions,
     pairs,
-    runnables,
+    schemes,
 )
 from unskew.apps.commandline.work import WorkOptions
 from unskew.apps.topology.settings import SPARK, Settings
@@ -23,8 +23,8 @@ INTERRUPTED = 130  # what a shell reports of a command that Ctrl-C ended
 @flattened(
     given=(
         Settings,
-        """source_type source_name sources workers speed key_field format process_ms window time lateness max_tuples
-        trigger master seed""",
+        """source_type source_name sources workers speed key_field format process_ms key_costs window time lateness
+        max_tuples trigger master seed""",
     ),
     own=GroupingOptions,
     work=WorkOptions,
@@ -61,7 +61,7 @@ def compare(
 
     Example: unskew compare COUNTRY_SKEW_R80 country-skew-80 5 10 x1 --groupings KEY,DYNAMIC_KEY --max-tuples 4000
     """
-    names = runnables(groupings)
+    names = schemes(groupings)
     options = own.of(names)
     connection = kafka.connection()
 

@@ -120,14 +120,24 @@ def save(courses: Sequence[Course], settings: Settings, folder: Path) -> list[Pa
 
 def described(settings: Settings) -> dict[str, Any]:
     """What the runs have in common."""
-    same = ("source_type", "source_name", "sources", "workers", "speed", "process_ms", "window", "time", "seed")
+    same = (
+        "source_type",
+        "source_name",
+        "sources",
+        "workers",
+        "speed",
+        "process_ms",
+        "key_costs",
+        "window",
+        "time",
+        "seed",
+    )
     return {name: getattr(settings, name) for name in same} | {"max_tuples": settings.batch_limit}
 
 
 def sentence(settings: Settings) -> str:
     """The same in words."""
-    cost = f"{1000 * settings.seconds_per_tuple:g} ms a tuple" if settings.seconds_per_tuple else "tuples cost nothing"
     return (
         f"{settings.source_name} ({settings.source_type}), {settings.sources} sources, {settings.workers} workers, "
-        f"{cost}, windows of {settings.window:g} s, batches of at most {settings.batch_limit:,} tuples"
+        f"{settings.cost}, windows of {settings.window:g} s, batches of at most {settings.batch_limit:,} tuples"
     )

@@ -19,6 +19,7 @@ from unskew.apps.topology.settings import Settings
 SECONDS = 15.0  # after the first batch
 
 _LOOK_EVERY = 0.05  # s
+_FREE = "x1000000000"  # as good as; where a grouping asks what keys cost, they must cost something
 
 
 def warm_up(spark: SparkSession, settings: Settings, stopped: Callable[[], bool]) -> None:
@@ -27,8 +28,8 @@ def warm_up(spark: SparkSession, settings: Settings, stopped: Callable[[], bool]
     The user's work is left out, as is simulated cost: work may have effects, and neither needs to get warm.
     """
     free = replace(
-        settings, speed="x0", max_tuples=settings.batch_limit, work=None, work_columns=(),
-        checkpoint=f"{settings.checkpoint}-warm-up",
+        settings, speed=_FREE if settings.key_costs else "x0", max_tuples=settings.batch_limit, work=None,
+        work_columns=(), checkpoint=f"{settings.checkpoint}-warm-up",
     )  # fmt: skip
     state = dataflow(spark, free)
     halt = threading.Event()

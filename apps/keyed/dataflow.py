@@ -25,7 +25,6 @@ from unskew.apps.topology.settings import Settings
 from unskew.apps.topology.source import source, tuples
 from unskew.apps.topology.splitter import splitter
 from unskew.apps.topology.windows import batch_time
-from unskew.grouping import shared
 
 _START = "__start"
 
@@ -57,10 +56,7 @@ def remembering(
     partitions = partitions_of(spark, settings.checkpoint)
     by_event = settings.time == "event"
     program = program_of(settings, states, partitions, reports)
-    options = shared(settings.grouping, settings.sources, settings.options)
-    routing = Routing(
-        settings.grouping, settings.workers, settings.checkpoint, options, settings.seed, reports, streaming=True
-    )
+    routing = Routing.of(settings, reports)
     moment = F.col("time") if by_event else batch_time(ahead_ms, F.col("source"))
     split = tuples(source(spark, settings), settings).withColumn("__time", moment)
     places = places_of(program, partitions)
@@ -91,7 +87,7 @@ def program_of(settings: Settings, states: Asked, partitions: int, reports: Repo
         states.merge_period,
         settings.window_ms,
         splitter(settings.source_type, settings.key_field, settings.format).count_of is not None,
-        settings.seconds_per_tuple,
+        settings.cost,
         reports,
     )
 

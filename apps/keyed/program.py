@@ -7,6 +7,7 @@ from typing import Any
 import pyarrow as pa
 
 from unskew.apps.keyed.counts import Counts
+from unskew.apps.topology.cost import FREE, Cost
 from unskew.apps.topology.reports import Reports
 from unskew.apps.topology.router import Routing
 from unskew.errors import UsageError
@@ -94,8 +95,8 @@ class Program:
         The windows by which keys are counted besides; None: they aren't.
     weighted : bool
         Whether tuples carry a ``count``.
-    seconds_per_tuple : float
-        Simulated cost, as ``unskew.apps.topology.worker.Worker``.
+    cost : Cost
+        Simulated, as ``unskew.apps.topology.worker.Worker``.
     reports : Reports, optional
         Told what each worker did.
     routing : Routing, optional
@@ -114,7 +115,7 @@ class Program:
     merge_every: Period | None = None
     counted_ms: int | None = None
     weighted: bool = False
-    seconds_per_tuple: float = 0.0
+    cost: Cost = FREE
     reports: Reports | None = None
     routing: Routing | None = None
 

@@ -59,7 +59,7 @@ def work(program: Program, store: Store, worker: int, packets: Sequence[bytes], 
             distinct += len(keys.distinct)
             over = note.closed_ms if program.event else beat.batch_ms
             keeper.update(window, keys, part.select(seen), now, over_ms=over, whole=not program.split)
-    time.sleep(tuples.num_rows * program.seconds_per_tuple)
+    time.sleep(program.cost.total(tuples.column("key")))
     meets = program.split and _meets(program, note, beat)
     fragments = []
     for window in own.windows:

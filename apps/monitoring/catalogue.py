@@ -125,7 +125,9 @@ SOURCE = Subject("source", "A source after each micro-batch", "the batch's time"
 SCHEME = Subject("scheme", "What the grouping tells of itself", "the batch's time",
                  _SOURCE | {"internal": "its name: DYNAMIC_KEY has sizes_old, scale_ups, …"})  # fmt: skip
 EVENT = Subject("event", "Something that a dashboard should mark", "the batch's time",
-                {"kind": "start, restart, scale_up, scale_down"}, prometheus=False)  # fmt: skip
+                {"kind": "start, restart, scale_up, scale_down, rebalance"}, prometheus=False)  # fmt: skip
+REBALANCE = Subject("rebalance", "A plan that moved keys, after the first batch that was routed by it",
+                    "the batch's time", {})  # fmt: skip
 STATES = Subject("states", "All states of a work that has some, after a micro-batch", "the batch's time", {})
 WORKER_STATES = Subject("worker_states", "The states at a worker, and at the home of its number", "the batch's time",
                         _WORKER)  # fmt: skip
@@ -182,6 +184,15 @@ METRICS = (
     Metric(STATES, "merge", "seconds", "time at work of the slowest home, where states meet"),
     Metric(WORKER_STATES, "states", "records", "states"),
     Metric(WORKER_STATES, "size", "bytes", "their bytes"),
+    Metric(REBALANCE, "plan", "number", "the plan's number"),
+    Metric(
+        REBALANCE, "keys", "keys", "keys that moved (of a ring, only if their states did: nobody counts the others)"
+    ),
+    Metric(REBALANCE, "state", "bytes", "the states that moved with them, where workers have states"),
+    Metric(REBALANCE, "planning", "seconds", "what the controller took for it"),
+    Metric(REBALANCE, "table", "records", "entries of the routing table, or tokens of the ring"),
+    Metric(REBALANCE, "before", "ratio", "slowest over mean worker in the batch that it was made after: θmax + 1"),
+    Metric(REBALANCE, "after", "ratio", "slowest over mean worker in the batch"),
     Metric(SCHEME, "value", "number", "the internal's value"),
     Metric(EVENT, "text", "text", "what happened", "text"),
     Metric(METRICS_OUT, "written", "records", "points that InfluxDB has taken", "counter"),

@@ -115,6 +115,7 @@ class Display:
             parts.append(f"{rate:,.0f}/s")
             parts.append(f"STD_DEV {measures.std_dev(self._loads):.2f}")
             parts.append(f"slowest worker {measures.straggling(report.busy):.1f} × mean")
+            parts += map(str, report.rebalances[-1:])
         elif report.totals.tuples < report.totals.routed:
             parts.append("waiting for the last windows to close")
         else:
@@ -185,9 +186,20 @@ def rows(result: "Summary") -> list[tuple[str, str]]:
         ("DIST_COST", f"{result.dist_cost:.2f}"),
         ("imbalance / tuples", f"{result.imbalance_fraction:.4f}"),
         ("slowest / mean worker time", f"{result.straggling:.2f}"),
+        *_moves(result),
         ("tuples/s", f"{result.tuples_per_second:,.0f}"),
         ("first batch after", _after(result.first_batch_seconds)),
         ("first window out after", _after(result.first_result_seconds)),
+    ]
+
+
+def _moves(result: "Summary") -> list[tuple[str, str]]:
+    if not result.rebalances:
+        return []
+    return [
+        ("rebalances", f"{result.rebalances:,}"),
+        ("keys moved", f"{result.moved_keys:,}"),
+        ("planning, each", f"{1000 * result.planning_seconds / result.rebalances:.1f} ms"),
     ]
 
 

@@ -9,6 +9,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from unskew.apps.feedback.rebalance import Rebalance
 from unskew.apps.monitoring.bars import worker_bars
 from unskew.apps.monitoring.colours import colour
 from unskew.apps.run.follow import lags, processed_rate
@@ -38,6 +39,8 @@ class LiveView:
         self._rate: deque[float] = deque(maxlen=_HISTORY)
         self._lag: deque[float] = deque(maxlen=_HISTORY)
         self._hottest: Sequence[HotKey] = ()
+        self._rebalances = 0
+        self._newest: Rebalance | None = None
 
     def batch(self, report: BatchReport) -> None:
         """Take in a batch's report."""
@@ -45,6 +48,9 @@ class LiveView:
             self._loads, self._busy = report.loads, report.busy
             self._std_dev.append(measures.std_dev(report.loads))
             self._straggling.append(measures.straggling(report.busy))
+        for rebalance in report.rebalances:
+            self._rebalances += 1
+            self._newest = rebalance
         if report.windows:
             self._hottest = report.windows[-1][0].hottest
 
@@ -63,8 +69,18 @@ class LiveView:
         busy = [f"{seconds:.2f} s" for seconds in self._busy]
         shown = max(1, min(len(busy), height - _BESIDE_WORKERS))
         bars = worker_bars(self._loads, self._settings.grouping, [("busy", busy)], most=shown)
-        side.add_row(bars, Group(self._lines(), "", self._keys(max(1, height - _ABOVE_KEYS))))
+        moved = self._moved()
+        keys = self._keys(max(1, height - _ABOVE_KEYS - len(moved)))
+        side.add_row(bars, Group(self._lines(), *moved, "", keys))
         return side
+
+    def _moved(self) -> list[RenderableType]:
+        """What the newest rebalance did."""
+        if self._newest is None:
+            return []
+        number = f"{self._rebalances} rebalance{'s' * (self._rebalances != 1)}"
+        text = f"{number}, in batch {self._newest.batch} {self._newest}"
+        return [Text(text, style=colour(self._settings.grouping), no_wrap=False)]
 
     def _lines(self) -> Table:
         table = Table.grid(padding=(0, 2))

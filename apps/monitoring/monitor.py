@@ -72,6 +72,8 @@ class Monitor:
             grown = now[name] - (before or now)[name]
             if grown > 0:
                 yield _event(kind, text.format(n=int(grown)), report.batch.time_ms)
+        for rebalance in report.rebalances:
+            yield _event("rebalance", str(rebalance), report.batch.time_ms)
         if report.internals:
             self._counted = now
         elif before is None:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from unskew.apps.checkpoint.totals import Totals
+from unskew.apps.feedback.rebalance import Rebalance
 from unskew.apps.keyed.held import Held
 from unskew.apps.monitoring import catalogue
 from unskew.apps.monitoring.catalogue import Subject
@@ -61,6 +62,8 @@ def of_batch(report: BatchReport) -> Iterator[Sample]:
             yield Sample(catalogue.SCHEME, time, {"value": value}, {"source": str(source), "internal": name})
     if report.held is not None:
         yield from of_states(report.held, time)
+    for rebalance in report.rebalances:
+        yield of_rebalance(rebalance, time)
     yield of_run(report.totals, time)
     for window, totals in report.windows:
         yield from of_window(window, totals)
@@ -74,6 +77,21 @@ def of_states(held: Held, time_ms: int) -> Iterator[Sample]:
     yield Sample(catalogue.STATES, time_ms, values)
     for worker, (states, size) in enumerate(zip(held.states.tolist(), held.size.tolist(), strict=True)):
         yield Sample(catalogue.WORKER_STATES, time_ms, {"states": states, "size": size}, {"worker": str(worker)})
+
+
+def of_rebalance(rebalance: Rebalance, time_ms: int) -> Sample:
+    """Of a plan that moved keys."""
+    values: dict[str, Value] = {
+        "plan": rebalance.plan,
+        "state": rebalance.bytes,
+        "planning": rebalance.planning_seconds,
+        "table": rebalance.table,
+        "before": rebalance.before,
+        "after": rebalance.after,
+    }
+    if rebalance.keys is not None:
+        values["keys"] = rebalance.keys
+    return Sample(catalogue.REBALANCE, time_ms, values)
 
 
 def of_run(totals: Totals, time_ms: int) -> Sample:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from unskew.apps.feedback.rebalance import Rebalance
 from unskew.apps.topology.sink import BatchReport
 from unskew.grouping import measures
 
@@ -35,6 +36,10 @@ class Summary:
         From the command's start to the end of the first batch, and to the first window out; 0 if there was none.
     loads : list of int
         Tuples of each worker in closed windows, [W].
+    rebalances, moved_keys : int
+        Plans of this run that moved keys, and how many, as far as they are counted.
+    planning_seconds : float
+        What all of these plans took.
 
     """
 
@@ -52,6 +57,9 @@ class Summary:
     first_result_seconds: float
     loads: list[int]
     skipped: int = 0
+    rebalances: int = 0
+    moved_keys: int = 0
+    planning_seconds: float = 0.0
 
 
 class Tally:
@@ -66,11 +74,13 @@ class Tally:
         self._last_std_dev = 0.0
         # (tuples, when done) of the batches with tuples
         self._done: list[tuple[int, float]] = []
+        self._rebalances: list[Rebalance] = []
 
     def __call__(self, report: BatchReport) -> None:
         """Take in one batch."""
         now = time.monotonic()
         self._report = report
+        self._rebalances += report.rebalances
         tuples = int(report.loads.sum())
         if tuples:
             self._done.append((tuples, now))
@@ -100,6 +110,9 @@ class Tally:
             first_result_seconds=self._result,
             loads=list(loads),
             skipped=totals.skipped if totals else 0,
+            rebalances=len(self._rebalances),
+            moved_keys=sum(rebalance.keys or 0 for rebalance in self._rebalances),
+            planning_seconds=sum(rebalance.planning_seconds for rebalance in self._rebalances),
         )
 
     def _rate(self) -> float:

@@ -59,7 +59,7 @@ def session(settings: Settings, groupings: Sequence[str] = ()) -> Iterator[Spark
     In LOCAL mode there is a thread for each worker if tuples have a simulated cost (they wait side by side), else two a
     core (while one task waits for its Python process, another runs). In CLUSTER mode our code goes to the executors.
     """
-    side_by_side = max(settings.workers, settings.sources) if settings.seconds_per_tuple else 2 * (os.cpu_count() or 1)
+    side_by_side = max(settings.workers, settings.sources) if settings.cost.mean else 2 * (os.cpu_count() or 1)
     master = settings.master or f"local[{min(side_by_side, _MOST_TASKS)},{_ATTEMPTS}]"
     names = groupings or [settings.grouping]
     conf = {
@@ -69,7 +69,7 @@ def session(settings: Settings, groupings: Sequence[str] = ()) -> Iterator[Spark
         **(_shipped(settings.conf) if settings.mode == "CLUSTER" else {}),
     }
     # Where workers have states they are groups of the state's partitions, and wait side by side only in different ones.
-    beside = settings.states and settings.seconds_per_tuple
+    beside = settings.states and settings.cost.mean
     partitions = min(settings.workers, _MOST_TASKS) if beside else _STATE_PARTITIONS
     # While the JVM starts: a cold compilation once here, not in every Python worker side by side.
     with ThreadPoolExecutor(1) as pool:

@@ -9,6 +9,7 @@ from datetime import datetime
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from unskew.apps.feedback.monitors import Monitors
 from unskew.apps.topology.placement import place
 from unskew.apps.topology.reports import Reports
 from unskew.apps.topology.router import Routing
@@ -17,7 +18,6 @@ from unskew.apps.topology.source import source, tuples
 from unskew.apps.topology.windows import batch_time, windowed
 from unskew.apps.topology.work import PLACE
 from unskew.apps.topology.worker import Worker
-from unskew.grouping import shared
 from unskew.works.interface import KeyedWork
 
 
@@ -54,25 +54,18 @@ def dataflow(
     assert not isinstance(settings.work, KeyedWork)
     by_event = settings.time == "event"
     split = tuples(source(spark, settings), settings)
-    routing = Routing(
-        settings.grouping,
-        settings.workers,
-        settings.checkpoint,
-        shared(settings.grouping, settings.sources, settings.options),
-        settings.seed,
-        reports,
-        streaming=True,
-    )
+    routing = Routing.of(settings, reports)
     needed = {"key", "count", *(["time"] if by_event else []), *settings.carried, *PLACE}
     carry = [name for name in split.columns if name in needed]
     time = "time" if by_event else batch_time(ahead_ms, F.col("source"))
     packets = place(split, routing, "key", carry, source="source", time=time, tasks=_tasks(spark, settings))
     worker = Worker(
         settings.work,
-        settings.seconds_per_tuple,
+        settings.cost,
         settings.window_ms if by_event else None,
         reports,
         settings.work_errors,
+        Monitors(routing),
     )
     partials = packets.mapInArrow(worker.__call__, worker.ddl)
     return windowed(partials, settings.window, settings.lateness if by_event else None, flush_at, ahead_ms)
@@ -83,6 +76,6 @@ def _tasks(spark: SparkSession, settings: Settings) -> int:
 
     Else no more than can run at once: a task costs some ten milliseconds, however little it does.
     """
-    if settings.seconds_per_tuple or settings.mode != "LOCAL":
+    if settings.cost.mean or settings.mode != "LOCAL":
         return settings.workers
     return spark.sparkContext.defaultParallelism

@@ -11,7 +11,7 @@ import posixpath
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import pyarrow as pa
@@ -20,9 +20,15 @@ from pyspark import TaskContext
 from pyspark.sql import DataFrame
 
 from unskew.apps.checkpoint.versions import Versions
+from unskew.apps.feedback.plans import Plans
+from unskew.apps.feedback.standing import Standing
+from unskew.apps.topology.cost import FREE, Cost
 from unskew.apps.topology.packets import Packer
 from unskew.apps.topology.reports import Reports
-from unskew.grouping import Grouping, create, standalone
+from unskew.grouping import Grouping, create, encode, shared, standalone
+
+if TYPE_CHECKING:
+    from unskew.apps.topology.settings import Settings
 
 log = logging.getLogger(__name__)
 
@@ -36,7 +42,7 @@ class Routing:
     Parameters
     ----------
     grouping : str
-        A groupingType of ``unskew.grouping.registry.STANDALONE``.
+        A groupingType; one that needs feedback adopts the plans that are beside the checkpoint, if a driver writes any.
     workers : int
         W ≥ 1.
     checkpoint : str, optional
@@ -50,6 +56,8 @@ class Routing:
         Where tasks tell what they did.
     streaming : bool
         Whether the tasks belong to a stream's batches: if there is a checkpoint, they then must know which batch.
+    cost : Cost
+        What tuples cost, for schemes that must know it beforehand.
 
     """
 
@@ -60,10 +68,24 @@ class Routing:
     seed: int = 0
     reports: Reports | None = None
     streaming: bool = False
+    cost: Cost = FREE
+
+    @classmethod
+    def of(cls, settings: "Settings", reports: Reports | None) -> Self:
+        """Of a topology."""
+        options = shared(settings.grouping, settings.sources, settings.options)
+        return cls(
+            settings.grouping, settings.workers, settings.checkpoint, options, settings.seed, reports,
+            streaming=True, cost=settings.cost,
+        )  # fmt: skip
 
     def check(self) -> None:
-        """Raise ``ValueError`` on the driver for what would fail in every task."""
+        """Raise ``ValueError`` on the driver for what would fail in every task where no driver closes the loop."""
         standalone(self.grouping, self.workers, seed=self.seed, **self.options)
+
+    def router(self, workers: int | None = None) -> Grouping:
+        """A new router of no source; ``workers``: another W."""
+        return create(self.grouping, workers or self.workers, seed=self.seed, **self.options)
 
     def open(self, source: int) -> "SourceRouter":
         """The router of one source for the batch that the calling task belongs to.
@@ -109,6 +131,13 @@ class SourceRouter:
         if routing.checkpoint is not None and batch is not None and self._grouping.state_fields:
             self._versions = Versions(posixpath.join(routing.checkpoint, "unskew", "sources", str(source)))
             self._restore(self._versions, batch)
+        if routing.checkpoint is not None and batch is not None and self._grouping.controller() is not None:
+            self._adopt(Plans(routing.checkpoint).at(batch))
+
+    def _adopt(self, standing: Standing | None) -> None:
+        """Take up the plan that holds in this batch."""
+        if standing is not None and standing.active is not None:
+            self._grouping.adopt(standing.active)
 
     def _restore(self, versions: Versions, batch: int) -> None:
         found = versions.newest(batch)
@@ -124,23 +153,28 @@ class SourceRouter:
             self._grouping = self._new()
 
     def _new(self) -> Grouping:
-        routing = self._routing
-        return create(routing.grouping, routing.workers, seed=routing.seed, **routing.options).at_source(self._source)
+        return self._routing.router().at_source(self._source)
 
     def route(self, keys: pa.Array, times: ArrayLike | None) -> NDArray[np.int32]:
         """Route n tuples, as ``Grouping.route``; times int64, ms."""
         started = time.perf_counter()
-        workers = self._grouping.route(keys, times)
+        if self._grouping.uses_cost:
+            encoded = encode(keys)
+            workers = self._grouping.route(encoded, times, self._routing.cost.of(encoded))
+        else:
+            workers = self._grouping.route(keys, times)
         self._seconds += time.perf_counter() - started
         self._tuples += len(workers)
         return workers
 
     def close(self, **report: Any) -> None:
         """Write the state for the next batch and report."""
+        said = self._grouping.report()
         if self._versions is not None and self._batch is not None:
             self._versions.write(self._batch + 1, self._grouping.save())
         if self._routing.reports is not None and self._batch is not None:
             report |= {"tuples": self._tuples, "seconds": self._seconds, "internals": dict(self._grouping.internals())}
+            report["report"] = said
             self._routing.reports.send(self._batch, "router", self._source, report)
 
 

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from annotated_types import Ge, Gt
 
-from unskew.apps.topology.valid import in_bounds, one_of, topic_name
+from unskew.apps.topology.valid import grouping, in_bounds, numbers, one_of, topic_name
 from unskew.deploy.client.connection import Connection
 from unskew.deploy.commands.options import METRICS
 from unskew.errors import UsageError
 
 if TYPE_CHECKING:
     from unskew.apps.keyed.asked import Asked
+    from unskew.apps.topology.cost import Cost
     from unskew.apps.topology.work import Work
     from unskew.works.interface import KeyedWork
 
@@ -68,6 +69,10 @@ class Settings:
     process_ms: Annotated[float, Ge(0), typer.Option("--process-duration", help="Simulated cost (ms); see speed.")] = (
         1.0
     )
+    key_costs: Annotated[
+        str | None,
+        typer.Option(metavar="N,…", help="How many times that a tuple costs, by class of its key: 1,10 or 1..64."),
+    ] = None
     window: Annotated[float, Gt(0), typer.Option(help="Length of a window (s).", rich_help_panel=STREAM)] = 15.0
     time: Annotated[
         str, typer.Option(help="Windows by 'batch' time (nothing is late) or 'event' time.", rich_help_panel=STREAM)
@@ -158,20 +163,15 @@ class Settings:
         # Here: the commands' help needn't wait for pyspark and numba.
         from unskew.apps.topology import loss, work
         from unskew.apps.topology.splitter import splitter
-        from unskew.grouping import standalone
 
         one_of("on_data_loss", self.on_data_loss, loss.POLICIES)
         one_of("work_errors", self.work_errors, work.POLICIES)
-        try:
-            standalone(self.grouping, max(1, self.workers), seed=self.seed, **self.options)
-        except ValueError as error:
-            raise UsageError(str(error)) from None
         splitter(self.source_type, self.key_field, self.format)
         topic_name(self.source_name)
-        _ = self.states
         for f in fields(self):
             in_bounds(f.name, getattr(self, f.name), getattr(f.type, "__metadata__", ()))
-        _ = self.tuples_per_process
+        grouping(self)
+        _ = self.states
         if round(self.window * 1000, 6) % 1:
             raise UsageError(f"window is {self.window}; valid: whole milliseconds, as 0.001, 0.5, 15")
         if self.mode == "CLUSTER" and not self.master:
@@ -191,27 +191,24 @@ class Settings:
         return tuple(dict.fromkeys(n for n in (*self.work_columns, *own) if n not in ("key", "time", "count")))
 
     @property
-    def tuples_per_process(self) -> int:
-        """N of the speed xN."""
+    def cost(self) -> "Cost":
+        """What a tuple costs its worker."""
+        from unskew.apps.topology.cost import Cost
+
         found = re.fullmatch(r"[xX](\d+)", self.speed)
         if not found:
             raise UsageError(f"speed is {self.speed!r}; valid: x0 (tuples cost nothing), x1, x2, …")
-        return int(found[1])
-
-    @property
-    def seconds_per_tuple(self) -> float:
-        """What a tuple costs its worker."""
-        n = self.tuples_per_process
-        return self.process_ms / 1000 / n if n else 0.0
+        seconds = self.process_ms / 1000 / int(found[1]) if int(found[1]) else 0.0
+        return Cost(seconds, tuple(numbers("--key-costs", self.key_costs)) if self.key_costs else (), self.seed)
 
     @property
     def batch_limit(self) -> int:
         """Most tuples a batch."""
         if self.max_tuples is not None:
             return self.max_tuples
-        if not self.seconds_per_tuple:
+        if not self.cost.mean:
             return _FREE_BATCH
-        return max(self.sources, round(self.workers * _COSTLY_BATCH / self.seconds_per_tuple))
+        return max(self.sources, round(self.workers * _COSTLY_BATCH / self.cost.mean))
 
     @property
     def window_ms(self) -> int:

@@ -10,6 +10,8 @@ from pyspark.sql import DataFrame
 
 from unskew.apps.checkpoint.checkpoint import Batch
 from unskew.apps.checkpoint.totals import Totals, TotalsLog
+from unskew.apps.feedback.loop import Told, looped
+from unskew.apps.feedback.rebalance import Rebalance
 from unskew.apps.keyed import results
 from unskew.apps.keyed.asked import Asked
 from unskew.apps.keyed.held import Held
@@ -47,6 +49,8 @@ class BatchReport:
         (partition, offset) of the messages among the rejected on which the work failed → what it raised.
     held : Held, optional
         The states, if the work has some.
+    rebalances : tuple of Rebalance
+        The plans that moved keys by which this batch was the first to be routed.
 
     """
 
@@ -61,6 +65,7 @@ class BatchReport:
     windows: list[tuple[observer.Distribution, Totals]]
     failures: dict[tuple[int, int], str] = field(default_factory=dict)
     held: Held | None = None
+    rebalances: tuple[Rebalance, ...] = ()
 
 
 class Sink:
@@ -80,18 +85,22 @@ class Sink:
         self._publisher = publisher
         self._closing = Closing(settings.connection, publisher.topics["aggregator"], settings.workers)
         self._listener = listener
+        self._loop = looped(settings)
 
     def __call__(self, df: DataFrame, batch: Batch) -> None:
         """Publish what the batch closed, note where the run stands, tell the listener."""
         skipped = self._skipped(batch)
         before = self._totals.at(batch.number)
         windows = self._keyed(df, batch, self._states) if self._states else self._counted(df, batch, before)
-        report = self._collect(batch, before, skipped)
+        told = self._reports.take(batch.number)
+        report = self._collect(batch, before, skipped, told)
         if windows:
             report = self._publish(windows, report)
         if report.rejected:
             self._publisher.write(rejected(df.sparkSession, self._settings, batch, report.failures), "rejected")
         self._totals.write(batch.number + 1, report.totals)
+        if self._loop is not None:
+            report = replace(report, rebalances=self._loop.end(batch.number, told))
         self._listener(report)
 
     def _counted(self, df: DataFrame, batch: Batch, before: Totals) -> list[observer.Distribution]:
@@ -133,8 +142,7 @@ class Sink:
         lost = gone(self._settings.connection, topic, batch.start[topic], batch.end[topic])
         return sum(lost.values())
 
-    def _collect(self, batch: Batch, before: Totals, skipped: int) -> BatchReport:
-        told = self._reports.take(batch.number)
+    def _collect(self, batch: Batch, before: Totals, skipped: int, told: Told) -> BatchReport:
         loads = np.zeros(self._settings.workers, np.int64)
         busy = np.zeros(self._settings.workers, np.float64)
         windows: dict[int, int] = {}

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from unskew.apps.commandline import options
+from unskew.apps.topology.valid import numbers
 from unskew.deploy.client.connection import Connection
 from unskew.deploy.commands.options import BootstrapOption, KafkaConfigOption
 from unskew.errors import UsageError
@@ -129,29 +130,6 @@ def _each(
     for label, name, given in chosen:
         own = shared(name, settings["sources"], given)
         yield label, run(lambda name=name, own=own: create(name, workers, seed=seed, **own), offered, **settings)
-
-
-def numbers(option: str, text: str, *, least: float = 0.0, whole: bool = False) -> list[float]:
-    """``1,2.5`` or ``1..64`` as numbers.
-
-    Raises
-    ------
-    UsageError
-        It isn't that, or a number is below ``least`` or not whole where it must be.
-
-    """
-    try:
-        if ".." in text:
-            first, last = (int(end) for end in text.split(".."))
-            values = [float(value) for value in range(first, last + 1)]
-        else:
-            values = [float(part) for part in text.split(",")]
-    except ValueError:
-        values = []
-    if not values or not all(least <= value < float("inf") and (not whole or value == int(value)) for value in values):
-        kind = "whole numbers" if whole else "numbers"
-        raise UsageError(f"{option} is {text!r}; valid: {kind} of at least {least:g}, separated by commas, or A..B")
-    return values
 
 
 def _costs(text: str, keys: Any, seed: int) -> Any:

@@ -24,6 +24,7 @@ MARKS = {
     "Starts and restarts": (("start", "restart"), "#7f7f7f"),
     "Scale-ups": (("scale_up",), "#2ca02c"),
     "Scale-downs": (("scale_down",), "#9467bd"),
+    "Rebalances": (("rebalance",), "#ff7f0e"),
 }
 
 

@@ -67,6 +67,20 @@ def workers() -> Dashboard:
                 12,
                 "worker",
             ),
+            panels.lines(
+                "How many keys does a rebalance move?",
+                "A point for each plan that moved keys; groupings without a controller have none.",
+                GRAFANA["keys"],
+                Flux(flux.over_time(metric("rebalance", "keys"))),
+                12,
+            ),
+            panels.lines(
+                "What does a rebalance leave?",
+                "Slowest over mean worker in the first batch routed by each plan that moved keys; 1 is ideal.",
+                GRAFANA["ratio"],
+                Flux(flux.over_time(metric("rebalance", "after"))),
+                12,
+            ),
         ],
         workers=True,
     )

@@ -16,7 +16,7 @@ class PosgController(Controller):
     Memory: the newest sketches of W workers, and W numbers a source.
     """
 
-    state_fields = ("frequencies", "works", "means", "cumulated", "estimates")
+    state_fields = ("frequencies", "works", "means", "known", "epoch", "cumulated", "estimates")
 
     def __init__(self, identity: str, workers: int, rows: int, columns: int, settle: str) -> None:
         super().__init__(identity)
@@ -24,6 +24,9 @@ class PosgController(Controller):
         self.frequencies = np.zeros((workers, rows, columns), np.int64)
         self.works = np.zeros((workers, rows, columns))
         self.means = np.zeros(workers)
+        self.known = np.zeros(workers, np.bool_)
+        #: Of the routers' newest synchronisation.
+        self.epoch = 0
         self.cumulated = np.zeros(workers)
         self.estimates = np.zeros((0, workers))
 
@@ -37,6 +40,8 @@ class PosgController(Controller):
 
         ``deltas`` is Δ = C − Ĉ of each worker, Ĉ summed over the sources and about the same tuples; ``weights`` how
         the sources divide it, by the work that they sent; ``epoch`` the synchronisation that it belongs to, or −1.
+        For a router that has missed plans: ``known``, who has ever sent sketches, ``newest``, the epoch that this plan
+        leads to, and ``estimates``, each source's account after it, float64[S, W].
         C is the work that the worker has done, or with ``settle="clock"`` what is waiting for it: ``queues`` times
         its mean cost, nothing without ``queues`` (as when an interval ends with all workers idle).
         """
@@ -54,6 +59,9 @@ class PosgController(Controller):
             self.frequencies[worker] = reports[worker]["frequencies"]
             self.works[worker] = reports[worker]["works"]
             self.means[worker] = mean_cost(self.frequencies[worker], self.works[worker])
+            # As each router does, see ``receive_matrices``.
+            self.known[worker] = True
+            self.epoch += int(self.known.all())
         sent = self.estimates.sum(axis=1)
         weights = sent / sent.sum() if sent.sum() > 0 else np.full(len(sent), 1 / max(1, len(sent)))
         waiting = self.means * (0.0 if queues is None else np.asarray(queues))
@@ -69,6 +77,9 @@ class PosgController(Controller):
             "epoch": epoch,
             "deltas": deltas,
             "weights": weights,
+            "known": self.known.copy(),
+            "newest": self.epoch,
+            "estimates": self.estimates.copy(),
         }
 
     def _note(self, sources: Mapping[int, Mapping[str, Any]]) -> None:

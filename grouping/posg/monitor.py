@@ -17,9 +17,14 @@ from unskew.grouping.state import Value
 class PosgMonitor(Monitor):
     """One worker's sketches and the total of what it spent; ``Posg.monitor`` makes it.
 
+    The paper's worker sends a sketch as soon as it is stable and the next replaces it at the scheduler, after it has
+    been of use. By intervals several may come at once, of which a source would see the last alone: it gets their sum,
+    which is the sketch of all their tuples.
+
     Time O(log 1/δ) a tuple, memory 40 · r · c bytes.
     """
 
+    remembers = True
     state_fields = ("frequencies", "works", "snapshots", "control", "cumulated", "stable_frequencies", "stable_works")
 
     def __init__(self, rows: int, columns: int, window: int, tolerance: float, seed: int) -> None:
@@ -40,11 +45,12 @@ class PosgMonitor(Monitor):
         )  # fmt: skip
 
     def report(self) -> Mapping[str, Value] | None:
-        """Say what was spent in all (ms), and hand over the sketches if they have become stable."""
+        """Say what was spent in all (ms), and hand over the sketches that have become stable, as one."""
         report: dict[str, Value] = {"cumulated": float(self.cumulated[0])}
         if self.stable_frequencies.any():
             report |= {"frequencies": self.stable_frequencies.copy(), "works": self.stable_works.copy()}
             self.stable_frequencies[:] = 0
+            self.stable_works[:] = 0
         return report
 
     def _identity(self) -> str:
@@ -63,10 +69,10 @@ def _execute_all(
     stable_frequencies: NDArray[np.int64],
     stable_works: NDArray[np.float64],
 ) -> None:
-    """Execute n tuples; the last matrices that became stable are left in the last two arrays."""
+    """Execute n tuples; matrices that become stable are added to the last two arrays."""
     for i in range(len(codes)):
         cumulated[0] += costs[i]
         if execute(instance, 0, at, codes[i], costs[i], window, tolerance):
-            stable_frequencies[:] = instance.frequencies[0]
-            stable_works[:] = instance.works[0]
+            stable_frequencies += instance.frequencies[0]
+            stable_works += instance.works[0]
             reset(instance, 0)

@@ -1,13 +1,11 @@
 """What is simulated: tuples with a key, an arrival and a cost, workers with a speed."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from unskew.grouping.arguments import number
-from unskew.grouping.hashing import function, homes
 from unskew.grouping.keys import KeyArray, Keys, encode
 
 
@@ -67,12 +65,6 @@ def arrivals_at(
     if seed is None:
         return np.arange(n, dtype=np.float64) * between
     return np.random.default_rng(seed).exponential(between, n).cumsum()
-
-
-def class_costs(keys: Keys, values: Sequence[float], *, seed: int = 0) -> NDArray[np.float64]:
-    """Costs by key class: each key is, by its hash, in one of the classes, whose tuples cost alike. float64[n], ms."""
-    classes = homes(keys.hashes, function(seed, 1 << 20), len(values))
-    return np.asarray(values, np.float64)[classes][keys.codes]
 
 
 @dataclass(frozen=True, slots=True)

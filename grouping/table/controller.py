@@ -53,7 +53,8 @@ class TableController(Controller):
     -----
     Where the paper leaves it open:
 
-    * An entry whose key was in none of the last w intervals has no state to move: it goes with the next plan.
+    * An entry whose key was in none of the last w intervals goes with the next plan. It has no state of the window
+      to move, but may have older state: its key is named among those that move, with size 0.
     * A plan isn't made unless it lowers the load above L_max, Σ max(L(d) − L_max, 0). A key that is heavier than L_max
       can't be balanced, and would move from worker to worker in every interval.
 
@@ -98,7 +99,9 @@ class TableController(Controller):
         destination = self._place(keys, limit)
         if _excess(sum_at(destination, cost, scheme.workers), limit) >= excess:
             return None
-        migration = migrate(hashes, keys, destination)
+        expired = ~np.isin(self.table_keys, hashes, assume_unique=True)
+        there = self.table_keys[expired]
+        migration = migrate(hashes, keys, destination).expiring(there, self.table_workers[expired], scheme.home(there))
         self.table_keys, self.table_workers = migration.table_keys, migration.table_workers
         return migration
 

@@ -1,7 +1,8 @@
 """A new routing table, and what has to move for it."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +22,7 @@ class MigrationPlan:
     table_workers : int32[N_A]
         Where they go.
     moved_keys : uint64[M]
-        Hashes of the keys in Δ(F, F').
+        Hashes of the keys in Δ(F, F'), ascending: all whose worker changes, also those of ``expiring`` entries.
     moved_from, moved_to : int32[M]
         The workers that have and get their state.
     moved_sizes : float64[M]
@@ -48,6 +49,18 @@ class MigrationPlan:
     def share(self) -> float:
         """The cost as a share of all state: the "migration cost" of the paper's figures."""
         return self.cost / self.total_size if self.total_size else 0.0
+
+    def expiring(self, keys: NDArray[np.uint64], workers: NDArray[np.int32], home: NDArray[np.int32]) -> Self:
+        """Send home E keys (uint64[E]) whose entries expire: those of no interval in the window, so of size 0."""
+        moved_keys = np.append(self.moved_keys, keys)
+        order = np.argsort(moved_keys)
+        return replace(
+            self,
+            moved_keys=moved_keys[order],
+            moved_from=np.append(self.moved_from, workers)[order],
+            moved_to=np.append(self.moved_to, home)[order],
+            moved_sizes=np.append(self.moved_sizes, np.zeros(len(keys)))[order],
+        )
 
     def values(self) -> Mapping[str, Value]:
         """The plan as a controller hands it out (``unskew.grouping.feedback``)."""

@@ -22,7 +22,8 @@ VARIANTS: dict[str, tuple[int, str]] = {
 NOTES = (
     "Speed-up S_L over round robin: mean over the streams [least, greatest].",
     "as written: m = 32,768, C_op is the time spent executing. clock: C_op is when the instance will be done, idle",
-    "time included, as in the authors' prototype. long: m = 150,000, the length of the paper's time series.",
+    "time included, as in the authors' prototype and by default here. long: m = 150,000, the length of the paper's",
+    "time series.",
     "a: of 32,768 tuples the first 10,240 at least (2·N·k) go round robin; by equation 1 with μ = 0.05 mostly 15,000",
     "to 31,000, and from then on there isn't as much to gain (experiment posg/start).",
     "b: as a; and an instance that idled while it got less is made to catch up, though there's no queue to level.",

@@ -16,13 +16,13 @@ from unskew.apps.topology.settings import Settings
 from unskew.deploy.client.connection import Connection
 from unskew.deploy.client.topics import end_offsets, ensure_topic
 from unskew.deploy.servers.broker import Broker
-from unskew.grouping.registry import STANDALONE
+from unskew.grouping import GROUPINGS
 
 
 @pytest.fixture(scope="session")
 def spark(kernels: None) -> Iterator[SparkSession]:
     # All kernels are loaded once, before Python workers fork: not by each worker at its first tuple.
-    started = session.start("tests", "local[4]", 2, {"spark.executorEnv.UNSKEW_GROUPINGS": ",".join(STANDALONE)})
+    started = session.start("tests", "local[4]", 2, {"spark.executorEnv.UNSKEW_GROUPINGS": ",".join(GROUPINGS)})
     yield started
     started.stop()
 

@@ -1,4 +1,4 @@
-"""What needs feedback from the workers is refused wherever a topology or a job of the user's own would run it."""
+"""What needs feedback from the workers is refused wherever no driver closes the loop, and runs in a topology."""
 
 import pytest
 
@@ -18,7 +18,6 @@ def test_refused_with_the_same_line_everywhere(name, own):
     said = set()
     for refused, how in (
         (ValueError, lambda: standalone(name, 3, **own)),
-        (UsageError, lambda: settings(grouping=name, options=own)),
         (ValueError, lambda: balance(None, "key", 3, name, **own)),  # type: ignore[arg-type]  it isn't looked at
         (ValueError, lambda: balanced_map(None, "key", 3, iter, "n long", name, **own)),  # type: ignore[arg-type]
     ):
@@ -27,15 +26,33 @@ def test_refused_with_the_same_line_everywhere(name, own):
         said.add(str(error.value))
     (line,) = said
     assert line.startswith(f"{name} with probe_every 1000 needs" if own else f"{name} needs")
+    assert "which `topology`, `compare` and `simulate` give; here valid: SHUFFLE, " in line
     assert "\n" not in line
     assert not any(f" {other}," in line for other in NEEDY)
 
 
+def test_where_costs_are_known_feedback_alone_is_refused():
+    """As by a producer, which knows what its messages count."""
+    assert standalone("FULL_KNOWLEDGE", 3, costs=True).uses_cost
+    for name in sorted({*NEEDY} - {"FULL_KNOWLEDGE"}):
+        with pytest.raises(ValueError, match=f"^{name} needs feedback from the workers, which"):
+            standalone(name, 3, costs=True)
+
+
+@pytest.mark.parametrize(("name", "own"), CASES)
+def test_a_topology_runs_it(name, own):
+    costs = {"key_costs": "1..64"} if name == "FULL_KNOWLEDGE" else {}
+    assert settings(grouping=name, options=own, **costs).grouping == name
+    assert options.scheme(name.lower()) == name
+
+
 def test_an_unknown_name_is_told_what_can_be_run():
     with pytest.raises(UsageError, match=r"unknown grouping 'HASH'; valid: SHUFFLE, KEY, [A-Z_, ]+") as error:
-        options.runnable("HASH")
-    assert not any(f" {name}" in str(error.value) for name in NEEDY)
-    assert options.runnable("dynamic_key") == "DYNAMIC_KEY"
+        options.scheme("HASH")
+    assert all(f" {name}" in str(error.value) for name in NEEDY)
+    with pytest.raises(ValueError, match=r"unknown grouping 'HASH'; valid: SHUFFLE, KEY, [A-Z_, ]+") as refusal:
+        standalone("HASH")
+    assert not any(f" {name}" in str(refusal.value) for name in NEEDY)
 
 
 def test_none_that_is_offered_is_refused():

@@ -1,5 +1,6 @@
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from unskew.apps.commandline.options import GroupingOptions
@@ -40,6 +41,12 @@ def settings(**changes) -> Settings:
         ("time", "clock", "'clock'; valid: batch, event"),
         ("options", {"d": 2}, "KEY has no parameter 'd'"),
         ("mode", "CLUSTER", "needs --master"),
+        (
+            "grouping",
+            "FULL_KNOWLEDGE",
+            "FULL_KNOWLEDGE needs each tuple's cost before it is executed; valid: with costs",
+        ),
+        ("key_costs", "cheap", "--key-costs is 'cheap'; valid: numbers of at least 0"),
     ],
 )
 def test_a_bad_value_is_named_with_the_valid_ones(name, value, message):
@@ -70,9 +77,21 @@ def test_an_option_that_cannot_be_read_is_named(given, says):
 
 
 def test_the_simulated_cost():
-    assert settings(speed="x0").seconds_per_tuple == 0
-    assert settings(speed="x1").seconds_per_tuple == pytest.approx(0.001)
-    assert settings(speed="x4", process_ms=2).seconds_per_tuple == pytest.approx(0.0005)
+    assert settings(speed="x0").cost.mean == 0
+    assert settings(speed="x1").cost.mean == pytest.approx(0.001)
+    assert settings(speed="x4", process_ms=2).cost.mean == pytest.approx(0.0005)
+
+
+def test_the_simulated_cost_by_key():
+    """The same for a key wherever it is asked, of one of the classes, as the paper's 64 values."""
+    cost = settings(speed="x2", key_costs="1..64").cost
+    ms = cost.of([f"item {i}" for i in range(20_000)])
+    assert sorted(set(ms.tolist())) == [0.5 * value for value in range(1, 65)]
+    assert np.bincount(np.rint(2 * ms).astype(int), minlength=65)[1:].min() > 200, "about as many keys of each"
+    assert cost.of(["item 7", "item 7"]).tolist() == [ms[7], ms[7]]
+    assert cost.total(["item 7", "item 9"]) == pytest.approx((ms[7] + ms[9]) / 1000)
+    assert settings(speed="x1", key_costs="1..64").batch_limit == round(10_000 / 32.5)
+    assert settings(speed="x1", key_costs="1..64", seed=1).cost.of(["item 7"]) != 2 * ms[7]
 
 
 def test_a_batch_of_costly_tuples_is_a_second_of_work():

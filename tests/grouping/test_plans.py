@@ -7,6 +7,8 @@ from hypothesis import strategies as st
 
 from unskew.grouping import GROUPINGS, create, encode
 from unskew.grouping.feedback import Plan
+from unskew.grouping.key import Key
+from unskew.grouping.keys import hashed
 
 MOVING = [name for name in GROUPINGS if GROUPINGS[name].moves]
 TABLES = [name for name in MOVING if name != "CONSISTENT_HASH"]
@@ -116,6 +118,21 @@ def test_plans_are_numbered_and_adopted_once(name):
     assert not restored.adopt(seen[-1])
 
 
+class Told(Key):
+    """Remembers what it was told."""
+
+    def _adopt(self, values, *, missed):
+        self.told = (values["of"], missed)
+
+
+def test_a_router_is_told_when_it_has_missed_a_plan():
+    router, told = Told(2), []
+    for number in (1, 2, 4, 5, 9):
+        assert router.adopt(Plan(number, number - 1, "KEY workers=2 seed=0", {"of": number}))
+        told.append(router.told)
+    assert told == [(1, False), (2, False), (4, True), (5, False), (9, True)]
+
+
 @pytest.mark.parametrize("name", MOVING)
 @settings(max_examples=20)
 @given(intervals=st.lists(st.integers(0, 30), min_size=2, max_size=6))
@@ -134,3 +151,38 @@ def test_moving_names_all_that_move_and_no_others(name, intervals):
             else:
                 assert moving is None
     assert router.moving(made(name, 6)) is None
+
+
+def owners(router, hashes):
+    return router.owners(hashed(hashes)).tolist()
+
+
+@pytest.mark.parametrize("name", TABLES)
+@settings(max_examples=20)
+@given(intervals=st.lists(st.integers(0, 30), min_size=2, max_size=6))
+def test_a_plan_names_every_key_that_it_moves(name, intervals):
+    router, before = made(name), made(name)
+    for plan in plans_of(router, intervals):
+        after = made(name)
+        after.adopt(plan)
+        moved = plan.values["moved_keys"]
+        assert moved.tolist() == before.moving(after).tolist()
+        assert plan.values["moved_from"].tolist() == owners(before, moved)
+        assert plan.values["moved_to"].tolist() == owners(after, moved)
+        before = after
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_after_a_lost_plan_every_key_is_where_its_move_begins(name):
+    """A router that missed a plan is where no plan knows: what the newest says of origins isn't true for it."""
+    router, lost, wrong = made(name), made(name), 0
+    for plan in plans_of(router, range(6)):
+        if plan.number % 2:
+            here, origins = made(name), dict(zip(plan.values["moved_keys"], plan.values["moved_from"], strict=True))
+            here.adopt(plan)
+            moving = lost.moving(here)
+            assert all(start != end for start, end in zip(owners(lost, moving), owners(here, moving), strict=True))
+            wrong += sum(origins.get(key, -1) != at for key, at in zip(moving, owners(lost, moving), strict=True))
+            lost.adopt(plan)
+            assert owners(lost, encode(POOL).hashes) == owners(here, encode(POOL).hashes)
+    assert wrong

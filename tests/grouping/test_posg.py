@@ -11,11 +11,15 @@ from unskew.grouping.feedback import Plan
 COSTS = np.random.default_rng(0).permutation(np.arange(200)) % 20 + 1.0
 
 
+#: Sketches that are soon stable, and accounts that can be checked.
+OPTIONS = {"window": 50, "tolerance": 0.3, "settle": "work"}
+
+
 class World:
     """S routers, W workers and a controller; an interval ends when all of its tuples are executed."""
 
     def __init__(self, sources=1, workers=4, **options):
-        options = {"window": 50, "tolerance": 0.3, **options}
+        options = {**OPTIONS, **options}
         self.routers = [create("POSG", workers, **options).at_source(s) for s in range(sources)]
         self.monitors = [self.routers[0].monitor() for _ in range(workers)]
         self.controller = self.routers[0].controller()
@@ -36,6 +40,7 @@ class World:
             reports, sources={source: router.report() for source, router in enumerate(self.routers)}
         )
         if plan is not None:
+            self.plan = plan
             for router in self.routers:
                 router.adopt(plan)
         return this
@@ -113,6 +118,42 @@ def test_a_reply_to_an_earlier_epoch_is_void():
     assert router.internals()["state"] == "RUN"
 
 
+@given(sources=st.integers(1, 4), seed=st.integers(0, 50))
+def test_a_source_that_lost_its_state_is_in_step_by_the_newest_plan(sources, seed):
+    world, in_step = World(sources), 0
+    for number in range(12):
+        router = world.routers[-1]
+        before = router.plan
+        world.interval(streams.zipf(1.0, len(COSTS)).take(number * 600, number * 600 + 600, seed=seed))
+        if router.plan > before:
+            lost = create("POSG", 4, **OPTIONS).at_source(sources - 1)
+            lost.adopt(world.plan)
+            assert lost.internals() == router.internals()
+            if router.internals()["state"] != "ROUND_ROBIN":
+                assert lost.save() == router.save()
+                in_step += 1
+    assert in_step
+
+
+@given(seed=st.integers(0, 50), lost=st.integers(4, 9))
+def test_accounts_are_true_again_after_a_source_lost_its_state(seed, lost):
+    """It routes an interval by itself before it gets a plan, and the sources are in step from then on."""
+    world, synchronised = World(sources=3), 0
+    for number in range(20):
+        if number == lost:
+            world.routers[1] = create("POSG", 4, **OPTIONS).at_source(1)
+        waiting = {router.report()["epoch"] for router in world.routers}
+        world.interval(streams.zipf(1.0, len(COSTS)).take(number * 600, number * 600 + 600, seed=seed))
+        if number > lost and world.routers[1].plan > 0:
+            caught_up = {router.internals()["epoch"] for router in world.routers}
+            assert len(caught_up) == 1
+        if number > lost + 4 and waiting != {-1}:
+            assert len(waiting) == 1
+            synchronised += 1
+            assert np.allclose(sum(router.estimated for router in world.routers), world.loads)
+    assert synchronised
+
+
 def test_plans_are_never_written_to_again():
     world = World()
     plans = []
@@ -168,6 +209,23 @@ def test_bad_parameters(options, says):
         create("POSG", 3, **options)
 
 
+@given(cuts=st.lists(st.integers(1, 1999), max_size=10), seed=st.integers(0, 50))
+def test_all_sketches_that_become_stable_are_handed_over(cuts, seed):
+    """However the stream is cut into intervals: several in one are handed over as their sum."""
+    keys = streams.zipf(1.0, len(COSTS)).take(0, 2000, seed=seed)
+    sums = []
+    for ends in (range(50, 2001, 50), [*sorted(set(cuts)), 2000]):
+        monitor, total, start = create("POSG", 4, **OPTIONS).monitor(), 0, 0
+        for end in ends:
+            monitor.observe(encode(keys[start:end]), COSTS[keys[start:end]])
+            report, start = monitor.report(), end
+            if "frequencies" in report:
+                total = total + np.stack([report["frequencies"], report["works"]])
+        sums.append(total)
+    assert sums[0][0].sum() > 0
+    assert np.allclose(*sums)
+
+
 def test_the_monitor_asks_for_costs():
     with pytest.raises(ValueError, match="needs costs"):
         create("POSG", 3).monitor().observe(encode(["a"]), None)
@@ -180,7 +238,7 @@ def test_in_every_state_an_array_is_its_tuples_one_by_one():
         router = world.routers[0]
         seen.add(router.internals()["state"])
         keys = streams.zipf(1.0, len(COSTS)).take(10_000 + 40 * i, 10_040 + 40 * i)
-        whole, single = (create("POSG", 5, window=50, tolerance=0.3) for _ in range(2))
+        whole, single = (create("POSG", 5, **OPTIONS) for _ in range(2))
         whole.load(router.save())
         single.load(router.save())
         assert whole.route(keys).tolist() == [int(single.route(keys[at : at + 1])[0]) for at in range(40)]

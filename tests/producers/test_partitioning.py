@@ -57,11 +57,6 @@ def test_schemes_that_go_by_cost_are_given_the_counts():
     assert np.array_equal(partitions, grouping("FULL_KNOWLEDGE", 3).route(keys_of(dataset), costs=counts))
 
 
-def test_schemes_that_need_feedback_are_refused():
-    with pytest.raises(ValueError, match="MIXED needs to hear from its workers"):
-        ByGrouping(grouping("MIXED", 4))
-
-
 def test_the_first_of_several_keys_counts():
     block = Block(pa.array([b"0", b"1", b"2"]), pa.array(["a", "b", "c"]), np.array([0, 2, 2], np.int32))
     assert block.first_keys().to_pylist() == ["a", None, "b"]

@@ -1,0 +1,89 @@
+"""A topology without Spark: the routers, workers and loop of the real one, batch by batch, killed where one likes."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from unskew.apps.feedback.loop import Loop
+from unskew.apps.feedback.monitors import Monitors
+from unskew.apps.feedback.rebalance import Rebalance
+from unskew.apps.topology.cost import Cost
+from unskew.apps.topology.router import Routing, SourceRouter
+from unskew.grouping import encode
+
+SOURCES, WORKERS, BATCH = 2, 4, 2_000
+
+
+class Killed(Exception):
+    """As everything at once."""
+
+
+def stream(batches: int, sources: int = SOURCES, seed: int = 0) -> list[list[NDArray[Any]]]:
+    """Keys by batch and source: a fifth of the tuples have one key, the others one of 200, zipf-like."""
+    rng = np.random.default_rng(seed)
+    shares = 1 / np.arange(1, 201)
+    return [
+        [rng.choice(200, BATCH // sources, p=shares / shares.sum()) for _ in range(sources)] for _ in range(batches)
+    ]
+
+
+@dataclass
+class Imitation:
+    """One query: its tasks and its driver; nothing of it but the checkpoint outlives a kill."""
+
+    checkpoint: str
+    grouping: str
+    options: dict[str, Any] = field(default_factory=dict)
+    cost: Cost = field(default_factory=lambda: Cost(0.001, (1.0, 2.0, 9.0)))
+    states_move: bool = False
+    routes: dict[int, list[NDArray[np.int32]]] = field(default_factory=dict)  # batch → source → worker of each tuple
+    told: dict[int, tuple[Rebalance, ...]] = field(default_factory=dict)
+    report: dict[str, dict[int, dict[str, Any]]] = field(default_factory=dict)
+
+    @property
+    def routing(self) -> Routing:
+        return Routing(self.grouping, WORKERS, self.checkpoint, self.options, streaming=True, cost=self.cost)
+
+    @property
+    def loop(self) -> Loop:
+        return Loop(self.checkpoint, self.routing.router, WORKERS, self.states_move)
+
+    def steps(self, batch: int, keys: list[NDArray[Any]], factor: float = 1.0) -> Iterator[str]:
+        """Do a batch; after each step one may stop. ``factor``: what is measured is so many times the cost."""
+        self.report = {"router": {}, "worker": {}}
+        self.routes[batch] = []
+        for source, part in enumerate(keys):
+            router = SourceRouter(self.routing, source, batch)
+            self.routes[batch].append(router.route(part, None))
+            router.close()
+            self.report["router"][source] = {"report": router._grouping.report()}
+            yield f"router {source}"
+        for worker in range(WORKERS):
+            yield self.work(batch, worker, keys, factor)
+        self.told[batch] = self.loop.end(batch, self.report)
+        yield "loop"
+
+    def work(self, batch: int, worker: int, keys: list[NDArray[Any]], factor: float) -> str:
+        monitor = Monitors(self.routing).open(worker, batch)
+        tuples, busy = 0, 0.0
+        for part, routes in zip(keys, self.routes[batch], strict=True):
+            mine = encode(part[routes == worker])
+            costs = self.cost.of(mine) * factor
+            tuples, busy = tuples + len(mine), busy + float(costs.sum()) / 1000
+            if monitor is not None and len(mine):
+                monitor.observe(mine, costs)
+        said = {"tuples": tuples, "busy": busy, "monitor": None if monitor is None else monitor.close()}
+        self.report["worker"][worker] = said
+        return f"worker {worker}"
+
+    def run(self, batch: int, keys: list[NDArray[Any]], kill_after: str = "", factor: float = 1.0) -> None:
+        """Do a batch, or die after a step."""
+        for step in self.steps(batch, keys, factor):
+            if step == kill_after:
+                raise Killed
+
+    def loads(self, batch: int) -> NDArray[np.int64]:
+        return np.bincount(np.concatenate(self.routes[batch]), minlength=WORKERS)

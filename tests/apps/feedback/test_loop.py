@@ -1,0 +1,173 @@
+"""The loop, on a topology without Spark: what it does for balance, what a replay sees, what pends."""
+
+import numpy as np
+import pytest
+
+from tests.apps.feedback.imitation import SOURCES, WORKERS, Imitation, Killed, stream
+from unskew.apps.feedback.loop import Loop
+from unskew.apps.feedback.plans import Plans
+from unskew.apps.feedback.standing import Standing
+from unskew.apps.topology.cost import Cost
+from unskew.apps.topology.router import SourceRouter
+from unskew.grouping import measures
+
+BATCHES = 6
+STEPS = [*(f"router {s}" for s in range(SOURCES)), *(f"worker {w}" for w in range(WORKERS)), "loop"]
+CASES = [
+    ("MIXED", {}),
+    ("POSG", {"window": 64, "tolerance": 0.5}),
+    ("CONSISTENT_HASH", {"rounds": 9}),
+    ("PARTIAL_KEY", {"probe_every": 500}),
+]
+
+
+def ran(imitation: Imitation, batches: int = BATCHES) -> Imitation:
+    for batch, keys in enumerate(stream(batches)):
+        imitation.run(batch, keys)
+    return imitation
+
+
+def busy(imitation: Imitation, batch: int, keys) -> list[float]:
+    times = np.zeros(WORKERS)
+    for part, routes in zip(keys, imitation.routes[batch], strict=True):
+        np.add.at(times, routes, imitation.cost.of(part))
+    return times.tolist()
+
+
+@pytest.mark.parametrize("name", ["LLFD", "MINTABLE", "MINMIG", "MIXED", "MIXED_BF", "READJ"])
+def test_tables_balance_what_is_measured(name, tmp_path):
+    imitation = ran(Imitation(str(tmp_path), name))
+    keys = stream(BATCHES)
+    before, after = (measures.straggling(busy(imitation, b, keys[b])) for b in (0, BATCHES - 1))
+    assert after < 1 + (before - 1) / 2
+    standing = Plans(str(tmp_path)).at(BATCHES)
+    assert standing.active.number >= 1
+    first = imitation.told[1][0]
+    assert (first.plan, first.made, first.batch) == (1, 0, 1)
+    assert first.keys > 0
+    assert first.before == pytest.approx(before)
+    assert first.after == pytest.approx(measures.straggling(busy(imitation, 1, keys[1])))
+
+
+@pytest.mark.parametrize("settle", ["work", "clock"])
+def test_posg_has_all_sketches_and_keeps_each_batch_even(settle, tmp_path):
+    imitation = ran(Imitation(str(tmp_path), "POSG", CASES[1][1] | {"settle": settle}), batches=12)
+    keys = stream(12)
+    assert (Plans(str(tmp_path)).at(12).active.values["means"] > 0).all()
+    (router,) = {SourceRouter(imitation.routing, source, 12)._grouping.internals()["sketches"] for source in range(2)}
+    assert router == WORKERS
+    uneven = [measures.straggling(busy(imitation, batch, keys[batch])) for batch in range(6, 12)]
+    assert np.mean(uneven) < 1.15, "work that is done must not count for work that waits: it gave 1.6"
+    assert imitation.told[11] == (), "nothing moves"
+
+
+def test_a_ring_moves_by_the_backlog(tmp_path):
+    imitation = ran(Imitation(str(tmp_path), *CASES[2]))
+    assert Plans(str(tmp_path)).at(BATCHES).active.values["tokens"].sum() > WORKERS
+    assert imitation.told[1][0].keys is None
+
+
+def test_probes_tell_the_sources_the_workers_loads(tmp_path):
+    imitation = ran(Imitation(str(tmp_path), *CASES[3]))
+    told = Plans(str(tmp_path)).at(BATCHES).active.values["loads"]
+    assert told.tolist() == sum(imitation.loads(b) for b in range(BATCHES)).tolist()
+
+
+@pytest.mark.parametrize(("name", "options"), CASES)
+@pytest.mark.parametrize("step", STEPS)
+def test_whoever_is_killed_after_a_step_goes_on_as_if_nothing_had_happened(name, options, step, tmp_path):
+    whole = ran(Imitation(str(tmp_path / "whole"), name, options))
+    killed = Imitation(str(tmp_path / "killed"), name, options)
+    for batch, keys in enumerate(stream(BATCHES)):
+        with pytest.raises(Killed):
+            killed.run(batch, keys, kill_after=step)
+        killed.run(batch, keys)
+    for batch in range(BATCHES):
+        for one, other in zip(whole.routes[batch], killed.routes[batch], strict=True):
+            np.testing.assert_array_equal(one, other)
+    assert Plans(killed.checkpoint).at(BATCHES) is not None
+    # All but the time that planning took.
+    mine, theirs = (Plans(each.checkpoint).at(BATCHES) for each in (whole, killed))
+    assert mine.active == theirs.active
+    assert mine.controller == theirs.controller
+
+
+def test_a_plan_that_is_written_stands_whatever_is_measured_again(tmp_path):
+    imitation = Imitation(str(tmp_path), "MIXED")
+    keys = stream(3)
+    with pytest.raises(Killed):
+        imitation.run(0, keys[0], kill_after="loop")
+    written = Plans(str(tmp_path)).written(1)
+    assert written.active.number == 1
+    imitation.cost = Cost(0.001, (9.0, 1.0, 1.0))  # the same tuples take other times
+    imitation.run(0, keys[0])
+    assert Plans(str(tmp_path)).at(1) == written
+    imitation.run(1, keys[1])
+    assert Plans(str(tmp_path)).at(2).controller != written.controller
+
+
+def test_a_batch_without_tuples_is_no_interval(tmp_path):
+    imitation = Imitation(str(tmp_path), "MIXED", {"window": 1})
+    keys = stream(2)
+    imitation.run(0, keys[0])
+    standing = Plans(str(tmp_path)).at(1)
+    assert imitation.loop.end(1, {}) == ()
+    assert imitation.loop.end(2, {"router": {}, "worker": {}}) == ()
+    assert Plans(str(tmp_path)).at(3) == standing
+
+
+def test_a_controller_that_cannot_be_read_starts_cold_and_is_listened_to(tmp_path, caplog):
+    imitation = Imitation(str(tmp_path), "MIXED", {"theta_max": 0.0})
+    keys = stream(4)
+    for batch in range(2):
+        imitation.run(batch, keys[batch])
+    plans = Plans(str(tmp_path))
+    standing = plans.at(2)
+    plans.write(2, Standing(WORKERS, standing.active, controller=b"of another version"))
+    imitation.run(2, keys[2])
+    assert "starts cold" in caplog.text
+    assert Plans(str(tmp_path)).at(3).active.number > standing.active.number
+
+
+class TestPending:
+    """Where workers have states that move."""
+
+    def told(self, imitation: Imitation, **of_workers):
+        report = {stage: {n: dict(said) for n, said in told.items()} for stage, told in imitation.report.items()}
+        for worker, said in of_workers.items():
+            report["worker"][int(worker[1:])] |= said
+        return report
+
+    @pytest.fixture
+    def imitation(self, tmp_path):
+        imitation = Imitation(str(tmp_path), "MIXED", states_move=True)
+        self.keys = stream(1)[0]
+        imitation.run(0, self.keys)
+        return imitation
+
+    @pytest.fixture
+    def loop(self, imitation) -> Loop:
+        return imitation.loop
+
+    def test_a_plan_pends_until_all_have_handed_out_what_it_takes(self, imitation, loop):
+        first = Plans(imitation.checkpoint).at(1)
+        assert (first.active, first.pending.number) == (None, 1)
+        ready = {"released": 1, "moved_keys": 3, "moved_bytes": 100}
+        assert loop.end(1, self.told(imitation, w0=ready, w2=ready)) == ()
+        second = Plans(imitation.checkpoint).at(2)
+        assert (second.active, second.pending.number, second.released) == (None, 1, {0, 2})
+        assert loop.end(2, {}) == (), "a batch without rows"
+        assert Plans(imitation.checkpoint).at(3) == second
+        # The others say so two batches later; those that have said it need not say it again.
+        assert loop.end(3, self.told(imitation, w1=ready, w3={"released": 1})) == ()
+        third = Plans(imitation.checkpoint).at(4)
+        assert third.active == first.pending
+        assert third.untold[0].keys == 9
+        assert third.untold[0].bytes == 300
+        (shown,) = loop.end(4, self.told(imitation))
+        assert (shown.plan, shown.made, shown.batch, shown.keys) == (1, 0, 4, 9)
+        assert 1 not in {known.plan for known in Plans(imitation.checkpoint).at(5).untold}
+
+    def test_an_older_release_is_none(self, imitation, loop):
+        loop.end(1, self.told(imitation, **{f"w{w}": {"released": 0} for w in range(WORKERS)}))
+        assert Plans(imitation.checkpoint).at(2).released == frozenset()
