@@ -7,7 +7,7 @@ was, and writes the same bytes.
 
 import posixpath
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -78,11 +78,12 @@ class Handed:
         write_whole(self._fs, posixpath.join(folder, f"{sender}-{batch}"), data)
         return len(data)
 
-    def forget(self, plan: int) -> None:
-        """Remove the files of the plans up to this one."""
-        for number in self.plans():
-            if number <= plan:
-                self._fs.delete_dir(posixpath.join(self._folder, str(number)))
+    def forget(self, taken: Sequence[int]) -> None:
+        """Remove what no replay can ask for: of plans that each worker had taken in before the batch that is done."""
+        if min(taken):
+            for plan in self.plans():
+                if plan <= min(taken):
+                    self._fs.delete_dir(posixpath.join(self._folder, str(plan)))
 
     def _newest(self, plan: int, batch: int) -> dict[int, tuple[int, str]]:
         """Sender → batch and path of its file that counts."""

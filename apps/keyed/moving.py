@@ -6,7 +6,7 @@ the plan is *active*: routers go by it, and before its first tuple a worker take
 """
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -22,7 +22,7 @@ from unskew.apps.keyed.note import Note
 from unskew.apps.keyed.parcels import by_window, windowed
 from unskew.apps.keyed.table import Table
 from unskew.apps.topology.router import Routing
-from unskew.grouping import Grouping, create
+from unskew.grouping import Grouping
 from unskew.grouping.feedback import Plan
 from unskew.grouping.keys import Keys, hash_keys
 
@@ -119,16 +119,9 @@ class Mover:
         self.seconds += time.perf_counter() - started
 
 
-def forget(checkpoint: str, told: Mapping[int, Mapping[str, Any]], workers: int) -> None:
-    """Remove the files that no replay can ask for, by what W workers reported: of plans taken in before the batch."""
-    taken = min(told.get(worker, {}).get("taken", 0) for worker in range(workers))
-    if taken:
-        Handed(checkpoint).forget(taken)
-
-
 def router_by(routing: Routing, plan: Plan | None, workers: int) -> Grouping:
     """A router that goes by a plan."""
-    router = create(routing.grouping, workers, seed=routing.seed, **routing.options)
+    router = routing.router(workers)
     if plan is not None:
         router.adopt(plan)
     return router

@@ -1,6 +1,7 @@
 """What a keyed run does, the same for all its workers; travels to the tasks."""
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +12,7 @@ from unskew.apps.topology.cost import FREE, Cost
 from unskew.apps.topology.reports import Reports
 from unskew.apps.topology.router import Routing
 from unskew.errors import UsageError
-from unskew.grouping.registry import KEEPING
+from unskew.grouping.registry import KEEPING, OWNING
 from unskew.works.interface import KeyedWork, Now
 
 #: How often states meet that no window closes, unless it is said.
@@ -169,8 +170,8 @@ def lifetime(work: KeyedWork, window: float | None, ttl: float | None) -> tuple[
     return round(1000 * window), None
 
 
-def splits(work: KeyedWork, grouping: str, workers: int) -> bool:
-    """Whether the states of a key must meet.
+def splits(work: KeyedWork, grouping: str, workers: int, valid: Sequence[str] = KEEPING) -> bool:
+    """Whether the states of a key must meet; ``valid``: the groupings that can be had with which they needn't.
 
     Raises
     ------
@@ -178,11 +179,11 @@ def splits(work: KeyedWork, grouping: str, workers: int) -> bool:
         They must, and can't.
 
     """
-    split = grouping.upper() not in KEEPING and workers > 1
+    split = grouping.upper() not in OWNING and workers > 1
     if split and not work.mergeable:
         raise UsageError(
             f"{grouping.upper()} puts a key on several workers, and {type(work).__name__} has no merge; valid: "
-            f"{', '.join(KEEPING)}"
+            f"{', '.join(valid)}"
         )
     return split
 

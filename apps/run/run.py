@@ -13,7 +13,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from unskew.apps.checkpoint.checkpoint import Batch, Checkpoint
+from unskew.apps.checkpoint.crew import Crew
 from unskew.apps.checkpoint.totals import TotalsLog
+from unskew.apps.feedback.rescaling import begun_with
 from unskew.apps.run.consumer_group import ConsumerGroup
 from unskew.apps.run.ending import Halted, cause, stop_between_batches
 from unskew.apps.run.follow import Follower, follow, taken
@@ -95,8 +97,17 @@ class Run:
         ensure_topic(settings.connection, settings.source_name, settings.sources)
         self._target = end_offsets(settings.connection, settings.source_name)
         self._checkpoint = Checkpoint(settings.checkpoint)
-        self._checkpoint.claim(settings.identity)
+        self._claim()
         self._require_messages()
+
+    def _claim(self) -> None:
+        """Make the checkpoint this run's; with another number of workers it goes on, see ``feedback.rescaling``."""
+        checkpoint, workers = self._checkpoint, self._settings.workers
+        claimed = checkpoint.claimed()
+        if claimed.get("numWorkers", workers) != workers:
+            begun_with(checkpoint.location, claimed["numWorkers"], checkpoint.planned())
+        crew = Crew.of(claimed, workers).noted()
+        checkpoint.claim(self._settings.identity | crew, changing=("numWorkers", *crew))
 
     def _require_messages(self) -> None:
         """Complain if the topic no longer has what comes next."""
