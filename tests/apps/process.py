@@ -27,12 +27,12 @@ class Topology:
         self, connection: Connection, topic: str, folder: Path, grouping: str, *more: str, mode: str = "LOCAL"
     ) -> None:
         self.output = folder / "topology.log"
-        self._checkpoint = folder / "checkpoint"
+        self.checkpoint = folder / "checkpoint"
         self._restarts = 2  # that a service manager would make, beside those that a test makes
         self._command = [
             *UNSKEW, "topology", mode, "COUNTRY_SKEW_R80", grouping,
             topic, "2", "4", "x0", "--until-drained", "--time", "event", "--window", str(WINDOW_MS / 1000),
-            "--lateness", "1", "--max-tuples", "4000", "--trigger", "0.1", "--checkpoint", str(self._checkpoint),
+            "--lateness", "1", "--max-tuples", "4000", "--trigger", "0.1", "--checkpoint", str(self.checkpoint),
             "--bootstrap-servers", connection.bootstrap_servers, *more,
         ]  # fmt: skip
         self.process = self.start()
@@ -94,7 +94,7 @@ class Topology:
         self.start()
 
     def _committed(self) -> int:
-        return max((int(f.name) for f in self._checkpoint.glob("commits/[0-9]*")), default=-1)
+        return max((int(f.name) for f in self.checkpoint.glob("commits/[0-9]*")), default=-1)
 
 
 def _parent(process: Path) -> int:

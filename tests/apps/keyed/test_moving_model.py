@@ -75,7 +75,7 @@ class Planned:
     beat: Beat
     before_ms: int  # the watermark of the batch before
     rows: pa.RecordBatch
-    called: set[int]
+    called: str  # "all" there have been, "some": those with tuples or, by event time, a timer; "none"
     told: Counter | None = None  # by its first attempt
     reports: dict = field(default_factory=dict)
 
@@ -93,6 +93,7 @@ class Protocol(RuleBasedStateMachine):
         Forced.rng.seed(seed)
         self.folder = tempfile.mkdtemp(dir=_MEMORY if _MEMORY.is_dir() else None)
         self.event, self.grouping, self.workers = event, grouping, workers
+        self.most, self.timers = workers, set()
         self.stores = [MemoryStore() for _ in range(MOST)]
         self.number, self.ms, self.watermark, self.newest = 0, 1000, 0, 0
         self.batch: Planned | None = None
@@ -122,18 +123,16 @@ class Protocol(RuleBasedStateMachine):
     def plan(self, tuples, pause, called):
         self.ms += pause
         before, self.watermark = self.watermark, max(self.watermark, self.newest - 10) if self.event else self.ms
-        times = [max(0, self.ms - age) if self.event else self.ms for _, age in tuples] * (called != "none")
+        comes = called == "all" or (called == "some" and not self.event)
+        times = [max(0, self.ms - age) if self.event else self.ms for _, age in tuples] * comes
         self.newest = max([self.newest, *times])
         keys = [f"k{key}" for key, _ in tuples][: len(times)]
         columns = {"key": pa.array(keys, pa.string()), "value": pa.array(range(len(keys)), pa.int64())}
         columns |= {"time": pa.array(times, pa.timestamp("ms", "UTC"))} if self.event else {}
         rows = pa.RecordBatch.from_pydict(columns)
         beat = Beat(self.number, self.ms, self.watermark)
-        # By event time Spark calls all workers or none: each has set a timer for the watermark.
-        partly = called == "some" and not self.event
-        called = set() if called == "none" or partly else set(range(MOST))
         self.batch = Planned(beat, before, rows, called)
-        if called or partly:
+        if called == "all" or (called == "some" and (self.timers or not self.event)):
             self._oracle(self.batch, list(zip(keys, range(len(keys)), times, strict=True)))
         elif self.event:
             self.watermark = before
@@ -181,7 +180,8 @@ class Protocol(RuleBasedStateMachine):
             routed = router.route(batch.rows.column("key"))
             for to, packet in zip(*cut(batch.rows, routed, standing.workers).columns, strict=True):
                 packets[to.as_py()].append(packet.as_py())
-        called = [w for w in order if w in batch.called or packets[w]]
+        some = {w for w in range(MOST) if packets[w]} | (self.timers if self.event and batch.called == "some" else set())
+        called = [w for w in order if w in some or (batch.called == "all" and w < self.most)]
         done = {}
         for number in called[: max(0, dies_after)]:
             if number in twice:
@@ -217,6 +217,7 @@ class Protocol(RuleBasedStateMachine):
     def starts_again_with(self, workers):
         begun_with(self.folder, self.workers, self.number)
         self.workers = workers
+        self.most = max(self.most, workers)
         self._start()
 
     @rule()
@@ -232,6 +233,7 @@ class Protocol(RuleBasedStateMachine):
             self.stores[number] = store
         self.told_finished += Counter({(*what[1:],): n for what, n in told.items() if what[0] == "finished"})
         self._owned(set(done))
+        self.timers |= set(done)
         self.batch, self.settled = None, {}
         self.number += 1
 
@@ -249,7 +251,7 @@ class Protocol(RuleBasedStateMachine):
         assert settled == self.settled
         workers = self.batch.reports
         self.loop.end(self.number, {"worker": workers})
-        Handed(self.folder).forget([workers.get(w, {}).get("taken", 0) for w in range(MOST)])
+        Handed(self.folder).forget([workers.get(w, {}).get("taken", 0) for w in range(self.most)])
         return told
 
     def _owned(self, called):
