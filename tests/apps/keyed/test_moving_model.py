@@ -180,7 +180,9 @@ class Protocol(RuleBasedStateMachine):
             routed = router.route(batch.rows.column("key"))
             for to, packet in zip(*cut(batch.rows, routed, standing.workers).columns, strict=True):
                 packets[to.as_py()].append(packet.as_py())
-        some = {w for w in range(MOST) if packets[w]} | (self.timers if self.event and batch.called == "some" else set())
+        some = {w for w in range(MOST) if packets[w]} | (
+            self.timers if self.event and batch.called == "some" else set()
+        )
         called = [w for w in order if w in some or (batch.called == "all" and w < self.most)]
         done = {}
         for number in called[: max(0, dies_after)]:
@@ -250,6 +252,8 @@ class Protocol(RuleBasedStateMachine):
         settled = {what[1]: what[2:] for what in told if what[0] == "settled"}
         assert settled == self.settled
         workers = self.batch.reports
+        # None waits: neither for its key's state, nor at a worker that no longer has it.
+        assert sum(said["tuples"] for said in workers.values()) == self.batch.rows.num_rows
         self.loop.end(self.number, {"worker": workers})
         Handed(self.folder).forget([workers.get(w, {}).get("taken", 0) for w in range(self.most)])
         return told
