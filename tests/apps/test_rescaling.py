@@ -27,19 +27,19 @@ def test_counts_of_windows_that_are_open_meanwhile(grouping, settings, spark, co
     keys = [f"Country {i % 7}" for i in range(4_000)]
     ms = [START + 7 * i for i in range(len(keys))]
     publish(connection, topic, 2, countries(keys), ms=ms)
-    found, reports, offsets = {}, [], []
+    found, reports, offsets, started = {}, [], [], []
     for workers, batches in ((6, 2), (3, 3), (8, None)):
         run = settings(grouping, workers=workers, time="event", window=LENGTH / 1000, lateness=1.0, max_tuples=400)
-        these = []
+        these: list = []
+        left = iter(range(batches or 10_000, 0, -1))
 
-        def note(report, these=these, batches=batches):
-            these.append(report)
-            if len(these) == batches:
-                running.stop()
+        def count(_, left=left):
+            if next(left) == 1:
+                started[-1].stop()
 
-        running = Run(run, [note])
+        started.append(Run(run, [these.append, count]))
         offsets.append(Checkpoint(run.checkpoint).next_offsets().get(topic, {}))
-        outcome = running.run(spark)
+        outcome = started[-1].run(spark)
         assert outcome.drained == (batches is None)
         counts = final_counts(connection, result_topics(run)["aggregator"])
         assert not counts.keys() & found.keys()
@@ -51,7 +51,7 @@ def test_counts_of_windows_that_are_open_meanwhile(grouping, settings, spark, co
     ends = [before[-1].batch.end[topic] for before in reports[:-1]]
     assert offsets[1:] == ends, "each goes on where the one before it ended"
     assert [len(these[-1].loads) for these in reports] == [6, 3, 8]
-    assert [len(report.loads) for report in reports[1]][0] == 6, "the first batch has the workers that there were"
+    assert len(reports[1][0].loads) == 6, "the first batch has the workers that there were"
     said = [str(each) for these in reports for report in these for each in report.rebalances if each.workers]
     assert said == ["rescaled from 6 to 3 workers", "rescaled from 3 to 8 workers"]
     assert Plans(run.checkpoint).newest().workers == 8

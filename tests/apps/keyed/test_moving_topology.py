@@ -2,7 +2,6 @@
 
 from collections import Counter, defaultdict
 
-import numpy as np
 import pytest
 from pyspark import cloudpickle
 
