@@ -12,6 +12,7 @@ from unskew.grouping.dynamic import DynamicKey, DynamicKeyDecay
 from unskew.grouping.full_knowledge import FullKnowledge
 from unskew.grouping.interface import Grouping
 from unskew.grouping.key import Key
+from unskew.grouping.keys import encode
 from unskew.grouping.learned import Dalton
 from unskew.grouping.posg import Posg
 from unskew.grouping.ring import ConsistentHash
@@ -122,6 +123,8 @@ def _needs(router: Grouping, *, costs: bool = False) -> str:
     return "feedback from the workers" if router.controller() is not None else ""
 
 
+_INTERVAL = 4096  # tuples: four of POSG's windows
+
 #: The groupings that need neither feedback nor costs by default.
 STANDALONE = tuple(name for name, scheme in GROUPINGS.items() if not _needs(scheme(1)))
 #: Those of them that keep a key at one worker for ever, whichever source it comes from.
@@ -141,9 +144,30 @@ def compile_all() -> None:
 
 
 def warm(name: str) -> None:
-    """Compile one scheme's kernels, or load them from numba's cache, so that its first tuples don't wait for it."""
+    """Compile one scheme's kernels, its monitors' too, or load them from numba's cache: its first tuples don't wait."""
     for keys in (["a", "b", "a"], np.arange(3)):
         router = create(name, 3)
         router.foresee(keys)
         router.route(keys, times=0, costs=1.0)
         router.load(router.save())
+    _close(create(name, 3))
+
+
+def _close(router: Grouping) -> None:
+    """Close a router's loop for three intervals, of as many tuples as any monitor or controller makes something of."""
+    controller, monitors = router.controller(), [router.monitor() for _ in range(router.workers)]
+    if controller is None:
+        return
+    keys = encode(np.arange(_INTERVAL) % 20)
+    for _ in range(3):
+        router.route(keys)
+        reports = {}
+        for worker, monitor in enumerate(monitors):
+            if monitor is not None:
+                monitor.observe(keys, 1.0 + keys.codes)
+                told = monitor.report()
+                reports |= {} if told is None else {worker: told}
+        said = router.report()
+        plan = controller.plan(reports, list(range(router.workers)), {} if said is None else {0: said})
+        if plan is not None:
+            router.adopt(plan)

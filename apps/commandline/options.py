@@ -42,7 +42,14 @@ class GroupingOptions:
     ] = None
     grouping_option: Annotated[
         list[str] | None,
-        typer.Option("--grouping-option", "-g", metavar="NAME=VALUE", help="Any other.", rich_help_panel=GROUPING),
+        typer.Option(
+            "--grouping-option",
+            "-g",
+            metavar="NAME=VALUE",
+            help="Any other: theta_max, table_max, window, beta (MIXED and its like), epsilon, settle (POSG), method, "
+            "threshold, rounds (CONSISTENT_HASH), probe_every (PARTIAL_KEY), …; a wrong one is answered with all.",
+            rich_help_panel=GROUPING,
+        ),
     ] = None
 
     def of(self, groupings: Sequence[str]) -> dict[str, dict[str, Any]]:

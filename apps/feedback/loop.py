@@ -103,7 +103,8 @@ class Loop:
         if plan is None:
             return after
         if router.moves:
-            moved = None if "moved" not in plan.values else int(plan.values["moved"])
+            said: Mapping[str, Any] = plan.values
+            moved = int(said["moved"]) if "moved" in said else None
             known = Rebalance(
                 plan.number,
                 batch,

@@ -36,6 +36,17 @@ class Monitors:
         fresh = self.routing.router().monitor()
         return None if fresh is None else WorkerMonitor(fresh, self.routing.checkpoint, worker, batch)
 
+    def report(self, worker: int, batch: int, tuples: pa.RecordBatch, seconds: float) -> Mapping[str, Value] | None:
+        """The report of a worker that has done all its tuples (column ``key``) of a batch at once, in so much time."""
+        monitor = self.open(worker, batch)
+        if monitor is None:
+            return None
+        if tuples.num_rows:
+            keys = encode(tuples.column("key"))
+            costs = self.routing.cost.of(keys)
+            monitor.observe(keys, costs + max(0.0, 1000 * seconds - float(costs.sum())) / len(keys))
+        return monitor.close()
+
 
 class WorkerMonitor:
     """One worker's monitor during one batch.

@@ -72,9 +72,8 @@ class Standing:
 
         """
         said: dict[str, Any] = unpack(_IDENTITY, data)
-        plans = {name: Plan.read(said[name]) if said[name] else None for name in ("active", "pending")}
-        more = {
-            "released": frozenset(orjson.loads(said["released"])),
-            "untold": tuple(Rebalance(**told) for told in orjson.loads(said["untold"])),
-        }
-        return cls(**said | plans | more)
+        for name in ("active", "pending"):
+            said[name] = Plan.read(said[name]) if said[name] else None
+        said["released"] = frozenset(orjson.loads(said["released"]))
+        said["untold"] = tuple(Rebalance(**told) for told in orjson.loads(said["untold"]))
+        return cls(**said)

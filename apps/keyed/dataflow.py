@@ -4,6 +4,7 @@ The counts are a second work of the same workers: they close with their window, 
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -16,6 +17,7 @@ from pyspark.sql.types import IntegerType, LongType, StringType, StructField, St
 
 from unskew.apps.checkpoint.checkpoint import Checkpoint
 from unskew.apps.checkpoint.crew import Crew
+from unskew.apps.feedback.monitors import Monitors
 from unskew.apps.keyed.asked import Asked
 from unskew.apps.keyed.bins import KEY
 from unskew.apps.keyed.parcels import COUNTS, WINDOW, opened
@@ -60,7 +62,11 @@ def remembering(
     by_event = settings.time == "event"
     crew = Crew.of(Checkpoint(settings.checkpoint).claimed(), settings.workers)
     routing = Routing.of(settings, reports)
-    program = program_of(settings, states, min(crew.first, partitions), reports, routing if routing.planned else None)
+    program = replace(
+        program_of(settings, states, min(crew.first, partitions), reports),
+        monitors=Monitors(routing),
+        routing=routing if routing.planned else None,
+    )
     moment = F.col("time") if by_event else batch_time(ahead_ms, F.col("source"))
     split = tuples(source(spark, settings), settings).withColumn("__time", moment)
     places = tokens(crew.most, partitions)
@@ -77,9 +83,7 @@ def remembering(
     return unpacked.withColumn("window", F.struct(start.alias("start"), end.alias("end"))).drop(_START)
 
 
-def program_of(
-    settings: Settings, states: Asked, homes: int, reports: Reports | None = None, routing: Routing | None = None
-) -> Program:
+def program_of(settings: Settings, states: Asked, homes: int, reports: Reports | None = None) -> Program:
     """What the workers of a topology with a keyed work do."""
     return Program(
         states.work,
@@ -95,7 +99,6 @@ def program_of(
         splitter(settings.source_type, settings.key_field, settings.format).count_of is not None,
         settings.cost,
         reports,
-        routing,
     )
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from unskew.apps.feedback.monitors import Monitors
 from unskew.apps.keyed.counts import Counts
 from unskew.apps.topology.cost import FREE, Cost
 from unskew.apps.topology.reports import Reports
@@ -102,6 +103,8 @@ class Program:
         Told what each worker did.
     routing : Routing, optional
         How tuples get to workers, where that may change while states are there; None: it doesn't.
+    monitors : Monitors, optional
+        What is observed of the tuples for the grouping's controller.
 
     """
 
@@ -119,6 +122,7 @@ class Program:
     cost: Cost = FREE
     reports: Reports | None = None
     routing: Routing | None = None
+    monitors: Monitors | None = None
 
     @property
     def columns(self) -> list[str]:

@@ -3,11 +3,9 @@
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any
 
 import pyarrow as pa
 
-from unskew.apps.feedback.monitors import Monitors
 from unskew.apps.keyed import arrivals
 from unskew.apps.keyed.calls import Calls
 from unskew.apps.keyed.keeper import Keeper
@@ -17,7 +15,6 @@ from unskew.apps.keyed.parcels import BEAT, COUNTS, RESULTS, Parcel, packed, spr
 from unskew.apps.keyed.program import Beat, Program
 from unskew.apps.keyed.store import Store
 from unskew.apps.keyed.table import Table
-from unskew.grouping.keys import encode
 
 _WORK, _COUNTS = 0, 1
 
@@ -63,6 +60,9 @@ def work(program: Program, store: Store, worker: int, packets: Sequence[bytes], 
             over = note.closed_ms if program.event else beat.batch_ms
             keeper.update(window, keys, part.select(seen), now, over_ms=over, whole=not program.split)
     time.sleep(program.cost.total(tuples.column("key")))
+    observed = None
+    if program.monitors is not None:
+        observed = program.monitors.report(worker, beat.number, kept, time.perf_counter() - started - mover.seconds)
     meets = program.split and _meets(program, note, beat)
     fragments = []
     for window in own.windows:
@@ -81,27 +81,12 @@ def work(program: Program, store: Store, worker: int, packets: Sequence[bytes], 
     if program.split and worker < program.homes:
         yield Parcel(BEAT, worker, b"now" if meets else b"")
     _remember(program, store, note, mover.note, beat)
-    busy = time.perf_counter() - started - mover.seconds
     _report(program, worker, beat, {
         "tuples": tuples.num_rows, "keys": distinct, "failures": {},
-        "busy": busy, "monitor": _observed(program, worker, tuples, busy, beat),
+        "busy": time.perf_counter() - started - mover.seconds,
         "windows": counted, "late": late, "states": own.keys, "bytes": own.size, "finished": keeper.finished,
-        "fragments": sum(rows.num_rows for _, rows in fragments), **mover.report(),
+        "fragments": sum(rows.num_rows for _, rows in fragments), "monitor": observed, **mover.report(),
     })  # fmt: skip
-
-
-def _observed(program: Program, worker: int, tuples: pa.RecordBatch, busy: float, beat: Beat) -> Any:
-    """What the grouping's controller should know of the tuples; their costs are simulated and measured, in ms."""
-    if program.routing is None:
-        return None
-    monitor = Monitors(program.routing).open(worker, beat.number)
-    if monitor is None:
-        return None
-    if tuples.num_rows:
-        keys = encode(tuples.column("key"))
-        costs = program.cost.of(keys)
-        monitor.observe(keys, costs + max(0.0, 1000 * busy - float(costs.sum())) / len(costs))
-    return monitor.close()
 
 
 def _meets(program: Program, note: Note, beat: Beat) -> bool:

@@ -47,6 +47,10 @@ class Crew(Protocol):
         """The routers have a new plan; ``seen`` tuples have come so far."""
         ...
 
+    def occupy(self, now: float, times: NDArray[np.float64]) -> None:
+        """Keep the workers busy with moving state from ``now`` on, after what they have: float64[W], ms."""
+        ...
+
     def done(self) -> bool:
         """Nothing that a plan could change is left of the tuples taken."""
         ...
@@ -75,6 +79,10 @@ class Fifo:
 
     def adopted(self, router: Grouping, seen: int) -> None:
         return
+
+    def occupy(self, now: float, times: NDArray[np.float64]) -> None:
+        free = self._queues.free
+        free[:] = np.where(times > 0, np.maximum(free, now) + times, free)
 
     def done(self) -> bool:
         return True
@@ -112,6 +120,10 @@ class Forwarding:
         known = np.bincount(self._load.keys.codes[:seen], minlength=len(owners)) > 0
         self.moved += int(np.count_nonzero(known & (owners != self._owners)))
         self._owners = owners
+
+    def occupy(self, now: float, times: NDArray[np.float64]) -> None:
+        # Only tuples are passed on: what a key's former owners hold stays there until it is merged at the end.
+        return
 
     def done(self) -> bool:
         return not self._busy.any()

@@ -25,15 +25,20 @@ class Feedback:
         Above 0. Plans are taken up at the beginnings of intervals.
     delay : float, ms
         From the moment when all reports of an interval are there to the moment when the sources have the plan.
+    transfer : float, ms
+        How long a unit of state that moves (of ``migration``) keeps the worker busy that hands it out, and the one that
+        takes it in. Tuples that come meanwhile wait.
 
     """
 
     interval: float = 1000.0
     delay: float = 0.0
+    transfer: float = 0.0
 
     def __post_init__(self) -> None:
         number("interval", self.interval, 0, above=True)
         number("delay", self.delay, 0)
+        number("transfer", self.transfer, 0)
 
 
 @dataclass(slots=True)
@@ -59,14 +64,14 @@ class Loop:
             ready = max(ready, self.reported[-1][0])
         self.reported.append((ready, reports, queues, sources))
 
-    def take_up(self, now: float, routers: Sequence[Grouping]) -> bool:
-        """Plan from what is there, and let the routers adopt what is due by ``now``; True if there was anything."""
+    def take_up(self, now: float, routers: Sequence[Grouping]) -> list[Plan]:
+        """Plan from what is there, and let the routers adopt what is due by ``now``: those plans."""
         while self.reported and self.reported[0][0] <= now:
             ready, reports, queues, sources = self.reported.popleft()
             plan = self.controller.plan(reports, queues.astype(float).tolist(), sources)
             if plan is not None:
                 self.planned.append((ready + self.delay, plan))
-        adopted = False
+        adopted: list[Plan] = []
         while self.planned and self.planned[0][0] <= now:
             _, plan = self.planned.popleft()
             for router in routers:
@@ -74,5 +79,16 @@ class Loop:
             self.plans += 1
             self.moved += int(plan.values.get("moved", 0))
             self.migration += float(plan.values.get("migration", 0.0))
-            adopted = True
+            adopted.append(plan)
         return adopted
+
+
+def transferred(plans: Sequence[Plan], workers: int) -> NDArray[np.float64]:
+    """The state that each worker hands out or takes in for these plans, of those that say: float64[W]."""
+    moved = np.zeros(workers)
+    for plan in plans:
+        values: Mapping[str, Any] = plan.values
+        if "moved_sizes" in values:
+            for side in ("moved_from", "moved_to"):
+                moved += np.bincount(values[side], values["moved_sizes"], workers)
+    return moved

@@ -9,7 +9,7 @@ from unskew.grouping.arguments import integer
 from unskew.grouping.feedback import Monitor
 from unskew.grouping.interface import Grouping
 from unskew.grouping.simulator.crew import Crew, Fifo, Forwarding
-from unskew.grouping.simulator.feedback import Feedback, Loop, Reports
+from unskew.grouping.simulator.feedback import Feedback, Loop, Reports, transferred
 from unskew.grouping.simulator.outcome import Outcome, marks_of, outcome
 from unskew.grouping.simulator.sources import Sources
 from unskew.grouping.simulator.substream import Substreams
@@ -87,7 +87,7 @@ def simulate(
     else:
         feedback = feedback or Feedback()
         loop = Loop(controller, feedback.delay)
-        _follow(load, senders, crew, samples_of, loop, feedback.interval)
+        _follow(load, senders, crew, samples_of, loop, feedback)
     return outcome(load, senders, sources, crew, loop, samples_of.marks, samples_of.waiting, window)
 
 
@@ -111,14 +111,15 @@ class Samples:
         self._crew.serve(start, stop, until)
 
 
-def _follow(load: Workload, senders: Sources, crew: Crew, samples: Samples, loop: Loop, interval: float) -> None:
+def _follow(load: Workload, senders: Sources, crew: Crew, samples: Samples, loop: Loop, feedback: Feedback) -> None:
     """Interval by interval: adopt, route, serve, report."""
-    router = senders.routers[0]
+    router, interval = senders.routers[0], feedback.interval
     observers = Observers(router, load, crew) if router.monitor() is not None else None
     now, start = float(load.arrivals[0]), 0
     while start < len(load) or not crew.done():
-        if loop.take_up(now, senders.routers):
+        if plans := loop.take_up(now, senders.routers):
             crew.adopted(router, start)
+            crew.occupy(now, feedback.transfer * transferred(plans, router.workers))
         end = now + interval
         if start < len(load) and crew.done() and not loop.pending:
             # Nothing happens before the next arrival: go to its interval.

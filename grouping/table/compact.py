@@ -39,7 +39,15 @@ def compact(keys: Records, degree: int) -> tuple[Records, NDArray[np.int64]]:
     pair, cost = np.divmod(triples[triple], len(costs))
     current, home = np.divmod(pairs[pair], keys.workers)
     return (
-        Records(costs[cost], memories[memory], current.astype(np.int32), home.astype(np.int32), count, keys.workers),
+        Records(
+            costs[cost],
+            memories[memory],
+            current.astype(np.int32),
+            home.astype(np.int32),
+            count,
+            keys.workers,
+            keys.rest,
+        ),
         group,
     )
 

@@ -39,7 +39,8 @@ class Scheme(Protocol):
 class TableController(Controller):
     """At the end of each interval, plan a new routing table if some worker's load is above L_max (section 4).
 
-    It knows every key of the last w intervals: 16 bytes a key and interval, and as much again for the last one.
+    It knows every key that the workers have named in the last w intervals: 16 bytes a key and interval, and as much
+    again for the last one.
 
     Parameters
     ----------
@@ -55,12 +56,14 @@ class TableController(Controller):
 
     * An entry whose key was in none of the last w intervals goes with the next plan. It has no state of the window
       to move, but may have older state: its key is named among those that move, with size 0.
+    * Of keys that a worker doesn't name (``KeyMonitor``) the load counts as its own, and stays; so do their entries. A
+      key that is named in some of the intervals only seems smaller than it is.
     * A plan isn't made unless it lowers the load above L_max, Σ max(L(d) − L_max, 0). A key that is heavier than L_max
       can't be balanced, and would move from worker to worker in every interval.
 
     """
 
-    state_fields = ("table_keys", "table_workers", "keys", "sizes", "intervals", "costs")
+    state_fields = ("table_keys", "table_workers", "keys", "sizes", "intervals", "costs", "rest_sizes")
 
     def __init__(self, scheme: Scheme, identity: str) -> None:
         super().__init__(identity)
@@ -68,6 +71,8 @@ class TableController(Controller):
         self.table_keys: NDArray[np.uint64] = np.empty(0, np.uint64)
         self.table_workers: NDArray[np.int32] = np.empty(0, np.int32)
         self.keys, self.sizes, self.intervals, self.costs = empty_window()
+        #: What the keys that nobody named have added to all states, in each interval of the window.
+        self.rest_sizes = np.empty(0)
 
     def _plan(
         self,
@@ -78,30 +83,54 @@ class TableController(Controller):
         window = Window(self.keys, self.sizes, self.intervals, self.costs)
         window = window.after((reports[worker] for worker in sorted(reports)), self._scheme.window)
         self.keys, self.sizes, self.intervals, self.costs = window
-        migration = self.rebalance(*window.totals())
+        rest = np.zeros((self._scheme.workers, 2))
+        for worker, report in reports.items():
+            rest[worker] = report["rest"]
+        self.rest_sizes = np.append(self.rest_sizes, rest[:, 1].sum())[-self._scheme.window :]
+        keys = self._with_unnamed(*window.totals(), rest[:, 0] > 0)
+        migration = self.rebalance(*keys, rest[:, 0], float(self.rest_sizes.sum()))
         return None if migration is None else migration.values()
 
+    def _with_unnamed(
+        self,
+        hashes: NDArray[np.uint64],
+        cost: NDArray[np.float64],
+        memory: NDArray[np.float64],
+        silent: NDArray[np.bool_],
+    ) -> tuple[NDArray[np.uint64], NDArray[np.float64], NDArray[np.float64]]:
+        """Beside the keys that are named, those of entries at workers that don't name all: they aren't forgotten."""
+        there = self.table_keys[silent[self.table_workers]]
+        there = there[~np.isin(there, hashes, assume_unique=True)]
+        at, nothing = np.searchsorted(hashes, there), np.zeros(len(there))
+        return np.insert(hashes, at, there), np.insert(cost, at, nothing), np.insert(memory, at, nothing)
+
     def rebalance(
-        self, hashes: NDArray[np.uint64], cost: NDArray[np.float64], memory: NDArray[np.float64]
+        self,
+        hashes: NDArray[np.uint64],
+        cost: NDArray[np.float64],
+        memory: NDArray[np.float64],
+        rest: NDArray[np.float64] | float = 0.0,
+        rest_size: float = 0.0,
     ) -> MigrationPlan | None:
         """Plan for K keys (hashes ascending) of these costs and state sizes, all [K]; None: leave all as it is.
 
+        ``rest`` is the load that each worker has of other keys (float64[W]), ``rest_size`` the size of their states.
         A plan is taken for adopted: the next one starts from its routing table.
         """
         scheme = self._scheme
         home = scheme.home(hashes)
         current = look_up(hashes, home, self.table_keys, self.table_workers)
-        keys = Records(cost, memory, current, home, np.ones(len(hashes), np.int64), scheme.workers)
+        keys = Records(cost, memory, current, home, np.ones(len(hashes), np.int64), scheme.workers, rest)
         limit = keys.limit(scheme.theta_max)
         excess = _excess(keys.loads(), limit)
         if excess <= 0:
             return None
         destination = self._place(keys, limit)
-        if _excess(sum_at(destination, cost, scheme.workers), limit) >= excess:
+        if _excess(sum_at(destination, cost, scheme.workers) + rest, limit) >= excess:
             return None
         expired = ~np.isin(self.table_keys, hashes, assume_unique=True)
-        there = self.table_keys[expired]
-        migration = migrate(hashes, keys, destination).expiring(there, self.table_workers[expired], scheme.home(there))
+        forgotten, there = self.table_keys[expired], self.table_workers[expired]
+        migration = migrate(hashes, keys, destination, rest_size).expiring(forgotten, there, scheme.home(forgotten))
         self.table_keys, self.table_workers = migration.table_keys, migration.table_workers
         return migration
 

@@ -47,19 +47,20 @@ def fit(
     count: NDArray[np.int64],
     by_cost: NDArray[np.int64],
     by_psi: NDArray[np.int64],
-    workers: int,
+    rest: NDArray[np.float64],
     limit: float,
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int32]]:
     """Take keys from overloaded workers and assign them anew.
 
     Of each of E entries: the cost of its keys, the worker that has them after phase I, how many they are; then the
-    entries in descending order of cost, and in the order in which ψ selects them (costs of 0 last); W; L_max.
+    entries in descending order of cost, and in the order in which ψ selects them (costs of 0 last); the load that each
+    of W workers has beside them, float64[W], which stays; L_max.
 
     Returns the keys of each entry that stay, int64[E], and the others, one a row in the order in which they were
     assigned: the entry, int64[M], and the worker, int32[M].
     """
-    state = _begin(cost, worker, count, by_psi, workers)
-    pending = _prepare(state, limit)
+    state = _begin(cost, worker, count, by_psi, rest)
+    pending = _prepare(state, rest, limit)
     most = count.sum()
     entries, assigned, moves = np.empty(most, np.int64), np.empty(most, np.int32), 0
     i = 0
@@ -87,9 +88,10 @@ def _begin(
     worker: NDArray[np.int32],
     count: NDArray[np.int64],
     by_psi: NDArray[np.int64],
-    workers: int,
+    rest: NDArray[np.float64],
 ) -> _Fit:
-    load, end = np.zeros(workers), np.zeros(workers, np.int64)
+    workers = len(rest)
+    load, end = rest.copy(), np.zeros(workers, np.int64)
     for entry in range(len(cost)):
         load[worker[entry]] += cost[entry] * count[entry]
         end[worker[entry]] += 1
@@ -105,13 +107,13 @@ def _begin(
 
 
 @kernel
-def _prepare(state: _Fit, limit: float) -> int:
+def _prepare(state: _Fit, rest: NDArray[np.float64], limit: float) -> int:
     """Phase II: from each overloaded worker, disassociate keys by ψ until it isn't any more; how many in all."""
     candidates = 0
     for d in range(len(state.load)):
         while state.load[d] > limit and state.head[d] < state.end[d]:
             candidates += _take(state, d)
-        state.smaller[d] = state.load[d]
+        state.smaller[d] = state.load[d] - rest[d]
     return candidates
 
 

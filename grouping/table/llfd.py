@@ -25,7 +25,7 @@ class Llfd(TableRouter):
 
     Parameters
     ----------
-    theta_max, window, degree
+    theta_max, window, degree, report_keys
         See ``TableRouter``; the authors' θmax is 0.08.
 
     Notes
@@ -68,9 +68,16 @@ class Llfd(TableRouter):
     short = "llfd"
 
     def __init__(
-        self, workers: int, *, seed: int = 0, theta_max: float = 0.08, window: int = 5, degree: int | None = None
+        self,
+        workers: int,
+        *,
+        seed: int = 0,
+        theta_max: float = 0.08,
+        window: int = 5,
+        degree: int | None = None,
+        report_keys: int | None = 30_000,
     ) -> None:
-        super().__init__(workers, seed=seed, theta_max=theta_max, window=window, degree=degree)
+        super().__init__(workers, seed=seed, theta_max=theta_max, window=window, degree=degree, report_keys=report_keys)
 
     def priority(self, records: Records) -> NDArray[np.float64]:
         return records.cost

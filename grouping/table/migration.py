@@ -77,8 +77,13 @@ class MigrationPlan:
         }
 
 
-def migrate(hashes: NDArray[np.uint64], keys: Records, destination: NDArray[np.int32]) -> MigrationPlan:
-    """The plan that takes K keys (hashes uint64[K] ascending, a record each) to their destinations, int32[K]."""
+def migrate(
+    hashes: NDArray[np.uint64], keys: Records, destination: NDArray[np.int32], rest_size: float = 0.0
+) -> MigrationPlan:
+    """The plan that takes K keys (hashes uint64[K] ascending, a record each) to their destinations, int32[K].
+
+    ``rest_size`` is the size of the other keys' states, which nobody names.
+    """
     routed = destination != keys.home
     moved = destination != keys.current
     return MigrationPlan(
@@ -88,5 +93,5 @@ def migrate(hashes: NDArray[np.uint64], keys: Records, destination: NDArray[np.i
         keys.current[moved],
         destination[moved],
         keys.memory[moved],
-        float(keys.memory.sum()),
+        float(keys.memory.sum()) + rest_size,
     )

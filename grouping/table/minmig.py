@@ -25,7 +25,7 @@ class MinMig(TableRouter):
 
     Parameters
     ----------
-    theta_max, window, degree
+    theta_max, window, degree, report_keys
         See ``TableRouter``; the authors' θmax is 0.08.
     beta : float, default 1.5
         β > 0, the weight of the load. 1: load per unit of state, and a large table of light keys; larger: heavier keys,
@@ -70,8 +70,9 @@ class MinMig(TableRouter):
         window: int = 5,
         beta: float = 1.5,
         degree: int | None = None,
+        report_keys: int | None = 30_000,
     ) -> None:
-        super().__init__(workers, seed=seed, theta_max=theta_max, window=window, degree=degree)
+        super().__init__(workers, seed=seed, theta_max=theta_max, window=window, degree=degree, report_keys=report_keys)
         self.beta = number("beta", beta, 0, above=True)
 
     def priority(self, records: Records) -> NDArray[np.float64]:

@@ -26,7 +26,7 @@ class Mixed(TableRouter):
 
     Parameters
     ----------
-    theta_max, window, degree
+    theta_max, window, degree, report_keys
         See ``TableRouter``; the authors' θmax is 0.08.
     table_max : int, default 3000
         Amax ≥ 0, entries of the routing table. Too few for the balance asked for, and MIXED turns into MINTABLE. The
@@ -75,8 +75,9 @@ class Mixed(TableRouter):
         window: int = 5,
         beta: float = 1.5,
         degree: int | None = None,
+        report_keys: int | None = 30_000,
     ) -> None:
-        super().__init__(workers, seed=seed, theta_max=theta_max, window=window, degree=degree)
+        super().__init__(workers, seed=seed, theta_max=theta_max, window=window, degree=degree, report_keys=report_keys)
         self.table_max = integer("table_max", table_max, 0)
         self.beta = number("beta", beta, 0, above=True)
 

@@ -22,7 +22,7 @@ class MixedBruteForce(Mixed):
 
     Parameters
     ----------
-    theta_max, table_max, window, beta, degree
+    theta_max, table_max, window, beta, degree, report_keys
         See ``Mixed``.
 
     Notes

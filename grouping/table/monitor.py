@@ -21,13 +21,23 @@ class KeyMonitor(Monitor):
     A key's cost c(k) is what its tuples cost where that is measured, else their number. Its state s(k) of the interval
     is the number of its tuples: an operator over a window keeps them, or something of their size.
 
+    A report names ``most`` keys, those of the highest costs, and the others by their sums alone. (The paper's compact
+    records are no way to shorten it: a plan with groups must be one of keys in the end, so their names must be sent.)
+
     Memory: 24 bytes for each distinct key of the interval, twice that and 1.5 MiB while it lasts: the algorithms are
     defined on all keys.
+
+    Parameters
+    ----------
+    most : int, optional
+        How many keys a report names, 24 bytes each. None: all.
+
     """
 
     state_fields = ("keys", "costs", "sizes")
 
-    def __init__(self) -> None:
+    def __init__(self, most: int | None = None) -> None:
+        self.most = most
         self._clear()
 
     def observe(self, keys: Keys, costs: Costs) -> None:
@@ -42,11 +52,18 @@ class KeyMonitor(Monitor):
             self._sum()
 
     def report(self) -> Mapping[str, Value] | None:
-        """``keys`` uint64[k] ascending, ``costs`` float64[k], ``sizes`` float64[k] of the interval."""
+        """``keys`` uint64[k] ascending, ``costs``, ``sizes`` float64[k], ``rest`` float64[2]: others' cost and size."""
         self._sum()
-        report = {"keys": self.keys, "costs": self.costs, "sizes": self.sizes}
+        keys, costs, sizes = self.keys, self.costs, self.sizes
         self._clear()
-        return report if len(report["keys"]) else None
+        if self.most is not None and len(keys) > self.most:
+            named = np.zeros(len(keys), np.bool_)
+            named[np.argsort(-costs, kind="stable")[: self.most]] = True
+            rest = np.array([costs[~named].sum(), sizes[~named].sum()])
+            keys, costs, sizes = keys[named], costs[named], sizes[named]
+        else:
+            rest = np.zeros(2)
+        return {"keys": keys, "costs": costs, "sizes": sizes, "rest": rest} if len(keys) else None
 
     def save(self) -> bytes:
         self._sum()

@@ -25,6 +25,7 @@ class Workflow:
     def __init__(self, records: Records, limit: float, psi: NDArray[np.float64]) -> None:
         self.records = records
         self.limit = limit
+        self._rest = np.full(records.workers, records.rest, np.float64)
         self._by_cost = np.argsort(-records.cost, kind="stable")
         self._by_psi = self._by_cost if psi is records.cost else np.argsort(-psi, kind="stable")
         routed = np.flatnonzero(records.current != records.home)
@@ -53,7 +54,7 @@ class Workflow:
             by_cost, by_psi = (
                 np.insert(order, np.flatnonzero(order == split)[0] + 1, len(records)) for order in (by_cost, by_psi)
             )
-        left, entry, assigned = fit(records.cost[record], worker, count, by_cost, by_psi, records.workers, self.limit)
+        left, entry, assigned = fit(records.cost[record], worker, count, by_cost, by_psi, self._rest, self.limit)
         stay = np.flatnonzero(left)
         return Placement(
             records,

@@ -28,7 +28,7 @@ class Readj(TableRouter):
 
     Parameters
     ----------
-    theta_max, window
+    theta_max, window, report_keys
         See ``TableRouter``.
     sigma : float, default 0.005
         σ ≥ 0: keys of at least this share of the mean load are tracked. Smaller: more to choose from, better balance,
@@ -40,6 +40,9 @@ class Readj(TableRouter):
     This is the baseline as the routing table paper describes it ("considers all possible swaps to find the best move
     alleviating the workload imbalance"). The original balances three resources, and the gain of a move weighs
     balance against migration; here there is one resource, and migration only decides between equals.
+    Section 6 says that it "always tries to move back the keys to their original destination" first. Here keys do that
+    as soon as they aren't tracked; if all did, the baseline would be weaker than it need be: with the paper's defaults
+    a plan would move 19 % of the state instead of 8 %, and take 20 times as long, for the same balance.
     The original measures imbalance by the spread between the highest and the lowest load. Taking the least spread
     gets stuck as soon as two workers share the highest load and two the lowest, which it tends to bring about,
     so here it is the variance.
@@ -70,21 +73,28 @@ class Readj(TableRouter):
     short = "readj"
 
     def __init__(
-        self, workers: int, *, seed: int = 0, theta_max: float = 0.08, window: int = 5, sigma: float = 0.005
+        self,
+        workers: int,
+        *,
+        seed: int = 0,
+        theta_max: float = 0.08,
+        window: int = 5,
+        sigma: float = 0.005,
+        report_keys: int | None = 30_000,
     ) -> None:
-        super().__init__(workers, seed=seed, theta_max=theta_max, window=window, degree=None)
+        super().__init__(workers, seed=seed, theta_max=theta_max, window=window, degree=None, report_keys=report_keys)
         self.sigma = number("sigma", sigma, 0)
 
     def priority(self, records: Records) -> NDArray[np.float64]:
         return records.cost
 
     def place(self, records: Records, limit: float) -> Placement:
-        least = self.sigma * float(records.cost.sum()) / records.workers
+        least = self.sigma * records.total() / records.workers
         tracked = np.flatnonzero(records.cost >= least)
         current = records.current[tracked]
         worker = records.home.copy()
         worker[tracked] = current
-        load = sum_at(worker, records.cost, records.workers)
+        load = sum_at(worker, records.cost, records.workers) + records.rest
         keys = _Tracked(records.cost[tracked], records.memory[tracked], current, current.astype(np.int64), load)
         _readjust(keys, limit)
         worker[tracked] = keys.worker

@@ -27,6 +27,8 @@ class Records:
         Keys in the record: 1, unless it is a group.
     workers : int
         N_D, the number of workers.
+    rest : float64[W], or 0
+        The load of each worker's other keys: those that nobody names, and so none can move.
 
     """
 
@@ -36,17 +38,22 @@ class Records:
     home: NDArray[np.int32]
     count: NDArray[np.int64]
     workers: int
+    rest: "NDArray[np.float64] | float" = 0.0
 
     def __len__(self) -> int:
         return len(self.cost)
 
     def loads(self) -> NDArray[np.float64]:
         """L(d) of each worker as the keys are now: float64[W]."""
-        return sum_at(self.current, self.cost * self.count, self.workers)
+        return sum_at(self.current, self.cost * self.count, self.workers) + self.rest
+
+    def total(self) -> float:
+        """All workers' load."""
+        return float(self.cost @ self.count + np.sum(self.rest))
 
     def limit(self, theta_max: float) -> float:
         """L_max = (1 + θmax)·L̄, the load above which a worker is overloaded."""
-        return float((1 + theta_max) * (self.cost @ self.count) / self.workers * (1 + _ROUNDING))
+        return (1 + theta_max) * self.total() / self.workers * (1 + _ROUNDING)
 
     def gamma(self, beta: float) -> NDArray[np.float64]:
         """γ(k, w) = c(k)^β / S(k, w), the migration priority: float64[R]; a key without cost has none."""
@@ -80,7 +87,8 @@ class Placement:
 
     def loads(self) -> NDArray[np.float64]:
         """L(d) of each worker after the move: float64[W]."""
-        return sum_at(self.worker, self.records.cost[self.record] * self.count, self.records.workers)
+        records = self.records
+        return sum_at(self.worker, records.cost[self.record] * self.count, records.workers) + records.rest
 
     def table(self) -> int:
         """N_A', the number of entries that the routing table needs: keys that aren't at home."""

@@ -74,14 +74,24 @@ HARMS: list[Callable[[Topology, Broker], None]] = [
 ]
 
 
+# The last two plan in nearly every batch.
+GROUPINGS = [
+    ("PARTIAL_KEY", "pkg"),
+    ("DYNAMIC_KEY", "dkg"),
+    ("BOUNDED_LOAD", "bl"),
+    ("MIXED", "mixed", "-g", "theta_max=0", "-g", "window=1"),
+    ("POSG", "posg", "-g", "window=16", "-g", "tolerance=10"),
+]
+
+
 def test_whatever_is_killed_again_and_again(broker, connection, topic, truth, launch):
-    """In any order, under any grouping that remembers: the seed is printed if it fails."""
+    """In any order, under any grouping that remembers, or plans: the seed is printed if it fails."""
     seed = random.randrange(1 << 32)
     rng = random.Random(seed)
-    grouping, short = rng.choice([("PARTIAL_KEY", "pkg"), ("DYNAMIC_KEY", "dkg"), ("BOUNDED_LOAD", "bl")])
+    grouping, short, *options = rng.choice(GROUPINGS)
     harms = rng.sample(HARMS, len(HARMS))
     print(f"seed {seed}, {grouping}: {', '.join(harm.__name__ for harm in harms)}")
-    topology = launch(grouping, "--max-tuples", "1200")
+    topology = launch(grouping, "--max-tuples", "1200", *options)
     for harm in harms:
         topology.goes_on(rng.randint(1, 2))
         time.sleep(rng.random())  # anywhere in a batch

@@ -4,41 +4,107 @@ import numpy as np
 
 from tests.grouping.skewed import Stream, skewed
 from unskew.grouping import encode
+from unskew.grouping.feedback import Plan
+
+WORKERS = 10
 
 
 def with_feedback(make):
-    """Workers report, the controller plans, the sources adopt; and all three can be saved in between and go on."""
-    if make(10).controller() is not None:
-        assert _fed_back(make, restarts=False) == _fed_back(make, restarts=True)
+    """Workers report, the controller plans, the sources adopt.
+
+    All of them may be saved and go on elsewhere between any two steps, a plan may travel as bytes and be adopted again
+    and again, and a source may lose its state where keys have one owner: nothing changes.
+    """
+    if make(WORKERS).controller() is not None:
+        plain = World(make).run()
+        assert RestartedWorld(make).run() == plain
+        assert ReplayingWorld(make).run() == plain
+        if make(WORKERS).moves:
+            assert ForgetfulWorld(make).run() == plain
 
 
-def _fed_back(make, *, restarts, interval=500):
-    stream = skewed(8000)
-    sources = [make(10).at_source(source) for source in range(2)]
-    monitors = [sources[0].monitor() for _ in range(10)]
-    controller = sources[0].controller()
-    answers = []
-    for start in range(0, len(stream), interval):
-        part = stream.part(start, start + interval)
-        queues = np.zeros(10)
-        for number, source in enumerate(sources):
+class World:
+    """Two sources, their workers and the controller."""
+
+    def __init__(self, make):
+        self.make = make
+        self.sources = [make(WORKERS).at_source(source) for source in range(2)]
+        self.monitors = [self.sources[0].monitor() for _ in range(WORKERS)]
+        self.controller = self.sources[0].controller()
+        self.answers, self.plans = [], []
+
+    def run(self, interval=500):
+        stream = skewed(8000)
+        for start in range(0, len(stream), interval):
+            queues = self.route(stream.part(start, start + interval))
+            self.step()
+            reports, told = _reports(self.monitors), _reports(self.sources)
+            self.step()
+            plan = self.controller.plan(reports, queues, told)
+            self.step()
+            if plan is not None:
+                self.plans.append(plan)
+                self.adopt(plan)
+            self.step()
+        return self.answers, [plan.save() for plan in self.plans], [each.save() for each in self.sources]
+
+    def route(self, part):
+        queues = np.zeros(WORKERS)
+        for number in range(len(self.sources)):
             share = Stream(part.keys[number::2], part.times[number::2], part.costs[number::2])
-            chosen = source.route(share.keys, times=share.times, costs=share.costs)
-            assert 0 <= chosen.min() <= chosen.max() < 10
-            answers += chosen.tolist()
-            queues += np.bincount(chosen, minlength=10)
-            for worker in set(chosen.tolist()) if monitors[0] else ():
+            chosen = self.sources[number].route(share.keys, times=share.times, costs=share.costs)
+            assert 0 <= chosen.min() <= chosen.max() < WORKERS
+            self.answers += chosen.tolist()
+            queues += np.bincount(chosen, minlength=WORKERS)
+            self.step()
+            for worker in set(chosen.tolist()) if self.monitors[0] else ():
                 mine = chosen == worker
-                monitors[worker].observe(encode(np.array(share.keys)[mine]), share.costs[mine])
-        plan = controller.plan(_reports(monitors), queues, _reports(sources))
-        if plan is not None:
-            for source in sources:
-                source.adopt(plan)
-        if restarts:
-            sources = [_copy(source, make(10).at_source(n)) for n, source in enumerate(sources)]
-            monitors = [monitor and _copy(monitor, make(10).monitor()) for monitor in monitors]
-            controller = _copy(controller, make(10).controller())
-    return answers, [source.save() for source in sources], controller.save()
+                self.monitors[worker].observe(encode(np.array(share.keys)[mine]), share.costs[mine])
+        return queues
+
+    def adopt(self, plan):
+        for source in self.sources:
+            assert source.adopt(plan)
+
+    def step(self):
+        """What happens between two steps."""
+
+
+class RestartedWorld(World):
+    """All are new between any two steps, and load what the ones before them saved."""
+
+    def step(self):
+        self.sources = [_copy(old, self.make(WORKERS).at_source(n)) for n, old in enumerate(self.sources)]
+        self.monitors = [old and _copy(old, self.make(WORKERS).monitor()) for old in self.monitors]
+        self.controller = _copy(self.controller, self.make(WORKERS).controller())
+
+
+class ReplayingWorld(World):
+    """The newest plan is adopted between any two steps once more, and the one before it."""
+
+    def adopt(self, plan):
+        super().adopt(Plan.read(plan.save()))
+
+    def step(self):
+        for plan in self.plans[:-3:-1]:
+            for source in self.sources:
+                if source.plan:
+                    before = source.save()
+                    assert not source.adopt(Plan.read(plan.save()))
+                    assert source.save() == before
+
+
+class ForgetfulWorld(World):
+    """Between any two steps one of the sources has lost its state, and has nothing but the newest plan."""
+
+    turn = 0
+
+    def step(self):
+        self.turn += 1
+        lost = self.make(WORKERS).at_source(self.turn % 2)
+        if self.plans:
+            assert lost.adopt(self.plans[-1])
+        self.sources[self.turn % 2] = lost
 
 
 def _reports(reporters):

@@ -12,14 +12,14 @@ from numba.core.dispatcher import Dispatcher
 
 from tests.grouping.skewed import skewed
 from unskew import grouping
-from unskew.grouping import GROUPINGS, compile_all, create
+from unskew.grouping import GROUPINGS, compile_all, create, encode
 
 
 def compiled():
     return {
         f"{module_name}.{name}": len(kernel.signatures)
         for module_name, module in list(sys.modules.items())
-        if module_name.startswith("grouping")
+        if module_name.startswith(grouping.__name__)
         for name, kernel in vars(module).items()
         if isinstance(kernel, Dispatcher)
     }
@@ -39,6 +39,27 @@ def test_compile_all_leaves_nothing_to_compile():
                     first.route(keys, times=times, costs=costs)
                     second.load(first.save())
                     second.route(keys, times=times, costs=costs)
+    assert compiled() == before
+
+
+def test_compile_all_leaves_nothing_of_a_loop_to_compile():
+    compile_all()
+    before = compiled()
+    assert len(before) > len(GROUPINGS)
+    keys = encode(np.resize(["a", "b", "c", "a"], 5_000))
+    for name in GROUPINGS:
+        router = create(name, 4)
+        controller, monitor = router.controller(), router.monitor()
+        for _ in range(4 * (controller is not None)):
+            routes = router.route(keys)
+            if monitor is not None:
+                monitor.observe(keys, np.linspace(1.0, 2.0, len(keys)))
+            told = monitor.report() if monitor is not None else None
+            queues = np.bincount(routes, minlength=4).tolist()
+            reports = {} if told is None else dict.fromkeys(range(4), told)
+            plan = controller.plan(reports, queues, {0: router.report()} if router.report() else None)
+            if plan is not None:
+                router.adopt(plan)
     assert compiled() == before
 
 

@@ -22,6 +22,9 @@ VARIANTS = {
     "ON_GREEDY": [{"max_keys": 100}, {"half_life": 300}],
     "OFF_GREEDY": [{"max_keys": 100}],
     "DYNAMIC_KEY": [{"distinct_keys": 20, "warm_up": 1, "check_interval": 0.5, "promotion_period": 1.5}],
+    "MIXED": [{"theta_max": 0.0, "window": 1, "report_keys": 50}],
+    "CONSISTENT_HASH": [{"method": "halving", "rounds": 5}],
+    "POSG": [{"window": 20, "tolerance": 1.0}, {"window": 20, "tolerance": 1.0, "settle": "work"}],
     "DYNAMIC_KEY_DECAY": [{"half_life": 0.5, "distinct_keys": 20, "check_interval": 0.5, "promotion_period": 1.5}],
 }
 SCHEMES = [(name, options) for name in GROUPINGS for options in ({}, *VARIANTS.get(name, []))]

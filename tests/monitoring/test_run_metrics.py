@@ -34,8 +34,8 @@ WORKER = {"tuples": "tuples", "counts": "count", "distinct_keys": "distinctKeys"
 HOT_KEY = {"tuples": "tuples", "counts": "count", "holders": "workers"}
 STREAM = countries((["Turkey"] * 16 + ["Peru", "Chad", "Fiji", "Oman"]) * 200)
 
-# What a run without states has no say of.
-NOT_HERE = (catalogue.METRICS_OUT, catalogue.STATES, catalogue.WORKER_STATES)
+# What a run without states, and of a grouping without a controller, has no say of.
+NOT_HERE = (catalogue.METRICS_OUT, catalogue.STATES, catalogue.WORKER_STATES, catalogue.REBALANCE)
 
 
 def monitored(spark, run, outputs, *listeners):

@@ -1,14 +1,24 @@
 """The loop, on a topology without Spark: what it does for balance, what a replay sees, what pends."""
 
+from dataclasses import replace
+from types import SimpleNamespace
+
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from tests.apps.feedback.imitation import SOURCES, WORKERS, Imitation, Killed, stream
+from tests.apps.keyed.driver import Tally
 from unskew.apps.feedback.loop import Loop
+from unskew.apps.feedback.monitors import Monitors
 from unskew.apps.feedback.plans import Plans
 from unskew.apps.feedback.standing import Standing
+from unskew.apps.keyed.program import Beat, Program
+from unskew.apps.keyed.store import MemoryStore
+from unskew.apps.keyed.worker import work
 from unskew.apps.topology.cost import Cost
-from unskew.apps.topology.router import SourceRouter
+from unskew.apps.topology.packets import cut
+from unskew.apps.topology.router import Routing, SourceRouter
 from unskew.grouping import measures
 
 BATCHES = 6
@@ -171,3 +181,21 @@ class TestPending:
     def test_an_older_release_is_none(self, imitation, loop):
         loop.end(1, self.told(imitation, **{f"w{w}": {"released": 0} for w in range(WORKERS)}))
         assert Plans(imitation.checkpoint).at(2).released == frozenset()
+
+
+def test_workers_with_states_observe_their_tuples_too(tmp_path):
+    keys = np.array([f"key {i}" for part in stream(1)[0] for i in part])
+    sent: list[dict] = []
+    cost = Cost(0.0, (1.0,))
+    monitors = Monitors(Routing("MIXED", WORKERS, str(tmp_path), streaming=True, cost=cost))
+    program = Program(Tally(), pa.string(), WORKERS, split=True, ttl_ms=1000, monitors=monitors)
+    program = replace(program, reports=SimpleNamespace(send=lambda *report: sent.append(report[-1])))
+    rows = pa.record_batch([pa.array(keys), pa.array(np.ones(len(keys), np.int64))], ["key", "value"])
+    (packet,) = cut(rows, np.zeros(len(keys), np.int32), 1).column("packet").to_pylist()
+    list(work(program, MemoryStore(), 2, [packet], Beat(3, 1000, 1000)))
+    list(work(program, MemoryStore(), 1, [], Beat(3, 1000, 1000)))
+    of_some, of_none = (said["monitor"] for said in sent)
+    assert of_none is None
+    assert len(of_some["keys"]) == len(set(keys))
+    assert of_some["sizes"].sum() == len(keys)
+    assert 0 < of_some["costs"].sum() <= 1000 * sent[0]["busy"]

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from tests.apps.conftest import by_key, countries, final_counts, publish
+from unskew.apps.feedback.loop import Loop
 from unskew.apps.feedback.plans import Plans
 from unskew.apps.run.run import Run
 from unskew.apps.topology.cost import Cost
@@ -16,6 +17,7 @@ from unskew.apps.topology.publisher import result_topics
 from unskew.apps.topology.settings import Settings
 from unskew.apps.topology.sink import BatchReport
 from unskew.deploy.client.connection import Connection
+from unskew.errors import EnvironmentFault
 from unskew.grouping import GROUPINGS, create, measures
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
@@ -147,3 +149,36 @@ def test_full_knowledge_evens_out_times_where_shuffle_evens_out_tuples(settings,
         uneven[name] = measures.straggling(sum(report.busy for report in reports))
     assert uneven["SHUFFLE"] > 1.5
     assert uneven["FULL_KNOWLEDGE"] < 1.25
+
+
+class Died(Exception):
+    """As a driver that is killed when the plan is written and nothing is committed."""
+
+
+@pytest.mark.slow
+def test_a_driver_that_dies_between_a_plan_and_the_batch_that_it_is_for(
+    settings, spark, drain, connection, topic, monkeypatch
+):
+    keys = stream()[: 3 * BATCH]
+    publish(connection, topic, 2, countries(keys))
+    end, died, again = Loop.end, {}, []
+
+    def dies(loop, batch, told):
+        shown = end(loop, batch, told)
+        written = Plans(loop.checkpoint).written(batch + 1)
+        if batch in died:
+            again.append(batch)
+            assert written == died[batch], "it stands, though other times were measured"
+        elif written is not None and written.active is not None and len(died) < 2:
+            died[batch] = written
+            raise Died
+        return shown
+
+    monkeypatch.setattr(Loop, "end", dies)
+    run = settings("MIXED", max_tuples=BATCH, options={"theta_max": 0.0})
+    for _ in range(2):
+        with pytest.raises(EnvironmentFault, match="the query failed"):
+            Run(run, []).run(spark)
+    drain(run)
+    assert again == sorted(died)
+    assert by_key(final_counts(connection, result_topics(run)["aggregator"])) == Counter(keys)

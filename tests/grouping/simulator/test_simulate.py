@@ -9,7 +9,10 @@ from hypothesis import strategies as st
 
 from tests.grouping.simulator.plain_workers import fifo
 from unskew.grouping import create, encode, streams
+from unskew.grouping.feedback import Plan
 from unskew.grouping.simulator import Feedback, Speeds, arrivals_at, class_costs, simulate, workload
+from unskew.grouping.simulator.crew import Fifo
+from unskew.grouping.simulator.feedback import transferred
 
 
 def some(n=3000, workers=7, z=1.2, keys=200, load=0.9, seed=0, cost=1.0):
@@ -172,6 +175,7 @@ def test_far_more_sources_and_workers_than_cores():
         (lambda load: simulate(lambda: create("KEY", 3), workload([], [])), "no tuples"),
         (lambda load: Feedback(0), "interval is 0"),
         (lambda load: Feedback(1, -1), "delay is -1"),
+        (lambda load: Feedback(1, 0, -1), "transfer is -1"),
         (lambda load: workload(["a", "b"], [2, 1]), "back in time"),
         (lambda load: workload(["a", "b"], [1]), "valid: alike"),
         (lambda load: workload(["a"], [1], -1.0), "costs has -1"),
@@ -181,3 +185,26 @@ def test_far_more_sources_and_workers_than_cores():
 def test_bad_parameters(call, says):
     with pytest.raises(ValueError, match=says):
         call(some(n=10))
+
+
+def test_moving_state_keeps_both_workers_busy():
+    """By hand: a plan at 10 ms that takes 4 units of state from worker 0 to 1, and 2 from 2 to 1, at 3 ms a unit."""
+    arrivals = [0, 0, 0, 0, 11, 11, 11, 11, 40]
+    crew = Fifo(workload(["a"] * 9, arrivals), Speeds.fixed(np.ones(4)))
+    crew.assigned[:] = [0, 1, 2, 3, 0, 1, 2, 3, 1]
+    crew.serve(0, 4, 10.0)
+    values = {"moved_from": np.array([0, 2]), "moved_to": np.array([1, 1]), "moved_sizes": np.array([4.0, 2.0])}
+    crew.occupy(10.0, 3 * transferred([Plan(1, 0, "", values), Plan(2, 1, "", {"tokens": 1})], 4))
+    crew.serve(4, 9, 100.0)
+    assert crew.finishes.tolist() == [1, 1, 1, 1, 23, 29, 17, 12, 41]
+
+
+def test_migration_takes_its_time():
+    keys = streams.zipf(1.2, 500).take(0, 20_000)
+    load = workload(keys, arrivals_at(0.6, 1.0, len(keys), workers=5))
+    quick, slow = (
+        simulate(lambda: create("MIXED", 5), load, feedback=Feedback(300.0, transfer=transfer)) for transfer in (0, 0.3)
+    )
+    assert quick.migration > 0
+    assert slow.migration > 0
+    assert slow.p99_completion > 1.2 * quick.p99_completion

@@ -4,8 +4,12 @@ from collections import Counter, deque
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from unskew.grouping import encode
+from unskew.grouping import create, encode
+from unskew.grouping.keys import hashed
+from unskew.grouping.state import pack
 from unskew.grouping.table.migration import migrate
 from unskew.grouping.table.monitor import KeyMonitor
 from unskew.grouping.table.records import Records
@@ -40,6 +44,34 @@ def test_monitor_ignores_unused_dictionary_entries():
     monitor = KeyMonitor()
     monitor.observe(type(keys)(keys.codes[:1], keys.hashes, keys.distinct), None)
     assert monitor.report()["keys"].tolist() == [keys.hashes[0]]
+
+
+@given(tuples=st.lists(st.integers(1, 9), min_size=1, max_size=40), most=st.integers(1, 50))
+def test_a_report_names_the_dearest_keys_and_sums_up_the_rest(tuples, most):
+    keys, whole, bounded = encode([k for k, n in enumerate(tuples) for _ in range(n)]), KeyMonitor(), KeyMonitor(most)
+    costs = np.random.default_rng(len(tuples)).integers(1, 5, len(keys)).astype(float)
+    for monitor in (whole, bounded):
+        monitor.observe(keys, costs)
+    whole, bounded = whole.report(), bounded.report()
+    assert whole["rest"].tolist() == [0, 0]
+    named = np.isin(whole["keys"], bounded["keys"])
+    assert len(bounded["keys"]) == named.sum() == min(most, len(tuples))
+    for field in ("keys", "costs", "sizes"):
+        assert bounded[field].tolist() == whole[field][named].tolist()
+    assert whole["costs"][~named].max(initial=0) <= bounded["costs"].min()
+    assert bounded["rest"].tolist() == [whole["costs"][~named].sum(), whole["sizes"][~named].sum()]
+
+
+@pytest.mark.parametrize("workers", [1, 10, 200])
+def test_reports_are_bounded_whatever_the_keys(workers):
+    """All workers' together take a megabyte at most, of 472,000 keys."""
+    hashes = encode(np.arange(472_000)).hashes
+    total = 0
+    for worker in range(workers):
+        monitor = create("MIXED", workers).monitor()
+        monitor.observe(hashed(hashes[worker::workers]), None)
+        total += len(pack("", monitor.report()))
+    assert total <= 1_000_000
 
 
 def test_window_is_the_last_w_intervals():
