@@ -144,6 +144,8 @@ class Grouping(Stateful):
     def adopt(self, plan: Plan) -> bool:
         """Take up a controller's plan (see ``unskew.grouping.feedback``); between two calls of ``route``.
 
+        One without values leaves the router as it is but for the plan's number: it stands for a new beginning.
+
         Returns
         -------
         False if it isn't newer than what the router has: then nothing changes.
@@ -158,9 +160,15 @@ class Grouping(Stateful):
             raise ValueError(f"plan {plan.number} is for ({plan.identity}), this is ({self._identity()})")
         if plan.number <= self.plan:
             return False
-        self._adopt(plan.values, missed=plan.base != self.plan)
+        if plan.values:
+            self._adopt(plan.values, missed=plan.base != self.plan)
         self.plan = plan.number
         return True
+
+    @property
+    def identity(self) -> str:
+        """What a saved state or a plan must agree on."""
+        return self._identity()
 
     def _adopt(self, values: Mapping[str, Any], *, missed: bool) -> None:
         """The scheme itself; ``missed``: the router hasn't adopted the plan that this one changes."""

@@ -35,4 +35,7 @@ class Key(Grouping):
     keeps = True
 
     def _route(self, keys: Keys, times: Times, costs: Costs) -> NDArray[np.int32]:
-        return homes(keys.hashes, function(self.seed), self.workers)[keys.codes]
+        return self.owners(keys)[keys.codes]
+
+    def owners(self, keys: Keys) -> NDArray[np.int32]:
+        return homes(keys.hashes, function(self.seed), self.workers)

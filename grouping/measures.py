@@ -1,7 +1,19 @@
 """The measures of balance and of what it costs, the same in the topology, the simulator and the papers' tables."""
 
+from collections.abc import Iterable
+from itertools import zip_longest
+
 import numpy as np
 from numpy.typing import ArrayLike
+
+
+def summed(parts: Iterable[ArrayLike]) -> np.ndarray:
+    """The sum of loads, int64[W]; where there were more or fewer workers meanwhile, W is the most.
+
+    >>> summed([[1, 2], [1, 1, 1]]).tolist()
+    [2, 3, 1]
+    """
+    return np.array([sum(of) for of in zip_longest(*map(np.ravel, parts), fillvalue=0)], np.int64)
 
 
 def shares(loads: ArrayLike) -> np.ndarray:

@@ -130,6 +130,9 @@ STANDALONE = tuple(name for name, scheme in GROUPINGS.items() if not _needs(sche
 #: Those of them that keep a key at one worker for ever, whichever source it comes from.
 KEEPING = tuple(name for name in STANDALONE if GROUPINGS[name].keeps)
 
+#: The groupings that have a key at one worker at a time: those, and the ones that move keys by plans.
+OWNING = tuple(name for name, scheme in GROUPINGS.items() if scheme.keeps or scheme.moves)
+
 
 def compile_all() -> None:
     """Compile every scheme's kernels, so that set-up pays for it and later processes find them in numba's cache.

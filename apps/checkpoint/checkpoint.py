@@ -1,7 +1,7 @@
 """What a query's checkpoint says of its batches, and whose checkpoint it is."""
 
 import posixpath
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -73,11 +73,18 @@ class Checkpoint:
         except (OSError, ValueError) as error:
             raise EnvironmentFault(f"the checkpoint location {location} can't be written ({error})") from error
 
-    def claim(self, run: Mapping[str, object]) -> None:
+    def claim(self, run: Mapping[str, object], changing: Collection[str] = ()) -> None:
         """Note what run this checkpoint belongs to; refuse it to any other.
 
         What only one of them knows, as one of an older or newer version of this program does, is no difference; it is
         noted for the next time.
+
+        Parameters
+        ----------
+        run : mapping
+            What tells it from others.
+        changing : collection of str
+            What may differ all the same: the checkpoint goes on with what is given now.
 
         Raises
         ------
@@ -95,7 +102,7 @@ class Checkpoint:
                 f"the checkpoint {self.location} has format {found['format']}, this version reads {FORMAT} and before: "
                 "use the version that made it, or another --checkpoint"
             )
-        for name in sorted(given.keys() & found.keys() - {"format"}):
+        for name in sorted(given.keys() & found.keys() - {"format", *changing}):
             if given[name] != found[name]:
                 raise UsageError(
                     f"the checkpoint {self.location} belongs to a run with {name} {found[name]!r}, this one has "
@@ -132,6 +139,10 @@ class Checkpoint:
             orjson.loads(start),
             orjson.loads(this[2]),
         )
+
+    def planned(self) -> int:
+        """The number of the newest batch that was planned; 0 before there is one."""
+        return self._newest("offsets") or 0
 
     def next_offsets(self) -> Mapping[str, Mapping[str, int]]:
         """Kafka offsets from which the query will read on, topic → partition → offset; empty before it has begun."""

@@ -2,6 +2,7 @@
 
 import posixpath
 from dataclasses import asdict, dataclass, field, fields, replace
+from itertools import zip_longest
 from typing import Any
 
 import orjson
@@ -25,7 +26,7 @@ class Totals:
     tuples, assignments, keys : int
         Tuples in closed windows; over these windows, the sums of (key, worker) pairs and of distinct keys.
     loads : list of int
-        Tuples of each worker in closed windows, [W].
+        Tuples of each worker in closed windows, [W]; W the most that there were.
     occupants : dict
         source → the keys in its grouping's old space when it last had tuples, for the schemes that have one.
 
@@ -45,13 +46,12 @@ class Totals:
 
     def with_window(self, loads: list[int], assignments: int, keys: int) -> "Totals":
         """Include a closed window: its tuples a worker, (key, worker) pairs and distinct keys."""
-        before = self.loads or [0] * len(loads)
         return replace(
             self,
             tuples=self.tuples + sum(loads),
             assignments=self.assignments + assignments,
             keys=self.keys + keys,
-            loads=[a + b for a, b in zip(before, loads, strict=True)],
+            loads=[a + b for a, b in zip_longest(self.loads, loads, fillvalue=0)],
         )
 
 

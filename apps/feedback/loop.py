@@ -17,6 +17,7 @@ import numpy as np
 from unskew.apps.feedback.backlog import backlog
 from unskew.apps.feedback.plans import Plans
 from unskew.apps.feedback.rebalance import Rebalance
+from unskew.apps.feedback.rescaling import rescaled
 from unskew.apps.feedback.standing import Standing
 from unskew.apps.topology.router import Routing
 from unskew.apps.topology.settings import Settings
@@ -40,9 +41,11 @@ class Loop:
     router : W → Grouping
         A new router of the run's, whose controller plans.
     workers : int
-        W when the run begins.
+        The run's W; if the batches before had another one, keys and states go to the new workers.
     moving : bool
         Whether the workers have states that move with their keys.
+    keyed : bool
+        Whether they have states.
 
     """
 
@@ -50,6 +53,7 @@ class Loop:
     router: Callable[[int], Grouping]
     workers: int
     moving: bool = False
+    keyed: bool = False
 
     def end(self, batch: int, told: Told) -> tuple[Rebalance, ...]:
         """End a batch: write the standing of the next one, if it isn't the same and isn't written yet.
@@ -70,11 +74,15 @@ class Loop:
 
     def after(self, before: Standing, batch: int, told: Told) -> Standing:
         """The standing after a batch that had this one, and whose tasks told this."""
-        settled = _released(before, told) if self.moving else before
+        settled = _released(before, told)
+        if settled.pending is None and settled.workers != self.workers:
+            uneven = measures.straggling(_busy(told, before.workers))
+            settled = rescaled(settled, self.router(self.workers), batch, uneven, waits=self.keyed)
         if _tuples(told):
             left = tuple(known for known in settled.untold if not _routed(known, before))
             settled = replace(settled, untold=left)
-            if settled.pending is None:
+            same = settled.pending is None and settled.workers == before.workers
+            if same and self.router(settled.workers).controller() is not None:
                 # What the batch's times say is about the plan that it was routed by.
                 return self._planned(settled, batch, told, fresh=settled.active == before.active)
         return settled
@@ -124,11 +132,12 @@ class Loop:
 
 
 def looped(settings: Settings) -> Loop | None:
-    """The loop of a topology; None: its grouping has no controller."""
-    routing = Routing.of(settings, None)
-    if routing.router().controller() is None:
+    """The loop of a topology; None: its grouping has no controller, and it has had no other number of workers."""
+    routing, states = Routing.of(settings, None), settings.states
+    if not routing.planned:
         return None
-    return Loop(settings.checkpoint, routing.router, settings.workers)
+    moving = states is not None and not states.splits and routing.router().moves
+    return Loop(settings.checkpoint, routing.router, settings.workers, moving, keyed=states is not None)
 
 
 def _released(before: Standing, told: Told) -> Standing:
@@ -149,7 +158,8 @@ def _released(before: Standing, told: Told) -> Standing:
         else known
         for known in before.untold
     )
-    if released < frozenset(range(before.workers)):
+    # New workers are called before they have anything: they then know how late a tuple may be.
+    if not released >= frozenset(range(max(before.workers, before.pending_workers))):
         return replace(before, released=released, untold=untold)
     return replace(
         before, active=pending, workers=before.pending_workers, pending=None, released=frozenset(), untold=untold
@@ -174,8 +184,9 @@ def _tuples(told: Told) -> int:
 
 def _busy(told: Told, workers: int) -> list[float]:
     busy = np.zeros(workers)
-    for worker, said in told["worker"].items():
-        busy[worker] = said["busy"]
+    for worker, said in told.get("worker", {}).items():
+        if worker < workers:
+            busy[worker] = said["busy"]
     return busy.tolist()
 
 

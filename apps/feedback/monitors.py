@@ -1,5 +1,6 @@
 """The workers' part of the loop: what a worker observes of its tuples in a batch, and reports at its end."""
 
+import logging
 import posixpath
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,6 +14,8 @@ from unskew.apps.topology.router import Routing
 from unskew.grouping.feedback import Monitor
 from unskew.grouping.keys import Keys, encode
 from unskew.grouping.state import Value
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -60,7 +63,10 @@ class WorkerMonitor:
             self._versions = Versions(posixpath.join(checkpoint, "unskew", "monitors", str(worker)))
             found = self._versions.newest(batch)
             if found is not None:
-                monitor.load(found[1])
+                try:
+                    monitor.load(found[1])
+                except ValueError as error:  # another version's, or of another W
+                    log.warning("worker %d can't read its monitor's state (%s): it starts cold", worker, error)
 
     def observe(self, keys: Keys, costs: NDArray[np.float64]) -> None:
         """Note n tuples that the worker has executed, with their costs (float64[n], ms)."""

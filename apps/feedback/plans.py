@@ -6,7 +6,7 @@ it. A plan depends on measured times and can't be made a second time: a version 
 
 import posixpath
 
-from unskew.apps.checkpoint.versions import Versions
+from unskew.apps.checkpoint.versions import ANY_BATCH, Versions
 from unskew.apps.feedback.standing import Standing
 
 
@@ -27,6 +27,10 @@ class Plans:
         """What holds at the start of a batch; None: nothing was ever planned before it."""
         found = self._versions.newest(batch)
         return Standing.read(found[1]) if found else None
+
+    def newest(self) -> Standing | None:
+        """What was written last; None: nothing was."""
+        return self.at(ANY_BATCH)
 
     def written(self, batch: int) -> Standing | None:
         """What was written for the start of this very batch, if anything was."""

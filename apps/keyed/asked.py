@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 from unskew.apps.keyed.held import Held
 from unskew.apps.keyed.program import MERGE_EVERY, Period, lifetime, splits
 from unskew.errors import UsageError
+from unskew.grouping.registry import OWNING
 from unskew.works.interface import KeyedWork
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ class Asked:
         from unskew.apps.keyed.dataflow import program_of
         from unskew.apps.keyed.keyed_map import identity
 
-        return identity(program_of(settings, self, 1, None))
+        return identity(program_of(settings, self, 1))
 
 
 def asked(settings: "Settings") -> Asked | None:
@@ -79,7 +80,7 @@ def asked(settings: "Settings") -> Asked | None:
     missing = [name for name in settings.carried if name not in MESSAGE]
     if missing:
         raise UsageError(f"{type(work).__name__} reads the column {missing[0]!r}; a message has: {', '.join(MESSAGE)}")
-    apart = splits(work, settings.grouping, settings.workers)
+    apart = splits(work, settings.grouping, settings.workers, OWNING)
     every = settings.merge_every
     if every is not None and not apart:
         raise UsageError(f"merge_every is {every!r}, but {settings.grouping.upper()} splits no keys: leave it out")

@@ -15,12 +15,15 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
 
+from unskew.apps.checkpoint.checkpoint import Checkpoint
+from unskew.apps.checkpoint.crew import Crew
 from unskew.apps.feedback.monitors import Monitors
 from unskew.apps.keyed.asked import Asked
 from unskew.apps.keyed.bins import KEY
 from unskew.apps.keyed.parcels import COUNTS, WINDOW, opened
-from unskew.apps.keyed.plan import heartbeat, parcels, partitions_of, placed, places_of
+from unskew.apps.keyed.plan import heartbeat, parcels, partitions_of, placed
 from unskew.apps.keyed.program import Program
+from unskew.apps.keyed.tokens import tokens
 from unskew.apps.topology.reports import Reports
 from unskew.apps.topology.router import Routing
 from unskew.apps.topology.settings import Settings
@@ -57,11 +60,16 @@ def remembering(
     """
     partitions = partitions_of(spark, settings.checkpoint)
     by_event = settings.time == "event"
+    crew = Crew.of(Checkpoint(settings.checkpoint).claimed(), settings.workers)
     routing = Routing.of(settings, reports)
-    program = replace(program_of(settings, states, partitions, reports), monitors=Monitors(routing))
+    program = replace(
+        program_of(settings, states, min(crew.first, partitions), reports),
+        monitors=Monitors(routing),
+        routing=routing if routing.planned else None,
+    )
     moment = F.col("time") if by_event else batch_time(ahead_ms, F.col("source"))
     split = tuples(source(spark, settings), settings).withColumn("__time", moment)
-    places = places_of(program, partitions)
+    places = tokens(crew.most, partitions)
     packets = placed(split, routing, program, places, source=F.col("source"))
     beats = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 1).option("numPartitions", 1).load()
     # By event time a beat lets time pass only to the moment that is asked for.
@@ -75,14 +83,14 @@ def remembering(
     return unpacked.withColumn("window", F.struct(start.alias("start"), end.alias("end"))).drop(_START)
 
 
-def program_of(settings: Settings, states: Asked, partitions: int, reports: Reports | None) -> Program:
+def program_of(settings: Settings, states: Asked, homes: int, reports: Reports | None = None) -> Program:
     """What the workers of a topology with a keyed work do."""
     return Program(
         states.work,
         pa.string(),
         settings.workers,
         states.splits,
-        min(settings.workers, partitions),
+        homes,
         settings.time == "event",
         states.window_ms,
         states.ttl_ms,

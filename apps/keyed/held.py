@@ -43,11 +43,14 @@ class Held:
     @classmethod
     def of(cls, told: Mapping[str, Mapping[int, Mapping[str, Any]]], workers: int) -> "Held":
         """From the reports of workers and homes."""
-        states, size = np.zeros(workers, np.int64), np.zeros(workers, np.int64)
+        holding = [n for stage in ("worker", "home") for n, said in told.get(stage, {}).items() if said["states"]]
+        most = max([workers, *(number + 1 for number in holding)])  # until those that are too many have handed out
+        states, size = np.zeros(most, np.int64), np.zeros(most, np.int64)
         for stage in ("worker", "home"):
             for number, said in told.get(stage, {}).items():
-                states[number] += said["states"]
-                size[number] += said["bytes"]
+                if said["states"]:
+                    states[number] += said["states"]
+                    size[number] += said["bytes"]
         at_workers, homes = told.get("worker", {}).values(), told.get("home", {}).values()
         return cls(
             states,

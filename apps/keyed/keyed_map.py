@@ -128,6 +128,7 @@ def identity(program: Program) -> dict[str, Any]:
         "numWorkers": program.workers,
         "states": f"window {program.window_ms} ms" if program.window_ms else f"ttl {program.ttl_ms} ms",
         "statesMeet": program.lasting,
+        "statesSplit": program.split,
     }
 
 

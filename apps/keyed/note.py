@@ -21,16 +21,20 @@ class Note:
         The watermark at its end: nothing older is taken in.
     met_ms : int
         The watermark when states last met.
+    taken, released : int
+        The newest plan whose states have been taken in, and the newest for which states have been handed out.
 
     """
 
     batch_ms: int = 0
     closed_ms: int = 0
     met_ms: int = 0
+    taken: int = 0
+    released: int = 0
 
     @classmethod
     def read(cls, store: Store) -> "Note":
-        """What was noted."""
+        """What was noted; an older version of this program noted less."""
         found = store.get(_PLACE)
         return cls(*np.frombuffer(found, np.int64).tolist()) if found else cls()
 

@@ -44,14 +44,14 @@ class Parcel:
 
 def packed(kind: int, home: int, rows: Sequence[tuple[int, pa.RecordBatch]]) -> Iterator[Parcel]:
     """One parcel of the rows of several windows, none if there are no rows."""
-    batches = [_windowed(window, batch) for window, batch in rows if batch.num_rows]
+    batches = [windowed(window, batch) for window, batch in rows if batch.num_rows]
     if batches:
         yield Parcel(kind, home, _write(batches))
 
 
 def spread(rows: Sequence[tuple[int, pa.RecordBatch]], count: int) -> Iterator[Parcel]:
     """Rows of states, each to the home of its key."""
-    batches = [_windowed(window, batch) for window, batch in rows if batch.num_rows]
+    batches = [windowed(window, batch) for window, batch in rows if batch.num_rows]
     if not batches:
         return
     together = pa.concat_batches(batches)
@@ -83,7 +83,8 @@ def by_window(rows: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
         yield window, rest.filter(pa.array(windows == window))
 
 
-def _windowed(window: int, batch: pa.RecordBatch) -> pa.RecordBatch:
+def windowed(window: int, batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Rows of a window, with it before their other columns."""
     of = pa.array(np.full(batch.num_rows, window, np.int64))
     return pa.RecordBatch.from_arrays([of, *batch.columns], schema=batch.schema.insert(0, pa.field(WINDOW, pa.int64())))
 

@@ -1,6 +1,7 @@
 """What a keyed run does, the same for all its workers; travels to the tasks."""
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,8 +11,9 @@ from unskew.apps.feedback.monitors import Monitors
 from unskew.apps.keyed.counts import Counts
 from unskew.apps.topology.cost import FREE, Cost
 from unskew.apps.topology.reports import Reports
+from unskew.apps.topology.router import Routing
 from unskew.errors import UsageError
-from unskew.grouping.registry import KEEPING
+from unskew.grouping.registry import KEEPING, OWNING
 from unskew.works.interface import KeyedWork, Now
 
 #: How often states meet that no window closes, unless it is said.
@@ -99,6 +101,8 @@ class Program:
         Simulated, as ``unskew.apps.topology.worker.Worker``.
     reports : Reports, optional
         Told what each worker did.
+    routing : Routing, optional
+        How tuples get to workers, where that may change while states are there; None: it doesn't.
     monitors : Monitors, optional
         What is observed of the tuples for the grouping's controller.
 
@@ -117,6 +121,7 @@ class Program:
     weighted: bool = False
     cost: Cost = FREE
     reports: Reports | None = None
+    routing: Routing | None = None
     monitors: Monitors | None = None
 
     @property
@@ -169,8 +174,8 @@ def lifetime(work: KeyedWork, window: float | None, ttl: float | None) -> tuple[
     return round(1000 * window), None
 
 
-def splits(work: KeyedWork, grouping: str, workers: int) -> bool:
-    """Whether the states of a key must meet.
+def splits(work: KeyedWork, grouping: str, workers: int, valid: Sequence[str] = KEEPING) -> bool:
+    """Whether the states of a key must meet; ``valid``: the groupings that can be had with which they needn't.
 
     Raises
     ------
@@ -178,11 +183,11 @@ def splits(work: KeyedWork, grouping: str, workers: int) -> bool:
         They must, and can't.
 
     """
-    split = grouping.upper() not in KEEPING and workers > 1
+    split = grouping.upper() not in OWNING and workers > 1
     if split and not work.mergeable:
         raise UsageError(
             f"{grouping.upper()} puts a key on several workers, and {type(work).__name__} has no merge; valid: "
-            f"{', '.join(KEEPING)}"
+            f"{', '.join(valid)}"
         )
     return split
 

@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from unskew.apps.checkpoint.checkpoint import Checkpoint
+from unskew.apps.checkpoint.crew import Crew
 from unskew.apps.keyed.bins import KEY, LAST
 from unskew.apps.keyed.buckets import Directory, address
 from unskew.apps.keyed.operators import AT_HOMES, AT_WORKERS
@@ -48,8 +49,9 @@ class States:
         _ = spark.streams.active  # starts what a state store looks for; without it each one logs a stack trace
         self.work: str = said["work"]
         self.workers: int = said["numWorkers"]
-        self._homes = min(self.workers, partitions)
-        self._numbers = {token: number for number, token in enumerate(tokens(self.workers, partitions))}
+        crew = Crew.of(said, self.workers)
+        self._homes = min(crew.first, partitions)
+        self._numbers = {token: number for number, token in enumerate(tokens(crew.most, partitions))}
         self._blobs = [
             (name, self._read(spark, location, operator, name)) for name, operator in _operators(spark, location)
         ]

@@ -1,5 +1,6 @@
 """A table of states: one row a key, in buckets; what is fetched, changed and stored is whole buckets."""
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,10 +13,11 @@ from unskew.apps.keyed.bins import KEY, LAST, Bins
 from unskew.apps.keyed.buckets import Directory, Shelf, address
 from unskew.apps.keyed.calls import StateFault
 from unskew.apps.keyed.store import Store
-from unskew.grouping.keys import Keys, hash_keys
+from unskew.grouping.keys import Keys, encode, hash_keys
 
 #: The bucket that says what is in the others.
 DIRECTORY = -1
+_AT_ONCE = 256  # buckets
 _SWEEPS = 16  # times a TTL that a bucket is looked through for what has expired
 
 
@@ -81,6 +83,10 @@ class Table:
                 f"the checkpoint's states have the columns {_said(self._directory.schema)}, the work's "
                 f"{_said(self.schema)}: give the same work, or another checkpoint"
             )
+
+    def empty(self) -> pa.RecordBatch:
+        """No rows."""
+        return self._bins.empty()
 
     @property
     def windows(self) -> list[int]:
@@ -159,6 +165,51 @@ class Table:
         for bucket in full:
             self._bins.remove(window, bucket)
         return rows
+
+    def take_in(self, window: int, rows: pa.RecordBatch) -> None:
+        """Put rows of other tables among this one's, as they are.
+
+        Raises
+        ------
+        StateFault
+            This one has a state of such a key already.
+
+        """
+        keys = encode(rows.column(KEY))
+        touched = self.touch(window, keys)
+        if (touched.at >= 0).any() or len(keys.distinct) < len(rows):
+            key = keys.distinct[int(np.argmax(touched.at))].as_py()
+            raise StateFault(f"key {key!r} comes from another worker, and has a state here already")
+        row = np.empty(len(rows), np.int64)
+        row[keys.codes] = np.arange(len(rows))
+        ordered = rows.take(pa.array(row))
+        self.put(window, touched, ordered.column(LAST).to_numpy(), ordered.select(self.state.names))
+
+    def hand_out(
+        self, leaves: Callable[[NDArray[np.uint64]], NDArray[np.bool_]], among: NDArray[np.uint64] | None
+    ) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """The rows, by window, of the keys that leave, which are then forgotten.
+
+        Parameters
+        ----------
+        leaves : function
+            Hashes of keys, uint64[k] → which of them leave, bool[k].
+        among : uint64[h], optional
+            The hashes that it can be: only their buckets are read. None: all are.
+
+        """
+        for window, shelf in self._shelves.items():
+            named = np.arange(len(shelf)) if among is None else np.unique(address(among, len(shelf)))
+            named = named[shelf.keys[named] > 0]
+            for start in range(0, len(named), _AT_ONCE):
+                rows, bucket = self._bins.fetch(window, shelf, named[start : start + _AT_ONCE])
+                gone = leaves(hash_keys(rows.column(KEY)))
+                if gone.any():
+                    yield window, rows.filter(pa.array(gone))
+                    changed = np.unique(bucket[gone])
+                    rest = ~gone & np.isin(bucket, changed)
+                    self._bins.keep(window, shelf, rows.filter(pa.array(rest)), bucket[rest], changed)
+                    self._changed = True
 
     def expired(self, at_ms: int) -> pa.RecordBatch:
         """Rows whose TTL is over at that time, which are then forgotten, of those buckets that are due.

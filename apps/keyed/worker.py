@@ -2,12 +2,14 @@
 
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import pyarrow as pa
 
 from unskew.apps.keyed import arrivals
 from unskew.apps.keyed.calls import Calls
 from unskew.apps.keyed.keeper import Keeper
+from unskew.apps.keyed.moving import Mover
 from unskew.apps.keyed.note import Note
 from unskew.apps.keyed.parcels import BEAT, COUNTS, RESULTS, Parcel, packed, spread
 from unskew.apps.keyed.program import Beat, Program
@@ -43,6 +45,8 @@ def work(program: Program, store: Store, worker: int, packets: Sequence[bytes], 
     note = Note.read(store)
     own = Table(store, _WORK, program.work.state, program.key, None if program.split else program.ttl_ms)
     keeper = Keeper(own, Calls(program.work), None if program.split else program.ttl_ms)
+    mover = Mover(program.routing, worker, beat.number, note)
+    mover.take_in(own)
     tuples = arrivals.gathered(packets, program, beat)
     kept, counted, late = arrivals.punctual(tuples, program, note.closed_ms)
     now = program.now(beat)
@@ -58,7 +62,7 @@ def work(program: Program, store: Store, worker: int, packets: Sequence[bytes], 
     time.sleep(program.cost.total(tuples.column("key")))
     observed = None
     if program.monitors is not None:
-        observed = program.monitors.report(worker, beat.number, kept, time.perf_counter() - started)
+        observed = program.monitors.report(worker, beat.number, kept, time.perf_counter() - started - mover.seconds)
     meets = program.split and _meets(program, note, beat)
     fragments = []
     for window in own.windows:
@@ -69,17 +73,19 @@ def work(program: Program, store: Store, worker: int, packets: Sequence[bytes], 
             keeper.close(window, now)
     if program.ttl_ms is not None and not program.split:
         keeper.expire(beat.watermark_ms, now)
+    mover.hand_out(own, split=program.split)
     own.close()
     yield from packed(RESULTS, worker % program.homes, keeper.told)
     yield from spread(fragments, program.homes)
     yield from _counted(program, store, worker, kept, beat)
     if program.split and worker < program.homes:
         yield Parcel(BEAT, worker, b"now" if meets else b"")
-    _remember(program, store, note, beat)
+    _remember(program, store, note, mover.note, beat)
     _report(program, worker, beat, {
-        "tuples": tuples.num_rows, "keys": distinct, "busy": time.perf_counter() - started, "failures": {},
+        "tuples": tuples.num_rows, "keys": distinct, "failures": {},
+        "busy": time.perf_counter() - started - mover.seconds,
         "windows": counted, "late": late, "states": own.keys, "bytes": own.size, "finished": keeper.finished,
-        "fragments": sum(rows.num_rows for _, rows in fragments), "monitor": observed,
+        "fragments": sum(rows.num_rows for _, rows in fragments), "monitor": observed, **mover.report(),
     })  # fmt: skip
 
 
@@ -107,12 +113,12 @@ def _counted(program: Program, store: Store, worker: int, tuples: pa.RecordBatch
     yield from packed(COUNTS, worker % program.homes, keeper.told)
 
 
-def _remember(program: Program, store: Store, note: Note, beat: Beat) -> None:
+def _remember(program: Program, store: Store, before: Note, note: Note, beat: Beat) -> None:
     """Note what the next batch must know: by event time the watermark, for a period in seconds the time."""
     every = program.merge_every
     batch_ms = beat.batch_ms if every is not None and every.ms else 0
-    new = Note(batch_ms, beat.watermark_ms if program.event else 0)
-    if new != note:
+    new = replace(note, batch_ms=batch_ms, closed_ms=beat.watermark_ms if program.event else 0)
+    if new != before:
         new.write(store)
 
 

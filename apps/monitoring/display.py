@@ -105,7 +105,7 @@ class Display:
         """Show a batch that is done."""
         now = time.monotonic()
         tuples = int(report.loads.sum())
-        self._loads += report.loads
+        self._loads = measures.summed([self._loads, report.loads])
         rate = tuples / (now - self._previous)
         self._previous = now
         parts = [f"{self._settings.name}: batch {report.batch.number}", f"{report.totals.routed:,} tuples"]

@@ -1,8 +1,12 @@
-"""What a run takes in: its topic must be as the run began with it, or have grown."""
+"""What a run goes on from: its checkpoint must be its own, and its topic as it was, or have grown."""
 
 import logging
+from collections.abc import Mapping
+from typing import Any
 
 from unskew.apps.checkpoint.checkpoint import Checkpoint
+from unskew.apps.checkpoint.crew import Crew
+from unskew.apps.feedback.rescaling import begun_with
 from unskew.apps.topology.loss import complaint, gone
 from unskew.apps.topology.settings import Settings
 from unskew.deploy.client.topics import ensure_topic, partitions_of
@@ -30,6 +34,22 @@ def require_topic(settings: Settings, *, begun: bool) -> None:
         )  # fmt: skip
     else:
         ensure_topic(settings.connection, settings.source_name, settings.sources)
+
+
+def claim(settings: Settings, checkpoint: Checkpoint, claimed: Mapping[str, Any]) -> None:
+    """Make the checkpoint this run's; with another number of workers it goes on (``unskew.apps.feedback.rescaling``).
+
+    Raises
+    ------
+    UsageError
+        The checkpoint belongs to another run.
+
+    """
+    workers = settings.workers
+    if claimed.get("numWorkers", workers) != workers:
+        begun_with(checkpoint.location, claimed["numWorkers"], checkpoint.planned())
+    crew = Crew.of(claimed, workers).noted()
+    checkpoint.claim(settings.identity | crew, changing=("numWorkers", *crew))
 
 
 def require_messages(settings: Settings, checkpoint: Checkpoint) -> None:

@@ -18,7 +18,7 @@ from unskew.apps.run.consumer_group import ConsumerGroup
 from unskew.apps.run.ending import Halted, cause, stop_between_batches
 from unskew.apps.run.follow import Follower, follow, taken
 from unskew.apps.run.idle import Idle
-from unskew.apps.run.intake import require_messages, require_topic
+from unskew.apps.run.intake import claim, require_messages, require_topic
 from unskew.apps.run.listeners import Listeners
 from unskew.apps.run.visible import require_visible
 from unskew.apps.topology.dataflow import dataflow
@@ -95,9 +95,10 @@ class Run:
         self._newest = -1  # batch that Spark has committed
         self._batches = 0
         self._checkpoint = Checkpoint(settings.checkpoint)
-        require_topic(settings, begun=bool(self._checkpoint.claimed()))
+        claimed = self._checkpoint.claimed()
+        require_topic(settings, begun=bool(claimed))
         self._target = end_offsets(settings.connection, settings.source_name)
-        self._checkpoint.claim(settings.identity)
+        claim(settings, self._checkpoint, claimed)
         require_messages(settings, self._checkpoint)
 
     @property

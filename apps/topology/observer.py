@@ -36,7 +36,8 @@ class Distribution:
     start_ms, end_ms : int
         The window.
     tuples, counts, keys : int64[W]
-        Each worker's tuples, sum of counts, distinct keys.
+        Each worker's tuples, sum of counts, distinct keys. (A window in which there came to be fewer workers has as
+        many as it had before.)
     distinct_keys : int
         Of all workers together.
     hottest : list of HotKey
@@ -92,9 +93,9 @@ def together(parts: Iterable[Distribution]) -> list[Distribution]:
         Distribution(
             start,
             windows[start][0].end_ms,
-            np.sum([part.tuples for part in windows[start]], axis=0),
-            np.sum([part.counts for part in windows[start]], axis=0),
-            np.sum([part.keys for part in windows[start]], axis=0),
+            measures.summed(part.tuples for part in windows[start]),
+            measures.summed(part.counts for part in windows[start]),
+            measures.summed(part.keys for part in windows[start]),
             sum(part.distinct_keys for part in windows[start]),
             _hottest([hot for part in windows[start] for hot in part.hottest]),
         )
@@ -128,10 +129,16 @@ class Observer:
         start, end, worker, tuples, count = columns
         for first, stop in _runs(start):
             span, part = (int(start[first]), int(end[first])), worker[first:stop]
-            loads = self._loads.setdefault(span, np.zeros((3, self._workers), np.int64))
+            loads = self._of(span, int(part.max()) + 1)
             np.add.at(loads[0], part, tuples[first:stop])
             np.add.at(loads[1], part, count[first:stop])
-            loads[2] += np.bincount(part, minlength=self._workers)
+            loads[2] += np.bincount(part, minlength=loads.shape[1])
+
+    def _of(self, span: tuple[int, int], least: int) -> NDArray[np.int64]:
+        """A window's loads, [3, W], W at least so many: int64."""
+        known = self._loads.get(span, np.zeros((3, self._workers), np.int64))
+        self._loads[span] = np.pad(known, ((0, 0), (0, max(0, least - known.shape[1]))))
+        return self._loads[span]
 
     def keys(self, merged: pa.Table) -> None:
         """Take rows of ``aggregator.MERGED``: one a key."""

@@ -26,6 +26,7 @@ from unskew.apps.topology.cost import FREE, Cost
 from unskew.apps.topology.packets import Packer
 from unskew.apps.topology.reports import Reports
 from unskew.grouping import Grouping, create, encode, shared, standalone
+from unskew.grouping.feedback import Plan
 
 if TYPE_CHECKING:
     from unskew.apps.topology.settings import Settings
@@ -58,6 +59,8 @@ class Routing:
         Whether the tasks belong to a stream's batches: if there is a checkpoint, they then must know which batch.
     cost : Cost
         What tuples cost, for schemes that must know it beforehand.
+    rescaled : bool
+        Whether the stream's batches may have had other numbers of workers: what is beside the checkpoint says so.
 
     """
 
@@ -69,6 +72,7 @@ class Routing:
     reports: Reports | None = None
     streaming: bool = False
     cost: Cost = FREE
+    rescaled: bool = False
 
     @classmethod
     def of(cls, settings: "Settings", reports: Reports | None) -> Self:
@@ -76,7 +80,7 @@ class Routing:
         options = shared(settings.grouping, settings.sources, settings.options)
         return cls(
             settings.grouping, settings.workers, settings.checkpoint, options, settings.seed, reports,
-            streaming=True, cost=settings.cost,
+            streaming=True, cost=settings.cost, rescaled=Plans(settings.checkpoint).newest() is not None,
         )  # fmt: skip
 
     def check(self) -> None:
@@ -86,6 +90,16 @@ class Routing:
     def router(self, workers: int | None = None) -> Grouping:
         """A new router of no source; ``workers``: another W."""
         return create(self.grouping, workers or self.workers, seed=self.seed, **self.options)
+
+    @property
+    def planned(self) -> bool:
+        """Whether there may be plans."""
+        return self.checkpoint is not None and (self.rescaled or self.router().controller() is not None)
+
+    def standing(self, batch: int) -> Standing:
+        """By what a batch is routed."""
+        found = Plans(self.checkpoint).at(batch) if self.checkpoint is not None and self.planned else None
+        return found or Standing(self.workers)
 
     def open(self, source: int) -> "SourceRouter":
         """The router of one source for the batch that the calling task belongs to.
@@ -124,6 +138,7 @@ class SourceRouter:
         self._routing = routing
         self._source = source
         self._batch = batch
+        self._standing = Standing(routing.workers) if batch is None else routing.standing(batch)
         self._grouping = self._new()
         self._versions: Versions | None = None
         self._tuples = 0
@@ -131,13 +146,19 @@ class SourceRouter:
         if routing.checkpoint is not None and batch is not None and self._grouping.state_fields:
             self._versions = Versions(posixpath.join(routing.checkpoint, "unskew", "sources", str(source)))
             self._restore(self._versions, batch)
-        if routing.checkpoint is not None and batch is not None and self._grouping.controller() is not None:
-            self._adopt(Plans(routing.checkpoint).at(batch))
+        if self._standing.active is not None:
+            self._adopt(self._standing.active)
 
-    def _adopt(self, standing: Standing | None) -> None:
+    @property
+    def workers(self) -> int:
+        """W in this batch."""
+        return self._grouping.workers
+
+    def _adopt(self, plan: Plan) -> None:
         """Take up the plan that holds in this batch."""
-        if standing is not None and standing.active is not None:
-            self._grouping.adopt(standing.active)
+        if not plan.values and plan.number > self._grouping.plan:
+            self._grouping = self._new()  # what was restored is of a time before the new beginning
+        self._grouping.adopt(plan)
 
     def _restore(self, versions: Versions, batch: int) -> None:
         found = versions.newest(batch)
@@ -153,7 +174,7 @@ class SourceRouter:
             self._grouping = self._new()
 
     def _new(self) -> Grouping:
-        return self._routing.router().at_source(self._source)
+        return self._routing.router(self._standing.workers).at_source(self._source)
 
     def route(self, keys: pa.Array, times: ArrayLike | None) -> NDArray[np.int32]:
         """Route n tuples, as ``Grouping.route``; times int64, ms."""
@@ -205,14 +226,15 @@ def route_packets(routing: Routing, key: str, source: str | None, time_column: s
     """
 
     def packets(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        packer = Packer(routing.workers)
         router: SourceRouter | None = None
+        packer = Packer(routing.workers)
         rejected = 0
         for batch in batches:
             if not batch.num_rows:
                 continue
             if router is None:
                 router = routing.open(batch.column(source)[0].as_py() if source else partition())
+                packer = Packer(router.workers)
             missing = batch.column(key).null_count
             tuples = batch.filter(batch.column(key).is_valid()) if missing else batch
             rejected += missing

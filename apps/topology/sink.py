@@ -8,12 +8,14 @@ import numpy as np
 from numpy.typing import NDArray
 from pyspark.sql import DataFrame
 
-from unskew.apps.checkpoint.checkpoint import Batch
+from unskew.apps.checkpoint.checkpoint import Batch, Checkpoint
+from unskew.apps.checkpoint.crew import Crew
 from unskew.apps.checkpoint.totals import Totals, TotalsLog
 from unskew.apps.feedback.loop import Told, looped
 from unskew.apps.feedback.rebalance import Rebalance
 from unskew.apps.keyed import results
 from unskew.apps.keyed.asked import Asked
+from unskew.apps.keyed.handed import Handed
 from unskew.apps.keyed.held import Held
 from unskew.apps.topology import observer
 from unskew.apps.topology.closing import Closing
@@ -34,7 +36,8 @@ class BatchReport:
     batch : Batch
         What was planned.
     loads, busy : int64[W], float64[W]
-        Each worker's tuples and the time it was at work (s).
+        Each worker's tuples and the time it was at work (s); W as the run has it, or had it in this batch if that is
+        more.
     rejected, late : int
         Messages rejected, and tuples too late, in this batch.
     routing_seconds : float
@@ -86,6 +89,7 @@ class Sink:
         self._closing = Closing(settings.connection, publisher.topics["aggregator"], settings.workers)
         self._listener = listener
         self._loop = looped(settings)
+        self._crew = Crew.of(Checkpoint(settings.checkpoint).claimed(), settings.workers)
 
     def __call__(self, df: DataFrame, batch: Batch) -> None:
         """Publish what the batch closed, note where the run stands, tell the listener."""
@@ -101,6 +105,9 @@ class Sink:
         self._totals.write(batch.number + 1, report.totals)
         if self._loop is not None:
             report = replace(report, rebalances=self._loop.end(batch.number, told))
+            if self._states is not None:
+                taken = [told.get("worker", {}).get(worker, {}).get("taken", 0) for worker in range(self._crew.most)]
+                Handed(self._settings.checkpoint).forget(taken)
         self._listener(report)
 
     def _counted(self, df: DataFrame, batch: Batch, before: Totals) -> list[observer.Distribution]:
@@ -143,12 +150,15 @@ class Sink:
         return sum(lost.values())
 
     def _collect(self, batch: Batch, before: Totals, skipped: int, told: Told) -> BatchReport:
-        loads = np.zeros(self._settings.workers, np.int64)
-        busy = np.zeros(self._settings.workers, np.float64)
+        # A batch planned with more workers than the run has now had them.
+        had = [worker + 1 for worker, said in told.get("worker", {}).items() if said["tuples"]]
+        most = max([self._settings.workers, *had])
+        loads, busy = np.zeros(most, np.int64), np.zeros(most, np.float64)
         windows: dict[int, int] = {}
         failures: dict[tuple[int, int], str] = {}
         for worker, said in told.get("worker", {}).items():
-            loads[worker], busy[worker] = said["tuples"], said["busy"]
+            if worker < most:
+                loads[worker], busy[worker] = said["tuples"], said["busy"]
             failures |= said["failures"]
             for window, tuples in said.get("windows", {}).items():
                 windows[window] = windows.get(window, 0) + tuples

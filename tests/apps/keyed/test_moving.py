@@ -1,0 +1,167 @@
+"""States that leave a table and come into another: which buckets are touched, what is written, who executes what."""
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from tests.apps.keyed.driver import Tally
+from tests.apps.keyed.test_moving_model import MOST, Protocol
+from unskew.apps.feedback.plans import Plans
+from unskew.apps.feedback.standing import Standing
+from unskew.apps.keyed.bins import KEY
+from unskew.apps.keyed.calls import StateFault
+from unskew.apps.keyed.handed import Handed
+from unskew.apps.keyed.moving import Mover
+from unskew.apps.keyed.note import Note
+from unskew.apps.keyed.parcels import windowed
+from unskew.apps.keyed.store import MemoryStore
+from unskew.apps.keyed.table import Table
+from unskew.apps.topology.router import Routing
+from unskew.grouping.feedback import Plan
+from unskew.grouping.keys import encode, hash_keys
+
+N = 4_000
+NAMES = pa.array([f"k{i}" for i in range(N)])
+
+
+class Counting(MemoryStore):
+    """Counts what is read and written."""
+
+    def __init__(self):
+        super().__init__()
+        self.reads = self.writes = 0
+
+    def get(self, place):
+        self.reads += 1
+        return super().get(place)
+
+    def put(self, place, blob):
+        self.writes += 1
+        super().put(place, blob)
+
+
+def table_of(store):
+    return Table(store, 0, Tally.state, pa.string(), None)
+
+
+def filled(store, windows=(0,)):
+    table = table_of(store)
+    for window in windows:
+        touched = table.touch(window, encode(NAMES))
+        states = pa.record_batch([pa.array(np.arange(N)), pa.array(np.arange(N) + window)], schema=Tally.state)
+        table.put(window, touched, np.arange(N) + 5, states)
+    table.close()
+    return table
+
+
+def content(table):
+    return sorted((w, *row.values()) for w in table.windows for row in table.take(w).to_pylist())
+
+
+def test_only_the_buckets_of_the_named_keys_are_touched():
+    store, other = Counting(), Counting()
+    table = filled(store, windows=(0, 60))
+    whole = content(filled(MemoryStore(), windows=(0, 60)))
+    leaving = hash_keys(NAMES[100:103])
+    store.reads = store.writes = 0
+    rows = list(table.hand_out(lambda hashes: np.isin(hashes, leaving), leaving))
+    assert 0 < store.reads <= 6
+    assert store.writes <= 6
+    assert len(table._shelves[0]) > 6, "with few buckets it would prove nothing"
+    assert sorted((w, row[KEY]) for w, part in rows for row in part.to_pylist()) == [
+        (w, f"k{i}") for w in (0, 60) for i in (100, 101, 102)
+    ]
+    receiver = table_of(other)
+    for window, part in rows:
+        receiver.take_in(window, part)
+    receiver.close()
+    table.close()
+    assert sorted([*content(table_of(store)), *content(table_of(other))]) == whole
+
+
+def test_all_buckets_are_looked_at_where_no_list_says_which_keys_leave():
+    store = MemoryStore()
+    table = filled(store)
+    rows = list(table.hand_out(lambda hashes: hashes % np.uint64(2) == 0, None))
+    even = hash_keys(NAMES) % np.uint64(2) == 0
+    assert sum(part.num_rows for _, part in rows) == even.sum()
+    assert table.keys == N - even.sum()
+    assert {row[1] for row in content(table)} == set(NAMES.filter(pa.array(~even)).to_pylist())
+
+
+def test_a_key_that_is_there_already_is_no_key_that_comes():
+    table = filled(MemoryStore())
+    (_, part), *_ = list(filled(MemoryStore()).hand_out(lambda hashes: hashes == hash_keys(NAMES[7:8])[0], None))
+    with pytest.raises(StateFault, match="key 'k7' comes from another worker, and has a state here already"):
+        table.take_in(0, part)
+
+
+def test_the_same_rows_are_the_same_bytes(tmp_path):
+    (_, part), *_ = list(filled(MemoryStore()).hand_out(lambda hashes: hashes > 0, None))
+    rows, handed = windowed(0, part), Handed(str(tmp_path))
+    written = []
+    for order in (np.arange(rows.num_rows), np.random.default_rng(1).permutation(rows.num_rows)):
+        size = handed.hand(3, 1, 5, {1: rows.take(pa.array(order)), 0: rows.slice(0, 2)}, rows.schema)
+        (path,) = Path(tmp_path).glob("unskew/moves/1/*")
+        written.append(path.read_bytes())
+        assert size == len(written[-1])
+    assert written[0] == written[1]
+    assert [part.num_rows for part in handed.to(0, 1, 6)] == [2]
+    assert sorted(handed.to(1, 1, 6)[0].to_pylist(), key=str) == sorted(rows.to_pylist(), key=str)
+    assert handed.to(2, 1, 6) == handed.to(1, 1, 5) == [], "what a batch writes it doesn't read"
+    assert handed.back(3, 1, 5) is None
+    handed.hand(3, 1, 7, {}, rows.schema)
+    assert handed.to(1, 1, 8) == [], "the newest file counts"
+    handed.forget([1, 0])
+    assert handed.plans() == [1]
+    handed.forget([1, 4])
+    assert handed.plans() == []
+
+
+def test_a_note_of_an_older_version():
+    store = MemoryStore()
+    store.put((0, 0, -2), np.array([1, 2, 3], np.int64).tobytes())
+    assert Note.read(store) == Note(1, 2, 3)
+    Note(1, 2, 3, 4, 5).write(store)
+    assert Note.read(store) == Note(1, 2, 3, 4, 5)
+
+
+@pytest.mark.parametrize("grouping", ["MIXED", "CONSISTENT_HASH"])
+def test_no_tuple_waits_at_a_worker_that_loses_its_key(grouping):
+    """Why nothing is passed on, as DPA's load balancer must: what is routed by a plan is executed by it, in its batch.
+
+    The model asserts of each batch that all its tuples are executed in it, where their keys' states are, and that a
+    worker has no other keys.
+    """
+    run = Protocol()
+    run.begin(grouping=grouping, workers=MOST, event=False, seed=1)
+    tuples, plans = [(key, 0) for key in range(12)], []
+    for _ in range(9):
+        run.plan(tuples=tuples, pause=1, called="all")
+        run.completes(order=range(MOST), twice=set())
+        standing = run.program.routing.standing(run.number)
+        plans.append((standing.active.number if standing.active else 0, bool(standing.pending)))
+    assert plans[:4] == [(0, True), (1, True), (2, True), (3, True)], "a plan a batch, each pends for one"
+    run.teardown()
+
+
+def test_what_has_gone_meanwhile_is_not_taken_in(tmp_path):
+    """A worker that hands out, takes back and has nothing to hand out any more says so."""
+    routing = Routing("KEY", 1, str(tmp_path), rescaled=True)
+    plan = Plan(1, 0, routing.router(2).identity, {})
+    Plans(str(tmp_path)).write(5, Standing(1, pending=plan, pending_workers=2))
+    table, note, handed = filled(MemoryStore()), Note(), Handed(str(tmp_path))
+    for batch in (5, 6):
+        mover = Mover(routing, 0, batch, note)
+        mover.take_in(table)
+        assert table.keys == N
+        if batch == 6:
+            table.take(0)
+        mover.hand_out(table, split=False)
+        note = mover.note
+        assert note.released == 1
+        there = sum(part.num_rows for part in handed.to(1, 1, batch + 1))
+        assert there == (N - table.keys if batch == 5 else 0)
+        assert mover.report()["moved_keys"] == there

@@ -1,0 +1,89 @@
+"""Other numbers of workers on the same checkpoint: all counts are exact, also of windows that were open meanwhile."""
+
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from tests.apps.conftest import countries, final_counts, publish
+from unskew.apps.checkpoint.checkpoint import Checkpoint
+from unskew.apps.checkpoint.crew import Crew
+from unskew.apps.feedback.plans import Plans
+from unskew.apps.keyed.tokens import tokens
+from unskew.apps.run.run import Run
+from unskew.apps.topology.publisher import result_topics
+from unskew.apps.topology.settings import Settings
+from unskew.deploy.client.connection import Connection
+from unskew.errors import UsageError
+from unskew.works import Running
+
+START, LENGTH = 1_700_000_000_000, 10_000
+
+
+@pytest.mark.spark
+@pytest.mark.kafka
+@pytest.mark.parametrize("grouping", ["D_CHOICES", pytest.param("MIXED", marks=pytest.mark.slow)])
+def test_counts_of_windows_that_are_open_meanwhile(grouping, settings, spark, connection, topic):
+    keys = [f"Country {i % 7}" for i in range(4_000)]
+    ms = [START + 7 * i for i in range(len(keys))]
+    publish(connection, topic, 2, countries(keys), ms=ms)
+    found, reports, offsets, started = {}, [], [], []
+    for workers, batches in ((6, 2), (3, 3), (8, None)):
+        run = settings(grouping, workers=workers, time="event", window=LENGTH / 1000, lateness=1.0, max_tuples=400)
+        these: list = []
+        left = iter(range(batches or 10_000, 0, -1))
+
+        def count(_, left=left):
+            if next(left) == 1:
+                started[-1].stop()
+
+        started.append(Run(run, [these.append, count]))
+        offsets.append(Checkpoint(run.checkpoint).next_offsets().get(topic, {}))
+        outcome = started[-1].run(spark)
+        assert outcome.drained == (batches is None)
+        counts = final_counts(connection, result_topics(run)["aggregator"])
+        assert not counts.keys() & found.keys()
+        found |= counts
+        reports.append(these)
+    truth = Counter((str(np.datetime64(t // LENGTH * LENGTH, "ms")) + "Z", k) for t, k in zip(ms, keys, strict=True))
+    assert found == truth
+    assert reports[-1][-1].totals.routed == reports[-1][-1].totals.tuples == len(keys)
+    ends = [before[-1].batch.end[topic] for before in reports[:-1]]
+    assert offsets[1:] == ends, "each goes on where the one before it ended"
+    assert [len(these[-1].loads) for these in reports] == [6, 3, 8]
+    assert len(reports[1][0].loads) == 6, "the first batch has the workers that there were"
+    said = [str(each) for these in reports for report in these for each in report.rebalances if each.workers]
+    assert said == ["rescaled from 6 to 3 workers", "rescaled from 3 to 8 workers"]
+    assert Plans(run.checkpoint).newest().workers == 8
+
+
+def run_of(checkpoint, workers, grouping="D_CHOICES"):
+    return Settings(
+        "LOCAL", "COUNTRY_SKEW_R80", grouping, "t", 1, workers, "x0", Connection("localhost:1"), str(checkpoint),
+        work=Running("offset"), window=15.0,
+    )  # fmt: skip
+
+
+def test_states_that_would_have_to_meet_where_none_did(tmp_path):
+    """With one worker nothing is split, and a home that Spark hasn't planned can't come to be."""
+    checkpoint = Checkpoint(str(tmp_path))
+    checkpoint.claim(run_of(tmp_path, 1).identity)
+    with pytest.raises(UsageError, match="belongs to a run with statesSplit False, this one has True"):
+        checkpoint.claim(run_of(tmp_path, 2).identity, changing=("numWorkers",))
+    checkpoint.claim(run_of(tmp_path, 1).identity, changing=("numWorkers",))
+
+
+def test_what_is_noted_of_all_runs():
+    crew = Crew.of({}, 10)
+    assert crew == Crew(10, 10)
+    claimed = {"numWorkers": 10} | crew.noted()
+    for workers, expected in ((20, Crew(10, 20)), (5, Crew(10, 20))):
+        crew = Crew.of(claimed, workers)
+        assert crew == expected
+        claimed = {"numWorkers": workers} | crew.noted()
+    assert Crew.of({"numWorkers": 10}, 20) == Crew(10, 20), "what a version before this one noted"
+
+
+@pytest.mark.parametrize("partitions", [1, 4, 10])
+def test_workers_keep_their_tokens(partitions):
+    assert all(tokens(20, partitions)[:workers] == tokens(workers, partitions) for workers in range(1, 21))
