@@ -74,11 +74,21 @@ class Found(NamedTuple):
     lasting: float
 
 
-def bound(codes, workers, stretches=1):
-    """The replicas a key that any assignment needs whose loads are at most 1.1 times the mean."""
+def bound(codes, workers, stretches=1, cap=CAP):
+    """The replicas a key that any assignment needs whose loads are at most ``cap`` times the mean."""
     parts = np.array_split(codes, stretches)
     share = np.max([np.bincount(part, minlength=codes.max() + 1) / len(part) for part in parts], axis=0)
-    return float(np.maximum(1, np.ceil(share * workers / CAP)).mean())
+    return float(np.maximum(1, np.ceil(share * workers / cap)).mean())
+
+
+def bound_of_windows(codes, workers, cap=CAP):
+    """The replicas a key that any scheme needs if no window of the second half has a load above ``cap`` times the mean.
+
+    Even one that knows what is to come: a key of n tuples in a window of T is on at least n / (cap · T/W) workers.
+    """
+    starts = range(len(codes) // WINDOW // 2 * WINDOW, len(codes) - WINDOW + 1, WINDOW)
+    most = np.max([np.bincount(codes[at : at + WINDOW], minlength=codes.max() + 1) for at in starts], axis=0)
+    return float(np.maximum(1, np.ceil(most * workers / cap / WINDOW - 1e-9)).mean())
 
 
 @njit

@@ -1,15 +1,25 @@
-"""Why R10 to R40 take more replicas than the bound at W = 100: the table of docs/bounded-load, by counting.
+"""Why some streams take more replicas than the bound: the tables of docs/bounded-load, by counting.
 
     python -m benchmarks.counting
 
+R10 to R40 at W = 100:
 A worker with k of the small keys whole has a gap of 1.1 − k·s for the hot one, s a small key's share in fair shares. So
 an assignment with n_k such workers needs Σ k·n_k places for whole keys, two for each other small key, and for the hot
 key as many as fill the widest gaps first. *Least* is the least of that over all n_k.
+
+W = 1,000: a worker has 100 tuples a window, so by chance a key has more in some windows than in others. Shown is what
+any scheme needs, even one that knows what is to come, if it keeps each window of the stream's second half at 1.05, 1.1
+or 1.15 (``bound_of_windows``), in multiples of the bound for 1.1.
 """
 
 from math import ceil
 
+from benchmarks.balance import STREAMS, bound, bound_of_windows
+from unskew.grouping import encode
+
 KEYS, WORKERS, CAP = 197, 100, 1.1
+MANY, CAPS = 1000, (1.05, 1.1, 1.15)
+VARYING = (*(f"R{percent}" for percent in range(0, 100, 10)), "Zipf 1.0, 10k keys", "LN2")
 LONGEST = 1.02  # what whole keys may bring a worker so that chance doesn't carry it above 1.1 in most windows
 
 
@@ -57,8 +67,17 @@ def even(share, hot, cap):
     return KEYS - 1 + (hot_places(hot, [(cap, WORKERS - pairs), (cap - 2 * share, pairs)]) or WORKERS)
 
 
+def by_windows():
+    """Print what windows need at W = 1,000, in multiples of the bound."""
+    print(f"\n| | {' | '.join(str(cap) for cap in CAPS)} |\n| --- |{' ---: |' * len(CAPS)}")
+    for stream in VARYING:
+        codes = encode(STREAMS[stream](2_000_000, 0)).codes
+        least = bound(codes, MANY)
+        print(f"| {stream} | {' | '.join(f'{bound_of_windows(codes, MANY, cap) / least:.2f}' for cap in CAPS)} |")
+
+
 def main():
-    """Print the table, in multiples of the bound."""
+    """Print the tables, in multiples of the bound."""
     rows = {
         "least, frequencies known": lambda *stream: least(*stream, CAP),
         f"… with no worker's whole keys above {LONGEST}": lambda *stream: least(*stream, LONGEST),
@@ -73,6 +92,7 @@ def main():
             hot = percent / 100 * WORKERS + share
             cells.append(f"{places(share, hot) / (KEYS - 1 + ceil(hot / CAP)):.2f}")
         print(f"| {name} | {' | '.join(cells)} |")
+    by_windows()
 
 
 if __name__ == "__main__":

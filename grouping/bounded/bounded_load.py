@@ -27,11 +27,11 @@ class BoundedLoad(Grouping):
 
     Every worker is a bucket that leaks (1 + ``slack``)/W of a tuple for each tuple of the stream: a little more than
     its share. A key is whole at first, on one worker. When that has got 6 % of a window more than has leaked, the key
-    that has most of its tuples is split (past 8 %, any): another worker joins, of 16 that the key's hash functions name
-    the one with the least recent load; with several sources the first with room, so that they agree. A split key's
-    tuple goes to one of its workers that has room, the earlier ones first, within a lower limit than a whole key's, so
-    that split keys fill what whole keys leave; one more worker joins only when none has room. What isn't used for a
-    window is forgotten. So nothing counts from the start, and no key's frequency has to be known.
+    that has most of its tuples is split, and at 8 % the next that comes: another worker joins, of 16 that the key's
+    hash functions name the one with the least recent load; with several sources the first with room, so that they
+    agree. A split key's tuple goes to one of its workers that has room, the earlier ones first, within a lower limit
+    than a whole key's, so that split keys fill what whole keys leave; one more worker joins only when none has room.
+    What isn't used for a window is forgotten. So nothing counts from the start, and no key's frequency has to be known.
 
     Guarantees
     ----------

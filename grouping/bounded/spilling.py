@@ -30,7 +30,7 @@ def route_within_bounds(  # noqa: C901, PLR0912, PLR0915  written out: a call wo
     1. A key's place is its home, or where it was placed when it was new.
     2. A whole key goes there while the worker isn't ahead by more than ``WHOLE``; then it's voted which key is split,
        and if it's ahead by more than ``FULL``, it's this one.
-    3. A split key goes to the first of its workers that has room; if none has, one more joins them.
+    3. A split key goes to the first of its workers that has room; if none has, one more joins them, unless they are W.
     4. If three of four places are in use, only the vote's key is split; another one goes elsewhere, this once.
     """
     workers = np.empty(len(codes), np.int32)
@@ -112,7 +112,8 @@ def route_within_bounds(  # noqa: C901, PLR0912, PLR0915  written out: a call wo
                     used[best] = True
             else:
                 worker = elsewhere(key, now, opening, reach, full, True, rules, crew, tally)
-                join(places, slot, worker)
+                if many < len(load):
+                    join(places, slot, worker)
         load[worker, AHEAD] = max(load[worker, AHEAD], now) + cost * load[worker, PACE]
         load[worker, PASSING] += cost
         workers[i] = worker

@@ -69,9 +69,7 @@ class PlainBoundedLoad:
             worker = self.own(place)
             if worker is None:
                 worker = self.elsewhere(key, True, self.reach(place))
-                place.cursor = len(place.workers)
-                place.workers.append(worker)
-                place.used.append(True)
+                self.join(place, worker)
         if place:
             place.seen = True
         self.ahead[worker] = max(self.ahead[worker], self.now) + cost * self.pace[worker]
@@ -81,6 +79,12 @@ class PlainBoundedLoad:
         if self.tuples % self.period == 0:
             self.tidy()
         return worker
+
+    def join(self, place, worker):
+        if len(place.workers) < self.w:
+            place.cursor = len(place.workers)
+            place.workers.append(worker)
+            place.used.append(True)
 
     def firsts(self, worker):
         return sum(place.workers[0] == worker for place in self.places.values())
@@ -123,9 +127,10 @@ class PlainBoundedLoad:
                 return None
         else:
             place.since += 1
+            begin = place.cursor
             if place.since > d:
-                place.since, place.cursor = 1, 0
-            circle = [(place.cursor + step) % d for step in range(min(d, 64))]
+                place.since, begin = 1, 0
+            circle = [(begin + step) % d for step in range(min(d, 64))]
             found = next((i for i in circle if self.level(place.workers[i]) <= reach), None)
             if found is None:
                 return None

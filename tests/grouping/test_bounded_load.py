@@ -6,7 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.grouping.plain_bounded_load import PlainBoundedLoad
-from unskew.grouping import create, shared
+from unskew.grouping import create, encode, shared
+from unskew.grouping.hashing import function, homes
 from unskew.grouping.streams import hot, uniform, zipf
 
 
@@ -14,6 +15,17 @@ def bound(n, workers, slack, window):
     """What the docstring promises: of any n tuples in a row, a worker gets at most so many."""
     full = max(0.08 * (1 + slack) * window / workers, 8)
     return (1 + slack) * n / workers + max(full, 1 / slack) + 1
+
+
+def worst_excess_of_any(chosen, workers, slack):
+    """``worst_excess`` in one pass, by each worker's leaky bucket: for very many workers."""
+    level, last = np.zeros(workers), np.zeros(workers)
+    most = 0.0
+    for at, worker in enumerate(chosen.tolist()):
+        level[worker] = max(0.0, level[worker] - (at - last[worker]) * (1 + slack) / workers) + 1
+        last[worker] = at
+        most = max(most, level[worker])
+    return most
 
 
 def worst_excess(chosen, workers, slack):
@@ -152,6 +164,33 @@ def test_few_keys_as_hot_as_a_worker():
     chosen = create("BOUNDED_LOAD", 50).route(keys)
     assert replication(keys, chosen, 50) <= 1.1
     assert np.bincount(chosen[200_000:], minlength=50).max() <= 1.1 * 200_000 / 50
+
+
+def test_two_hot_keys_with_the_same_candidates():
+    """Two keys of 40 % each whose first three hash functions name the same workers."""
+    names = np.arange(40_000)
+    hashes = encode(names).hashes
+    named = np.stack([homes(hashes, function(0, look), 10) for look in range(3)])
+    one, other = np.flatnonzero((named == named[:, :1]).all(axis=0))[:2]
+    keys = np.where(hot(0.8).take(0, 400_000) == 0, names[[one, other]][np.arange(400_000) % 2], 10**6)
+    keys = np.where(keys == 10**6, 10**6 + uniform(1000).take(0, 400_000), keys)
+    chosen = create("BOUNDED_LOAD", 10).route(keys)
+    loads = [np.bincount(chosen[at : at + 100_000], minlength=10).max() for at in range(200_000, 400_000, 100_000)]
+    assert np.mean(loads) <= 1.1 * 100_000 / 10
+    share = np.unique(keys, return_counts=True)[1] / len(keys)
+    assert replication(keys, chosen, 10) <= 1.2 * np.maximum(1, np.ceil(share * 10 / 1.1)).mean()
+
+
+@pytest.mark.parametrize("workers", [1, 10_000])
+@pytest.mark.parametrize(
+    "keys",
+    [np.arange(300_000), np.zeros(300_000, np.int64), zipf(1.0, 1000).take(0, 300_000)],
+    ids=["all", "one", "1.0"],
+)
+def test_one_worker_and_very_many(workers, keys):
+    chosen = create("BOUNDED_LOAD", workers).route(keys)
+    assert chosen.min() >= 0
+    assert worst_excess_of_any(chosen, workers, 0.07) <= bound(0, workers, 0.07, 100_000) + 1e-6
 
 
 def test_bad_parameters():
