@@ -27,18 +27,18 @@ _digests: dict[Dispatcher, str] = {}  # of the kernels so far
 
 
 def kernel(function: F) -> F:
-    """Compile a function on its first call, or load it from the cache: numba's ``njit``. Without a source: no cache.
+    """Compile a function on its first call, or load it from the cache: numba's ``njit``.
 
-    ``NUMBA_CACHE_DIR`` puts the cache elsewhere, as it does numba's own.
+    ``NUMBA_CACHE_DIR`` puts the cache elsewhere, as it does numba's own. Where it can't be written to, or where a
+    function has no source to go by, each process compiles its own.
     """
-    if not _source(function.__module__):
-        return njit(function)
     digest = _digest(function)
     before = _settings.CACHE_DIR, getattr(_settings, "CACHE_LOCATOR_CLASSES", "")
-    _settings.CACHE_DIR = str(Path(before[0] or cache_home()) / f"kernels-{digest}")
+    folder = Path(before[0] or cache_home()) / f"kernels-{digest}"
+    _settings.CACHE_DIR = str(folder)
     _settings.CACHE_LOCATOR_CLASSES = f"{__name__}.{BySources.__name__}"
     try:
-        compiled: Any = njit(cache=True)(function)
+        compiled: Any = njit(cache=bool(_source(function.__module__)) and _writable(folder))(function)
     finally:
         _settings.CACHE_DIR, _settings.CACHE_LOCATOR_CLASSES = before
     _digests[compiled] = digest
@@ -96,6 +96,14 @@ def _source(module: str) -> str:
     found = find_spec(module)
     of = getattr(found.loader if found else None, "get_source", lambda _: None)  # an archive's loader has it, too
     return of(module) or ""
+
+
+def _writable(folder: Path) -> bool:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        return False
+    return os.access(folder, os.W_OK)
 
 
 @lru_cache

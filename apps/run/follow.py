@@ -4,7 +4,6 @@ import json
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import cached_property
 from typing import Any
 
 from pyspark import SparkContext
@@ -70,13 +69,16 @@ class _Listener(StreamingQueryListener):
         self._query = query
         self._tell = tell
         self._run = ""
+        self._called: Any = None
         self.started = False
         self.terminated = threading.Event()
 
-    @cached_property
+    @property
     def _jlistener(self) -> Any:
-        jvm: Any = SparkContext._jvm  # noqa: SLF001
-        return jvm.PythonStreamingQueryListenerWrapper(_Calls(self))
+        if self._called is None:
+            jvm: Any = SparkContext._jvm  # noqa: SLF001
+            self._called = jvm.PythonStreamingQueryListenerWrapper(_Calls(self))
+        return self._called
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802
         if event.name == self._query:

@@ -49,7 +49,7 @@ def test_counts_are_exact(connection, topic, tmp_path, truth, options):
     groupings = {"KEY": "kg", "DYNAMIC_KEY": "dkg"}  # the one forgets, the other remembers
     command = [
         *UNSKEW, "compare", "COUNTRY_SKEW_R80", topic, "2", "4", "x0", "--groupings", ",".join(groupings),
-        "--time", "event", "--window", str(WINDOW_MS / 1000), "--lateness", "1", "--max-tuples", "30000",
+        "--time", "event", "--window", str(WINDOW_MS / 1000), "--lateness", "1", "--max-tuples", "12000",
         "--trigger", "0.1", "--checkpoint", str(tmp_path / "checkpoints"), "--output", str(tmp_path / "out"),
         "--bootstrap-servers", connection.bootstrap_servers, *options,
     ]  # fmt: skip
@@ -75,7 +75,7 @@ def test_a_checkpoint_that_only_the_driver_sees(connection, topic, tmp_path, opt
 @pytest.mark.timeout(1800)
 def test_executors_are_killed_at_any_moment(connection, topic, tmp_path, truth, launch, options, cluster):
     # Round robin: a source that forgot its turn would send nearly all its tuples elsewhere.
-    topology = launch("SHUFFLE", *options, "--max-tuples", "500", mode="CLUSTER")
+    topology = launch("SHUFFLE", *options, "--max-tuples", "200", mode="CLUSTER")
     rng = random.Random(10)
     hit: set[int] = set()
     while topology.process.poll() is None and len(hit) < KILLS:

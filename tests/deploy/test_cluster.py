@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import SHORT_LIVED
 from unskew.deploy.installation.java import find_java
 from unskew.deploy.servers.cluster import Cluster
 
@@ -38,7 +39,9 @@ class Job:
         self.go = place / "go"
         self.log = place / "driver.log"
         environment = {**os.environ, "JAVA_HOME": str(find_java().home), "PYSPARK_PYTHON": sys.executable}
-        arguments = json.dumps([cluster.master, cluster.conf, str(self.go)])
+        options = f"{SHORT_LIVED} {cluster.conf['spark.executor.extraJavaOptions']}"
+        conf = cluster.conf | {"spark.executor.extraJavaOptions": options}
+        arguments = json.dumps([cluster.master, conf, str(self.go)])
         with self.log.open("w") as log:
             self.driver = subprocess.Popen(
                 [sys.executable, "-c", JOB, arguments], env=environment, stdout=subprocess.PIPE, stderr=log, text=True

@@ -115,6 +115,7 @@ def test_spark_reads_and_writes(connection, topic, spark):
 
 
 @pytest.mark.spark
+@pytest.mark.slow
 def test_no_secret_is_written_down(secured, ports, topic, tmp_path):
     """Neither the password nor InfluxDB's token: in no file of a run, in no message, in no process' arguments."""
     config = tmp_path / "client.properties"
@@ -125,7 +126,8 @@ def test_no_secret_is_written_down(secured, ports, topic, tmp_path):
     publish(Connection.of(at, config), topic, 2, countries(["Chad"] * 500))
     run = tmp_path / "run"
     (run / "home").mkdir(parents=True)
-    (run / "home" / "jars").symlink_to(home() / "jars")
+    for place in ("jars", "class-data"):
+        (run / "home" / place).symlink_to(home() / place)
     environment = {
         **os.environ,
         "UNSKEW_HOME": str(run / "home"),
@@ -147,7 +149,7 @@ def test_no_secret_is_written_down(secured, ports, topic, tmp_path):
             time.sleep(0.5)
     assert job.returncode == 0, (run / "said").read_text()
     assert final_counts(Connection.of(at, config), f"{topic}-s2-w2-kg-aggregator")
-    files = [file for file in run.rglob("*") if file.is_file()]  # not the jars, which are a link
+    files = [file for file in run.rglob("*") if file.is_file()]  # not the jars and classes, which are links
     assert {"said", "run.json"} < {file.name for file in files}
     assert any(file.name.startswith("spark-") for file in files)
     assert [file for file in files if b"s3cret" in file.read_bytes()] == []

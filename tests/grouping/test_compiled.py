@@ -134,6 +134,14 @@ def test_the_same_sources_are_compiled_once_wherever_they_lie(package, tmp_path)
     assert ask("third") == (30, 0, 1)
 
 
+@pytest.mark.slow
+def test_without_a_place_for_a_cache_it_is_compiled_each_time(package, tmp_path):
+    """As by an executor whose user has no home."""
+    (tmp_path / "file").touch()
+    for _ in range(2):
+        assert answer(package.parent, "someones", tmp_path / "file" / "cache") == (20, 0, 1)
+
+
 def test_every_kernel_is_cached_so():
     """None is made with numba's decorator directly."""
     for source in Path(grouping.__file__).parent.rglob("*.py"):

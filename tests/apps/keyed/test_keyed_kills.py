@@ -81,7 +81,7 @@ def test_whatever_is_killed(broker, connection, topic, truth, launch, grouping, 
     rng = random.Random(seed)
     harms = rng.sample(HARMS, len(HARMS))
     print(f"seed {seed}: {', '.join(harm.__name__ for harm in harms)}")
-    topology = launch(grouping, "--max-tuples", "1500", *work, *more)
+    topology = launch(grouping, "--max-tuples", "1200", *work, *more)
     for harm in harms:
         topology.goes_on(rng.randint(1, 2))
         time.sleep(rng.random())  # anywhere in a batch
