@@ -106,6 +106,7 @@ class Run:
         claimed = checkpoint.claimed()
         if claimed.get("numWorkers", workers) != workers:
             begun_with(checkpoint.location, claimed["numWorkers"], checkpoint.planned())
+            log.warning("the checkpoint has %d workers: one batch more, then it has %d", claimed["numWorkers"], workers)
         crew = Crew.of(claimed, workers).noted()
         checkpoint.claim(self._settings.identity | crew, changing=("numWorkers", *crew))
 
