@@ -130,7 +130,9 @@ class Controller(Stateful):
         reports : worker → report
             What the monitors say. Workers that had nothing to say are left out.
         queues : float[W], optional
-            Tuples waiting at each worker, for schemes that watch queues.
+            Each worker's backlog in tuples, for schemes that watch queues. Where tuples wait at the workers: those that
+            do at the end of the interval. Where an interval is a micro-batch every queue is empty at its end, so there
+            it is the worker's share of the batch's measured work: its busy time over all workers', times the tuples.
         sources : source → report, optional
             What the routers say (``Grouping.report``), for schemes that ask them.
 

@@ -42,8 +42,8 @@ class PosgController(Controller):
         the sources divide it, by the work that they sent; ``epoch`` the synchronisation that it belongs to, or −1.
         For a router that has missed plans: ``known``, who has ever sent sketches, ``newest``, the epoch that this plan
         leads to, and ``estimates``, each source's account after it, float64[S, W].
-        C is the work that the worker has done, or with ``settle="clock"`` what is waiting for it: ``queues`` times
-        its mean cost, nothing without ``queues`` (as when an interval ends with all workers idle).
+        C is the work that the worker has done, or with ``settle="clock"`` what is waiting for it: ``queues``, its
+        backlog, times its mean cost; nothing without ``queues``.
         """
         senders = sorted(worker for worker, report in reports.items() if "frequencies" in report)
         for worker, report in reports.items():

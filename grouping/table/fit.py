@@ -61,6 +61,7 @@ def fit(
     """
     state = _begin(cost, worker, count, by_psi, rest)
     pending = _prepare(state, rest, limit)
+    alone = limit - float(rest.min())
     most = count.sum()
     entries, assigned, moves = np.empty(most, np.int64), np.empty(most, np.int32), 0
     i = 0
@@ -73,7 +74,7 @@ def fit(
             j += 1
         for entry in by_cost[i:j]:
             for _ in range(state.waiting[entry]):
-                d, displaced = _choose(state, c, limit)
+                d, displaced = _choose(state, c, limit, alone)
                 state.load[d] += c
                 entries[moves], assigned[moves] = entry, d
                 moves += 1
@@ -132,11 +133,12 @@ def _take(state: _Fit, d: int) -> int:
 
 
 @kernel
-def _choose(state: _Fit, c: float, limit: float) -> tuple[int, int]:
+def _choose(state: _Fit, c: float, limit: float, alone: float) -> tuple[int, int]:
     """The worker for a candidate of cost c, and how many keys it gives up for it.
 
     If the candidate doesn't overload any worker it doesn't overload the least loaded one. If no worker can take it,
-    the least loaded one does; or, if it's above the limit by itself, one that is as good as empty then.
+    the least loaded one does; or, if it's above the limit by itself (with what the workers have beside, and can't give
+    up: above ``alone``), one that is as good as empty then.
     """
     least = 0
     for d in range(1, len(state.load)):
@@ -151,7 +153,7 @@ def _choose(state: _Fit, c: float, limit: float) -> tuple[int, int]:
             if state.load[d] + c - state.smaller[d] <= limit and (best < 0 or state.load[d] < state.load[best]):
                 best = d
         if best < 0:
-            return _isolate(state, c) if c > limit else (least, 0)
+            return _isolate(state, c) if c > alone else (least, 0)
         displaced = _exchange(state, best, c, limit)
         if displaced > 0:
             return best, displaced

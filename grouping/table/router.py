@@ -37,8 +37,8 @@ class TableRouter(Grouping):
     report_keys : int, optional
         How many keys the workers name to the controller in an interval, all together: each its heaviest, at least one,
         and the rest as a sum, which stays (``KeyMonitor``). At 24 bytes a key and 1.3 kB a worker the default, 30,000,
-        is less than a megabyte with up to 200 workers. Fewer: lighter keys can't move, which matters only where balance
-        is out of reach, and a worker with too heavy a key should get rid of all others. None: all, as in the paper.
+        is less than a megabyte with up to 200 workers. Fewer: a worker from which many light keys must go, as its
+        heaviest can't, loses them in several plans. None: all, as in the paper.
 
     """
 

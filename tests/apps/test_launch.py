@@ -24,10 +24,8 @@ def changed(position: int, value: str) -> list[str]:
         (changed(0, "CLOUD"), "unknown mode 'CLOUD'; valid: LOCAL, CLUSTER"),
         (changed(1, "COUNTRY"), "unknown sourceType 'COUNTRY'; valid: COUNTRY_SKEW_R0"),
         (changed(2, "HASH"), "unknown grouping 'HASH'; valid: SHUFFLE, KEY"),
-        (
-            changed(2, "POSG"),
-            "POSG needs feedback from the workers, which only `simulate` gives so far; valid: SHUFFLE, KEY",
-        ),
+        (changed(2, "FULL_KNOWLEDGE"), "FULL_KNOWLEDGE needs each tuple's cost before it is executed; valid: with"),
+        ([*GOOD[:6], "x0", "--key-costs", "1..64"], "key_costs is '1..64', but tuples cost nothing; valid: with"),
         (changed(4, "0"), "sources is 0"),
         (changed(6, "quick"), "speed is 'quick'; valid: x0"),
         ([*GOOD, "--warm-up", "3"], "KEY has no parameter 'warm_up'"),

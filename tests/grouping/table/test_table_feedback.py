@@ -5,14 +5,9 @@ from collections import Counter, deque
 import numpy as np
 import pytest
 
-from unskew.grouping import GROUPINGS, create, encode
+from tests.grouping.table.table_workers import TABLES, WORKERS, observed, tables
+from unskew.grouping import create, encode
 from unskew.grouping.table.records import overload
-from unskew.grouping.table.router import TableRouter
-
-TABLES = [name for name, scheme in GROUPINGS.items() if issubclass(scheme, TableRouter)]
-tables = pytest.mark.parametrize("name", TABLES)
-WORKERS = 6
-REST = np.array([1000.0, 500.0])
 
 
 def interval(number, n=20_000):
@@ -20,17 +15,6 @@ def interval(number, n=20_000):
     share = np.arange(1, 501) ** -0.85
     rank = np.random.default_rng(number).choice(500, n, p=share / share.sum())
     return encode([f"k{(r + 40 * number) % 500}" for r in rank])
-
-
-def observed(router, keys, workers, costs=None):
-    """The workers' reports of one interval."""
-    reports = {}
-    for worker in np.unique(workers):
-        mine = workers == worker
-        monitor = router.monitor()
-        monitor.observe(encode(keys.distinct.take(keys.codes[mine])), None if costs is None else costs[mine])
-        reports[int(worker)] = monitor.report()
-    return reports
 
 
 @tables
@@ -122,76 +106,6 @@ def test_costs_count_where_they_are_measured(name):
     after = overload(np.bincount(router.route(keys), costs, 4))
     assert after <= 0.1 or (name == "READJ" and after < overload(np.bincount(before, costs, 4)))
     assert plan.values["migration"] % 25 == 0
-
-
-@tables
-def test_plans_from_bounded_reports_are_as_good(name):
-    """2,000 keys, of which 50 a worker are named: the whole load is balanced all the same, and no more state moves."""
-    share = np.arange(1, 2001) ** -0.85
-    figures = []
-    for report_keys in (None, 300):
-        router = create(name, WORKERS, theta_max=0.08, report_keys=report_keys)
-        controller, moved, plans, table = router.controller(), 0.0, 0, 0
-        for number in range(8):
-            ranks = np.random.default_rng(number).choice(2000, 100_000, p=share / share.sum())
-            keys = encode((ranks + 40 * number) % 2000)
-            before = router.route(keys)
-            reports = observed(router, keys, before)
-            if report_keys:
-                assert sum(len(report["keys"]) for report in reports.values()) <= report_keys
-            plan = controller.plan(reports)
-            loads = [np.bincount(before, minlength=WORKERS).astype(float)]
-            if plan is None:
-                assert overload(loads[0]) <= 0.0801
-                continue
-            router.adopt(plan)
-            after = router.route(keys)
-            loads.append(np.bincount(after, minlength=WORKERS).astype(float))
-            # READJ promises no more than to get better.
-            assert overload(loads[1]) <= 0.0801 or (name == "READJ" and overload(loads[1]) < overload(loads[0]))
-            plans, moved, table = plans + 1, moved + (before != after).mean(), max(table, len(router.table_keys))
-        figures.append((plans, moved, table))
-    (plans, moved, table), (plans_bounded, moved_bounded, table_bounded) = figures
-    assert plans >= 3
-    assert plans_bounded <= plans + 1
-    assert moved_bounded <= 1.25 * moved
-    assert table_bounded <= table
-
-
-@tables
-def test_unnamed_load_counts_and_stays(name):
-    """A worker whose load nobody named is overloaded by it: its named keys leave, as many as there are."""
-    router = create(name, 2, theta_max=0.0, **({"sigma": 0} if name == "READJ" else {}))
-    keys = encode(np.arange(64))
-    here = np.flatnonzero(router.owners(keys) == 0)
-    reports = {
-        0: {"keys": np.sort(keys.hashes[here]), "costs": np.ones(len(here)), "sizes": np.ones(len(here)), "rest": REST},
-    }
-    plan = router.controller().plan(reports)
-    router.adopt(plan)
-    assert (router.owners(keys) == 1).all()
-    assert plan.values["migration"] == len(here)
-    assert plan.values["migration_share"] == len(here) / (len(here) + REST[1])
-
-
-def test_entries_of_unnamed_keys_stay():
-    """A key that has left an overloaded worker may be too light to be named by its new one; it's not forgotten."""
-    router = create("MINMIG", WORKERS, theta_max=0.0, window=1, report_keys=WORKERS * 20)
-    controller = router.controller()
-    share = np.arange(1, 2001) ** -0.6
-    loads, tables = [], [0]
-    keys = encode(np.random.default_rng(0).choice(2000, 100_000, p=share / share.sum()))
-    while len(loads) < 30:
-        before = router.route(keys)
-        loads.append(overload(np.bincount(before, minlength=WORKERS).astype(float)))
-        plan = controller.plan(observed(router, keys, before))
-        if plan is None:
-            break
-        router.adopt(plan)
-        tables.append(len(router.table_keys))
-    assert tables == sorted(tables)
-    assert len(loads) < 30
-    assert loads[-1] < 0.02 < loads[0]
 
 
 @tables
