@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from tests.apps.keyed.driver import Tally
-from tests.apps.keyed.test_moving_model import MOST, Protocol
+from tests.apps.keyed.protocol import MOST, Protocol
 from unskew.apps.feedback.plans import Plans
 from unskew.apps.feedback.standing import Standing
 from unskew.apps.keyed.bins import KEY
