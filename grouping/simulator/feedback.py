@@ -77,8 +77,9 @@ class Loop:
             for router in routers:
                 router.adopt(plan)
             self.plans += 1
-            self.moved += int(plan.values.get("moved", 0))
-            self.migration += float(plan.values.get("migration", 0.0))
+            values: Mapping[str, Any] = plan.values
+            self.moved += int(values.get("moved", 0))
+            self.migration += float(values.get("migration", 0.0))
             adopted.append(plan)
         return adopted
 

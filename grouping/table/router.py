@@ -2,7 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Mapping
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -83,9 +83,9 @@ class TableRouter(Grouping):
         """h(k) of each key: int32[k]."""
         return homes(hashes, function(self.seed), self.workers)
 
-    def moving(self, other: Self) -> NDArray[np.uint64] | None:
+    def moving(self, other: Grouping) -> NDArray[np.uint64] | None:
         """Those that a routing table names, here or there, with another owner; None if W or the seed differ too."""
-        if (self.workers, self.seed) != (other.workers, other.seed):
+        if not isinstance(other, TableRouter) or (self.workers, self.seed) != (other.workers, other.seed):
             return None
         named = np.union1d(self.table_keys, other.table_keys)
         home = self.home(named)
