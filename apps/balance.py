@@ -17,7 +17,8 @@ from pyspark.sql.types import IntegerType, StructType
 
 from unskew.apps.topology import packets
 from unskew.apps.topology.placement import column, place
-from unskew.apps.topology.router import Routing, in_a_stream, route_column
+from unskew.apps.topology.router import Routing, in_a_stream
+from unskew.apps.topology.routes import route_column
 from unskew.grouping import named
 
 Batches = Iterator[pa.RecordBatch]

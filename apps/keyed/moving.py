@@ -62,6 +62,16 @@ class Mover:
             self._standing = Plans(location).at(batch) if location is not None else None
             self._handed = Handed(location) if location is not None and self._standing is not None else None
 
+    @property
+    def moves(self) -> bool:
+        """Whether states come or go in this batch, as far as can be known before."""
+        standing = self._standing
+        if standing is None:
+            return False
+        return standing.pending is not None or (
+            standing.active is not None and standing.active.number > self.note.taken
+        )
+
     def take_in(self, table: Table) -> None:
         """Put what other workers have handed to this one into its table, of the plans that have become active."""
         if self._standing is None or self._handed is None:

@@ -13,7 +13,8 @@ from unskew.apps.keyed.operators import PACKETS, PARCELS, HomeOperator, WorkerOp
 from unskew.apps.keyed.program import Program
 from unskew.apps.keyed.tokens import tokens
 from unskew.apps.topology import packets
-from unskew.apps.topology.router import Routing, milliseconds, partition, route_packets
+from unskew.apps.topology.router import Routing, milliseconds, partition
+from unskew.apps.topology.routes import route_packets
 from unskew.grouping import named
 
 Batches = Iterator[pa.RecordBatch]

@@ -38,7 +38,43 @@ class MemoryStore:
 
     def remove(self, place: Place) -> None:
         """Let nothing lie there."""
-        del self.blobs[place]
+        self.blobs.pop(place, None)
+
+
+class Delayed:
+    """A store that is written at the end: what is changed twice in a batch is fetched once, and stored once.
+
+    Parameters
+    ----------
+    store : Store
+        Where it is written.
+
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._changed: dict[Place, bytes | None] = {}
+
+    def get(self, place: Place) -> bytes | None:
+        """The blob that is to lie there."""
+        return self._changed[place] if place in self._changed else self._store.get(place)
+
+    def put(self, place: Place, blob: bytes) -> None:
+        """Let it lie there."""
+        self._changed[place] = blob
+
+    def remove(self, place: Place) -> None:
+        """Let nothing lie there."""
+        self._changed[place] = None
+
+    def flush(self) -> None:
+        """Write what has changed."""
+        for place, blob in self._changed.items():
+            if blob is None:
+                self._store.remove(place)
+            else:
+                self._store.put(place, blob)
+        self._changed = {}
 
 
 class SparkStore:

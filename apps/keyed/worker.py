@@ -13,7 +13,7 @@ from unskew.apps.keyed.moving import Mover
 from unskew.apps.keyed.note import Note
 from unskew.apps.keyed.parcels import BEAT, COUNTS, RESULTS, Parcel, packed, spread
 from unskew.apps.keyed.program import Beat, Program
-from unskew.apps.keyed.store import Store
+from unskew.apps.keyed.store import Delayed, Store
 from unskew.apps.keyed.table import Table
 
 _WORK, _COUNTS = 0, 1
@@ -43,9 +43,11 @@ def work(program: Program, store: Store, worker: int, packets: Sequence[bytes], 
     """
     started = time.perf_counter()
     note = Note.read(store)
-    own = Table(store, _WORK, program.work.state, program.key, None if program.split else program.ttl_ms)
-    keeper = Keeper(own, Calls(program.work), None if program.split else program.ttl_ms)
     mover = Mover(program.routing, worker, beat.number, note)
+    later = Delayed(store) if mover.moves else None
+    ttl_ms = None if program.split else program.ttl_ms
+    own = Table(later or store, _WORK, program.work.state, program.key, ttl_ms)
+    keeper = Keeper(own, Calls(program.work), ttl_ms)
     mover.take_in(own)
     tuples = arrivals.gathered(packets, program, beat)
     kept, counted, late = arrivals.punctual(tuples, program, note.closed_ms)
@@ -75,6 +77,8 @@ def work(program: Program, store: Store, worker: int, packets: Sequence[bytes], 
         keeper.expire(beat.watermark_ms, now)
     mover.hand_out(own, split=program.split)
     own.close()
+    if later is not None:
+        later.flush()
     yield from packed(RESULTS, worker % program.homes, keeper.told)
     yield from spread(fragments, program.homes)
     yield from _counted(program, store, worker, kept, beat)

@@ -15,7 +15,7 @@ import unskew.apps.keyed.home
 import unskew.apps.keyed.operators
 import unskew.apps.keyed.worker
 import unskew.apps.topology.closing
-import unskew.apps.topology.router
+import unskew.apps.topology.routes
 import unskew.apps.topology.worker  # noqa: F401
 from unskew.grouping import warm
 

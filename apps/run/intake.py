@@ -48,6 +48,7 @@ def claim(settings: Settings, checkpoint: Checkpoint, claimed: Mapping[str, Any]
     workers = settings.workers
     if claimed.get("numWorkers", workers) != workers:
         begun_with(checkpoint.location, claimed["numWorkers"], checkpoint.planned())
+        log.warning("the checkpoint has %d workers: one batch more, then it has %d", claimed["numWorkers"], workers)
     crew = Crew.of(claimed, workers).noted()
     checkpoint.claim(settings.identity | crew, changing=("numWorkers", *crew))
 

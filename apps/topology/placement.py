@@ -4,7 +4,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from unskew.apps.topology import packets
-from unskew.apps.topology.router import Routing, route_packets
+from unskew.apps.topology.router import Routing
+from unskew.apps.topology.routes import route_packets
 from unskew.grouping import named
 
 

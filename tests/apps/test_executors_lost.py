@@ -10,7 +10,8 @@ import pytest
 from tests.apps.conftest import by_key, countries, final_counts, publish
 from tests.apps.process import START
 from unskew.apps.topology.publisher import result_topics
-from unskew.apps.topology.router import Routing, batch_number, route_packets
+from unskew.apps.topology.router import Routing, batch_number
+from unskew.apps.topology.routes import route_packets
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from tests.apps.keyed.driver import Tally
-from tests.apps.keyed.test_moving_model import MOST, Protocol
+from tests.apps.keyed.protocol import MOST, Protocol
 from unskew.apps.feedback.plans import Plans
 from unskew.apps.feedback.standing import Standing
 from unskew.apps.keyed.bins import KEY
@@ -16,7 +16,7 @@ from unskew.apps.keyed.handed import Handed
 from unskew.apps.keyed.moving import Mover
 from unskew.apps.keyed.note import Note
 from unskew.apps.keyed.parcels import windowed
-from unskew.apps.keyed.store import MemoryStore
+from unskew.apps.keyed.store import Delayed, MemoryStore
 from unskew.apps.keyed.table import Table
 from unskew.apps.topology.router import Routing
 from unskew.grouping.feedback import Plan
@@ -118,6 +118,29 @@ def test_the_same_rows_are_the_same_bytes(tmp_path):
     assert handed.plans() == [1]
     handed.forget([1, 4])
     assert handed.plans() == []
+
+
+def test_a_bucket_that_changes_twice_is_fetched_and_stored_once():
+    store = Counting()
+    filled(store)
+    expected = dict(store.blobs)
+    store.reads = store.writes = 0
+    later = Delayed(store)
+    table = filled(later)  # all buckets
+    rows = list(table.hand_out(lambda hashes: hashes % np.uint64(2) == 0, None))
+    for window, part in rows:
+        table.take_in(window, part)
+    table.close()
+    assert store.writes == 0
+    later.flush()
+    assert store.reads == store.writes <= len(expected)
+    assert store.blobs.keys() == expected.keys()
+    later.remove((0, 0, 3))
+    assert later.get((0, 0, 3)) is None
+    assert store.get((0, 0, 3)) is not None
+    later.put((0, 0, 3), expected[0, 0, 3])
+    later.flush()
+    assert content(table_of(store)) == content(filled(MemoryStore()))
 
 
 def test_a_note_of_an_older_version():
