@@ -10,7 +10,7 @@ BENCHMARKS = {
     "straggler": "batch time against the ideal when tuples cost time",
     "metrics": "tuples/s with and without metrics, and with an InfluxDB in trouble",
     "producer": "messages/s published beside confluent-kafka's loop",
-    "state": "CPU a touched key of a work with a state per key, beside Spark's own ways",
+    "state": "states per key: CPU a touched key, sessions, and the groupings, beside Spark's own ways and salting",
     "migration": "CPU of a batch in which states of keys move beside one in which none do, without Spark",
     "works": "µs a tuple and bytes of state of each work with a state per key, without Spark",
     "routing": "ns a routed tuple and bytes of state, each scheme",

@@ -1,6 +1,6 @@
 """What it costs to keep a state per key: CPU a touched key, beside Spark's own ways to do it.
 
-    python -m benchmarks.state [--keys N ...] [--touched SHARE ...] [--theirs N] [--batches N]
+    python -m benchmarks.state --part keys [--keys N ...] [--touched SHARE ...] [--theirs N] [--batches N]
 
 Each contestant adds up a number per key, over the same stream, in the same state store (RocksDB, changelog), one Spark
 on two cores, 4 state partitions. A first batch has all keys; the others touch a share of them. What is given is the
@@ -9,11 +9,10 @@ Spark has itself is tried with fewer keys: it would take hours.
 """
 
 import argparse
-import os
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +26,7 @@ from rich.box import MARKDOWN
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.state.cpu import cpu
 from unskew import keyed_map
 from unskew.apps.run import session
 from unskew.works import KeyedWork, Now
@@ -90,26 +90,6 @@ CONTESTANTS: dict[str, Callable[[DataFrame, str], DataFrame]] = {
 }
 
 
-def cpu() -> float:
-    """Seconds of CPU of this process and all that it started, those that have ended too."""
-    total, ours = 0, {os.getpid()}
-    stats = {}
-    for process in Path("/proc").iterdir():
-        if process.name.isdigit():
-            try:
-                fields = (process / "stat").read_text().rpartition(")")[2].split()
-            except OSError:
-                continue
-            stats[int(process.name)] = int(fields[1]), sum(map(int, fields[11:15]))
-    grown = True
-    while grown:
-        more = {pid for pid, (parent, _) in stats.items() if parent in ours} - ours
-        ours |= more
-        grown = bool(more)
-    total = sum(stats[pid][1] for pid in ours if pid in stats)
-    return total / os.sysconf("SC_CLK_TCK")
-
-
 def measured(spark: SparkSession, name: str, keys: int, share: float, batches: int) -> tuple[float, float, float]:
     """CPU and wall time a touched key (µs), and a batch's wall time (s): the median of the batches."""
     rng = np.random.default_rng(0)
@@ -140,13 +120,13 @@ def measured(spark: SparkSession, name: str, keys: int, share: float, batches: i
     return 1e6 * statistics.median(costs[1:]) / touched, 1e6 * batch / touched, batch
 
 
-def main() -> None:
+def main(given: Sequence[str]) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--keys", type=int, nargs="+", default=[1_000, 100_000, 1_000_000])
     parser.add_argument("--touched", type=float, nargs="+", default=[0.1, 1.0])
     parser.add_argument("--theirs", type=int, default=2_000, help="Most keys that Spark's own ways are tried with.")
     parser.add_argument("--batches", type=int, default=5)
-    arguments = parser.parse_args()
+    arguments = parser.parse_args(given)
     conf = {
         "spark.sql.streaming.stateStore.rocksdb.trackTotalNumberOfRows": "false",
         "spark.executorEnv.UNSKEW_GROUPINGS": "KEY",
@@ -168,7 +148,3 @@ def main() -> None:
     finally:
         spark.stop()
     Console(width=120).print(table)
-
-
-if __name__ == "__main__":
-    main()
