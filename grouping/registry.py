@@ -164,7 +164,7 @@ def _close(router: Grouping) -> None:
         reports = {}
         for worker, monitor in enumerate(monitors):
             if monitor is not None:
-                monitor.observe(keys, 1.0 + keys.codes)
+                monitor.observe(keys, keys.codes.astype(np.float64))
                 told = monitor.report()
                 reports |= {} if told is None else {worker: told}
         said = router.report()
