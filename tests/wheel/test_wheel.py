@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import SHORT_LIVED
 from tests.wheel.environments import ROOT, Environment
 from unskew.deploy.installation.java import find_java
 from unskew.deploy.servers.cluster import Cluster
@@ -35,7 +36,10 @@ def project(tmp_path) -> Path:
 
 
 def run(command: list[str | Path], cwd: Path, **more: str) -> str:
-    environment = {"PATH": os.environ["PATH"], "HOME": str(cwd), "JAVA_HOME": str(find_java().home), **more}
+    kept = {
+        name: os.environ[name] for name in ("PATH", "SPARK_SUBMIT_OPTS", "SPARK_DAEMON_JAVA_OPTS", "NUMBA_CACHE_DIR")
+    }
+    environment = {**kept, "HOME": str(cwd), "JAVA_HOME": str(find_java().home), **more}
     done = subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
@@ -87,7 +91,9 @@ def test_a_stream_is_balanced_beside_the_users_own_packages(master, library, pro
 
     if master == "cluster":
         with Cluster(tmp_path / "elsewhere", workers=2, memory_mb=512) as cluster:
-            said = job(cluster.master, cluster.conf | {"spark.pyspark.python": str(library.python)})
+            options = f"{SHORT_LIVED} {cluster.conf['spark.executor.extraJavaOptions']}"
+            own = {"spark.pyspark.python": str(library.python), "spark.executor.extraJavaOptions": options}
+            said = job(cluster.master, cluster.conf | own)
     else:
         said = job(master, {})
     found = json.loads(said.splitlines()[-1])
