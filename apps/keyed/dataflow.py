@@ -61,7 +61,7 @@ def remembering(
     routing = Routing(
         settings.grouping, settings.workers, settings.checkpoint, options, settings.seed, reports, streaming=True
     )
-    moment = F.col("time") if by_event else batch_time(ahead_ms, F.col("source"))
+    moment = F.col("time") if by_event else batch_time(ahead_ms)
     split = tuples(source(spark, settings), settings).withColumn("__time", moment)
     places = places_of(program, partitions)
     packets = placed(split, routing, program, places, source=F.col("source"))
