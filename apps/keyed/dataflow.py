@@ -67,7 +67,7 @@ def remembering(
         monitors=Monitors(routing),
         routing=routing if routing.planned else None,
     )
-    moment = F.col("time") if by_event else batch_time(ahead_ms, F.col("source"))
+    moment = F.col("time") if by_event else batch_time(ahead_ms)
     split = tuples(source(spark, settings), settings).withColumn("__time", moment)
     places = tokens(crew.most, partitions)
     packets = placed(split, routing, program, places, source=F.col("source"))

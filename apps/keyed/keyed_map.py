@@ -19,6 +19,7 @@ from unskew.apps.keyed.plan import heartbeat, parcels, partitions_of, placed, pl
 from unskew.apps.keyed.program import MERGE_EVERY, Period, Program, described, lifetime, splits
 from unskew.apps.topology.placement import column
 from unskew.apps.topology.router import Routing
+from unskew.apps.topology.windows import batch_time
 from unskew.errors import UsageError
 from unskew.works.interface import KeyedWork
 
@@ -107,7 +108,7 @@ def keyed_map(
     )  # fmt: skip
     Checkpoint(checkpoint).claim(identity(program) | {"groupingType": routing.grouping, "seed": seed})
     places = places_of(program, partitions)
-    moment = F.current_timestamp()
+    moment = batch_time(0, F.col("worker"))
     tuples = _tuples(df, key, program, time)
     rows = placed(tuples, routing, program, places, source=column(source) if source is not None else None,
                   beats=not idle_batches)  # fmt: skip

@@ -7,7 +7,6 @@ All of it is declared here, in order; ``unskew.apps.run`` runs it, and what happ
 from datetime import datetime
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 
 from unskew.apps.feedback.monitors import Monitors
 from unskew.apps.topology.placement import place
@@ -57,7 +56,7 @@ def dataflow(
     routing = Routing.of(settings, reports)
     needed = {"key", "count", *(["time"] if by_event else []), *settings.carried, *PLACE}
     carry = [name for name in split.columns if name in needed]
-    time = "time" if by_event else batch_time(ahead_ms, F.col("source"))
+    time = "time" if by_event else batch_time(ahead_ms)
     packets = place(split, routing, "key", carry, source="source", time=time, tasks=_tasks(spark, settings))
     worker = Worker(
         settings.work,

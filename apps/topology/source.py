@@ -34,7 +34,7 @@ def tuples(messages: DataFrame, settings: Settings) -> DataFrame:
         carried += [F.col(column).alias(name) for column, name in zip(("partition", "offset"), PLACE, strict=True)]
     reader = splitter(settings.source_type, settings.key_field, settings.format)
     if settings.time == "event":
-        reader = bounded(reader, batch_time(0, F.col("partition")), settings.max_ahead)
+        reader = bounded(reader, batch_time(0), settings.max_ahead)
     if reader.count_of is None and settings.states and "count" in settings.states.work.columns:
         carried.append(F.lit(1).cast("long").alias("count"))
     return reader.split(messages, *carried)

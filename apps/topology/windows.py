@@ -48,14 +48,14 @@ def windowed(
     )
 
 
-def batch_time(ahead_ms: int, beside: Column) -> Column:
+def batch_time(ahead_ms: int, beside: Column | None = None) -> Column:
     """The batch's time: it is logged with the batch, so a replay falls into the same windows.
 
-    ``beside`` is any whole number of the rows, never null. With it the time is looked up in each row: as a constant it
-    would stand in the code that Spark generates, and all that has it be compiled anew in each batch.
+    ``beside`` is any column of the rows, where they are few. A function then looks the time up in each row, half a
+    microsecond long: as a constant it stands in the code that Spark generates, which is compiled anew in each batch.
     """
     time = F.timestamp_add("MILLISECOND", F.lit(ahead_ms), F.current_timestamp())
-    return F.get(F.array(time), F.shiftright(F.abs(beside.cast("int")), 31))
+    return time if beside is None else F.get(F.transform(F.array(beside), lambda _: time), F.lit(0))
 
 
 def heartbeat(spark: SparkSession, time: Column) -> DataFrame:
