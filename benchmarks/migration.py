@@ -11,6 +11,7 @@ import argparse
 import statistics
 import tempfile
 import time
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -21,10 +22,11 @@ from rich.table import Table
 from unskew.apps.feedback.plans import Plans
 from unskew.apps.feedback.standing import Standing
 from unskew.apps.keyed import worker
-from unskew.apps.keyed.moving import router_by
+from unskew.apps.keyed.moving import owners, router_by
 from unskew.apps.keyed.program import Beat, Program
 from unskew.apps.keyed.store import MemoryStore
 from unskew.apps.topology.packets import cut
+from unskew.apps.topology.reports import Reports
 from unskew.apps.topology.router import Routing
 from unskew.grouping.feedback import Plan
 from unskew.grouping.keys import hash_keys
@@ -33,7 +35,7 @@ from unskew.works import Running
 ORDINARY, CHUNK = 5, 200_000
 
 
-class Engine:
+class Engine(Reports):
     """Workers over dictionaries, batch by batch; ``told`` has what each of them reported of the last one."""
 
     def __init__(self, folder: str, workers: int, keys: int) -> None:
@@ -46,7 +48,7 @@ class Engine:
         self.number = 0
         self.told: dict[int, dict] = {}
 
-    def send(self, batch: int, stage: str, partition: int, report: dict) -> None:
+    def send(self, batch: int, stage: str, partition: int, report: dict[str, Any]) -> None:
         """Take a worker's report."""
         self.told[partition] = report
 
@@ -84,7 +86,7 @@ def measure(workers: int, keys: int, tuples: int, share: float | None) -> tuple[
             plan, after = Plan(1, 0, engine.routing.router(workers + 1).identity, {}), workers + 1
         else:
             hashes = np.sort(hash_keys(engine.names)[: round(share * keys)])
-            to = (engine.routing.router().home(hashes) + 1) % workers
+            to = (owners(engine.routing.router(), hashes) + 1) % workers
             values = {"table_keys": hashes, "table_workers": to.astype(np.int32)}
             plan, after = Plan(1, 0, engine.routing.router().identity, values), workers
         engine.plan(Standing(workers, pending=plan, pending_workers=after))
