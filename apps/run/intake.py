@@ -6,6 +6,8 @@ from typing import Any
 
 from unskew.apps.checkpoint.checkpoint import Checkpoint
 from unskew.apps.checkpoint.crew import Crew
+from unskew.apps.feedback.loop import looped
+from unskew.apps.feedback.plans import Plans
 from unskew.apps.feedback.rescaling import begun_with
 from unskew.apps.topology.loss import complaint, gone
 from unskew.apps.topology.settings import Settings
@@ -51,6 +53,29 @@ def claim(settings: Settings, checkpoint: Checkpoint, claimed: Mapping[str, Any]
         log.warning("the checkpoint has %d workers: one batch more, then it has %d", claimed["numWorkers"], workers)
     crew = Crew.of(claimed, workers).noted()
     checkpoint.claim(settings.identity | crew, changing=("numWorkers", *crew))
+    require_plans(settings)
+
+
+def require_plans(settings: Settings) -> None:
+    """Refuse a checkpoint whose states lie where plans put them that routers of this version can't go by.
+
+    Raises
+    ------
+    EnvironmentFault
+        It is such a one.
+
+    """
+    loop = looped(settings)
+    standing = Plans(settings.checkpoint).newest() if loop is not None and loop.moving else None
+    if loop is None or standing is None:
+        return
+    for plan, workers in ((standing.active, standing.workers), (standing.pending, standing.pending_workers)):
+        identity = loop.router(workers).identity
+        if plan is not None and plan.identity != identity:
+            raise EnvironmentFault(
+                f"the states of {settings.checkpoint} lie as a plan for ({plan.identity}) has it, this version has "
+                f"({identity}): go on with the version that made it, or begin with another --checkpoint"
+            )
 
 
 def require_messages(settings: Settings, checkpoint: Checkpoint) -> None:

@@ -156,7 +156,11 @@ class SourceRouter:
         """Take up the plan that holds in this batch."""
         if not plan.values and plan.number > self._grouping.plan:
             self._grouping = self._new()  # what was restored is of a time before the new beginning
-        self._grouping.adopt(plan)
+        try:
+            self._grouping.adopt(plan)
+        except ValueError as error:
+            # Of another version of this program. (Where states lie by plans, the run doesn't begin: ``run.intake``.)
+            log.warning("source %d goes without a plan until there is a new one: %s", self._source, error)
 
     def _restore(self, versions: Versions, batch: int) -> None:
         found = versions.newest(batch)

@@ -7,8 +7,10 @@ kept as it is. A change that can't read it any more breaks its users' runs.
 import logging
 import shutil
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import orjson
 import pytest
 
@@ -16,10 +18,18 @@ from tests.apps.conftest import by_key, countries, final_counts, publish
 from unskew.apps.checkpoint.checkpoint import FORMAT, Checkpoint
 from unskew.apps.checkpoint.totals import Totals, TotalsLog
 from unskew.apps.checkpoint.versions import Versions, write_whole
+from unskew.apps.feedback.plans import Plans
+from unskew.apps.feedback.standing import Standing
+from unskew.apps.run.intake import require_plans
 from unskew.apps.run.run import Run
 from unskew.apps.topology.publisher import result_topics
 from unskew.apps.topology.router import Routing, SourceRouter
+from unskew.apps.topology.settings import Settings
+from unskew.deploy.client.connection import Connection
 from unskew.errors import EnvironmentFault, UsageError
+from unskew.grouping import create
+from unskew.grouping.feedback import Plan
+from unskew.works import Running
 
 KEPT = Path(__file__).parents[1] / "data" / "checkpoint-1"
 TOPIC = "kept"  # a checkpoint names its topic
@@ -58,6 +68,28 @@ def test_a_state_that_cannot_be_read_is_a_cold_start(tmp_path, caplog):
         router = SourceRouter(routing, 0, 5)
     assert "source 0 can't read its router state (not a saved state" in caplog.text
     assert router.route(["x"] * 3, None).tolist() == SourceRouter(routing, 0, 0).route(["x"] * 3, None).tolist()
+
+
+def of_another_version(checkpoint):
+    """A plan for routers that there are no more."""
+    plan = Plan(2, 1, "MIXED as it was", {"table_keys": np.empty(0, np.uint64)})
+    Plans(str(checkpoint)).write(5, Standing(3, active=plan))
+
+
+def test_a_plan_of_another_version_is_not_gone_by(tmp_path, caplog):
+    of_another_version(tmp_path)
+    with caplog.at_level(logging.WARNING):
+        router = SourceRouter(Routing("MIXED", 3, str(tmp_path), rescaled=True), 0, 5)
+    assert "source 0 goes without a plan until there is a new one: plan 2 is for (MIXED as it was)" in caplog.text
+    assert router.route(["x"] * 3, None).tolist() == create("KEY", 3).route(["x"] * 3).tolist()
+
+
+def test_states_that_lie_by_a_plan_of_another_version(tmp_path):
+    of_another_version(tmp_path)
+    said = Settings("LOCAL", "COUNTRY_SKEW_R80", "MIXED", "t", 1, 3, "x0", Connection("localhost:1"), str(tmp_path))
+    require_plans(said)
+    with pytest.raises(EnvironmentFault, match=r"lie as a plan for \(MIXED as it was\) has it, this version has"):
+        require_plans(replace(said, work=Running("offset")))
 
 
 def test_options_that_only_one_version_has(tmp_path):
