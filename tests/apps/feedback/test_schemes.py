@@ -35,7 +35,7 @@ ALL = FEW | {
     "MINMIG": {},
     "MIXED_BF": {},
     "READJ": {},
-    "CONSISTENT_HASH": {"rounds": 4},
+    "CONSISTENT_HASH": {"rounds": 4, "threshold": 0.0},
     "PARTIAL_KEY": {"probe_every": 1_000},
 }
 MOVING = ["LLFD", "MINTABLE", "MINMIG", "MIXED", "MIXED_BF", "READJ", "CONSISTENT_HASH"]
@@ -148,7 +148,7 @@ def test_full_knowledge_evens_out_times_where_shuffle_evens_out_tuples(settings,
         assert by_key(final_counts(connection, result_topics(run)["aggregator"])) == Counter(keys)
         uneven[name] = measures.straggling(sum(report.busy for report in reports))
     assert uneven["SHUFFLE"] > 1.5
-    assert uneven["FULL_KNOWLEDGE"] < 1.25
+    assert uneven["FULL_KNOWLEDGE"] < uneven["SHUFFLE"] / 2  # by times measured on a machine that may be busy
 
 
 class Died(Exception):
