@@ -148,7 +148,8 @@ def test_full_knowledge_evens_out_times_where_shuffle_evens_out_tuples(settings,
         assert by_key(final_counts(connection, result_topics(run)["aggregator"])) == Counter(keys)
         uneven[name] = measures.straggling(sum(report.busy for report in reports))
     assert uneven["SHUFFLE"] > 1.5
-    assert uneven["FULL_KNOWLEDGE"] < uneven["SHUFFLE"] / 2  # by times measured on a machine that may be busy
+    # By times measured on a machine that may be busy.
+    assert uneven["FULL_KNOWLEDGE"] - 1 < (uneven["SHUFFLE"] - 1) / 2
 
 
 class Died(Exception):
