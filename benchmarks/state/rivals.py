@@ -77,7 +77,7 @@ def stream(spark: SparkSession, run: Settings, rival: Rival) -> DataFrame:
         .option("subscribe", run.source_name).option("startingOffsets", "earliest")
         .option("maxOffsetsPerTrigger", run.batch_limit).load()
     )  # fmt: skip
-    processor = RunningRow(run.seconds_per_tuple)
+    processor = RunningRow(run.cost.mean)
     rows = _tuples(messages, run, rival).groupBy("key", "salt")
     return rows.transformWithState(processor, "nothing long", "Append", "None")
 
