@@ -64,6 +64,7 @@ class Checkpoint:
         self.location = location
         try:
             self._fs, self._folder = filesystem(location)
+            self._run = posixpath.join(self._folder, "unskew", "run.json")
             self._fs.create_dir(posixpath.join(self._folder, "unskew"), recursive=True)
             probe = posixpath.join(self._folder, "unskew", ".writable")
             with self._fs.open_output_stream(probe) as stream:
@@ -73,8 +74,8 @@ class Checkpoint:
         except (OSError, ValueError) as error:
             raise EnvironmentFault(f"the checkpoint location {location} can't be written ({error})") from error
 
-    def claim(self, run: Mapping[str, object], changing: Collection[str] = ()) -> None:
-        """Note what run this checkpoint belongs to; refuse it to any other.
+    def check(self, run: Mapping[str, object], changing: Collection[str] = ()) -> dict[str, Any]:
+        """Refuse a checkpoint that belongs to another run; what is to be noted of this one.
 
         What only one of them knows, as one of an older or newer version of this program does, is no difference; it is
         noted for the next time.
@@ -94,9 +95,8 @@ class Checkpoint:
             What was noted can't be read.
 
         """
-        path = posixpath.join(self._folder, "unskew", "run.json")
         given = orjson.loads(orjson.dumps({"format": FORMAT, **run}))
-        found = self._read(path)
+        found = self.claimed()
         if found.get("format", FORMAT) > FORMAT:
             raise UsageError(
                 f"the checkpoint {self.location} has format {found['format']}, this version reads {FORMAT} and before: "
@@ -108,21 +108,23 @@ class Checkpoint:
                     f"the checkpoint {self.location} belongs to a run with {name} {found[name]!r}, this one has "
                     f"{given[name]!r}: give the same, or another --checkpoint"
                 )
-        if found | given != found:
-            write_whole(self._fs, path, orjson.dumps(found | given, option=orjson.OPT_INDENT_2))
+        return found | given
+
+    def claim(self, run: Mapping[str, object], changing: Collection[str] = ()) -> None:
+        """Note what run this checkpoint belongs to; as ``check``, refuse it to any other."""
+        noted = self.check(run, changing)
+        if noted != self.claimed():
+            write_whole(self._fs, self._run, orjson.dumps(noted, option=orjson.OPT_INDENT_2))
 
     def claimed(self) -> dict[str, Any]:
         """What was noted of the run that it belongs to; empty: nothing."""
-        return self._read(posixpath.join(self._folder, "unskew", "run.json"))
-
-    def _read(self, path: str) -> dict[str, Any]:
         try:
-            with self._fs.open_input_stream(path) as stream:
+            with self._fs.open_input_stream(self._run) as stream:
                 return orjson.loads(stream.read())
         except FileNotFoundError:
             return {}
         except orjson.JSONDecodeError as error:
-            raise EnvironmentFault(f"{path} says whose checkpoint it is, but can't be read ({error})") from error
+            raise EnvironmentFault(f"{self._run} says whose checkpoint it is, but can't be read ({error})") from error
 
     def batch(self, number: int) -> Batch:
         """What was planned for a batch that has started (the newest is enough; old ones are removed by Spark)."""

@@ -48,12 +48,15 @@ def claim(settings: Settings, checkpoint: Checkpoint, claimed: Mapping[str, Any]
 
     """
     workers = settings.workers
+    crew = Crew.of(claimed, workers).noted()
+    run, changing = settings.identity | crew, ("numWorkers", *crew)
+    # Nothing is written before it is certain that the checkpoint is this run's.
+    checkpoint.check(run, changing)
+    require_plans(settings)
     if claimed.get("numWorkers", workers) != workers:
         begun_with(checkpoint.location, claimed["numWorkers"], checkpoint.planned())
         log.warning("the checkpoint has %d workers: one batch more, then it has %d", claimed["numWorkers"], workers)
-    crew = Crew.of(claimed, workers).noted()
-    checkpoint.claim(settings.identity | crew, changing=("numWorkers", *crew))
-    require_plans(settings)
+    checkpoint.claim(run, changing)
 
 
 def require_plans(settings: Settings) -> None:

@@ -10,6 +10,7 @@ from unskew.apps.checkpoint.checkpoint import Checkpoint
 from unskew.apps.checkpoint.crew import Crew
 from unskew.apps.feedback.plans import Plans
 from unskew.apps.keyed.tokens import tokens
+from unskew.apps.run.intake import claim
 from unskew.apps.run.run import Run
 from unskew.apps.topology.publisher import result_topics
 from unskew.apps.topology.settings import Settings
@@ -71,6 +72,18 @@ def test_states_that_would_have_to_meet_where_none_did(tmp_path):
     with pytest.raises(UsageError, match="belongs to a run with statesSplit False, this one has True"):
         checkpoint.claim(run_of(tmp_path, 2).identity, changing=("numWorkers",))
     checkpoint.claim(run_of(tmp_path, 1).identity, changing=("numWorkers",))
+
+
+def test_another_runs_checkpoint_stays_as_it_is(tmp_path):
+    checkpoint = Checkpoint(str(tmp_path))
+    claim(run_of(tmp_path, 4, "KEY"), checkpoint, {})
+    claimed = checkpoint.claimed()
+    with pytest.raises(UsageError, match="groupingType"):
+        claim(run_of(tmp_path, 8, "D_CHOICES"), checkpoint, claimed)
+    assert checkpoint.claimed() == claimed
+    assert Plans(str(tmp_path)).newest() is None
+    claim(run_of(tmp_path, 8, "KEY"), checkpoint, claimed)
+    assert Plans(str(tmp_path)).newest().workers == 4
 
 
 def test_what_is_noted_of_all_runs():
