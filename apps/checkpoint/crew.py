@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
+from unskew.apps.checkpoint.checkpoint import Checkpoint
+
 
 @dataclass(frozen=True)
 class Crew:
@@ -26,6 +28,11 @@ class Crew:
         """With a run of W workers on a checkpoint of which so much was noted (``Checkpoint.claimed``)."""
         before = claimed.get("numWorkers", workers)
         return cls(claimed.get("firstWorkers", before), max(workers, claimed.get("mostWorkers", before)))
+
+    @classmethod
+    def at(cls, checkpoint: str, workers: int) -> Self:
+        """With a run of W workers on the checkpoint at this location."""
+        return cls.of(Checkpoint(checkpoint).claimed(), workers)
 
     def noted(self) -> dict[str, int]:
         """As ``of`` finds it noted."""

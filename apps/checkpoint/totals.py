@@ -2,12 +2,12 @@
 
 import posixpath
 from dataclasses import asdict, dataclass, field, fields, replace
-from itertools import zip_longest
 from typing import Any
 
 import orjson
 
 from unskew.apps.checkpoint.versions import ANY_BATCH, Versions
+from unskew.grouping import measures
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Totals:
             tuples=self.tuples + sum(loads),
             assignments=self.assignments + assignments,
             keys=self.keys + keys,
-            loads=[a + b for a, b in zip_longest(self.loads, loads, fillvalue=0)],
+            loads=measures.summed([self.loads, loads]).tolist(),
         )
 
 

@@ -15,7 +15,6 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
 
-from unskew.apps.checkpoint.checkpoint import Checkpoint
 from unskew.apps.checkpoint.crew import Crew
 from unskew.apps.feedback.monitors import Monitors
 from unskew.apps.keyed.asked import Asked
@@ -60,7 +59,7 @@ def remembering(
     """
     partitions = partitions_of(spark, settings.checkpoint)
     by_event = settings.time == "event"
-    crew = Crew.of(Checkpoint(settings.checkpoint).claimed(), settings.workers)
+    crew = Crew.at(settings.checkpoint, settings.workers)
     routing = Routing.of(settings, reports)
     program = replace(
         program_of(settings, states, min(crew.first, partitions), reports),

@@ -47,22 +47,13 @@ class Handed:
 
     def to(self, receiver: int, plan: int, batch: int) -> list[pa.RecordBatch]:
         """What a worker gets for a plan, as of before a batch: rows of its table with ``WINDOW``."""
-        parts = []
-        for _, path in sorted(self._newest(plan, batch).values()):
-            with self._fs.open_input_file(path) as file, pa.ipc.open_file(file) as reader:
-                receivers = _receivers(reader.schema)
-                if receiver in receivers:
-                    parts.append(reader.get_batch(receivers.index(receiver)))
-        return [part.replace_schema_metadata() for part in parts]
+        files = sorted(self._newest(plan, batch).values())
+        return [part for _, path in files for part in self._read(path, receiver)]
 
     def back(self, sender: int, plan: int, batch: int) -> list[pa.RecordBatch] | None:
         """What a worker has handed out for a plan before a batch; None: it has written nothing."""
         found = self._newest(plan, batch).get(sender)
-        if found is None:
-            return None
-        with self._fs.open_input_file(found[1]) as file, pa.ipc.open_file(file) as reader:
-            parts = [reader.get_batch(number) for number in range(reader.num_record_batches)]
-        return [part.replace_schema_metadata() for part in parts]
+        return None if found is None else self._read(found[1])
 
     def hand(self, sender: int, plan: int, batch: int, rows: Mapping[int, pa.RecordBatch], schema: pa.Schema) -> int:
         """Write what a worker hands out: rows with ``WINDOW`` (of this schema) by their receiver. Its bytes."""
@@ -84,6 +75,12 @@ class Handed:
             for plan in self.plans():
                 if plan <= min(taken):
                     self._fs.delete_dir(posixpath.join(self._folder, str(plan)))
+
+    def _read(self, path: str, receiver: int | None = None) -> list[pa.RecordBatch]:
+        """The rows of a file; of one receiver, or of all."""
+        with self._fs.open_input_file(path) as file, pa.ipc.open_file(file) as reader:
+            wanted = [n for n, of in enumerate(_receivers(reader.schema)) if receiver is None or of == receiver]
+            return [reader.get_batch(number).replace_schema_metadata() for number in wanted]
 
     def _newest(self, plan: int, batch: int) -> dict[int, tuple[int, str]]:
         """Sender → batch and path of its file that counts."""

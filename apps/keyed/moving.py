@@ -24,7 +24,7 @@ from unskew.apps.keyed.table import Table
 from unskew.apps.topology.router import Routing
 from unskew.grouping import Grouping
 from unskew.grouping.feedback import Plan
-from unskew.grouping.keys import Keys, hash_keys
+from unskew.grouping.keys import hash_keys, hashed
 
 
 class Mover:
@@ -139,7 +139,7 @@ def router_by(routing: Routing, plan: Plan | None, workers: int) -> Grouping:
 
 def owners(router: Grouping, hashes: NDArray[np.uint64]) -> NDArray[np.int32]:
     """The one worker of each key, by its hash: int32[k]."""
-    found = router.owners(Keys(np.arange(len(hashes), dtype=np.int32), hashes, pa.nulls(len(hashes))))
+    found = router.owners(hashed(hashes))
     assert found is not None, f"{router.name} has no owners"
     return found
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pyspark.sql import DataFrame
 
-from unskew.apps.checkpoint.checkpoint import Batch, Checkpoint
+from unskew.apps.checkpoint.checkpoint import Batch
 from unskew.apps.checkpoint.crew import Crew
 from unskew.apps.checkpoint.totals import Totals, TotalsLog
 from unskew.apps.feedback.loop import Told, looped
@@ -89,7 +89,7 @@ class Sink:
         self._closing = Closing(settings.connection, publisher.topics["aggregator"], settings.workers)
         self._listener = listener
         self._loop = looped(settings)
-        self._crew = Crew.of(Checkpoint(settings.checkpoint).claimed(), settings.workers)
+        self._crew = Crew.at(settings.checkpoint, settings.workers) if self._states else None
 
     def __call__(self, df: DataFrame, batch: Batch) -> None:
         """Publish what the batch closed, note where the run stands, tell the listener."""
@@ -105,7 +105,7 @@ class Sink:
         self._totals.write(batch.number + 1, report.totals)
         if self._loop is not None:
             report = replace(report, rebalances=self._loop.end(batch.number, told))
-            if self._states is not None:
+            if self._crew is not None:
                 taken = [told.get("worker", {}).get(worker, {}).get("taken", 0) for worker in range(self._crew.most)]
                 Handed(self._settings.checkpoint).forget(taken)
         self._listener(report)

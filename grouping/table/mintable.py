@@ -55,18 +55,6 @@ class MinTable(TableRouter):
     name = "MINTABLE"
     short = "mintable"
 
-    def __init__(
-        self,
-        workers: int,
-        *,
-        seed: int = 0,
-        theta_max: float = 0.08,
-        window: int = 5,
-        degree: int | None = None,
-        report_keys: int | None = 30_000,
-    ) -> None:
-        super().__init__(workers, seed=seed, theta_max=theta_max, window=window, degree=degree, report_keys=report_keys)
-
     def priority(self, records: Records) -> NDArray[np.float64]:
         return records.cost
 

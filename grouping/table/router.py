@@ -49,11 +49,11 @@ class TableRouter(Grouping):
         self,
         workers: int,
         *,
-        seed: int,
-        theta_max: float,
-        window: int,
-        degree: int | None,
-        report_keys: int | None,
+        seed: int = 0,
+        theta_max: float = 0.08,
+        window: int = 5,
+        degree: int | None = None,
+        report_keys: int | None = 30_000,
     ) -> None:
         super().__init__(workers, seed=seed)
         self.report_keys = None if report_keys is None else integer("report_keys", report_keys, 1)
