@@ -118,7 +118,9 @@ def run(spark: SparkSession, name: str, folder: Path) -> list[dict[str, Any]]:
     files = folder / "stream"
     files.mkdir(parents=True)
     for number, batch in enumerate(STREAMS[stream]()):
-        pq.write_table(batch, files / f"{number}.parquet")
+        file = files / f"{number}.parquet"
+        pq.write_table(batch, file)
+        os.utime(file, (number, number))  # Spark reads files in the order of their times, which may be the same
     schema = spark.read.parquet(str(files)).schema
     events = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(files))
     grouping = "D_CHOICES" if work.mergeable else "KEY"

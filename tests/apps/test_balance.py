@@ -1,5 +1,6 @@
 """`balance` and `balanced_map` in somebody else's job: files in, Parquet out, nothing of our topology."""
 
+import os
 from collections import defaultdict
 from pathlib import Path
 
@@ -32,7 +33,9 @@ def events(request: pytest.FixtureRequest, spark: SparkSession, tmp_path: Path) 
             for hot, n in zip(rng.random(ROWS) < 0.6, rng.integers(1, 99, ROWS), strict=True)
         ]
         rows = {"user_id": users, "payload": [{"n": number * ROWS + i} for i in range(ROWS)]}
-        pq.write_table(pa.table(rows), folder / f"{number}.parquet")
+        file = folder / f"{number}.parquet"
+        pq.write_table(pa.table(rows), file)
+        os.utime(file, (number, number))  # the order in which Spark reads them
     schema = spark.read.parquet(str(folder)).schema
     return spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(folder))
 
