@@ -6,6 +6,8 @@ import sys
 #: name → what it measures
 BENCHMARKS = {
     "topology": "tuples/s through the whole topology beside Spark's own groupBy, stages, memory",
+    "first": "from the command to the first result, from a kill to the next, and the CPU of an idle stream",
+    "fixed": "a batch's fixed cost and a tuple's, fitted from batches of several sizes, beside Spark's own groupBy",
     "latency": "a batch's time and a result's latency on a steady stream, beside Spark's own groupBy",
     "straggler": "batch time against the ideal when tuples cost time",
     "metrics": "tuples/s with and without metrics, and with an InfluxDB in trouble",

@@ -17,7 +17,7 @@ from rich.box import MARKDOWN
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.topology import SOURCES, native, records_option, settings, topology
+from benchmarks.topology import SOURCES, native, ours, rate, records_option, settings
 from unskew.apps.run.session import session
 from unskew.deploy.client.connection import Connection
 from unskew.deploy.client.topics import ensure_topic
@@ -44,16 +44,17 @@ def main() -> None:
             for name in arguments.datasets:
                 ensure_topic(connection, name, SOURCES)
                 loaded = publish(connection, name, create(name, records=arguments.records))
-                ours, theirs = [], []
+                mine, theirs = [], []
                 for repeat in range(arguments.repeats):
                     run = settings(connection, GROUPING, Path(folder) / f"{name}-{repeat}")
                     run = replace(run, source_type=name, source_name=name)
-                    ours.append(topology(spark, run))
-                    theirs.append(native(spark, replace(run, checkpoint=f"{run.checkpoint}-native"), loaded.records))
-                middle = statistics.median(ours)
-                messages = middle * loaded.records / loaded.keys.total
-                figures = (messages, middle, min(ours), max(ours), statistics.median(theirs))
-                row = [f"{rate:,.0f}" for rate in figures]
+                    mine.append(rate(ours(spark, run)))
+                    run = replace(run, checkpoint=f"{run.checkpoint}-native")
+                    theirs.append(rate(native(spark, run, loaded.records)))
+                each = loaded.keys.total / loaded.records
+                middle = statistics.median(mine)
+                figures = (middle, middle * each, min(mine) * each, max(mine) * each, statistics.median(theirs))
+                row = [f"{figure:,.0f}" for figure in figures]
                 print(name, *row, flush=True)
                 table.add_row(name, *row)
     Console(width=120).print(table)

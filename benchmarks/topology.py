@@ -4,7 +4,7 @@
 
 Tuples cost nothing here (x0): this measures what balancing costs, not what it gains. All runs share one broker, one
 topic and one Spark; repeats alternate between the contestants, and the median is told. The first batch of a run (JIT,
-Python workers) is not counted.
+Python workers) is not counted in the rate; the CPU is that of the whole run.
 """
 
 import argparse
@@ -13,17 +13,18 @@ import statistics
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Self
+from typing import Any, NamedTuple, Self
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from rich.console import Console
 from rich.table import Table
 
-from unskew.apps.monitoring.summary import Tally
+from benchmarks.processes import KINDS, cpu, memory
 from unskew.apps.run.ending import stop_between_batches
+from unskew.apps.run.follow import Follower, follow, kafka_source
 from unskew.apps.run.run import Run
 from unskew.apps.run.session import session
 from unskew.apps.topology.placement import place
@@ -60,33 +61,51 @@ def records_option(parser: argparse.ArgumentParser, default: int) -> None:
     parser.add_argument("--records", type=integer, default=default)
 
 
-def topology(spark: SparkSession, run: Settings) -> float:
-    """Tuples/s of one run of ours."""
-    tally = Tally(run.grouping)
-    assert Run(run, [tally]).run(spark).drained
-    return tally.summary().tuples_per_second
+class Batch(NamedTuple):
+    """One that had messages: how many, how long it took (s), and when it was told to be done (monotonic, s)."""
+
+    messages: int
+    seconds: float
+    done: float
 
 
-def native(spark: SparkSession, run: Settings, records: int) -> float:
-    """Tuples/s of ``groupBy(window, key).count()``: same topic, splitter, batches, state store, and windows."""
-    done: list[tuple[int, float]] = []
+def ours(spark: SparkSession, run: Settings) -> list[Batch]:
+    """The batches of one run of ours."""
+    batches: list[Batch] = []
+    assert Run(run, [], [_into(batches)]).run(spark).drained
+    return batches
+
+
+def native(spark: SparkSession, run: Settings, records: int) -> list[Batch]:
+    """Those of ``groupBy(window, key).count()``: same topic, splitter, batch size, state store, and windows."""
+    batches: list[Batch] = []
     rows = tuples(source(spark, run), run).where("key is not null").withColumn("time", F.current_timestamp())
     counts = rows.withWatermark("time", "0 seconds").groupBy(F.window("time", f"{run.window} seconds"), "key").count()
-    query = (
-        counts.writeStream.option("checkpointLocation", run.checkpoint)
-        .trigger(processingTime="1 second")
-        .foreachBatch(lambda df, _: df.write.format("noop").mode("overwrite").save())
-        .start()
-    )
-    seen = -1
-    while sum(n for n, _ in done) < records:
-        progress = query.lastProgress
-        if progress is not None and progress["batchId"] > seen:
-            seen = progress["batchId"]
-            done.append((progress["numInputRows"], time.monotonic()))
-        time.sleep(0.01)
-    stop_between_batches(query)
-    return sum(n for n, _ in done[1:]) / (done[-1][1] - done[0][1])
+    with follow(spark, "native", _into(batches)):
+        query = (
+            counts.writeStream.queryName("native")
+            .option("checkpointLocation", run.checkpoint)
+            .trigger(processingTime="1 second")
+            .foreachBatch(lambda df, _: df.write.format("noop").mode("overwrite").save())
+            .start()
+        )
+        while sum(batch.messages for batch in batches) < records:
+            assert not query.awaitTermination(0.05), query.exception()
+        stop_between_batches(query)
+    return batches
+
+
+def _into(batches: list[Batch]) -> Follower:
+    def tell(progress: Mapping[str, Any]) -> None:
+        if read := kafka_source(progress)["numInputRows"]:
+            batches.append(Batch(read, progress["durationMs"]["triggerExecution"] / 1000, time.monotonic()))
+
+    return tell
+
+
+def rate(batches: list[Batch]) -> float:
+    """Messages/s after the first batch."""
+    return sum(batch.messages for batch in batches[1:]) / (batches[-1].done - batches[0].done)
 
 
 def stages(spark: SparkSession, connection: Connection) -> dict[str, Callable[[], DataFrame]]:
@@ -117,7 +136,7 @@ class Memory:
     """Peak memory (proportional set size, MiB) of the driver, the JVM and all Python workers together, sampled."""
 
     def __init__(self) -> None:
-        self.peak = {"driver": 0.0, "JVM": 0.0, "Python workers": 0.0}
+        self.peak = dict.fromkeys(KINDS, 0.0)
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
 
@@ -131,36 +150,8 @@ class Memory:
 
     def _watch(self) -> None:
         while not self._over.wait(0.5):
-            now = dict.fromkeys(self.peak, 0.0)
-            for pid, kind in _family(os.getpid()):
-                now[kind] += _pss(pid)
-            self.peak = {kind: max(self.peak[kind], now[kind]) for kind in now}
-
-
-def _family(root: int) -> list[tuple[int, str]]:
-    found, queue = [(root, "driver")], [root]
-    while queue:
-        for task in Path(f"/proc/{queue.pop()}/task").glob("*/children"):
-            for child in map(int, _read(task).split()):
-                command = _read(Path(f"/proc/{child}/cmdline"))
-                program = command.partition("\0")[0]
-                kind = "JVM" if program.endswith("java") else "Python workers" if "daemon" in command else ""
-                if kind and "kafka.Kafka" not in command:
-                    found.append((child, kind))
-                    queue.append(child)
-    return found
-
-
-def _pss(pid: int) -> float:
-    lines = _read(Path(f"/proc/{pid}/smaps_rollup")).splitlines()
-    return sum(int(line.split()[1]) for line in lines if line.startswith("Pss:")) / 1024
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_text()
-    except OSError:
-        return ""
+            now = memory()
+            self.peak = {kind: max(self.peak[kind], now[kind]) for kind in KINDS}
 
 
 def main() -> None:
@@ -176,38 +167,45 @@ def main() -> None:
         ensure_topic(connection, "bench", SOURCES)
         loaded = publish(connection, "bench", create(TYPE, records=arguments.records))
         rates: dict[str, list[float]] = {name: [] for name in [*groupings, "native"]}
+        spent: dict[str, list[dict[str, float]]] = {name: [] for name in rates}
         costs: dict[str, list[float]] = {}
         first = settings(connection, groupings[0], Path(folder) / "first")
-        with Memory() as memory, session(first, groupings) as spark:
+        with Memory() as peak, session(first, groupings) as spark:
             for repeat in range(arguments.repeats):
                 for name, measured in rates.items():
                     run = settings(connection, name if name in groupings else "KEY", Path(folder) / f"{name}-{repeat}")
-                    rate = topology(spark, run) if name in groupings else native(spark, run, arguments.records)
-                    measured.append(rate)
-                    console.print(f"repeat {repeat + 1} of {arguments.repeats}: {name} {rate:,.0f} tuples/s")
+                    before = cpu()
+                    batches = ours(spark, run) if name in groupings else native(spark, run, arguments.records)
+                    spent[name].append({kind: seconds - before[kind] for kind, seconds in cpu().items()})
+                    measured.append(rate(batches))
+                    console.print(f"repeat {repeat + 1} of {arguments.repeats}: {name} {measured[-1]:,.0f} tuples/s")
             for _ in range(arguments.repeats):
                 for name, query in stages(spark, connection).items():
                     begun = time.monotonic()
                     query().write.format("noop").mode("overwrite").save()
                     costs.setdefault(name, []).append(time.monotonic() - begun)
-        _print(console, arguments.records, rates, costs, memory.peak, loaded.records / loaded.seconds)
+        _print(console, arguments.records, rates, spent, costs, peak.peak, loaded.records / loaded.seconds)
 
 
 def _print(
     console: Console,
     records: int,
     rates: dict[str, list[float]],
+    spent: dict[str, list[dict[str, float]]],
     costs: dict[str, list[float]],
     peak: dict[str, float],
     published: float,
 ) -> None:
     base = statistics.median(rates["native"])
     table = Table(title=f"Streaming, {records:,} tuples, {SOURCES} sources, {WORKERS} workers, {os.cpu_count()} cores")
-    for column in ("", "tuples/s, median", "lowest", "highest", "× native"):
+    cpus = ("CPU s a million tuples", *(f"… {kind}" for kind in KINDS))
+    for column in ("", "tuples/s, median", "lowest", "highest", "× native", *cpus):
         table.add_column(column, justify="right" if column else "left")
     for name, values in rates.items():
         middle = statistics.median(values)
-        table.add_row(name, f"{middle:,.0f}", f"{min(values):,.0f}", f"{max(values):,.0f}", f"{middle / base:.2f}")
+        each = [statistics.median(run[kind] for run in spent[name]) / records * 1e6 for kind in KINDS]
+        shown = [f"{middle:,.0f}", f"{min(values):,.0f}", f"{max(values):,.0f}", f"{middle / base:.2f}"]
+        table.add_row(name, *shown, *(f"{seconds:.2f}" for seconds in (sum(each), *each)))
     console.print(table)
     table = Table(title="Where the time goes: the stages as batch queries, each with those before it, in ns a tuple")
     for column in ("", "so far", "this stage", "tuples/s"):

@@ -26,7 +26,7 @@ from rich.box import MARKDOWN
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.state.cpu import cpu
+from benchmarks.processes import cpu
 from unskew import keyed_map
 from unskew.apps.run import session
 from unskew.works import Sessions
@@ -112,10 +112,10 @@ def measured(spark: SparkSession, name: str, tuples: int, keys: int, batches: in
         query = writer.option("checkpointLocation", checkpoint).start()
         for number, table in enumerate(files(tuples, keys, batches)):
             pq.write_table(table, f"{folder}/{number}")
-            before, began = cpu(), time.monotonic()
+            before, began = sum(cpu().values()), time.monotonic()
             Path(f"{folder}/{number}").rename(f"{folder}/in/{number}.parquet")
             query.processAllAvailable()
-            costs.append(cpu() - before)
+            costs.append(sum(cpu().values()) - before)
             times.append(time.monotonic() - began)
         query.stop()
     batch = statistics.median(times[WARM:])

@@ -1,0 +1,138 @@
+"""From the command to the first result, from a kill to the next one, and what an idle stream costs.
+
+    python -m benchmarks.first [--rounds N] [--idle SECONDS] [--rate N] [--grouping NAME]
+
+Beside Spark's own groupBy(window, key).count() into Kafka, each with a fresh process and JVM, alternating. Messages
+come at the rate from before the start on. *First*: from the process' start to the time of its first record in Kafka,
+the first window's wait included, and the CPU until then. *After a kill*: the same after SIGKILL of all its processes,
+from the checkpoint. *Idle*: after the last message's windows are out, CPU in % of a core.
+"""
+
+import argparse
+import multiprocessing
+import statistics
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+from confluent_kafka import Consumer, TopicPartition
+from rich.box import MARKDOWN
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.latency import TYPE, compete
+from benchmarks.processes import cpu, end
+from unskew.apps.topology.publisher import result_topics
+from unskew.apps.topology.settings import Settings
+from unskew.deploy.client.connection import Connection
+from unskew.deploy.client.topics import end_offsets, ensure_topic
+from unskew.deploy.servers.broker import Broker
+from unskew.producers.pace import Rate
+from unskew.producers.publish import publish
+from unskew.producers.registry import create
+
+#: name → who runs, and with which settings of Spark's. As it comes: without the class data that `make setup` records.
+CONTESTANTS: dict[str, tuple[str, dict[str, str]]] = {
+    "ours": ("ours", {}),
+    "native": ("native", {"spark.driver.extraJavaOptions": "-XX:+IgnoreUnrecognizedVMOptions"}),
+    "native, our class data": ("native", {}),
+}
+
+_PATIENCE = 300.0  # s for a result
+_QUIET = 15.0  # s without a result before a stream counts as idle
+
+
+def started(name: str, run: Settings) -> tuple[int, float, float]:
+    """Start a contestant and wait for its next result: its process' number, the seconds that it took, those of CPU."""
+    topic = result_topics(run)["aggregator"]
+    before = end_offsets(run.connection, topic)
+    # Not a daemon: it has children of its own.
+    process = multiprocessing.get_context("spawn").Process(target=compete, args=(name, run, _Silent()))
+    begun = time.time()
+    process.start()
+    assert process.pid is not None
+    consumer = Consumer(run.connection.client(**{"group.id": "bench", "enable.auto.commit": False}))
+    consumer.assign([TopicPartition(topic, partition, offset) for partition, offset in before.items()])
+    message = consumer.poll(_PATIENCE)
+    consumer.close()
+    assert message is not None, f"{name} had no result within {_PATIENCE:.0f} s"
+    return process.pid, message.timestamp()[1] / 1000 - begun, sum(cpu(process.pid).values())
+
+
+class _Silent:
+    """The end of a pipe at which nobody listens."""
+
+    def send(self, _: object) -> None: ...
+
+
+def measure(name: str, run: Settings, rate: float, idle: float) -> dict[str, float]:
+    """The figures of one round."""
+    for topic in (run.source_name, result_topics(run)["aggregator"]):
+        ensure_topic(run.connection, topic, run.sources)
+    over = threading.Event()
+    messages = create(TYPE, records=round(rate * run.run_time))
+    pace = {"pace": Rate(rate), "stopped": over.is_set}
+    producer = threading.Thread(target=publish, args=(run.connection, run.source_name, messages), kwargs=pace)
+    producer.start()
+    found: dict[str, float] = {}
+    pid = None
+    try:
+        for what in ("first result", "after a kill"):
+            if pid is not None:
+                end(pid)
+            pid, found[f"{what}, s"], found[f"{what}, CPU s"] = started(name, run)
+        over.set()
+        producer.join()
+        found["idle, % of a core"] = 100 * idling(run, pid, idle)
+    finally:
+        over.set()
+        if pid is not None:
+            end(pid)
+        producer.join()
+    return found
+
+
+def idling(run: Settings, pid: int, seconds: float) -> float:
+    """CPU seconds a second, once no more results come."""
+    topic = result_topics(run)["aggregator"]
+    ends, since = end_offsets(run.connection, topic), time.monotonic()
+    while time.monotonic() - since < _QUIET:
+        time.sleep(1.0)
+        if (now := end_offsets(run.connection, topic)) != ends:
+            ends, since = now, time.monotonic()
+    before, begun = sum(cpu(pid).values()), time.monotonic()
+    time.sleep(seconds)
+    return (sum(cpu(pid).values()) - before) / (time.monotonic() - begun)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--idle", type=float, default=60.0, help="for how long an idle stream is watched, s")
+    parser.add_argument("--rate", type=float, default=10_000, help="tuples/s")
+    parser.add_argument("--grouping", default="PARTIAL_KEY", help="of ours")
+    arguments = parser.parse_args()
+    found: dict[str, dict[str, list[float]]] = {name: {} for name in CONTESTANTS}
+    with tempfile.TemporaryDirectory() as folder, Broker(Path(folder) / "kafka") as broker:
+        for number in range(arguments.rounds):
+            for index, (name, (who, conf)) in enumerate(CONTESTANTS.items()):
+                topic = f"bench-{number}-{index}"
+                run = Settings(
+                    mode="LOCAL", source_type=TYPE, grouping=arguments.grouping, source_name=topic, sources=4,
+                    workers=10, speed="x0", connection=Connection(broker.bootstrap_servers), window=2.0,
+                    checkpoint=str(Path(folder) / topic), run_time=3600.0, conf=conf,
+                )  # fmt: skip
+                for what, value in measure(who, run, arguments.rate, arguments.idle).items():
+                    found[name].setdefault(what, []).append(value)
+                    print(f"round {number + 1}: {name}, {what}: {value:.1f}", flush=True)
+    table = Table(f"median of {arguments.rounds}", *CONTESTANTS, "ours / native", box=MARKDOWN)
+    for what in found["ours"]:
+        middles = {name: statistics.median(values[what]) for name, values in found.items()}
+        ratio = middles["ours"] / middles["native"]
+        table.add_row(what, *(f"{middle:.1f}" for middle in middles.values()), f"{ratio:.2f}")
+    Console(width=120).print(table)
+
+
+if __name__ == "__main__":
+    main()
