@@ -18,6 +18,10 @@ class Halted(Exception):
     """Ends a query at the start of a batch, when the one before is committed and this one has touched nothing."""
 
 
+class LatePython(EnvironmentFault):
+    """A Python process wasn't there in time, such as the one that Spark asks for states' schemas to plan a batch."""
+
+
 def stop_between_batches(query: StreamingQuery) -> None:
     """Stop a query: in the middle of a batch Spark's threads would log stack traces."""
     while query.isActive and query.status["isTriggerActive"]:
@@ -29,6 +33,15 @@ def stop_between_batches(query: StreamingQuery) -> None:
 _WRAPPERS = ("StreamingQueryException", "ForeachBatchUserFuncException", "Py4JJavaError", "SparkException")
 
 
+# Spark's limit for it is fixed: 10 s, which a busy machine may need to import pyspark.
+_LATE = "Python worker failed to connect back"
+
+
+def fault(error: StreamingQueryException) -> EnvironmentFault:
+    """What to raise for it."""
+    return (LatePython if _LATE in str(error) else EnvironmentFault)(cause(error))
+
+
 def cause(error: StreamingQueryException) -> str:
     """What went wrong, in one line."""
     raised = re.search(rf"{WorkFault.__name__}: (.+)", str(error))
@@ -37,9 +50,9 @@ def cause(error: StreamingQueryException) -> str:
     raised = re.search(rf"{StateFault.__name__}: (.+)", str(error))
     if raised:
         return f"{raised[1]}; nothing is lost: mend it and start again"
-    fault = re.search(rf"{EnvironmentFault.__name__}: (.+)", str(error))
-    if fault:
-        return f"the query failed: {fault[1]}; the rest is in {log_file()}"
+    raised = re.search(rf"{EnvironmentFault.__name__}: (.+)", str(error))
+    if raised:
+        return f"the query failed: {raised[1]}; the rest is in {log_file()}"
     said = re.findall(
         r"^(?:Caused by|: )?:? ?((?:[\w$]+\.)*(\w+(?:Exception|Error|Fault)): .+)$", str(error), re.MULTILINE
     )

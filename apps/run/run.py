@@ -15,7 +15,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from unskew.apps.checkpoint.checkpoint import Batch, Checkpoint
 from unskew.apps.checkpoint.totals import Totals, TotalsLog
 from unskew.apps.run.consumer_group import ConsumerGroup
-from unskew.apps.run.ending import Halted, cause, stop_between_batches
+from unskew.apps.run.ending import Halted, LatePython, fault, stop_between_batches
 from unskew.apps.run.follow import Follower, follow, taken
 from unskew.apps.run.idle import Idle
 from unskew.apps.run.intake import claim, require_messages, require_topic
@@ -27,11 +27,11 @@ from unskew.apps.topology.reports import Reports
 from unskew.apps.topology.settings import Settings
 from unskew.apps.topology.sink import BatchReport, Sink
 from unskew.deploy.client.topics import end_offsets
-from unskew.errors import EnvironmentFault
 
 log = logging.getLogger(__name__)
 
 _LOOK_EVERY = 0.05  # s
+_ATTEMPTS = 5  # at planning a batch, if Python doesn't start in time
 _SET_BACK = 1.0  # s by which a clock is set back; less is slewing, and waited for
 
 
@@ -134,10 +134,19 @@ class Run:
         return Outcome(drained, self._batches, self._listeners.failures + self._followers.failures)
 
     def _query(self, spark: SparkSession, publisher: Publisher, deadline: float, flush_at: datetime | None) -> bool:
-        """Run the streaming query, again whenever the clock was set back; True if it ended because it was drained."""
+        """Run the query, again whenever the clock was set back or a batch couldn't be planned; True: it was drained."""
+        late = 0
         while True:
             self._set_back = False
-            drained = self._one_query(spark, publisher, deadline, flush_at)
+            done = self._batches
+            try:
+                drained = self._one_query(spark, publisher, deadline, flush_at)
+            except LatePython as error:
+                late = late + 1 if self._batches == done else 1
+                if late == _ATTEMPTS or self._stop.is_set():
+                    raise
+                log.warning("%s: the machine is busy, the batch is tried again", error)
+                continue
             if not self._set_back or self._stop.is_set():
                 return drained
 
@@ -246,4 +255,4 @@ class Run:
         error = query.exception()
         if error is not None and not self._halted:
             require_messages(self._settings, self._checkpoint)
-            raise EnvironmentFault(cause(error)) from error
+            raise fault(error) from error
