@@ -15,6 +15,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import IntegerType, StructType
 
+from unskew.apps.checkpoint.place import place_of
 from unskew.apps.topology import packets
 from unskew.apps.topology.placement import column, place
 from unskew.apps.topology.router import Routing, in_a_stream
@@ -125,6 +126,7 @@ def balanced_map(
 def _routing(
     df: DataFrame, grouping: str, workers: int, checkpoint: str | None, options: dict[str, Any], seed: int
 ) -> Routing:
-    routing = Routing(grouping.upper(), workers, checkpoint, options, seed)
+    place = None if checkpoint is None else place_of(df.sparkSession, checkpoint)
+    routing = Routing(grouping.upper(), workers, place, options, seed)
     routing.check()
     return replace(routing, streaming=in_a_stream(df))

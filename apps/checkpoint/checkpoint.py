@@ -1,19 +1,19 @@
 """What a query's checkpoint says of its batches, and whose checkpoint it is."""
 
-import posixpath
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import orjson
-from pyarrow import fs
 
 from unskew.apps.checkpoint.clock import Clock
-from unskew.apps.checkpoint.versions import filesystem, write_whole
+from unskew.apps.checkpoint.place import Place, Where
 from unskew.errors import EnvironmentFault, UsageError
 
 #: Of all that is written beside a checkpoint; raised when an older program could no longer read it.
 FORMAT = 1
+_RUN = "run.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,31 +48,30 @@ class Checkpoint:
 
     Attributes
     ----------
-    location : str
-        A path or URI.
-    clock : Clock
-        The batches' time.
+    place : Place
+        Where it is.
+
+    Parameters
+    ----------
+    where : str or Place
+        The query's checkpoint location.
 
     Raises
     ------
-    EnvironmentFault
-        The location can't be written.
+    UsageError
+        There are no checkpoints at such an address.
 
     """
 
-    def __init__(self, location: str) -> None:
-        self.location = location
-        try:
-            self._fs, self._folder = filesystem(location)
-            self._run = posixpath.join(self._folder, "unskew", "run.json")
-            self._fs.create_dir(posixpath.join(self._folder, "unskew"), recursive=True)
-            probe = posixpath.join(self._folder, "unskew", ".writable")
-            with self._fs.open_output_stream(probe) as stream:
-                stream.write(b"")
-            self._fs.delete_file(probe)
-            self.clock = Clock(location)
-        except (OSError, ValueError) as error:
-            raise EnvironmentFault(f"the checkpoint location {location} can't be written ({error})") from error
+    def __init__(self, where: Where) -> None:
+        self.place = Place.of(where)
+        self._own = self.place.folder("unskew")
+        self._entries: dict[int, list[str]] = {}
+
+    @cached_property
+    def clock(self) -> Clock:
+        """The batches' time."""
+        return Clock(self.place)
 
     def check(self, run: Mapping[str, object], changing: Collection[str] = ()) -> dict[str, Any]:
         """Refuse a checkpoint that belongs to another run; what is to be noted of this one.
@@ -99,37 +98,44 @@ class Checkpoint:
         found = self.claimed()
         if found.get("format", FORMAT) > FORMAT:
             raise UsageError(
-                f"the checkpoint {self.location} has format {found['format']}, this version reads {FORMAT} and before: "
+                f"the checkpoint {self.place} has format {found['format']}, this version reads {FORMAT} and before: "
                 "use the version that made it, or another --checkpoint"
             )
         for name in sorted(given.keys() & found.keys() - {"format", *changing}):
             if given[name] != found[name]:
                 raise UsageError(
-                    f"the checkpoint {self.location} belongs to a run with {name} {found[name]!r}, this one has "
+                    f"the checkpoint {self.place} belongs to a run with {name} {found[name]!r}, this one has "
                     f"{given[name]!r}: give the same, or another --checkpoint"
                 )
         return found | given
 
     def claim(self, run: Mapping[str, object], changing: Collection[str] = ()) -> None:
-        """Note what run this checkpoint belongs to; as ``check``, refuse it to any other."""
-        noted = self.check(run, changing)
-        if noted != self.claimed():
-            write_whole(self._fs, self._run, orjson.dumps(noted, option=orjson.OPT_INDENT_2))
+        """Note what run this checkpoint belongs to; as ``check``, refuse it to any other.
+
+        Raises
+        ------
+        EnvironmentFault
+            It can't be written there.
+
+        """
+        noted = orjson.dumps(self.check(run, changing), option=orjson.OPT_INDENT_2)
+        self._own.write(_RUN, noted)  # though it may say so already: now is the time to know if it can't be
 
     def claimed(self) -> dict[str, Any]:
         """What was noted of the run that it belongs to; empty: nothing."""
         try:
-            with self._fs.open_input_stream(self._run) as stream:
-                return orjson.loads(stream.read())
+            return orjson.loads(self._own.read(_RUN))
         except FileNotFoundError:
             return {}
         except orjson.JSONDecodeError as error:
-            raise EnvironmentFault(f"{self._run} says whose checkpoint it is, but can't be read ({error})") from error
+            said = self.place.below("unskew", _RUN)
+            raise EnvironmentFault(f"{said} says whose checkpoint it is, but can't be read ({error})") from error
 
     def batch(self, number: int) -> Batch:
         """What was planned for a batch that has started (the newest is enough; old ones are removed by Spark)."""
+        before = self._entries.get(number - 1) or (self._log("offsets", number - 1) if number else None)
         this = self._log("offsets", number)
-        before = self._log("offsets", number - 1) if number else None
+        self._entries = {number: this}  # what was planned stays planned
         # Line 1 is a version, line 2 the batch's metadata, then one line a source, Kafka's first.
         metadata = orjson.loads(this[1])
         start = before[2] if before else self._log("sources/0", 0)[1]
@@ -163,9 +169,7 @@ class Checkpoint:
 
     def _newest(self, log: str) -> int | None:
         """The number of the log's newest entry."""
-        files = self._fs.get_file_info(fs.FileSelector(posixpath.join(self._folder, log), allow_not_found=True))
-        return max((int(f.base_name) for f in files if f.base_name.isdigit()), default=None)
+        return max((int(name) for name in self.place.folder(log).names() if name.isdigit()), default=None)
 
     def _log(self, log: str, number: int) -> list[str]:
-        with self._fs.open_input_stream(posixpath.join(self._folder, log, str(number))) as stream:
-            return stream.read().lstrip(b"\0").decode().splitlines()
+        return self.place.folder(log).read(str(number)).lstrip(b"\0").decode().splitlines()

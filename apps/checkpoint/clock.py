@@ -4,8 +4,7 @@ Windows are by the batch's time, and a window is closed once a batch has had a l
 that of the one before it, or is set back, would find all its windows closed.
 """
 
-import posixpath
-
+from unskew.apps.checkpoint.place import Place, Where
 from unskew.apps.checkpoint.versions import ANY_BATCH, Versions
 
 
@@ -14,7 +13,7 @@ class Clock:
 
     Parameters
     ----------
-    checkpoint : str
+    checkpoint : str or Place
         The query's checkpoint location.
 
     Attributes
@@ -24,8 +23,8 @@ class Clock:
 
     """
 
-    def __init__(self, checkpoint: str) -> None:
-        self._versions = Versions(posixpath.join(checkpoint, "unskew", "clock"))
+    def __init__(self, checkpoint: Where) -> None:
+        self._versions = Versions(Place.of(checkpoint).below("unskew", "clock"))
         found = self._versions.newest(ANY_BATCH)
         self.ahead_ms = int(found[1]) if found else 0
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from unskew.apps.checkpoint.checkpoint import Checkpoint
+from unskew.apps.checkpoint.place import Where
 
 
 @dataclass(frozen=True)
@@ -30,7 +31,7 @@ class Crew:
         return cls(claimed.get("firstWorkers", before), max(workers, claimed.get("mostWorkers", before)))
 
     @classmethod
-    def at(cls, checkpoint: str, workers: int) -> Self:
+    def at(cls, checkpoint: Where, workers: int) -> Self:
         """With a run of W workers on the checkpoint at this location."""
         return cls.of(Checkpoint(checkpoint).claimed(), workers)
 

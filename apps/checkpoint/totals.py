@@ -1,11 +1,11 @@
 """What a run has given out since its start, carried from batch to batch beside the checkpoint."""
 
-import posixpath
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
 import orjson
 
+from unskew.apps.checkpoint.place import Place, Where
 from unskew.apps.checkpoint.versions import ANY_BATCH, Versions
 from unskew.grouping import measures
 
@@ -58,8 +58,8 @@ class Totals:
 class TotalsLog:
     """The totals at the start of each batch, replayable as the routers' state is."""
 
-    def __init__(self, checkpoint: str) -> None:
-        self._versions = Versions(posixpath.join(checkpoint, "unskew", "totals"))
+    def __init__(self, checkpoint: Where) -> None:
+        self._versions = Versions(Place.of(checkpoint).below("unskew", "totals"))
 
     def at(self, batch: int) -> Totals:
         """The totals at the start of a batch."""

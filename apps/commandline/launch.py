@@ -50,7 +50,8 @@ def topology(
     checkpoint: Annotated[
         str | None,
         typer.Option(
-            help="Where the run's progress is kept; the same resumes it (path or URI).", rich_help_panel=SPARK
+            help="Where the run's progress is kept; the same resumes it: a path, s3a://bucket/…, hdfs://host:port/….",
+            rich_help_panel=SPARK,
         ),
     ] = None,
     conf: Conf = None,

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from unskew.apps.commandline.options import Conf, pairs
 from unskew.deploy.home import home
 from unskew.errors import UsageError
 
@@ -12,10 +13,11 @@ if TYPE_CHECKING:
 
 
 def state(
-    run: Annotated[str, typer.Argument(help="The run's name (as its topics begin), or its checkpoint (path or URI).")],
+    run: Annotated[str, typer.Argument(help="The run's name (as its topics begin), or its checkpoint's address.")],
     key: Annotated[str | None, typer.Option(help="One key's states, in full.")] = None,
     worker: Annotated[int | None, typer.Option(min=0, help="Only what lies at this worker.")] = None,
     top: Annotated[int, typer.Option(min=1, help="So many keys with the largest states.")] = 10,
+    conf: Conf = None,
 ) -> None:
     """Show what the workers of a topology with states hold: keys, bytes, the largest, one key's in full.
 
@@ -25,6 +27,7 @@ def state(
     """
     from pathlib import Path
 
+    from unskew.apps.checkpoint.place import Place, refuse_secrets
     from unskew.apps.keyed.reading import States
     from unskew.apps.run.jvm import lasting
     from unskew.apps.run.session import log_file, start
@@ -34,9 +37,12 @@ def state(
     if "://" not in location and not Path(location).exists():
         there = sorted(path.name for path in (home() / "checkpoints").glob("*")) or ["none yet"]
         raise UsageError(f"there is no run {run!r}; valid: {', '.join(there)}, or the path of a checkpoint")
-    spark = start(f"state of {run}", "local[2]", 2)
+    given = pairs("--conf", conf or [])
+    refuse_secrets(given)
+    place = Place.of(location, given)
+    spark = start(f"state of {run}", "local[2]", 2, given, place)
     with lasting(spark, log_file()):
-        states = States(spark, location)
+        states = States(spark, place)
         if worker is not None and worker >= states.workers:
             raise UsageError(f"worker is {worker}; valid: 0 to {states.workers - 1}")
         if key is not None:

@@ -47,7 +47,7 @@ def compare(
     checkpoint: Annotated[
         str | None,
         typer.Option(
-            help="Where the runs keep their progress, removed at the end (path or URI).",
+            help="Where the runs keep their progress, removed at the end: a path, s3a://bucket/…, hdfs://host:port/….",
             rich_help_panel=SPARK,
             show_default="in UNSKEW_HOME",
         ),
@@ -68,7 +68,8 @@ def compare(
     from unskew.apps.compare.contest import fresh_checkpoints, hold
 
     master = given["master"]
-    with fresh_checkpoints(checkpoint) as location:
+    chosen = pairs("--conf", conf or [])
+    with fresh_checkpoints(checkpoint, chosen) as location:
         first = Settings(
             **given | {"source_type": given["source_type"].upper()},
             mode="LOCAL" if master is None or master.startswith("local") else "CLUSTER",
@@ -76,7 +77,7 @@ def compare(
             connection=connection,
             checkpoint=location,
             until_drained=True,
-            conf=pairs("--conf", conf or []),
+            conf=chosen,
             options=options[names[0]],
             **work.settings(),
         )

@@ -10,7 +10,7 @@ from typing import Any
 
 from rich.console import Console
 
-from unskew.apps.checkpoint.versions import filesystem
+from unskew.apps.checkpoint.place import Place
 from unskew.apps.compare import tables
 from unskew.apps.compare.course import Course, Recorder
 from unskew.apps.compare.warmup import warm_up
@@ -24,7 +24,7 @@ from unskew.apps.topology.publisher import result_topics
 from unskew.apps.topology.settings import Settings
 from unskew.deploy.client.topics import end_offsets, ensure_topic, partitions_of
 from unskew.deploy.home import home
-from unskew.errors import UsageError
+from unskew.errors import EnvironmentFault, UsageError
 from unskew.grouping import named, parameters
 from unskew.shell import unskew
 
@@ -148,15 +148,14 @@ def _require_messages(settings: Settings) -> None:
 
 
 @contextmanager
-def fresh_checkpoints(below: str | None = None) -> Iterator[str]:
+def fresh_checkpoints(below: str | None = None, conf: Mapping[str, str] | None = None) -> Iterator[str]:
     """A location that nobody else has, removed at the end; by default in the project's own directory."""
     location = f"{(below or str(home() / 'checkpoints')).rstrip('/')}/compare-{uuid.uuid4().hex[:8]}"
     try:
         yield location
     finally:
-        files, path = filesystem(location)
-        with suppress(OSError):
-            files.delete_dir(path)
+        with suppress(EnvironmentFault):
+            Place.of(location, conf).folder().clear()
 
 
 @dataclass

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from unskew.apps.checkpoint.place import Where
 from unskew.apps.feedback.backlog import backlog
 from unskew.apps.feedback.plans import Plans
 from unskew.apps.feedback.rebalance import Rebalance
@@ -36,7 +37,7 @@ class Loop:
 
     Parameters
     ----------
-    checkpoint : str
+    checkpoint : str or Place
         The query's checkpoint location.
     router : W → Grouping
         A new router of the run's, whose controller plans.
@@ -49,7 +50,7 @@ class Loop:
 
     """
 
-    checkpoint: str
+    checkpoint: Where
     router: Callable[[int], Grouping]
     workers: int
     moving: bool = False
@@ -137,7 +138,7 @@ def looped(settings: Settings) -> Loop | None:
     if not routing.planned:
         return None
     moving = states is not None and not states.splits and routing.router().moves
-    return Loop(settings.checkpoint, routing.router, settings.workers, moving, keyed=states is not None)
+    return Loop(settings.place, routing.router, settings.workers, moving, keyed=states is not None)
 
 
 def _released(before: Standing, told: Told) -> Standing:

@@ -1,7 +1,6 @@
 """The workers' part of the loop: what a worker observes of its tuples in a batch, and reports at its end."""
 
 import logging
-import posixpath
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -9,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from unskew.apps.checkpoint.place import Place, Where
 from unskew.apps.checkpoint.versions import Versions
 from unskew.apps.topology.router import Routing
 from unskew.grouping.feedback import Monitor
@@ -55,12 +55,12 @@ class WorkerMonitor:
     times, so two attempts of a task may write different bytes, each whole: it is soft state, no count depends on it.
     """
 
-    def __init__(self, monitor: Monitor, checkpoint: str | None, worker: int, batch: int) -> None:
+    def __init__(self, monitor: Monitor, checkpoint: Where | None, worker: int, batch: int) -> None:
         self._monitor = monitor
         self._batch = batch
         self._versions: Versions | None = None
         if checkpoint is not None and monitor.remembers:
-            self._versions = Versions(posixpath.join(checkpoint, "unskew", "monitors", str(worker)))
+            self._versions = Versions(Place.of(checkpoint).below("unskew", "monitors", str(worker)))
             found = self._versions.newest(batch)
             if found is not None:
                 try:

@@ -4,8 +4,7 @@ The driver writes it at the end of batch ``b - 1``, before that is committed, so
 it. A plan depends on measured times and can't be made a second time: a version that is written stands.
 """
 
-import posixpath
-
+from unskew.apps.checkpoint.place import Place, Where
 from unskew.apps.checkpoint.versions import ANY_BATCH, Versions
 from unskew.apps.feedback.standing import Standing
 
@@ -15,13 +14,13 @@ class Plans:
 
     Parameters
     ----------
-    checkpoint : str
+    checkpoint : str or Place
         The query's checkpoint location.
 
     """
 
-    def __init__(self, checkpoint: str) -> None:
-        self._versions = Versions(posixpath.join(checkpoint, "unskew", "plans"))
+    def __init__(self, checkpoint: Where) -> None:
+        self._versions = Versions(Place.of(checkpoint).below("unskew", "plans"))
 
     def at(self, batch: int) -> Standing | None:
         """What holds at the start of a batch; None: nothing was ever planned before it."""

@@ -6,6 +6,7 @@ active. As routers of another W are new ones, it has no values, and the controll
 
 from dataclasses import replace
 
+from unskew.apps.checkpoint.place import Where
 from unskew.apps.feedback.plans import Plans
 from unskew.apps.feedback.rebalance import Rebalance
 from unskew.apps.feedback.standing import Standing
@@ -13,7 +14,7 @@ from unskew.grouping import Grouping
 from unskew.grouping.feedback import Plan
 
 
-def begun_with(checkpoint: str, workers: int, batch: int) -> None:
+def begun_with(checkpoint: Where, workers: int, batch: int) -> None:
     """Note how many workers a checkpoint has had up to a batch, the newest planned, unless something says so."""
     plans = Plans(checkpoint)
     if plans.at(batch) is None:

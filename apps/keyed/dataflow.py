@@ -57,9 +57,9 @@ def remembering(
         (its start null where states outlive windows), key, ``result`` (a struct), worker −1.
 
     """
-    partitions = partitions_of(spark, settings.checkpoint)
+    partitions = partitions_of(spark, settings.place)
     by_event = settings.time == "event"
-    crew = Crew.at(settings.checkpoint, settings.workers)
+    crew = Crew.at(settings.place, settings.workers)
     routing = Routing.of(settings, reports)
     program = replace(
         program_of(settings, states, min(crew.first, partitions), reports),

@@ -5,15 +5,13 @@ It is written whole by the batch at whose end the rows leave the table. If that 
 was, and writes the same bytes.
 """
 
-import posixpath
 import re
 from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyarrow import fs
 
-from unskew.apps.checkpoint.versions import filesystem, write_whole
+from unskew.apps.checkpoint.place import Place, Where
 from unskew.apps.keyed.bins import KEY
 from unskew.apps.keyed.parcels import WINDOW
 from unskew.grouping.keys import hash_keys
@@ -31,29 +29,27 @@ class Handed:
 
     Parameters
     ----------
-    checkpoint : str
+    checkpoint : str or Place
         The query's checkpoint location.
 
     """
 
-    def __init__(self, checkpoint: str) -> None:
-        self._fs, folder = filesystem(checkpoint)
-        self._folder = posixpath.join(folder, "unskew", "moves")
+    def __init__(self, checkpoint: Where) -> None:
+        self._place = Place.of(checkpoint).below("unskew", "moves")
 
     def plans(self) -> list[int]:
         """The numbers of the plans that there are files of, ascending."""
-        found = self._fs.get_file_info(fs.FileSelector(self._folder, allow_not_found=True))
-        return sorted(int(each.base_name) for each in found if each.base_name.isdigit())
+        return sorted(int(name) for name in self._place.folder().names() if name.isdigit())
 
     def to(self, receiver: int, plan: int, batch: int) -> list[pa.RecordBatch]:
         """What a worker gets for a plan, as of before a batch: rows of its table with ``WINDOW``."""
         files = sorted(self._newest(plan, batch).values())
-        return [part for _, path in files for part in self._read(path, receiver)]
+        return [part for _, name in files for part in self._read(plan, name, receiver)]
 
     def back(self, sender: int, plan: int, batch: int) -> list[pa.RecordBatch] | None:
         """What a worker has handed out for a plan before a batch; None: it has written nothing."""
         found = self._newest(plan, batch).get(sender)
-        return None if found is None else self._read(found[1])
+        return None if found is None else self._read(plan, found[1])
 
     def hand(self, sender: int, plan: int, batch: int, rows: Mapping[int, pa.RecordBatch], schema: pa.Schema) -> int:
         """Write what a worker hands out: rows with ``WINDOW`` (of this schema) by their receiver. Its bytes."""
@@ -64,9 +60,7 @@ class Handed:
             for receiver in receivers:
                 writer.write_batch(_ordered(rows[receiver]))
         data = sink.getvalue().to_pybytes()
-        folder = posixpath.join(self._folder, str(plan))
-        self._fs.create_dir(folder, recursive=True)
-        write_whole(self._fs, posixpath.join(folder, f"{sender}-{batch}"), data)
+        self._place.folder(str(plan)).write(f"{sender}-{batch}", data)
         return len(data)
 
     def forget(self, taken: Sequence[int]) -> None:
@@ -74,22 +68,21 @@ class Handed:
         if min(taken):
             for plan in self.plans():
                 if plan <= min(taken):
-                    self._fs.delete_dir(posixpath.join(self._folder, str(plan)))
+                    self._place.folder(str(plan)).clear()
 
-    def _read(self, path: str, receiver: int | None = None) -> list[pa.RecordBatch]:
+    def _read(self, plan: int, name: str, receiver: int | None = None) -> list[pa.RecordBatch]:
         """The rows of a file; of one receiver, or of all."""
-        with self._fs.open_input_file(path) as file, pa.ipc.open_file(file) as reader:
+        with self._place.folder(str(plan)).open(name) as file, pa.ipc.open_file(file) as reader:
             wanted = [n for n, of in enumerate(_receivers(reader.schema)) if receiver is None or of == receiver]
             return [reader.get_batch(number).replace_schema_metadata() for number in wanted]
 
     def _newest(self, plan: int, batch: int) -> dict[int, tuple[int, str]]:
-        """Sender → batch and path of its file that counts."""
-        folder = posixpath.join(self._folder, str(plan))
+        """Sender → batch and name of its file that counts."""
         newest: dict[int, tuple[int, str]] = {}
-        for each in self._fs.get_file_info(fs.FileSelector(folder, allow_not_found=True)):
-            named = _NAME.fullmatch(each.base_name)
+        for name in self._place.folder(str(plan)).names():
+            named = _NAME.fullmatch(name)
             if named and int(named[2]) < batch:
-                sender, found = int(named[1]), (int(named[2]), each.path)
+                sender, found = int(named[1]), (int(named[2]), name)
                 newest[sender] = max(newest.get(sender, found), found)
         return newest
 

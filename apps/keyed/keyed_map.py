@@ -13,6 +13,7 @@ from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema, to_arro
 from pyspark.sql.types import StructField, StructType, TimestampType
 
 from unskew.apps.checkpoint.checkpoint import Checkpoint
+from unskew.apps.checkpoint.place import place_of
 from unskew.apps.keyed.bins import KEY
 from unskew.apps.keyed.parcels import WINDOW, opened
 from unskew.apps.keyed.plan import heartbeat, parcels, partitions_of, placed, places_of
@@ -99,14 +100,15 @@ def keyed_map(
     if merge_every is not None and not split:
         raise UsageError(f"merge_every is {merge_every!r}, but {grouping.upper()} splits no keys: leave it out")
     every = merge_every or (MERGE_EVERY if window_ms is None else None)
-    routing = Routing(grouping.upper(), workers, checkpoint, options, seed, streaming=True)
+    place = place_of(df.sparkSession, checkpoint)
+    routing = Routing(grouping.upper(), workers, place, options, seed, streaming=True)
     routing.check()
-    partitions = partitions_of(df.sparkSession, checkpoint)
+    partitions = partitions_of(df.sparkSession, place)
     program = Program(
         work, _key_type(df, key), workers, split, min(workers, partitions), time is not None, window_ms, ttl_ms,
         Period.of(every) if split and every is not None else None,
     )  # fmt: skip
-    Checkpoint(checkpoint).claim(identity(program) | {"groupingType": routing.grouping, "seed": seed})
+    Checkpoint(place).claim(identity(program) | {"groupingType": routing.grouping, "seed": seed})
     places = places_of(program, partitions)
     moment = batch_time(0, F.col("worker"))
     tuples = _tuples(df, key, program, time)

@@ -9,6 +9,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from unskew.apps.checkpoint.checkpoint import Checkpoint
+from unskew.apps.checkpoint.place import Where
 from unskew.apps.keyed.operators import PACKETS, PARCELS, HomeOperator, WorkerOperator, forgetful
 from unskew.apps.keyed.program import Program
 from unskew.apps.keyed.tokens import tokens
@@ -152,6 +153,6 @@ def places_of(program: Program, partitions: int) -> list[int]:
     return tokens(program.workers, partitions)
 
 
-def partitions_of(spark: SparkSession, checkpoint: str) -> int:
+def partitions_of(spark: SparkSession, checkpoint: Where) -> int:
     """Partitions of a query's state: those of its checkpoint, if it has begun; else what Spark will give it."""
     return Checkpoint(checkpoint).partitions() or int(spark.conf.get("spark.sql.shuffle.partitions") or 1)

@@ -11,6 +11,7 @@ from pyspark.sql import functions as F
 
 from unskew.apps.checkpoint.checkpoint import Checkpoint
 from unskew.apps.checkpoint.crew import Crew
+from unskew.apps.checkpoint.place import Place, Where
 from unskew.apps.keyed.bins import KEY, LAST
 from unskew.apps.keyed.buckets import Directory, address
 from unskew.apps.keyed.operators import AT_HOMES, AT_WORKERS
@@ -31,7 +32,7 @@ class States:
     ----------
     spark : SparkSession
         What reads.
-    location : str
+    where : str or Place
         The checkpoint.
 
     Raises
@@ -41,8 +42,8 @@ class States:
 
     """
 
-    def __init__(self, spark: SparkSession, location: str) -> None:
-        checkpoint = Checkpoint(location)
+    def __init__(self, spark: SparkSession, where: Where) -> None:
+        checkpoint, location = Checkpoint(where), Place.of(where).address
         said, partitions = checkpoint.claimed(), checkpoint.partitions()
         if "state" not in said or partitions is None:
             raise UsageError(f"the checkpoint {location} has no states; valid: one of a run with a keyed work")

@@ -43,7 +43,7 @@ class Monitor:
         self._planned: dict[int, int] = {}
         self._counted: dict[str, float] | None = None
         # What was counted before a restart is on the page before the first batch.
-        outputs.begin(_standing(TotalsLog(settings.checkpoint).newest()), self._common)
+        outputs.begin(_standing(TotalsLog(settings.place).newest()), self._common)
 
     def batch(self, report: BatchReport) -> None:
         """Take in a batch's report."""

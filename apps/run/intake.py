@@ -54,7 +54,7 @@ def claim(settings: Settings, checkpoint: Checkpoint, claimed: Mapping[str, Any]
     checkpoint.check(run, changing)
     require_plans(settings)
     if claimed.get("numWorkers", workers) != workers:
-        begun_with(checkpoint.location, claimed["numWorkers"], checkpoint.planned())
+        begun_with(checkpoint.place, claimed["numWorkers"], checkpoint.planned())
         log.warning("the checkpoint has %d workers: one batch more, then it has %d", claimed["numWorkers"], workers)
     checkpoint.claim(run, changing)
 
@@ -69,7 +69,7 @@ def require_plans(settings: Settings) -> None:
 
     """
     loop = looped(settings)
-    standing = Plans(settings.checkpoint).newest() if loop is not None and loop.moving else None
+    standing = Plans(settings.place).newest() if loop is not None and loop.moving else None
     if loop is None or standing is None:
         return
     for plan, workers in ((standing.active, standing.workers), (standing.pending, standing.pending_workers)):

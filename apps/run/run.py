@@ -94,7 +94,7 @@ class Run:
         self._last: BatchReport | None = None
         self._newest = -1  # batch that Spark has committed
         self._batches = 0
-        self._checkpoint = Checkpoint(settings.checkpoint)
+        self._checkpoint = Checkpoint(settings.place)
         claimed = self._checkpoint.claimed()
         require_topic(settings, begun=bool(claimed))
         self._target = end_offsets(settings.connection, settings.source_name)
@@ -123,12 +123,12 @@ class Run:
         settings = self._settings
         deadline = time.monotonic() + settings.run_time
         if settings.mode == "CLUSTER":
-            require_visible(spark, settings.checkpoint)
+            require_visible(spark, settings.place)
         with Publisher(settings) as publisher:
             drained = self._query(spark, publisher, deadline, flush_at=None)
             if drained and settings.time == "event":
                 # Event time stands still when tuples stop coming: let it pass, once all are counted.
-                last = self._ends_ms(TotalsLog(settings.checkpoint).newest())
+                last = self._ends_ms(TotalsLog(settings.place).newest())
                 flush = datetime.fromtimestamp(last / 1000 + settings.lateness, UTC)
                 drained = self._query(spark, publisher, deadline, flush)
         return Outcome(drained, self._batches, self._listeners.failures + self._followers.failures)

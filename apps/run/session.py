@@ -14,7 +14,9 @@ from tempfile import TemporaryDirectory
 
 from pyspark.sql import SparkSession
 
+from unskew.apps.checkpoint.place import Place
 from unskew.apps.run.jvm import lasting
+from unskew.apps.run.stores import jars_for, settings_for
 from unskew.apps.topology.settings import Settings
 from unskew.deploy.home import home
 from unskew.deploy.installation import class_data
@@ -72,7 +74,7 @@ def session(settings: Settings, groupings: Sequence[str] = ()) -> Iterator[Spark
     # While the JVM starts: a cold compilation once here, not in every Python worker side by side.
     with ThreadPoolExecutor(1) as pool:
         warmed = pool.submit(lambda: [warm(name) for name in names])
-        spark = start(settings.name, master, _LEAST_PARTITIONS, conf)
+        spark = start(settings.name, master, _LEAST_PARTITIONS, conf, settings.place)
         if _PARTITIONS not in conf:
             spark.conf.set(_PARTITIONS, _partitions(settings, spark))
         warmed.result()
@@ -122,7 +124,9 @@ def log_file() -> Path:
     return home() / "logs" / f"spark-{os.getpid()}.log"
 
 
-def start(name: str, master: str, partitions: int, conf: Mapping[str, str] | None = None) -> SparkSession:
+def start(
+    name: str, master: str, partitions: int, conf: Mapping[str, str] | None = None, place: Place | None = None
+) -> SparkSession:
     """Start Spark.
 
     Parameters
@@ -135,6 +139,8 @@ def start(name: str, master: str, partitions: int, conf: Mapping[str, str] | Non
         Partitions of the windowed state: fixed once a checkpoint is made.
     conf : mapping, optional
         Any Spark settings; they win over ours.
+    place : Place, optional
+        Where checkpoints lie, if Spark needs something to get there.
 
     Raises
     ------
@@ -154,7 +160,8 @@ def start(name: str, master: str, partitions: int, conf: Mapping[str, str] | Non
     local = master.startswith("local")
     settings = {
         **_SETTINGS,
-        "spark.jars": ",".join(map(str, connector_jars())),
+        **(settings_for(place) if place is not None else {}),
+        "spark.jars": ",".join(map(str, connector_jars() + (jars_for(place) if place is not None else []))),
         "spark.sql.shuffle.partitions": str(partitions),
         "spark.driver.extraJavaOptions": " ".join(
             [f"-Dlog4j2.configurationFile={_log_settings()}", f"-Dunskew.log={log}", *class_data.options("spark")]

@@ -7,7 +7,6 @@ else may enter, and the state that batch ``b`` reads is a version that batch ``b
 """
 
 import logging
-import posixpath
 import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
@@ -18,6 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from pyspark import TaskContext
 from pyspark.sql import DataFrame
 
+from unskew.apps.checkpoint.place import Place, Where
 from unskew.apps.checkpoint.versions import Versions
 from unskew.apps.feedback.plans import Plans
 from unskew.apps.feedback.standing import Standing
@@ -44,7 +44,7 @@ class Routing:
         A groupingType; one that needs feedback adopts the plans that are beside the checkpoint, if a driver writes any.
     workers : int
         W ≥ 1.
-    checkpoint : str, optional
+    checkpoint : str or Place, optional
         The query's checkpoint location: the routers' state is kept beside it. None, or a batch query: every batch
         starts cold.
     options : dict
@@ -64,7 +64,7 @@ class Routing:
 
     grouping: str
     workers: int
-    checkpoint: str | None = None
+    checkpoint: Where | None = None
     options: dict[str, Any] = field(default_factory=dict)
     seed: int = 0
     reports: Reports | None = None
@@ -77,8 +77,8 @@ class Routing:
         """Of a topology."""
         options = shared(settings.grouping, settings.sources, settings.options)
         return cls(
-            settings.grouping, settings.workers, settings.checkpoint, options, settings.seed, reports,
-            streaming=True, cost=settings.cost, rescaled=Plans(settings.checkpoint).newest() is not None,
+            settings.grouping, settings.workers, settings.place, options, settings.seed, reports,
+            streaming=True, cost=settings.cost, rescaled=Plans(settings.place).newest() is not None,
         )  # fmt: skip
 
     def check(self) -> None:
@@ -142,7 +142,7 @@ class SourceRouter:
         self._tuples = 0
         self._seconds = 0.0
         if routing.checkpoint is not None and batch is not None and self._grouping.state_fields:
-            self._versions = Versions(posixpath.join(routing.checkpoint, "unskew", "sources", str(source)))
+            self._versions = Versions(Place.of(routing.checkpoint).below("unskew", "sources", str(source)))
             self._restore(self._versions, batch)
         if self._standing.active is not None:
             self._adopt(self._standing.active)

@@ -14,6 +14,7 @@ from unskew.deploy.commands.options import METRICS
 from unskew.errors import UsageError
 
 if TYPE_CHECKING:
+    from unskew.apps.checkpoint.place import Place
     from unskew.apps.keyed.asked import Asked
     from unskew.apps.topology.cost import Cost
     from unskew.apps.topology.work import Work
@@ -44,7 +45,7 @@ class Settings:
     connection : Connection
         The Kafka cluster.
     checkpoint : str
-        Where the run's progress is kept; the same resumes it (path or URI).
+        Where the run's progress is kept; the same resumes it: a path, s3a://bucket/path, hdfs://host:port/path.
     conf, options : mapping
         Any Spark settings; the grouping's own parameters.
     work, work_columns : Work, KeyedWork or None, tuple of str
@@ -169,6 +170,7 @@ class Settings:
         one_of("mode", self.mode, MODES)
         one_of("time", self.time, TIMES)
         # Here: the commands' help needn't wait for pyspark and numba.
+        from unskew.apps.checkpoint.place import refuse_secrets
         from unskew.apps.topology import loss, work
         from unskew.apps.topology.splitter import splitter
 
@@ -182,8 +184,17 @@ class Settings:
         _ = self.states
         if round(self.window * 1000, 6) % 1:
             raise UsageError(f"window is {self.window}; valid: whole milliseconds, as 0.001, 0.5, 15")
+        refuse_secrets(self.conf)
+        _ = self.place
         if self.mode == "CLUSTER" and not self.master:
             raise UsageError("mode CLUSTER needs --master (spark://host:port, yarn, k8s://…)")
+
+    @property
+    def place(self) -> "Place":
+        """Where the run's progress is kept, and how to get there."""
+        from unskew.apps.checkpoint.place import Place
+
+        return Place.of(self.checkpoint, self.conf)
 
     @property
     def states(self) -> "Asked | None":

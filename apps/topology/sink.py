@@ -83,13 +83,13 @@ class Sink:
     ) -> None:
         self._settings = settings
         self._states = settings.states
-        self._totals = TotalsLog(settings.checkpoint)
+        self._totals = TotalsLog(settings.place)
         self._reports = reports
         self._publisher = publisher
         self._closing = Closing(settings.connection, publisher.topics["aggregator"], settings.workers)
         self._listener = listener
         self._loop = looped(settings)
-        self._crew = Crew.at(settings.checkpoint, settings.workers) if self._states else None
+        self._crew = Crew.at(settings.place, settings.workers) if self._states else None
 
     def __call__(self, df: DataFrame, batch: Batch) -> None:
         """Publish what the batch closed, note where the run stands, tell the listener."""
@@ -107,7 +107,7 @@ class Sink:
             report = replace(report, rebalances=self._loop.end(batch.number, told))
             if self._crew is not None:
                 taken = [told.get("worker", {}).get(worker, {}).get("taken", 0) for worker in range(self._crew.most)]
-                Handed(self._settings.checkpoint).forget(taken)
+                Handed(self._settings.place).forget(taken)
         self._listener(report)
 
     def _counted(self, df: DataFrame, batch: Batch, before: Totals) -> list[observer.Distribution]:

@@ -1,6 +1,7 @@
 """The JVM archives: Spark's Kafka connector and the embedded broker, fetched once by the Ivy that pyspark ships.
 
-`ivy.xml` beside this file says which; `maven_mirror.py` says from where.
+`ivy.xml` beside this file says which, `s3a.xml` which more there are for checkpoints on S3; `maven_mirror.py` says
+from where.
 """
 
 import hashlib
@@ -21,17 +22,24 @@ from unskew.deploy.installation.steps import Progress, followed
 from unskew.errors import EnvironmentFault
 
 _DESCRIPTION = Path(__file__).with_name("ivy.xml")
-_ABOUT = 50  # archives to download, for the progress line only
+_ABOUT = (50, "about 55 MB")  # archives to download, for the progress line only
+_S3A = _DESCRIPTION.with_name("s3a.xml")
+_ABOUT_S3A = (40, "about 14 MB")
 
 
 def connector_jars() -> list[Path]:
     """The archives of Spark's Kafka source and sink, for `spark.jars`; fetched first if they aren't here yet."""
-    return _jars("connector")
+    return described_jars(_DESCRIPTION, "connector", "the JVM jars", *_ABOUT)
 
 
 def broker_jars() -> list[Path]:
     """The class path of the embedded broker; fetched first if they aren't here yet."""
-    return _jars("broker")
+    return described_jars(_DESCRIPTION, "broker", "the JVM jars", *_ABOUT)
+
+
+def s3a_jars() -> list[Path]:
+    """What Spark needs for `s3a://…`, for `spark.jars`; fetched first if it isn't here yet."""
+    return described_jars(_S3A, "s3a", "what Spark needs for s3a://", *_ABOUT_S3A)
 
 
 def fetched() -> bool:
@@ -53,24 +61,38 @@ def pyspark_home() -> Path:
     return Path(spec.submodule_search_locations[0])
 
 
-def _jars(configuration: str) -> list[Path]:
-    target = _target()
+def described_jars(description: Path, configuration: str, what: str, about: int, size: str) -> list[Path]:
+    """The archives of one configuration of an Ivy file; all of the file's are fetched first if they aren't here yet.
+
+    Parameters
+    ----------
+    description, configuration
+        The file, and the name in it.
+    what, about, size
+        For the progress line: what is fetched, how many archives, and how large they are together.
+
+    Raises
+    ------
+    EnvironmentFault
+        If they can't be fetched, or there is no room for them.
+    """
+    target = _target(description)
     if not target.is_dir():
-        _fetch(target)
+        _fetch(description, target, Progress(f"fetching {what}, once", about, size))
     return sorted((target / configuration).glob("*.jar"))
 
 
-def described() -> str:
+def described(description: Path | None = None) -> str:
     """What tells these archives from those of other versions."""
-    return hashlib.sha256(_DESCRIPTION.read_bytes()).hexdigest()[:12]
+    return hashlib.sha256((description or _DESCRIPTION).read_bytes()).hexdigest()[:12]
 
 
-def _target() -> Path:
+def _target(description: Path | None = None) -> Path:
     # A directory per description: a new version of ours fetches anew, and one that exists is complete.
-    return home() / "jars" / described()
+    return home() / "jars" / described(description)
 
 
-def _fetch(target: Path) -> None:
+def _fetch(description: Path, target: Path, progress: Progress) -> None:
     java, ivy = find_java(), _ivy()
     with _writable_jars(target.parent) as directory, exclusive(directory / "fetch.lock"):
         if target.is_dir():  # another process was faster
@@ -83,14 +105,14 @@ def _fetch(target: Path) -> None:
                 "-Dsun.net.client.defaultConnectTimeout=20000",
                 "-Dsun.net.client.defaultReadTimeout=60000",
                 f"-Divy.default.ivy.user.dir={cache}",
-                *("-jar", ivy, "-ivy", _DESCRIPTION, "-cache", cache),
+                *("-jar", ivy, "-ivy", description, "-cache", cache),
                 *(("-settings", settings) if settings else ()),
-                *("-confs", "connector", "broker", "-types", "jar", "bundle"),
+                *("-types", "jar", "bundle"),
                 *("-retrieve", f"{temporary}/jars/[conf]/[artifact]-[revision].[ext]"),
             ]
             log = directory / "fetch.log"
             log.unlink(missing_ok=True)
-            with Progress("fetching the JVM jars, once", _ABOUT, "about 55 MB") as progress:
+            with progress:
                 failed = followed(command, log, progress, lambda line: "[SUCCESSFUL ]" in line)
             if failed:
                 raise EnvironmentFault(_explain(log))

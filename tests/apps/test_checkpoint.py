@@ -20,5 +20,15 @@ def test_another_run_is_refused_by_name(tmp_path, name, value):
 
 def test_a_location_that_cannot_be_written(tmp_path):
     (tmp_path / "file").write_text("")
+    with pytest.raises(EnvironmentFault, match="can't be read"):
+        Checkpoint(str(tmp_path / "file" / "checkpoint")).claim({})
     with pytest.raises(EnvironmentFault, match="can't be written"):
-        Checkpoint(str(tmp_path / "file" / "checkpoint"))
+        Checkpoint("/proc/checkpoint").claim({})
+
+
+def test_who_only_reads_writes_nothing(tmp_path):
+    checkpoint = Checkpoint(str(tmp_path / "checkpoint"))
+    assert checkpoint.claimed() == {}
+    assert checkpoint.partitions() is None
+    assert checkpoint.clock.ahead_ms == 0
+    assert not (tmp_path / "checkpoint").exists()
