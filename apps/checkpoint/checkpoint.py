@@ -120,11 +120,15 @@ class Checkpoint:
         """What was noted of the run that it belongs to; empty: nothing."""
         try:
             with self._fs.open_input_stream(self._run) as stream:
-                return orjson.loads(stream.read())
+                found = orjson.loads(stream.read())
         except FileNotFoundError:
             return {}
         except orjson.JSONDecodeError as error:
             raise EnvironmentFault(f"{self._run} says whose checkpoint it is, but can't be read ({error})") from error
+        if not isinstance(found.get("format", FORMAT), int):
+            # By mistake a run of COLUMN once noted its messages' format under that name.
+            found["messageFormat"] = found.pop("format")
+        return found
 
     def batch(self, number: int) -> Batch:
         """What was planned for a batch that has started (the newest is enough; old ones are removed by Spark)."""
