@@ -13,7 +13,7 @@ BENCHMARKS = {
     "metrics": "tuples/s with and without metrics, and with an InfluxDB in trouble",
     "producer": "messages/s published beside confluent-kafka's loop",
     "state": "states per key: CPU a touched key, sessions, and the groupings, beside Spark's own ways and salting",
-    "migration": "CPU of a batch in which states of keys move beside one in which none do, without Spark",
+    "migration": "latencies of tuples while states of keys move, beside a query that is stopped and started again",
     "works": "µs a tuple and bytes of state of each work with a state per key, without Spark",
     "routing": "ns a routed tuple and bytes of state, each scheme",
     "balance": "max/mean and workers a key of all schemes on many streams, beside the bound",

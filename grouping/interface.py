@@ -134,10 +134,11 @@ class Grouping(Stateful):
         """The one worker that each distinct key now goes to, int32[k]; None: a key may go to several, or who knows."""
         return None
 
-    def moving(self, other: "Grouping") -> NDArray[np.uint64] | None:
+    def moving(self, other: "Grouping", most: int | None = None) -> NDArray[np.uint64] | None:
         """The keys whose owner differs between this router's plan and another's: their hashes, uint64, ascending.
 
-        Exactly those, of all keys that there are; None: there is no list of them, look at each key's ``owners``.
+        Exactly those, of all keys that there are; None: there is no list of them, or to make it takes a look at more
+        than ``most`` keys: look at each key's ``owners``.
         """
         return None
 

@@ -124,12 +124,16 @@ class Checkpoint:
     def claimed(self) -> dict[str, Any]:
         """What was noted of the run that it belongs to; empty: nothing."""
         try:
-            return orjson.loads(self._own.read(_RUN))
+            found = orjson.loads(self._own.read(_RUN))
         except FileNotFoundError:
             return {}
         except orjson.JSONDecodeError as error:
             said = self.place.below("unskew", _RUN)
             raise EnvironmentFault(f"{said} says whose checkpoint it is, but can't be read ({error})") from error
+        if not isinstance(found.get("format", FORMAT), int):
+            # By mistake a run of COLUMN once noted its messages' format under that name.
+            found["messageFormat"] = found.pop("format")
+        return found
 
     def batch(self, number: int) -> Batch:
         """What was planned for a batch that has started (the newest is enough; old ones are removed by Spark)."""

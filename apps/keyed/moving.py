@@ -16,7 +16,6 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from unskew.apps.feedback.plans import Plans
-from unskew.apps.keyed.bins import KEY
 from unskew.apps.keyed.handed import Handed
 from unskew.apps.keyed.note import Note
 from unskew.apps.keyed.parcels import by_window, windowed
@@ -24,7 +23,7 @@ from unskew.apps.keyed.table import Table
 from unskew.apps.topology.router import Routing
 from unskew.grouping import Grouping
 from unskew.grouping.feedback import Plan
-from unskew.grouping.keys import hash_keys, hashed
+from unskew.grouping.keys import hashed
 
 
 class Mover:
@@ -108,12 +107,21 @@ class Mover:
         assert self._standing is not None
         now = router_by(self._routing, self._standing.active, self._standing.workers)
         then = router_by(self._routing, pending, self._standing.pending_workers)
+        named = now.moving(then, table.keys)  # a list of more keys than there are here is dearer than to look at all
+        if named is not None:
+            named = named[owners(now, named) == self._worker]
         rows: dict[int, list[pa.RecordBatch]] = {}
-        for window, part in table.hand_out(lambda hashes: owners(then, hashes) != self._worker, now.moving(then)):
-            whose = owners(then, hash_keys(part.column(KEY)))
-            for receiver in np.unique(whose).tolist():
-                rows.setdefault(receiver, []).append(windowed(window, part.filter(pa.array(whose == receiver))))
+        for window, part, whose in table.hand_out(lambda hashes: self._others(owners(then, hashes)), named):
+            order = np.argsort(whose, kind="stable")
+            ordered, receivers = windowed(window, part.take(pa.array(order))), np.unique(whose)
+            bounds = np.append(np.searchsorted(whose[order], receivers), len(whose)).tolist()
+            for receiver, start, stop in zip(receivers.tolist(), bounds, bounds[1:], strict=False):
+                rows.setdefault(receiver, []).append(ordered.slice(start, stop - start))
         return {receiver: pa.concat_batches(parts) for receiver, parts in rows.items()}
+
+    def _others(self, whose: NDArray[np.int32]) -> NDArray[np.int32]:
+        """To whom keys go that will be these workers'; −1: they stay."""
+        return np.where(whose == self._worker, np.int32(-1), whose)
 
     def report(self) -> dict[str, Any]:
         """For the driver: ``taken`` as of before the batch, so that no replay asks for it; and what was handed out."""

@@ -186,14 +186,14 @@ class Table:
         self.put(window, touched, ordered.column(LAST).to_numpy(), ordered.select(self.state.names))
 
     def hand_out(
-        self, leaves: Callable[[NDArray[np.uint64]], NDArray[np.bool_]], among: NDArray[np.uint64] | None
-    ) -> Iterator[tuple[int, pa.RecordBatch]]:
-        """The rows, by window, of the keys that leave, which are then forgotten.
+        self, to: Callable[[NDArray[np.uint64]], NDArray[np.int32]], among: NDArray[np.uint64] | None
+    ) -> Iterator[tuple[int, pa.RecordBatch, NDArray[np.int32]]]:
+        """The rows, by window, of the keys that leave, which are then forgotten; and where each goes.
 
         Parameters
         ----------
-        leaves : function
-            Hashes of keys, uint64[k] → which of them leave, bool[k].
+        to : function
+            Hashes of keys, uint64[k] → to whom they go, int32[k]; −1: to nobody.
         among : uint64[h], optional
             The hashes that it can be: only their buckets are read. None: all are.
 
@@ -203,9 +203,10 @@ class Table:
             named = named[shelf.keys[named] > 0]
             for start in range(0, len(named), _AT_ONCE):
                 rows, bucket = self._bins.fetch(window, shelf, named[start : start + _AT_ONCE])
-                gone = leaves(hash_keys(rows.column(KEY)))
+                receiver = to(hash_keys(rows.column(KEY)))
+                gone = receiver >= 0
                 if gone.any():
-                    yield window, rows.filter(pa.array(gone))
+                    yield window, rows.filter(pa.array(gone)), receiver[gone]
                     changed = np.unique(bucket[gone])
                     rest = ~gone & np.isin(bucket, changed)
                     self._bins.keep(window, shelf, rows.filter(pa.array(rest)), bucket[rest], changed)

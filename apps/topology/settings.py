@@ -259,6 +259,6 @@ class Settings:
             "seed": self.seed,
             "window": self.window,
             "time": self.time,
-            **({"keyField": self.key_field, "format": self.format} if self.key_field or self.format else {}),
+            **({"keyField": self.key_field, "messageFormat": self.format} if self.key_field or self.format else {}),
             **(self.states.identity(self) if self.states else {}),
         }

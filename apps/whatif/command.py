@@ -57,6 +57,10 @@ def simulate(
     ] = None,
     feedback_interval: Annotated[float, typer.Option(help="Between reports (s).", rich_help_panel=TIME)] = 1.0,
     feedback_delay: Annotated[float, typer.Option(help="Until a plan takes effect (s).", rich_help_panel=TIME)] = 0.0,
+    feedback_transfer: Annotated[
+        float,
+        typer.Option(help="Time of both workers for each tuple in a state that moves (ms).", rich_help_panel=TIME),
+    ] = 0.0,
     samples: Annotated[int, typer.Option(min=1, help="Points of the series.")] = 200,
     seed: Annotated[int, typer.Option(min=0, help="Of the stream and the hash functions.")] = 0,
     details: Annotated[
@@ -86,7 +90,7 @@ def simulate(
     from unskew.grouping.simulator import Feedback
 
     try:
-        feedback = Feedback(1000 * feedback_interval, 1000 * feedback_delay)
+        feedback = Feedback(1000 * feedback_interval, 1000 * feedback_delay, feedback_transfer)
         read = source.read(stream, tuples, seed, lambda: Connection.of(bootstrap_servers, kafka_config))
         if not len(read.keys):
             raise UsageError(f"stream {stream!r} has no tuples")

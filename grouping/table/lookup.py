@@ -31,5 +31,8 @@ def look_up(
     """
     if not len(table_keys):
         return home
-    at = np.minimum(np.searchsorted(table_keys, hashes), len(table_keys) - 1)
+    order = np.argsort(hashes)  # one after the other they are found in half the time or less
+    at = np.empty(len(hashes), np.int64)
+    at[order] = np.searchsorted(table_keys, hashes[order])
+    at = np.minimum(at, len(table_keys) - 1)
     return np.where(table_keys[at] == hashes, table_workers[at], home)

@@ -83,11 +83,14 @@ class TableRouter(Grouping):
         """h(k) of each key: int32[k]."""
         return homes(hashes, function(self.seed), self.workers)
 
-    def moving(self, other: Grouping) -> NDArray[np.uint64] | None:
+    def moving(self, other: Grouping, most: int | None = None) -> NDArray[np.uint64] | None:
         """Those that a routing table names, here or there, with another owner; None if W or the seed differ too."""
         if not isinstance(other, TableRouter) or (self.workers, self.seed) != (other.workers, other.seed):
             return None
-        named = np.union1d(self.table_keys, other.table_keys)
+        if most is not None and max(len(self.table_keys), len(other.table_keys)) > most:
+            return None
+        named = np.sort(np.concatenate([self.table_keys, other.table_keys]), kind="stable")  # merges what is sorted
+        named = named[np.append(True, named[1:] != named[:-1])[: len(named)]]
         home = self.home(named)
         here, there = (look_up(named, home, each.table_keys, each.table_workers) for each in (self, other))
         return named[here != there]

@@ -113,6 +113,23 @@ def test_a_later_format_is_refused(tmp_path):
         Checkpoint(str(tmp_path)).claim({})
 
 
+@pytest.mark.parametrize(("field", "form"), [("2", "csv"), ("user.id", None)])
+def test_a_run_of_column_goes_on(field, form, tmp_path):
+    """Also where an older version noted the messages' format in the place of the checkpoint's."""
+    of = replace(
+        Settings("LOCAL", "COUNTRY_SKEW_R0", "KEY", "t", 1, 3, "x0", Connection("localhost:1"), str(tmp_path)),
+        source_type="COLUMN", key_field=field, format=form,
+    ).identity  # fmt: skip
+    checkpoint, file = Checkpoint(str(tmp_path)), tmp_path / "unskew" / "run.json"
+    older = {name: value for name, value in of.items() if name != "messageFormat"} | {"format": form}
+    file.write_bytes(orjson.dumps(older))
+    for _ in range(2):
+        checkpoint.claim(of)
+        assert checkpoint.claimed() == of | {"format": FORMAT}
+    with pytest.raises(UsageError, match="messageFormat"):
+        checkpoint.claim(of | {"messageFormat": "text"})
+
+
 def test_totals_of_another_version(tmp_path):
     Versions(str(tmp_path / "unskew" / "totals")).write(3, b'{"routed": 7, "unheard_of": 1}')
     assert TotalsLog(str(tmp_path)).at(3) == Totals(routed=7)

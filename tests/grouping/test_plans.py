@@ -148,6 +148,9 @@ def test_moving_names_all_that_move_and_no_others(name, intervals):
             moving = one.moving(other)
             if name in TABLES:
                 assert moving.tolist() == sorted(keys.hashes[one.owners(keys) != other.owners(keys)].tolist())
+                most = max(router.internals()["table"] for router in (one, other))
+                assert one.moving(other, most).tolist() == moving.tolist()
+                assert most == 0 or one.moving(other, most - 1) is None
             else:
                 assert moving is None
     assert router.moving(made(name, 6)) is None

@@ -26,7 +26,8 @@ class Forced(Controller):
         workers = self._router.workers
         if self._router.name == "CONSISTENT_HASH":
             return {"tokens": np.array([self.rng.choice([1, 2, 4]) for _ in range(workers)])}
-        named = np.sort(hash_keys(NAMES)[[self.rng.random() < 0.7 for _ in range(KEYS)]])
+        share = self.rng.choice([0.1, 0.7])  # of the keys: fewer than a worker has, and more
+        named = np.sort(hash_keys(NAMES)[[self.rng.random() < share for _ in range(KEYS)]])
         return {"table_keys": named, "table_workers": np.array([self.rng.randrange(workers) for _ in named], np.int32)}
 
 

@@ -56,6 +56,11 @@ def filled(store, windows=(0,)):
     return table
 
 
+def to_one(leaves):
+    """Those that leave all go to one worker."""
+    return lambda hashes: np.where(leaves(hashes), 1, -1)
+
+
 def content(table):
     return sorted((w, *row.values()) for w in table.windows for row in table.take(w).to_pylist())
 
@@ -66,15 +71,15 @@ def test_only_the_buckets_of_the_named_keys_are_touched():
     whole = content(filled(MemoryStore(), windows=(0, 60)))
     leaving = hash_keys(NAMES[100:103])
     store.reads = store.writes = 0
-    rows = list(table.hand_out(lambda hashes: np.isin(hashes, leaving), leaving))
+    rows = list(table.hand_out(to_one(lambda hashes: np.isin(hashes, leaving)), leaving))
     assert 0 < store.reads <= 6
     assert store.writes <= 6
     assert len(table._shelves[0]) > 6, "with few buckets it would prove nothing"
-    assert sorted((w, row[KEY]) for w, part in rows for row in part.to_pylist()) == [
+    assert sorted((w, row[KEY]) for w, part, _ in rows for row in part.to_pylist()) == [
         (w, f"k{i}") for w in (0, 60) for i in (100, 101, 102)
     ]
     receiver = table_of(other)
-    for window, part in rows:
+    for window, part, _ in rows:
         receiver.take_in(window, part)
     receiver.close()
     table.close()
@@ -84,22 +89,22 @@ def test_only_the_buckets_of_the_named_keys_are_touched():
 def test_all_buckets_are_looked_at_where_no_list_says_which_keys_leave():
     store = MemoryStore()
     table = filled(store)
-    rows = list(table.hand_out(lambda hashes: hashes % np.uint64(2) == 0, None))
+    rows = list(table.hand_out(to_one(lambda hashes: hashes % np.uint64(2) == 0), None))
     even = hash_keys(NAMES) % np.uint64(2) == 0
-    assert sum(part.num_rows for _, part in rows) == even.sum()
+    assert sum(part.num_rows for _, part, _ in rows) == even.sum()
     assert table.keys == N - even.sum()
     assert {row[1] for row in content(table)} == set(NAMES.filter(pa.array(~even)).to_pylist())
 
 
 def test_a_key_that_is_there_already_is_no_key_that_comes():
     table = filled(MemoryStore())
-    (_, part), *_ = list(filled(MemoryStore()).hand_out(lambda hashes: hashes == hash_keys(NAMES[7:8])[0], None))
+    (_, part, _), *_ = filled(MemoryStore()).hand_out(to_one(lambda hashes: hashes == hash_keys(NAMES[7:8])[0]), None)
     with pytest.raises(StateFault, match="key 'k7' comes from another worker, and has a state here already"):
         table.take_in(0, part)
 
 
 def test_the_same_rows_are_the_same_bytes(tmp_path):
-    (_, part), *_ = list(filled(MemoryStore()).hand_out(lambda hashes: hashes > 0, None))
+    (_, part, _), *_ = filled(MemoryStore()).hand_out(to_one(lambda hashes: hashes > 0), None)
     rows, handed = windowed(0, part), Handed(str(tmp_path))
     written = []
     for order in (np.arange(rows.num_rows), np.random.default_rng(1).permutation(rows.num_rows)):
@@ -127,8 +132,8 @@ def test_a_bucket_that_changes_twice_is_fetched_and_stored_once():
     store.reads = store.writes = 0
     later = Delayed(store)
     table = filled(later)  # all buckets
-    rows = list(table.hand_out(lambda hashes: hashes % np.uint64(2) == 0, None))
-    for window, part in rows:
+    rows = list(table.hand_out(to_one(lambda hashes: hashes % np.uint64(2) == 0), None))
+    for window, part, _ in rows:
         table.take_in(window, part)
     table.close()
     assert store.writes == 0

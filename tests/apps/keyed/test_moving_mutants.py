@@ -44,9 +44,9 @@ def rescales(run):
 
 
 MISTAKES = {
-    "nothing is handed out": ("MIXED", moves, TableRouter, "moving", lambda self, other: np.empty(0, np.uint64)),
+    "nothing is handed out": ("MIXED", moves, TableRouter, "moving", lambda *_: np.empty(0, np.uint64)),
     "nothing is taken in": ("MIXED", moves, Handed, "to", lambda *_: []),
-    "rows stay": ("MIXED", moves, Table, "hand_out", lambda self, leaves, among: iter(())),
+    "rows stay": ("MIXED", moves, Table, "hand_out", lambda self, to, among: iter(())),
     "files go too early": ("MIXED", moves, Handed, "forget", lambda self, taken: FORGET(self, [99])),
     "nothing is taken back": ("MIXED", partly, Handed, "back", lambda *_: None),
     "a task reads its own file": ("MIXED", partly, Handed, "_newest", lambda self, p, b: NEWEST(self, p, b + 1)),

@@ -82,6 +82,22 @@ def test_recorded_arrivals(tmp_path):
     assert "100 tuples of 3 keys" in result.output
 
 
+def test_moving_states_may_take_time(tmp_path):
+    """MIXED's plans cost its workers time; KEY has none."""
+    p99 = {}
+    for transfer in ("0", "0.5"):
+        out = tmp_path / transfer
+        result = run(
+            "zipf:z=1.2,k=500", "--tuples", "10000", "--workers", "5", "--sources", "1", "--groupings", "MIXED,KEY",
+            "--load", "0.6", "--feedback-interval", "0.3", "--feedback-transfer", transfer, "--output", str(out),
+        )  # fmt: skip
+        assert result.exit_code == 0, result.output
+        with (out / "figures.csv").open() as file:
+            p99[transfer] = {row["label"]: float(row["p99_completion"]) for row in csv.DictReader(file)}
+    assert p99["0.5"]["MIXED"] > 1.2 * p99["0"]["MIXED"]
+    assert p99["0.5"]["KEY"] == p99["0"]["KEY"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
@@ -95,6 +111,7 @@ def test_recorded_arrivals(tmp_path):
         (["--load", "0"], "load is 0"),
         (["--split", "odd"], "split is 'odd'"),
         (["--feedback-interval", "0"], "interval is 0"),
+        (["--feedback-transfer", "-1"], "transfer is -1"),
         (["--recorded"], "--recorded"),
     ],
 )

@@ -1,6 +1,6 @@
 """What a batch costs in which the states of keys move, beside one in which none do: the engine itself, no Spark.
 
-    python -m benchmarks.migration [--keys N] [--workers W] [--tuples T] [--shares 0.01 0.1 0.5]
+    python -m benchmarks.migration --core [--keys N] [--workers W] [--tuples T] [--shares 0.01 0.1 0.5]
 
 N keys of ``Running``, evenly on W workers; T tuples a batch, of keys at random. CPU time of all workers together: in
 the median batch, in the batch at whose end a share of the keys is handed out, in the next one, that takes them in; and
@@ -11,6 +11,7 @@ import argparse
 import statistics
 import tempfile
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -97,13 +98,13 @@ def measure(workers: int, keys: int, tuples: int, share: float | None) -> tuple[
     return statistics.median(ordinary), out, taken, moved, size
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser()
+def main(arguments: Sequence[str]) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--keys", type=int, default=1_000_000)
     parser.add_argument("--workers", type=int, default=10)
     parser.add_argument("--tuples", type=int, default=200_000)
     parser.add_argument("--shares", type=float, nargs="+", default=[0.01, 0.1, 0.5])
-    given = parser.parse_args()
+    given = parser.parse_args(arguments)
     table = Table("what moves", box=MARKDOWN)
     for name in ("states", "MB", "median batch, CPU s", "hands out, × median", "takes in, × median"):
         table.add_column(name, justify="right")
@@ -114,7 +115,3 @@ def main() -> None:
         numbers = [f"{moved:,}", f"{size / 1e6:.1f}", f"{median:.2f}", f"{out / median:.2f}", f"{taken / median:.2f}"]
         table.add_row(name, *numbers)
     Console(width=120).print(table)
-
-
-if __name__ == "__main__":
-    main()

@@ -1,0 +1,103 @@
+"""The run's table, its latencies as CSV, and their picture."""
+
+import csv
+import statistics
+from pathlib import Path
+
+import numpy as np
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+from rich.box import MARKDOWN
+from rich.table import Table
+
+from benchmarks.migration.experiment import Done, Moved
+from unskew.apps.monitoring.colours import colour
+
+_COLUMNS = ("ms", "tuples", "p50", "p99", "max")
+_SETTLES = 2  # batches after a move that still show it
+
+
+def table(done: Done) -> Table:
+    """What moved, what that cost the batches, and what tuples noticed."""
+    moving = {number for each in done.moved for number in range(each.out, each.into + 1)}
+    usual = {number for number in done.batches if number >= done.steady + 2} - moving
+    ordinary = [done.batches[number] for number in sorted(usual) if done.batches[number].loads.any()]
+    median = statistics.median(batch.took for batch in ordinary)
+    shown = Table(f"median batch {median:,.0f} ms", box=MARKDOWN)
+    for column in (
+        "states", "%", "MB", "hands out, ms", "× median", "takes in, ms", "× median", "θ before", "θ after",
+        "p50, ms", "p99, ms", "max, ms",
+    ):  # fmt: skip
+        shown.add_column(column, justify="right")
+    for each in done.moved:
+        out, into = done.batches[each.out], done.batches[each.into]
+        noticed = _between(done, each)
+        shown.add_row(
+            each.what, f"{each.states:,}", f"{100 * each.states / done.keys:.1f}", f"{each.size / 1e6:.1f}",
+            f"{out.took:,.0f}", f"{out.took / median:.2f}", f"{into.took:,.0f}", f"{into.took / median:.2f}",
+            f"{_theta(out.loads):.2f}", f"{_theta(into.loads):.2f}", *noticed,
+        )  # fmt: skip
+    quiet = _usual(done)
+    shown.add_row("no move", *[""] * 9, *(f"{value:,.0f}" for value in quiet))
+    return shown
+
+
+def write(bins: NDArray[np.float64], folder: Path) -> Path:
+    """``latency.csv``."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / "latency.csv"
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(_COLUMNS)
+        writer.writerows([f"{at:.0f}", f"{n:.0f}", f"{p50:.0f}", f"{p99:.0f}", f"{most:.0f}"]
+                         for at, n, p50, p99, most in bins)  # fmt: skip
+    return path
+
+
+def draw(bins: NDArray[np.float64], done: Done, folder: Path) -> Path:
+    """``latency.png``."""
+    figure = Figure(figsize=(11, 4.5), layout="constrained")
+    axes = figure.subplots()
+    first = bins[0, 0]
+    for column, style in ((4, ":"), (3, "--"), (2, "-")):
+        axes.plot((bins[:, 0] - first) / 1000, bins[:, column], style, color=colour("MIXED"), label=_COLUMNS[column])
+    for each in done.moved:
+        start, end = (done.batches[each.out].began - first) / 1000, (_end(done, each.into) - first) / 1000
+        axes.axvspan(start, end, color=colour("SHUFFLE"), alpha=0.4, linewidth=0)
+        axes.annotate(f"{each.states / done.keys:.0%}", (start, 1), xycoords=("data", "axes fraction"), va="bottom")
+    axes.axvline((done.stopped - first) / 1000, color=colour("KEY"), label="stopped, and started again")
+    axes.set_yscale("log")
+    axes.set_ylim(bottom=max(1.0, bins[:, 2].min() / 2))
+    axes.set_xlabel("time of the tuple (s)")
+    axes.set_ylabel("latency (ms)")
+    figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=4, frameon=False)
+    path = folder / "latency.png"
+    figure.savefig(path, dpi=100)
+    return path
+
+
+def _theta(loads: NDArray[np.int64]) -> float:
+    return float(loads.max() / loads[: np.flatnonzero(loads)[-1] + 1].mean()) - 1
+
+
+def _end(done: Done, number: int) -> float:
+    return done.batches[number].began + done.batches[number].took
+
+
+def _between(done: Done, each: Moved) -> list[str]:
+    """Of the tuples that came from the batch before the one that hands out to the end of the one that takes in."""
+    start = done.stopped if each.out == max(done.batches) or "stopped" in each.what else done.batches[each.out].began
+    came = done.latencies[:, 0]
+    here = done.latencies[(came >= start) & (came < _end(done, each.into)), 1]
+    return [f"{value:,.0f}" for value in (*np.percentile(here, [50, 99]), here.max())] if len(here) else [""] * 3
+
+
+def _usual(done: Done) -> list[float]:
+    """The same of all other tuples, from a while after Spark began."""
+    came = done.latencies[:, 0]
+    there = (came > done.batches[done.steady + 2].began) & (came < done.stopped)
+    for each in done.moved:
+        until = min(each.into + _SETTLES, max(done.batches))
+        there &= (came < done.batches[each.out].began) | (came > _end(done, until))
+    here = done.latencies[there, 1]
+    return [*np.percentile(here, [50, 99]), here.max()] if len(here) else [float("nan")] * 3
