@@ -137,40 +137,49 @@ class ToldFolder:
 
     def names(self) -> list[str]:
         """As ``Folder``."""
-        with self._told("read"):
+        with told(self._address, "read"):
             return self._folder.names()
 
     def read(self, name: str) -> bytes:
         """As ``Folder``."""
-        with self._told("read", FileNotFoundError):
+        with told(self._address, "read", FileNotFoundError):
             return self._folder.read(name)
 
     def open(self, name: str) -> pa.NativeFile:
         """As ``Folder``."""
-        with self._told("read", FileNotFoundError):
+        with told(self._address, "read", FileNotFoundError):
             return self._folder.open(name)
 
     def write(self, name: str, data: bytes) -> None:
         """As ``Folder``."""
-        with self._told("written"):
+        with told(self._address, "written"):
             self._folder.write(name, data)
 
     def remove(self, name: str) -> None:
         """As ``Folder``."""
-        with self._told("written"):
+        with told(self._address, "written"):
             self._folder.remove(name)
 
     def clear(self) -> None:
         """As ``Folder``."""
-        with self._told("written"):
+        with told(self._address, "written"):
             self._folder.clear()
 
-    @contextlib.contextmanager
-    def _told(self, done: str, *but: type[Exception]) -> Iterator[None]:
-        try:
-            yield
-        except but:
-            raise
-        except (OSError, RuntimeError, ValueError) as error:
-            said = (str(error).strip() or type(error).__name__).splitlines()[0]
-            raise EnvironmentFault(f"the checkpoint location {self._address} can't be {done} ({said})") from error
+
+@contextlib.contextmanager
+def told(address: str, done: str, *but: type[Exception]) -> Iterator[None]:
+    """Tell in a line what goes wrong, but for errors of some kinds.
+
+    Raises
+    ------
+    EnvironmentFault
+        It can't be done.
+
+    """
+    try:
+        yield
+    except but:
+        raise
+    except (OSError, RuntimeError, ValueError) as error:
+        said = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise EnvironmentFault(f"the checkpoint location {address} can't be {done} ({said})") from error

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Self, TypeAlias
 
-from unskew.apps.checkpoint.folders import Folder, LocalFolder, ToldFolder
+from unskew.apps.checkpoint.folders import Folder, LocalFolder, ToldFolder, told
 from unskew.errors import UsageError
 
 if TYPE_CHECKING:
@@ -76,7 +76,8 @@ class Place:
     def folder(self, *names: str) -> Folder:
         """The folder here, or further down; neither has to exist."""
         address = posixpath.join(self.address, *names)
-        return ToldFolder(self._untold(*_split(address)), address)
+        with told(address, "reached"):
+            return ToldFolder(self._untold(*_split(address)), address)
 
     def _untold(self, scheme: str, host: str, path: str) -> Folder:
         if scheme == "s3a":

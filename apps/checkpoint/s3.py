@@ -13,7 +13,7 @@ import pyarrow as pa
 from pyarrow import fs
 
 # As a store that is busy answers for a moment (503).
-_ATTEMPTS = 10
+_ATTEMPTS = 6
 
 
 class S3Folder:

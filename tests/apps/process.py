@@ -5,14 +5,16 @@ import signal
 import subprocess
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from tests.apps.conftest import countries, final_counts, publish
 from tests.commands import UNSKEW
+from unskew.apps.checkpoint.place import Place
 from unskew.deploy.client.connection import Connection
 
 TUPLES = 24_000
@@ -24,15 +26,25 @@ class Topology:
     """`unskew topology` as a process of its own, with windows by event time, so that each window's truth is known."""
 
     def __init__(
-        self, connection: Connection, topic: str, folder: Path, grouping: str, *more: str, mode: str = "LOCAL"
+        self,
+        connection: Connection,
+        topic: str,
+        folder: Path,
+        grouping: str,
+        *more: str,
+        mode: str = "LOCAL",
+        place: Place | None = None,
+        environment: Mapping[str, str] | None = None,
     ) -> None:
         self.output = folder / "topology.log"
         self.checkpoint = folder / "checkpoint"
+        self._place = place or Place(str(self.checkpoint))
+        self._environment = {**os.environ, **(environment or {})}
         self._restarts = 2  # that a service manager would make, beside those that a test makes
         self._command = [
             *UNSKEW, "topology", mode, "COUNTRY_SKEW_R80", grouping,
             topic, "2", "4", "x0", "--until-drained", "--time", "event", "--window", str(WINDOW_MS / 1000),
-            "--lateness", "1", "--max-tuples", "4000", "--trigger", "0.1", "--checkpoint", str(self.checkpoint),
+            "--lateness", "1", "--max-tuples", "4000", "--trigger", "0.1", "--checkpoint", str(self._place),
             "--bootstrap-servers", connection.bootstrap_servers, *more,
         ]  # fmt: skip
         self.process = self.start()
@@ -40,7 +52,8 @@ class Topology:
     def start(self) -> subprocess.Popen[bytes]:
         with self.output.open("ab") as log:
             self._began = log.tell()
-            self.process = subprocess.Popen(self._command, stdout=log, stderr=log, start_new_session=True)
+            how = {"start_new_session": True, "env": self._environment}
+            self.process = subprocess.Popen(self._command, stdout=log, stderr=log, **how)
         return self.process
 
     def kill(self) -> None:
@@ -54,6 +67,10 @@ class Topology:
         """The processes that do the tasks: all have the command line of the daemon that they were forked from."""
         family = self.children("-m unskew.apps.run.daemon")
         return [pid for pid in family if _parent(Path(f"/proc/{pid}")) in family]
+
+    def command_lines(self) -> list[str]:
+        """What anybody on the machine sees of it and of all that it has started."""
+        return [_command(pid) for pid in self.children("")]
 
     def children(self, *names: str) -> list[int]:
         """The process' descendants whose command line has one of these, in no order: process ids wrap around."""
@@ -81,7 +98,7 @@ class Topology:
                 assert self.process.returncode, "it came to its end already"
                 self._start_again()
             assert time.monotonic() < deadline, self.output.read_text()
-            time.sleep(0.02)
+            time.sleep(1.0 if self._place.folder().costly else 0.02)
 
     def finish(self) -> None:
         """Wait for the end."""
@@ -94,7 +111,7 @@ class Topology:
         self.start()
 
     def _committed(self) -> int:
-        return max((int(f.name) for f in self.checkpoint.glob("commits/[0-9]*")), default=-1)
+        return max((int(name) for name in self._place.folder("commits").names() if name.isdigit()), default=-1)
 
 
 def _parent(process: Path) -> int:
@@ -141,8 +158,8 @@ def _window(ms: int) -> str:
 def launch(connection: Connection, topic: str, tmp_path: Path) -> Iterator[Callable[..., Topology]]:
     started: list[Topology] = []
 
-    def make(grouping: str, *more: str, mode: str = "LOCAL") -> Topology:
-        started.append(Topology(connection, topic, tmp_path, grouping, *more, mode=mode))
+    def make(grouping: str, *more: str, **where: Any) -> Topology:
+        started.append(Topology(connection, topic, tmp_path, grouping, *more, **where))
         return started[-1]
 
     yield make
