@@ -1,6 +1,8 @@
 """`unskew reproduce`: the papers' tables and figures again, paper's figure | ours | why they differ."""
 
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from time import perf_counter
@@ -22,6 +24,8 @@ PAPERS = {
     "dpa": ("reproduction.dpa", "DPA Load Balancer"),
     "dkg": ("reproduction.dkg", "Dynamic Key Grouping (Dalabasmaz, Can)"),
 }
+#: Those of them that have live experiments, which need a stage.
+LIVE = ("mixed", "posg")
 _PAGE = 140  # columns, where the output isn't a terminal
 
 
@@ -34,9 +38,17 @@ def reproduce(
     ] = None,
     scale: Annotated[float, typer.Option(help="Share of the papers' sizes; 1 is the whole of it.")] = 0.1,
     seed: Annotated[int, typer.Option(min=0, help="Of streams and hash functions.")] = 0,
-    output: Annotated[Path, typer.Option(help="Directory for tables (CSV, and all in README.md) and pictures.")] = Path(
-        "out/reproduce"
-    ),
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            help="Directory for tables (CSV, and all in README.md) and pictures.",
+            show_default="out/reproduce, or out/reproduce-live",
+        ),
+    ] = None,
+    live: Annotated[
+        bool,
+        typer.Option("--live", help="The papers' live experiments, through Kafka and Spark (half an hour)."),
+    ] = False,
     list_: Annotated[bool, typer.Option("--list", help="Name the experiments, run none.")] = False,
 ) -> None:
     """Run the papers' experiments and print each table: the paper's figure, ours, and why they differ.
@@ -48,7 +60,9 @@ def reproduce(
     console = Console()
     if not console.is_terminal:
         console = Console(width=_PAGE)
-    chosen = _chosen(experiments or list(PAPERS))
+    papers = LIVE if live else list(PAPERS)
+    chosen = _chosen(experiments or papers, papers, "LIVE" if live else "EXPERIMENTS")
+    output = output or Path("out/reproduce-live" if live else "out/reproduce")
     if list_:
         for name in chosen:
             console.print(name)
@@ -58,23 +72,33 @@ def reproduce(
     settings = Sizing(scale=scale, seed=seed)
     titles: list[str] = []
     sections: list[str] = []
-    for name, experiment in chosen.items():
-        began = perf_counter()
-        report = experiment(settings)
-        report.print(console)
-        try:
-            files = report.save(output, name.replace("/", "-"))
-            titles.append(report.title)
-            sections.append(report.markdown(next((file.name for file in files if file.suffix == ".png"), None)))
-            command = " ".join(["unskew reproduce", *(experiments or []), f"--scale {scale:g} --seed {seed}"])
-            (output / "README.md").write_text(page(command, titles, sections), encoding="utf-8")
-        except OSError as error:
-            raise EnvironmentFault(f"--output {output} can't be written ({error.strerror}): choose another") from error
-        console.print(f"[dim]{name}: {perf_counter() - began:.1f} s; {', '.join(map(str, files))}[/]\n")
+    command = " ".join(
+        ["unskew reproduce", *(experiments or []), *["--live"] * live, f"--scale {scale:g} --seed {seed}"]
+    )
+    with ExitStack() as stack:
+        if live:
+            from reproduction.stage import stage
+
+            there = stack.enter_context(stage())
+            chosen = {name: partial(experiment, stage=there) for name, experiment in chosen.items()}
+        for name, experiment in chosen.items():
+            began = perf_counter()
+            report: Report = experiment(settings)
+            report.print(console)
+            try:
+                files = report.save(output, name.replace("/", "-"))
+                titles.append(report.title)
+                sections.append(report.markdown(next((file.name for file in files if file.suffix == ".png"), None)))
+                (output / "README.md").write_text(page(command, titles, sections, live=live), encoding="utf-8")
+            except OSError as error:
+                raise EnvironmentFault(
+                    f"--output {output} can't be written ({error.strerror}): choose another"
+                ) from error
+            console.print(f"[dim]{name}: {perf_counter() - began:.1f} s; {', '.join(map(str, files))}[/]\n")
 
 
-def _chosen(names: Sequence[str]) -> dict[str, Callable[[Sizing], Report]]:
-    """``paper/experiment`` → its function, for the named papers and experiments.
+def _chosen(names: Sequence[str], papers: Sequence[str], kind: str) -> dict[str, Callable[..., Report]]:
+    """``paper/experiment`` → its function, for the named papers and experiments, of ``EXPERIMENTS`` or ``LIVE``.
 
     Raises
     ------
@@ -82,12 +106,12 @@ def _chosen(names: Sequence[str]) -> dict[str, Callable[[Sizing], Report]]:
         There is none of that name.
 
     """
-    found: dict[str, Callable[[Sizing], Report]] = {}
+    found: dict[str, Callable[..., Report]] = {}
     for name in names:
         paper, _, experiment = name.partition("/")
-        if paper not in PAPERS:
-            raise UsageError(f"unknown paper {paper!r}; valid: {', '.join(PAPERS)}")
-        there: dict[str, Callable[[Sizing], Report]] = import_module(PAPERS[paper][0]).EXPERIMENTS
+        if paper not in papers:
+            raise UsageError(f"unknown paper {paper!r}; valid{' with --live' * (kind == 'LIVE')}: {', '.join(papers)}")
+        there: dict[str, Callable[..., Report]] = getattr(import_module(PAPERS[paper][0]), kind)
         if experiment and experiment not in there:
             raise UsageError(f"{paper} has no experiment {experiment!r}; valid: {', '.join(there)}")
         found |= {f"{paper}/{one}": run for one, run in there.items() if one == (experiment or one)}

@@ -114,14 +114,24 @@ class Report:
         return files
 
 
-def page(command: str, titles: Sequence[str], sections: Sequence[str]) -> str:
+_SAME = (
+    "tables as CSV. The seed fixes all draws: each figure comes out the same again, but for the planning times",
+    "of the routing table paper (Mixed, in ms), which are CPU times of the machine that ran it.",
+)
+_LIVE = (
+    "tables as CSV. The seed fixes the streams; they went through Kafka and Spark, times are measured, and plans",
+    "depend on them: no figure comes out quite the same again.",
+)
+
+
+def page(command: str, titles: Sequence[str], sections: Sequence[str], *, live: bool = False) -> str:
     """All tables as one page of Markdown, with their list and what holds for all."""
     links = [f"- [{title}](#{_anchor(title)})" for title in titles]
     return "\n".join(
         [
-            f"# The papers' experiments again\n\nBy `{command}`, which writes this page, its pictures and the",
-            "tables as CSV. The seed fixes all draws: each figure comes out the same again, but for the planning times",
-            "of the routing table paper (Mixed, in ms), which are CPU times of the machine that ran it.",
+            f"# The papers' {'live ' * live}experiments again\n",
+            f"By `{command}`, which writes this page, its pictures and the",
+            *(_LIVE if live else _SAME),
             "",
             "Each table: the paper's figure, ours, and why they differ; a letter is for a reason below it. A dash:",
             "the paper doesn't say.",

@@ -59,9 +59,10 @@ class Batch:
 
 @dataclass(frozen=True)
 class Moved:
-    """What moved, at which batches: that which hands out, and the first that is routed by it."""
+    """What moved, at which batches: that which hands out, and the first that is routed by it; was the query stopped?"""
 
     what: str
+    stops: bool
     states: int
     size: int
     out: int
@@ -99,7 +100,8 @@ def experiment(plan: Plan, say: Callable[[str], None], measure: Measure) -> Done
 
 def _follow(spark: SparkSession, plan: Plan, settings: Settings, say: Callable[[str], None], measure: Measure) -> Done:
     hashes = hash_keys(pa.array(map(str, range(plan.keys))))
-    forcing, progress = Forcing(settings, hashes, plan.moves), {}
+    forcing = Forcing(settings, hashes, plan.moves)
+    progress: dict[int, tuple[float, float]] = {}
     begun = time.time() - time.monotonic()
 
     def tell(told: Mapping[str, Any]) -> None:
@@ -151,5 +153,5 @@ def _moved(forcing: Forcing, again: int) -> list[Moved]:
     for told in forcing.rebalances:
         what = f"stopped, then {told.workers} workers" if told.workers else moves[told.made - 1]
         out = again if told.workers else told.made + 1
-        found.append(Moved(what, told.keys or 0, told.bytes, out, told.batch))
+        found.append(Moved(what, bool(told.workers), told.keys or 0, told.bytes, out, told.batch))
     return found

@@ -85,8 +85,8 @@ def _end(done: Done, number: int) -> float:
 
 
 def _between(done: Done, each: Moved) -> list[str]:
-    """Of the tuples that came from the batch before the one that hands out to the end of the one that takes in."""
-    start = done.stopped if each.out == max(done.batches) or "stopped" in each.what else done.batches[each.out].began
+    """Of tuples that came while one batch handed out and the next took in; or since the query was stopped for it."""
+    start = done.stopped if each.stops else done.batches[each.out].began
     came = done.latencies[:, 0]
     here = done.latencies[(came >= start) & (came < _end(done, each.into)), 1]
     return [f"{value:,.0f}" for value in (*np.percentile(here, [50, 99]), here.max())] if len(here) else [""] * 3

@@ -2,14 +2,16 @@
 
 from collections.abc import Callable
 
-from reproduction.mixed import sweeps
+from reproduction.mixed import live, sweeps
 from reproduction.mixed.chart import figure_18, sweep_report
 from reproduction.mixed.claims import claims
 from reproduction.mixed.compact import figure_11
 from reproduction.mixed.follow import Point
 from reproduction.mixed.hashing import figure_7
+from reproduction.mixed.live_claims import claims as live_claims
 from reproduction.mixed.setting import figure_4, table_2
 from reproduction.page import Report, Sizing
+from reproduction.stage import Stage
 
 _SCALED = (
     "The paper has pictures of this: what it says of them is beside ours in 'Mixed: what the paper says'. Scaled: "
@@ -36,4 +38,12 @@ EXPERIMENTS: dict[str, Callable[[Sizing], Report]] = {
     "figure-19": _sweep("figure 19: window", "intervals", sweeps.over_window),
     "figures-20-21": _sweep("figures 20 and 21: β", "β", sweeps.over_beta),
     "claims": claims,
+}
+
+LIVE: dict[str, Callable[[Sizing, Stage], Report]] = {
+    "figure-13": live.figure_13,
+    "figure-14": live.figure_14,
+    "figure-15": live.figure_15,
+    "figure-16": live.figure_16,
+    "live-claims": live_claims,
 }

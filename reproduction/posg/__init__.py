@@ -3,11 +3,12 @@
 from collections.abc import Callable
 
 from reproduction.page import Report, Sizing
-from reproduction.posg import figures
+from reproduction.posg import figures, live
 from reproduction.posg.start import start
 from reproduction.posg.sweeps import default
 from reproduction.posg.theorem import theorem_4_3
 from reproduction.posg.time_series import time_series
+from reproduction.stage import Stage
 
 EXPERIMENTS: dict[str, Callable[[Sizing], Report]] = {
     "theorem-4.3": theorem_4_3,
@@ -23,4 +24,9 @@ EXPERIMENTS: dict[str, Callable[[Sizing], Report]] = {
     "tolerance": figures.tolerance,
     "window": figures.window,
     "figure-10": time_series,
+}
+
+LIVE: dict[str, Callable[[Sizing, Stage], Report]] = {
+    "figure-11": live.figure_11,
+    "figure-12": live.figure_12,
 }

@@ -1,0 +1,154 @@
+"""What live experiments run on: a broker and Spark of this machine, and one topology after the other over them.
+
+A tuple's cost is slept by its worker, so that ten workers wait side by side on any machine; what is told of a batch is
+what workers measured, without the second or so that a batch costs all schemes alike.
+"""
+
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+from confluent_kafka import Producer
+from numpy.typing import NDArray
+from pyspark import cloudpickle
+from pyspark.sql import SparkSession
+
+from unskew.apps.feedback.rebalance import Rebalance
+from unskew.apps.run import session
+from unskew.apps.run.run import Run
+from unskew.apps.topology.settings import Settings
+from unskew.apps.topology.sink import BatchReport
+from unskew.deploy.client.connection import Connection
+from unskew.deploy.client.topics import ensure_topic
+from unskew.deploy.servers.broker import Broker
+from unskew.grouping import GROUPINGS
+
+THREADS = 16  # workers that can wait side by side
+
+
+@dataclass
+class Course:
+    """A run's batches with tuples, as workers told them.
+
+    Attributes
+    ----------
+    tuples, busy : int64[b, W], float64[b, W]
+        Each worker's tuples, and the time it was at work (s).
+    internals : list of dict
+        What the router told of itself at each batch's end.
+    rebalances : list of Rebalance
+        The plans that moved keys.
+
+    """
+
+    tuples: NDArray[np.int64]
+    busy: NDArray[np.float64]
+    internals: list[dict[str, Any]]
+    rebalances: list[Rebalance]
+
+    def within(self, first: int, stop: int | None = None) -> "Course":
+        """Some of the batches."""
+        part = slice(first, stop)
+        return Course(self.tuples[part], self.busy[part], self.internals[part], self.rebalances)
+
+    @property
+    def throughput(self) -> float:
+        """Tuples/s, were a batch over when its slowest worker is."""
+        return float(self.tuples.sum() / self.busy.max(axis=1).sum())
+
+    @property
+    def throughputs(self) -> NDArray[np.float64]:
+        """The same of each batch."""
+        return self.tuples.sum(axis=1) / self.busy.max(axis=1)
+
+    @property
+    def completion(self) -> float:
+        """Mean time of a tuple from its batch's beginning to the end of its worker's share, ms."""
+        return float(1000 * (self.tuples * self.busy).sum() / self.tuples.sum())
+
+    @property
+    def theta(self) -> float:
+        """How far the most loaded worker's tuples are above the mean, in %: the mean of the batches."""
+        return float(100 * (self.tuples.max(axis=1) / self.tuples.mean(axis=1)).mean() - 100)
+
+    @property
+    def completions(self) -> NDArray[np.float64]:
+        """The same of each batch."""
+        return 1000 * (self.tuples * self.busy).sum(axis=1) / self.tuples.sum(axis=1)
+
+
+@dataclass(eq=False)
+class Stage:
+    """A session, a cluster, and a folder for checkpoints."""
+
+    spark: SparkSession
+    connection: Connection
+    folder: Path
+    _published: dict[str, int] = field(default_factory=dict)
+
+    def play(
+        self,
+        grouping: str,
+        topic: str,
+        keys: NDArray[np.int64],
+        *,
+        workers: int,
+        batch: int,
+        run: str = "",
+        **settings: Any,
+    ) -> Course:
+        """Let a topology take these keys from a topic, so many a batch; those that it doesn't have yet are sent.
+
+        ``run`` tells runs of a grouping over a topic apart; the same one goes on from its checkpoint.
+        """
+        there = self._published.get(topic, 0)
+        if there < len(keys):
+            _publish(self.connection, topic, keys[there:])
+            self._published[topic] = len(keys)
+        reports: list[BatchReport] = []
+        given: dict[str, Any] = {
+            "mode": "LOCAL", "source_type": "COLUMN", "grouping": grouping, "source_name": topic, "sources": 1,
+            "workers": workers, "speed": "x1", "connection": self.connection, "format": "text", "trigger": 0.0,
+            "checkpoint": str(self.folder / f"{topic}-{grouping}-{run}"), "window": 5.0, "max_tuples": batch,
+            "until_drained": True,
+        }  # fmt: skip
+        Run(Settings(**(given | settings)), [reports.append]).run(self.spark)
+        full = [report for report in reports if report.loads.any()]
+        return Course(
+            np.array([report.loads for report in full]),
+            np.array([report.busy for report in full]),
+            [report.internals.get(0, {}) for report in full],
+            [rebalance for report in reports for rebalance in report.rebalances],
+        )
+
+
+def shipped(module: ModuleType) -> None:
+    """Let a module's functions travel to Spark's Python workers, which can't import this package."""
+    cloudpickle.register_pickle_by_value(module)
+
+
+@contextmanager
+def stage(conf: Mapping[str, str] | None = None) -> Iterator[Stage]:
+    """One that is set up, and taken down again."""
+    names = {"spark.executorEnv.UNSKEW_GROUPINGS": ",".join(GROUPINGS)}
+    with tempfile.TemporaryDirectory() as folder, Broker(Path(folder) / "kafka") as broker:
+        spark = session.start("reproduce", f"local[{THREADS}]", 2, {**names, **(conf or {})})
+        try:
+            yield Stage(spark, Connection(broker.bootstrap_servers), Path(folder))
+        finally:
+            spark.stop()
+
+
+def _publish(connection: Connection, topic: str, keys: NDArray[np.int64]) -> None:
+    ensure_topic(connection, topic, 1)
+    producer = Producer(connection.client(**{"linger.ms": 20, "enable.idempotence": True}))
+    for at, key in enumerate(keys.tolist()):
+        producer.produce(topic, str(key), partition=0)
+        if at % 1000 == 0:
+            producer.poll(0)
+    producer.flush()

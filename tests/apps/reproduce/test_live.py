@@ -1,0 +1,79 @@
+"""The papers' live experiments, at a scale at which they only show that they run, and what they are made of."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from reproduction.command import LIVE, PAPERS
+from reproduction.mixed import LIVE as MIXED
+from reproduction.mixed import live as mixed
+from reproduction.page import Sizing
+from reproduction.posg import LIVE as POSG
+from reproduction.posg import live as posg
+from reproduction.posg import work
+from reproduction.stage import Course, Stage
+from tests.apps.reproduce.test_command import run
+from unskew.grouping import encode
+from unskew.grouping.costs import class_costs
+
+TINY = Sizing(scale=0.0001)
+
+
+def test_list():
+    result = run("--live", "--list")
+    assert result.exit_code == 0, result.output
+    assert result.output.split() == [*(f"mixed/{name}" for name in MIXED), *(f"posg/{name}" for name in POSG)]
+    assert set(LIVE) <= set(PAPERS)
+    assert "unknown paper 'pkg'; valid with --live: mixed, posg" in str(run("pkg", "--live").exception)
+    assert "mixed has no experiment 'figure-4'; valid: figure-13" in str(run("mixed/figure-4", "--live").exception)
+
+
+def test_a_tuple_costs_by_its_key_and_by_its_instance(monkeypatch):
+    slept = []
+    monkeypatch.setattr(work, "TaskContext", SimpleNamespace(get=lambda: SimpleNamespace(partitionId=lambda: 1)))
+    monkeypatch.setattr(work.time, "sleep", slept.append)
+    costs = (1.0, 2.0, 64.0)
+    operator = work.Drifting(0.5, costs, 3, (1.0, 0.9), (1.0, 1.1))
+    keys = pa.array([f"k{i}" for i in range(6)])
+    told = operator(pa.record_batch([keys, pa.array(np.arange(6))], ["key", "offset"]))
+    expected = 0.5 * class_costs(encode(keys), costs) * [0.9, 0.9, 0.9, 1.1, 1.1, 1.1]
+    assert told.column("cost").to_numpy() == pytest.approx(expected)
+    assert slept == [pytest.approx(expected.sum() / 1000)]
+    assert told.column("key").equals(keys)
+
+
+def test_what_a_course_says():
+    """By hand: two batches of two workers."""
+    course = Course(np.array([[30, 10], [20, 20]]), np.array([[3.0, 1.0], [2.0, 2.0]]), [{}, {}], [])
+    assert course.throughput == 80 / 5
+    assert course.throughputs.tolist() == [40 / 3, 20]
+    assert course.completion == 1000 * (90 + 10 + 40 + 40) / 80
+    assert course.completions.tolist() == [2500, 2000]
+    assert course.theta == 25
+    assert course.within(1).throughput == 20
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+@pytest.mark.kafka
+def test_live_experiments_run(spark, connection, tmp_path, monkeypatch):
+    """Through Kafka and Spark: a scheme with plans and one without, a work with costs, and one worker more."""
+    monkeypatch.setattr(mixed, "THETAS", (0.08,))
+    monkeypatch.setattr(posg, "_BATCHES", 3)
+    stage = Stage(spark, connection, tmp_path)
+    reports = [MIXED["figure-16"](TINY, stage), POSG["figure-11"](TINY, stage)]
+    for report in reports:
+        assert report.rows
+        assert all(len(row) == len(report.columns) for row in report.rows)
+        assert [file.suffix for file in report.save(tmp_path, "report")] == [".csv", ".png"]
+    keys, batch = mixed.stream(TINY, 1.0, 0.85)
+    for grouping in ("KEY", "MIXED"):
+        course = mixed.course(stage, TINY, grouping, 1.0)
+        assert course.tuples.sum() == len(keys) - batch
+        assert (course.busy.sum(axis=1) >= 0.001 * TINY.scale * batch).all(), "a tuple costs its time"
+    before, after = mixed.scaled_out(stage, TINY, "MIXED")
+    assert before.tuples.shape[1] == mixed.WORKERS - 1
+    assert after.tuples[-1].shape == (mixed.WORKERS,)
+    assert before.tuples.sum() + after.tuples.sum() == len(mixed.stream(TINY, 0.0, 0.85)[0])
