@@ -1,6 +1,7 @@
 """A campaign of faults: a topology on a real cluster with a real broker, and whatever can go wrong does.
 
     python -m benchmarks.faults [--minutes N] [--seed N] [--rate N] [--without KIND ...] [--output FOLDER]
+    python -m benchmarks.faults --of FOLDER ...
 
 A seeded plan kills and stops (SIGKILL; SIGSTOP, later SIGCONT) the driver, its JVM, executors, their Python workers,
 the cluster's workers, the broker, InfluxDB and the producer; it fills the checkpoint's disk, sets the driver's clock,
@@ -35,6 +36,7 @@ from rich.console import Console
 from benchmarks.faults import processes
 from benchmarks.faults.campaign import Campaign
 from benchmarks.faults.clock import Clock
+from benchmarks.faults.course import Course, together
 from benchmarks.faults.plan import KINDS, scene
 from benchmarks.faults.stage import Stage
 from benchmarks.faults.table import show
@@ -52,20 +54,25 @@ def main() -> None:
     parser.add_argument("--rate", type=float, default=400.0, help="valid messages a second")
     parser.add_argument("--without", nargs="*", default=[], choices=list(KINDS), metavar="KIND", help="leave these out")
     parser.add_argument("--output", type=Path, default=None, help="default: out/faults/SEED")
+    parser.add_argument("--of", type=Path, nargs="+", help="start nothing: the tables of these runs' FOLDERs together")
     given = parser.parse_args()
+    if given.of:
+        show(together([Course.load(folder) for folder in given.of]), Console(highlight=False, width=140))
+        return
     small_disk = _in_own_mounts()
     seed = random.randrange(1 << 16) if given.seed is None else given.seed
     folder = (given.output or Path("out/faults") / str(seed)).absolute()
     if folder.exists() and any(folder.iterdir()):
         sys.exit(f"{folder} is not empty; valid: --output with another folder, or none there")
     folder.mkdir(parents=True, exist_ok=True)
-    console = Console(highlight=False, width=140, record=True)
+    console = Console(highlight=False, width=140)
 
     def say(what: str) -> None:
         console.print(f"{time.strftime('%H:%M:%S')} {what}", soft_wrap=True)
 
     processes.adopt_orphans()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # in the background it would be ignored
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     for name in ("SPARK_SUBMIT_OPTS", "SPARK_DAEMON_JAVA_OPTS"):
         os.environ.setdefault(name, _SHORT_LIVED)
     influxdb = present() is not None
@@ -84,8 +91,8 @@ def main() -> None:
             campaign = Campaign(stage, seed, tuple(sorted(without)), say)
             course = campaign.run(60 * given.minutes)
             exact = course.verdict.exact
+        course.save(folder)
         show(course, console)
-        (folder / "tables.md").write_text(console.export_text())
     except UserError as error:
         say(f"unskew: {error}")
     except KeyboardInterrupt:

@@ -7,59 +7,19 @@ import subprocess
 import time
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
 from benchmarks.faults import truth
+from benchmarks.faults.course import Course
 from benchmarks.faults.faults import inflict
 from benchmarks.faults.plan import Fault, plan
 from benchmarks.faults.processes import of_kind
 from benchmarks.faults.producer import FUTURE_MS
-from benchmarks.faults.samples import Sample, Sampler
+from benchmarks.faults.samples import Sampler
 from benchmarks.faults.stage import TOPIC, WINDOW_MS, Stage
 from unskew.errors import EnvironmentFault
 
 _STUCK = 240.0  # s without a new batch
 _DRAIN = 900.0  # s
-
-
-@dataclass
-class Course:
-    """What has happened.
-
-    Attributes
-    ----------
-    seconds : float
-        That faults were inflicted over.
-    inflicted : Counter
-        Faults by kind.
-    recoveries : dict
-        kind → seconds from the end of a fault until a batch planned after that was committed.
-    stuck : list of str
-        Faults after which none was, for four minutes: the driver was killed then.
-    batches, starts, replays : int
-        Batches committed, starts of the driver, batches that it began with as they had been planned.
-    ends : Counter
-        The driver's ends by (code, last line).
-    tracebacks : int
-        Ends at which the driver showed one.
-    verdict : Verdict
-        The check against the truth.
-    samples : list of Sample
-        What it took.
-
-    """
-
-    seconds: float = 0.0
-    inflicted: Counter[str] = field(default_factory=Counter)
-    recoveries: dict[str, list[float]] = field(default_factory=dict)
-    stuck: list[str] = field(default_factory=list)
-    batches: int = 0
-    starts: int = 0
-    replays: int = 0
-    ends: Counter[tuple[int, str]] = field(default_factory=Counter)
-    tracebacks: int = 0
-    verdict: truth.Verdict = field(default_factory=truth.Verdict)
-    samples: list[Sample] = field(default_factory=list)
 
 
 class Campaign:
@@ -82,7 +42,7 @@ class Campaign:
         self._stage, self._say = stage, say
         self._plan = plan(seed, without)
         self._sampler = Sampler(stage.checkpoint)
-        self.course = Course()
+        self.course = Course([f"{seed}: {stage.grouping}, {stage.time} time"])
 
     def run(self, seconds: float) -> Course:
         """Inflict faults for so long, let it come to its end, and check."""
@@ -101,7 +61,7 @@ class Campaign:
         driver = self._stage.driver
         self.course.batches, self.course.starts = self._stage.batches.committed, driver.starts
         self.course.replays = driver.replays
-        self.course.ends = Counter((end.code, end.line) for end in driver.ends)
+        self.course.ends = Counter(f"{end.line} ({end.code})" for end in driver.ends)
         self.course.tracebacks = sum(end.traceback for end in driver.ends)
         self._check()
         return self.course

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/time.h>
+#include <threads.h>
 #include <time.h>
 
 #define MS_PER_S 1000
@@ -21,6 +22,7 @@
 static volatile int64_t *shift_ms;
 static int (*real_gettime)(clockid_t, struct timespec *);
 static int (*real_cond_timedwait)(pthread_cond_t *, pthread_mutex_t *, const struct timespec *);
+static int (*real_cnd_timedwait)(cnd_t *, mtx_t *, const struct timespec *);
 static int (*real_sem_timedwait)(sem_t *, const struct timespec *);
 
 __attribute__((constructor)) static void begin(void) {
@@ -32,6 +34,7 @@ __attribute__((constructor)) static void begin(void) {
     /* The symbol without a version would be an old one, of another layout. */
     real_cond_timedwait = dlvsym(RTLD_NEXT, "pthread_cond_timedwait", "GLIBC_2.3.2");
     if (!real_cond_timedwait) real_cond_timedwait = dlsym(RTLD_NEXT, "pthread_cond_timedwait");
+    real_cnd_timedwait = dlsym(RTLD_NEXT, "cnd_timedwait");
     real_sem_timedwait = dlsym(RTLD_NEXT, "sem_timedwait");
 }
 
@@ -76,6 +79,11 @@ int pthread_cond_timedwait(pthread_cond_t *restrict on, pthread_mutex_t *restric
                            const struct timespec *restrict until) {
     struct timespec room;
     return real_cond_timedwait(on, lock, meant(until, &room));
+}
+
+int cnd_timedwait(cnd_t *restrict on, mtx_t *restrict lock, const struct timespec *restrict until) { /* librdkafka's */
+    struct timespec room;
+    return real_cnd_timedwait(on, lock, meant(until, &room));
 }
 
 int sem_timedwait(sem_t *restrict on, const struct timespec *restrict until) {

@@ -1,6 +1,5 @@
 """What a campaign's processes and its checkpoint take over time, and the slope of it between restarts."""
 
-import csv
 import os
 import re
 import statistics
@@ -73,11 +72,6 @@ class Sampler(threading.Thread):
         """End."""
         self._over.set()
         self.join(60)
-
-    def save(self, path: Path) -> None:
-        """All samples as CSV."""
-        with path.open("w", newline="") as file:
-            csv.writer(file).writerows([Sample._fields, *self.samples])
 
     def _measure(self, at: float, process: Process) -> None:
         found = measured(process.pid)

@@ -6,7 +6,7 @@ from rich.box import MARKDOWN
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.faults.campaign import Course
+from benchmarks.faults.course import Course
 from benchmarks.faults.plan import KINDS
 from benchmarks.faults.samples import CHECKPOINT, MEASURES, trends
 
@@ -65,8 +65,8 @@ def _rejected(course: Course) -> Table:
 
 def _ends(course: Course) -> Table:
     table = _table("the driver's last line (exit code)", "times")
-    for (code, line), times in course.ends.most_common():
-        table.add_row(f"{line} ({code})", str(times))
+    for line, times in course.ends.most_common():
+        table.add_row(line, str(times))
     table.add_row("… with a traceback", str(course.tracebacks))
     return table
 

@@ -9,6 +9,7 @@ import pytest
 
 from benchmarks.faults import fuzz
 from benchmarks.faults.batches import BatchLog
+from benchmarks.faults.course import Course, together
 from benchmarks.faults.faults import FAULTS
 from benchmarks.faults.oracle import REASONS, read, reason_of
 from benchmarks.faults.plan import GROUPINGS, KINDS, plan, scene
@@ -200,3 +201,16 @@ def test_a_slope_is_that_within_the_parts():
     assert found.parts == 2
     assert found.slope == pytest.approx(1.0)
     assert found.longest == 500
+
+
+def test_runs_are_kept_and_put_together(tmp_path):
+    course = Course(["1: KEY, batch time"], 60.0, Counter(jvm=2), {"jvm": [1.5, 2.5]}, batches=7, ends=Counter(x=1))
+    course.verdict.rejected["not JSON"] = course.verdict.lost = 3
+    course.samples = [Sample(float(at), "JVM", 5, "MiB", 10.0 + at) for at in range(0, 300, 10)]
+    course.save(tmp_path)
+    assert Course.load(tmp_path) == course
+    both = together([course, Course.load(tmp_path)])
+    assert both.recoveries == {"jvm": [1.5, 2.5, 1.5, 2.5]}
+    assert (both.inflicted, both.batches, both.verdict.lost) == ({"jvm": 4}, 14, 6)
+    assert both.verdict.rejected == {"not JSON": 6}
+    assert trends(both.samples)["JVM", "MiB"].parts == 2
