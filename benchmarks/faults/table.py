@@ -36,12 +36,14 @@ def _middle_and_worst(seconds: list[float]) -> tuple[str, str]:
 def _result(course: Course) -> Table:
     verdict = course.verdict
     table = _table("", "")
+    for scene in course.scenes:
+        table.add_row(f"seed {scene}", "")
     for what, number in {
         "minutes of faults": f"{course.seconds / 60:.0f}",
         "batches": course.batches,
         "starts of the driver": course.starts,
         "… that replayed a batch": course.replays,
-        "no batch for four minutes": len(course.stuck),
+        "times that no batch was committed for four minutes": len(course.stuck),
         "tuples": verdict.tuples,
         "windows": verdict.windows,
         "… published twice": verdict.windows_again,
