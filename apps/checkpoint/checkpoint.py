@@ -31,7 +31,8 @@ class Batch:
     late_before_ms : int
         Rows of windows that end at or before this come too late for this batch (the watermark of the one before).
     start, end : dict
-        Kafka offsets, topic → partition → offset: from (inclusive) and to (exclusive).
+        Kafka offsets, topic → partition → offset: from (inclusive) and to (exclusive). A partition that the topic has
+        only since this batch begins at 0.
 
     """
 
@@ -142,14 +143,15 @@ class Checkpoint:
         self._entries = {number: this}  # what was planned stays planned
         # Line 1 is a version, line 2 the batch's metadata, then one line a source, Kafka's first.
         metadata = orjson.loads(this[1])
-        start = before[2] if before else self._log("sources/0", 0)[1]
+        start = orjson.loads(before[2] if before else self._log("sources/0", 0)[1])
+        end = orjson.loads(this[2])
         return Batch(
             number,
             metadata["batchTimestampMs"] + self.clock.ahead_ms,
             metadata["batchWatermarkMs"],
             orjson.loads(before[1])["batchWatermarkMs"] if before else 0,
-            orjson.loads(start),
-            orjson.loads(this[2]),
+            {topic: dict.fromkeys(ends, 0) | start.get(topic, {}) for topic, ends in end.items()},
+            end,
         )
 
     def planned(self) -> int:

@@ -57,7 +57,8 @@ class LiveView:
     def progress(self, progress: Mapping[str, Any]) -> None:
         """Take in Spark's progress of a batch."""
         self._rate.append(processed_rate(progress))
-        self._lag.append(sum(lags(progress).values()))
+        if waiting := lags(progress):
+            self._lag.append(sum(waiting.values()))
 
     def picture(self, height: int) -> RenderableType:
         """It all, for a terminal with so many lines left."""

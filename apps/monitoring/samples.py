@@ -158,9 +158,11 @@ def of_progress(progress: Mapping[str, Any], time_ms: int) -> Iterator[Sample]:
     values["input_rate"] = kafka_source(progress).get("inputRowsPerSecond") or 0.0
     values["processed_rate"] = processed_rate(progress)
     offsets, waiting = taken(progress), lags(progress)
-    values["lag"] = sum(waiting.values())
-    for source, lag in waiting.items():
-        yield Sample(catalogue.SOURCE, time_ms, {"offset": offsets[source], "lag": lag}, {"source": source})
+    if waiting:
+        values["lag"] = sum(waiting.values())
+    for source, offset in offsets.items():
+        known = {"lag": waiting[source]} if source in waiting else {}
+        yield Sample(catalogue.SOURCE, time_ms, {"offset": offset, **known}, {"source": source})
     yield Sample(catalogue.QUERY, time_ms, values)
 
 

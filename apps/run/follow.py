@@ -50,8 +50,11 @@ def taken(progress: Mapping[str, Any]) -> dict[str, int]:
 
 
 def lags(progress: Mapping[str, Any]) -> dict[str, int]:
-    """Partition → messages that were there when the batch was planned, and that it didn't take."""
-    ends, offsets = _of_one_topic(kafka_source(progress)["latestOffset"]), taken(progress)
+    """Partition → messages that were there when the batch was planned, and that it didn't take.
+
+    Empty where a batch that an earlier driver had planned was run again: Spark doesn't ask then what there is.
+    """
+    ends, offsets = _of_one_topic(kafka_source(progress)["latestOffset"] or {}), taken(progress)
     return {partition: max(0, end - offsets[partition]) for partition, end in ends.items()}
 
 

@@ -204,10 +204,12 @@ class Run:
         set_at = time.time() - time.monotonic()
         try:
             while query.isActive and not self._stop.is_set() and not drained and time.monotonic() < deadline:
-                if time.time() - time.monotonic() < set_at - _SET_BACK:
+                set_now = time.time() - time.monotonic()
+                if set_now < set_at - _SET_BACK:
                     # Spark waits for its next trigger until the clock shows the time that was planned for it.
                     self._set_back = True
                     break
+                set_at = max(set_at, set_now)  # one that was put on is set back, too, when it is right again
                 drained = self._settings.until_drained and self._drained(flushing=flushing)
                 time.sleep(_LOOK_EVERY)
         finally:

@@ -7,6 +7,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 _SHORT, _DOCUMENT = "__short", "__document"
+#: What a message may count at most: so many of them a window that no sum of int64 overflows have to come first.
+MOST = 10**12
 
 
 def document(value: Column) -> Column:
@@ -30,9 +32,10 @@ class Splitter:
         The message's key (string), or its keys if there may be ``several`` (array of string, perhaps empty); null where
         there is a ``reason``.
     reason : value → Column
-        Why a message is rejected (string); null if it isn't.
+        Why a message isn't of the source type (string); null if it is.
     count_of : (value, document) → Column, optional
-        How much the message counts (bigint); without it, 1.
+        How much the message counts (bigint); without it, 1. A message that counts less than 0 or more than ``MOST`` is
+        rejected.
     several : bool
         Whether a message may have several keys, or none.
     parse : value → Column
@@ -49,11 +52,20 @@ class Splitter:
 
     def key(self, value: Column) -> Column:
         """The key, or the keys, by one expression of the message's value."""
-        return self.key_of(self.short(value), self.parse(value))
+        parsed = self.parse(value)
+        return self._countable(self.key_of(self.short(value), parsed), value, parsed)
+
+    def why(self, value: Column) -> Column:
+        """Why a message is rejected (string); null if it isn't."""
+        if self.count_of is None:
+            return self.reason(value)
+        count = self.count_of(value, self.parse(value))
+        beyond = F.concat(F.lit("the count is "), count.cast("string"), F.lit(f", not 0 to {MOST}"))
+        return F.coalesce(self.reason(value), F.when(~count.between(0, MOST), beyond))
 
     def rejects(self, value: Column) -> Column:
         """Whether a message is rejected (boolean)."""
-        return self.reason(value).isNotNull() if self.several else self.key(value).isNull()
+        return self.why(value).isNotNull() if self.several else self.key(value).isNull()
 
     def split(self, messages: DataFrame, *carry: Column) -> DataFrame:
         """Messages (with a column ``value``) → a row a tuple: key, count where there is one, and ``carry``."""
@@ -66,8 +78,13 @@ class Splitter:
         if self.several:
             # a rejected message stays, as one tuple without a key; one that has no keys leaves nothing
             key = F.explode(F.coalesce(key, F.array(F.lit(None).cast("string"))))
+        key = self._countable(key, value, parsed)
         count = [self.count_of(value, parsed).alias("count")] if self.count_of else []
         return read.select(*carry, *count, key.alias("key"))
+
+    def _countable(self, key: Column, value: Column, parsed: Column) -> Column:
+        """The key; null where the message counts what it can't."""
+        return key if self.count_of is None else F.when(self.count_of(value, parsed).between(0, MOST), key)
 
 
 def bounded(splitter: Splitter, now: Column, ahead: float) -> Splitter:

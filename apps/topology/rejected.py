@@ -45,7 +45,7 @@ def rejected(
     value = F.col("value")
     text = F.is_valid_utf8(value.cast("string"))
     body = F.struct(
-        F.coalesce(splitter.reason(value), "failure", F.lit("no key")).alias("reason"),
+        F.coalesce(splitter.why(value), "failure", F.lit("no key")).alias("reason"),
         "topic",
         "partition",
         "offset",

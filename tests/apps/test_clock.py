@@ -59,11 +59,13 @@ def test_another_driver_whose_clock_is_behind(settings, drain, connection, topic
 
 @pytest.mark.spark
 @pytest.mark.kafka
-def test_a_clock_set_back_under_a_run(settings, spark, connection, topic, monkeypatch):
+@pytest.mark.parametrize(("early", "late"), [(0, -5), (5, 0)], ids=["right before", "ahead before"])
+def test_a_clock_set_back_under_a_run(settings, spark, connection, topic, monkeypatch, early, late):
     """Spark would wait until its next trigger's time comes again: the query is started anew instead."""
     publish(connection, topic, 2, countries(["a"] * 300))
     clock, reports, progress = time.time, [], []
-    monkeypatch.setattr(time, "time", lambda: clock() - 5 * (len(reports) > 1))
+    # once the query runs it is put on, or not, and later set back
+    monkeypatch.setattr(time, "time", lambda: clock() + (0, early, late)[min(len(reports), 2)])
     run = settings("SHUFFLE", window=0.5, run_time=600.0, max_tuples=50)
     assert Run(run, [reports.append], [progress.append]).run(spark).drained
     assert len({told["runId"] for told in progress}) == 2

@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 from confluent_kafka.admin import AdminClient, NewPartitions
 
-from tests.apps.conftest import by_key, countries, final_counts, publish
+from tests.apps.conftest import by_key, countries, final_counts, publish, records
 from unskew.apps.run.run import Run
 from unskew.apps.topology.publisher import result_topics
 from unskew.deploy.client.topics import partitions_of
@@ -22,9 +22,9 @@ def grow(connection, topic, partitions) -> None:
 
 
 def refill(connection, topic, partitions, keys) -> None:
-    """Send messages to all partitions that there are now."""
+    """Send messages to all partitions that there are now, one to each that will be rejected."""
     grow(connection, topic, partitions)
-    publish(connection, topic, partitions, countries(keys))
+    publish(connection, topic, partitions, [*[b"{"] * partitions, *countries(keys)])
 
 
 def test_a_run_goes_on_with_more_sources(settings, spark, drain, connection, topic, caplog):
@@ -49,6 +49,8 @@ def test_a_run_goes_on_with_more_sources(settings, spark, drain, connection, top
     assert f"topic {topic} has 5 partitions, 2 when the run began: it goes on with 5 sources" in caplog.text
     counts = by_key(final_counts(connection, result_topics(given)["aggregator"]))
     assert counts == Counter(a=40, b=60, c=50)
+    assert later[-1].totals.rejected == 8
+    assert len(dict(records(connection, result_topics(given)["rejected"]))) == 8
 
 
 def test_a_new_run_must_know_its_sources(settings, connection, topic):

@@ -8,8 +8,11 @@ from rich.console import Console
 
 from unskew.apps.checkpoint.checkpoint import Batch
 from unskew.apps.checkpoint.totals import Totals
+from unskew.apps.monitoring import catalogue
 from unskew.apps.monitoring.display import Display
 from unskew.apps.monitoring.live import LiveView, sparkline
+from unskew.apps.monitoring.samples import of_progress
+from unskew.apps.run.follow import lags
 from unskew.apps.topology.observer import Distribution, HotKey
 from unskew.apps.topology.sink import BatchReport
 from unskew.errors import UsageError
@@ -62,6 +65,20 @@ def test_the_newest_batch_its_lag_and_the_hottest_keys(run):
     hottest = [line for line in text.splitlines() if "Turkey" in line or "[red]" in line]
     assert "700" in hottest[0]
     assert len(hottest) == 2
+
+
+def test_a_replayed_batch_has_no_lag(run):
+    """Spark doesn't ask then what there is; where the sources stand is known all the same."""
+    told = progress(3.0, {"0": 10, "1": 20}, {})
+    told["sources"][0]["latestOffset"] = None
+    assert lags(told) == {}
+    view = LiveView(run)
+    view.batch(report([1, 1, 1, 1]))
+    view.progress(told)
+    assert "lag" not in shown(view)
+    told |= {"batchId": 7, "durationMs": {}, "stateOperators": []}
+    sources = [sample for sample in of_progress(told, 5) if sample.subject == catalogue.SOURCE]
+    assert [sample.values for sample in sources] == [{"offset": 10}, {"offset": 20}]
 
 
 def test_as_many_workers_as_there_are_lines(run):

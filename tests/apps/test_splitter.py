@@ -1,6 +1,10 @@
+import random
+
 import pytest
 from pyspark.sql import functions as F
 
+from benchmarks.faults import fuzz
+from benchmarks.faults.oracle import read, reason_of
 from unskew.apps.topology.splitter import splitter
 from unskew.errors import UsageError
 
@@ -28,6 +32,18 @@ MESSAGES = [
     (b'{"country":"\xff\xfe"}', None, "not UTF-8"),
     (b"\x00\x01\x02", None, "not JSON"),
 ]
+
+
+@pytest.mark.spark
+def test_fuzzed_messages_are_read_as_plain_python_reads_them(spark):
+    rng = random.Random(11)
+    messages = [fuzz.message(rng) for _ in range(4000)]
+    country, value = splitter("COUNTRY_SKEW_R80"), F.col("value")
+    rows = spark.createDataFrame([(message,) for message in messages], "value binary")
+    said = rows.select(country.key(value).alias("key"), country.reason(value).alias("reason")).collect()
+    for message, row in zip(messages, said, strict=True):
+        found = (row.key, None) if row.key is not None else (None, reason_of(row.reason))
+        assert found == read(message), message
 
 
 @pytest.mark.spark

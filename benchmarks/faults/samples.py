@@ -1,0 +1,133 @@
+"""What a campaign's processes and its checkpoint take over time, and the slope of it between restarts."""
+
+import os
+import re
+import statistics
+import subprocess
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from benchmarks.faults.processes import Process, Reaper, measured, ours
+
+CHECKPOINT = "checkpoint"
+#: What is measured of a part: its unit, or what is counted. ``heap`` is what lives after a full collection.
+MEASURES = ("MiB", "threads", "open files", "heap MiB", "files")
+_EVERY = 5.0  # s
+_COLLECT_EVERY = 90.0  # s
+_JVMS = ("JVM", "executor")
+_WARM = 90.0  # s until a process has loaded and compiled what it needs
+_CHECKPOINT_WARM = 600.0  # s until Spark begins to remove old batches: it keeps a hundred
+
+
+class Sample(NamedTuple):
+    """One measurement: seconds since the campaign's begin, of what (kind, process id), what, and how much."""
+
+    at: float
+    kind: str
+    pid: int
+    measure: str
+    value: float
+
+
+@dataclass(frozen=True)
+class Trend:
+    """A measure of a kind over all parts that lasted: medians of their first and last values, the slope an hour."""
+
+    parts: int
+    longest: float
+    first: float
+    last: float
+    slope: float
+
+
+class Sampler(threading.Thread):
+    """Measures until it is stopped; it reaps orphans too."""
+
+    def __init__(self, checkpoint: Path) -> None:
+        super().__init__(name="samples", daemon=True)
+        self._checkpoint = checkpoint
+        self._over = threading.Event()
+        self._began = time.monotonic()
+        self._seen: dict[int, float] = {}
+        self._collected: dict[int, float] = defaultdict(float)
+        self.samples: list[Sample] = []
+
+    def run(self) -> None:
+        """Measure, again and again."""
+        reap = Reaper()
+        while not self._over.wait(_EVERY):
+            reap()
+            at = time.monotonic() - self._began
+            self._add(at, CHECKPOINT, 0, "files", sum(len(files) for _, _, files in os.walk(self._checkpoint)))
+            for process in ours():
+                if process.kind and process.state != "Z":
+                    self._measure(at, process)
+
+    def stop(self) -> None:
+        """End."""
+        self._over.set()
+        self.join(60)
+
+    def _measure(self, at: float, process: Process) -> None:
+        found = measured(process.pid)
+        if found is None:
+            return
+        for measure, value in zip(MEASURES, found, strict=False):
+            self._add(at, process.kind, process.pid, measure, value)
+        age = at - self._seen.setdefault(process.pid, at)
+        # One that has just begun would take the request for a signal to end; one that is stopped doesn't answer.
+        due = age > _WARM and at - self._collected[process.pid] > _COLLECT_EVERY
+        if process.kind in _JVMS and due and process.state != "T":
+            self._collected[process.pid] = at
+            if heap := live_heap(process.pid):
+                self._add(at, process.kind, process.pid, "heap MiB", heap)
+
+    def _add(self, at: float, kind: str, pid: int, measure: str, value: float) -> None:
+        self.samples.append(Sample(round(at, 1), kind, pid, measure, round(value, 2)))
+
+
+def live_heap(pid: int) -> float | None:
+    """What lives in a JVM's heap after a full collection (MiB); None: it doesn't answer."""
+    try:
+        for request in ("GC.run", "GC.heap_info"):
+            said = subprocess.run(
+                ["jcmd", str(pid), request], capture_output=True, text=True, timeout=20, check=True
+            ).stdout
+    except (OSError, subprocess.SubprocessError):
+        return None
+    used = re.findall(r"(?:generation|heap) +total \d+K, used (\d+)K", said)
+    return sum(map(int, used)) / 1024 if used else None
+
+
+def trends(samples: Iterable[Sample]) -> dict[tuple[str, str], Trend]:
+    """(kind, measure) → its trend over the parts that lasted beyond their warming up."""
+    parts: dict[tuple[str, str], dict[int, list[tuple[float, float]]]] = defaultdict(lambda: defaultdict(list))
+    born: dict[int, float] = {}
+    for at, kind, pid, measure, value in samples:
+        warm = _CHECKPOINT_WARM if kind == CHECKPOINT else _WARM
+        if at - born.setdefault(pid, at) >= warm:
+            parts[kind, measure][pid].append((at, value))
+    lasting = {name: [part for part in of.values() if len(part) > 2] for name, of in parts.items()}
+    return {name: _trend(of) for name, of in lasting.items() if of}
+
+
+def _trend(parts: Sequence[Sequence[tuple[float, float]]]) -> Trend:
+    first = statistics.median(part[0][1] for part in parts)
+    last = statistics.median(part[-1][1] for part in parts)
+    longest = max(part[-1][0] - part[0][0] for part in parts)
+    return Trend(len(parts), longest, first, last, 3600 * slope(parts))
+
+
+def slope(parts: Iterable[Sequence[tuple[float, float]]]) -> float:
+    """The slope (value / s) of lines through the parts that are parallel, by least squares."""
+    above = below = 0.0
+    for part in parts:
+        middle, mean = statistics.fmean(at for at, _ in part), statistics.fmean(value for _, value in part)
+        above += sum((at - middle) * (value - mean) for at, value in part)
+        below += sum((at - middle) ** 2 for at, _ in part)
+    return above / below if below else 0.0
