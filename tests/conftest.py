@@ -41,6 +41,7 @@ _SPARK = (
     "tests/apps/test_closing.py",
     "tests/apps/test_column.py",
     "tests/apps/test_datasets.py",
+    "tests/apps/test_shapes.py",
     "tests/apps/test_splitter.py",
     "tests/apps/test_topology.py",
     "tests/dashboards/",
