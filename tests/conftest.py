@@ -37,6 +37,7 @@ os.environ.setdefault("NUMBA_CACHE_DIR", cache_home())
 # The files whose tests use the session that the tests of a process share.
 _SPARK = (
     "tests/apps/feedback/test_schemes.py",
+    "tests/apps/test_avro.py",
     "tests/apps/test_balance.py",
     "tests/apps/test_closing.py",
     "tests/apps/test_column.py",

@@ -2,43 +2,78 @@
 
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
+from unskew.apps.topology.avro import FRAME, Decoder, avro, numbers
 from unskew.apps.topology.reading import Splitter, document
+from unskew.apps.topology.registry import Registry, of_file
 from unskew.apps.topology.shapes import fitting, learn, meant
 from unskew.errors import UsageError
 
 #: Of the messages of a COLUMN topic.
-FORMATS = ("json", "csv", "text")
-_FRAME = 5  # bytes
+FORMATS = ("json", "avro", "csv", "text")
 _QUOTING = {"escape": '"'}  # RFC 4180: a quote inside quotes is doubled
 _NO_KEY = "^(VOID|ARRAY|OBJECT)"
 
 
-def column(form: str, field: str | None, samples: Sequence[bytes] = ()) -> Splitter:
-    """Messages of any topic: ``json`` keyed by a field, ``csv`` by a column, ``text`` by all of it.
+@dataclass(frozen=True)
+class Schemas:
+    """Where the schemas of Avro are: a file, or a schema registry's address."""
+
+    file: str | None = None
+    registry: str | None = field(default=None, repr=False)
+
+    def decoder(self, path: str, samples: Sequence[bytes]) -> Decoder:
+        """What reads the messages.
+
+        Raises
+        ------
+        UsageError
+            The file isn't a schema, or the address isn't one.
+        EnvironmentFault
+            The registry doesn't answer about the samples' schemas.
+
+        """
+        if (self.file is None) == (self.registry is None):
+            raise UsageError("--format avro needs --schema FILE or --schema-registry URL, one of the two")
+        if self.file is not None:
+            return Decoder(path, schema=of_file(self.file))
+        return Decoder(path, registry=Registry.at(str(self.registry)).knowing(numbers(samples)))
+
+
+NO_SCHEMAS = Schemas()
+
+
+def column(form: str, field: str | None, samples: Sequence[bytes] = (), schemas: Schemas = NO_SCHEMAS) -> Splitter:
+    """Messages of any topic: ``json`` and ``avro`` keyed by a field, ``csv`` by a column, ``text`` by all of it.
 
     Parameters
     ----------
     form : str
         One of ``FORMATS``. JSON may have Confluent's framing (a zero byte and a schema's number) before it.
     field : str, optional
-        JSON: a field, of nested objects with dots (``user.id``); texts, numbers and truth values are keys. CSV: the
-        column's number, from 1. Text has none.
-
+        JSON, Avro: a field, of nested objects with dots (``user.id``); texts, numbers and truth values are keys. CSV:
+        the column's number, from 1. Text has none.
     samples : sequence of bytes
-        Messages of the topic: the shapes of JSON are learnt.
+        Messages of the topic: the shapes of JSON are learnt, Avro's schemas fetched.
+    schemas : Schemas
+        Of Avro.
 
     Raises
     ------
     UsageError
-        There is no such format, or the field isn't one of it.
+        There is no such format, or the field isn't one of it; or no schema for Avro, or one for another format.
+    EnvironmentFault
+        The schema registry doesn't answer.
 
     """
     if form not in FORMATS:
         raise UsageError(f"unknown format {form!r}; valid: {', '.join(FORMATS)}")
+    if schemas != NO_SCHEMAS and form != "avro":
+        raise UsageError(f"--schema and --schema-registry are for --format avro, not {form}")
     if form == "text":
         if field is not None:
             raise UsageError(f"--key-field is {field!r}; valid with --format text: none, the whole text is the key")
@@ -50,7 +85,9 @@ def column(form: str, field: str | None, samples: Sequence[bytes] = ()) -> Split
         schema = ", ".join(f"{name} string" for name in names)
         return _plain(lambda text: F.from_csv(text, schema, _QUOTING)[names[-1]], f"nothing in column {field}")
     if not re.fullmatch(r"[^.'\[\]]+(\.[^.'\[\]]+)*", field or ""):
-        raise UsageError(f"--key-field is {field!r}; valid with --format json: a field, as user, user.id")
+        raise UsageError(f"--key-field is {field!r}; valid with --format {form}: a field, as user, user.id")
+    if form == "avro":
+        return avro(schemas.decoder(str(field), samples))
     return _scalar(str(field), samples)
 
 
@@ -75,12 +112,12 @@ def _scalar(path: str, samples: Sequence[bytes]) -> Splitter:
     """JSON keyed by a field of any depth that is a text, a number or a truth value."""
     inside = "$" + "".join(f"['{name}']" for name in path.split("."))
 
-    bodies = [sample[_FRAME:] if sample.startswith(b"\0") else sample for sample in samples]
+    bodies = [sample[FRAME:] if sample.startswith(b"\0") else sample for sample in samples]
     shapes = learn(bodies, tuple(path.split(".")), texts=False)
 
     def body(value: Column) -> Column:
         framed = F.startswith(value, F.lit(b"\0"))
-        return F.when(framed, F.substring(value, _FRAME + 1, 1 << 30)).otherwise(value)
+        return F.when(framed, F.substring(value, FRAME + 1, 1 << 30)).otherwise(value)
 
     def parse(value: Column) -> Column:
         return document(body(value))

@@ -5,7 +5,7 @@ from pyspark.sql import functions as F
 
 from unskew.apps.topology.reading import bounded
 from unskew.apps.topology.settings import Settings
-from unskew.apps.topology.splitter import splitter
+from unskew.apps.topology.splitter import splitter_of
 from unskew.apps.topology.windows import batch_time
 from unskew.apps.topology.work import PLACE
 from unskew.deploy.client.sample import newest
@@ -35,8 +35,8 @@ def tuples(messages: DataFrame, settings: Settings) -> DataFrame:
     carried = [F.col("partition").alias("source"), F.col("timestamp").alias("time"), *map(F.col, settings.carried)]
     if settings.work is not None and settings.work_errors == "reject":
         carried += [F.col(column).alias(name) for column, name in zip(("partition", "offset"), PLACE, strict=True)]
-    samples = newest(settings.connection, settings.source_name, _SAMPLES) if settings.format in (None, "json") else []
-    reader = splitter(settings.source_type, settings.key_field, settings.format, samples)
+    tell = settings.format in (None, "json", "avro")
+    reader = splitter_of(settings, newest(settings.connection, settings.source_name, _SAMPLES) if tell else ())
     if settings.time == "event":
         reader = bounded(reader, batch_time(0), settings.max_ahead)
     if reader.count_of is None and settings.states and "count" in settings.states.work.columns:

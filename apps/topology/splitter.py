@@ -10,15 +10,19 @@ times as fast; all else is parsed as JSON, once.
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import TYPE_CHECKING
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from unskew.apps.topology.columns import column
+from unskew.apps.topology.columns import NO_SCHEMAS, Schemas, column
 from unskew.apps.topology.formats import hashtags, shaped, text_field
 from unskew.apps.topology.reading import Splitter
 from unskew.errors import UsageError
 from unskew.producers.messages import WIKI_URL
+
+if TYPE_CHECKING:
+    from unskew.apps.topology.settings import Settings
 
 
 def _title(page: Column) -> Column:
@@ -54,7 +58,11 @@ SPLITTERS: dict[str, Callable[..., Splitter]] = {
 
 
 def splitter(
-    source_type: str, key_field: str | None = None, form: str | None = None, samples: Sequence[bytes] = ()
+    source_type: str,
+    key_field: str | None = None,
+    form: str | None = None,
+    samples: Sequence[bytes] = (),
+    schemas: Schemas = NO_SCHEMAS,
 ) -> Splitter:
     """The splitter of a source type.
 
@@ -63,9 +71,12 @@ def splitter(
     source_type : str
         Any of ``SPLITTERS``.
     key_field, form : str, optional
-        COLUMN only: where the key is in the messages of any topic, which are ``json`` (default), ``csv`` or ``text``.
+        COLUMN only: where the key is in the messages of any topic, which are ``json`` (default), ``avro``, ``csv`` or
+        ``text``.
     samples : sequence of bytes
         Messages of the topic: those that are like them are read faster, to the same end.
+    schemas : Schemas
+        Where the schemas of Avro are.
 
     Raises
     ------
@@ -77,8 +88,14 @@ def splitter(
         found = SPLITTERS[source_type.upper()]
     except KeyError:
         raise UsageError(f"unknown sourceType {source_type!r}; valid: {', '.join(SPLITTERS)}") from None
-    if key_field is None and form is None:
+    if key_field is None and form is None and schemas == NO_SCHEMAS:
         return found(samples=samples)
     if source_type.upper() != "COLUMN":
         raise UsageError(f"--key-field and --format are for sourceType COLUMN, not {source_type}: its messages say it")
-    return column(form or "json", key_field, samples)
+    return column(form or "json", key_field, samples, schemas)
+
+
+def splitter_of(settings: "Settings", samples: Sequence[bytes] = ()) -> Splitter:
+    """The splitter of a run; raises ``UsageError`` if there is none."""
+    schemas = Schemas(settings.schema, settings.schema_registry)
+    return splitter(settings.source_type, settings.key_field, settings.format, samples, schemas)
