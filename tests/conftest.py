@@ -37,10 +37,12 @@ os.environ.setdefault("NUMBA_CACHE_DIR", cache_home())
 # The files whose tests use the session that the tests of a process share.
 _SPARK = (
     "tests/apps/feedback/test_schemes.py",
+    "tests/apps/test_avro.py",
     "tests/apps/test_balance.py",
     "tests/apps/test_closing.py",
     "tests/apps/test_column.py",
     "tests/apps/test_datasets.py",
+    "tests/apps/test_shapes.py",
     "tests/apps/test_splitter.py",
     "tests/apps/test_topology.py",
     "tests/dashboards/",

@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 @flattened(
     given=(
         Settings,
-        """mode source_type grouping source_name sources workers speed key_field format until_drained run_time
-        process_ms key_costs window time lateness starting_offsets max_ahead on_data_loss max_tuples trigger master
-        state_partitions seed work_errors ttl merge_every consumer_group""",
+        """mode source_type grouping source_name sources workers speed key_field format schema schema_registry
+        until_drained run_time process_ms key_costs window time lateness starting_offsets max_ahead on_data_loss
+        max_tuples trigger master state_partitions seed work_errors ttl merge_every consumer_group""",
     ),
     own=GroupingOptions,
     work=WorkOptions,

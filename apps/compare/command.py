@@ -23,8 +23,8 @@ INTERRUPTED = 130  # what a shell reports of a command that Ctrl-C ended
 @flattened(
     given=(
         Settings,
-        """source_type source_name sources workers speed key_field format process_ms key_costs window time lateness
-        max_ahead on_data_loss max_tuples trigger master seed work_errors ttl""",
+        """source_type source_name sources workers speed key_field format schema schema_registry process_ms
+        key_costs window time lateness max_ahead on_data_loss max_tuples trigger master seed work_errors ttl""",
     ),
     own=GroupingOptions,
     work=WorkOptions,

@@ -27,7 +27,7 @@ from unskew.apps.topology.reports import Reports
 from unskew.apps.topology.router import Routing
 from unskew.apps.topology.settings import Settings
 from unskew.apps.topology.source import source, tuples
-from unskew.apps.topology.splitter import splitter
+from unskew.apps.topology.splitter import splitter_of
 from unskew.apps.topology.windows import batch_time
 
 _START = "__start"
@@ -95,7 +95,7 @@ def program_of(settings: Settings, states: Asked, homes: int, reports: Reports |
         states.ttl_ms,
         states.merge_period,
         settings.window_ms,
-        splitter(settings.source_type, settings.key_field, settings.format).count_of is not None,
+        splitter_of(settings).count_of is not None,
         settings.cost,
         reports,
     )

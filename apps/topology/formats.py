@@ -1,24 +1,18 @@
-"""The formats of messages, each with a short way where our producers write it, and why a message isn't of it."""
+"""The formats of our datasets' messages, each with short ways to its key, and why a message isn't of it."""
 
-import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from unskew.apps.topology.reading import Splitter, document
-from unskew.errors import UsageError
+from unskew.apps.topology.reading import Splitter
+from unskew.apps.topology.shapes import Shape, fitting, learn, meant
 from unskew.producers.hashtags import ELECTION_DAY, ELECTION_WORDS, LETTERS, MANGLED
 
-#: Of the messages of a COLUMN topic.
-FORMATS = ("json", "csv", "text")
-_FRAME = 5  # bytes
-_QUOTING = {"escape": '"'}  # RFC 4180: a quote inside quotes is doubled
-_NO_KEY = "^(VOID|ARRAY|OBJECT)"
 
-
-def text_field(name: str) -> Splitter:
-    """Messages ``{"<name>": "<key>"}``; other fields don't matter."""
+def text_field(name: str, samples: Sequence[bytes] = ()) -> Splitter:
+    """Messages ``{"<name>": "<key>"}``; other fields don't matter. Of ``samples``, shapes are learnt."""
+    shapes = learn(samples, (name,), known=rf'^\{{"{name}": ?"[^"\\]*"\}}\Z')
     befores, after = (f'{{"{name}":"'.encode(), f'{{"{name}": "'.encode()), b'"}'  # ours, Python's json.dumps
 
     def cut(value: Column, before: bytes) -> Column:
@@ -35,10 +29,10 @@ def text_field(name: str) -> Splitter:
         return F.when(plain, text)
 
     def short(value: Column) -> Column:
-        return F.coalesce(*(cut(value, before) for before in befores))
+        return F.coalesce(*(cut(value, before) for before in befores), fitting(value, shapes))
 
     def key_of(short: Column, document: Column) -> Column:
-        return F.coalesce(short, _text(document, name))
+        return F.coalesce(meant(short, shapes), _text(document, name))
 
     return Splitter(short, key_of, _requires({name: "STRING"}))
 
@@ -48,6 +42,7 @@ def shaped(
     field: str,
     number: str | None = None,
     rule: Callable[[Column], Column] = lambda key: key,
+    samples: Sequence[bytes] = (),
 ) -> Splitter:
     """Messages with several fields, one of them the key.
 
@@ -60,29 +55,28 @@ def shaped(
         The field of the key (text), and of the count (a whole number).
     rule : Column → Column
         From the field's text to the key.
+    samples : sequence of bytes
+        Messages of the topic, whose shapes are learnt.
 
     """
     spelled = shape.replace('":', '": ?').replace(',"', ', ?"')
-
-    def cut(value: Column, group: int) -> Column:
-        """The group of a message of that shape; null where it is empty or there is none."""
-        text = value.cast("string")
-        return F.when(F.is_valid_utf8(text), F.nullif(F.regexp_extract(text, spelled, group), F.lit("")))
+    shapes = [Shape(spelled, 1, 2), *learn(samples, (field,), number=number, known=spelled)]
 
     def key_of(short: Column, document: Column) -> Column:
         parsed = _text(document, field)
         if number:
             parsed = F.when(_kind(document, number) == "BIGINT", parsed)
-        return rule(F.coalesce(short, parsed))
+        return rule(F.coalesce(meant(short, shapes[1:]), parsed))
 
     def count_of(value: Column, document: Column) -> Column:
-        return F.coalesce(cut(value, 2).cast("bigint"), F.try_variant_get(document, f"$.{number}", "bigint"))
+        short = fitting(value, shapes, "number").cast("bigint")
+        return F.coalesce(short, F.try_variant_get(document, f"$.{number}", "bigint"))
 
     reason = _requires({field: "STRING", **({number: "BIGINT"} if number else {})})
-    return Splitter(lambda value: cut(value, 1), key_of, reason, count_of if number else None)
+    return Splitter(lambda value: fitting(value, shapes), key_of, reason, count_of if number else None)
 
 
-def hashtags(name: str) -> Splitter:
+def hashtags(name: str, samples: Sequence[bytes] = ()) -> Splitter:  # noqa: ARG001  no shape has several keys
     """Messages with a list of hashtags, each a key by the rule of ``unskew.producers.hashtags``."""
 
     def key_of(_: Column, document: Column) -> Column:
@@ -98,85 +92,6 @@ def hashtags(name: str) -> Splitter:
         return F.lit(None).cast("string")
 
     return Splitter(short, key_of, _requires({name: "ARRAY<STRING>"}), several=True)
-
-
-def column(form: str, field: str | None) -> Splitter:
-    """Messages of any topic: ``json`` keyed by a field, ``csv`` by a column, ``text`` by all of it.
-
-    Parameters
-    ----------
-    form : str
-        One of ``FORMATS``. JSON may have Confluent's framing (a zero byte and a schema's number) before it.
-    field : str, optional
-        JSON: a field, of nested objects with dots (``user.id``); texts, numbers and truth values are keys. CSV: the
-        column's number, from 1. Text has none.
-
-    Raises
-    ------
-    UsageError
-        There is no such format, or the field isn't one of it.
-
-    """
-    if form not in FORMATS:
-        raise UsageError(f"unknown format {form!r}; valid: {', '.join(FORMATS)}")
-    if form == "text":
-        if field is not None:
-            raise UsageError(f"--key-field is {field!r}; valid with --format text: none, the whole text is the key")
-        return _plain(lambda text: text, "no text")
-    if form == "csv":
-        if not re.fullmatch(r"[1-9]\d{0,2}", field or ""):
-            raise UsageError(f"--key-field is {field!r}; valid with --format csv: the column's number, from 1 to 999")
-        names = [f"c{number}" for number in range(1, int(field or 0) + 1)]
-        schema = ", ".join(f"{name} string" for name in names)
-        return _plain(lambda text: F.from_csv(text, schema, _QUOTING)[names[-1]], f"nothing in column {field}")
-    if not re.fullmatch(r"[^.'\[\]]+(\.[^.'\[\]]+)*", field or ""):
-        raise UsageError(f"--key-field is {field!r}; valid with --format json: a field, as user, user.id")
-    return _scalar(str(field))
-
-
-def _plain(key: Callable[[Column], Column], missing: str) -> Splitter:
-    """Messages that need no parser: their key, which is a function of their text, is always cut out."""
-
-    def short(value: Column) -> Column:
-        text = value.cast("string")
-        return F.when(F.is_valid_utf8(text), key(text))
-
-    def reason(value: Column) -> Column:
-        return (
-            F.when(value.isNull(), F.lit("no value"))
-            .when(~F.is_valid_utf8(value.cast("string")), F.lit("not UTF-8"))
-            .when(short(value).isNull(), F.lit(missing))
-        )
-
-    return Splitter(short, lambda cut, _: cut, reason)
-
-
-def _scalar(path: str) -> Splitter:
-    """JSON keyed by a field of any depth that is a text, a number or a truth value."""
-    inside = "$" + "".join(f"['{name}']" for name in path.split("."))
-
-    def parse(value: Column) -> Column:
-        framed = F.startswith(value, F.lit(b"\0"))
-        return document(F.when(framed, F.substring(value, _FRAME + 1, 1 << 30)).otherwise(value))
-
-    def kind(parsed: Column) -> Column:
-        return F.schema_of_variant(F.try_variant_get(parsed, inside, "variant"))
-
-    def key_of(_: Column, parsed: Column) -> Column:
-        return F.when(~kind(parsed).rlike(_NO_KEY), F.try_variant_get(parsed, inside, "string"))
-
-    def reason(value: Column) -> Column:
-        parsed = parse(value)
-        found = kind(parsed)
-        return (
-            F.when(value.isNull(), F.lit("no value"))
-            .when(~F.is_valid_utf8(value.cast("string")), F.lit("not UTF-8"))
-            .when(parsed.isNull(), F.lit("not JSON"))
-            .when(found.isNull(), F.lit(f"no field {path!r}"))
-            .when(found.rlike(_NO_KEY), F.concat(F.lit(f"field {path!r} is "), found, F.lit(", which is no key")))
-        )
-
-    return Splitter(lambda _: F.lit(None).cast("string"), key_of, reason, parse=parse)
 
 
 def _requires(fields: Mapping[str, str]) -> Callable[[Column], Column]:

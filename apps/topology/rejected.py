@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 from unskew.apps.checkpoint.checkpoint import Batch
 from unskew.apps.topology.reading import bounded
 from unskew.apps.topology.settings import Settings
-from unskew.apps.topology.splitter import splitter as splitter_of
+from unskew.apps.topology.splitter import splitter_of
 
 _FAILED = "partition int, offset long, failure string"
 
@@ -28,7 +28,7 @@ def rejected(
 
     A value that isn't text is given in base64 as ``valueBase64``.
     """
-    splitter = splitter_of(settings.source_type, settings.key_field, settings.format)
+    splitter = splitter_of(settings)
     if settings.time == "event":
         splitter = bounded(splitter, F.timestamp_millis(F.lit(batch.time_ms)), settings.max_ahead)
     messages = (

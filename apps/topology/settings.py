@@ -124,12 +124,24 @@ class Settings:
     seed: Annotated[int, typer.Option(help="Chooses the hash functions.", rich_help_panel=GROUPING)] = 0
     key_field: Annotated[
         str | None,
-        typer.Option(help="COLUMN: a message's key: JSON's field user.id, CSV's column 3.", rich_help_panel=STREAM),
+        typer.Option(help="COLUMN: the key: JSON's or Avro's field user.id, CSV's column 3.", rich_help_panel=STREAM),
     ] = None
     format: Annotated[
         str | None,
-        typer.Option(help="COLUMN: what the topic's messages are: json (default), csv, text.", rich_help_panel=STREAM),
+        typer.Option(help="COLUMN: the topic's messages are json (default), avro, csv, text.", rich_help_panel=STREAM),
     ] = None
+    schema: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Avro: the schema of all messages.", rich_help_panel=STREAM)
+    ] = None
+    schema_registry: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL",
+            envvar="SCHEMA_REGISTRY_URL",
+            rich_help_panel=STREAM,
+            help="Avro: has the schema that a message names (Confluent's framing); http[s]://[USER:PASSWORD@]HOST:PORT.",
+        ),
+    ] = field(default=None, repr=False)  # it may have a password
     work: "Work | KeyedWork | None" = None
     work_columns: tuple[str, ...] = ()
     work_errors: Annotated[
@@ -172,11 +184,11 @@ class Settings:
         # Here: the commands' help needn't wait for pyspark and numba.
         from unskew.apps.checkpoint.place import refuse_secrets
         from unskew.apps.topology import loss, work
-        from unskew.apps.topology.splitter import splitter
+        from unskew.apps.topology.splitter import splitter_of
 
         one_of("on_data_loss", self.on_data_loss, loss.POLICIES)
         one_of("work_errors", self.work_errors, work.POLICIES)
-        splitter(self.source_type, self.key_field, self.format)
+        splitter_of(self)
         topic_name(self.source_name)
         for f in fields(self):
             in_bounds(f.name, getattr(self, f.name), getattr(f.type, "__metadata__", ()))

@@ -5,12 +5,15 @@ from pyspark.sql import functions as F
 
 from unskew.apps.topology.reading import bounded
 from unskew.apps.topology.settings import Settings
-from unskew.apps.topology.splitter import splitter
+from unskew.apps.topology.splitter import splitter_of
 from unskew.apps.topology.windows import batch_time
 from unskew.apps.topology.work import PLACE
+from unskew.deploy.client.sample import newest
 
 # Spark's Kafka source fetches 500 messages at a time by default; small messages then cost three times as much.
 FETCH = {"kafka.max.poll.records": "20000", "kafka.max.partition.fetch.bytes": str(8 << 20)}
+
+_SAMPLES = 100  # messages that tell what the topic's are like
 
 
 def source(spark: SparkSession, settings: Settings) -> DataFrame:
@@ -32,7 +35,8 @@ def tuples(messages: DataFrame, settings: Settings) -> DataFrame:
     carried = [F.col("partition").alias("source"), F.col("timestamp").alias("time"), *map(F.col, settings.carried)]
     if settings.work is not None and settings.work_errors == "reject":
         carried += [F.col(column).alias(name) for column, name in zip(("partition", "offset"), PLACE, strict=True)]
-    reader = splitter(settings.source_type, settings.key_field, settings.format)
+    tell = settings.format in (None, "json", "avro")
+    reader = splitter_of(settings, newest(settings.connection, settings.source_name, _SAMPLES) if tell else ())
     if settings.time == "event":
         reader = bounded(reader, batch_time(0), settings.max_ahead)
     if reader.count_of is None and settings.states and "count" in settings.states.work.columns:

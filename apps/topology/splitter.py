@@ -3,18 +3,26 @@
 A message that isn't what its source type promises yields a null key: it takes no part in what follows, the router
 counts it, and ``unskew.apps.topology.rejected`` looks it up again with its ``reason``.
 
-The shapes that our producers write are cut out without parsing, several times as fast; all else is parsed as
-JSON, once.
+The shapes that our producers write, and those that samples of the topic have, are cut out without parsing, several
+times as fast; all else is parsed as JSON, once.
 (The short ways are lenient in one thing: a raw control character in a text, which JSON forbids, is kept.)
 """
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from unskew.apps.topology.formats import column, hashtags, shaped, text_field
+from unskew.apps.topology.columns import NO_SCHEMAS, Schemas, column
+from unskew.apps.topology.formats import hashtags, shaped, text_field
 from unskew.apps.topology.reading import Splitter
 from unskew.errors import UsageError
 from unskew.producers.messages import WIKI_URL
+
+if TYPE_CHECKING:
+    from unskew.apps.topology.settings import Settings
 
 
 def _title(page: Column) -> Column:
@@ -33,21 +41,29 @@ _COUNTRIES = [*(f"COUNTRY_SKEW_R{percent}" for percent in range(0, 101, 10)), "C
 
 _SYNTHETIC = ["ZIPF", "DRIFTING_ZIPF", "LN1", "LN2", "POSG_UNIFORM", "POSG_ZIPF", "COLUMN"]
 
-#: sourceType → how its messages are read.
-SPLITTERS: dict[str, Splitter] = {
-    **dict.fromkeys(_COUNTRIES, text_field("country")),
-    "TWITTER_TICKER": shaped(rf'^\{{"timestamp":{_NUMBER},"ticker":{_KEY}\}}$', "ticker"),
-    "TWITTER_ELECTION": hashtags("hashtags"),
-    "WIKIPEDIA_PAGEVIEWS": shaped(rf'^\{{"timestamp":{_NUMBER},"page":{_KEY}\}}$', "page", rule=_title),
-    "WIKIPEDIA_PAGEVIEWS_BY_LANG": shaped(
-        rf'^\{{"lang":{_KEY},"page":{_TEXT},"n":{_COUNT},"m":{_NUMBER}\}}$', "lang", "n", _language
+#: sourceType → how its messages are read, by samples of them.
+SPLITTERS: dict[str, Callable[..., Splitter]] = {
+    **dict.fromkeys(_COUNTRIES, partial(text_field, "country")),
+    "TWITTER_TICKER": partial(shaped, rf'^\{{"timestamp":{_NUMBER},"ticker":{_KEY}\}}$', "ticker"),
+    "TWITTER_ELECTION": partial(hashtags, "hashtags"),
+    "WIKIPEDIA_PAGEVIEWS": partial(shaped, rf'^\{{"timestamp":{_NUMBER},"page":{_KEY}\}}$', "page", rule=_title),
+    "WIKIPEDIA_PAGEVIEWS_BY_LANG": partial(
+        shaped, rf'^\{{"lang":{_KEY},"page":{_TEXT},"n":{_COUNT},"m":{_NUMBER}\}}$', "lang", "n", _language
     ),
-    "WIKIPEDIA_CLICKSTREAM": shaped(rf'^\{{"prev":{_TEXT},"curr":{_KEY},"type":{_TEXT},"n":{_COUNT}\}}$', "curr", "n"),
-    **dict.fromkeys(_SYNTHETIC, shaped(rf'^\{{"key":{_KEY}(?:,"timestamp":{_NUMBER})?\}}$', "key")),
+    "WIKIPEDIA_CLICKSTREAM": partial(
+        shaped, rf'^\{{"prev":{_TEXT},"curr":{_KEY},"type":{_TEXT},"n":{_COUNT}\}}$', "curr", "n"
+    ),
+    **dict.fromkeys(_SYNTHETIC, partial(shaped, rf'^\{{"key":{_KEY}(?:,"timestamp":{_NUMBER})?\}}$', "key")),
 }
 
 
-def splitter(source_type: str, key_field: str | None = None, form: str | None = None) -> Splitter:
+def splitter(
+    source_type: str,
+    key_field: str | None = None,
+    form: str | None = None,
+    samples: Sequence[bytes] = (),
+    schemas: Schemas = NO_SCHEMAS,
+) -> Splitter:
     """The splitter of a source type.
 
     Parameters
@@ -55,7 +71,12 @@ def splitter(source_type: str, key_field: str | None = None, form: str | None = 
     source_type : str
         Any of ``SPLITTERS``.
     key_field, form : str, optional
-        COLUMN only: where the key is in the messages of any topic, which are ``json`` (default), ``csv`` or ``text``.
+        COLUMN only: where the key is in the messages of any topic, which are ``json`` (default), ``avro``, ``csv`` or
+        ``text``.
+    samples : sequence of bytes
+        Messages of the topic: those that are like them are read faster, to the same end.
+    schemas : Schemas
+        Where the schemas of Avro are.
 
     Raises
     ------
@@ -67,8 +88,14 @@ def splitter(source_type: str, key_field: str | None = None, form: str | None = 
         found = SPLITTERS[source_type.upper()]
     except KeyError:
         raise UsageError(f"unknown sourceType {source_type!r}; valid: {', '.join(SPLITTERS)}") from None
-    if key_field is None and form is None:
-        return found
+    if key_field is None and form is None and schemas == NO_SCHEMAS:
+        return found(samples=samples)
     if source_type.upper() != "COLUMN":
         raise UsageError(f"--key-field and --format are for sourceType COLUMN, not {source_type}: its messages say it")
-    return column(form or "json", key_field)
+    return column(form or "json", key_field, samples, schemas)
+
+
+def splitter_of(settings: "Settings", samples: Sequence[bytes] = ()) -> Splitter:
+    """The splitter of a run; raises ``UsageError`` if there is none."""
+    schemas = Schemas(settings.schema, settings.schema_registry)
+    return splitter(settings.source_type, settings.key_field, settings.format, samples, schemas)

@@ -1,0 +1,143 @@
+"""The formats of a user's own topic, each with its key where it is said to be, and why a message has none."""
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+
+from unskew.apps.topology.avro import FRAME, Decoder, avro, numbers
+from unskew.apps.topology.reading import Splitter, document
+from unskew.apps.topology.registry import Registry, of_file
+from unskew.apps.topology.shapes import fitting, learn, meant
+from unskew.errors import UsageError
+
+#: Of the messages of a COLUMN topic.
+FORMATS = ("json", "avro", "csv", "text")
+_QUOTING = {"escape": '"'}  # RFC 4180: a quote inside quotes is doubled
+_NO_KEY = "^(VOID|ARRAY|OBJECT)"
+
+
+@dataclass(frozen=True)
+class Schemas:
+    """Where the schemas of Avro are: a file, or a schema registry's address."""
+
+    file: str | None = None
+    registry: str | None = field(default=None, repr=False)
+
+    def decoder(self, path: str, samples: Sequence[bytes]) -> Decoder:
+        """What reads the messages.
+
+        Raises
+        ------
+        UsageError
+            The file isn't a schema, or the address isn't one.
+        EnvironmentFault
+            The registry doesn't answer about the samples' schemas.
+
+        """
+        if (self.file is None) == (self.registry is None):
+            raise UsageError("--format avro needs --schema FILE or --schema-registry URL, one of the two")
+        if self.file is not None:
+            return Decoder(path, schema=of_file(self.file))
+        return Decoder(path, registry=Registry.at(str(self.registry)).knowing(numbers(samples)))
+
+
+NO_SCHEMAS = Schemas()
+
+
+def column(form: str, field: str | None, samples: Sequence[bytes] = (), schemas: Schemas = NO_SCHEMAS) -> Splitter:
+    """Messages of any topic: ``json`` and ``avro`` keyed by a field, ``csv`` by a column, ``text`` by all of it.
+
+    Parameters
+    ----------
+    form : str
+        One of ``FORMATS``. JSON may have Confluent's framing (a zero byte and a schema's number) before it.
+    field : str, optional
+        JSON, Avro: a field, of nested objects with dots (``user.id``); texts, numbers and truth values are keys. CSV:
+        the column's number, from 1. Text has none.
+    samples : sequence of bytes
+        Messages of the topic: the shapes of JSON are learnt, Avro's schemas fetched.
+    schemas : Schemas
+        Of Avro.
+
+    Raises
+    ------
+    UsageError
+        There is no such format, or the field isn't one of it; or no schema for Avro, or one for another format.
+    EnvironmentFault
+        The schema registry doesn't answer.
+
+    """
+    if form not in FORMATS:
+        raise UsageError(f"unknown format {form!r}; valid: {', '.join(FORMATS)}")
+    if schemas != NO_SCHEMAS and form != "avro":
+        raise UsageError(f"--schema and --schema-registry are for --format avro, not {form}")
+    if form == "text":
+        if field is not None:
+            raise UsageError(f"--key-field is {field!r}; valid with --format text: none, the whole text is the key")
+        return _plain(lambda text: text, "no text")
+    if form == "csv":
+        if not re.fullmatch(r"[1-9]\d{0,2}", field or ""):
+            raise UsageError(f"--key-field is {field!r}; valid with --format csv: the column's number, from 1 to 999")
+        names = [f"c{number}" for number in range(1, int(field or 0) + 1)]
+        schema = ", ".join(f"{name} string" for name in names)
+        return _plain(lambda text: F.from_csv(text, schema, _QUOTING)[names[-1]], f"nothing in column {field}")
+    if not re.fullmatch(r"[^.'\[\]]+(\.[^.'\[\]]+)*", field or ""):
+        raise UsageError(f"--key-field is {field!r}; valid with --format {form}: a field, as user, user.id")
+    if form == "avro":
+        return avro(schemas.decoder(str(field), samples))
+    return _scalar(str(field), samples)
+
+
+def _plain(key: Callable[[Column], Column], missing: str) -> Splitter:
+    """Messages that need no parser: their key, which is a function of their text, is always cut out."""
+
+    def short(value: Column) -> Column:
+        text = value.cast("string")
+        return F.when(F.is_valid_utf8(text), key(text))
+
+    def reason(value: Column) -> Column:
+        return (
+            F.when(value.isNull(), F.lit("no value"))
+            .when(~F.is_valid_utf8(value.cast("string")), F.lit("not UTF-8"))
+            .when(short(value).isNull(), F.lit(missing))
+        )
+
+    return Splitter(short, lambda cut, _: cut, reason)
+
+
+def _scalar(path: str, samples: Sequence[bytes]) -> Splitter:
+    """JSON keyed by a field of any depth that is a text, a number or a truth value."""
+    inside = "$" + "".join(f"['{name}']" for name in path.split("."))
+
+    bodies = [sample[FRAME:] if sample.startswith(b"\0") else sample for sample in samples]
+    shapes = learn(bodies, tuple(path.split(".")), texts=False)
+
+    def body(value: Column) -> Column:
+        framed = F.startswith(value, F.lit(b"\0"))
+        return F.when(framed, F.substring(value, FRAME + 1, 1 << 30)).otherwise(value)
+
+    def parse(value: Column) -> Column:
+        return document(body(value))
+
+    def kind(parsed: Column) -> Column:
+        return F.schema_of_variant(F.try_variant_get(parsed, inside, "variant"))
+
+    def key_of(short: Column, parsed: Column) -> Column:
+        found = F.when(~kind(parsed).rlike(_NO_KEY), F.try_variant_get(parsed, inside, "string"))
+        return F.coalesce(meant(short, shapes), found)
+
+    def reason(value: Column) -> Column:
+        parsed = parse(value)
+        found = kind(parsed)
+        return (
+            F.when(value.isNull(), F.lit("no value"))
+            .when(~F.is_valid_utf8(value.cast("string")), F.lit("not UTF-8"))
+            .when(parsed.isNull(), F.lit("not JSON"))
+            .when(found.isNull(), F.lit(f"no field {path!r}"))
+            .when(found.rlike(_NO_KEY), F.concat(F.lit(f"field {path!r} is "), found, F.lit(", which is no key")))
+        )
+
+    return Splitter(lambda value: fitting(body(value), shapes), key_of, reason, parse=parse)
