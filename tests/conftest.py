@@ -55,9 +55,9 @@ _MORE_SPARK = tuple(
     f"tests/apps/{what}.py"
     for what in (
         "keyed/test_example", "keyed/test_faults", "keyed/test_keyed_map", "keyed/test_keyed_topology",
-        "keyed/test_moving_topology", "test_clock", "test_data_loss", "test_executors_lost", "test_future",
-        "test_growth", "test_idle", "test_listeners", "test_many_windows", "test_replay", "test_rescaling",
-        "test_upgrades", "test_work_raises",
+        "keyed/test_late_python", "keyed/test_moving_topology", "test_clock", "test_data_loss", "test_executors_lost",
+        "test_future", "test_growth", "test_idle", "test_listeners", "test_many_windows", "test_replay",
+        "test_rescaling", "test_upgrades", "test_work_raises",
     )
 )  # fmt: skip
 # The groups that take longest, longest first.

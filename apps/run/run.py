@@ -13,8 +13,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from unskew.apps.checkpoint.checkpoint import Batch, Checkpoint
-from unskew.apps.checkpoint.totals import Totals, TotalsLog
+from unskew.apps.checkpoint.totals import TotalsLog
 from unskew.apps.run.consumer_group import ConsumerGroup
+from unskew.apps.run.drain import Drain
 from unskew.apps.run.ending import Halted, LatePython, fault, stop_between_batches
 from unskew.apps.run.follow import Follower, follow, taken
 from unskew.apps.run.idle import Idle
@@ -97,14 +98,14 @@ class Run:
         self._checkpoint = Checkpoint(settings.place)
         claimed = self._checkpoint.claimed()
         require_topic(settings, begun=bool(claimed))
-        self._target = end_offsets(settings.connection, settings.source_name)
+        self._drain = Drain(settings, end_offsets(settings.connection, settings.source_name))
         claim(settings, self._checkpoint, claimed)
         require_messages(settings, self._checkpoint)
 
     @property
     def waiting(self) -> int:
         """How many messages the topic has had up to now."""
-        return sum(self._target.values())
+        return self._drain.waiting
 
     def stop(self) -> None:
         """End the run after the batch that is under way."""
@@ -128,7 +129,7 @@ class Run:
             drained = self._query(spark, publisher, deadline, flush_at=None)
             if drained and settings.time == "event":
                 # Event time stands still when tuples stop coming: let it pass, once all are counted.
-                last = self._ends_ms(TotalsLog(settings.place).newest())
+                last = self._drain.end_ms(TotalsLog(settings.place).newest())
                 flush = datetime.fromtimestamp(last / 1000 + settings.lateness, UTC)
                 drained = self._query(spark, publisher, deadline, flush)
         return Outcome(drained, self._batches, self._listeners.failures + self._followers.failures)
@@ -228,28 +229,12 @@ class Run:
 
     def _drained(self, *, flushing: bool) -> bool:
         report = self._last
-        if report is None:
-            return False
-        reached = report.batch.end[self._settings.source_name]
-        if any(reached.get(str(p), 0) < offset for p, offset in self._target.items()):
-            return False
-        waits_for_windows = self._settings.time == "batch" or flushing
-        if waits_for_windows and not self._over(report):
-            return False
         # The report comes before the batch is committed.
-        return self._newest >= report.batch.number
-
-    def _over(self, report: BatchReport) -> bool:
-        """Whether the windows are out, and what states tell."""
-        states, end_ms = self._settings.states, self._ends_ms(report.totals)
-        told = states is None or report.held is None or states.met(report.held, end_ms)
-        return told and report.batch.watermark_ms >= end_ms
-
-    def _ends_ms(self, totals: Totals) -> int:
-        """When the last window is over; by event time, in which it costs nothing to wait, the last state's TTL too."""
-        states = self._settings.states
-        by_event = self._settings.time == "event"
-        return totals.last_window_end_ms + (states.tail_ms if states is not None and by_event else 0)
+        return (
+            report is not None
+            and self._drain.reached(report, flushing=flushing)
+            and self._newest >= report.batch.number
+        )
 
     def _end(self, query: StreamingQuery) -> None:
         self._halt.set()

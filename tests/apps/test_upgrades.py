@@ -121,6 +121,7 @@ def test_a_run_of_column_goes_on(field, form, tmp_path):
         source_type="COLUMN", key_field=field, format=form,
     ).identity  # fmt: skip
     checkpoint, file = Checkpoint(str(tmp_path)), tmp_path / "unskew" / "run.json"
+    file.parent.mkdir()
     older = {name: value for name, value in of.items() if name != "messageFormat"} | {"format": form}
     file.write_bytes(orjson.dumps(older))
     for _ in range(2):
