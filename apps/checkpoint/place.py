@@ -27,7 +27,9 @@ _FROM_ENVIRONMENT = {
     "fs.s3a.endpoint.region": ("AWS_REGION", "AWS_DEFAULT_REGION"),
 }
 _KEYS = ("fs.s3a.access.key", "fs.s3a.secret.key", "fs.s3a.session.token")
-_SECRET = re.compile(r"\.s3a\..*((access|secret)\.key|session\.token|password|encryption\.key)$")
+_SECRET = re.compile(
+    r"\.s3a\..*((access|secret)\.key|session\.token|password|encryption\.key)$|\.AWS_(SECRET_ACCESS_KEY|SESSION_TOKEN)$"
+)
 
 
 @dataclass(frozen=True)
