@@ -3,7 +3,7 @@ import pickle
 import pytest
 
 from tests.commands import unskew
-from unskew.apps.checkpoint.place import Place, refuse_secrets
+from unskew.apps.checkpoint.place import Place, asked
 from unskew.errors import UsageError
 
 ARGUMENTS = (
@@ -57,7 +57,7 @@ def test_secrets_among_the_settings_are_refused(name):
     assert "AWS_SECRET_ACCESS_KEY" in said
     assert "=s3cret" not in said
     with pytest.raises(UsageError):
-        refuse_secrets({f"spark.{name}": "s3cret"})
+        asked("/a", {f"spark.{name}": "s3cret"})
 
 
 def test_the_environment_fills_what_settings_leave_open(monkeypatch):

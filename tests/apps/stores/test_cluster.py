@@ -5,7 +5,7 @@ import pytest
 from tests.apps.process import check, launch, truth  # noqa: F401  fixtures
 from tests.apps.test_cluster import cluster, options  # noqa: F401  fixtures
 
-pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.kafka]
+pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.kafka, pytest.mark.timeout(1800)]
 
 
 def test_executors_get_there(connection, topic, truth, launch, options, cluster, s3):

@@ -19,7 +19,7 @@ from unskew.deploy.home import home
 # With two sources and four partitions of the state; 48 to 59 were counted, but for a batch with which a query begins.
 MOST_REQUESTS = 90
 
-pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.kafka]
+pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.kafka, pytest.mark.timeout(1800)]
 
 
 def test_on_s3(connection, topic, truth, launch, s3, capsys):
