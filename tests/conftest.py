@@ -66,6 +66,7 @@ _LONGEST = (
     "tests/apps/test_cluster.py",
     "tests/apps/test_kills.py",
     "more spark",
+    "stores",
     "tests/apps/keyed/test_keyed_kills.py",
     "grouping",
     "tests/apps/test_compare.py",
@@ -73,11 +74,13 @@ _LONGEST = (
 
 
 def group_of(nodeid: str) -> str:
-    """The group that a test belongs to: its file, or all files that share Spark or compiled kernels."""
+    """The group that a test belongs to: its file, or all files that share Spark, servers or compiled kernels."""
     if nodeid.startswith(_SPARK):
         return "spark"
     if nodeid.startswith(_MORE_SPARK):
         return "more spark"
+    if nodeid.startswith("tests/apps/stores/"):
+        return "stores"
     return "grouping" if nodeid.startswith("tests/grouping/") else nodeid.partition("::")[0]
 
 

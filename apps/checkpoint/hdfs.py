@@ -18,6 +18,9 @@ from unskew.errors import EnvironmentFault
 if TYPE_CHECKING:
     from hdfs_native import Client
 
+# Without, an address where nothing answers is tried for minutes; these take 48 s.
+_ATTEMPTS = "6"
+
 
 class HdfsFolder:
     """A folder of HDFS.
@@ -97,5 +100,5 @@ def _client(_process: int, host: str, access: tuple[tuple[str, str], ...]) -> "C
     # Executors on a standalone cluster may be another user's processes: Spark says in whose name they act.
     if "SPARK_USER" in os.environ:
         os.environ.setdefault("HADOOP_USER_NAME", os.environ["SPARK_USER"])
-    given = dict(access)
+    given = {"dfs.client.failover.max.attempts": _ATTEMPTS, **dict(access)}
     return Client(f"hdfs://{host}" if host else given.get("fs.defaultFS"), given)

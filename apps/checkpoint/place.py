@@ -27,7 +27,9 @@ _FROM_ENVIRONMENT = {
     "fs.s3a.endpoint.region": ("AWS_REGION", "AWS_DEFAULT_REGION"),
 }
 _KEYS = ("fs.s3a.access.key", "fs.s3a.secret.key", "fs.s3a.session.token")
-_SECRET = re.compile(r"\.s3a\..*((access|secret)\.key|session\.token|password|encryption\.key)$")
+_SECRET = re.compile(
+    r"\.s3a\..*((access|secret)\.key|session\.token|password|encryption\.key)$|\.AWS_(SECRET_ACCESS_KEY|SESSION_TOKEN)$"
+)
 
 
 @dataclass(frozen=True)
@@ -105,13 +107,14 @@ def place_of(spark: "SparkSession", address: str) -> Place:
     return Place.of(address, spark.conf.getAll)
 
 
-def refuse_secrets(conf: Mapping[str, str]) -> None:
-    """Refuse a secret among Spark's settings: pyspark puts them on the JVM's command line, for all to see.
+def asked(address: str, conf: Mapping[str, str]) -> Place:
+    """The place of an address, by settings with which Spark is to be started.
 
     Raises
     ------
     UsageError
-        There is one.
+        There is no such kind of address; or a secret is among the settings, which pyspark puts on the JVM's command
+        line, for all to see.
 
     """
     for name in conf:
@@ -120,6 +123,7 @@ def refuse_secrets(conf: Mapping[str, str]) -> None:
                 f"{name} would be seen by all who list this machine's processes; valid: AWS_ACCESS_KEY_ID, "
                 "AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN in the environment, AWS's credentials file, or a role"
             )
+    return Place.of(address, conf)
 
 
 def _split(address: str) -> tuple[str, str, str]:

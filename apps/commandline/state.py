@@ -27,7 +27,7 @@ def state(
     """
     from pathlib import Path
 
-    from unskew.apps.checkpoint.place import Place, refuse_secrets
+    from unskew.apps.checkpoint.place import asked
     from unskew.apps.keyed.reading import States
     from unskew.apps.run.jvm import lasting
     from unskew.apps.run.session import log_file, start
@@ -38,8 +38,7 @@ def state(
         there = sorted(path.name for path in (home() / "checkpoints").glob("*")) or ["none yet"]
         raise UsageError(f"there is no run {run!r}; valid: {', '.join(there)}, or the path of a checkpoint")
     given = pairs("--conf", conf or [])
-    refuse_secrets(given)
-    place = Place.of(location, given)
+    place = asked(location, given)
     spark = start(f"state of {run}", "local[2]", 2, given, place)
     with lasting(spark, log_file()):
         states = States(spark, place)

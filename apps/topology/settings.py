@@ -182,7 +182,6 @@ class Settings:
         one_of("mode", self.mode, MODES)
         one_of("time", self.time, TIMES)
         # Here: the commands' help needn't wait for pyspark and numba.
-        from unskew.apps.checkpoint.place import refuse_secrets
         from unskew.apps.topology import loss, work
         from unskew.apps.topology.splitter import splitter_of
 
@@ -196,7 +195,6 @@ class Settings:
         _ = self.states
         if round(self.window * 1000, 6) % 1:
             raise UsageError(f"window is {self.window}; valid: whole milliseconds, as 0.001, 0.5, 15")
-        refuse_secrets(self.conf)
         _ = self.place
         if self.mode == "CLUSTER" and not self.master:
             raise UsageError("mode CLUSTER needs --master (spark://host:port, yarn, k8s://…)")
@@ -204,9 +202,9 @@ class Settings:
     @property
     def place(self) -> "Place":
         """Where the run's progress is kept, and how to get there."""
-        from unskew.apps.checkpoint.place import Place
+        from unskew.apps.checkpoint.place import asked
 
-        return Place.of(self.checkpoint, self.conf)
+        return asked(self.checkpoint, self.conf)
 
     @property
     def states(self) -> "Asked | None":

@@ -3,7 +3,7 @@ import pickle
 import pytest
 
 from tests.commands import unskew
-from unskew.apps.checkpoint.place import Place, refuse_secrets
+from unskew.apps.checkpoint.place import Place, asked
 from unskew.errors import UsageError
 
 ARGUMENTS = (
@@ -44,16 +44,20 @@ def test_a_password_in_an_address_is_not_repeated():
     assert "s3cret" not in done.stderr
 
 
-@pytest.mark.parametrize("name", ["secret.key", "access.key", "session.token", "bucket.mine.secret.key"])
+@pytest.mark.parametrize(
+    "name",
+    [*(f"hadoop.fs.s3a.{name}" for name in ("secret.key", "access.key", "session.token", "bucket.mine.secret.key")),
+     "executorEnv.AWS_SECRET_ACCESS_KEY"],
+)  # fmt: skip
 def test_secrets_among_the_settings_are_refused(name):
-    done = unskew(*ARGUMENTS, "--checkpoint", "s3a://bucket/a", "--conf", f"spark.hadoop.fs.s3a.{name}=s3cret")
+    done = unskew(*ARGUMENTS, "--checkpoint", "s3a://bucket/a", "--conf", f"spark.{name}=s3cret")
     assert done.returncode == 2
     said = " ".join(done.stderr.split())
-    assert f"spark.hadoop.fs.s3a.{name} would be seen by all" in said
+    assert f"spark.{name} would be seen by all" in said
     assert "AWS_SECRET_ACCESS_KEY" in said
     assert "=s3cret" not in said
     with pytest.raises(UsageError):
-        refuse_secrets({f"spark.hadoop.fs.s3a.{name}": "s3cret"})
+        asked("/a", {f"spark.{name}": "s3cret"})
 
 
 def test_the_environment_fills_what_settings_leave_open(monkeypatch):

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from xml.etree import ElementTree as ET
 
 import pytest
 
@@ -119,3 +120,11 @@ def test_the_users_maven_mirror_is_respected(tmp_path, monkeypatch, mirror_of, u
     assert (settings is not None) == used
     if settings:
         assert 'root="file:///mirror?a&amp;b"' in settings.read_text()
+
+
+@pytest.mark.parametrize("description", ["deploy/installation/s3a.xml", "tests/apps/stores/servers.xml"])
+def test_hadoops_version_is_pysparks(description, pytestconfig):
+    (shipped,) = (jars.pyspark_home() / "jars").glob("hadoop-client-api-*.jar")
+    version = shipped.stem.removeprefix("hadoop-client-api-")
+    named = ET.parse(pytestconfig.rootpath / description).iterfind("dependencies/dependency")
+    assert {each.get("rev") for each in named if each.get("org") == "org.apache.hadoop"} == {version}

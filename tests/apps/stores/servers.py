@@ -2,6 +2,7 @@
 
 import re
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 
 from pyarrow import fs
@@ -74,6 +75,7 @@ class Hdfs(Server):
     """A name node and a data node."""
 
     name = "HDFS"
+    environment: Mapping[str, str] = {}
 
     def place(self, name: str) -> Place:
         """A place in it."""

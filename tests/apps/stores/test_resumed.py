@@ -1,19 +1,25 @@
 """A run whose checkpoint lies on S3 or HDFS is killed and goes on: the counts are exact."""
 
+import os
 import statistics
+import subprocess
+from collections import Counter
 from itertools import pairwise
 
 import pytest
 
-from tests.apps.process import check, launch, truth  # noqa: F401  fixtures
+from tests.apps.conftest import records
+from tests.apps.keyed.test_keyed_kills import ALWAYS, SESSIONS, read_sessions, sessions_of
+from tests.apps.process import check, launch, stream, truth  # noqa: F401  fixtures
 from tests.apps.stores.servers import BUCKET, by_method
-from unskew.apps.checkpoint.place import Place
+from tests.commands import UNSKEW
+from unskew.apps.feedback.plans import Plans
 from unskew.deploy.home import home
 
 # With two sources and four partitions of the state; 48 to 59 were counted, but for a batch with which a query begins.
 MOST_REQUESTS = 90
 
-pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.kafka]
+pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.kafka, pytest.mark.timeout(1800)]
 
 
 def test_on_s3(connection, topic, truth, launch, s3, capsys):
@@ -57,12 +63,24 @@ def objects(s3, folder):
             yield stream.read()
 
 
-def test_on_hdfs(connection, topic, truth, launch, hdfs):
-    place: Place = hdfs.place(topic)
-    topology = launch("PARTIAL_KEY", place=place)
-    topology.goes_on(2)
+@pytest.mark.parametrize("store", ["s3", "hdfs"])
+def test_states_that_move(connection, topic, truth, launch, request, store):
+    """Plans, what workers hand each other, and Spark's own states lie there too; `unskew state` reads them."""
+    server = request.getfixturevalue(store)
+    place, environment = server.place(topic), server.environment
+    topology = launch("MIXED", *SESSIONS, *ALWAYS, place=place, environment=environment)
+    topology.goes_on(3)
     topology.kill()
     topology.start()
     topology.finish()
-    check(connection, topic, "pkg", truth)
-    assert {"offsets", "commits", "unskew"} <= set(place.folder().names())
+    check(connection, topic, "mixed", truth)
+    told = Counter(read_sessions(dict(records(connection, f"{topic}-s2-w4-mixed-results")).values()))
+    assert told == Counter(sessions_of(stream()))
+    assert Plans(place).newest().active.number > 1, "a run in which no keys move would prove nothing"
+
+    command = [*UNSKEW, "state", str(place)]
+    shown = subprocess.run(
+        command, env={**os.environ, **environment}, capture_output=True, text=True, timeout=300, check=False
+    )
+    assert shown.returncode == 0, shown.stderr
+    assert "states of Sessions" in shown.stdout
