@@ -15,7 +15,7 @@ from reproduction.posg import live as posg
 from reproduction.posg import work
 from reproduction.stage import Course, Stage
 from tests.apps.reproduce.test_command import run
-from unskew.grouping import encode
+from unskew.grouping import create, encode
 from unskew.grouping.costs import class_costs
 
 TINY = Sizing(scale=0.0001)
@@ -53,6 +53,28 @@ def test_what_a_course_says():
     assert course.completions.tolist() == [2500, 2000]
     assert course.theta == 25
     assert course.within(1).throughput == 20
+
+
+class Imitation(Stage):
+    """Routes tuples batch by batch in this process, without plans; work takes no time but that of its cost."""
+
+    def play(self, grouping, topic, keys, *, workers, batch, run="", **settings):
+        router, tuples = create(grouping, workers), []
+        for start in range(0, len(keys), batch):
+            routed = router.route(keys[start : start + batch])
+            tuples.append(np.bincount(routed, minlength=workers))
+        told = [{"state": "RUN" if at else "SEND_ALL", "epoch": at // 5} for at in range(len(tuples))]
+        return Course(np.array(tuples), np.array(tuples) * 0.001, told, [])
+
+
+@pytest.mark.parametrize("name", [*(("mixed", name) for name in MIXED), *(("posg", name) for name in POSG)])
+def test_every_experiment_gives_a_whole_table(name, tmp_path):
+    paper, experiment = name
+    report = {"mixed": MIXED, "posg": POSG}[paper][experiment](TINY, Imitation(None, None, tmp_path))
+    assert report.rows
+    assert all(len(row) == len(report.columns) for row in report.rows)
+    assert "nan" not in report.markdown()
+    report.save(tmp_path, "report")
 
 
 @pytest.mark.slow
