@@ -102,5 +102,6 @@ def bounded(splitter: Splitter, now: Column, ahead: float) -> Splitter:
     return replace(
         splitter,
         key_of=lambda short, parsed: F.when(fine, splitter.key_of(short, parsed)),
-        reason=lambda value: F.coalesce(splitter.reason(value), F.when(~fine, said)),
+        # First, where its key is fine: the short ways take what is no JSON, strictly read.
+        reason=lambda value: F.coalesce(F.when(~fine & ~splitter.rejects(value), said), splitter.reason(value)),
     )

@@ -34,7 +34,8 @@ def rejected(
     messages = (
         spark.read.format("kafka")
         .options(**settings.connection.spark())
-        .option("subscribe", ",".join(batch.end))
+        # Not a subscription: the topic may have got more partitions since the batch was planned.
+        .option("assign", orjson.dumps({topic: [*map(int, ends)] for topic, ends in batch.end.items()}).decode())
         .option("startingOffsets", orjson.dumps(batch.start).decode())
         .option("endingOffsets", orjson.dumps(batch.end).decode())
         .option("failOnDataLoss", settings.on_data_loss == "fail")
@@ -45,7 +46,7 @@ def rejected(
     value = F.col("value")
     text = F.is_valid_utf8(value.cast("string"))
     body = F.struct(
-        F.coalesce(splitter.why(value), "failure", F.lit("no key")).alias("reason"),
+        F.coalesce("failure", splitter.why(value), F.lit("no key")).alias("reason"),
         "topic",
         "partition",
         "offset",

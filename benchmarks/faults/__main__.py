@@ -13,7 +13,7 @@ time (odd).
 At the end the run is drained, and what it published is held against what the source topic holds, counted by a plain
 consumer in plain Python: by window and key; rejected messages by place and reason. Windows that were published twice
 must say the same. Then come the tables: faults, recoveries, what processes took (restarts cut it into parts; of each
-only what is beyond a minute and a half, in which it warms up), the slopes an hour.
+only what is beyond three minutes, in which it warms up), the slopes an hour.
 
 Needs Linux. Without `unshare` and `mount` (root's, or user namespaces) there is no small disk to fill, without a C
 compiler no clock to set, and without InfluxDB's program (`make servers`) none to kill: it says what it leaves out.

@@ -42,6 +42,7 @@ class Campaign:
         self._stage, self._say = stage, say
         self._plan = plan(seed, without)
         self._sampler = Sampler(stage.checkpoint)
+        self._over: list[tuple[str, float]] = []  # kind, and since when: faults that aren't recovered from
         self.course = Course([f"{seed}: {stage.grouping}, {stage.time} time"])
 
     def run(self, seconds: float) -> Course:
@@ -76,11 +77,14 @@ class Campaign:
         self._undone(undo)
         self.course.inflicted[fault.kind] += 1
         planned = self._stage.driver.planned()
+        self._over.append((fault.kind, time.monotonic()))
         if fault.beside:
             self._say(f"{number}. {fault.kind} for {fault.hold:.1f} s, and the next at once")
             return
         took = self._await_batch(planned, fault.kind)
-        self.course.recoveries.setdefault(fault.kind, []).append(took)
+        for kind, over in self._over:
+            self.course.recoveries.setdefault(kind, []).append(time.monotonic() - over)
+        self._over.clear()
         self._say(f"{number}. {fault.kind} for {fault.hold:.1f} s: on again after {took:.1f} s, batch {planned}")
 
     def _undone(self, undo: Callable[[], None]) -> None:

@@ -59,7 +59,7 @@ GROUPINGS = {
     "DYNAMIC_KEY": ("dkg", "--warm-up=2", "--check-interval=1", "--promotion-period=1"),
     "BOUNDED_LOAD": ("bl",),
     # plans in nearly every batch
-    "MIXED": ("mixed", "-g=theta_max=0", "-g=window=1"),
+    "MIXED": ("mixed", "--grouping-option=theta_max=0", "--grouping-option=window=1"),
 }
 TIMES = ("batch", "event")
 _GAP = (2.0, 12.0)  # s

@@ -20,8 +20,8 @@ MEASURES = ("MiB", "threads", "open files", "heap MiB", "files")
 _EVERY = 5.0  # s
 _COLLECT_EVERY = 90.0  # s
 _JVMS = ("JVM", "executor")
-_WARM = 90.0  # s until a process has loaded and compiled what it needs
-_CHECKPOINT_WARM = 600.0  # s until Spark begins to remove old batches: it keeps a hundred
+_YOUNG = 60.0  # s in which a JVM is left alone
+_WARM = 180.0  # s until a process has loaded and compiled what it needs, and Spark removes old batches
 
 
 class Sample(NamedTuple):
@@ -81,7 +81,7 @@ class Sampler(threading.Thread):
             self._add(at, process.kind, process.pid, measure, value)
         age = at - self._seen.setdefault(process.pid, at)
         # One that has just begun would take the request for a signal to end; one that is stopped doesn't answer.
-        due = age > _WARM and at - self._collected[process.pid] > _COLLECT_EVERY
+        due = age > _YOUNG and at - self._collected[process.pid] > _COLLECT_EVERY
         if process.kind in _JVMS and due and process.state != "T":
             self._collected[process.pid] = at
             if heap := live_heap(process.pid):
@@ -109,8 +109,7 @@ def trends(samples: Iterable[Sample]) -> dict[tuple[str, str], Trend]:
     parts: dict[tuple[str, str], dict[int, list[tuple[float, float]]]] = defaultdict(lambda: defaultdict(list))
     born: dict[int, float] = {}
     for at, kind, pid, measure, value in samples:
-        warm = _CHECKPOINT_WARM if kind == CHECKPOINT else _WARM
-        if at - born.setdefault(pid, at) >= warm:
+        if at - born.setdefault(pid, at) >= _WARM:
             parts[kind, measure][pid].append((at, value))
     lasting = {name: [part for part in of.values() if len(part) > 2] for name, of in parts.items()}
     return {name: _trend(of) for name, of in lasting.items() if of}

@@ -23,6 +23,7 @@ WINDOW_MS = 10_000
 _LATENESS = 60  # s: a broker or producer that is stopped delays some messages, not others
 _DISK_MB = 160
 _BATCH = 20_000  # messages at most
+_RETAINED = 20  # batches that Spark keeps in the checkpoint; by its default, 100, a run would end while it still grows
 _MEMORY_MB = 768  # of the driver's JVM, and of each executor
 # Since 3.6 a broker refuses messages from the future itself, unless told.
 _LENIENT = {"message.timestamp.after.max.ms": str(2**63 - 1)}
@@ -131,6 +132,7 @@ class Stage:
             **self.cluster.conf,
             "spark.executor.extraJavaOptions": f"{_SHORT_LIVED} {self.cluster.conf['spark.executor.extraJavaOptions']}",
             "spark.driver.memory": f"{_MEMORY_MB}m",
+            "spark.sql.streaming.minBatchesToRetain": str(_RETAINED),
         }
         by = ["--time", "event", "--lateness", str(_LATENESS)] if self.time == "event" else []
         return [

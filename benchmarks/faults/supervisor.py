@@ -10,7 +10,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from unskew.errors import EnvironmentFault
+
 UNSKEW = (sys.executable, "-c", "from unskew.apps.cli import main; main()")
+_USAGE = 2  # exit code
 _PAUSE = 1.0  # s between an end and the next start
 
 
@@ -56,10 +59,19 @@ class Driver:
         return self._process.pid if self._process is not None and self._process.poll() is None else None
 
     def tend(self) -> None:
-        """Take note of an end; start it if it doesn't run."""
+        """Take note of an end; start it if it doesn't run.
+
+        Raises
+        ------
+        EnvironmentFault
+            It doesn't take its arguments.
+
+        """
         if self.pid is not None:
             return
         self._note_end()
+        if self.ends and self.ends[-1].code == _USAGE:
+            raise EnvironmentFault(f"the driver refuses: {self.ends[-1].line}")
         if time.monotonic() - self._ended_at >= _PAUSE:
             self.start()
 

@@ -6,8 +6,10 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewPartitions
 
 from tests.apps.conftest import by_key, countries, final_counts, publish, records
+from unskew.apps.checkpoint.checkpoint import Batch
 from unskew.apps.run.run import Run
 from unskew.apps.topology.publisher import result_topics
+from unskew.apps.topology.rejected import rejected
 from unskew.deploy.client.topics import partitions_of
 from unskew.errors import UsageError
 
@@ -51,6 +53,15 @@ def test_a_run_goes_on_with_more_sources(settings, spark, drain, connection, top
     assert counts == Counter(a=40, b=60, c=50)
     assert later[-1].totals.rejected == 8
     assert len(dict(records(connection, result_topics(given)["rejected"]))) == 8
+
+
+def test_what_is_rejected_in_a_batch_from_before(settings, spark, connection, topic):
+    """A batch that is run again has the partitions that there were when it was planned."""
+    publish(connection, topic, 2, [b"{", *countries(["a"])])
+    grow(connection, topic, 3)
+    batch = Batch(1, 0, 0, 0, {topic: {"0": 0, "1": 0}}, {topic: {"0": 1, "1": 1}})
+    [row] = rejected(spark, settings(), batch, {}).collect()
+    assert row.key == f"{topic}-0-0"
 
 
 def test_a_new_run_must_know_its_sources(settings, connection, topic):

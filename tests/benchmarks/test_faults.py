@@ -194,19 +194,19 @@ def test_batches_are_read_from_the_checkpoint(tmp_path):
 
 def test_a_slope_is_that_within_the_parts():
     """Two parts, the second far above the first: what a restart changes is no slope."""
-    first = [Sample(at, "JVM", 1, "MiB", 100 + at / 3600) for at in range(0, 600, 10)]
-    second = [Sample(at, "JVM", 2, "MiB", 900 + at / 3600) for at in range(700, 1300, 10)]
-    short = [Sample(at, "JVM", 3, "MiB", at) for at in range(2000, 2060, 10)]
+    first = [Sample(at, "JVM", 1, "MiB", 100 + at / 3600) for at in range(0, 700, 10)]
+    second = [Sample(at, "JVM", 2, "MiB", 900 + at / 3600) for at in range(800, 1500, 10)]
+    short = [Sample(at, "JVM", 3, "MiB", at) for at in range(2000, 2150, 10)]
     found = trends([*first, *second, *short])["JVM", "MiB"]
     assert found.parts == 2
     assert found.slope == pytest.approx(1.0)
-    assert found.longest == 500
+    assert found.longest == 510
 
 
 def test_runs_are_kept_and_put_together(tmp_path):
     course = Course(["1: KEY, batch time"], 60.0, Counter(jvm=2), {"jvm": [1.5, 2.5]}, batches=7, ends=Counter(x=1))
     course.verdict.rejected["not JSON"] = course.verdict.lost = 3
-    course.samples = [Sample(float(at), "JVM", 5, "MiB", 10.0 + at) for at in range(0, 300, 10)]
+    course.samples = [Sample(float(at), "JVM", 5, "MiB", 10.0 + at) for at in range(0, 400, 10)]
     course.save(tmp_path)
     assert Course.load(tmp_path) == course
     both = together([course, Course.load(tmp_path)])
