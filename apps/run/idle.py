@@ -1,19 +1,38 @@
-"""An idle stream: batches come no more often than its windows need, for each is ten small files."""
+"""Between batches: no pause while a backlog is left; and an idle stream has no more batches than its windows need.
+
+Each batch is ten small files.
+"""
 
 import threading
 import time
 from collections.abc import Mapping
 from typing import Self
 
+from unskew.apps.checkpoint.checkpoint import Batch
 from unskew.apps.topology.settings import Settings
 from unskew.apps.topology.sink import BatchReport
 
 _MOST = 60.0  # s; whoever watches a run must be able to tell an idle one from one that hangs
 _LOOK_EVERY = 0.5  # s
+_FULL = 1.0  # s that a batch takes at least which is as large as our own limits let it be
+
+
+def trigger(settings: Settings) -> str:
+    """Spark's trigger.
+
+    Spark waits for its next trigger though the batch was full and more messages wait. Where full batches may be short,
+    its trigger is none, and ``Idle`` waits in its place; it does so before the batch is committed, which is told as a
+    part of the batch's time.
+    """
+    return "0 seconds" if _paced(settings) else f"{settings.trigger} seconds"
+
+
+def _paced(settings: Settings) -> bool:
+    return settings.max_tuples is not None or settings.trigger > _FULL
 
 
 class Idle:
-    """Waits, at the end of a batch that took no messages, until there is something to do; a context manager.
+    """Waits, at the end of a batch, until there is something to do; a context manager.
 
     The heartbeat calls for a batch at every trigger. What one is needed for: messages have come, or a window is open
     and its time is over.
@@ -52,6 +71,9 @@ class Idle:
     def __call__(self, report: BatchReport, ahead_ms: int) -> None:
         """Wait if the batch was idle and the next would be; ``ahead_ms``: of batch time before the clock."""
         batch, totals = report.batch, report.totals
+        if _paced(self._settings) and not self._full(batch):
+            since = time.time() - (batch.time_ms - ahead_ms) / 1000
+            self._halt.wait(min(self._settings.trigger, max(0.0, self._settings.trigger - since)))
         if batch.start != batch.end or report.windows or self._settings.until_drained:
             return
         until = time.monotonic() + _MOST
@@ -64,6 +86,12 @@ class Idle:
         while time.monotonic() < until and not self._arrived(batch.end[self._settings.source_name]):
             if self._halt.wait(min(_LOOK_EVERY, max(0.0, until - time.monotonic()))):
                 return
+
+    def _full(self, batch: Batch) -> bool:
+        """Whether the batch took as many messages as it may; Spark rounds each partition's share down."""
+        name = self._settings.source_name
+        before, after = batch.start.get(name, {}), batch.end.get(name, {})
+        return sum(after.values()) - sum(before.values()) >= self._settings.batch_limit - len(after)
 
     def _arrived(self, taken: Mapping[str, int]) -> bool:
         from confluent_kafka import KafkaException, TopicPartition

@@ -18,7 +18,7 @@ from unskew.apps.run.consumer_group import ConsumerGroup
 from unskew.apps.run.drain import Drain
 from unskew.apps.run.ending import Halted, LatePython, fault, stop_between_batches
 from unskew.apps.run.follow import Follower, follow, taken
-from unskew.apps.run.idle import Idle
+from unskew.apps.run.idle import Idle, trigger
 from unskew.apps.run.intake import claim, require_messages, require_topic
 from unskew.apps.run.listeners import Listeners
 from unskew.apps.run.visible import require_visible
@@ -185,7 +185,7 @@ class Run:
         return (
             state.writeStream.queryName(settings.name)
             .option("checkpointLocation", settings.checkpoint)
-            .trigger(processingTime=f"{settings.trigger} seconds")
+            .trigger(processingTime=trigger(settings))
             .foreachBatch(end_of_batch)
             .start()
         )

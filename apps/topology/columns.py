@@ -1,5 +1,6 @@
 """The formats of a user's own topic, each with its key where it is said to be, and why a message has none."""
 
+import os
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -15,13 +16,14 @@ from unskew.errors import UsageError
 
 #: Of the messages of a COLUMN topic.
 FORMATS = ("json", "avro", "csv", "text")
+REGISTRY_VARIABLE = "SCHEMA_REGISTRY_URL"
 _QUOTING = {"escape": '"'}  # RFC 4180: a quote inside quotes is doubled
 _NO_KEY = "^(VOID|ARRAY|OBJECT)"
 
 
 @dataclass(frozen=True)
 class Schemas:
-    """Where the schemas of Avro are: a file, or a schema registry's address."""
+    """Where the schemas of Avro are: a file, or a schema registry's address (else ``$SCHEMA_REGISTRY_URL``)."""
 
     file: str | None = None
     registry: str | None = field(default=None, repr=False)
@@ -37,11 +39,14 @@ class Schemas:
             The registry doesn't answer about the samples' schemas.
 
         """
-        if (self.file is None) == (self.registry is None):
-            raise UsageError("--format avro needs --schema FILE or --schema-registry URL, one of the two")
+        address = self.registry or (None if self.file else os.environ.get(REGISTRY_VARIABLE))
+        if (self.file is None) == (address is None):
+            raise UsageError(
+                f"--format avro needs --schema FILE or --schema-registry URL (${REGISTRY_VARIABLE}), not both"
+            )
         if self.file is not None:
             return Decoder(path, schema=of_file(self.file))
-        return Decoder(path, registry=Registry.at(str(self.registry)).knowing(numbers(samples)))
+        return Decoder(path, registry=Registry.at(str(address)).knowing(numbers(samples)))
 
 
 NO_SCHEMAS = Schemas()

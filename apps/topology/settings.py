@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -25,6 +26,7 @@ GROUPING = "Of the grouping"
 STREAM = "Of the stream"
 SPARK = "Of Spark"
 STATES = "Of a work with a state per key"
+_of_stream, _of_spark, _of_states = (partial(typer.Option, rich_help_panel=panel) for panel in (STREAM, SPARK, STATES))
 
 MODES = ("LOCAL", "CLUSTER")
 TIMES = ("batch", "event")
@@ -74,72 +76,49 @@ class Settings:
         str | None,
         typer.Option(metavar="N,…", help="How many times that a tuple costs, by class of its key: 1,10 or 1..64."),
     ] = None
-    window: Annotated[float, Gt(0), typer.Option(help="Length of a window (s).", rich_help_panel=STREAM)] = 15.0
-    time: Annotated[
-        str, typer.Option(help="Windows by 'batch' time (nothing is late) or 'event' time.", rich_help_panel=STREAM)
-    ] = "batch"
-    lateness: Annotated[
-        float, Ge(0), typer.Option(help="Event time: how late is allowed (s).", rich_help_panel=STREAM)
-    ] = 10.0
+    window: Annotated[float, Gt(0), _of_stream(help="Length of a window (s).")] = 15.0
+    time: Annotated[str, _of_stream(help="Windows by 'batch' time (nothing is late) or 'event' time.")] = "batch"
+    lateness: Annotated[float, Ge(0), _of_stream(help="Event time: how late is allowed (s).")] = 10.0
     trigger: Annotated[
-        float, Ge(0), typer.Option(help="At least so long between batches (s).", rich_help_panel=SPARK)
+        float, Ge(0), _of_spark(help="At least so long between batches (s), unless a backlog is left.")
     ] = 1.0
     run_time: Annotated[float, Gt(0), typer.Option(help="Stop after so many seconds (default: 10 days).")] = 864_000.0
     until_drained: Annotated[
         bool, typer.Option("--until-drained", help="Stop when all published so far is counted and its windows out.")
     ] = False
-    starting_offsets: Annotated[
-        str, typer.Option(help="Without a checkpoint: earliest, latest, or Spark's JSON.", rich_help_panel=STREAM)
-    ] = "earliest"
+    starting_offsets: Annotated[str, _of_stream(help="Without a checkpoint: earliest, latest, or Spark's JSON.")] = (
+        "earliest"
+    )
     max_ahead: Annotated[
-        float,
-        Ge(0),
-        typer.Option(help="Event time: reject messages so far ahead of the batch's time (s).", rich_help_panel=STREAM),
+        float, Ge(0), _of_stream(help="Event time: reject messages so far ahead of the batch's time (s).")
     ] = 3600.0
     on_data_loss: Annotated[
-        str,
-        typer.Option(
-            help="Messages that Kafka removed before their turn: 'fail', or 'skip' and count them.",
-            rich_help_panel=STREAM,
-        ),
+        str, _of_stream(help="Messages that Kafka removed before their turn: 'fail', or 'skip' and count them.")
     ] = "fail"
     max_tuples: Annotated[
-        int | None,
-        Gt(0),
-        typer.Option(help="Tuples a batch at most (default: a second of work; 5 M if free).", rich_help_panel=STREAM),
+        int | None, Gt(0), _of_stream(help="Tuples a batch at most (default: a second of work; 5 M if free).")
     ] = None
-    master: Annotated[
-        str | None, typer.Option(help="Master URL (default in LOCAL: local[N]).", rich_help_panel=SPARK)
-    ] = None
+    master: Annotated[str | None, _of_spark(help="Master URL (default in LOCAL: local[N]).")] = None
     state_partitions: Annotated[
         int | None,
         Gt(0),
-        typer.Option(
-            help="Partitions of the state, fixed once a checkpoint is made [the cores, 4 to 128].",
-            rich_help_panel=SPARK,
-        ),
+        _of_spark(help="Partitions of the state, fixed once a checkpoint is made [the cores, 4 to 128]."),
     ] = None
     conf: Mapping[str, str] = field(default_factory=dict)
     options: Mapping[str, Any] = field(default_factory=dict)
     seed: Annotated[int, typer.Option(help="Chooses the hash functions.", rich_help_panel=GROUPING)] = 0
     key_field: Annotated[
-        str | None,
-        typer.Option(help="COLUMN: the key: JSON's or Avro's field user.id, CSV's column 3.", rich_help_panel=STREAM),
+        str | None, _of_stream(help="COLUMN: the key: JSON's or Avro's field user.id, CSV's column 3.")
     ] = None
     format: Annotated[
-        str | None,
-        typer.Option(help="COLUMN: the topic's messages are json (default), avro, csv, text.", rich_help_panel=STREAM),
+        str | None, _of_stream(help="COLUMN: the topic's messages are json (default), avro, csv, text.")
     ] = None
-    schema: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Avro: the schema of all messages.", rich_help_panel=STREAM)
-    ] = None
+    schema: Annotated[str | None, _of_stream(metavar="FILE", help="Avro: the schema of all messages.")] = None
     schema_registry: Annotated[
         str | None,
-        typer.Option(
+        _of_stream(
             metavar="URL",
-            envvar="SCHEMA_REGISTRY_URL",
-            rich_help_panel=STREAM,
-            help="Avro: has the schema that a message names (Confluent's framing); http[s]://[USER:PASSWORD@]HOST:PORT.",
+            help="Avro: has the schemas that messages name; https://USER:PASSWORD@HOST:PORT ($SCHEMA_REGISTRY_URL).",
         ),
     ] = field(default=None, repr=False)  # it may have a password
     work: "Work | KeyedWork | None" = None
@@ -150,15 +129,12 @@ class Settings:
     ttl: Annotated[
         float | None,
         Gt(0),
-        typer.Option(
-            help="States live so long after their key's last tuple (s) [a window's length].", rich_help_panel=STATES
-        ),
+        _of_states(help="States live so long after their key's last tuple (s) [a window's length]."),
     ] = None
     merge_every: Annotated[
         str | None,
-        typer.Option(
-            help="Where a key is on several workers, its states meet so often: 30s, '5 batches' [when they end].",
-            rich_help_panel=STATES,
+        _of_states(
+            help="Where a key is on several workers, its states meet so often: 30s, '5 batches' [when they end]."
         ),
     ] = None
     consumer_group: Annotated[

@@ -39,6 +39,7 @@ _MARK = "\x01"  # stands in no text of JSON
 
 _TOKEN = re.compile(r'[ \t\r\n]+|"(?:[^"\\]|\\.)*"|[-+.\w]+|[{}\[\]:,]')
 _MOST, _LEAST = 3, 0.1  # shapes, and the share of the samples that one must have
+_WIDEST = 1000  # names, values and marks of a message: of a shape of more, the pattern is longer than a parser's work
 
 
 @dataclass(frozen=True)
@@ -119,6 +120,8 @@ def _shape(text: str, key: _Path, number: str | None, *, texts: bool) -> Shape |
     except (ValueError, RecursionError):
         return None
     spellings = _TOKEN.findall(text)
+    if len(spellings) > _WIDEST:
+        return None
     pieces: list[str] = []
     caught: list[str] = []  # what the groups are of
     path: list[str] = []  # of each open object, the name of the value that comes

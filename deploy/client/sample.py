@@ -8,10 +8,11 @@ from unskew.deploy.client.connection import Connection
 log = logging.getLogger(__name__)
 
 _PATIENCE = 2.0  # s
+_MOST_PARTITIONS = 16  # each is asked for its offsets
 
 
 def newest(connection: Connection, topic: str, count: int) -> list[bytes]:
-    """The values of some ``count`` of a topic's newest messages, of all partitions; fewer if they don't come."""
+    """The values of some ``count`` of a topic's newest messages; fewer if they don't come."""
     from confluent_kafka import Consumer, KafkaException, TopicPartition
 
     deadline = time.monotonic() + _PATIENCE
@@ -19,7 +20,7 @@ def newest(connection: Connection, topic: str, count: int) -> list[bytes]:
     consumer = Consumer(connection.client(**{"group.id": "unskew", "enable.auto.commit": False, **quick}))
     values: list[bytes] = []
     try:
-        partitions = consumer.list_topics(topic, timeout=_PATIENCE).topics[topic].partitions
+        partitions = sorted(consumer.list_topics(topic, timeout=_PATIENCE).topics[topic].partitions)[:_MOST_PARTITIONS]
         each = -(-count // max(len(partitions), 1))
         starts, due = [], 0
         for number in partitions:
@@ -32,7 +33,7 @@ def newest(connection: Connection, topic: str, count: int) -> list[bytes]:
         while due > 0 and (left := deadline - time.monotonic()) > 0:
             messages = consumer.consume(due, min(left, 0.1))
             due -= len(messages)
-            values += [m.value() for m in messages if m.error() is None and m.value() is not None]
+            values += [value for m in messages if m.error() is None and (value := m.value()) is not None]
     except KafkaException as error:
         log.info("no sample of topic %s: %s", topic, error)
     finally:

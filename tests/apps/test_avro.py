@@ -142,6 +142,16 @@ def test_a_registry_that_does_not_answer_rejects_nothing():
         Decoder("user.id", registry=Registry.at(url)).key(click("u1", 99))
 
 
+def test_a_registry_of_the_environment_is_for_avro_alone(monkeypatch, avsc):
+    monkeypatch.setenv("SCHEMA_REGISTRY_URL", "http://me:s3cret@registry:8081")
+    assert Schemas().decoder("x", []).registry == Registry.at("http://me:s3cret@registry:8081")
+    assert Schemas(file=avsc).decoder("x", []).registry is None
+    splitter("COUNTRY_SKEW_R80")
+    for schemas in Schemas(file=avsc, registry="http://registry"), Schemas(file=avsc):
+        with pytest.raises(UsageError, match="not both" if schemas.registry else "not json"):
+            splitter("COLUMN", "x", "avro" if schemas.registry else "json", schemas=schemas)
+
+
 @pytest.mark.parametrize("text", ["", "{", '{"type": "recor"}'])
 def test_what_is_no_schema_is_refused(tmp_path, text):
     (tmp_path / "x.avsc").write_text(text)

@@ -33,6 +33,28 @@ def test_an_idle_run_waits_and_wakes(settings, spark, connection, topic):
     assert by_key(final_counts(connection, result_topics(given)["aggregator"])) == {"a": 10, "b": 10}
 
 
+def test_no_pause_while_there_is_a_backlog(settings, spark, connection, topic):
+    """Batches of ten: with a pause after each, all would take most of an hour."""
+    publish(connection, topic, 2, countries(["a"] * 80))
+    given = settings("SHUFFLE", max_tuples=10, trigger=600.0, run_time=3600.0, until_drained=False)
+    reports = []
+    run = Run(given, [reports.append])
+    running = threading.Thread(target=run.run, args=[spark])
+    running.start()
+    try:
+        wait_for(lambda: sum(report.loads.sum() for report in reports) == 80)
+        assert [report.loads.sum() for report in reports[:8]] == [10] * 8
+        publish(connection, topic, 2, countries(["b"] * 4))
+        wait_for(lambda: len(reports) > 8)
+        assert idle_for(reports, 6), "the backlog was gone"
+    finally:
+        stopped = time.monotonic()
+        run.stop()
+        running.join(120)
+    assert not running.is_alive()
+    assert time.monotonic() - stopped < 60, "it didn't wait for the trigger"
+
+
 def wait_for(what) -> None:
     while not what():  # pytest has a limit
         time.sleep(0.1)

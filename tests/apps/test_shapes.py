@@ -126,7 +126,8 @@ class Template:
 def topic_of(seed, path, messages=600):
     rng = random.Random(seed)
     templates = [Template(rng, path) for _ in range(3)]
-    samples = [rng.choice(templates).message(0.0) for _ in range(60)]
+    # of few, even what is broken is common
+    samples = [rng.choice(templates).message(rng.choice([0.0, 0.3])) for _ in range(rng.choice([6, 60]))]
     return samples, [rng.choice(templates).message(rng.choice([0.0, 0.0, 0.3])) for _ in range(messages)]
 
 
@@ -175,6 +176,16 @@ def test_what_is_spelled_alike_is_not_parsed(spark, spelled):
     assert rows.where(read.short(F.col("value")).isNull()).count() == 0
     assert [row["key"] for row in read.split(rows).collect()] == [json.loads(spelled)["country"]]
     assert str(read.split(rows)._jdf.queryExecution().optimizedPlan()).count("parseJson") == 1
+
+
+@pytest.mark.spark
+def test_a_long_message_is_read_without_a_stack(spark):
+    message = '{"country": "%s", "tags": [%s], "text": "%s"}'
+    sample, long = (message % ("\\u00e9" * n, ", ".join("1" * n), "\\n\\ud83d\\ude00" * n) for n in (1, 100_000))
+    read = splitter("COUNTRY_SKEW_R80", samples=[sample.encode()])
+    rows = spark.createDataFrame([(long.encode(),)], "value binary").repartition(1)
+    assert [row[0] for row in rows.select(F.length(read.short(F.col("value")))).collect()] == [600_000]
+    assert [row["key"] for row in read.split(rows).collect()] == ["\u00e9" * 100_000]
 
 
 @pytest.mark.spark
