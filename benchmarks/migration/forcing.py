@@ -44,7 +44,7 @@ class Forcing:
     ----------
     begun : float
         The moves' times are from this one on (``time.monotonic``).
-    last, settled : float, int
+    last, settled : float
         When tuples were last routed by a new plan; the batch from which on there may be another.
     made : list
         The moves so far, and the batch in which each was made.
@@ -60,7 +60,7 @@ class Forcing:
     moves: Sequence[Move]
     begun: float = float("inf")
     last: float = 0.0
-    settled: int = 0
+    settled: float = 0
     made: list[tuple[Move, int]] = field(default_factory=list)
     loads: dict[int, NDArray[np.int64]] = field(default_factory=dict)
     rebalances: list[Rebalance] = field(default_factory=list)
@@ -86,6 +86,7 @@ class Forcing:
         known = Rebalance(plan.number, number + 1, 0.0, len(cast("np.ndarray", plan.values["table_keys"])), uneven)
         plans.write(number + 2, replace(standing, pending=plan, untold=(known,)))
         self.made.append((move, number))
+        self.settled = float("inf")  # until tuples are routed by it
 
     def over(self, plans: int, seconds: float) -> bool:
         """Whether so many plans were routed by, and since the last of them some time is over."""
