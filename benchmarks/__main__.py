@@ -7,6 +7,7 @@ import sys
 BENCHMARKS = {
     "topology": "tuples/s through the whole topology beside Spark's own groupBy, stages, memory",
     "latency": "a batch's time and a result's latency on a steady stream, beside Spark's own groupBy",
+    "rivals": "tuples/s, CPU and balance of ours beside repartition, more partitions, salted keys, round robin",
     "splitter": "messages/s that the splitter reads, by their spelling, beside from_json",
     "straggler": "batch time against the ideal when tuples cost time",
     "metrics": "tuples/s with and without metrics, and with an InfluxDB in trouble",
