@@ -3,7 +3,6 @@
 A salted key's states aren't merged here, which they would have to be: that is left out of the rivals' time.
 """
 
-import heapq
 import struct
 import tempfile
 import time
@@ -16,6 +15,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
+from benchmarks.measuring import on_slots
 from unskew.apps.topology.settings import Settings
 from unskew.apps.topology.source import FETCH
 from unskew.apps.topology.splitter import splitter
@@ -87,10 +87,7 @@ def straggling(spark: SparkSession, run: Settings, rival: Rival) -> float:
     messages = spark.read.format("kafka").options(**run.connection.spark()).option("subscribe", run.source_name).load()
     task = F.pmod(F.hash("key", "salt"), F.lit(run.workers * rival.tasks)).alias("task")
     counts = _tuples(messages, run, rival).groupBy(task).count().orderBy("task").collect()
-    slots = [0] * run.workers
-    for row in counts:
-        heapq.heapreplace(slots, slots[0] + row["count"])
-    return measures.straggling(slots)
+    return measures.straggling(on_slots((row["count"] for row in counts), run.workers))
 
 
 def raced(spark: SparkSession, run: Settings, rival: Rival) -> tuple[list[tuple[int, float]], int, int]:
