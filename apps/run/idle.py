@@ -15,6 +15,7 @@ from unskew.apps.topology.sink import BatchReport
 _MOST = 60.0  # s; whoever watches a run must be able to tell an idle one from one that hangs
 _LOOK_EVERY = 0.5  # s
 _FULL = 1.0  # s that a batch takes at least which is as large as our own limits let it be
+_SETTINGS = {"group.id": "unskew", "enable.auto.commit": False, "log_level": 0}  # without a broker: no word a retry
 
 
 def trigger(settings: Settings) -> str:
@@ -61,7 +62,7 @@ class Idle:
 
         connection = self._settings.connection
         # A consumer asks for the end of a partition on a connection that it keeps; it belongs to no group.
-        self._consumer = Consumer(connection.client(**{"group.id": "unskew", "enable.auto.commit": False}))
+        self._consumer = Consumer(connection.client(**_SETTINGS))
         return self
 
     def __exit__(self, *_: object) -> None:

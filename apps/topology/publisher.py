@@ -80,7 +80,9 @@ class Publisher:
         self.topics = result_topics(settings)
         for topic in self.topics.values():
             ensure_topic(self._connection, topic, settings.sources)
-        self._producer = Producer(self._connection.client(**{"enable.idempotence": True, "linger.ms": 5}))
+        self._producer = Producer(
+            self._connection.client(**{"enable.idempotence": True, "linger.ms": 5, "log_level": 0})
+        )
 
     def __enter__(self) -> Self:
         """Begin."""

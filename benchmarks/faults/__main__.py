@@ -57,7 +57,7 @@ def main() -> None:
     parser.add_argument("--of", type=Path, nargs="+", help="start nothing: the tables of these runs' FOLDERs together")
     given = parser.parse_args()
     if given.of:
-        show(together([Course.load(folder) for folder in given.of]), Console(highlight=False, width=140))
+        show(together([Course.load(folder) for folder in given.of]), Console(highlight=False, width=200))
         return
     small_disk = _in_own_mounts()
     seed = random.randrange(1 << 16) if given.seed is None else given.seed
@@ -65,7 +65,7 @@ def main() -> None:
     if folder.exists() and any(folder.iterdir()):
         sys.exit(f"{folder} is not empty; valid: --output with another folder, or none there")
     folder.mkdir(parents=True, exist_ok=True)
-    console = Console(highlight=False, width=140)
+    console = Console(highlight=False, width=200)
 
     def say(what: str) -> None:
         console.print(f"{time.strftime('%H:%M:%S')} {what}", soft_wrap=True)

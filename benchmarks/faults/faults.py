@@ -18,7 +18,7 @@ from unskew.deploy.client.topics import partitions_of
 from unskew.deploy.servers.server import Server
 
 #: Malformed messages in a burst.
-BURST = 60_000
+BURST = 150_000
 _MOST_PARTITIONS = 12
 _PATIENCE = 90.0  # s until there is a process of the kind
 _LEAST_SHIFT, _MOST_SHIFT = 2.0, 10_800.0  # s

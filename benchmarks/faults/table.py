@@ -1,6 +1,8 @@
 """What a run of the campaign found, as tables."""
 
+import re
 import statistics
+from collections import Counter
 
 from rich.box import MARKDOWN
 from rich.console import Console
@@ -9,6 +11,8 @@ from rich.table import Table
 from benchmarks.faults.course import Course
 from benchmarks.faults.plan import KINDS
 from benchmarks.faults.samples import CHECKPOINT, MEASURES, trends
+
+_GOOD = "in good order (0)"
 
 
 def show(course: Course, console: Console) -> None:
@@ -67,7 +71,10 @@ def _rejected(course: Course) -> Table:
 
 def _ends(course: Course) -> Table:
     table = _table("the driver's last line (exit code)", "times")
-    for line, times in course.ends.most_common():
+    ends: Counter[str] = Counter()
+    for line, times in course.ends.items():
+        ends[_GOOD if line.endswith("(0)") else re.sub(r"^.* \((-9)\)$", r"killed (\1)", line)] += times
+    for line, times in ends.most_common():
         table.add_row(line, str(times))
     table.add_row("… with a traceback", str(course.tracebacks))
     return table
