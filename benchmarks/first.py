@@ -22,7 +22,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.latency import TYPE, compete
-from benchmarks.processes import cpu, end
+from benchmarks.processes import end, spent
 from unskew.apps.topology.publisher import result_topics
 from unskew.apps.topology.settings import Settings
 from unskew.deploy.client.connection import Connection
@@ -57,7 +57,7 @@ def started(name: str, run: Settings) -> tuple[int, float, float]:
     message = consumer.poll(_PATIENCE)
     consumer.close()
     assert message is not None, f"{name} had no result within {_PATIENCE:.0f} s"
-    return process.pid, message.timestamp()[1] / 1000 - begun, sum(cpu(process.pid).values())
+    return process.pid, message.timestamp()[1] / 1000 - begun, spent(process.pid)
 
 
 class _Silent:
@@ -101,9 +101,9 @@ def idling(run: Settings, pid: int, seconds: float) -> float:
         time.sleep(1.0)
         if (now := end_offsets(run.connection, topic)) != ends:
             ends, since = now, time.monotonic()
-    before, begun = sum(cpu(pid).values()), time.monotonic()
+    before, begun = spent(pid), time.monotonic()
     time.sleep(seconds)
-    return (sum(cpu(pid).values()) - before) / (time.monotonic() - begun)
+    return (spent(pid) - before) / (time.monotonic() - begun)
 
 
 def main() -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from pyspark.sql import DataFrame
 
-from benchmarks.state.cpu import cpu
+from benchmarks.processes import spent
 from unskew.apps.run.ending import Halted, stop_between_batches
 
 
@@ -40,7 +40,7 @@ def batches(df: DataFrame, checkpoint: str, count: int, sink: Callable[[DataFram
         if len(found.over) == count:
             raise Halted
         found.given.append(sink(rows))
-        found.over.append((time.monotonic(), cpu()))
+        found.over.append((time.monotonic(), spent()))
 
     query = df.writeStream.option("checkpointLocation", checkpoint).foreachBatch(batch).start()
     while len(found.over) < count:

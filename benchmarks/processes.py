@@ -13,6 +13,11 @@ def cpu(root: int | None = None) -> dict[str, float]:
     return _summed(root, lambda process: sum(process.cpu_times()[:4]))
 
 
+def spent(root: int | None = None) -> float:
+    """Those of all kinds together."""
+    return sum(cpu(root).values())
+
+
 def memory(root: int | None = None) -> dict[str, float]:
     """Proportional set size (MiB): what several share is divided among them."""
     return _summed(root, lambda process: process.memory_full_info().pss / 2**20)

@@ -20,7 +20,7 @@ from rich.box import MARKDOWN
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.state.cpu import cpu
+from benchmarks.processes import spent
 from benchmarks.topology import SOURCES, TYPE, settings
 from unskew.apps.run.session import session
 from unskew.apps.topology.source import FETCH
@@ -85,10 +85,10 @@ def main() -> None:
             for repeat in range(arguments.repeats + 1):
                 for spelling, topic in topics.items():
                     for name, query in contestants(spark, connection, topic).items():
-                        before, begun = cpu(), time.monotonic()
+                        before, begun = spent(), time.monotonic()
                         query().write.format("noop").mode("overwrite").save()
                         if repeat:
-                            taken = time.monotonic() - begun, cpu() - before
+                            taken = time.monotonic() - begun, spent() - before
                             found.setdefault((spelling, name), []).append(taken)
                 print(f"repeat {repeat} of {arguments.repeats} is done", flush=True)
     _print(arguments.records, found)
@@ -101,10 +101,10 @@ def _print(records: int, found: Mapping[tuple[str, str], list[tuple[float, float
     table = Table("spelling", "", box=MARKDOWN, title=f"{records:,} messages, from Kafka, {SOURCES} partitions")
     for column in ("messages/s", "× our spelling", "× from_json", "CPU µs a message", "÷ our spelling"):
         table.add_column(column, justify="right")
-    for (spelling, name), (wall, spent) in medians.items():
+    for (spelling, name), (wall, busy) in medians.items():
         theirs = medians[spelling, "from_json"][0]
         rates = f"{records / wall:,.0f}", f"{base[0] / wall:.2f}", f"{theirs / wall:.2f}"
-        table.add_row(spelling, name, *rates, f"{1e6 * spent / records:.2f}", f"{spent / base[1]:.2f}")
+        table.add_row(spelling, name, *rates, f"{1e6 * busy / records:.2f}", f"{busy / base[1]:.2f}")
     Console(width=140, highlight=False).print(table)
 
 

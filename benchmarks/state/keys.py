@@ -26,7 +26,7 @@ from rich.box import MARKDOWN
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.processes import cpu
+from benchmarks.processes import spent
 from unskew import keyed_map
 from unskew.apps.run import session
 from unskew.works import KeyedWork, Now
@@ -111,9 +111,9 @@ def measured(spark: SparkSession, name: str, keys: int, share: float, batches: i
         query.processAllAvailable()
         for number in range(1, batches + 2):
             publish(number, rng.choice(keys, touched, replace=False))
-            before, began = sum(cpu().values()), time.monotonic()
+            before, began = spent(), time.monotonic()
             query.processAllAvailable()
-            costs.append(sum(cpu().values()) - before)
+            costs.append(spent() - before)
             times.append(time.monotonic() - began)
         query.stop()
     batch = statistics.median(times[1:])

@@ -26,7 +26,7 @@ from rich.box import MARKDOWN
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.processes import cpu
+from benchmarks.processes import spent
 from unskew import keyed_map
 from unskew.apps.run import session
 from unskew.works import Sessions
@@ -112,10 +112,10 @@ def measured(spark: SparkSession, name: str, tuples: int, keys: int, batches: in
         query = writer.option("checkpointLocation", checkpoint).start()
         for number, table in enumerate(files(tuples, keys, batches)):
             pq.write_table(table, f"{folder}/{number}")
-            before, began = sum(cpu().values()), time.monotonic()
+            before, began = spent(), time.monotonic()
             Path(f"{folder}/{number}").rename(f"{folder}/in/{number}.parquet")
             query.processAllAvailable()
-            costs.append(sum(cpu().values()) - before)
+            costs.append(spent() - before)
             times.append(time.monotonic() - began)
         query.stop()
     batch = statistics.median(times[WARM:])
