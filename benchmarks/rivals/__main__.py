@@ -7,9 +7,9 @@ with what Spark has. Work is slept, but for *of CPU*: so W workers wait side by 
 tuples as W workers do in ``--seconds``. What a task makes of its tuples goes to the driver, which merges it, for all
 contestants alike; Spark's own count is there for tuples that cost nothing. The first ``--warm`` batches aren't counted.
 
-CPU is that of the driver, the JVM and Python, not the broker's. *workers a key* is over all counted batches, *max/mean* is of
-the tuples that a worker gets, the mean over the batches; with more tasks than workers, W slots take them as they become
-free. Both are the stream's and the placement's alone, and don't depend on the machine.
+CPU is that of the driver, the JVM and Python. *workers a key* is over all counted batches, *max/mean* is of the tuples
+that a worker gets, the mean over the batches; with more tasks than workers, W slots take them as they become free.
+Both are the stream's and the placement's alone, and don't depend on the machine.
 """
 
 import argparse
