@@ -27,7 +27,7 @@ servers: setup ## InfluxDB and Prometheus for the tests and `unskew stack`: foun
 # Much of a test is waiting: three processes are right for two cores.
 TEST := .venv/bin/python -m pytest --numprocesses 3
 
-test: setup ## All tests (starts Kafka and Spark, kills them; half an hour on two cores)
+test: setup ## All tests (starts Kafka and Spark, kills them; 45 minutes on two cores)
 	@$(TEST)
 
 test-fast: setup ## The tests that kill nothing and need no minutes each

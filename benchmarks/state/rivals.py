@@ -35,7 +35,7 @@ class Rival:
 def rivals(workers: int) -> dict[str, Rival]:
     """What is tried, by name."""
     return {
-        "repartition(W, key)": Rival(),
+        "repartition by key": Rival(),
         "10 × as many partitions": Rival(tasks=10),
         "key salted by 2": Rival(salts=2),
         "key salted by W": Rival(salts=workers),

@@ -118,7 +118,10 @@ def main(given: Sequence[str]) -> None:
     parser.add_argument("--only", default="", help="Contestants, by their names.")
     arguments = parser.parse_args(given)
     others = rivals(WORKERS)
-    chosen = arguments.only.split(",") if arguments.only else [*GROUPINGS, *others]
+    valid = [*GROUPINGS, *others]
+    chosen = arguments.only.split(",") if arguments.only else valid
+    if unknown := [name for name in chosen if name not in valid]:
+        parser.error(f"--only has {unknown[0]!r}; valid: {', '.join(valid)}")
     conf = {
         "spark.sql.streaming.stateStore.rocksdb.trackTotalNumberOfRows": "false",
         "spark.executorEnv.UNSKEW_GROUPINGS": ",".join(name for name in chosen if name in GROUPINGS),
