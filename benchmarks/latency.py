@@ -20,12 +20,12 @@ from typing import Any
 
 import numpy as np
 import orjson
-from confluent_kafka import Consumer, TopicPartition
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.measuring import messages
 from unskew.apps.run.ending import stop_between_batches
 from unskew.apps.run.follow import follow
 from unskew.apps.run.run import Run
@@ -34,7 +34,7 @@ from unskew.apps.topology.publisher import result_topics
 from unskew.apps.topology.settings import Settings
 from unskew.apps.topology.source import source, tuples
 from unskew.deploy.client.connection import Connection
-from unskew.deploy.client.topics import end_offsets, ensure_topic
+from unskew.deploy.client.topics import ensure_topic
 from unskew.deploy.servers.broker import Broker
 from unskew.producers.pace import Rate
 from unskew.producers.publish import publish
@@ -94,10 +94,10 @@ def race(name: str, run: Settings, rate: float) -> tuple[list[Told], list[tuple[
     process.start()
     assert here.recv() == "ready"
     over = threading.Event()
-    messages = create(TYPE, records=round(rate * run.run_time))
+    dataset = create(TYPE, records=round(rate * run.run_time))
     producer = threading.Thread(
         target=publish,
-        args=(run.connection, run.source_name, messages),
+        args=(run.connection, run.source_name, dataset),
         kwargs={"pace": Rate(rate), "stopped": over.is_set},
     )
     producer.start()
@@ -109,17 +109,10 @@ def race(name: str, run: Settings, rate: float) -> tuple[list[Told], list[tuple[
 
 
 def latencies(run: Settings) -> list[tuple[float, float]]:
-    topic = result_topics(run)["aggregator"]
-    ends = end_offsets(run.connection, topic)
-    consumer = Consumer(run.connection.client(**{"group.id": "bench", "enable.auto.commit": False}))
-    consumer.assign([TopicPartition(topic, partition, 0) for partition in ends])
-    found: list[tuple[int, int]] = []
-    while len(found) < sum(ends.values()):
-        messages = consumer.consume(10_000, 1.0)
-        found += [(orjson.loads(m.value() or b"")["timestamp"], m.timestamp()[1]) for m in messages]
-    consumer.close()
+    written = messages(run.connection, result_topics(run)["aggregator"])
+    found = [(orjson.loads(each.value() or b"")["timestamp"], each.timestamp()[1]) for each in written]
     first = min((end for end, _ in found), default=0)
-    return [((end - first) / 1000, (written - end) / 1000) for end, written in found]
+    return [((end - first) / 1000, (at - end) / 1000) for end, at in found]
 
 
 def figures(batches: list[Told], results: list[tuple[float, float]], *, warm: bool) -> dict[str, float]:

@@ -2,13 +2,29 @@
 
 import heapq
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
+from confluent_kafka import Consumer, Message, TopicPartition
 from pyspark.sql import DataFrame
 
 from benchmarks.processes import spent
 from unskew.apps.run.ending import Halted, stop_between_batches
+from unskew.deploy.client.connection import Connection
+from unskew.deploy.client.topics import end_offsets
+
+
+def messages(connection: Connection, topic: str, start: Mapping[int, int] | None = None) -> list[Message]:
+    """All that a topic has now, from these offsets on; without any from the first message on."""
+    begin, ends = start or {}, end_offsets(connection, topic)
+    consumer = Consumer(connection.client(**{"group.id": "bench", "enable.auto.commit": False}))
+    consumer.assign([TopicPartition(topic, partition, begin.get(partition, 0)) for partition in ends])
+    wanted = sum(end - begin.get(partition, 0) for partition, end in ends.items())
+    found: list[Message] = []
+    while len(found) < wanted:
+        found += consumer.consume(10_000, 1.0)
+    consumer.close()
+    return found
 
 
 def on_slots(tasks: Iterable[int], slots: int) -> list[int]:

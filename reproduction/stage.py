@@ -72,14 +72,14 @@ class Course:
         return float(1000 * (self.tuples * self.busy).sum() / self.tuples.sum())
 
     @property
-    def theta(self) -> float:
-        """How far the most loaded worker's tuples are above the mean, in %: the mean of the batches."""
-        return float(100 * (self.tuples.max(axis=1) / self.tuples.mean(axis=1)).mean() - 100)
-
-    @property
     def completions(self) -> NDArray[np.float64]:
         """The same of each batch."""
         return 1000 * (self.tuples * self.busy).sum(axis=1) / self.tuples.sum(axis=1)
+
+    @property
+    def theta(self) -> float:
+        """How far the most loaded worker's tuples are above the mean, in %: the mean of the batches."""
+        return float(100 * (self.tuples.max(axis=1) / self.tuples.mean(axis=1)).mean() - 100)
 
 
 @dataclass(eq=False)

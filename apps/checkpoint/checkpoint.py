@@ -8,6 +8,7 @@ from typing import Any
 import orjson
 
 from unskew.apps.checkpoint.clock import Clock
+from unskew.apps.checkpoint.folders import numbers
 from unskew.apps.checkpoint.place import Place, Where
 from unskew.errors import EnvironmentFault, UsageError
 
@@ -175,7 +176,7 @@ class Checkpoint:
 
     def _newest(self, log: str) -> int | None:
         """The number of the log's newest entry."""
-        return max((int(name) for name in self.place.folder(log).names() if name.isdigit()), default=None)
+        return max(numbers(self.place.folder(log)), default=None)
 
     def _log(self, log: str, number: int) -> list[str]:
         return self.place.folder(log).read(str(number)).lstrip(b"\0").decode().splitlines()

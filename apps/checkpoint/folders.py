@@ -53,6 +53,11 @@ class Folder(Protocol):
         ...
 
 
+def numbers(folder: Folder) -> list[int]:
+    """What files and folders are named by numbers, ascending: versions, batches, plans."""
+    return sorted(int(name) for name in folder.names() if name.isdigit())
+
+
 def partial(name: str) -> str:
     """A name for what isn't whole yet; no reader takes it for a number."""
     return f".{name}-{uuid.uuid4().hex}"

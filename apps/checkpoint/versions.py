@@ -8,6 +8,7 @@ itself wrote.
 import contextlib
 import zlib
 
+from unskew.apps.checkpoint.folders import numbers
 from unskew.apps.checkpoint.place import Place, Where
 
 _DIGITS = 12
@@ -40,19 +41,16 @@ class Versions:
         if self._folder.costly and at_most != ANY_BATCH:
             with contextlib.suppress(FileNotFoundError):
                 return at_most, self._folder.read(_name(at_most))
-        versions = [v for v in self._versions() if v <= at_most]
-        return (max(versions), self._folder.read(_name(max(versions)))) if versions else None
+        versions = [v for v in numbers(self._folder) if v <= at_most]
+        return (versions[-1], self._folder.read(_name(versions[-1]))) if versions else None
 
     def write(self, version: int, data: bytes) -> None:
         """Write a version atomically, then remove what no replay can ask for any more."""
         self._folder.write(_name(version), data)
         if self._folder.costly and zlib.crc32(f"{self._address} {version}".encode()) % _SELDOM:
             return
-        for old in sorted(v for v in self._versions() if v < version)[: -(_KEEP - 1)]:
+        for old in [v for v in numbers(self._folder) if v < version][: -(_KEEP - 1)]:
             self._folder.remove(_name(old))  # another attempt of the same task may be tidying too
-
-    def _versions(self) -> list[int]:
-        return [int(name) for name in self._folder.names() if name.isdigit()]
 
 
 def _name(version: int) -> str:

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from unskew.apps.checkpoint.folders import numbers
 from unskew.apps.checkpoint.place import Place, Where
 from unskew.apps.keyed.bins import KEY
 from unskew.apps.keyed.parcels import WINDOW
@@ -39,7 +40,7 @@ class Handed:
 
     def plans(self) -> list[int]:
         """The numbers of the plans that there are files of, ascending."""
-        return sorted(int(name) for name in self._place.folder().names() if name.isdigit())
+        return numbers(self._place.folder())
 
     def to(self, receiver: int, plan: int, batch: int) -> list[pa.RecordBatch]:
         """What a worker gets for a plan, as of before a batch: rows of its table with ``WINDOW``."""

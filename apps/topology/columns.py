@@ -9,7 +9,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from unskew.apps.topology.avro import FRAME, Decoder, avro, numbers
-from unskew.apps.topology.reading import Splitter, document
+from unskew.apps.topology.reading import Splitter, document, unreadable
 from unskew.apps.topology.registry import Registry, of_file
 from unskew.apps.topology.shapes import fitting, learn, meant
 from unskew.errors import UsageError
@@ -104,11 +104,7 @@ def _plain(key: Callable[[Column], Column], missing: str) -> Splitter:
         return F.when(F.is_valid_utf8(text), key(text))
 
     def reason(value: Column) -> Column:
-        return (
-            F.when(value.isNull(), F.lit("no value"))
-            .when(~F.is_valid_utf8(value.cast("string")), F.lit("not UTF-8"))
-            .when(short(value).isNull(), F.lit(missing))
-        )
+        return unreadable(value).when(short(value).isNull(), F.lit(missing))
 
     return Splitter(short, lambda cut, _: cut, reason)
 
@@ -138,8 +134,7 @@ def _scalar(path: str, samples: Sequence[bytes]) -> Splitter:
         parsed = parse(value)
         found = kind(parsed)
         return (
-            F.when(value.isNull(), F.lit("no value"))
-            .when(~F.is_valid_utf8(value.cast("string")), F.lit("not UTF-8"))
+            unreadable(value)
             .when(parsed.isNull(), F.lit("not JSON"))
             .when(found.isNull(), F.lit(f"no field {path!r}"))
             .when(found.rlike(_NO_KEY), F.concat(F.lit(f"field {path!r} is "), found, F.lit(", which is no key")))

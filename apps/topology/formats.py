@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from unskew.apps.topology.reading import Splitter
+from unskew.apps.topology.reading import Splitter, unreadable
 from unskew.apps.topology.shapes import Shape, fitting, learn, meant
 from unskew.producers.hashtags import ELECTION_DAY, ELECTION_WORDS, LETTERS, MANGLED
 
@@ -99,11 +99,7 @@ def _requires(fields: Mapping[str, str]) -> Callable[[Column], Column]:
 
     def reason(value: Column) -> Column:
         document = F.try_parse_json(value.cast("string"))
-        wrong = (
-            F.when(value.isNull(), F.lit("no value"))
-            .when(~F.is_valid_utf8(value.cast("string")), F.lit("not UTF-8"))
-            .when(document.isNull(), F.lit("not JSON"))
-        )
+        wrong = unreadable(value).when(document.isNull(), F.lit("not JSON"))
         for name, kind in fields.items():
             field = F.try_variant_get(document, f"$.{name}", "variant")
             found = F.schema_of_variant(field)

@@ -17,6 +17,11 @@ def document(value: Column) -> Column:
     return F.when(F.is_valid_utf8(text), F.try_parse_json(text))
 
 
+def unreadable(value: Column) -> Column:
+    """Why a message is no text at all, of whatever format; a condition to which a format adds its own by ``when``."""
+    return F.when(value.isNull(), F.lit("no value")).when(~F.is_valid_utf8(value.cast("string")), F.lit("not UTF-8"))
+
+
 @dataclass(frozen=True)
 class Splitter:
     """How the messages of one source type are read.
@@ -52,8 +57,7 @@ class Splitter:
 
     def key(self, value: Column) -> Column:
         """The key, or the keys, by one expression of the message's value."""
-        parsed = self.parse(value)
-        return self._countable(self.key_of(self.short(value), parsed), value, parsed)
+        return self._key(self.short(value), self.parse(value), value)
 
     def why(self, value: Column) -> Column:
         """Why a message is rejected (string); null if it isn't."""
@@ -74,16 +78,16 @@ class Splitter:
         # A step of its own, which Spark does not fold into the next if that names the document twice: one parse.
         read = messages.withColumns({_SHORT: short, _DOCUMENT: F.when(short.isNull(), self.parse(value))})
         parsed = F.col(_DOCUMENT)
-        key = self.key_of(F.col(_SHORT), parsed)
+        key = self._key(F.col(_SHORT), parsed, value)
         if self.several:
             # a rejected message stays, as one tuple without a key; one that has no keys leaves nothing
             key = F.explode(F.coalesce(key, F.array(F.lit(None).cast("string"))))
-        key = self._countable(key, value, parsed)
         count = [self.count_of(value, parsed).alias("count")] if self.count_of else []
         return read.select(*carry, *count, key.alias("key"))
 
-    def _countable(self, key: Column, value: Column, parsed: Column) -> Column:
-        """The key; null where the message counts what it can't."""
+    def _key(self, short: Column, parsed: Column, value: Column) -> Column:
+        """The key, or the keys; null where the message counts what it can't."""
+        key = self.key_of(short, parsed)
         return key if self.count_of is None else F.when(self.count_of(value, parsed).between(0, MOST), key)
 
 

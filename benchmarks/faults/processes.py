@@ -1,16 +1,15 @@
-"""The processes of a campaign, as Linux tells of them: all are descendants of ours, orphans too."""
+"""The processes of a campaign: all are descendants of ours, orphans too."""
 
 import contextlib
 import ctypes
 import os
 import signal
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
+
+import psutil
 
 _PR_SET_CHILD_SUBREAPER = 36  # <linux/prctl.h>
-_PAGE = os.sysconf("SC_PAGE_SIZE")
 #: kind → what its command line has.
 _KINDS = {
     "executor": "executor.CoarseGrainedExecutorBackend",
@@ -27,13 +26,18 @@ _KINDS = {
 
 @dataclass(frozen=True)
 class Process:
-    """A process: ``kind`` of ``KINDS`` or empty, its parent, session and state (a letter: T stopped, Z a zombie)."""
+    """A process: ``kind`` of ``KINDS`` or empty, its parent and session, its state in psutil's words."""
 
     pid: int
     parent: int
     session: int
     state: str
     kind: str
+
+    @property
+    def alive(self) -> bool:
+        """Whether it hasn't ended; it may be stopped."""
+        return self.state != psutil.STATUS_ZOMBIE
 
 
 def adopt_orphans() -> None:
@@ -43,31 +47,28 @@ def adopt_orphans() -> None:
 
 def ours() -> list[Process]:
     """Our descendants."""
-    every = {process.pid: process for process in _all()}
-
-    def descends(pid: int) -> bool:
-        while pid in every:
-            pid = every[pid].parent
-            if pid == os.getpid():
-                return True
-        return False
-
-    return [process for pid, process in every.items() if descends(pid)]
+    found = []
+    for each in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.NoSuchProcess, ProcessLookupError):
+            state = each.status()
+            line = "" if state == psutil.STATUS_ZOMBIE else " ".join([*each.cmdline(), ""])
+            kind = next((kind for kind, mark in _KINDS.items() if mark in line), "")
+            found.append(Process(each.pid, each.ppid(), os.getsid(each.pid), state, kind))
+    return found
 
 
 def of_kind(kind: str) -> list[Process]:
     """Those of our descendants that are of a kind, and alive."""
-    return [process for process in ours() if process.kind == kind and process.state != "Z"]
+    return [process for process in ours() if process.kind == kind and process.alive]
 
 
 def measured(pid: int) -> tuple[float, int, int] | None:
     """Resident memory (MiB), threads, open files; None: it is gone."""
-    folder = Path("/proc", str(pid))
     try:
-        pages = int((folder / "statm").read_text().split()[1])
-        threads = int(_stat(folder)[17])
-        return pages * _PAGE / (1 << 20), threads, len(os.listdir(folder / "fd"))  # noqa: PTH208  no paths are needed
-    except (OSError, IndexError):
+        process = psutil.Process(pid)
+        with process.oneshot():
+            return process.memory_info().rss / 2**20, process.num_threads(), process.num_fds()
+    except psutil.Error:
         return None
 
 
@@ -75,7 +76,7 @@ def end_all(patience: float = 5.0) -> int:
     """Kill all our descendants; how many there were."""
     found: set[int] = set()
     deadline = time.monotonic() + patience
-    while (alive := [process.pid for process in ours() if process.state != "Z"]) and time.monotonic() < deadline:
+    while (alive := [process.pid for process in ours() if process.alive]) and time.monotonic() < deadline:
         for pid in alive:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
@@ -92,25 +93,8 @@ class Reaper:
 
     def __call__(self) -> None:
         """Reap what has been dead since the last call; what we started ourselves leads a session, and is left alone."""
-        dead = {p.pid for p in ours() if p.state == "Z" and p.parent == os.getpid() and p.session != p.pid}
+        dead = {p.pid for p in ours() if not p.alive and p.parent == os.getpid() and p.session != p.pid}
         for pid in dead & self._seen:
             with contextlib.suppress(ChildProcessError):
                 os.waitpid(pid, os.WNOHANG)
         self._seen = dead
-
-
-def _all() -> Iterator[Process]:
-    for folder in Path("/proc").iterdir():
-        if folder.name.isdigit():
-            try:
-                stat = _stat(folder)
-                line = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-            except OSError:
-                continue
-            kind = next((kind for kind, mark in _KINDS.items() if mark in line), "")
-            yield Process(int(folder.name), int(stat[1]), int(stat[3]), stat[0], kind)
-
-
-def _stat(folder: Path) -> list[str]:
-    """The fields of /proc/PID/stat from the third, the state, on."""
-    return (folder / "stat").read_text().rpartition(")")[2].split()

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+import psutil
+
 from benchmarks.faults.processes import Process, Reaper, measured, ours
 
 CHECKPOINT = "checkpoint"
@@ -65,7 +67,7 @@ class Sampler(threading.Thread):
             at = time.monotonic() - self._began
             self._add(at, CHECKPOINT, 0, "files", sum(len(files) for _, _, files in os.walk(self._checkpoint)))
             for process in ours():
-                if process.kind and process.state != "Z":
+                if process.kind and process.alive:
                     self._measure(at, process)
 
     def stop(self) -> None:
@@ -82,7 +84,7 @@ class Sampler(threading.Thread):
         age = at - self._seen.setdefault(process.pid, at)
         # One that has just begun would take the request for a signal to end; one that is stopped doesn't answer.
         due = age > _YOUNG and at - self._collected[process.pid] > _COLLECT_EVERY
-        if process.kind in _JVMS and due and process.state != "T":
+        if process.kind in _JVMS and due and process.state != psutil.STATUS_STOPPED:
             self._collected[process.pid] = at
             if heap := live_heap(process.pid):
                 self._add(at, process.kind, process.pid, "heap MiB", heap)

@@ -4,11 +4,10 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 import orjson
-from confluent_kafka import Consumer, Message, TopicPartition
 from numpy.typing import NDArray
 
+from benchmarks.measuring import messages
 from unskew.deploy.client.connection import Connection
-from unskew.deploy.client.topics import end_offsets
 
 BIN = 250  # ms
 
@@ -17,13 +16,11 @@ def latencies(
     connection: Connection, topic: str, start: Mapping[int, int], results: Sequence[str]
 ) -> NDArray[np.float64]:
     """Of each tuple since these offsets that has a result: its time and the result's after it, float64[n, 2], ms."""
-    came = {
-        (message.partition(), message.offset()): message.timestamp()[1] for message in _read(connection, topic, start)
-    }
+    came = {(each.partition(), each.offset()): each.timestamp()[1] for each in messages(connection, topic, start)}
     sources = len(start)
     found: list[tuple[int, int]] = []
     for name in results:
-        for message in _read(connection, name, {}):
+        for message in messages(connection, name):
             said = orjson.loads(message.value() or b"")
             place = int(said["tags"]["key"]) % sources, int(said["fields"]["max"])
             if place in came:
@@ -39,16 +36,3 @@ def binned(found: NDArray[np.float64]) -> NDArray[np.float64]:
         here = found[start == at, 1]
         rows.append([at, len(here), *np.percentile(here, [50, 99]), here.max()])
     return np.array(rows).reshape(-1, 5)
-
-
-def _read(connection: Connection, topic: str, start: Mapping[int, int]) -> list[Message]:
-    """All records of a topic, from these offsets on."""
-    ends = end_offsets(connection, topic)
-    consumer = Consumer(connection.client(**{"group.id": "bench", "enable.auto.commit": False}))
-    consumer.assign([TopicPartition(topic, partition, start.get(partition, 0)) for partition in ends])
-    wanted = sum(end - start.get(partition, 0) for partition, end in ends.items())
-    found: list[Message] = []
-    while len(found) < wanted:
-        found += consumer.consume(10_000, 1.0)
-    consumer.close()
-    return found

@@ -16,7 +16,7 @@ import argparse
 import os
 import tempfile
 from collections.abc import Mapping
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -31,8 +31,9 @@ from rich.table import Table
 from benchmarks.measuring import batches, on_slots
 from benchmarks.rivals.contestants import GROUPINGS, NATIVE, WORKERS, Contestant, Work, contestants
 from benchmarks.rivals.picture import draw
+from benchmarks.topology import SOURCES, settings
 from unskew.apps.run import session
-from unskew.apps.topology.source import FETCH
+from unskew.apps.topology.source import source
 from unskew.apps.topology.splitter import splitter
 from unskew.deploy.client.connection import Connection
 from unskew.deploy.client.topics import ensure_topic
@@ -41,7 +42,6 @@ from unskew.grouping import measures
 from unskew.producers.publish import publish
 from unskew.producers.registry import create
 
-SOURCES = 4
 MOST = 1_000_000  # tuples of a batch for each second that it may take
 STREAMS: Mapping[str, tuple[str, dict[str, Any]]] = {
     "R80": ("COUNTRY_SKEW_R80", {}),
@@ -72,11 +72,9 @@ def size(work: Work, seconds: float) -> int:
 
 def stream(spark: SparkSession, connection: Connection, name: str, tuples: int) -> DataFrame:
     """The tuples of a topic, so many a batch."""
-    messages = (
-        spark.readStream.format("kafka").options(**FETCH).options(**connection.spark()).option("subscribe", name)
-        .option("startingOffsets", "earliest").option("maxOffsetsPerTrigger", tuples).load()
-    )  # fmt: skip
-    return splitter(STREAMS[name][0]).split(messages, F.col("partition").alias("source"), F.col("offset"))
+    kind, _ = STREAMS[name]
+    run = replace(settings(connection, "KEY", Path("none")), source_type=kind, source_name=name, max_tuples=tuples)
+    return splitter(kind).split(source(spark, run), F.col("partition").alias("source"), F.col("offset"))
 
 
 def raced(df: DataFrame, name: str, contestant: Contestant, tuples: int, warm: int, counted: int) -> Figures:

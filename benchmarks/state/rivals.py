@@ -17,7 +17,7 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
 from benchmarks.measuring import on_slots
 from unskew.apps.topology.settings import Settings
-from unskew.apps.topology.source import FETCH
+from unskew.apps.topology.source import source
 from unskew.apps.topology.splitter import splitter
 from unskew.grouping import measures
 
@@ -72,13 +72,8 @@ def _tuples(messages: DataFrame, run: Settings, rival: Rival) -> DataFrame:
 
 def stream(spark: SparkSession, run: Settings, rival: Rival) -> DataFrame:
     """The rival's query over the run's topic."""
-    messages = (
-        spark.readStream.format("kafka").options(**FETCH).options(**run.connection.spark())
-        .option("subscribe", run.source_name).option("startingOffsets", "earliest")
-        .option("maxOffsetsPerTrigger", run.batch_limit).load()
-    )  # fmt: skip
     processor = RunningRow(run.cost.mean)
-    rows = _tuples(messages, run, rival).groupBy("key", "salt")
+    rows = _tuples(source(spark, run), run, rival).groupBy("key", "salt")
     return rows.transformWithState(processor, "nothing long", "Append", "None")
 
 

@@ -14,6 +14,7 @@ import pytest
 
 from tests.apps.conftest import countries, final_counts, publish
 from tests.commands import UNSKEW
+from unskew.apps.checkpoint.folders import numbers
 from unskew.apps.checkpoint.place import Place
 from unskew.deploy.client.connection import Connection
 
@@ -111,7 +112,7 @@ class Topology:
         self.start()
 
     def _committed(self) -> int:
-        return max((int(name) for name in self._place.folder("commits").names() if name.isdigit()), default=-1)
+        return max(numbers(self._place.folder("commits")), default=-1)
 
 
 def _parent(process: Path) -> int:

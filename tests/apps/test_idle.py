@@ -2,6 +2,7 @@
 
 import threading
 import time
+from contextlib import contextmanager
 
 import pytest
 
@@ -15,21 +16,11 @@ pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 def test_an_idle_run_waits_and_wakes(settings, spark, connection, topic):
     publish(connection, topic, 2, countries(["a"] * 10))
     given = settings("SHUFFLE", window=0.5, run_time=600.0, until_drained=False)
-    reports = []
-    run = Run(given, [reports.append])
-    running = threading.Thread(target=run.run, args=[spark])
-    running.start()
-    try:
+    with running(given, spark) as reports:
         wait_for(lambda: reports and reports[-1].totals.tuples == 10)
         wait_for(lambda: idle_for(reports, 6))
         publish(connection, topic, 2, countries(["b"] * 10))
         wait_for(lambda: reports[-1].totals.tuples == 20)
-    finally:
-        stopped = time.monotonic()
-        run.stop()
-        running.join(120)
-    assert not running.is_alive()
-    assert time.monotonic() - stopped < 60, "it didn't wait for the end of a wait"
     assert by_key(final_counts(connection, result_topics(given)["aggregator"])) == {"a": 10, "b": 10}
 
 
@@ -37,22 +28,29 @@ def test_no_pause_while_there_is_a_backlog(settings, spark, connection, topic):
     """Batches of ten: with a pause after each, all would take most of an hour."""
     publish(connection, topic, 2, countries(["a"] * 80))
     given = settings("SHUFFLE", max_tuples=10, trigger=600.0, run_time=3600.0, until_drained=False)
-    reports = []
-    run = Run(given, [reports.append])
-    running = threading.Thread(target=run.run, args=[spark])
-    running.start()
-    try:
+    with running(given, spark) as reports:
         wait_for(lambda: sum(report.loads.sum() for report in reports) == 80)
         assert [report.loads.sum() for report in reports[:8]] == [10] * 8
         publish(connection, topic, 2, countries(["b"] * 4))
         wait_for(lambda: len(reports) > 8)
         assert idle_for(reports, 6), "the backlog was gone"
+
+
+@contextmanager
+def running(given, spark):
+    """A run meanwhile, and its reports; told to stop, it doesn't wait for the end of a wait or for its trigger."""
+    reports = []
+    run = Run(given, [reports.append])
+    thread = threading.Thread(target=run.run, args=[spark])
+    thread.start()
+    try:
+        yield reports
     finally:
         stopped = time.monotonic()
         run.stop()
-        running.join(120)
-    assert not running.is_alive()
-    assert time.monotonic() - stopped < 60, "it didn't wait for the trigger"
+        thread.join(120)
+    assert not thread.is_alive()
+    assert time.monotonic() - stopped < 60, "it waited"
 
 
 def wait_for(what) -> None:
