@@ -11,6 +11,8 @@ from unskew.works.interface import Now
 #: What an id may be kept as.
 KINDS = {"string": pa.string(), "int64": pa.int64(), "binary": pa.binary()}
 
+_AGES = 1 << 61  # ms: more than between any two times
+
 
 class Distinct(Folded):
     """Deduplication: every id of a key is told exactly once, however often and wherever it comes.
@@ -28,8 +30,8 @@ class Distinct(Folded):
     kind : str
         What it is kept as: ``string``, ``int64`` (the smallest) or ``binary``. Null is an id too.
     within : float
-        Seconds after which an id may be forgotten, by its first tuple's time and the watermark; 0: never. Two tuples
-        of an id that are further apart than this may both be told.
+        Seconds after which an id may be forgotten, by the time that was told of it and the watermark; 0: never. Two
+        tuples of an id that are further apart than this may both be told, and no others.
 
     Notes
     -----
@@ -69,9 +71,9 @@ class Distinct(Folded):
         )
 
     def merge(self, states: pa.RecordBatch, slots: pa.Array, keys: int) -> pa.RecordBatch:
-        """The union of the sets: an id has its earliest time, and is told if it is in one of them."""
-        flat = reduced(entries(states.column(0), slots.to_numpy()), "id", time="min", told="any")
-        return self._sets(ordered(flat, "id"), keys)
+        """The union of the sets: an id is told if it is in one of them; it has the time told, else its earliest."""
+        flat = reduced(_told_first(entries(states.column(0), slots.to_numpy()), -1), "id", time="min", told="any")
+        return self._sets(ordered(_told_first(flat, 1), "id"), keys)
 
     def settle(
         self, before: pa.RecordBatch, after: pa.RecordBatch, now: Now
@@ -101,3 +103,10 @@ class Distinct(Folded):
         """What hasn't been told."""
         new = flat.filter(pa.array(~array(flat, "told").to_numpy(zero_copy_only=False)))
         return told(self, *(array(new, name) for name in ("slot", "id", "time")))
+
+
+def _told_first(flat: pa.Table, sign: int) -> pa.Table:
+    """Put the times that were told before all others (−1), so that an older tuple can't take their place; or back."""
+    told = array(flat, "told").to_numpy(zero_copy_only=False)
+    times = array(flat, "time").to_numpy() + sign * _AGES * told
+    return flat.set_column(flat.column_names.index("time"), "time", pa.array(times))

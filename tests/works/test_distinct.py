@@ -51,6 +51,16 @@ def test_an_id_is_told_again_only_when_it_was_long_ago(batches, within):
             assert all(after - before >= within for before, after in pairwise(times))
 
 
+def test_an_older_tuple_makes_nobody_forget_sooner():
+    def stream():
+        for time, watermark in ((10, 0), (5, 14), (14, 14)):
+            yield Batch([Tuple("a", time, 0, {"id": 1})], Now(0, watermark), merged=True)
+
+    for run in (whole, parts):
+        published = run(Distinct("id", "int64", within=0.005), {"id": pa.int64()}, list(stream())).published
+        assert published == [("a", {"id": 1, "time": 10})]
+
+
 def test_old_ids_are_forgotten():
     engine = Engine(Distinct("id", "int64", within=0.010), {"id": pa.int64()})
     engine.batch(Batch([Tuple("a", 100, 0, {"id": 1})], Now(0, 105)))
