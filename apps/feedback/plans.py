@@ -4,6 +4,8 @@ The driver writes it at the end of batch ``b - 1``, before that is committed, so
 it. A plan depends on measured times and can't be made a second time: a version that is written stands.
 """
 
+from functools import lru_cache
+
 from unskew.apps.checkpoint.place import Place, Where
 from unskew.apps.checkpoint.versions import ANY_BATCH, Versions
 from unskew.apps.feedback.standing import Standing
@@ -25,7 +27,7 @@ class Plans:
     def at(self, batch: int) -> Standing | None:
         """What holds at the start of a batch; None: nothing was ever planned before it."""
         found = self._versions.newest(batch)
-        return Standing.read(found[1]) if found else None
+        return _read(found[1]) if found else None
 
     def newest(self) -> Standing | None:
         """What was written last; None: nothing was."""
@@ -34,8 +36,14 @@ class Plans:
     def written(self, batch: int) -> Standing | None:
         """What was written for the start of this very batch, if anything was."""
         found = self._versions.newest(batch)
-        return Standing.read(found[1]) if found and found[0] == batch else None
+        return _read(found[1]) if found and found[0] == batch else None
 
     def write(self, batch: int, standing: Standing) -> None:
         """Set what holds at the start of a batch, for which nothing is written yet."""
         self._versions.write(batch, standing.save())
+
+
+@lru_cache(maxsize=2)
+def _read(data: bytes) -> Standing:
+    """What was saved: the tasks of a batch that share a process, and those of the next, read a long table once."""
+    return Standing.read(data)
