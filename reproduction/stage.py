@@ -26,7 +26,10 @@ from unskew.apps.topology.sink import BatchReport
 from unskew.deploy.client.connection import Connection
 from unskew.deploy.client.topics import ensure_topic
 from unskew.deploy.servers.broker import Broker
+from unskew.errors import EnvironmentFault
 from unskew.grouping import GROUPINGS
+from unskew.producers.outbox import Outbox
+from unskew.producers.publish import SETTINGS
 
 THREADS = 16  # workers that can wait side by side
 
@@ -146,9 +149,9 @@ def stage(conf: Mapping[str, str] | None = None) -> Iterator[Stage]:
 
 def _publish(connection: Connection, topic: str, keys: NDArray[np.int64]) -> None:
     ensure_topic(connection, topic, 1)
-    producer = Producer(connection.client(**{"linger.ms": 20, "enable.idempotence": True}))
-    for at, key in enumerate(keys.tolist()):
-        producer.produce(topic, str(key), partition=0)
-        if at % 1000 == 0:
-            producer.poll(0)
-    producer.flush()
+    outbox = Outbox(Producer(connection.client(**SETTINGS, **Outbox.settings)), topic, bool)
+    records = [{"value": str(key)} for key in keys.tolist()]
+    outbox.put(records, 0, max(len(record["value"]) for record in records))
+    outbox.drain()
+    if outbox.failed:
+        raise EnvironmentFault(f"{outbox.failed:,} tuples did not get to the broker: {outbox.error}")
