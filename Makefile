@@ -24,14 +24,14 @@ demo: setup ## The whole thing once: Kafka, a skewed stream, KEY, DYNAMIC_KEY an
 servers: setup ## InfluxDB and Prometheus for the tests and `unskew stack`: found, else built and fetched, once
 	@.venv/bin/python -m unskew.deploy.installation.programs
 
-# Much of a test is waiting: three processes are right for two cores.
-TEST := .venv/bin/python -m pytest --numprocesses 3
+# Much of a test is waiting: four processes are right for two cores.
+TEST := .venv/bin/python -m pytest --numprocesses 4
 
 test: setup ## All tests (starts Kafka and Spark, kills them; 45 minutes on two cores)
 	@$(TEST)
 
-test-fast: setup ## The tests that kill nothing and need no minutes each
-	@$(TEST) -m "not slow"
+test-fast: setup ## The tests that need neither Spark nor Kafka, with fewer random examples (two minutes)
+	@$(TEST) -m "not slow and not spark and not kafka" --hypothesis-profile fast
 
 lint: setup ## ruff and the type checker
 	@.venv/bin/ruff check && .venv/bin/ruff format --check && .venv/bin/basedpyright

@@ -21,6 +21,7 @@ pytest_plugins = ["tests.servers"]
 
 # No deadlines: a first call may compile, and the machine may be busy.
 settings.register_profile("unskew", deadline=None)
+settings.register_profile("fast", deadline=None, max_examples=20)
 settings.load_profile("unskew")
 
 # Spark's JVMs live for minutes here: code that is soon compiled beats code that is fast.
