@@ -20,6 +20,7 @@ from unskew.apps.commandline.options import (
 )
 from unskew.apps.commandline.work import WorkOptions
 from unskew.apps.topology.settings import SPARK, Settings
+from unskew.deploy.client.connection import Connection
 from unskew.deploy.home import home
 from unskew.errors import EnvironmentFault
 
@@ -67,14 +68,18 @@ def topology(
     upper = {name: given[name].upper() for name in ("mode", "source_type")}
     settings = Settings(
         **given | upper | {"grouping": grouping},
-        connection=kafka.connection(),
+        connection=Connection(""),
         checkpoint=checkpoint or "",
         conf=pairs("--conf", conf or []),
         options=own.of([grouping])[grouping],
         **work.settings(),
     )
-    if checkpoint is None:
-        settings = replace(settings, checkpoint=str(home() / "checkpoints" / settings.name))
+    # Only after what is wrong with the rest is it asked where Kafka is.
+    settings = replace(
+        settings,
+        connection=kafka.connection(),
+        checkpoint=checkpoint if checkpoint is not None else str(home() / "checkpoints" / settings.name),
+    )
     execute(settings, metrics.destinations(), summary, live=live)
 
 
