@@ -31,7 +31,7 @@ from unskew.deploy.client.topics import end_offsets
 
 log = logging.getLogger(__name__)
 
-_LOOK_EVERY = 0.05  # s
+_LOOK_EVERY = 0.2  # s; each look asks the JVM
 _ATTEMPTS = 5  # at planning a batch, if Python doesn't start in time
 _SET_BACK = 1.0  # s by which a clock is set back; less is slewing, and waited for
 
