@@ -77,7 +77,7 @@ class Settings:
         typer.Option(metavar="N,…", help="How many times that a tuple costs, by class of its key: 1,10 or 1..64."),
     ] = None
     window: Annotated[float, Gt(0), _of_stream(help="Length of a window (s).")] = 15.0
-    time: Annotated[str, _of_stream(help="Windows by 'batch' time (nothing is late) or 'event' time.")] = "batch"
+    time: Annotated[str, _of_stream(help="Windows by 'batch' time (none is late) or 'event' time (Kafka's).")] = "batch"
     lateness: Annotated[float, Ge(0), _of_stream(help="Event time: how late is allowed (s).")] = 10.0
     trigger: Annotated[
         float, Ge(0), _of_spark(help="At least so long between batches (s), unless a backlog is left.")
