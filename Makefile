@@ -1,4 +1,4 @@
-# What you need is Python 3.11 or later and Java 17 or 21; everything else is set up here, in .venv and .unskew.
+# What you need is Python 3.11 to 3.14 and Java 17 or 21; everything else is set up here, in .venv and .unskew.
 .DEFAULT_GOAL := help
 SHELL := /bin/bash
 UNSKEW := .venv/bin/unskew
@@ -36,7 +36,7 @@ test-fast: setup ## The tests that need neither Spark nor Kafka, with fewer rand
 lint: setup ## ruff and the type checker
 	@.venv/bin/ruff check && .venv/bin/ruff format --check && .venv/bin/basedpyright
 
-bench: setup ## Tuples per second of every grouping, beside Spark's own groupBy
+bench: setup ## All benchmarks, one after the other (python -m benchmarks NAME ...: some of them)
 	@.venv/bin/python -m benchmarks
 
 doctor: setup ## Check this machine and say how to mend what is missing

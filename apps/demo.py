@@ -47,7 +47,7 @@ def demo(
 ) -> None:
     """Show it all: start Kafka, publish a skewed stream, count it with KEY, DYNAMIC_KEY and BOUNDED_LOAD, compare.
 
-    Takes three to four minutes. Without --bootstrap-servers it uses the embedded broker, which it leaves running so
+    Takes some five minutes. Without --bootstrap-servers it uses the embedded broker, which it leaves running so
     that the results can be read.
     """
     from unskew.apps.compare.contest import fresh_checkpoints, hold

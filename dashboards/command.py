@@ -61,7 +61,7 @@ def generate(
 @app.command()
 def preview(
     names: Annotated[
-        list[str] | None, typer.Argument(metavar="[NAME]...", help="Which dashboards.", show_default="all")
+        list[str] | None, typer.Argument(metavar="NAME", help="Which dashboards.", show_default="all")
     ] = None,
     influx_url: InfluxUrl = None,
     influx_token: InfluxToken = None,

@@ -19,12 +19,12 @@ PARTITIONS = 5
 
 def produce(
     dataset: Annotated[
-        str | None, typer.Argument(metavar="[DATASET]", help="The source type; --list shows them.", show_default=False)
+        str | None, typer.Argument(metavar="DATASET", help="The source type; --list shows them.", show_default=False)
     ] = None,
     files: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[FILE]...",
+            metavar="FILE",
             help="Read these instead of generating records: files (.gz, .zst, .bz2 too), directories, patterns, or -.",
             show_default=False,
         ),

@@ -34,7 +34,7 @@ DEFAULT = [
 
 def skew(
     datasets: Annotated[
-        list[str] | None, typer.Argument(metavar="[DATASET]...", help="Which; default: one of each kind.")
+        list[str] | None, typer.Argument(metavar="DATASET", help="Which; default: one of each kind.")
     ] = None,
     scale: Annotated[float, typer.Option(help="Size of those with published sizes, 1 being theirs.")] = 0.1,
     seed: Annotated[int, typer.Option(min=0, help="The same seed generates the same records.")] = 0,

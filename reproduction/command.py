@@ -33,7 +33,7 @@ def reproduce(
     experiments: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[PAPER[/EXPERIMENT]]…", help=f"Which: {', '.join(PAPERS)}, or posg/figure-4. Default: all."
+            metavar="PAPER[/EXPERIMENT]", help=f"Which: {', '.join(PAPERS)}, or posg/figure-4. Default: all."
         ),
     ] = None,
     scale: Annotated[float, typer.Option(help="Share of the papers' sizes; 1 is the whole of it.")] = 0.1,

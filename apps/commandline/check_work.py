@@ -20,7 +20,10 @@ def check_work(
     ] = None,
     column: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME=TYPE", help="What a column of the tuples is (int64, double, …) [string]."),
+        typer.Option(
+            metavar="NAME=TYPE",
+            help="What a column of the tuples is (int64, double, …; default: what the work says, else string).",
+        ),
     ] = None,
     cases: Annotated[int, typer.Option(min=1, help="How many random batches, small ones first.")] = 200,
     seed: Annotated[int, typer.Option(min=0, help="Equal seeds give equal batches.")] = 0,

@@ -53,6 +53,7 @@ def topology(
         typer.Option(
             help="Where the run's progress is kept; the same resumes it: a path, s3a://bucket/…, hdfs://host:port/….",
             rich_help_panel=SPARK,
+            show_default="in UNSKEW_HOME",
         ),
     ] = None,
     conf: Conf = None,

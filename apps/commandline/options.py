@@ -29,16 +29,17 @@ class GroupingOptions:
     """The groupings' own parameters, those of the original by name."""
 
     distinct_keys: Annotated[
-        int | None, typer.Option(help="DYNAMIC_KEY: how many keys to expect [100].", rich_help_panel=GROUPING)
+        int | None, typer.Option(help="DYNAMIC_KEY: how many keys to expect (default: 100).", rich_help_panel=GROUPING)
     ] = None
     warm_up: Annotated[
-        float | None, typer.Option(help="DYNAMIC_KEY: no scaling before (s) [15].", rich_help_panel=GROUPING)
+        float | None, typer.Option(help="DYNAMIC_KEY: no scaling before (s; default: 15).", rich_help_panel=GROUPING)
     ] = None
     check_interval: Annotated[
-        float | None, typer.Option(help="DYNAMIC_KEY: between checks of a key (s) [60].", rich_help_panel=GROUPING)
+        float | None,
+        typer.Option(help="DYNAMIC_KEY: between checks of a key (s; default: 60).", rich_help_panel=GROUPING),
     ] = None
     promotion_period: Annotated[
-        float | None, typer.Option(help="DYNAMIC_KEY: between promotions (s) [15].", rich_help_panel=GROUPING)
+        float | None, typer.Option(help="DYNAMIC_KEY: between promotions (s; default: 15).", rich_help_panel=GROUPING)
     ] = None
     grouping_option: Annotated[
         list[str] | None,

@@ -41,7 +41,7 @@ def layout(kind: str, windows: Windows, top: int) -> RenderableType:
     Parameters
     ----------
     kind : str
-        One of ``apps.reader.KINDS``.
+        One of ``unskew.apps.results.reader.KINDS``.
     windows : Windows
         What to show; not empty.
     top : int

@@ -56,14 +56,14 @@ class Settings:
     """
 
     mode: Annotated[str, typer.Argument(help="LOCAL (Spark in this process) or CLUSTER (on --master).")]
-    source_type: Annotated[str, typer.Argument(help="What the messages are: COUNTRY_SKEW_R80, …")]
+    source_type: Annotated[str, typer.Argument(help="What the messages are: COUNTRY_SKEW_R80, COLUMN, …")]
     grouping: Annotated[
         str,
         typer.Argument(
             metavar="GROUPING_TYPE", help="How tuples are routed: SHUFFLE, KEY, PARTIAL_KEY, DYNAMIC_KEY, …"
         ),
     ]
-    source_name: Annotated[str, typer.Argument(help="The Kafka topic; made if it isn't there.")]
+    source_name: Annotated[str, typer.Argument(help="The Kafka topic; `topology` makes it if it isn't there.")]
     sources: Annotated[int, Gt(0), typer.Argument(metavar="NUM_SPOUTS", help="Sources S: the topic's partitions.")]
     workers: Annotated[int, Gt(0), typer.Argument(metavar="NUM_WORKERS", help="Workers W.")]
     speed: Annotated[str, typer.Argument(help="xN: a worker does N tuples per process duration; x0: they're free.")]
@@ -77,12 +77,12 @@ class Settings:
         typer.Option(metavar="N,…", help="How many times that a tuple costs, by class of its key: 1,10 or 1..64."),
     ] = None
     window: Annotated[float, Gt(0), _of_stream(help="Length of a window (s).")] = 15.0
-    time: Annotated[str, _of_stream(help="Windows by 'batch' time (nothing is late) or 'event' time.")] = "batch"
+    time: Annotated[str, _of_stream(help="Windows by 'batch' time (none is late) or 'event' time (Kafka's).")] = "batch"
     lateness: Annotated[float, Ge(0), _of_stream(help="Event time: how late is allowed (s).")] = 10.0
     trigger: Annotated[
         float, Ge(0), _of_spark(help="At least so long between batches (s), unless a backlog is left.")
     ] = 1.0
-    run_time: Annotated[float, Gt(0), typer.Option(help="Stop after so many seconds (default: 10 days).")] = 864_000.0
+    run_time: Annotated[float, Gt(0), typer.Option(help="Stop after so many seconds (10 days).")] = 864_000.0
     until_drained: Annotated[
         bool, typer.Option("--until-drained", help="Stop when all published so far is counted and its windows out.")
     ] = False
@@ -102,7 +102,7 @@ class Settings:
     state_partitions: Annotated[
         int | None,
         Gt(0),
-        _of_spark(help="Partitions of the state, fixed once a checkpoint is made [the cores, 4 to 128]."),
+        _of_spark(help="Partitions of the state, fixed once a checkpoint is made (default: the cores, 4 to 128)."),
     ] = None
     conf: Mapping[str, str] = field(default_factory=dict)
     options: Mapping[str, Any] = field(default_factory=dict)
@@ -129,12 +129,12 @@ class Settings:
     ttl: Annotated[
         float | None,
         Gt(0),
-        _of_states(help="States live so long after their key's last tuple (s) [a window's length]."),
+        _of_states(help="States live so long after a key's last tuple (s; default: as the work asks, or a window)."),
     ] = None
     merge_every: Annotated[
         str | None,
         _of_states(
-            help="Where a key is on several workers, its states meet so often: 30s, '5 batches' [when they end]."
+            help="How often the states of a split key meet: 30s, '5 batches' (default: when windows close, else 10s)."
         ),
     ] = None
     consumer_group: Annotated[

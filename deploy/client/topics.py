@@ -16,7 +16,7 @@ def require_reachable(connection: Connection) -> None:
     Raises
     ------
     EnvironmentFault
-        If it doesn't answer within ten seconds.
+        If it doesn't answer within eight seconds.
     """
     _metadata(connection)
 
@@ -27,7 +27,7 @@ def topics(connection: Connection) -> dict[str, int]:
     Raises
     ------
     EnvironmentFault
-        If the cluster doesn't answer within ten seconds.
+        If the cluster doesn't answer within eight seconds.
     """
     found = _metadata(connection).topics
     return {name: len(found[name].partitions) for name in sorted(found) if not name.startswith("__")}

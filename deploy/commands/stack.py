@@ -14,7 +14,7 @@ app = typer.Typer(
 
 PartsArgument = Annotated[
     list[str] | None,
-    typer.Argument(metavar="[influxdb] [prometheus]", help="Which of them.", show_default="both"),
+    typer.Argument(metavar="influxdb|prometheus", help="Which of them.", show_default="both"),
 ]
 InfluxPortOption = Annotated[
     int | None,
@@ -34,7 +34,7 @@ def start(
 ) -> None:
     """Start them, and leave them running for `unskew topology` to tell its metrics and for dashboards to ask.
 
-    InfluxDB is built by Go and Prometheus fetched from Debian where they aren't on this machine, once.
+    Where they aren't on this machine they are got, once: InfluxDB from its image, else built by Go; Prometheus by apt.
     """
     ports = {"influxdb": influxdb_port, "prometheus": prometheus_port}
     for part in _parts(parts):
