@@ -10,10 +10,10 @@ from unskew.errors import EnvironmentFault
 
 def _found() -> Callable[..., None]:
     root = checkout()
-    if root is None:
+    folder = root / "reproduction" if root else None
+    if folder is None or not folder.exists():  # an image is a checkout without it
         return _missing
     # By its place, not by a path for imports: that would make our folders importable under a second name.
-    folder = root / "reproduction"
     spec = spec_from_file_location("reproduction", folder / "__init__.py", submodule_search_locations=[str(folder)])
     assert spec
     assert spec.loader

@@ -177,3 +177,21 @@ def test_the_image_has_what_its_steps_need(tmp_path):
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith(str(tmp_path))
+
+
+def test_the_image_has_what_its_command_needs(tmp_path):
+    for source in re.findall(r"^COPY (\S+) \1$", (DEPLOY / "Dockerfile").read_text(), re.MULTILINE):
+        shutil.copytree(ROOT / source, tmp_path / source, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    for given, code, said in (
+        (["topology", "--help"], 0, "--checkpoint"),
+        (["check-work", "unskew.works:Running", "--cases", "1"], 0, "no failure in 1 cases"),
+        (["reproduce"], 1, "in the project's repository"),
+    ):
+        done = subprocess.run(
+            [sys.executable, "-c", "from unskew.command import main; main()", *given],
+            cwd=tmp_path, capture_output=True, text=True, check=False,
+            env=os.environ | {"PYTHONPATH": "src", "UNSKEW_HOME": str(tmp_path / "home")},
+        )  # fmt: skip
+        assert done.returncode == code, done.stderr
+        assert said in done.stdout + done.stderr

@@ -60,7 +60,7 @@ def test_it_adds_one_name_and_has_every_file(wheel):
 _FOR_DOCKER = ("Dockerfile", "Dockerfile.dockerignore")
 
 
-@pytest.mark.parametrize("name", ["apps", "producers", "grouping", "dashboards", "deploy"])
+@pytest.mark.parametrize("name", ["apps", "producers", "grouping", "dashboards", "deploy", "works"])
 def test_no_module_has_two_names(name, monkeypatch):
     monkeypatch.syspath_prepend(ROOT)
     with pytest.raises(ImportError, match=f"{name} is imported as unskew.{name}"):
