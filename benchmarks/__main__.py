@@ -1,4 +1,4 @@
-"""All benchmarks, one after the other: `python -m benchmarks` (about half an hour), or some by their names."""
+"""All benchmarks, one after the other: `python -m benchmarks` (two hours), or some by their names."""
 
 import subprocess
 import sys
