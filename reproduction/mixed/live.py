@@ -166,7 +166,8 @@ def _draw(figure: Figure, name: str, values: tuple[float, ...], lines: dict[str,
     axes.set_xticks(range(len(values)), [f"{value:g}" for value in values])
     axes.set_xlabel(name)
     axes.set_ylabel("tuples/s")
-    figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=5, frameon=False)
+    handles = axes.get_legend_handles_labels()
+    figure.legend(*handles, loc="outside lower center", ncols=5, frameon=False, fontsize="small")
 
 
 def _draw_courses(figure: Figure, courses: dict[str, NDArray[np.float64]]) -> None:
