@@ -24,8 +24,8 @@ demo: setup ## The whole thing once: Kafka, a skewed stream, KEY, DYNAMIC_KEY an
 servers: setup ## InfluxDB and Prometheus for the tests and `unskew stack`: found, else built and fetched, once
 	@.venv/bin/python -m unskew.deploy.installation.programs
 
-# Much of a test is waiting: four processes are right for two cores.
-TEST := .venv/bin/python -m pytest --numprocesses 4
+# Much of a test is waiting: three processes are right for two cores.
+TEST := .venv/bin/python -m pytest --numprocesses 3
 
 test: setup ## All tests (starts Kafka and Spark, kills them; 45 minutes on two cores)
 	@$(TEST)

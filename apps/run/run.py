@@ -16,6 +16,7 @@ from unskew.apps.checkpoint.checkpoint import Batch, Checkpoint
 from unskew.apps.checkpoint.totals import TotalsLog
 from unskew.apps.run.consumer_group import ConsumerGroup
 from unskew.apps.run.drain import Drain
+from unskew.apps.run.early import start_python
 from unskew.apps.run.ending import Halted, LatePython, fault, stop_between_batches
 from unskew.apps.run.follow import Follower, follow, taken
 from unskew.apps.run.idle import Idle, trigger
@@ -125,6 +126,8 @@ class Run:
         deadline = time.monotonic() + settings.run_time
         if settings.mode == "CLUSTER":
             require_visible(spark, settings.place)
+        else:
+            start_python(spark)
         with Publisher(settings) as publisher:
             drained = self._query(spark, publisher, deadline, flush_at=None)
             if drained and settings.time == "event":

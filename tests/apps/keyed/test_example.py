@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 from examples.keyed_works import BATCHES, WORKS, classes, clicks, last, run
+from tests.apps.keyed.in_time import in_time
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
@@ -109,5 +110,5 @@ CHECKS = {
 
 @pytest.mark.parametrize("name", list(WORKS))
 def test_a_work(spark, tmp_path, name):
-    told = run(spark, name, tmp_path)
+    told = in_time(lambda attempt: run(spark, name, tmp_path / str(attempt)))
     CHECKS[name](told if name in ("Distinct", "Sessions") else last(name, told))

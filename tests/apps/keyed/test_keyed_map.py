@@ -15,6 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from tests.apps.keyed import driver
 from tests.apps.keyed.driver import Tally
+from tests.apps.keyed.in_time import in_time
 from unskew import keyed_map
 from unskew.apps.run.ending import cause
 from unskew.errors import UsageError
@@ -52,7 +53,7 @@ def collect(df: DataFrame, tmp_path: Path) -> list[dict]:
     """Run the stream to its end; its rows."""
     out = str(tmp_path / "out")
     writer = df.writeStream.format("parquet").option("path", out).option("checkpointLocation", str(tmp_path / "cp"))
-    writer.trigger(availableNow=True).start().awaitTermination()
+    in_time(lambda _: writer.trigger(availableNow=True).start().awaitTermination())
     return df.sparkSession.read.parquet(out).collect()
 
 
