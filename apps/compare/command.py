@@ -1,5 +1,6 @@
 """`unskew compare`: chosen groupings over the same topic and settings, one table and one picture."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,6 +17,7 @@ from unskew.apps.commandline.options import (
 )
 from unskew.apps.commandline.work import WorkOptions
 from unskew.apps.topology.settings import SPARK, Settings
+from unskew.deploy.client.connection import Connection
 
 INTERRUPTED = 130  # what a shell reports of a command that Ctrl-C ended
 
@@ -63,7 +65,6 @@ def compare(
     """
     names = schemes(groupings)
     options = own.of(names)
-    connection = kafka.connection()
 
     from unskew.apps.compare.contest import fresh_checkpoints, hold
 
@@ -74,13 +75,15 @@ def compare(
             **given | {"source_type": given["source_type"].upper()},
             mode="LOCAL" if master is None or master.startswith("local") else "CLUSTER",
             grouping=names[0],
-            connection=connection,
+            connection=Connection(""),
             checkpoint=location,
             until_drained=True,
             conf=chosen,
             options=options[names[0]],
             **work.settings(),
         )
+        # Only after what is wrong with the rest is it asked where Kafka is.
+        first = replace(first, connection=kafka.connection())
         courses = hold(first, options, output or Path("out") / f"compare-{first.source_name}", metrics.destinations())
         if len(courses) < len(options):
             raise typer.Exit(INTERRUPTED)

@@ -43,6 +43,12 @@ def test_usage(arguments: list[str], said: str) -> None:
     assert "Traceback" not in done.stderr
 
 
+def test_usage_of_compare() -> None:
+    done = unskew("compare", GOOD[1], "no-such-topic", "2", "0", "x0")
+    assert done.returncode == 2
+    assert "workers is 0; valid: a number above 0" in done.stderr
+
+
 def test_an_unreachable_broker() -> None:
     done = unskew("topology", *GOOD, "--bootstrap-servers", "127.0.0.1:1")
     assert done.returncode == 1
