@@ -2,7 +2,8 @@
 
     python -m benchmarks.first [--rounds N] [--idle SECONDS] [--rate N] [--grouping NAME]
 
-Beside Spark's own groupBy(window, key).count() into Kafka, each with a fresh process and JVM, alternating. Messages
+Beside Spark's own groupBy(window, key).count() into Kafka, as it comes and with our settings (the contestants of
+`latency`), each with a fresh process and JVM, alternating. Messages
 come at the rate from before the start on. *First*: from the process' start to the time of its first record in Kafka,
 the first window's wait included, and the CPU until then. *After a kill*: the same after SIGKILL of all its processes,
 from the checkpoint. *Idle*: after the last message's windows are out, CPU in % of a core.
@@ -21,7 +22,7 @@ from rich.box import MARKDOWN
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.latency import TYPE, compete
+from benchmarks.latency import CONTESTANTS, TYPE, compete
 from benchmarks.processes import end, spent
 from unskew.apps.topology.publisher import result_topics
 from unskew.apps.topology.settings import Settings
@@ -31,13 +32,6 @@ from unskew.deploy.servers.broker import Broker
 from unskew.producers.pace import Rate
 from unskew.producers.publish import publish
 from unskew.producers.registry import create
-
-#: name → who runs, and with which settings of Spark's. As it comes: without the class data that `make setup` records.
-CONTESTANTS: dict[str, tuple[str, dict[str, str]]] = {
-    "ours": ("ours", {}),
-    "native": ("native", {"spark.driver.extraJavaOptions": "-XX:+IgnoreUnrecognizedVMOptions"}),
-    "native, our class data": ("native", {}),
-}
 
 _PATIENCE = 300.0  # s for a result
 _QUIET = 15.0  # s without a result before a stream counts as idle

@@ -3,7 +3,8 @@
     python -m benchmarks.latency [--rates 1000,10000] [--seconds 120] [--rounds N] [--grouping NAME]
 
 Each contestant has a fresh process and JVM, a topic of its own that is written to at the rate from its first moment on,
-the same splitter, state store, windows and trigger. Told are a batch's time as Spark reports it, and the latency of a
+the same splitter, state store, windows and trigger. *Native* is Spark as it comes; the third one has what ours sets for
+the JVM's start and the checkpoint's files. Told are a batch's time as Spark reports it, and the latency of a
 result: from its window's end to its record's time in Kafka, which leaves out the window's own wait. The first minute
 and what comes after it are told apart; the figures are of all rounds, which alternate between the contestants.
 """
@@ -41,7 +42,19 @@ from unskew.producers.publish import publish
 from unskew.producers.registry import create
 
 TYPE = "COUNTRY_SKEW_R80"
-CONTESTANTS = ("ours", "native")
+#: Spark's own settings, for what we set: no class data that `make setup` records, and its way to write a checkpoint.
+AS_IT_COMES = {
+    "spark.driver.extraJavaOptions": "-XX:+IgnoreUnrecognizedVMOptions",
+    "spark.sql.streaming.checkpointFileManagerClass": (
+        "org.apache.spark.sql.execution.streaming.checkpointing.FileContextBasedCheckpointFileManager"
+    ),
+}
+#: name → who runs, and with which settings of Spark's
+CONTESTANTS: dict[str, tuple[str, dict[str, str]]] = {
+    "ours": ("ours", {}),
+    "native": ("native", AS_IT_COMES),
+    "native, our settings": ("native", {}),
+}
 _WARM = 60.0  # s after which a contestant counts as warm
 
 #: (seconds since the contestant's first batch began, Spark's progress of the batch)
@@ -139,25 +152,25 @@ def main() -> None:
     parser.add_argument("--sources", type=int, default=4, help="the topic's partitions (default: 4)")
     parser.add_argument("--workers", type=int, default=10, help="of ours (default: 10)")
     parser.add_argument("--window", type=float, default=2.0, help="a window's length, s (default: 2)")
-    parser.add_argument("--conf", action="append", default=[], help="a setting of Spark's, NAME=VALUE, for both")
+    parser.add_argument("--conf", action="append", default=[], help="a setting of Spark's, NAME=VALUE, for all")
     parser.add_argument("--trigger", type=float, default=1.0, help="at least so long between batches, s (default: 1)")
     arguments = parser.parse_args()
-    console = Console(highlight=False)
+    console = Console(highlight=False, width=120)
     with tempfile.TemporaryDirectory() as folder, Broker(Path(folder) / "kafka") as broker:
         for rate in map(float, arguments.rates.split(",")):
             batches: dict[str, list[Told]] = {name: [] for name in CONTESTANTS}
             results: dict[str, list[tuple[float, float]]] = {name: [] for name in CONTESTANTS}
             for number in range(arguments.rounds):
-                for name in CONTESTANTS:
-                    topic = f"bench-{rate:g}-{number}-{name}"
+                for index, (name, (who, conf)) in enumerate(CONTESTANTS.items()):
+                    topic = f"bench-{rate:g}-{number}-{index}"
                     run = Settings(
                         mode="LOCAL", source_type=TYPE, grouping=arguments.grouping, source_name=topic,
                         sources=arguments.sources, workers=arguments.workers, speed="x0",
                         connection=Connection(broker.bootstrap_servers), checkpoint=str(Path(folder) / topic),
                         window=arguments.window, trigger=arguments.trigger, run_time=arguments.seconds,
-                        conf=dict(pair.split("=", 1) for pair in arguments.conf),
+                        conf=conf | dict(pair.split("=", 1) for pair in arguments.conf),
                     )  # fmt: skip
-                    told, waits = race(name, run, rate)
+                    told, waits = race(who, run, rate)
                     batches[name] += told
                     results[name] += waits
             _print(console, f"{rate:,.0f} tuples/s", batches, results)
@@ -177,8 +190,10 @@ def _print(
         for column in ("", *CONTESTANTS, "ours / native"):
             table.add_column(column, justify="right" if column else "left")
         for what in found["ours"]:
-            ours, theirs = (found[name][what] for name in CONTESTANTS)
-            table.add_row(what, f"{ours:,.0f}", f"{theirs:,.0f}", f"{ours / theirs:.2f}" if theirs else "")
+            values = [figures[what] for figures in found.values()]
+            table.add_row(
+                what, *(f"{each:,.0f}" for each in values), f"{values[0] / values[1]:.2f}" if values[1] else ""
+            )
         console.print(table)
 
 

@@ -160,7 +160,7 @@ def main() -> None:
     parser.add_argument("--groupings", default="SHUFFLE,KEY,PARTIAL_KEY,DYNAMIC_KEY")
     parser.add_argument("--repeats", type=int, default=3)
     arguments = parser.parse_args()
-    console = Console(highlight=False)
+    console = Console(highlight=False, width=120)
     groupings = arguments.groupings.split(",")
     with tempfile.TemporaryDirectory() as folder, Broker(Path(folder) / "kafka") as broker:
         connection = Connection(broker.bootstrap_servers)

@@ -1,7 +1,8 @@
 """Buckets: which of a table's blobs a key lies in, and how there come to be more of them.
 
-A bucket is read and written whole, so it should hold some hundred keys. Their number grows with the keys by linear
-hashing: a bucket more splits one other, and no key of the rest moves.
+A bucket is read and written whole, so it should hold no more than a thousand keys or two; each is two calls to the JVM,
+of some 100 µs, so it should hold no fewer. Their number grows with the keys by linear hashing: a bucket more splits one
+other, and no key of the rest moves.
 
 References
 ----------
@@ -17,7 +18,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 #: Keys and bytes that a bucket should hold: what is fetched with a key that was touched is so much at most.
-KEYS, BYTES = 400, 128 << 10
+KEYS, BYTES = 1600, 128 << 10
 #: The earliest expiry of a bucket from which nothing expires.
 NEVER = np.iinfo(np.int64).max
 

@@ -114,8 +114,12 @@ class Table:
         n = len(shelf) if shelf is not None else self._directory.usual
         named = np.unique(address(keys.hashes, n))
         rows, bucket = self._bins.fetch(window, shelf, named)
-        found = pc.call_function("index_in", [keys.distinct], pc.SetLookupOptions(rows.column(KEY)))
-        return Touched(keys, rows, bucket, found.fill_null(-1).to_numpy())
+        # Of each row, which key it is: the table to look up in is that of the keys, of which there are fewer.
+        found = pc.call_function("index_in", [rows.column(KEY)], pc.SetLookupOptions(keys.distinct))
+        row = np.flatnonzero(found.is_valid().to_numpy(zero_copy_only=False))
+        at = np.full(len(keys.distinct), -1, np.int32)
+        at[found.drop_null().to_numpy()] = row
+        return Touched(keys, rows, bucket, at)
 
     def put(self, window: int, touched: Touched, last: NDArray[np.int64], states: pa.RecordBatch) -> None:
         """Store the keys' new states; one that is null throughout is no state.

@@ -140,7 +140,7 @@ def start(
     conf : mapping, optional
         Any Spark settings; they win over ours.
     place : Place, optional
-        Where checkpoints lie, if Spark needs something to get there.
+        Where checkpoints lie; without it, among this machine's files.
 
     Raises
     ------
@@ -160,7 +160,7 @@ def start(
     local = master.startswith("local")
     settings = {
         **_SETTINGS,
-        **(settings_for(place) if place is not None else {}),
+        **settings_for(place or Place("")),
         "spark.jars": ",".join(map(str, connector_jars() + (jars_for(place) if place is not None else []))),
         "spark.sql.shuffle.partitions": str(partitions),
         "spark.driver.extraJavaOptions": " ".join(

@@ -1,5 +1,7 @@
 """Make the class-data archives (`unskew.deploy.installation.class_data`): run a small topology, keep what was loaded.
 
+Beside it the groupings that most people try first are compiled, so that their first run doesn't wait for it.
+
 Run by `make setup` as `python -m unskew.apps.run.training`; says nothing and does nothing if they are there.
 """
 
@@ -21,6 +23,7 @@ from unskew.deploy.installation.exclusive import exclusive
 from unskew.deploy.servers.broker import Broker
 
 _TOPIC = "training"
+_TRIED_FIRST = ("KEY", "PARTIAL_KEY", "DYNAMIC_KEY", "BOUNDED_LOAD")
 _DUMP = 300.0  # s for a JVM to write its archive when it ends
 
 
@@ -61,7 +64,7 @@ def _run(folder: Path) -> None:
             )
             for time in ("batch", "event")
         )  # fmt: skip
-        with session(batch) as spark:
+        with session(batch, _TRIED_FIRST) as spark:
             gateway: Any = spark.sparkContext._gateway  # noqa: SLF001  pyspark has no public way to the process
             for settings in (batch, event):
                 Run(settings, []).run(spark)

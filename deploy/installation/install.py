@@ -49,7 +49,7 @@ def install() -> None:
     if not fetched():
         _run("JVM jars", python, "-m", "unskew.deploy.installation.install", "jars")
     if class_data.missing():
-        _say("recording which classes Spark and Kafka load, once, so that they start faster (half a minute) ...")
+        _say("recording which classes Spark and Kafka load, once, so that they start faster (a minute) ...")
         if not _succeeds(python, "-m", "unskew.apps.run.training"):
             _say("that failed: all works, but starts as slowly as Spark does by itself; `make setup` tries again")
 

@@ -10,6 +10,7 @@ from tests.apps.keyed.driver import Tally
 from tests.apps.keyed.protocol import MOST, Protocol
 from unskew.apps.feedback.plans import Plans
 from unskew.apps.feedback.standing import Standing
+from unskew.apps.keyed import buckets
 from unskew.apps.keyed.bins import KEY
 from unskew.apps.keyed.calls import StateFault
 from unskew.apps.keyed.handed import Handed
@@ -24,6 +25,11 @@ from unskew.grouping.keys import encode, hash_keys
 
 N = 4_000
 NAMES = pa.array([f"k{i}" for i in range(N)])
+
+
+@pytest.fixture(autouse=True)
+def many_buckets(monkeypatch):
+    monkeypatch.setattr(buckets, "KEYS", 400)
 
 
 class Counting(MemoryStore):
