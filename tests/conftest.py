@@ -61,6 +61,7 @@ _MORE_SPARK = tuple(
         "test_rescaling", "test_upgrades", "test_work_raises",
     )
 )  # fmt: skip
+_FILES = 15  # that the end of a run names
 # The groups that take longest, longest first.
 _LONGEST = (
     "spark",
@@ -121,6 +122,18 @@ def _needs_influxdb(item: pytest.Item) -> bool:
     from tests.servers import needs_influxdb  # here: pytest wants to be the first to import its plugins
 
     return needs_influxdb(item) or item.get_closest_marker("influxdb") is not None
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Say which files took longest, all their tests together, with what they share."""
+    spent: dict[str, float] = defaultdict(float)
+    for reports in terminalreporter.stats.values():
+        for report in reports:
+            spent[getattr(report, "nodeid", "").partition("::")[0]] += getattr(report, "duration", 0.0)
+    longest = sorted(spent.items(), key=lambda each: -each[1])[:_FILES]
+    terminalreporter.section(f"slowest {len(longest)} files, of {sum(spent.values()):.0f}s in all")
+    for file, seconds in longest:
+        terminalreporter.write_line(f"{seconds:.0f}s {file}")
 
 
 @pytest.fixture(scope="session")
