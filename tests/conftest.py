@@ -43,6 +43,7 @@ _SPARK = (
     "tests/apps/test_closing.py",
     "tests/apps/test_column.py",
     "tests/apps/test_datasets.py",
+    "tests/apps/test_python_workers.py",
     "tests/apps/test_shapes.py",
     "tests/apps/test_splitter.py",
     "tests/apps/test_topology.py",
@@ -64,12 +65,11 @@ _MORE_SPARK = tuple(
 _FILES = 15  # that the end of a run names
 # The groups that take longest, longest first.
 _LONGEST = (
-    "spark",
-    "tests/apps/test_cluster.py",
-    "tests/apps/test_kills.py",
-    "more spark",
     "stores",
+    "spark",
+    "more spark",
     "tests/apps/keyed/test_keyed_kills.py",
+    "tests/apps/test_kills.py",
     "grouping",
     "tests/apps/test_compare.py",
 )
@@ -81,7 +81,7 @@ def group_of(nodeid: str) -> str:
         return "spark"
     if nodeid.startswith(_MORE_SPARK):
         return "more spark"
-    if nodeid.startswith("tests/apps/stores/"):
+    if nodeid.startswith(("tests/apps/stores/", "tests/apps/test_cluster.py")):
         return "stores"
     return "grouping" if nodeid.startswith("tests/grouping/") else nodeid.partition("::")[0]
 
