@@ -1,24 +1,32 @@
 """Spark's Python daemon with our imports done: workers fork from it, so each starts in milliseconds, not seconds."""
 
-import sys
-from pathlib import Path
+import gc
+import os
 
+import numpy as np  # noqa: F401
+import pyarrow as pa  # noqa: F401
+import pyarrow.compute
+import pyarrow.fs
+import pyarrow.ipc  # noqa: F401
+import pyspark.worker  # noqa: F401
+from pyspark.daemon import manager
 
-def installed(entry: str) -> bool:
-    """Whether an entry of the path is one of Spark's archives, of a pyspark that is installed and on the path, too.
+import unskew.apps.keyed.home
+import unskew.apps.keyed.operators
+import unskew.apps.keyed.worker
+import unskew.apps.topology.closing
+import unskew.apps.topology.routes
+import unskew.apps.topology.worker  # noqa: F401
+from unskew.grouping import warm
 
-    Spark puts its archives first. What comes from an archive is compiled in each process, which takes a second; the
-    packages beside it are the same, and compiled already.
-    """
-    archive = Path(entry)
-    if archive.suffix != ".zip" or archive.parent.parts[-3:] != ("pyspark", "python", "lib"):
-        return False
-    packages = archive.parents[3]
-    return str(packages) in sys.path and (packages / "pyspark").is_dir() and (packages / "py4j").is_dir()
-
+#: The variable that names the groupings (with commas) whose kernels should be there before the first task.
+GROUPINGS = "UNSKEW_GROUPINGS"
 
 if __name__ == "__main__":
-    sys.path[:] = [entry for entry in sys.path if not installed(entry)]
-    from unskew.apps.run.preloaded import serve
-
-    serve()
+    for grouping in filter(None, os.environ.get(GROUPINGS, "").split(",")):
+        warm(grouping)
+    # After every task a worker collects garbage, which walks all objects: some 70 ms with numba and pyarrow loaded.
+    # What is here now is no garbage: leave it out.
+    gc.collect()
+    gc.freeze()
+    manager()

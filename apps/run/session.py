@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 
 from unskew.apps.checkpoint.place import Place
 from unskew.apps.run.jvm import lasting
+from unskew.apps.run.python import python
 from unskew.apps.run.stores import jars_for, settings_for
 from unskew.apps.topology.settings import Settings
 from unskew.deploy.home import home
@@ -151,13 +152,13 @@ def start(
     java = find_java()
     os.environ["JAVA_HOME"] = str(java.home)
     # Workers must run the interpreter that has our packages, not the first "python3" on the path.
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    local = master.startswith("local")
+    os.environ.setdefault("PYSPARK_PYTHON", python() if local else sys.executable)
     os.environ.setdefault(
         "SPARK_LAUNCHER_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
     )  # it puts a command together
     log = log_file()
     log.parent.mkdir(parents=True, exist_ok=True)
-    local = master.startswith("local")
     settings = {
         **_SETTINGS,
         **settings_for(place or Place("")),
