@@ -72,7 +72,10 @@ _LONGEST = (
     "tests/apps/test_kills.py",
     "grouping",
     "tests/apps/test_compare.py",
+    "tests/wheel/test_wheel.py",
+    "tests/producers/test_resume.py",
 )
+_LONGEST_WITH_INFLUXDB = "tests/wheel/test_demo.py"
 
 
 def group_of(nodeid: str) -> str:
@@ -115,7 +118,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def _rank(name: str, members: list[pytest.Item]) -> tuple[bool, int]:
     if name in _LONGEST:
         return False, _LONGEST.index(name)
-    return any(map(_needs_influxdb, members)), len(_LONGEST)
+    return any(map(_needs_influxdb, members)), len(_LONGEST) - (name == _LONGEST_WITH_INFLUXDB)
 
 
 def _needs_influxdb(item: pytest.Item) -> bool:

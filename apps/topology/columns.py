@@ -128,7 +128,7 @@ def _scalar(path: str, samples: Sequence[bytes]) -> Splitter:
 
     def key_of(short: Column, parsed: Column) -> Column:
         found = F.when(~kind(parsed).rlike(_NO_KEY), F.try_variant_get(parsed, inside, "string"))
-        return F.coalesce(meant(short, shapes), found)
+        return F.coalesce(meant(short) if shapes else short, found)
 
     def reason(value: Column) -> Column:
         parsed = parse(value)

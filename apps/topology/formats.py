@@ -6,33 +6,36 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from unskew.apps.topology.reading import Splitter, unreadable
-from unskew.apps.topology.shapes import Shape, fitting, learn, meant
+from unskew.apps.topology.shapes import Shape, fitting, learn, meant, readable
 from unskew.producers.hashtags import ELECTION_DAY, ELECTION_WORDS, LETTERS, MANGLED
 
 
 def text_field(name: str, samples: Sequence[bytes] = ()) -> Splitter:
     """Messages ``{"<name>": "<key>"}``; other fields don't matter. Of ``samples``, shapes are learnt."""
-    shapes = learn(samples, (name,), known=rf'^\{{"{name}": ?"[^"\\]*"\}}\Z')
+    escapes = any(b"\\" in sample for sample in samples)
+    inside = '[^"]*' if escapes else r'[^"\\]*'
+    shapes = learn(samples, (name,), known=rf'^\{{"{name}": ?"{inside}"\}}\Z')
     befores, after = (f'{{"{name}":"'.encode(), f'{{"{name}": "'.encode()), b'"}'  # ours, Python's json.dumps
 
     def cut(value: Column, before: bytes) -> Column:
         inside = F.substring(value, F.lit(len(before) + 1), F.length(value) - len(before) - len(after))  # pyright: ignore[reportArgumentType]
         text = inside.cast("string")
-        plain = (
+        escaped = F.contains(inside, F.lit(b"\\"))
+        short = (
             F.startswith(value, F.lit(before))
             & F.endswith(value, F.lit(after))
             & (F.length(value) >= len(before) + len(after))
             & ~F.contains(inside, F.lit(b'"'))
-            & ~F.contains(inside, F.lit(b"\\"))
+            & (~escaped | readable(text) if escapes else ~escaped)
             & F.is_valid_utf8(text)
         )
-        return F.when(plain, text)
+        return F.when(short, text)
 
     def short(value: Column) -> Column:
         return F.coalesce(*(cut(value, before) for before in befores), fitting(value, shapes))
 
     def key_of(short: Column, document: Column) -> Column:
-        return F.coalesce(meant(short, shapes), _text(document, name))
+        return F.coalesce(meant(short) if shapes or escapes else short, _text(document, name))
 
     return Splitter(short, key_of, _requires({name: "STRING"}))
 
@@ -66,7 +69,7 @@ def shaped(
         parsed = _text(document, field)
         if number:
             parsed = F.when(_kind(document, number) == "BIGINT", parsed)
-        return rule(F.coalesce(meant(short, shapes[1:]), parsed))
+        return rule(F.coalesce(meant(short) if shapes[1:] else short, parsed))
 
     def count_of(value: Column, document: Column) -> Column:
         short = fitting(value, shapes, "number").cast("bigint")

@@ -160,7 +160,22 @@ def test_a_shape_gives_what_the_parser_gives(spark, kind, path, seed):
         assert ours == theirs, message
 
 
+@pytest.mark.spark
+def test_escapes_in_the_short_shape_give_what_the_parser_gives(spark):
+    rng = random.Random(0)
+    lone = [r'"T\u00fcrkiye"', r'"\u0041"', r'"\u00fc\u00FC"', r'"a\nb"', r'"\u0000"', r'"\u2028"']
+    spelled = [*lone, *BROKEN, r'"a\"', r'"\ud83d"', r'"\ud83d\ude00"', r'"\ud83d \u00e9"', r'"\u00e"', r'"\u00e"9"']
+    spelled += [text(value, rng) for value in TEXTS for _ in range(6)]
+    messages = [f'{{"country":{gap}{each}}}'.encode("utf-8", "surrogatepass") for each in spelled for gap in ("", " ")]
+    read = splitter("COUNTRY_SKEW_R80", samples=messages)
+    learnt, plain = both(spark, messages, read, splitter("COUNTRY_SKEW_R80"))
+    for message, ours, theirs in zip(messages, learnt, plain, strict=True):
+        assert ours == theirs, message
+
+
 SPELLINGS = [
+    '{"country": "T\\u00fcrkiye"}',
+    '{"country":"\\u00e9t\\u00e9"}',
     '{"id": 7, "country": "Chad"}',
     '{"country": "Chad", "id": -7.5e3, "ok": null}',
     '{"country": "C\\u00f4te d\'Ivoire\\t\\"\\/"}',

@@ -79,7 +79,7 @@ def test_whatever_is_killed(broker, connection, topic, truth, launch, turn, grou
     rng = random.Random(seed)
     harms = rng.sample(HARMS, len(HARMS))
     print(f"{work[1]}, seed {seed}: {', '.join(harm.__name__ for harm in harms)}")
-    topology = launch(grouping, "--max-tuples", "1000", *work, *more)
+    topology = launch(grouping, "--max-tuples", "1000", "--state-partitions", "3", *work, *more)
     for harm in harms:
         topology.goes_on(rng.randint(1, 2))
         time.sleep(rng.random())  # anywhere in a batch
