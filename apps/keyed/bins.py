@@ -2,6 +2,7 @@
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from unskew.apps.keyed.buckets import NEVER, Shelf
@@ -103,3 +104,12 @@ class Bins:
                         "(keep a summary, or give it a shorter window or TTL)"
                     )
         return blob.to_pybytes()
+
+
+def rows_of(keys: pa.Array, rows: pa.RecordBatch) -> NDArray[np.int32]:
+    """Which of the rows is that of each of k distinct keys: int32[k], −1 where there is none."""
+    # Of each row, which key it is: the table to look up in is that of the keys, of which there are fewer.
+    found = pc.call_function("index_in", [rows.column(KEY)], pc.SetLookupOptions(keys))
+    at = np.full(len(keys), -1, np.int32)
+    at[found.drop_null().to_numpy()] = np.flatnonzero(found.is_valid().to_numpy(zero_copy_only=False))
+    return at

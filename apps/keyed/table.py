@@ -5,11 +5,10 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from unskew.apps.keyed import buckets
-from unskew.apps.keyed.bins import KEY, LAST, Bins
+from unskew.apps.keyed.bins import KEY, LAST, Bins, rows_of
 from unskew.apps.keyed.buckets import Directory, Shelf, address
 from unskew.apps.keyed.calls import StateFault
 from unskew.apps.keyed.store import Store
@@ -114,12 +113,7 @@ class Table:
         n = len(shelf) if shelf is not None else self._directory.usual
         named = np.unique(address(keys.hashes, n))
         rows, bucket = self._bins.fetch(window, shelf, named)
-        # Of each row, which key it is: the table to look up in is that of the keys, of which there are fewer.
-        found = pc.call_function("index_in", [rows.column(KEY)], pc.SetLookupOptions(keys.distinct))
-        row = np.flatnonzero(found.is_valid().to_numpy(zero_copy_only=False))
-        at = np.full(len(keys.distinct), -1, np.int32)
-        at[found.drop_null().to_numpy()] = row
-        return Touched(keys, rows, bucket, at)
+        return Touched(keys, rows, bucket, rows_of(keys.distinct, rows))
 
     def put(self, window: int, touched: Touched, last: NDArray[np.int64], states: pa.RecordBatch) -> None:
         """Store the keys' new states; one that is null throughout is no state.
