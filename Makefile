@@ -27,7 +27,7 @@ servers: setup ## InfluxDB and Prometheus for the tests and `unskew stack`: foun
 # Much of a test is waiting: three processes are right for two cores.
 TEST := .venv/bin/python -m pytest --numprocesses 3
 
-test: setup ## All tests (starts Kafka and Spark, kills them; 45 minutes on two cores)
+test: setup ## All tests (starts Kafka and Spark, kills them; 25 minutes on two cores)
 	@$(TEST)
 
 test-fast: setup ## The tests that need neither Spark nor Kafka, with fewer random examples (two and a half minutes)
