@@ -30,7 +30,7 @@ TEST := .venv/bin/python -m pytest --numprocesses 3
 test: setup ## All tests (starts Kafka and Spark, kills them; 25 minutes on two cores)
 	@$(TEST)
 
-test-fast: setup ## The tests that need neither Spark nor Kafka, with fewer random examples (two and a half minutes)
+test-fast: setup ## The tests that need neither Spark nor Kafka, with fewer random examples (two minutes)
 	@$(TEST) -m "not slow and not spark and not kafka" --hypothesis-profile fast
 
 lint: setup ## ruff and the type checker
