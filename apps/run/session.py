@@ -151,8 +151,8 @@ def start(
     """
     java = find_java()
     os.environ["JAVA_HOME"] = str(java.home)
-    # Workers must run the interpreter that has our packages, not the first "python3" on the path.
     local = master.startswith("local")
+    # Workers must run the interpreter that has our packages, not the first "python3" on the path.
     os.environ.setdefault("PYSPARK_PYTHON", python() if local else sys.executable)
     os.environ.setdefault(
         "SPARK_LAUNCHER_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"

@@ -35,7 +35,8 @@ def test_executors_get_there(connection, topic, tmp_path, truth, options, cluste
     for short in groupings.values():
         check(connection, topic, short, truth)
 
-    written = [what for how, what in s3.requests() if how == "PUT"]
+    requests = s3.requests()
+    written = [what for how, what in requests if how == "PUT"]
     assert {n for n in "01" for what in written if f"/unskew/sources/{n}/" in what} == {"0", "1"}
     logs = [*cluster.directory.rglob("*.log"), *cluster.directory.rglob("stderr")]
     assert len(logs) >= 5  # of the master, two workers and their executors
@@ -43,7 +44,6 @@ def test_executors_get_there(connection, topic, tmp_path, truth, options, cluste
     assert s3.secret not in done.stdout + done.stderr
 
     for short in groupings.values():
-        requests = s3.requests()
         committed = [n for n, (how, what) in enumerate(requests) if how == "PUT" and f"/{short}/commits/" in what]
         batches = [requests[start:end] for start, end in pairwise(committed)]
         assert len(batches) >= 3
