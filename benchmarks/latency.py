@@ -3,7 +3,7 @@
     python -m benchmarks.latency [--rates 1000,10000] [--seconds 120] [--rounds N] [--grouping NAME]
 
 Each contestant has a fresh process and JVM, a topic of its own that is written to at the rate from its first moment on,
-the same splitter, state store, windows and trigger. *Native* is Spark as it comes; the third one has what ours sets for
+the same state store, windows and trigger. *Native* is Spark as it comes; the third one has what ours sets for
 the JVM's start and the checkpoint's files. Told are a batch's time as Spark reports it, and the latency of a
 result: from its window's end to its record's time in Kafka, which leaves out the window's own wait. The first minute
 and what comes after it are told apart; the figures are of all rounds, which alternate between the contestants.
@@ -27,13 +27,13 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.measuring import messages
+from benchmarks.native import counted
 from unskew.apps.run.ending import stop_between_batches
 from unskew.apps.run.follow import follow
 from unskew.apps.run.run import Run
 from unskew.apps.run.session import session
 from unskew.apps.topology.publisher import result_topics
 from unskew.apps.topology.settings import Settings
-from unskew.apps.topology.source import source, tuples
 from unskew.deploy.client.connection import Connection
 from unskew.deploy.client.topics import ensure_topic
 from unskew.deploy.servers.broker import Broker
@@ -80,8 +80,7 @@ def compete(name: str, run: Settings, pipe: Pipe) -> None:
 
 def native(spark: SparkSession, run: Settings, tell: Any) -> None:
     """Spark's own count by window and key, its results in Kafka."""
-    rows = tuples(source(spark, run), run).where("key is not null").withColumn("time", F.current_timestamp())
-    counts = rows.withWatermark("time", "0 seconds").groupBy(F.window("time", f"{run.window} seconds"), "key").count()
+    counts = counted(spark, run)
     message = F.struct("key", "count", F.unix_millis("window.end").alias("timestamp"))
     with follow(spark, run.name, tell):
         query = (

@@ -1,18 +1,20 @@
-"""Messages per second that the splitter reads, by how their JSON is spelled, beside from_json and no splitter at all.
+"""Messages per second that reach the router as keys, by how their JSON is spelled, beside from_json and no reading.
 
     python -m benchmarks.splitter [--records N] [--repeats N]
 
-Country messages in a topic for each spelling; each contestant is a batch query over the whole topic, and they
-alternate. *parsed* is ours without a sample of the topic: whatever isn't spelled as our producers do, is parsed.
+Country messages in a topic for each spelling; each contestant is a batch query over the whole topic, up to where a
+router in Python has the keys, and they alternate.
 """
 
 import argparse
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
 from confluent_kafka import Producer
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -20,13 +22,13 @@ from rich.box import MARKDOWN
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.native import FIELDS, parsed
 from benchmarks.processes import spent
 from benchmarks.topology import SOURCES, TYPE, settings
 from unskew.apps.run.session import session
+from unskew.apps.topology.fields import MESSAGE, Fields
 from unskew.apps.topology.source import FETCH
-from unskew.apps.topology.splitter import splitter
 from unskew.deploy.client.connection import Connection
-from unskew.deploy.client.sample import newest
 from unskew.deploy.client.topics import ensure_topic
 from unskew.deploy.servers.broker import Broker
 from unskew.producers.registry import create
@@ -41,7 +43,6 @@ SPELLINGS: dict[str, str] = {
     "six fields, nested": '{{"id": {1}, "at": {{"country": "{0}", "ip": "10.0.0.1"}}, "country": "{0}", "ok": true, '
     '"tags": ["a", "b"], "price": 12.5}}',
 }
-CONTESTANTS = ("source alone", "splitter", "parsed", "from_json")
 
 
 def filled(connection: Connection, records: int) -> dict[str, str]:
@@ -62,14 +63,23 @@ def filled(connection: Connection, records: int) -> dict[str, str]:
 def contestants(spark: SparkSession, connection: Connection, topic: str) -> dict[str, Callable[[], DataFrame]]:
     """Name → its query over the topic."""
     reader = spark.read.format("kafka").options(**FETCH).options(**connection.spark()).option("subscribe", topic)
-    samples = newest(connection, topic, 100)
-    text = F.col("value").cast("string")
+    fields, value, field = Fields((FIELDS[TYPE],)), F.col("value"), FIELDS[TYPE]
     return {
-        "source alone": lambda: reader.load().select("value"),
-        "splitter": lambda: splitter(TYPE, samples=samples).split(reader.load()),
-        "parsed": lambda: splitter(TYPE).split(reader.load()),
-        "from_json": lambda: reader.load().select(F.from_json(text, "country string")["country"].alias("key")),
+        "source alone": lambda: reader.load().select("value").mapInArrow(_received(), "keys long"),
+        "splitter": lambda: reader.load().select(value.alias(MESSAGE)).mapInArrow(_received(fields), "keys long"),
+        "from_json": lambda: reader.load().select(parsed(value, field)).mapInArrow(_received(), "keys long"),
     }
+
+
+def _received(fields: Fields | None = None) -> Any:
+    """How many keys (or what comes in their place) there are: a function for ``mapInArrow``."""
+
+    def received(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            keys = (fields(batch) if fields else batch).column(0)
+            yield pa.record_batch([pa.array([len(keys) - keys.null_count])], ["keys"])
+
+    return received
 
 
 def main() -> None:
@@ -86,9 +96,10 @@ def main() -> None:
                 for spelling, topic in topics.items():
                     for name, query in contestants(spark, connection, topic).items():
                         before, begun = spent(), time.monotonic()
-                        query().write.format("noop").mode("overwrite").save()
+                        keys = sum(row["keys"] for row in query().collect())
+                        taken = time.monotonic() - begun, spent() - before
+                        assert keys == arguments.records, (spelling, name, keys)
                         if repeat:
-                            taken = time.monotonic() - begun, spent() - before
                             found.setdefault((spelling, name), []).append(taken)
                 print(f"repeat {repeat} of {arguments.repeats} is done", flush=True)
     _print(arguments.records, found)

@@ -2,6 +2,7 @@
 
     python -m benchmarks.topology [--records N] [--groupings KEY,...] [--repeats N]
 
+*Native* cuts the key out of messages of which it knows how they are spelled; *from_json* parses them, as one would.
 Tuples cost nothing here (x0): this measures what balancing costs, not what it gains. All runs share one broker, one
 topic and one Spark; repeats alternate between the contestants, and the median is told. The first batch of a run (JIT,
 Python workers) is not counted in the rate; the CPU is that of the whole run.
@@ -22,6 +23,7 @@ from pyspark.sql import functions as F
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.native import FIELDS, counted, cut
 from benchmarks.processes import KINDS, cpu, memory
 from unskew.apps.run.ending import stop_between_batches
 from unskew.apps.run.follow import Follower, follow, kafka_source
@@ -30,7 +32,7 @@ from unskew.apps.run.session import session
 from unskew.apps.topology.placement import place
 from unskew.apps.topology.router import Routing
 from unskew.apps.topology.settings import Settings
-from unskew.apps.topology.source import FETCH, source, tuples
+from unskew.apps.topology.source import FETCH
 from unskew.apps.topology.splitter import splitter
 from unskew.apps.topology.worker import Worker
 from unskew.deploy.client.connection import Connection
@@ -40,6 +42,8 @@ from unskew.producers.publish import publish
 from unskew.producers.registry import create
 
 TYPE, SOURCES, WORKERS = "COUNTRY_SKEW_R80", 4, 10
+#: Name → whether it parses the messages as JSON.
+NATIVE = {"native": False, "native, from_json": True}
 
 
 def settings(connection: Connection, grouping: str, checkpoint: Path) -> Settings:
@@ -76,11 +80,10 @@ def ours(spark: SparkSession, run: Settings) -> list[Batch]:
     return batches
 
 
-def native(spark: SparkSession, run: Settings, records: int) -> list[Batch]:
-    """Those of ``groupBy(window, key).count()``: same topic, splitter, batch size, state store, and windows."""
+def native(spark: SparkSession, run: Settings, records: int, *, parse: bool = False) -> list[Batch]:
+    """Those of ``groupBy(window, key).count()``: same topic, batch size, state store, and windows."""
     batches: list[Batch] = []
-    rows = tuples(source(spark, run), run).where("key is not null").withColumn("time", F.current_timestamp())
-    counts = rows.withWatermark("time", "0 seconds").groupBy(F.window("time", f"{run.window} seconds"), "key").count()
+    counts = counted(spark, run, parse=parse)
     with follow(spark, "native", _into(batches)):
         query = (
             counts.writeStream.queryName("native")
@@ -113,22 +116,23 @@ def stages(spark: SparkSession, connection: Connection) -> dict[str, Callable[[]
     reader = spark.read.format("kafka").options(**FETCH).options(**connection.spark()).option("subscribe", "bench")
     worker = Worker()
 
-    def split() -> DataFrame:
-        return reader.load().select(F.col("partition").alias("source"), splitter(TYPE).key(F.col("value")).alias("key"))
+    reading = splitter(TYPE)
 
     def routed() -> DataFrame:
-        return place(split(), Routing("PARTIAL_KEY", WORKERS), "key", ["key"], source="source")
+        opened = reading.opened(reader.load(), F.col("partition").alias("source"))
+        return place(opened, Routing("PARTIAL_KEY", WORKERS), "key", ["key"], source="source", fields=reading.fields)
 
     def worked() -> DataFrame:
         return routed().mapInArrow(worker.__call__, worker.ddl)
 
     return {
         "source": lambda: reader.load().select("partition", "value"),
-        "+ splitter": split,
-        "+ router, placement": routed,
+        "+ splitter, router, placement": routed,
         "+ worker": worked,
         "+ merge": lambda: worked().groupBy("key", "worker").sum("count"),
-        "native groupBy(key).count()": lambda: split().groupBy("key").count(),
+        "native groupBy(key).count()": lambda: (
+            reader.load().select(cut(F.col("value"), FIELDS[TYPE]).alias("key")).groupBy("key").count()
+        ),
     }
 
 
@@ -166,7 +170,7 @@ def main() -> None:
         connection = Connection(broker.bootstrap_servers)
         ensure_topic(connection, "bench", SOURCES)
         loaded = publish(connection, "bench", create(TYPE, records=arguments.records))
-        rates: dict[str, list[float]] = {name: [] for name in [*groupings, "native"]}
+        rates: dict[str, list[float]] = {name: [] for name in [*groupings, *NATIVE]}
         spent: dict[str, list[dict[str, float]]] = {name: [] for name in rates}
         costs: dict[str, list[float]] = {}
         first = settings(connection, groupings[0], Path(folder) / "first")
@@ -175,7 +179,10 @@ def main() -> None:
                 for name, measured in rates.items():
                     run = settings(connection, name if name in groupings else "KEY", Path(folder) / f"{name}-{repeat}")
                     before = cpu()
-                    batches = ours(spark, run) if name in groupings else native(spark, run, arguments.records)
+                    if name in groupings:
+                        batches = ours(spark, run)
+                    else:
+                        batches = native(spark, run, arguments.records, parse=NATIVE[name])
                     spent[name].append({kind: seconds - before[kind] for kind, seconds in cpu().items()})
                     measured.append(rate(batches))
                     console.print(f"repeat {repeat + 1} of {arguments.repeats}: {name} {measured[-1]:,.0f} tuples/s")

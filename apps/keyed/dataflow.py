@@ -26,7 +26,7 @@ from unskew.apps.keyed.tokens import tokens
 from unskew.apps.topology.reports import Reports
 from unskew.apps.topology.router import Routing
 from unskew.apps.topology.settings import Settings
-from unskew.apps.topology.source import source, tuples
+from unskew.apps.topology.source import messages, reading
 from unskew.apps.topology.splitter import splitter_of
 from unskew.apps.topology.windows import batch_time
 
@@ -67,9 +67,10 @@ def remembering(
         routing=routing if routing.planned else None,
     )
     moment = F.col("time") if by_event else batch_time(ahead_ms)
-    split = tuples(source(spark, settings), settings).withColumn("__time", moment)
+    splitter = reading(spark, settings)
+    arriving = messages(spark, settings, splitter).withColumn("__time", moment)
     places = tokens(crew.most, partitions)
-    packets = placed(split, routing, program, places, source=F.col("source"))
+    packets = placed(arriving, routing, program, places, source=F.col("source"), fields=splitter.fields)
     beats = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 1).option("numPartitions", 1).load()
     # By event time a beat lets time pass only to the moment that is asked for.
     rows = packets.unionByName(heartbeat(beats, places, F.lit(flush_at).cast("timestamp")))
@@ -95,7 +96,7 @@ def program_of(settings: Settings, states: Asked, homes: int, reports: Reports |
         states.ttl_ms,
         states.merge_period,
         settings.window_ms,
-        splitter_of(settings).count_of is not None,
+        splitter_of(settings).counted,
         settings.cost,
         reports,
     )

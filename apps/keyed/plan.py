@@ -14,6 +14,8 @@ from unskew.apps.keyed.operators import PACKETS, PARCELS, HomeOperator, WorkerOp
 from unskew.apps.keyed.program import Program
 from unskew.apps.keyed.tokens import tokens
 from unskew.apps.topology import packets
+from unskew.apps.topology.fields import Fields
+from unskew.apps.topology.placement import unread
 from unskew.apps.topology.router import Routing, milliseconds, partition
 from unskew.apps.topology.routes import route_packets
 from unskew.grouping import named
@@ -36,6 +38,7 @@ def placed(
     *,
     source: Column | None = None,
     beats: bool = False,
+    fields: Fields | None = None,
 ) -> DataFrame:
     """The tuples as packets, each with its worker's token.
 
@@ -53,17 +56,19 @@ def placed(
         Which source a row is from. Default: the task's number.
     beats : bool
         Whether every task sends every worker a sign of life.
+    fields : Fields, optional
+        The rows are messages, of which the router reads key and count first.
 
     """
-    columns = [F.col("key"), *map(F.col, program.columns)]
+    carry = ["key", *program.columns]
+    columns = [F.col(name) for name in (carry if fields is None else unread(fields, carry))]
     if source is not None:
         columns.append(source.alias("__source"))
     uses_time = named(routing.grouping).uses_time
     if uses_time:
         columns.append(F.col("__time"))
-    carry = ["key", *program.columns]
     route = route_packets(routing, "key", "__source" if source is not None else None,
-                          "__time" if uses_time else None, carry)  # fmt: skip
+                          "__time" if uses_time else None, carry, fields)  # fmt: skip
     return tuples.select(*columns).mapInArrow(_with_places(route, program, places, beats=beats), _PLACED_DDL)
 
 

@@ -15,10 +15,10 @@ import pyarrow as pa
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
+from unskew.apps.topology.fields import FRAME
 from unskew.apps.topology.reading import Splitter
 from unskew.apps.topology.registry import NoSchema, Registry, Schema
 
-FRAME = 5  # bytes before a message's body: a zero, and the schema's number
 _KEYS = (str, int, float, Decimal, UUID)  # bool is an int
 
 #: (the registry's address, a schema's number) → the schema, or why there is none: for the life of a process.
@@ -132,12 +132,7 @@ def avro(decoder: Decoder) -> Splitter:
     def read(value: Column, what: str) -> Column:
         return F.arrow_udf(told, "key string, reason string")(value)[what]  # pyright: ignore[reportCallIssue, reportArgumentType]
 
-    return Splitter(
-        lambda value: read(value, "key"),
-        lambda key, _: key,
-        lambda value: read(value, "reason"),
-        parse=lambda _: F.lit(None).cast("variant"),
-    )
+    return Splitter(lambda value: read(value, "key"), lambda value: read(value, "reason"))
 
 
 def numbers(samples: Sequence[bytes]) -> set[int]:

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from unskew.apps.topology.avro import FRAME, Decoder, avro, numbers
+from unskew.apps.topology.avro import Decoder, avro, numbers
+from unskew.apps.topology.fields import FRAME, Fields
 from unskew.apps.topology.reading import Splitter, document, unreadable
 from unskew.apps.topology.registry import Registry, of_file
-from unskew.apps.topology.shapes import fitting, learn, meant
 from unskew.errors import UsageError
 
 #: Of the messages of a COLUMN topic.
@@ -63,7 +63,7 @@ def column(form: str, field: str | None, samples: Sequence[bytes] = (), schemas:
         JSON, Avro: a field, of nested objects with dots (``user.id``); texts, numbers and truth values are keys. CSV:
         the column's number, from 1. Text has none.
     samples : sequence of bytes
-        Messages of the topic: the shapes of JSON are learnt, Avro's schemas fetched.
+        Messages of the topic, whose schemas of Avro are fetched.
     schemas : Schemas
         Of Avro.
 
@@ -93,46 +93,31 @@ def column(form: str, field: str | None, samples: Sequence[bytes] = (), schemas:
         raise UsageError(f"--key-field is {field!r}; valid with --format {form}: a field, as user, user.id")
     if form == "avro":
         return avro(schemas.decoder(str(field), samples))
-    return _scalar(str(field), samples)
+    return _scalar(str(field))
 
 
 def _plain(key: Callable[[Column], Column], missing: str) -> Splitter:
-    """Messages that need no parser: their key, which is a function of their text, is always cut out."""
+    """Messages that need no parser: their key is a function of their text."""
 
-    def short(value: Column) -> Column:
+    def keys(value: Column) -> Column:
         text = value.cast("string")
         return F.when(F.is_valid_utf8(text), key(text))
 
     def reason(value: Column) -> Column:
-        return unreadable(value).when(short(value).isNull(), F.lit(missing))
+        return unreadable(value).when(keys(value).isNull(), F.lit(missing))
 
-    return Splitter(short, lambda cut, _: cut, reason)
+    return Splitter(keys, reason)
 
 
-def _scalar(path: str, samples: Sequence[bytes]) -> Splitter:
+def _scalar(path: str) -> Splitter:
     """JSON keyed by a field of any depth that is a text, a number or a truth value."""
-    inside = "$" + "".join(f"['{name}']" for name in path.split("."))
-
-    bodies = [sample[FRAME:] if sample.startswith(b"\0") else sample for sample in samples]
-    shapes = learn(bodies, tuple(path.split(".")), texts=False)
-
-    def body(value: Column) -> Column:
-        framed = F.startswith(value, F.lit(b"\0"))
-        return F.when(framed, F.substring(value, FRAME + 1, 1 << 30)).otherwise(value)
-
-    def parse(value: Column) -> Column:
-        return document(body(value))
-
-    def kind(parsed: Column) -> Column:
-        return F.schema_of_variant(F.try_variant_get(parsed, inside, "variant"))
-
-    def key_of(short: Column, parsed: Column) -> Column:
-        found = F.when(~kind(parsed).rlike(_NO_KEY), F.try_variant_get(parsed, inside, "string"))
-        return F.coalesce(meant(short) if shapes else short, found)
+    names = path.split(".")
+    inside = "$" + "".join(f"['{name}']" for name in names)
 
     def reason(value: Column) -> Column:
-        parsed = parse(value)
-        found = kind(parsed)
+        framed = F.startswith(value, F.lit(b"\0"))
+        parsed = document(F.when(framed, F.substring(value, FRAME + 1, 1 << 30)).otherwise(value))
+        found = F.schema_of_variant(F.try_variant_get(parsed, inside, "variant"))
         return (
             unreadable(value)
             .when(parsed.isNull(), F.lit("not JSON"))
@@ -140,4 +125,4 @@ def _scalar(path: str, samples: Sequence[bytes]) -> Splitter:
             .when(found.rlike(_NO_KEY), F.concat(F.lit(f"field {path!r} is "), found, F.lit(", which is no key")))
         )
 
-    return Splitter(lambda value: fitting(body(value), shapes), key_of, reason, parse=parse)
+    return Splitter(Fields(tuple(names), scalars=True, framed=True), reason)

@@ -13,7 +13,7 @@ from unskew.apps.topology.placement import place
 from unskew.apps.topology.reports import Reports
 from unskew.apps.topology.router import Routing
 from unskew.apps.topology.settings import Settings
-from unskew.apps.topology.source import source, tuples
+from unskew.apps.topology.source import messages, reading
 from unskew.apps.topology.windows import batch_time, windowed
 from unskew.apps.topology.work import PLACE
 from unskew.apps.topology.worker import Worker
@@ -52,12 +52,25 @@ def dataflow(
         return remembering(spark, settings, states, reports, flush_at, ahead_ms)
     assert not isinstance(settings.work, KeyedWork)
     by_event = settings.time == "event"
-    split = tuples(source(spark, settings), settings)
     routing = Routing.of(settings, reports)
-    needed = {"key", "count", *(["time"] if by_event else []), *settings.carried, *PLACE}
-    carry = [name for name in split.columns if name in needed]
-    time = "time" if by_event else batch_time(ahead_ms)
-    packets = place(split, routing, "key", carry, source="source", time=time, tasks=_tasks(spark, settings))
+    splitter = reading(spark, settings)
+    carry = [
+        *settings.carried,
+        *(["time"] if by_event else []),
+        *(PLACE if settings.rejecting else []),
+        *(["count"] if splitter.counted else []),
+        "key",
+    ]
+    packets = place(
+        messages(spark, settings, splitter),
+        routing,
+        "key",
+        carry,
+        source="source",
+        time="time" if by_event else batch_time(ahead_ms),
+        tasks=_tasks(spark, settings),
+        fields=splitter.fields,
+    )
     worker = Worker(
         settings.work,
         settings.cost,

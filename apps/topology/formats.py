@@ -1,110 +1,75 @@
-"""The formats of our datasets' messages, each with short ways to its key, and why a message isn't of it."""
+"""The formats of our datasets' messages: where the key is, and why a message isn't of the format."""
 
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Mapping
 
+import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from unskew.apps.topology.reading import Splitter, unreadable
-from unskew.apps.topology.shapes import Shape, fitting, learn, meant, readable
+from unskew.apps.topology.fields import MOST, Fields
+from unskew.apps.topology.reading import Splitter, document, unreadable
 from unskew.producers.hashtags import ELECTION_DAY, ELECTION_WORDS, LETTERS, MANGLED
+from unskew.producers.messages import WIKI_URL
 
 
-def text_field(name: str, samples: Sequence[bytes] = ()) -> Splitter:
-    """Messages ``{"<name>": "<key>"}``; other fields don't matter. Of ``samples``, shapes are learnt."""
-    escapes = any(b"\\" in sample for sample in samples)
-    inside = '[^"]*' if escapes else r'[^"\\]*'
-    shapes = learn(samples, (name,), known=rf'^\{{"{name}": ?"{inside}"\}}\Z')
-    befores, after = (f'{{"{name}":"'.encode(), f'{{"{name}": "'.encode()), b'"}'  # ours, Python's json.dumps
+def text_field(name: str, number: str | None = None, rule: Callable[[pa.Array], pa.Array] | None = None) -> Splitter:
+    """JSON objects with a text in a field, and perhaps a count in another (see ``Fields``); others don't matter."""
+    required = _requires({name: "STRING", **({number: "BIGINT"} if number else {})})
 
-    def cut(value: Column, before: bytes) -> Column:
-        inside = F.substring(value, F.lit(len(before) + 1), F.length(value) - len(before) - len(after))  # pyright: ignore[reportArgumentType]
-        text = inside.cast("string")
-        escaped = F.contains(inside, F.lit(b"\\"))
-        short = (
-            F.startswith(value, F.lit(before))
-            & F.endswith(value, F.lit(after))
-            & (F.length(value) >= len(before) + len(after))
-            & ~F.contains(inside, F.lit(b'"'))
-            & (~escaped | readable(text) if escapes else ~escaped)
-            & F.is_valid_utf8(text)
-        )
-        return F.when(short, text)
+    def reason(value: Column) -> Column:
+        if number is None:
+            return required(value)
+        count = F.try_variant_get(document(value), f"$.{number}", "bigint")
+        beyond = F.concat(F.lit("the count is "), count.cast("string"), F.lit(f", not 0 to {MOST}"))
+        return F.coalesce(required(value), F.when(~count.between(0, MOST), beyond))
 
-    def short(value: Column) -> Column:
-        return F.coalesce(*(cut(value, before) for before in befores), fitting(value, shapes))
-
-    def key_of(short: Column, document: Column) -> Column:
-        return F.coalesce(meant(short) if shapes or escapes else short, _text(document, name))
-
-    return Splitter(short, key_of, _requires({name: "STRING"}))
+    return Splitter(Fields((name,), number, rule=rule), reason)
 
 
-def shaped(
-    shape: str,
-    field: str,
-    number: str | None = None,
-    rule: Callable[[Column], Column] = lambda key: key,
-    samples: Sequence[bytes] = (),
-) -> Splitter:
-    """Messages with several fields, one of them the key.
-
-    Parameters
-    ----------
-    shape : str
-        Regular expression of the whole message as our producers write it (a space after a colon or a comma, as Python's
-        ``json.dumps`` has it, does no harm); group 1 is the key's field, group 2 the ``number``.
-    field, number : str
-        The field of the key (text), and of the count (a whole number).
-    rule : Column → Column
-        From the field's text to the key.
-    samples : sequence of bytes
-        Messages of the topic, whose shapes are learnt.
-
-    """
-    spelled = shape.replace('":', '": ?').replace(',"', ', ?"')
-    shapes = [Shape(spelled, 1, 2), *learn(samples, (field,), number=number, known=spelled)]
-
-    def key_of(short: Column, document: Column) -> Column:
-        parsed = _text(document, field)
-        if number:
-            parsed = F.when(_kind(document, number) == "BIGINT", parsed)
-        return rule(F.coalesce(meant(short) if shapes[1:] else short, parsed))
-
-    def count_of(value: Column, document: Column) -> Column:
-        short = fitting(value, shapes, "number").cast("bigint")
-        return F.coalesce(short, F.try_variant_get(document, f"$.{number}", "bigint"))
-
-    reason = _requires({field: "STRING", **({number: "BIGINT"} if number else {})})
-    return Splitter(lambda value: fitting(value, shapes), key_of, reason, count_of if number else None)
+def title(pages: pa.Array) -> pa.Array:
+    """A page's title by itself, or by its address."""
+    return _without(pages, f"^{re.escape(WIKI_URL)}", WIKI_URL)
 
 
-def hashtags(name: str, samples: Sequence[bytes] = ()) -> Splitter:  # noqa: ARG001  no shape has several keys
+def language(projects: pa.Array) -> pa.Array:
+    """The language of a project, as ``en`` of ``en.m``."""
+    return _without(projects, r"(?s)\..*", ".")
+
+
+def _without(texts: pa.Array, pattern: str, hint: str) -> pa.Array:
+    """Texts without what matches; where the hint is in none of them, nothing does."""
+    found = pc.call_function("match_substring", [texts], pc.MatchSubstringOptions(hint))
+    if not pc.call_function("any", [found]).as_py():
+        return texts
+    once = pc.ReplaceSubstringOptions(pattern, "", max_replacements=1)
+    return pc.call_function("replace_substring_regex", [texts], once)
+
+
+def hashtags(name: str) -> Splitter:
     """Messages with a list of hashtags, each a key by the rule of ``unskew.producers.hashtags``."""
 
-    def key_of(_: Column, document: Column) -> Column:
-        right = _kind(document, name).isin("ARRAY<STRING>", "ARRAY<VOID>")
-        found = F.when(right, F.try_variant_get(document, f"$.{name}", "array<string>"))
+    def keys(parsed: Column) -> Column:
+        right = _kind(parsed, name).isin("ARRAY<STRING>", "ARRAY<VOID>")
+        found = F.when(right, F.try_variant_get(parsed, f"$.{name}", "array<string>"))
         return F.transform(F.filter(found, lambda tag: ~F.contains(tag, F.lit(MANGLED))), folded)
 
     def folded(tag: Column) -> Column:
         plain = F.lower(F.translate(tag, *LETTERS))
         return F.when(plain.rlike("|".join(ELECTION_WORDS)), F.lit(ELECTION_DAY)).otherwise(plain)
 
-    def short(_: Column) -> Column:
-        return F.lit(None).cast("string")
-
-    return Splitter(short, key_of, _requires({name: "ARRAY<STRING>"}), several=True)
+    return Splitter(keys, _requires({name: "ARRAY<STRING>"}), several=True)
 
 
 def _requires(fields: Mapping[str, str]) -> Callable[[Column], Column]:
     """Why a message isn't a JSON object with these fields of these types."""
 
     def reason(value: Column) -> Column:
-        document = F.try_parse_json(value.cast("string"))
-        wrong = unreadable(value).when(document.isNull(), F.lit("not JSON"))
+        parsed = F.try_parse_json(value.cast("string"))
+        wrong = unreadable(value).when(parsed.isNull(), F.lit("not JSON"))
         for name, kind in fields.items():
-            field = F.try_variant_get(document, f"$.{name}", "variant")
+            field = F.try_variant_get(parsed, f"$.{name}", "variant")
             found = F.schema_of_variant(field)
             # an empty list is a list of anything
             right = found.isin(kind, "ARRAY<VOID>") if kind.startswith("ARRAY") else found == kind
@@ -116,10 +81,5 @@ def _requires(fields: Mapping[str, str]) -> Callable[[Column], Column]:
     return reason
 
 
-def _text(document: Column, field: str) -> Column:
-    """The text in a field; null where there is something else (nothing but a text can be cast to binary)."""
-    return F.try_variant_get(document, f"$.{field}", "binary").cast("string")
-
-
-def _kind(document: Column, field: str) -> Column:
-    return F.schema_of_variant(F.try_variant_get(document, f"$.{field}", "variant"))
+def _kind(parsed: Column, field: str) -> Column:
+    return F.schema_of_variant(F.try_variant_get(parsed, f"$.{field}", "variant"))

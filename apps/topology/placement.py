@@ -4,6 +4,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from unskew.apps.topology import packets
+from unskew.apps.topology.fields import MESSAGE, Fields
 from unskew.apps.topology.router import Routing
 from unskew.apps.topology.routes import route_packets
 from unskew.grouping import named
@@ -18,10 +19,12 @@ def place(
     source: str | Column | None = None,
     time: str | Column | None = None,
     tasks: int | None = None,
+    fields: Fields | None = None,
 ) -> DataFrame:
     """Packets (``unskew.apps.topology.packets``) of the columns ``carry``, each in the partition of its worker.
 
     With ``tasks`` there are so many partitions only, and worker *w* shares partition *w* mod ``tasks`` with others.
+    With ``fields`` the rows are messages (``MESSAGE``), of which the router reads the key first.
     """
     chosen = df
     source_column = time_column = None
@@ -31,12 +34,18 @@ def place(
     if named(routing.grouping).uses_time:
         time_column = "__time"
         chosen = chosen.withColumn(time_column, F.current_timestamp() if time is None else column(time))
-    needed = dict.fromkeys([key, *carry, *(c for c in (source_column, time_column) if c)])
+    own = [c for c in (source_column, time_column) if c]
+    needed = dict.fromkeys([key, *carry, *own] if fields is None else [*unread(fields, carry), *own])
     partitions = min(tasks or routing.workers, routing.workers)
-    route = route_packets(routing, key, source_column, time_column, carry)
+    route = route_packets(routing, key, source_column, time_column, carry, fields)
     return (
         chosen.select(*needed).mapInArrow(route, packets.DDL).repartitionById(partitions, F.col("worker") % partitions)
     )
+
+
+def unread(fields: Fields, carry: list[str]) -> list[str]:
+    """The columns from which the router makes those that are carried."""
+    return [MESSAGE, *(name for name in carry if name not in fields.gives)]
 
 
 def column(of: str | Column) -> Column:

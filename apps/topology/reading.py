@@ -1,18 +1,20 @@
 """How messages are read: what the splitter knows of a source type."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
+import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.types import LongType, StringType
 
-_SHORT, _DOCUMENT = "__short", "__document"
-#: What a message may count at most: so many of them a window that no sum of int64 overflows have to come first.
-MOST = 10**12
+from unskew.apps.topology.fields import MESSAGE, Fields
+
+_DOCUMENT = "__document"
 
 
 def document(value: Column) -> Column:
-    """What the JSON parser makes of a message (variant); null if nothing."""
+    """What Spark's JSON parser makes of a message (variant); null if nothing."""
     text = value.cast("string")
     return F.when(F.is_valid_utf8(text), F.try_parse_json(text))
 
@@ -26,69 +28,84 @@ def unreadable(value: Column) -> Column:
 class Splitter:
     """How the messages of one source type are read.
 
-    A message's *value* is a binary column; its *document* what the JSON parser made of it (variant; null where it is
-    no JSON, or of the short shape, which nobody parses).
-
     Attributes
     ----------
-    short : value → Column
-        The key's text in a message of the short shape (string); null in any other.
-    key_of : (short, document) → Column
-        The message's key (string), or its keys if there may be ``several`` (array of string, perhaps empty); null where
-        there is a ``reason``.
+    keys : Fields, or value → Column
+        Where the key is, for tasks in Python, which have to see all tuples anyway. Else what the key is (string; null
+        where there is a ``reason``), or, if there may be ``several``, what the keys are (array of string) of a
+        ``document``.
     reason : value → Column
         Why a message isn't of the source type (string); null if it is.
-    count_of : (value, document) → Column, optional
-        How much the message counts (bigint); without it, 1. A message that counts less than 0 or more than ``MOST`` is
-        rejected.
     several : bool
         Whether a message may have several keys, or none.
-    parse : value → Column
-        From a message to its document.
+    fine : Column, optional
+        A condition that messages have to meet, too (boolean), and why they don't (string).
+
+    A message's *value* is a binary column.
 
     """
 
-    short: Callable[[Column], Column]
-    key_of: Callable[[Column, Column], Column]
+    keys: Fields | Callable[[Column], Column]
     reason: Callable[[Column], Column]
-    count_of: Callable[[Column, Column], Column] | None = None
     several: bool = False
-    parse: Callable[[Column], Column] = document
+    fine: tuple[Column, Column] | None = None
 
-    def key(self, value: Column) -> Column:
-        """The key, or the keys, by one expression of the message's value."""
-        return self._key(self.short(value), self.parse(value), value)
+    @property
+    def fields(self) -> Fields | None:
+        """What is left to be read in Python when Spark has ``opened`` the messages; None: nothing."""
+        return self.keys if isinstance(self.keys, Fields) else None
 
-    def why(self, value: Column) -> Column:
-        """Why a message is rejected (string); null if it isn't."""
-        if self.count_of is None:
-            return self.reason(value)
-        count = self.count_of(value, self.parse(value))
-        beyond = F.concat(F.lit("the count is "), count.cast("string"), F.lit(f", not 0 to {MOST}"))
-        return F.coalesce(self.reason(value), F.when(~count.between(0, MOST), beyond))
+    @property
+    def counted(self) -> bool:
+        """Whether messages say how much they count."""
+        return self.fields is not None and self.fields.number is not None
+
+    def opened(self, messages: DataFrame, *carry: Column) -> DataFrame:
+        """Messages (with a column ``value``) → rows of ``carry`` and, for ``fields``, ``MESSAGE``; else ``key``."""
+        value = F.col("value")
+        if isinstance(self.keys, Fields):
+            return messages.select(*carry, self._if_fine(value).alias(MESSAGE))
+        if not self.several:
+            return messages.select(*carry, self._if_fine(self.keys(value)).alias("key"))
+        # A step of its own, which Spark doesn't fold into the next if that names the document twice: one parse.
+        read = messages.withColumn(_DOCUMENT, document(value))
+        keys = self._if_fine(self.keys(F.col(_DOCUMENT)))
+        # a rejected message stays, as one tuple without a key; one that has no keys leaves nothing
+        return read.select(*carry, F.explode(F.coalesce(keys, F.array(F.lit(None).cast("string")))).alias("key"))
+
+    def split(self, messages: DataFrame, *carry: Column) -> DataFrame:
+        """Messages (with a column ``value``) → a row a tuple: ``carry``, key, and count where there is one."""
+        opened = self.opened(messages, *carry)
+        if self.fields is None:
+            return opened
+        schema = opened.drop(MESSAGE).schema.add("key", StringType())
+        return opened.mapInArrow(self.fields.rows, schema.add("count", LongType()) if self.counted else schema)
 
     def rejects(self, value: Column) -> Column:
         """Whether a message is rejected (boolean)."""
-        return self.why(value).isNotNull() if self.several else self.key(value).isNull()
-
-    def split(self, messages: DataFrame, *carry: Column) -> DataFrame:
-        """Messages (with a column ``value``) → a row a tuple: key, count where there is one, and ``carry``."""
-        value = F.col("value")
-        short = self.short(value)
-        # A step of its own, which Spark does not fold into the next if that names the document twice: one parse.
-        read = messages.withColumns({_SHORT: short, _DOCUMENT: F.when(short.isNull(), self.parse(value))})
-        parsed = F.col(_DOCUMENT)
-        key = self._key(F.col(_SHORT), parsed, value)
         if self.several:
-            # a rejected message stays, as one tuple without a key; one that has no keys leaves nothing
-            key = F.explode(F.coalesce(key, F.array(F.lit(None).cast("string"))))
-        count = [self.count_of(value, parsed).alias("count")] if self.count_of else []
-        return read.select(*carry, *count, key.alias("key"))
+            return self.why(value).isNotNull()
+        if isinstance(self.keys, Fields):
+            keyless: Callable[..., Column] = F.arrow_udf(_keyless(self.keys), "boolean")  # pyright: ignore[reportCallIssue, reportArgumentType]
+            return keyless(self._if_fine(value))
+        return self._if_fine(self.keys(value)).isNull()
 
-    def _key(self, short: Column, parsed: Column, value: Column) -> Column:
-        """The key, or the keys; null where the message counts what it can't."""
-        key = self.key_of(short, parsed)
-        return key if self.count_of is None else F.when(self.count_of(value, parsed).between(0, MOST), key)
+    def why(self, value: Column) -> Column:
+        """Why a message is rejected (string); null if it isn't."""
+        reason = self.reason(value)
+        return reason if self.fine is None else F.coalesce(reason, F.when(~self.fine[0], self.fine[1]))
+
+    def _if_fine(self, column: Column) -> Column:
+        return column if self.fine is None else F.when(self.fine[0], column)
+
+
+def _keyless(fields: Fields) -> Callable[[Iterator[pa.Array]], Iterator[pa.Array]]:
+    def keyless(batches: Iterator[pa.Array]) -> Iterator[pa.Array]:
+        for messages in batches:
+            yield fields.read(messages)[0].is_null()
+
+    keyless.__annotations__ = {"batches": Iterator[pa.Array], "return": Iterator[pa.Array]}  # what Spark goes by
+    return keyless
 
 
 def bounded(splitter: Splitter, now: Column, ahead: float) -> Splitter:
@@ -97,15 +114,9 @@ def bounded(splitter: Splitter, now: Column, ahead: float) -> Splitter:
     By event time a single one of them would close the windows of all others.
     """
     bound = F.timestamp_add("MILLISECOND", F.lit(round(1000 * ahead)), now)
-    fine = F.coalesce(F.col("timestamp") <= bound, F.lit(True))
     said = F.concat(
         F.lit("timestamp "),
         F.date_format("timestamp", "yyyy-MM-dd'T'HH:mm:ss.SSS'Z'"),  # our sessions are in UTC
         F.lit(f" is more than {ahead:g} s ahead"),
     )
-    return replace(
-        splitter,
-        key_of=lambda short, parsed: F.when(fine, splitter.key_of(short, parsed)),
-        # First, where its key is fine: the short ways take what is no JSON, strictly read.
-        reason=lambda value: F.coalesce(F.when(~fine & ~splitter.rejects(value), said), splitter.reason(value)),
-    )
+    return replace(splitter, fine=(F.coalesce(F.col("timestamp") <= bound, F.lit(True)), said))

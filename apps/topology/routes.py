@@ -5,6 +5,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from unskew.apps.topology.fields import Fields
 from unskew.apps.topology.packets import Packer
 from unskew.apps.topology.router import Routing, SourceRouter, milliseconds, partition
 
@@ -29,10 +30,18 @@ def route_column(routing: Routing, uses_source: bool, uses_time: bool) -> Any:
     return workers
 
 
-def route_packets(routing: Routing, key: str, source: str | None, time_column: str | None, carry: list[str]) -> Any:
+def route_packets(
+    routing: Routing,
+    key: str,
+    source: str | None,
+    time_column: str | None,
+    carry: list[str],
+    fields: Fields | None = None,
+) -> Any:
     """The router as a function for ``DataFrame.mapInArrow``: record batches → packets (see ``packets``).
 
     A tuple without a key takes no part: it is counted in the report as rejected. Packets carry the columns ``carry``.
+    With ``fields``, key and count are read from messages first.
     """
 
     def packets(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -45,8 +54,9 @@ def route_packets(routing: Routing, key: str, source: str | None, time_column: s
             if router is None:
                 router = routing.open(batch.column(source)[0].as_py() if source else partition())
                 packer = Packer(router.workers)
-            missing = batch.column(key).null_count
-            tuples = batch.filter(batch.column(key).is_valid()) if missing else batch
+            read = fields(batch) if fields else batch
+            missing = read.column(key).null_count
+            tuples = read.filter(read.column(key).is_valid()) if missing else read
             rejected += missing
             if not tuples.num_rows:
                 continue

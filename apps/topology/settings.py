@@ -196,6 +196,11 @@ class Settings:
         return tuple(dict.fromkeys(n for n in (*self.work_columns, *own) if n not in ("key", "time", "count")))
 
     @property
+    def rejecting(self) -> bool:
+        """Whether messages are rejected on whose tuples the work raises."""
+        return self.work is not None and self.work_errors == "reject"
+
+    @property
     def cost(self) -> "Cost":
         """What a tuple costs its worker."""
         from unskew.apps.topology.cost import Cost

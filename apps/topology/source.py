@@ -1,9 +1,10 @@
-"""The source: the Kafka topic as a stream of messages, and the splitter's tuples of it."""
+"""The source: the Kafka topic as a stream of messages, and how they are read."""
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from unskew.apps.topology.reading import bounded
+from unskew.apps.topology.portions import set_portions
+from unskew.apps.topology.reading import Splitter, bounded
 from unskew.apps.topology.settings import Settings
 from unskew.apps.topology.splitter import splitter_of
 from unskew.apps.topology.windows import batch_time
@@ -30,15 +31,19 @@ def source(spark: SparkSession, settings: Settings) -> DataFrame:
     return reader.load()
 
 
-def tuples(messages: DataFrame, settings: Settings) -> DataFrame:
-    """Splitter: messages → key, count where they have one, source, time, and what the user's work asks for."""
+def reading(spark: SparkSession, settings: Settings) -> Splitter:
+    """How the topic's messages are read, and how many at a time, by samples of them."""
+    samples = newest(settings.connection, settings.source_name, _SAMPLES)
+    set_portions(spark, settings, samples)
+    found = splitter_of(settings, samples)
+    return bounded(found, batch_time(0), settings.max_ahead) if settings.time == "event" else found
+
+
+def messages(spark: SparkSession, settings: Settings, splitter: Splitter) -> DataFrame:
+    """The topic's messages as ``splitter.opened`` has them, with source, time, and what the user's work asks for."""
     carried = [F.col("partition").alias("source"), F.col("timestamp").alias("time"), *map(F.col, settings.carried)]
-    if settings.work is not None and settings.work_errors == "reject":
+    if settings.rejecting:
         carried += [F.col(column).alias(name) for column, name in zip(("partition", "offset"), PLACE, strict=True)]
-    tell = settings.format in (None, "json", "avro")
-    reader = splitter_of(settings, newest(settings.connection, settings.source_name, _SAMPLES) if tell else ())
-    if settings.time == "event":
-        reader = bounded(reader, batch_time(0), settings.max_ahead)
-    if reader.count_of is None and settings.states and "count" in settings.states.work.columns:
+    if not splitter.counted and settings.states and "count" in settings.states.work.columns:
         carried.append(F.lit(1).cast("long").alias("count"))
-    return reader.split(messages, *carried)
+    return splitter.opened(source(spark, settings), *carried)

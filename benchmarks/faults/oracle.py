@@ -17,7 +17,6 @@ REASONS = {
     "field of another type": rf"field '{FIELD}' is .*, not STRING",
     "from the future": r"timestamp .* is more than .* ahead",
 }
-_SHORT = tuple(f'{{"{FIELD}":{space}"' for space in ("", " "))
 _BLANK = " \t\r\n"
 _DEEPEST = 1000  # levels that the JSON parser goes down
 
@@ -44,11 +43,6 @@ def _read(value: bytes | None) -> tuple[str | None, str | None]:
         text = value.decode()
     except UnicodeDecodeError:
         return None, "not UTF-8"
-    # As our producers write it: a raw control character is kept.
-    for before in _SHORT:
-        inside = text[len(before) : -2]
-        if len(text) >= len(before) + 2 and text.startswith(before) and text.endswith('"}') and _plain(inside):
-            return inside, None
     try:
         document = _parse(text)
     except (ValueError, RecursionError):
@@ -57,10 +51,6 @@ def _read(value: bytes | None) -> tuple[str | None, str | None]:
         return None, "no field"
     found = document[FIELD]
     return (found, None) if isinstance(found, str) else (None, "field of another type")
-
-
-def _plain(text: str) -> bool:
-    return '"' not in text and "\\" not in text
 
 
 _NUMBER = object()  # whichever

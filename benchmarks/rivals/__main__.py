@@ -29,12 +29,12 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.measuring import batches, on_slots
+from benchmarks.native import FIELDS, cut
 from benchmarks.rivals.contestants import GROUPINGS, NATIVE, WORKERS, Contestant, Work, contestants
 from benchmarks.rivals.picture import draw
 from benchmarks.topology import SOURCES, settings
 from unskew.apps.run import session
 from unskew.apps.topology.source import source
-from unskew.apps.topology.splitter import splitter
 from unskew.deploy.client.connection import Connection
 from unskew.deploy.client.topics import ensure_topic
 from unskew.deploy.servers.broker import Broker
@@ -74,7 +74,8 @@ def stream(spark: SparkSession, connection: Connection, name: str, tuples: int) 
     """The tuples of a topic, so many a batch."""
     kind, _ = STREAMS[name]
     run = replace(settings(connection, "KEY", Path("none")), source_type=kind, source_name=name, max_tuples=tuples)
-    return splitter(kind).split(source(spark, run), F.col("partition").alias("source"), F.col("offset"))
+    key = cut(F.col("value"), FIELDS[kind]).alias("key")
+    return source(spark, run).select(F.col("partition").alias("source"), "offset", key)
 
 
 def raced(df: DataFrame, name: str, contestant: Contestant, tuples: int, warm: int, counted: int) -> Figures:

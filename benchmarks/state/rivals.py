@@ -16,9 +16,9 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
 from benchmarks.measuring import on_slots
+from benchmarks.native import FIELDS, cut
 from unskew.apps.topology.settings import Settings
 from unskew.apps.topology.source import source
-from unskew.apps.topology.splitter import splitter
 from unskew.grouping import measures
 
 _STATE = struct.Struct("<4d")
@@ -66,8 +66,8 @@ class RunningRow(StatefulProcessor):
 
 def _tuples(messages: DataFrame, run: Settings, rival: Rival) -> DataFrame:
     salt = F.pmod(F.hash("offset"), F.lit(rival.salts)).alias("salt")
-    tuples = splitter(run.source_type).split(messages, F.col("offset"))
-    return tuples.select("key", salt, F.col("offset").cast("double").alias("value"))
+    key = cut(F.col("value"), FIELDS[run.source_type]).alias("key")
+    return messages.select(key, salt, F.col("offset").cast("double").alias("value"))
 
 
 def stream(spark: SparkSession, run: Settings, rival: Rival) -> DataFrame:

@@ -99,7 +99,7 @@ def records(connection: Connection, topic: str) -> list[tuple[str, dict[str, Any
     found: list[tuple[str, dict[str, Any]]] = []
     missing = sum(ends.values())
     while missing:
-        for message in consumer.consume(10_000, 1.0):
+        for message in consumer.consume(min(missing, 10_000), 1.0):  # it waits until it has so many
             error = message.error()
             assert error is None, error
             found.append(((message.key() or b"").decode(), orjson.loads(message.value() or b"null")))

@@ -51,6 +51,8 @@ def seen(kafka: Broker, spark, influxdb, prometheus_program, tmp_path_factory) -
             page = {"unskew": [f"127.0.0.1:{outputs.exporter.port}"]}
             kept = tmp_path_factory.mktemp("prometheus")
             server = stack.enter_context(prometheus.Prometheus(kept, targets=page, every=0.2))
+            # It looks at a new target some seconds after it has begun itself: a run may be over by then.
+            awaited(lambda: server.query("up == 1"), "the page is scraped")
             for grouping in RUNS:
                 run = Settings(
                     mode="LOCAL",

@@ -1,0 +1,315 @@
+"""Fields of JSON messages, as the kernels read them: as Spark's parser does, and plain Python."""
+
+import json
+import os
+import random
+import subprocess
+import sys
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import settings as examples
+from hypothesis import strategies as st
+from pyspark.sql import functions as F
+
+from benchmarks.faults import fuzz
+from benchmarks.faults.oracle import FIELD, read
+from unskew.apps.topology.fields import FRAME, MOST, Fields
+
+FRAMING = b"\x00\x00\x00\x01\x02"
+NUMBERS = ["0", "-0", "7", "-12", "1.0", "1.50", "1e3", "-2E-7", "1e400", "0.1e1", "9" * 19, "9" * 40]
+BROKEN = [
+    "01",
+    "+1",
+    ".5",
+    "1.",
+    "NaN",
+    "Infinity",
+    "-",
+    "nul",
+    "True",
+    "''",
+    r'"\x"',
+    '"\x01"',
+    r'"\u12g4"',
+    "1 2",
+    "",
+]
+TEXTS = [
+    "Turkey", "", "C\u00f4te d'Ivoire", 'say "hi"', "a\\b", "a/b", "tab\t", "\u4e2d\u6587", "\U0001f600", "\ud83d",
+    "\x7f", "\u2028", "\\u0041", "{", "}", "[,]", '":"', "country", "null", "7", "\x00", "\x01", "\\", "\\\\u",
+]  # fmt: skip
+
+
+def text(value, rng):
+    """A text of JSON, spelled in one of the ways there are."""
+    way = rng.randrange(4)
+    if way < 2:
+        return json.dumps(value, ensure_ascii=bool(way))
+    units = value.encode("utf-16-be", "surrogatepass").hex()
+    escaped = "".join("\\u" + units[i : i + 4] for i in range(0, len(units), 4))
+    if way == 2:
+        return f'"{escaped}"'
+    return json.dumps(value).replace("/", "\\/")
+
+
+def scalar(rng, broken):
+    if rng.random() < broken:
+        return rng.choice(BROKEN)
+    kinds = [
+        lambda: text(rng.choice(TEXTS), rng),
+        lambda: rng.choice(NUMBERS),
+        lambda: rng.choice(["true", "false", "null"]),
+    ]
+    return rng.choice(kinds)()
+
+
+def value(rng, depth, broken):
+    """Any value of JSON, or with that probability nearly one."""
+    kind = rng.randrange(8) if depth else 7
+    if kind == 0:
+        inner = [value(rng, depth - 1, broken) for _ in range(rng.randrange(3))]
+        return "[" + ",".join(inner) + "]"
+    if kind == 1:
+        names = rng.choices(["a", "b", "country", "id"], k=rng.randrange(3))
+        return "{" + ", ".join(f'"{name}": {value(rng, depth - 1, broken)}' for name in names) + "}"
+    return scalar(rng, broken)
+
+
+class Template:
+    """Messages with the same names and white space, of which some break the rule in one place."""
+
+    def __init__(self, rng, path):
+        others = rng.sample(
+            ["id", "n", "text", "\u00fcber", "with space", 'q"', "countr", "a.b", "[x]", "$"], rng.randrange(4)
+        )
+        members = [*others, path[0]]
+        rng.shuffle(members)
+        self.rng, self.members, self.path = rng, members, path
+        self.colon, self.comma = rng.choice([":", ": ", " :\t"]), rng.choice([",", ", ", " ,\n"])
+        self.ends = rng.choice([("", ""), ("", "\n"), (" ", " ")])
+        self.kinds = {name: rng.randrange(3) for name in others}
+
+    def member(self, name, broken):
+        key = name == self.path[0] and self.rng.random() > broken
+        if key and len(self.path) > 1:
+            rest = text(self.rng.choice(TEXTS), self.rng)
+            return f'"{name}"{self.colon}{{"{self.path[1]}"{self.colon}{rest}{self.comma}"z"{self.colon}1}}'
+        if key:
+            made = text(self.rng.choice(TEXTS), self.rng) if self.rng.random() < 0.9 else scalar(self.rng, 0.0)
+        elif name == "n":
+            made = scalar(self.rng, 0.0) if self.rng.random() < broken else str(self.rng.choice([0, 7, 10**18, 10**19]))
+        elif self.kinds.get(name) == 1:
+            made = f"[{', '.join(scalar(self.rng, broken / 3) for _ in range(self.rng.randrange(3)))}]"
+        else:
+            made = value(self.rng, 0 if self.kinds.get(name) == 2 else 2, broken / 3)
+        return f"{json.dumps(name)}{self.colon}{made}"
+
+    def message(self, broken):
+        members = list(self.members)
+        if self.rng.random() < broken:
+            change = self.rng.randrange(3)
+            if change == 0:
+                members.append(self.rng.choice(members))  # a name twice
+            elif change == 1:
+                members.remove(self.rng.choice(members))
+            else:
+                self.rng.shuffle(members)
+        made = self.comma.join(self.member(name, broken) for name in members)
+        found = (self.ends[0] + "{" + made + "}" + self.ends[1]).encode("utf-8", "surrogatepass")
+        if self.rng.random() < broken:
+            at = self.rng.randrange(len(found))
+            other = self.rng.choice(
+                [b"", b'"', b"\\", b"\xff", b"\xc3", b",", b"}", b"{", b" ", b"\x00", b"\x0b", b"9", b":"]
+            )
+            found = found[:at] + other + found[at + self.rng.randrange(2) :]
+        return found
+
+
+def messages_of(seed, path, count=600):
+    rng = random.Random(seed)
+    templates = [Template(rng, path) for _ in range(3)]
+    return [rng.choice(templates).message(rng.choice([0.0, 0.0, 0.3])) for _ in range(count)]
+
+
+def keys(fields, messages):
+    """What is read of each message: its key, and its count where there is one."""
+    found = [column.to_pylist() for column in fields.read(pa.array(messages, pa.binary()))]
+    return list(zip(*found, strict=True)) if fields.number else found[0]
+
+
+def parsed(fields, value):
+    """The same by Spark's parser: key, count."""
+    if fields.framed:
+        value = F.when(F.startswith(value, F.lit(b"\0")), F.substring(value, FRAME + 1, 1 << 30)).otherwise(value)
+    text = value.cast("string")
+    document = F.when(F.is_valid_utf8(text), F.try_parse_json(text))
+    inside = "$" + "".join(f"['{name}']" for name in fields.path)
+    kind = F.schema_of_variant(F.try_variant_get(document, inside, "variant"))
+    right = ~kind.rlike("^(VOID|ARRAY|OBJECT)") if fields.scalars else kind == "STRING"
+    key = F.when(right, F.try_variant_get(document, inside, "string"))
+    if not fields.number:
+        return [key]
+    whole = F.schema_of_variant(F.try_variant_get(document, f"$.{fields.number}", "variant")) == "BIGINT"
+    count = F.when(whole, F.try_variant_get(document, f"$.{fields.number}", "bigint"))
+    return [F.when(count.between(0, MOST), key), count]
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize(
+    "fields",
+    [
+        Fields(("country",)),
+        Fields(("curr",), "n"),
+        Fields(("key",), scalars=True, framed=True),
+        Fields(("user", "id"), scalars=True, framed=True),
+    ],
+    ids=lambda fields: ".".join(fields.path),
+)
+@examples(max_examples=4)
+@given(seed=st.integers(0, 2**32))
+def test_what_sparks_parser_reads_is_read(spark, fields, seed):
+    messages = messages_of(seed, fields.path)
+    if fields.framed:
+        messages = [FRAMING + message if i % 2 else message for i, message in enumerate(messages)]
+    rows = spark.createDataFrame(list(enumerate(messages)), "i int, value binary").repartition(2)
+    theirs = sorted(rows.select("i", *parsed(fields, F.col("value"))).collect())
+    for message, ours, (_, *expected) in zip(messages, keys(fields, messages), theirs, strict=True):
+        key, count = ours if fields.number else (ours, None)
+        assert key == expected[0], message
+        if fields.number and key is not None:
+            assert count == expected[1], message
+
+
+@pytest.mark.spark
+def test_numbers_are_written_as_spark_writes_them(spark):
+    rng = random.Random(3)
+    spelled = [
+        *NUMBERS,
+        "12.50",
+        "100.0",
+        "-0.0",
+        "1.0e7",
+        "9999999e0",
+        "1e-3",
+        "1e-4",
+        "1" * 39,
+        "0." + "0" * 38 + "1",
+    ]
+    for _ in range(300):
+        whole, fraction = str(rng.randrange(10 ** rng.randrange(1, 42))), str(rng.randrange(10 ** rng.randrange(1, 20)))
+        made = rng.choice(["", "-"]) + whole + rng.choice(["", "." + fraction])
+        spelled += [made, f"{rng.randrange(1, 999)}.{rng.randrange(99)}{rng.choice('eE')}{rng.randrange(-30, 30)}"]
+    messages = [b'{"key": %s}' % number.encode() for number in spelled]
+    fields = Fields(("key",), scalars=True)
+    rows = spark.createDataFrame(list(enumerate(messages)), "i int, value binary").repartition(2)
+    theirs = [key for _, key in sorted(rows.select("i", *parsed(fields, F.col("value"))).collect())]
+    for number, ours, expected in zip(spelled, keys(fields, messages), theirs, strict=True):
+        # Java before 19 may write more digits than it takes.
+        assert ours == expected or (float(ours) == float(expected) and len(expected) > 16), number
+
+
+FUZZED = """
+import pyarrow as pa, random
+from benchmarks.faults import fuzz
+from unskew.apps.topology.fields import Fields
+rng = random.Random(7)
+messages = [fuzz.message(rng) for _ in range(400)]
+print(Fields((fuzz.FIELD,)).read(pa.array(messages, pa.binary()))[0].to_pylist())
+"""
+
+
+def test_fuzzed_messages_are_read_as_plain_python_reads_them():
+    rng = random.Random(11)
+    messages = [fuzz.message(rng) for _ in range(20_000)]
+    fields = Fields((FIELD,))
+    together = keys(fields, messages)
+    for message, found in zip(messages, together, strict=True):
+        assert found == read(message)[0], message
+    assert [keys(fields, [message])[0] for message in messages[:2000]] == together[:2000], "no other's bytes are read"
+
+
+def test_nothing_is_read_beyond_the_end():
+    """Without a compiler indices are checked."""
+    plain = {**os.environ, "NUMBA_DISABLE_JIT": "1"}
+    said = [
+        subprocess.run([sys.executable, "-c", FUZZED], env=env, capture_output=True, text=True, check=True).stdout
+        for env in (plain, dict(os.environ))
+    ]
+    assert said[0] == said[1] != ""
+
+
+@pytest.mark.parametrize(
+    ("spelled", "key"),
+    [
+        (r'"T\u00fcrkiye"', "T\u00fcrkiye"),
+        (r'"C\u00f4te d\u0027Ivoire\t\"\/\\"', "C\u00f4te d'Ivoire\t\"/\\"),
+        (r'"\u0000\u007f\u0080\u07ff\u0800\uffff"', "\0\x7f\x80\u07ff\u0800\uffff"),
+        (r'"\ud83d\uDE00\uDBFF\udfff"', "\U0001f600\U0010ffff"),
+        (r'"\b\f\n\r\t"', "\b\f\n\r\t"),
+        (r'"\ud83d"', None),
+        (r'"\ud83dx"', None),
+        (r'"\ud83d\u0041"', None),
+        (r'"\ude00"', None),
+        (r'"\u00e"', None),
+        (r'"\x"', None),
+        ('"\t"', None),
+    ],
+)
+def test_escapes(spelled, key):
+    shapes = '{"country":%s}', '{"id":7, "country": %s , "x":[{}]}\n'
+    assert keys(Fields(("country",)), [(shape % spelled).encode() for shape in shapes]) == [key, key]
+    elsewhere = f'{{"country":"Chad", "x":{spelled}}}'.encode()
+    assert keys(Fields(("country",)), [elsewhere]) == [None if key is None else "Chad"]
+
+
+def test_names_are_compared_however_many_and_however_spelled():
+    fields = Fields(("country",))
+    others = [f'"n{i}":{i}' for i in range(3000)]
+    whole, again = '{%s,"country":"Chad"}', '{%s,"n7":1,"country":"Chad"}'
+    for few in (10, 999, 1000, 1001, 3000):
+        of = ",".join(others[:few])
+        assert keys(fields, [(whole % of).encode(), (again % of).encode()]) == ["Chad", None], few
+    odd = [r'{"coun\u0074ry":"Chad"}', r'{"coun\u0074ry":"Chad","country":"x"}', r'{"\u0061":1,"country":"\u00e9"} x']
+    assert keys(fields, [message.encode() for message in odd]) == ["Chad", None, "\u00e9"]
+    nested = r'{"user":{"i\u0064":1.50},"n":{"user":1,"n":2}}'
+    assert keys(Fields(("user", "id"), scalars=True), [nested.encode()]) == ["1.5"]
+    assert keys(Fields(("curr",), "n"), [rb'{"\u0063urr":"a","n":7}', rb'{"\u0063urr":"a","n":-7}']) == [
+        ("a", 7),
+        (None, -1),
+    ]
+
+
+@pytest.mark.parametrize(("levels", "key"), [(999, "Chad"), (1000, None)])
+def test_levels(levels, key):
+    inside = "[" * levels + "]" * levels
+    assert keys(Fields(("country",)), [f'{{"country":"Chad","x":{inside}}}'.encode()]) == [key]
+    odd = f'{{"country":"Chad","\\u0078":{inside}}}'.encode()
+    assert keys(Fields(("country",)), [odd]) == [key]
+
+
+def test_a_count_is_a_whole_number_within_bounds():
+    counts = {"0": 0, "-0": 0, "7": 7, str(MOST): MOST}
+    counts |= dict.fromkeys([str(MOST + 1), "9" * 18, "9" * 19, "-1", "1.0", "1e3", '"7"', "null", "[7]"])
+    messages = [b'{"curr":"a","n":%s,"x":{"n":3}}' % spelled.encode() for spelled in counts]
+    found = keys(Fields(("curr",), "n"), messages)
+    assert [count if key == "a" else None for key, count in found] == list(counts.values())
+
+
+def test_any_array_of_messages():
+    fields = Fields(("country",))
+    messages = [b'{"country":"%d"}' % i for i in range(10)] + [None, b""]
+    wanted = [*map(str, range(10)), None, None]
+    for kind in (pa.binary(), pa.large_binary()):
+        array = pa.array(messages, kind)
+        assert fields.read(array)[0].to_pylist() == wanted
+        assert fields.read(array[3:11])[0].to_pylist() == wanted[3:11]
+        assert fields.read(array[:0])[0].to_pylist() == []
+        assert fields.read(array[10:])[0].to_pylist() == [None, None]
+
+
+def test_a_long_message():
+    name, tags = r"\u00e9" * 100_000, ", ".join("1" * 100_000)
+    long = f'{{"country": "{name}", "tags": [{tags}]}}'
+    assert keys(Fields(("country",)), [long.encode()]) == ["\u00e9" * 100_000]

@@ -1,0 +1,54 @@
+"""How many rows go to Python at a time: as many as samples of the topic allow."""
+
+import pytest
+
+from tests.apps.conftest import by_key, final_counts, publish
+from unskew.apps.topology.portions import MOST_BYTES, MOST_ROWS, MOST_TUPLES, set_portions
+from unskew.apps.topology.publisher import result_topics
+
+ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
+BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
+UNCHECKED = 2**31 - 1
+
+pytestmark = [pytest.mark.spark, pytest.mark.kafka]
+
+
+@pytest.fixture(autouse=True)
+def restored(spark):
+    before = {name: spark.conf.get(name) for name in (ROWS, BYTES)}
+    yield
+    for name, value in before.items():
+        spark.conf.set(name, value)
+
+
+@pytest.mark.parametrize(
+    ("changes", "samples", "wanted"),
+    [
+        ({}, [b"x" * 20] * 3, (MOST_ROWS, UNCHECKED)),
+        ({}, [b"x" * 20, b"x" * 100_000], (MOST_BYTES // 100_000, UNCHECKED)),
+        ({}, [b"x" * (MOST_BYTES + 1)], (1, UNCHECKED)),
+        ({}, [b""], (MOST_ROWS, UNCHECKED)),
+        ({}, [], (MOST_ROWS, MOST_BYTES)),
+        ({"work_columns": ("offset",)}, [b"x"], (MOST_ROWS, UNCHECKED)),
+        ({"work_columns": ("value",)}, [b"x"], (MOST_ROWS, MOST_BYTES)),
+        ({"max_tuples": MOST_TUPLES + 1}, [b"x"], (MOST_ROWS, MOST_BYTES)),
+    ],
+)
+def test_it_goes_by_the_largest_sample_or_spark_looks(spark, settings, changes, samples, wanted):
+    set_portions(spark, settings(**changes), samples)
+    assert (int(spark.conf.get(ROWS)), int(spark.conf.get(BYTES))) == wanted
+
+
+def test_what_the_user_says_stays(spark, settings):
+    spark.conf.set(BYTES, "1000000")
+    set_portions(spark, settings(conf={BYTES: "1000000"}), [b"x" * 2000])
+    assert (int(spark.conf.get(ROWS)), int(spark.conf.get(BYTES))) == (MOST_BYTES // 2000, 1_000_000)
+
+
+def test_large_messages_come_few_at_a_time(spark, settings, drain, connection, topic):
+    text = "x" * 500_000
+    publish(connection, topic, 2, [f'{{"country": "{i % 3}", "text": "{text}"}}'.encode() for i in range(60)])
+    run = settings()
+    drain(run)
+    assert int(spark.conf.get(ROWS)) == MOST_BYTES // 500_033
+    assert by_key(final_counts(connection, result_topics(run)["aggregator"])) == dict.fromkeys("012", 20)
