@@ -66,7 +66,8 @@ def test_it_is_made_once_and_waited_for(run, processes):
 
 
 def test_what_fails_is_told_and_not_tried_by_every_process(run, tools, tmp_path):
-    tools("cargo", 'echo cargo >> "$TMPDIR/runs"; echo "error: no space left"; exit 1')
+    # It takes a moment, as in truth, so that the second process comes while it is under way.
+    tools("cargo", 'echo cargo >> "$TMPDIR/runs"; sleep 3; echo "error: no space left"; exit 1')
     said, asked = run("-n", "2")
     assert "1 passed, 4 skipped" in said
     assert "cannot build InfluxDB: error: no space left" in said
