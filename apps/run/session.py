@@ -18,6 +18,7 @@ from unskew.apps.checkpoint.place import Place
 from unskew.apps.run.jvm import lasting
 from unskew.apps.run.python import python
 from unskew.apps.run.stores import jars_for, settings_for
+from unskew.apps.topology.portions import MOST_ROWS, ROWS
 from unskew.apps.topology.settings import Settings
 from unskew.deploy.home import home
 from unskew.deploy.installation import class_data
@@ -37,7 +38,7 @@ _SETTINGS = {
     ),
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
     # Larger Arrow batches cost less a tuple: fewer changes between JVM and Python, larger packets.
-    "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
+    ROWS: str(MOST_ROWS),
     "spark.sql.streaming.numRecentProgressUpdates": "20",
 }
 

@@ -13,10 +13,9 @@ from uuid import UUID
 
 import pyarrow as pa
 from pyspark.sql import Column
-from pyspark.sql import functions as F
 
 from unskew.apps.topology.fields import FRAME
-from unskew.apps.topology.reading import Splitter
+from unskew.apps.topology.reading import Splitter, over_arrays
 from unskew.apps.topology.registry import NoSchema, Registry, Schema
 
 _KEYS = (str, int, float, Decimal, UUID)  # bool is an int
@@ -127,10 +126,8 @@ def avro(decoder: Decoder) -> Splitter:
             columns = [pa.array(keys, pa.string()), pa.array(reasons, pa.string())]
             yield pa.StructArray.from_arrays(columns, ["key", "reason"])
 
-    told.__annotations__ = {"batches": Iterator[pa.Array], "return": Iterator[pa.Array]}  # what Spark goes by
-
     def read(value: Column, what: str) -> Column:
-        return F.arrow_udf(told, "key string, reason string")(value)[what]  # pyright: ignore[reportCallIssue, reportArgumentType]
+        return over_arrays(told, "key string, reason string", value)[what]
 
     return Splitter(lambda value: read(value, "key"), lambda value: read(value, "reason"))
 

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from unskew.apps.topology.settings import Settings
 
-_ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
+ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
 _BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
 _UNCHECKED = 2**31 - 1  # of bytes, which means to Spark: don't look
 
@@ -29,6 +29,6 @@ def set_portions(spark: SparkSession, settings: Settings, samples: Sequence[byte
     rows, size = MOST_ROWS, MOST_BYTES
     if samples and set(settings.carried) <= _SMALL and settings.batch_limit <= MOST_TUPLES:
         rows, size = min(rows, max(1, MOST_BYTES // max(1, *map(len, samples)))), _UNCHECKED
-    for name, value in {_ROWS: rows, _BYTES: size}.items():
+    for name, value in {ROWS: rows, _BYTES: size}.items():
         if name not in settings.conf:
             spark.conf.set(name, str(value))

@@ -38,7 +38,7 @@ class Splitter:
         Why a message isn't of the source type (string); null if it is.
     several : bool
         Whether a message may have several keys, or none.
-    fine : Column, optional
+    fine : (Column, Column), optional
         A condition that messages have to meet, too (boolean), and why they don't (string).
 
     A message's *value* is a binary column.
@@ -86,8 +86,7 @@ class Splitter:
         if self.several:
             return self.why(value).isNotNull()
         if isinstance(self.keys, Fields):
-            keyless: Callable[..., Column] = F.arrow_udf(_keyless(self.keys), "boolean")  # pyright: ignore[reportCallIssue, reportArgumentType]
-            return keyless(self._if_fine(value))
+            return over_arrays(_keyless(self.keys), "boolean", self._if_fine(value))
         return self._if_fine(self.keys(value)).isNull()
 
     def why(self, value: Column) -> Column:
@@ -99,12 +98,17 @@ class Splitter:
         return column if self.fine is None else F.when(self.fine[0], column)
 
 
+def over_arrays(function: Callable[[Iterator[pa.Array]], Iterator[pa.Array]], ddl: str, column: Column) -> Column:
+    """What a function over a task's Arrow arrays makes of a column, of this type."""
+    function.__annotations__ = {"batches": Iterator[pa.Array], "return": Iterator[pa.Array]}  # what Spark goes by
+    return F.arrow_udf(function, ddl)(column)  # pyright: ignore[reportCallIssue, reportArgumentType]
+
+
 def _keyless(fields: Fields) -> Callable[[Iterator[pa.Array]], Iterator[pa.Array]]:
     def keyless(batches: Iterator[pa.Array]) -> Iterator[pa.Array]:
         for messages in batches:
             yield fields.read(messages)[0].is_null()
 
-    keyless.__annotations__ = {"batches": Iterator[pa.Array], "return": Iterator[pa.Array]}  # what Spark goes by
     return keyless
 
 

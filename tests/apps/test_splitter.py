@@ -1,4 +1,6 @@
 import random
+import subprocess
+import sys
 
 import pytest
 from pyspark.sql import functions as F
@@ -79,6 +81,21 @@ def test_spark_parses_a_message_once_or_not_at_all(spark):
     for name, times in {"TWITTER_ELECTION": 1, "COUNTRY_SKEW_R80": 0}.items():
         rows = splitter(name).split(spark.createDataFrame([(b"",)], "value binary").repartition(1))
         assert str(rows._jdf.queryExecution().optimizedPlan()).count("parseJson") == times
+
+
+def test_settings_are_checked_before_spark_is_there(tmp_path):
+    """Another process: in this one it may be there."""
+    (tmp_path / "x.avsc").write_text('{"type": "record", "name": "X", "fields": [{"name": "x", "type": "string"}]}')
+    made = "; ".join(
+        [
+            "from unskew.apps.topology.columns import Schemas",
+            "from unskew.apps.topology.splitter import SPLITTERS, splitter",
+            "[splitter(name) for name in SPLITTERS]",
+            f"splitter('COLUMN', 'x', 'avro', schemas=Schemas(file={str(tmp_path / 'x.avsc')!r}))",
+            "[splitter('COLUMN', field, form) for form, field in dict(json='x', csv='1', text=None).items()]",
+        ]
+    )
+    subprocess.run([sys.executable, "-c", made], check=True)
 
 
 def test_unknown_source_type_names_the_valid_ones():
