@@ -4,17 +4,16 @@ import os
 import signal
 import sys
 import threading
-import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from importlib import resources
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from pyspark.sql import SparkSession
 
 from unskew.apps.checkpoint.place import Place
+from unskew.apps.run import shipping
 from unskew.apps.run.jvm import lasting
 from unskew.apps.run.python import python
 from unskew.apps.run.stores import jars_for, settings_for
@@ -51,8 +50,7 @@ _STATES = {"spark.sql.streaming.stateStore.rocksdb.trackTotalNumberOfRows": "fal
 # Simulated cost is slept, so tasks may outnumber cores; but each has a Python process.
 _MOST_TASKS = 128
 # Python workers fork from it with our imports done.
-_DAEMON = "unskew.apps.run.daemon"
-_ARCHIVE = "unskew.zip"
+_OUR_DAEMON = {"spark.python.daemon.module": "unskew.apps.run.daemon"}
 # As on a cluster: a Python worker that dies costs its task an attempt, not the run.
 _ATTEMPTS = 4
 
@@ -71,7 +69,7 @@ def session(settings: Settings, groupings: Sequence[str] = ()) -> Iterator[Spark
         "spark.executorEnv.UNSKEW_GROUPINGS": ",".join(names),
         **(_STATES if settings.states else {}),
         **settings.conf,
-        **(_shipped(settings.conf) if settings.mode == "CLUSTER" else {}),
+        **({**_OUR_DAEMON, **shipping.path(settings.conf)} if settings.mode == "CLUSTER" else {}),
     }
     # While the JVM starts: a cold compilation once here, not in every Python worker side by side.
     with ThreadPoolExecutor(1) as pool:
@@ -82,7 +80,8 @@ def session(settings: Settings, groupings: Sequence[str] = ()) -> Iterator[Spark
         warmed.result()
     with TemporaryDirectory(prefix="unskew-") as folder, lasting(spark, log_file()):
         if settings.mode == "CLUSTER":
-            _ship(spark, folder)
+            # Executors fetch it when they need it, late ones too.
+            spark.sparkContext.addPyFile(str(shipping.pack(Path(folder))))
         yield spark
 
 
@@ -96,29 +95,6 @@ def _partitions(settings: Settings, spark: SparkSession) -> int:
     local = settings.mode == "LOCAL"
     cores = (os.cpu_count() or 1) if local else spark.sparkContext.defaultParallelism
     return min(max(cores, _LEAST_PARTITIONS), _MOST_TASKS)
-
-
-def _shipped(conf: Mapping[str, str]) -> dict[str, str]:
-    """Let executors start their Python from what is shipped to them: it lies where they run before their first task."""
-    path = "spark.executorEnv.PYTHONPATH"
-    return {
-        "spark.python.daemon.module": _DAEMON,
-        path: os.pathsep.join([_ARCHIVE, *filter(None, [conf.get(path)])]),
-    }
-
-
-def _ship(spark: SparkSession, folder: str) -> None:
-    """Send our package to the executors (their Python has the libraries, not us).
-
-    They fetch the archive when they need it, late executors too: ``folder`` must last as long as the session.
-    """
-    archive = Path(folder) / _ARCHIVE
-    with zipfile.ZipFile(archive, "w") as packed:
-        root = Path(str(resources.files("unskew")))
-        for folder_, _, names in os.walk(root, followlinks=True):  # in a checkout the packages are links
-            for file in (Path(folder_, name) for name in sorted(names) if name.endswith(".py")):
-                packed.write(file, file.relative_to(root.parent))
-    spark.sparkContext.addPyFile(str(archive))
 
 
 def log_file() -> Path:
@@ -169,7 +145,7 @@ def start(
             [f"-Dlog4j2.configurationFile={_log_settings()}", f"-Dunskew.log={log}", *class_data.options("spark")]
         ),
         "spark.driver.memory": "2g",
-        **({"spark.python.daemon.module": _DAEMON} if local else {}),
+        **(_OUR_DAEMON if local else {}),
         **(conf or {}),
     }
     builder = SparkSession.builder.master(master).appName(name)
