@@ -24,8 +24,9 @@ settings.register_profile("unskew", deadline=None)
 settings.register_profile("fast", deadline=None, max_examples=20)
 settings.load_profile("unskew")
 
-# Spark's JVMs live for minutes here: code that is soon compiled beats code that is fast.
-SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+# Spark's JVMs live for minutes here: code that is soon compiled beats code that is fast. All of it has room: by default
+# a JVM with one compiler has so little that it throws away what it will compile again.
+SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=256m"
 # And none is generated where a JVM dies after a few batches: that is a fifth of the CPU up to the end of the first.
 _INTERPRETED = "-Dspark.sql.codegen.wholeStage=false -Dspark.sql.codegen.factoryMode=NO_CODEGEN"
 #: For sessions of tests that last: Spark's own defaults.
@@ -72,11 +73,13 @@ _LONGEST = (
     "tests/apps/keyed/test_keyed_kills.py",
     "tests/apps/test_kills.py",
     "grouping",
-    "tests/apps/test_compare.py",
     "tests/wheel/test_wheel.py",
+    "tests/wheel/test_demo.py",
     "tests/producers/test_resume.py",
+    "tests/apps/test_compare.py",
 )
-_LONGEST_WITH_INFLUXDB = "tests/wheel/test_demo.py"
+# Whether InfluxDB is still to come: the processes of a run must agree, so it is asked once, before there are any.
+_NO_INFLUXDB = "UNSKEW_TESTS_WITHOUT_INFLUXDB"
 
 
 def group_of(nodeid: str) -> str:
@@ -99,9 +102,16 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeSch
     return scheduler
 
 
+def pytest_configure() -> None:
+    """Ask what the order of the tests depends on."""
+    from tests.servers import lacking  # here: pytest wants to be the first to import its plugins
+
+    os.environ.setdefault(_NO_INFLUXDB, "yes" if lacking() else "")
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The longest groups come first; what needs InfluxDB comes last, as that may still be being built meanwhile.
+    """The longest groups come first; what needs InfluxDB comes last where that is built meanwhile.
 
     One session of Spark is fast, a second one isn't.
     """
@@ -112,20 +122,21 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         groups[group_of(item.nodeid)].append(item)
     for members in groups.values():
-        members.sort(key=_needs_influxdb)
+        members.sort(key=_waits_for_influxdb)
     items[:] = [item for name in sorted(groups, key=lambda name: _rank(name, groups[name])) for item in groups[name]]
 
 
 def _rank(name: str, members: list[pytest.Item]) -> tuple[bool, int]:
-    if name in _LONGEST:
-        return False, _LONGEST.index(name)
-    return any(map(_needs_influxdb, members)), len(_LONGEST) - (name == _LONGEST_WITH_INFLUXDB)
+    a_file = "/" in name  # in a group of several, those that wait are the last
+    waits = a_file and any(map(_waits_for_influxdb, members))
+    return waits, _LONGEST.index(name) if name in _LONGEST else len(_LONGEST)
 
 
-def _needs_influxdb(item: pytest.Item) -> bool:
-    from tests.servers import needs_influxdb  # here: pytest wants to be the first to import its plugins
+def _waits_for_influxdb(item: pytest.Item) -> bool:
+    from tests.servers import needs_influxdb
 
-    return needs_influxdb(item) or item.get_closest_marker("influxdb") is not None
+    needs = needs_influxdb(item) or item.get_closest_marker("influxdb") is not None
+    return needs and bool(os.environ[_NO_INFLUXDB])
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:

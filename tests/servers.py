@@ -38,7 +38,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Begin to make the program if it isn't there and a chosen test needs it."""
     config = session.config
-    if config.option.collectonly or not any(map(needs_influxdb, session.items)) or not _lacking():
+    if config.option.collectonly or not any(map(needs_influxdb, session.items)) or not lacking():
         return
     # Under pytest-xdist we are one of several, all children of the process to live with.
     if _begin(os.getppid() if hasattr(config, "workerinput") else os.getpid()):
@@ -53,12 +53,13 @@ def influxd_waited_for(config: pytest.Config) -> Path:
     EnvironmentFault
         If it can't be had.
     """
-    if _lacking() and (reason := _wait(config)):
+    if lacking() and (reason := _wait(config)):
         raise EnvironmentFault(reason)
     return influxd()  # made here and now if who made it was ended with other tests
 
 
-def _lacking() -> bool:
+def lacking() -> bool:
+    """Whether the program must be made."""
     try:
         return present() is None
     except EnvironmentFault:

@@ -67,7 +67,7 @@ class Topology:
     def python_workers(self) -> list[int]:
         """The processes that do the tasks: all have the command line of the daemon that they were forked from."""
         family = self.children("-m unskew.apps.run.daemon")
-        return [pid for pid in family if _parent(Path(f"/proc/{pid}")) in family]
+        return [pid for pid in family if parent(pid) in family]
 
     def command_lines(self) -> list[str]:
         """What anybody on the machine sees of it and of all that it has started."""
@@ -75,7 +75,7 @@ class Topology:
 
     def children(self, *names: str) -> list[int]:
         """The process' descendants whose command line has one of these, in no order: process ids wrap around."""
-        parents = {int(p.name): _parent(p) for p in Path("/proc").iterdir() if p.name.isdigit()}
+        parents = {int(p.name): parent(int(p.name)) for p in Path("/proc").iterdir() if p.name.isdigit()}
 
         def ours(pid: int) -> bool:
             while pid > 1:
@@ -115,9 +115,10 @@ class Topology:
         return max(numbers(self._place.folder("commits")), default=-1)
 
 
-def _parent(process: Path) -> int:
+def parent(pid: int) -> int:
+    """The process that started this one; 0 if it is gone."""
     try:
-        return int((process / "stat").read_text().rpartition(")")[2].split()[1])
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
     except (OSError, ValueError):
         return 0
 

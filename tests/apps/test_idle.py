@@ -59,7 +59,7 @@ def wait_for(what) -> None:
 
 
 def idle_for(reports, seconds) -> bool:
-    """Whether for so long no batch has come; with a trigger of 0.2 s there would be many."""
+    """Whether for so long no batch has come; with a trigger of 0.4 s there would be many."""
     before = len(reports)
     time.sleep(seconds)
     return len(reports) == before

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.apps.process import Topology, check, launch, truth  # noqa: F401  fixtures
+from tests.apps.process import Topology, check, launch, parent, truth  # noqa: F401  fixtures
 from tests.waiting import awaited
 from unskew.apps.checkpoint.checkpoint import Checkpoint
 from unskew.deploy.client.connection import Connection
@@ -47,7 +47,9 @@ def the_broker(topology: Topology, broker: Broker) -> None:
 
 
 def the_jvm(topology: Topology, broker: Broker) -> None:
-    [jvm] = topology.children("org.apache.spark.deploy.SparkSubmit")
+    # A child that it is just starting has its command line for a moment.
+    found = topology.children("org.apache.spark.deploy.SparkSubmit")
+    [jvm] = [pid for pid in found if parent(pid) == topology.process.pid]
     os.kill(jvm, signal.SIGKILL)
     assert topology.process.wait(120) == 1
     said = topology.said()

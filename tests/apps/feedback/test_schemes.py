@@ -69,7 +69,7 @@ def ran(spark, kafka, tmp_path_factory):
     def run(name: str) -> None:
         settings = Settings(
             "LOCAL", "COUNTRY_SKEW_R80", name, TOPIC, 2, WORKERS, "x5", connection,
-            str(tmp_path_factory.mktemp("checkpoint")), window=0.5, trigger=0.1, until_drained=True, run_time=600.0,
+            str(tmp_path_factory.mktemp("checkpoint")), window=0.5, trigger=0.4, until_drained=True, run_time=600.0,
             max_tuples=BATCH, options=ALL[name],
         )  # fmt: skip
         reports: list[BatchReport] = []

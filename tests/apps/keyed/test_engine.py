@@ -4,7 +4,7 @@ from collections import Counter, defaultdict
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.apps.keyed.driver import Driver, Tally
@@ -21,8 +21,7 @@ tuples = st.lists(
 streams = st.lists(st.tuples(st.integers(1, 30), tuples, tuples), min_size=1, max_size=12)  # pause, two sources
 
 
-MOST = ("KEY", "D_CHOICES")  # of what a grouping may do
-GROUPINGS = [pytest.param(name, marks=[] if name in MOST else pytest.mark.slow) for name in STANDALONE]
+groupings = st.sampled_from(STANDALONE)
 
 
 @pytest.fixture(autouse=True)
@@ -57,10 +56,8 @@ def play(driver, batches, *, event):
 
 
 @pytest.mark.parametrize("every", [None, Period(ms=EVERY), Period(batches=3)])
-@pytest.mark.parametrize("grouping", GROUPINGS)
-@settings(max_examples=15)
-@given(batches=streams, seed=st.integers(0, 9), workers=st.integers(1, 4), event=st.booleans())
-def test_windows(grouping, every, batches, seed, workers, event):
+@given(grouping=groupings, batches=streams, seed=st.integers(0, 9), workers=st.integers(1, 4), event=st.booleans())
+def test_windows(every, grouping, batches, seed, workers, event):
     split = grouping not in KEEPING
     program = Program(
         Tally(), pa.string(), workers, split, homes=2 if workers > 1 else 1, event=event, window_ms=WINDOW,
@@ -84,9 +81,10 @@ def test_windows(grouping, every, batches, seed, workers, event):
     assert driver.settled() == {(window, key): (n, total) for window, key, n, total in expected}
 
 
-@pytest.mark.parametrize("grouping", GROUPINGS)
-@settings(max_examples=25)
-@given(batches=streams, seed=st.integers(0, 9), workers=st.integers(1, 4), event=st.booleans(), by_time=st.booleans())
+@given(
+    grouping=groupings, batches=streams, seed=st.integers(0, 9), workers=st.integers(1, 4), event=st.booleans(),
+    by_time=st.booleans(),
+)  # fmt: skip
 def test_states_that_expire(grouping, batches, seed, workers, event, by_time):
     split = grouping not in KEEPING
     every = Period(ms=EVERY) if by_time else Period(batches=2)

@@ -4,11 +4,11 @@ from collections import Counter, defaultdict
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.apps.keyed.driver import Driver
-from tests.apps.keyed.test_engine import EVERY, GROUPINGS, WINDOW, _small, play, streams  # noqa: F401  fixture
+from tests.apps.keyed.test_engine import EVERY, WINDOW, _small, groupings, play, streams  # noqa: F401  fixture
 from unskew.apps.keyed.program import Period, Program
 from unskew.grouping.registry import KEEPING
 from unskew.works import Distinct, Sessions
@@ -28,9 +28,10 @@ def sessions(arrived):
             yield key, of[start], of[stop - 1], stop - start
 
 
-@pytest.mark.parametrize("grouping", GROUPINGS)
-@settings(max_examples=25)
-@given(batches=streams, seed=st.integers(0, 9), workers=st.integers(1, 4), event=st.booleans(), by_time=st.booleans())
+@given(
+    grouping=groupings, batches=streams, seed=st.integers(0, 9), workers=st.integers(1, 4), event=st.booleans(),
+    by_time=st.booleans(),
+)  # fmt: skip
 def test_sessions(grouping, batches, seed, workers, event, by_time):
     split, work = grouping not in KEEPING, Sessions(gap=GAP / 1000)
     every = Period(ms=EVERY) if by_time else Period(batches=2)
@@ -49,10 +50,8 @@ def test_sessions(grouping, batches, seed, workers, event, by_time):
 
 
 @pytest.mark.parametrize("every", [None, Period(batches=3)])
-@pytest.mark.parametrize("grouping", GROUPINGS)
-@settings(max_examples=15)
-@given(batches=streams, seed=st.integers(0, 9), workers=st.integers(1, 4), event=st.booleans())
-def test_distinct(grouping, every, batches, seed, workers, event):
+@given(grouping=groupings, batches=streams, seed=st.integers(0, 9), workers=st.integers(1, 4), event=st.booleans())
+def test_distinct(every, grouping, batches, seed, workers, event):
     split = grouping not in KEEPING
     program = Program(
         Distinct("value", "int64"), pa.string(), workers, split, homes=2 if workers > 1 else 1, event=event,

@@ -1,17 +1,14 @@
 """Real kills of a topology whose workers remember: whatever dies and whenever, each result is told, and only once."""
 
-import os
 import random
-import signal
 import time
 from collections import Counter, defaultdict
-from pathlib import Path
 
 import pytest
 
 from tests.apps.conftest import records
-from tests.apps.process import START, TUPLES, WINDOW_MS, _parent, check, launch, stream, truth  # noqa: F401  fixtures
-from tests.apps.test_kills import broker, connection, everything, python_workers, the_broker  # noqa: F401
+from tests.apps.process import START, TUPLES, WINDOW_MS, check, launch, stream, truth  # noqa: F401  fixtures
+from tests.apps.test_kills import broker, connection, everything, python_workers, the_broker, the_jvm  # noqa: F401
 from unskew.apps.feedback.plans import Plans
 from unskew.deploy.client.topics import end_offsets
 
@@ -26,18 +23,8 @@ DISTINCT = ["--work", "unskew.works:Distinct", "--work-option", "id=offset", "--
 ALWAYS = ["-g", "theta_max=0", "-g", "window=1"]
 
 
-def the_jvm(topology, broker):
-    """A child that it is just starting has its command line for a moment."""
-    found = topology.children("org.apache.spark.deploy.SparkSubmit")
-    [jvm] = [pid for pid in found if _parent(Path(f"/proc/{pid}")) == topology.process.pid]
-    os.kill(jvm, signal.SIGKILL)
-    assert topology.process.wait(120) == 1
-    assert topology.said().splitlines()[-1].startswith("unskew: Spark's JVM died (signal 9;")
-    topology.start()
-
-
-#: For each of the three below: thirty kills in all.
-HARMS = [*[everything] * 2, *[python_workers] * 4, *[the_broker] * 2, *[the_jvm] * 2]
+#: For each of the three below: 36 kills in all.
+HARMS = [everything, the_jvm, *[python_workers] * 7, *[the_broker] * 3]
 
 
 def sessions_of(stream):

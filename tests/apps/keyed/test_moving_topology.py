@@ -73,7 +73,7 @@ def test_more_workers_and_fewer(grouping, more, settings, spark, drain, connecti
     keys = skewed(3_000)
     seen, told_of = 0, []
     for workers, stop in ((4, 1_000), (9, 2_000), (2, 3_000)):
-        run = settings(grouping, workers=workers, ttl=3600.0, max_tuples=300, work=Told("offset"), **more)
+        run = settings(grouping, workers=workers, ttl=3600.0, max_tuples=500, work=Told("offset"), **more)
         publish(connection, topic, 2, countries(keys[seen:stop]))
         _, reports = drain(run)
         if seen:

@@ -24,7 +24,7 @@ def test_executors_get_there(connection, topic, tmp_path, truth, options, cluste
     place = s3.place(topic)
     command = [
         *UNSKEW, "compare", "COUNTRY_SKEW_R80", topic, "2", "4", "x0", "--groupings", ",".join(groupings),
-        "--time", "event", "--window", str(WINDOW_MS / 1000), "--lateness", "1", "--max-tuples", "4000",
+        "--time", "event", "--window", str(WINDOW_MS / 1000), "--lateness", "1", "--max-tuples", "8000",
         "--trigger", "0.1", "--checkpoint", str(place), "--output", str(tmp_path / "out"),
         "--bootstrap-servers", connection.bootstrap_servers, *options,
     ]  # fmt: skip
