@@ -5,8 +5,7 @@ from collections.abc import Sequence
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from unskew.apps.results.reader import NO_WINDOW
-from unskew.apps.topology.messages import ID_DIGITS
+from unskew.apps.topology.messages import ID_DIGITS, NO_WINDOW
 
 
 def to_messages(rows: DataFrame, identity: Sequence[str], batch_ms: int) -> DataFrame:

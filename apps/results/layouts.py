@@ -11,7 +11,8 @@ from rich.table import Table
 from rich.text import Text
 
 from unskew.apps.monitoring.bars import worker_bars
-from unskew.apps.results.reader import NO_WINDOW, Record
+from unskew.apps.results.reader import Record
+from unskew.apps.topology.messages import NO_WINDOW
 
 #: Window (its start; "" for rejected messages, which have none) → Kafka key → latest record.
 Windows: TypeAlias = Mapping[str, Mapping[str, Record]]

@@ -11,6 +11,7 @@ from typing import Any, Self
 import orjson
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartition
 
+from unskew.apps.topology.messages import NO_WINDOW
 from unskew.deploy.client.connection import Connection
 from unskew.deploy.client.topics import end_offsets, require_reachable, topics
 from unskew.errors import EnvironmentFault, UsageError
@@ -30,8 +31,6 @@ _SETTINGS = {
 }
 _CHUNK = 10_000  # messages
 _PATIENCE = 10.0  # s without an answer until we ask whether the broker is there
-#: In place of a window.
-NO_WINDOW = "-"
 _WINDOW_DIGITS = len("2026-01-31T12:00:00.000Z")
 
 

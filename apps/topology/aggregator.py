@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from unskew.apps.topology.messages import escaped, message_id, window_id
+from unskew.apps.topology.messages import message_id, window_id
 from unskew.producers.rendering import digits, joined
 
 #: A key of a closed window: the window (ms), and what all workers together counted.
@@ -23,6 +23,10 @@ MERGED = pa.schema(
     ]
 )
 _SUMMED = ("tuples", "count", "workers")
+# Of JSON, as Spark writes it: records of earlier versions were its.
+_ESCAPES = {chr(code): f"\\u{code:04X}" for code in range(32)}
+_ESCAPES |= {"\b": "\\b", "\t": "\\t", "\n": "\\n", "\f": "\\f", "\r": "\\r", '"': '\\"', "\\": "\\\\"}
+_TRANSLATION = str.maketrans(_ESCAPES)
 
 
 class Merger:
@@ -80,7 +84,7 @@ def records(merged: pa.Table) -> list[dict[str, Any]]:
     names = joined(windows, "/", rows["key"])
     ids = pa.array([message_id(name) for name in names.to_pylist()])
     end, tuples, count, workers = (digits(rows[name].to_numpy()) for name in ("end", "tuples", "count", "workers"))
-    key = escaped(rows["key"])
+    key = _escaped(rows["key"])
     values = joined(
         *('{"key":"', key, '","messageId":"', ids, '","timestamp":', end),
         *(',"tags":{"key":"', key, '","window":"', windows),
@@ -88,3 +92,11 @@ def records(merged: pa.Table) -> list[dict[str, Any]]:
     )
     pairs = zip(names.cast(pa.binary()).to_pylist(), values.cast(pa.binary()).to_pylist(), strict=True)
     return [{"key": name, "value": value} for name, value in pairs]
+
+
+def _escaped(texts: pa.StringArray) -> pa.StringArray:
+    """Each text as it stands between the quotes of a JSON text."""
+    odd = pc.call_function("match_substring_regex", [texts], pc.MatchSubstringOptions(r'[\x00-\x1f"\\]'))
+    if not pc.call_function("any", [odd]).as_py():
+        return texts
+    return pa.array([text.translate(_TRANSLATION) for text in texts.to_pylist()], pa.string())

@@ -10,14 +10,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 import orjson
-import pyarrow as pa
-import pyarrow.compute as pc
 
 ID_DIGITS = 32
-# Of JSON, as Spark writes it: records of earlier versions were its.
-_ESCAPES = {chr(code): f"\\u{code:04X}" for code in range(32)}
-_ESCAPES |= {"\b": "\\b", "\t": "\\t", "\n": "\\n", "\f": "\\f", "\r": "\\r", '"': '\\"', "\\": "\\\\"}
-_TRANSLATION = str.maketrans(_ESCAPES)
+#: In place of a window, where states outlive them.
+NO_WINDOW = "-"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,14 +39,6 @@ def message(kafka_key: str, key: str, timestamp_ms: int, tags: dict[str, Any], f
 def message_id(kafka_key: str) -> str:
     """What names a message: the same for the same Kafka key."""
     return hashlib.sha256(kafka_key.encode()).hexdigest()[:ID_DIGITS]
-
-
-def escaped(texts: pa.StringArray) -> pa.StringArray:
-    """Each text as it stands between the quotes of a JSON text."""
-    odd = pc.call_function("match_substring_regex", [texts], pc.MatchSubstringOptions(r'[\x00-\x1f"\\]'))
-    if not pc.call_function("any", [odd]).as_py():
-        return texts
-    return pa.array([text.translate(_TRANSLATION) for text in texts.to_pylist()], pa.string())
 
 
 def window_id(start_ms: int) -> str:

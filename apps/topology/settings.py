@@ -1,6 +1,5 @@
 """What a run of the topology is asked to do, checked before anything starts."""
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from functools import partial
@@ -9,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from annotated_types import Ge, Gt
 
-from unskew.apps.topology.valid import grouping, in_bounds, numbers, one_of, topic_name
+from unskew.apps.topology.valid import grouping, in_bounds, one_of, topic_name
 from unskew.deploy.client.connection import Connection
 from unskew.deploy.commands.options import METRICS
 from unskew.errors import UsageError
@@ -203,13 +202,9 @@ class Settings:
     @property
     def cost(self) -> "Cost":
         """What a tuple costs its worker."""
-        from unskew.apps.topology.cost import Cost
+        from unskew.apps.topology.cost import asked
 
-        found = re.fullmatch(r"[xX](\d+)", self.speed)
-        if not found:
-            raise UsageError(f"speed is {self.speed!r}; valid: x0 (tuples cost nothing), x1, x2, …")
-        seconds = self.process_ms / 1000 / int(found[1]) if int(found[1]) else 0.0
-        return Cost(seconds, tuple(numbers("--key-costs", self.key_costs)) if self.key_costs else (), self.seed)
+        return asked(self.speed, self.process_ms, self.key_costs, self.seed)
 
     @property
     def batch_limit(self) -> int:
