@@ -38,6 +38,7 @@ def test_it_is_another_load_than_the_whole(month):
     assert Since(month, HALF).identity() not in (month.identity(), Since(month, 0).identity())
 
 
+@pytest.mark.slow
 def test_keys_of_several_go_with_their_messages():
     later = 1_478_563_200_000 + 43_200_000
     for block in Since(create("TWITTER_ELECTION", records=50_000), later).blocks():

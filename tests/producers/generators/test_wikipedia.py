@@ -62,6 +62,7 @@ class TestPageviews:
         assert counts.top(1)[0][1] / counts.total == pytest.approx(0.0932, abs=5 * (0.0932 / counts.total) ** 0.5)
         assert counts.distinct == pytest.approx(published.keys, rel=0.05)
 
+    @pytest.mark.slow
     def test_all_of_it_reaches_all_pages(self):
         codes, distinct = drawn_in_full(create("WIKIPEDIA_PAGEVIEWS"))
         assert (codes == 0).mean() == pytest.approx(0.0932, abs=0.0004)
@@ -124,6 +125,7 @@ class TestClickstream:
         _, _, counts = clickstream
         assert counts.distinct == pytest.approx(440_000, rel=0.03)
 
+    @pytest.mark.slow
     def test_all_of_it_reaches_all_articles(self):
         _, distinct = drawn_in_full(create("WIKIPEDIA_CLICKSTREAM"))
         assert distinct == pytest.approx(4_400_000, rel=0.04)
