@@ -1,13 +1,10 @@
 """What tuples are made to cost: a simulated time at the worker, perhaps by key."""
 
-import re
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from unskew.apps.topology.valid import numbers
-from unskew.errors import UsageError
 from unskew.grouping.costs import class_costs
 from unskew.grouping.keys import KeyArray, encode
 
@@ -65,19 +62,3 @@ class Cost:
 
 
 FREE = Cost()
-
-
-def asked(speed: str, process_ms: float, key_costs: str | None, seed: int) -> Cost:
-    """The cost that settings ask for: so many tuples per process duration, and the classes' factors.
-
-    Raises
-    ------
-    UsageError
-        Naming the bad value and the valid ones.
-
-    """
-    found = re.fullmatch(r"[xX](\d+)", speed)
-    if not found:
-        raise UsageError(f"speed is {speed!r}; valid: x0 (tuples cost nothing), x1, x2, …")
-    seconds = process_ms / 1000 / int(found[1]) if int(found[1]) else 0.0
-    return Cost(seconds, tuple(numbers("--key-costs", key_costs)) if key_costs else (), seed)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from annotated_types import Ge, Gt
 
-from unskew.apps.topology.valid import grouping, in_bounds, one_of, topic_name
+from unskew.apps.topology.valid import cost_of, grouping, in_bounds, one_of, topic_name
 from unskew.deploy.client.connection import Connection
 from unskew.deploy.commands.options import METRICS
 from unskew.errors import UsageError
@@ -202,9 +202,7 @@ class Settings:
     @property
     def cost(self) -> "Cost":
         """What a tuple costs its worker."""
-        from unskew.apps.topology.cost import asked
-
-        return asked(self.speed, self.process_ms, self.key_costs, self.seed)
+        return cost_of(self)
 
     @property
     def batch_limit(self) -> int:

@@ -1,4 +1,7 @@
-"""Checks of settings: each raises ``UsageError``, naming the bad value and the valid ones."""
+"""Checks of settings: each raises ``UsageError``, naming the bad value and the valid ones.
+
+For the command and what it runs alone: `balance` and `keyed_map` are had without what this imports.
+"""
 
 import re
 from collections.abc import Iterable
@@ -9,6 +12,7 @@ from annotated_types import Ge, Gt
 from unskew.errors import UsageError
 
 if TYPE_CHECKING:
+    from unskew.apps.topology.cost import Cost
     from unskew.apps.topology.settings import Settings
 
 
@@ -56,6 +60,25 @@ def numbers(option: str, text: str, *, least: float = 0.0, whole: bool = False) 
         kind = "whole numbers" if whole else "numbers"
         raise UsageError(f"{option} is {text!r}; valid: {kind} of at least {least:g}, separated by commas, or A..B")
     return values
+
+
+def cost_of(settings: "Settings") -> "Cost":
+    """The cost that settings ask for: so many tuples per process duration, and the classes' factors.
+
+    Raises
+    ------
+    UsageError
+        The speed isn't xN, or the factors aren't numbers.
+
+    """
+    from unskew.apps.topology.cost import Cost
+
+    found = re.fullmatch(r"[xX](\d+)", settings.speed)
+    if not found:
+        raise UsageError(f"speed is {settings.speed!r}; valid: x0 (tuples cost nothing), x1, x2, …")
+    seconds = settings.process_ms / 1000 / int(found[1]) if int(found[1]) else 0.0
+    factors = numbers("--key-costs", settings.key_costs) if settings.key_costs else ()
+    return Cost(seconds, tuple(factors), settings.seed)
 
 
 def grouping(settings: "Settings") -> None:

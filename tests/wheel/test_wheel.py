@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+import unskew
 from tests.conftest import SHORT_LIVED
 from tests.wheel.environments import ROOT, Environment
 from unskew.deploy.installation.java import find_java
@@ -79,6 +80,13 @@ def test_the_library_needs_neither_spark_nor_the_command(wheel, tmp_path):
     assert done.stderr.startswith("unskew: the command needs typer")
     assert "pip install 'unskew[app]'" in done.stderr
     assert done.stderr.count("\n") == 1
+
+
+def test_public_names_are_had_without_the_command_s_packages(wheel, library, tmp_path):
+    # README: `balance` where there is pyspark; `keyed_map` with what `unskew[spark]` brings.
+    with_spark = Environment.of(wheel, tmp_path / "spark", ("spark",))
+    for environment, names in ((library, {*unskew.__all__} - {"keyed_map"}), (with_spark, unskew.__all__)):
+        run([environment.python, "-c", f"from unskew import {', '.join(sorted(names))}"], tmp_path)
 
 
 @pytest.mark.slow
