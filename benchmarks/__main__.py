@@ -1,4 +1,4 @@
-"""All benchmarks, one after the other: `python -m benchmarks` (two hours), or some by their names."""
+"""All benchmarks, one after the other: `python -m benchmarks` (three hours), or some by their names."""
 
 import subprocess
 import sys
@@ -14,9 +14,12 @@ BENCHMARKS = {
     "straggler": "batch time against the ideal when tuples cost time",
     "metrics": "tuples/s with and without metrics, and with an InfluxDB in trouble",
     "producer": "messages/s published beside confluent-kafka's loop",
+    "appetite": "messages/s of each dataset that the topology takes, beside Spark's own groupBy",
+    "large_file": "memory of the producer over a file of gigabytes",
     "state": "states per key: CPU a touched key, sessions, and the groupings, beside Spark's own ways and salting",
     "migration": "latencies of tuples while states of keys move, beside a query that is stopped and started again",
     "works": "µs a tuple and bytes of state of each work with a state per key, without Spark",
+    "reports": "what feedback's reports cost when workers name only their heaviest keys",
     "routing": "ns a routed tuple and bytes of state, each scheme",
     "balance": "max/mean and workers a key of all schemes on many streams, beside the bound",
     "change": "max/mean of all schemes after a hot key came, was swapped, went",

@@ -1,13 +1,36 @@
 """Spark's own way, in native expressions only: what ours is compared with."""
 
+from collections.abc import Callable
+from dataclasses import dataclass
+
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from unskew.apps.topology.settings import Settings
 from unskew.apps.topology.source import source
+from unskew.apps.topology.splitter import splitter
+from unskew.producers.messages import WIKI_URL
 
-#: sourceType → the field of its messages' key.
+#: sourceType → the only field of its messages, the key's.
 FIELDS = {"COUNTRY_SKEW_R80": "country", "ZIPF": "key"}
+
+
+@dataclass(frozen=True)
+class _Written:
+    """Where a message's key is, and its count if it has one; from the field's text to the key."""
+
+    field: str
+    number: str | None = None
+    rule: Callable[[Column], Column] = lambda text: text
+
+
+_WRITTEN = {
+    **{source_type: _Written(field) for source_type, field in FIELDS.items()},
+    "TWITTER_TICKER": _Written("ticker"),
+    "WIKIPEDIA_PAGEVIEWS": _Written("page", rule=lambda page: F.replace(page, F.lit(WIKI_URL), F.lit(""))),
+    "WIKIPEDIA_PAGEVIEWS_BY_LANG": _Written("lang", "n", lambda lang: F.substring_index(lang, ".", 1)),
+    "WIKIPEDIA_CLICKSTREAM": _Written("curr", "n"),
+}
 
 
 def cut(value: Column, field: str) -> Column:
@@ -24,9 +47,27 @@ def parsed(value: Column, field: str) -> Column:
     return F.from_json(value.cast("string"), f"`{field}` string")[field].alias("key")
 
 
+def parsed_tuples(messages: DataFrame, source_type: str) -> DataFrame:
+    """A row a tuple, key and count, of messages with a column ``value``, by Spark's parser."""
+    each = F.lit(1).alias("count")
+    split = splitter(source_type)
+    if split.several:  # ours is Spark's parser, too
+        return split.split(messages).select("key", each)
+    written = _WRITTEN[source_type]
+    if written.number is None:
+        return messages.select(written.rule(parsed(F.col("value"), written.field)).alias("key"), each)
+    ddl = f"`{written.field}` string, `{written.number}` bigint"
+    read = messages.select(F.from_json(F.col("value").cast("string"), ddl).alias("read")).select("read.*")
+    return read.select(written.rule(F.col(written.field)).alias("key"), F.col(written.number).alias("count"))
+
+
 def counted(spark: SparkSession, run: Settings, *, parse: bool = False) -> DataFrame:
-    """``groupBy(window, key).count()`` of a run's source, whose messages are cut or parsed."""
-    key = (parsed if parse else cut)(F.col("value"), FIELDS[run.source_type])
-    rows = source(spark, run).select(key.alias("key"), F.current_timestamp().alias("time"))
-    kept = rows.where("key is not null").withWatermark("time", "0 seconds")
-    return kept.groupBy(F.window("time", f"{run.window} seconds"), "key").count()
+    """``groupBy(window, key).count()`` of a run's source, whose messages are cut, or parsed; counts are added."""
+    messages = source(spark, run)
+    if parse:
+        tuples = parsed_tuples(messages, run.source_type)
+    else:
+        tuples = messages.select(cut(F.col("value"), FIELDS[run.source_type]).alias("key"))
+    kept = tuples.where("key is not null").withColumn("time", F.current_timestamp()).withWatermark("time", "0 seconds")
+    groups = kept.groupBy(F.window("time", f"{run.window} seconds"), "key")
+    return groups.agg(F.sum("count").alias("count")) if parse else groups.count()

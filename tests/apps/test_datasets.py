@@ -5,8 +5,11 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from benchmarks.appetite import DEFAULT
+from benchmarks.native import FIELDS, cut, parsed_tuples
 from tests.apps.conftest import by_key, final_counts
 from unskew.apps.topology.publisher import result_topics
 from unskew.apps.topology.splitter import SPLITTERS, splitter
@@ -57,9 +60,15 @@ def test_each_dataset_can_be_split():
     assert set(SPLITTERS) >= set(DATASETS) | {"COLUMN"}
 
 
+def table(spark, messages: list[bytes]) -> DataFrame:
+    return spark.createDataFrame([(m,) for m in messages], "value binary").repartition(2)
+
+
 def split(spark, name: str, messages: list[bytes]) -> tuple[Counter[str], Counter[str]]:
-    reader = splitter(name)
-    rows = reader.split(spark.createDataFrame([(m,) for m in messages], "value binary").repartition(2))
+    return told(splitter(name).split(table(spark, messages)))
+
+
+def told(rows: DataFrame) -> tuple[Counter[str], Counter[str]]:
     if "count" not in rows.columns:
         rows = rows.withColumn("count", F.lit(1))
     tuples, counts = Counter(), Counter()
@@ -74,6 +83,15 @@ def split(spark, name: str, messages: list[bytes]) -> tuple[Counter[str], Counte
 def test_generated_messages(spark, name):
     tuples, counts, messages = truth(create(name, records=RECORDS))
     assert split(spark, name, messages) == (tuples, counts)
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("name", DEFAULT)
+def test_what_benchmarks_set_beside_ours_finds_the_same(spark, name):
+    tuples, counts, messages = truth(create(name, records=RECORDS))
+    assert told(parsed_tuples(table(spark, messages), name)) == (tuples, counts)
+    if name in FIELDS:
+        assert told(table(spark, messages).select(cut(F.col("value"), FIELDS[name]).alias("key"))) == (tuples, counts)
 
 
 @pytest.mark.spark
