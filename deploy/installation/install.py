@@ -73,11 +73,12 @@ def _install_packages() -> None:
     """Install what is pinned, and the project itself as a link to this checkout.
 
     By uv, which takes a third of pip's time; by pip where uv can't: it doesn't read pip's settings of indexes and
-    proxies, and isn't there for every platform.
+    proxies, and isn't there for every platform. What is pinned needs nothing else: told so, uv doesn't build pyspark
+    (a gigabyte) once to read what it depends on and once to install it, but takes what an earlier set-up has built.
     """
     python, pinned = ENVIRONMENT / "bin" / "python", ROOT / "requirements.lock"
     pip = (python, "-m", "pip", "--quiet", "--disable-pip-version-check", "--no-input", "install")
-    uv = (ENVIRONMENT / "bin" / "uv", "pip", "install", "--quiet", "--python", python)
+    uv = (ENVIRONMENT / "bin" / "uv", "pip", "install", "--quiet", "--no-deps", "--python", python)
     [wanted] = re.findall(r"^uv==\S+", pinned.read_text(), re.MULTILINE)
     if not (_succeeds(*pip, wanted) and _succeeds(*uv, "--require-hashes", "--requirement", pinned)):
         _say("uv can't install them, pip does ...")
