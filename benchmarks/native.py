@@ -48,14 +48,13 @@ def parsed(value: Column, field: str) -> Column:
 
 
 def parsed_tuples(messages: DataFrame, source_type: str) -> DataFrame:
-    """A row a tuple, key and count, of messages with a column ``value``, by Spark's parser."""
-    each = F.lit(1).alias("count")
+    """A row a tuple, its key and the count if there is one, of messages with a column ``value``, by Spark's parser."""
     split = splitter(source_type)
     if split.several:  # ours is Spark's parser, too
-        return split.split(messages).select("key", each)
+        return split.split(messages)
     written = _WRITTEN[source_type]
     if written.number is None:
-        return messages.select(written.rule(parsed(F.col("value"), written.field)).alias("key"), each)
+        return messages.select(written.rule(parsed(F.col("value"), written.field)).alias("key"))
     ddl = f"`{written.field}` string, `{written.number}` bigint"
     read = messages.select(F.from_json(F.col("value").cast("string"), ddl).alias("read")).select("read.*")
     return read.select(written.rule(F.col(written.field)).alias("key"), F.col(written.number).alias("count"))
@@ -70,4 +69,4 @@ def counted(spark: SparkSession, run: Settings, *, parse: bool = False) -> DataF
         tuples = messages.select(cut(F.col("value"), FIELDS[run.source_type]).alias("key"))
     kept = tuples.where("key is not null").withColumn("time", F.current_timestamp()).withWatermark("time", "0 seconds")
     groups = kept.groupBy(F.window("time", f"{run.window} seconds"), "key")
-    return groups.agg(F.sum("count").alias("count")) if parse else groups.count()
+    return groups.agg(F.sum("count").alias("count")) if "count" in tuples.columns else groups.count()
