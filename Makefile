@@ -22,28 +22,38 @@ demo: setup ## The whole thing once: Kafka, a skewed stream, KEY, DYNAMIC_KEY an
 	@$(UNSKEW) demo
 
 servers: setup ## InfluxDB and Prometheus for the tests and `unskew stack`: found, else built and fetched, once
-	@.venv/bin/python -m unskew.deploy.installation.programs
+	@.venv/bin/python -m tests.programs
 
-# Much of a test is waiting: three processes are right for two cores.
-TEST := .venv/bin/python -m pytest --numprocesses 3
+# As many processes as cores and memory allow (tests/schedule.py); make test PROCESSES=1 overrides it.
+PROCESSES ?= auto
+TEST := .venv/bin/python -m pytest --numprocesses $(PROCESSES)
 
-test: setup ## All tests (starts Kafka and Spark, kills them; 25 minutes on two cores)
-	@$(TEST)
+test: setup ## All that needs no server, and of the rest one test of each kind (ten minutes on two cores)
+	@$(TEST) -m "not full"
 
 test-fast: setup ## The tests that need neither Spark nor Kafka, with fewer random examples (two minutes)
 	@$(TEST) -m "not slow and not spark and not kafka" --hypothesis-profile fast
 
-lint: setup ## ruff and the type checker
-	@.venv/bin/ruff check && .venv/bin/ruff format --check && .venv/bin/basedpyright
+test-all: setup ## All tests: Kafka, Spark and whole clusters are started and killed (half an hour on two cores)
+	@$(TEST)
 
-bench: setup ## All benchmarks, one after the other (python -m benchmarks NAME ...: some of them)
-	@.venv/bin/python -m benchmarks
+test-rest: setup ## What `test` leaves of `test-all`: also what it may have skipped for want of a program
+	@$(TEST) -m "full or programs"
+
+lint: setup ## ruff, the layers of imports and the type checker
+	@.venv/bin/ruff check && .venv/bin/ruff format --check
+	@.venv/bin/lint-imports --no-cache --no-logo
+	@.venv/bin/basedpyright
+
+bench: setup ## All benchmarks, one after the other (python -m benchmarks lists them)
+	@.venv/bin/python -m benchmarks all
 
 doctor: setup ## Check this machine and say how to mend what is missing
 	@$(UNSKEW) doctor
 
-lock: setup ## Renew requirements.lock from pyproject.toml: the newest versions that fit together
-	@.venv/bin/python -m unskew.deploy.installation.lock
+lock: setup ## Renew requirements.lock from pyproject.toml: the newest versions that fit together; and the jars' hashes
+	@.venv/bin/python -m unskew.deploy.installation.packages
+	@.venv/bin/python -m unskew.deploy.installation.jars
 
 # What `up` starts: kafka, metrics (InfluxDB, Prometheus, Grafana), app, compare; see deploy/compose.yaml.
 PARTS ?= kafka,metrics,app
@@ -85,4 +95,4 @@ clean: ## Remove all that was set up or made here: environment, jars, Kafka's da
 	rm -rf .venv .unskew out build dist *.egg-info .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-.PHONY: help setup demo servers test test-fast lint bench doctor lock up down status addresses docker clean
+.PHONY: help setup demo servers test test-fast test-all test-rest lint bench doctor lock up down status addresses docker clean

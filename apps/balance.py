@@ -1,9 +1,9 @@
-"""Router and placement: put each row of a DataFrame on the worker that a grouping chooses.
+"""Balance the user's own DataFrame: each row goes to the worker that a grouping chooses.
 
->>> placed = balance(events, key="user_id", workers=32, grouping="DYNAMIC_KEY", checkpoint=path)  # doctest: +SKIP
+>>> balanced = balance(events, key="user_id", workers=32, grouping="DYNAMIC_KEY", checkpoint=path)  # doctest: +SKIP
 
-Two ways, one router. ``balance`` keeps rows as Spark rows, for whatever Spark code follows. ``balanced_map`` is for
-work in Python: it sends Arrow packets instead of rows, which is several times as fast.
+``balance`` keeps rows as Spark rows, for any Spark code that follows. ``balanced_map`` is for work in Python: it sends
+Arrow packets instead of rows, which is several times as fast. Both use the same router.
 """
 
 from collections.abc import Callable, Iterator
@@ -15,11 +15,11 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import IntegerType, StructType
 
-from unskew.apps.checkpoint.place import place_of
-from unskew.apps.topology import packets
-from unskew.apps.topology.placement import column, place
-from unskew.apps.topology.router import Routing, in_a_stream
-from unskew.apps.topology.routes import route_column
+from unskew.apps.checkpoint.location import location_in
+from unskew.apps.routing import packets
+from unskew.apps.routing.batches import in_a_stream
+from unskew.apps.routing.packets import column, packets_at_workers, route_column
+from unskew.apps.routing.router import Routing
 from unskew.grouping import named
 
 Batches = Iterator[pa.RecordBatch]
@@ -35,15 +35,16 @@ def balance(
     source: str | Column | None = None,
     time: str | Column | None = None,
     seed: int = 0,
+    name: str = "",
     worker_column: str = "worker",
     **options: Any,
 ) -> DataFrame:
-    """Route each row by its key and place it: partition *i* of the result holds exactly the rows of worker *i*.
+    """Route each row by its key: partition *i* of the result has exactly the rows of worker *i*.
 
     Parameters
     ----------
     df : DataFrame
-        Streaming, or static (then each run starts without memory).
+        Streaming, or static (then each run starts cold).
     key : str
         The column to balance by: string, binary or integer; null is a key of its own.
     workers : int
@@ -51,8 +52,8 @@ def balance(
     grouping : str
         A groupingType of ``unskew.grouping.registry.STANDALONE``.
     checkpoint : str
-        The query's ``checkpointLocation``: what the routers learned is kept beside it. Needed to learn from batch to
-        batch; without it, each batch starts cold.
+        The query's ``checkpointLocation``, where all executors see it; beside it the routers' states are kept from
+        batch to batch. Without it, each batch starts cold.
     source : str or Column, int
         Which source a row comes from; must be the same for all rows of a task. Default: the task's number. For a
         Kafka topic use its ``partition`` column (and no ``minPartitions``).
@@ -60,6 +61,9 @@ def balance(
         The schemes' clock. Default: the batch's time, which a replay repeats.
     seed : int
         The scheme's seed.
+    name : str
+        Where ``balance`` or ``balanced_map`` is called several times for one query: a name for each call, the same
+        after a restart, by which the routers' states are told apart.
     worker_column : str
         Name of the int column that is added.
     options
@@ -69,14 +73,22 @@ def balance(
     ------
     ValueError
         Unknown grouping, one that needs feedback from the workers, bad parameter, bad number of workers.
+    UsageError
+        Bad name. (In the tasks, before they write anything: the checkpoint isn't the query's, or an executor doesn't
+        see it.)
 
     Notes
     -----
-    Counts never depend on the routing; but a key may be on several workers: aggregate the workers' partial results by
-    key (the ``worker`` column tells them apart).
+    Counts never depend on the routing. But a key may be at several workers, so aggregate the workers' partial results
+    by key; the ``worker`` column has the worker of each.
+
+    To Spark the router is non-deterministic: Spark evaluates it once a row, and moves no filter below it. So filter
+    ``df`` itself by its own columns: rows that are dropped after ``balance`` have been routed, too. Where the result
+    is used twice (``placed.union(placed)``, a self-join), Spark may route twice. Each row gets the same worker both
+    times, because both routers begin with the same state, and leave the same.
 
     """
-    routing = _routing(df, grouping, workers, checkpoint, options, seed)
+    routing = _routing(df, grouping, workers, checkpoint, options, seed, name)
     columns = [F.col(key)]
     if source is not None:
         columns.append(column(source))
@@ -84,6 +96,8 @@ def balance(
     if uses_time:
         columns.append(F.current_timestamp() if time is None else column(time))
     route = F.arrow_udf(route_column(routing, source is not None, uses_time), IntegerType())  # pyright: ignore[reportCallIssue, reportArgumentType]
+    # A router has a state: Spark must neither push filters below it nor evaluate it again where ``worker`` is used.
+    route = route.asNondeterministic()
     return df.withColumn(worker_column, route(*columns)).repartitionById(workers, worker_column)
 
 
@@ -99,14 +113,15 @@ def balanced_map(
     source: str | Column | None = None,
     time: str | Column | None = None,
     seed: int = 0,
+    name: str = "",
     **options: Any,
 ) -> DataFrame:
     """``balance`` and ``mapInArrow`` in one: run ``work`` at each worker over the tuples that it gets.
 
     Parameters
     ----------
-    df, key, workers, grouping, checkpoint, source, time, seed, **options
-        As for ``balance``; but a row whose key is null is left out.
+    df, key, workers, grouping, checkpoint, source, time, seed, name, **options
+        As for ``balance``; but rows with a null key are left out.
     work : iterator of pyarrow.RecordBatch → iterator of pyarrow.RecordBatch
         As for ``DataFrame.mapInArrow``; sees ``df``'s columns, the key perhaps dictionary-encoded. It runs once a
         worker and batch.
@@ -114,19 +129,25 @@ def balanced_map(
         What ``work`` yields.
 
     """
-    routing = _routing(df, grouping, workers, checkpoint, options, seed)
-    placed = place(df, routing, key, list(df.columns), source=source, time=time)
+    routing = _routing(df, grouping, workers, checkpoint, options, seed, name)
+    arrived = packets_at_workers(df, routing, key, list(df.columns), source=source, time=time)
 
     def unpack(batches: Batches) -> Batches:
         return work(packets.read(packet) for batch in batches for packet in batch.column("packet"))
 
-    return placed.mapInArrow(unpack, schema)
+    return arrived.mapInArrow(unpack, schema)
 
 
 def _routing(
-    df: DataFrame, grouping: str, workers: int, checkpoint: str | None, options: dict[str, Any], seed: int
+    df: DataFrame,
+    grouping: str,
+    workers: int,
+    checkpoint: str | None,
+    options: dict[str, Any],
+    seed: int,
+    name: str,
 ) -> Routing:
-    place = None if checkpoint is None else place_of(df.sparkSession, checkpoint)
-    routing = Routing(grouping.upper(), workers, place, options, seed)
+    routing = Routing(grouping.upper(), workers, options=options, seed=seed, name=name)
     routing.check()
-    return replace(routing, streaming=in_a_stream(df))
+    location = None if checkpoint is None else location_in(df.sparkSession, checkpoint)
+    return replace(routing, checkpoint=location, streaming=in_a_stream(df))

@@ -1,18 +1,27 @@
-"""`unskew demo`: what skew does to a stream and what a grouping does about it, in a few minutes."""
+"""`unskew demo`: what skew does to a stream and what a grouping does about it, in a few minutes.
+
+The commands' help needn't wait for pyspark, numba and the like: what imports these is imported where it is used.
+"""
 
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.console import Console
 
 from unskew.apps.compare.command import INTERRUPTED
+from unskew.apps.topology.settings import Settings
+from unskew.dashboards import checked_in
 from unskew.deploy.client.connection import Connection
+from unskew.deploy.client.topics import ensure_topic
 from unskew.deploy.commands.options import BootstrapOption, KafkaConfigOption
 from unskew.deploy.servers import embedded, stack
 from unskew.errors import EnvironmentFault
+from unskew.shell import unskew
 
 if TYPE_CHECKING:
     from unskew.apps.compare.course import Course
@@ -21,16 +30,16 @@ DATASET = "COUNTRY_SKEW_R80"
 SOURCES, WORKERS, SPEED = 4, 10, "x1"
 WINDOW = 5.0  # s
 
-# The defaults are for streams of hours: with them, little would happen before the demo is over.
+# The groupings' defaults are for streams of hours: with these, something happens in a few minutes.
 SHORTENED = {"warm_up": 2.0, "check_interval": 1.0, "promotion_period": 1.0}  # s
 NARROWED = {"window": 10_000}  # tuples
-#: What is compared, with its options: the problem, the original's answer, ours.
+#: The groupings that are compared, with their options: the problem, the original's answer, ours.
 GROUPINGS: Mapping[str, Mapping[str, float]] = {"KEY": {}, "DYNAMIC_KEY": SHORTENED, "BOUNDED_LOAD": NARROWED}
 
 
 @dataclass(frozen=True)
 class Size:
-    """How many messages, and how many a batch (a multiple of the sources: no remainder at the end)."""
+    """How many messages, and how many a batch: a multiple of the sources, so that the last batch is as large."""
 
     records: int
     batch: int
@@ -50,9 +59,8 @@ def demo(
     Takes some five minutes. Without --bootstrap-servers it uses the embedded broker, which it leaves running so
     that the results can be read.
     """
-    from unskew.apps.compare.contest import fresh_checkpoints, hold
+    from unskew.apps.compare.contest import fresh_checkpoints, run_contest
     from unskew.apps.monitoring.outputs import Destinations
-    from unskew.apps.topology.settings import Settings
 
     size = QUICK if quick else FULL
     connection, left = _connection(bootstrap_servers, kafka_config)
@@ -74,7 +82,7 @@ def demo(
             max_tuples=size.batch,
             until_drained=True,
         )
-        courses = hold(settings, GROUPINGS, output, Destinations.of())
+        courses = run_contest(settings, GROUPINGS, output, Destinations.of())
     if len(courses) == len(GROUPINGS):
         _say(_moral(*courses))
     if watched and courses:
@@ -86,9 +94,7 @@ def demo(
 
 
 def _connection(bootstrap_servers: str | None, kafka_config: Path | None) -> tuple[Connection, list[str]]:
-    """Kafka as the user names it, else the embedded broker; and how to stop that if we started it."""
-    from unskew.shell import unskew
-
+    """The user's Kafka, else the embedded broker; and the command that stops the broker, if we started it."""
     try:
         return Connection.of(bootstrap_servers, kafka_config), []
     except EnvironmentFault:
@@ -99,12 +105,11 @@ def _connection(bootstrap_servers: str | None, kafka_config: Path | None) -> tup
 
 
 def _start_stack(left: list[str]) -> bool:
-    """Start InfluxDB and Prometheus if they needn't be fetched first; whether both run."""
-    from unskew.shell import unskew
-
+    """Start InfluxDB and Prometheus if their programs are on this machine; returns whether both run."""
     missing = [part for part in stack.PARTS if not stack.running(part)]
     if not all(map(stack.at_hand, missing)):
-        _say(f"no metrics are kept: {' and '.join(missing)} would take minutes to get (`{unskew()} stack start` does)")
+        lacking = " and ".join(part for part in missing if not stack.at_hand(part))
+        _say(f"no metrics are kept: no {lacking} on this machine (`{unskew()} stack start` says how to get it)")
         return False
     for part in missing:
         server = stack.start(part)
@@ -115,37 +120,30 @@ def _start_stack(left: list[str]) -> bool:
 
 
 def _draw_dashboards(runs: list[str], folder: Path) -> None:
-    from datetime import UTC, datetime, timedelta
-
-    from unskew.dashboards import checked_in
-    from unskew.dashboards.preview.addresses import sources
-    from unskew.dashboards.preview.chosen import Chosen
+    from unskew.dashboards.preview.data_sources import DataSources, filled
     from unskew.dashboards.preview.files import PAGE, save
-    from unskew.dashboards.preview.times import filled
+    from unskew.dashboards.preview.selection import Selection
 
     now = datetime.now(UTC)
-    asked = sources()
-    chosen = filled(Chosen(now - timedelta(hours=1), now, {"run": runs}), asked.influxdb)
+    sources = DataSources.of()
+    selection = filled(Selection(now - timedelta(hours=1), now, {"run": runs}), sources.influxdb)
     _say("drawing the dashboards ...")
-    for saved in save(checked_in.NAMES, asked, chosen, folder):
+    for saved in save(checked_in.NAMES, sources, selection, folder):
         _say(f"saved {saved.file}")
     _say(f"saved {folder / PAGE}: all of them")
 
 
 def _publish(connection: Connection, records: int) -> str:
-    """Publish the stream to a topic of its own, so that the counts are this demo's."""
-    from rich.console import Console
-
-    from unskew.deploy.client.topics import ensure_topic
-    from unskew.producers.load_bar import LoadProgress
+    """Publish the stream to a new topic, so that the counts are this demo's alone; returns the topic."""
     from unskew.producers.publish import publish
     from unskew.producers.registry import create
+    from unskew.producers.terminal import UploadProgress
 
     topic = time.strftime("demo-%m%d-%H%M%S")
     while not ensure_topic(connection, topic, SOURCES):
         topic += "-2"
     dataset = create(DATASET, records=records)
-    with LoadProgress(dataset.name, records, Console(stderr=True)) as progress:
+    with UploadProgress(dataset.name, records, Console(stderr=True)) as progress:
         summary = publish(connection, topic, dataset, progress=progress.update)
     hottest = summary.keys.top(1)[0][0]
     _say(
@@ -172,7 +170,5 @@ def _achieved(course: "Course", key: "Course") -> str:
 
 
 def _say(text: str) -> None:
-    from rich.console import Console
-
     console = Console(highlight=False)
     console.print(text, markup=False, soft_wrap=not console.is_terminal)

@@ -1,9 +1,16 @@
-"""All benchmarks, one after the other: `python -m benchmarks` (three hours), or some by their names."""
+"""All benchmarks.
 
+python -m benchmarks              # what there is
+python -m benchmarks NAME ...     # runs these, one after the other, as they are without options
+python -m benchmarks all          # runs all except those that are marked with a star: three hours
+python -m benchmarks.NAME --help  # what one measures, and its options
+"""
+
+import argparse
 import subprocess
 import sys
 
-#: name → what it measures
+#: Name → what it measures.
 BENCHMARKS = {
     "topology": "tuples/s through the whole topology beside Spark's own groupBy, stages, memory",
     "first": "from the command to the first result, from a kill to the next, and the CPU of an idle stream",
@@ -19,7 +26,7 @@ BENCHMARKS = {
     "state": "states per key: CPU a touched key, sessions, and the groupings, beside Spark's own ways and salting",
     "migration": "latencies of tuples while states of keys move, beside a query that is stopped and started again",
     "works": "µs a tuple and bytes of state of each work with a state per key, without Spark",
-    "reports": "what feedback's reports cost when workers name only their heaviest keys",
+    "reports": "the cost of feedback's reports when workers name only their heaviest keys",
     "routing": "ns a routed tuple and bytes of state, each scheme",
     "balance": "max/mean and workers a key of all schemes on many streams, beside the bound",
     "change": "max/mean of all schemes after a hot key came, was swapped, went",
@@ -27,14 +34,29 @@ BENCHMARKS = {
     "separate": "what sources that know nothing of each other must replicate",
     "counting": "why some streams take more replicas than the bound",
 }
+#: Those that ``all`` leaves out: a campaign of faults can take hours, and the guide replaces grouping/guide.png.
+ALONE = {
+    "faults": "whether results stay exact on a cluster whose processes are killed and stopped",
+    "guide": "the table and the picture of grouping/README.md: all schemes on two streams, simulated",
+}
 
 
 def main() -> None:
-    chosen = sys.argv[1:] or list(BENCHMARKS)
-    if unknown := [name for name in chosen if name not in BENCHMARKS]:
-        sys.exit(f"unknown benchmark {unknown[0]!r}; valid: {', '.join(BENCHMARKS)}")
-    for name in chosen:
-        print(f"── {name}: {BENCHMARKS[name]}", flush=True)
+    known = BENCHMARKS | ALONE
+    lines = [f"{name:11}{'*' if name in ALONE else ' '} {measures}" for name, measures in known.items()]
+    parser = argparse.ArgumentParser(
+        description=__doc__, epilog="\n".join(lines), formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("names", nargs="*", metavar="NAME", help="benchmarks to run, or all; none: list them")
+    names = parser.parse_args().names
+    if not names:
+        print("\n".join(lines))
+    if names == ["all"]:
+        names = list(BENCHMARKS)
+    if unknown := [name for name in names if name not in known]:
+        sys.exit(f"unknown benchmark {unknown[0]!r}; valid: all, {', '.join(known)}")
+    for name in names:
+        print(f"── {name}: {known[name]}", flush=True)
         subprocess.run([sys.executable, "-m", f"benchmarks.{name}"], check=True)
 
 

@@ -3,22 +3,26 @@
     python -m benchmarks.appetite [DATASET ...] [--records N] [--repeats N]
 
 As in ``benchmarks.topology``: x0, one broker, one Spark on all cores, the first batch of a run not counted, the median
-over the repeats, which alternate; here with PARTIAL_KEY only. Beside it tuples, of which a tweet has several. This is
-what a producer has to keep up with. The groupBy parses JSON as one would write it, ``from_json``.
+of runs in turns; here with PARTIAL_KEY only. Beside messages the table has tuples, of which a tweet has several. A
+producer has to keep up with this. The groupBy parses JSON with ``from_json``, as a user would.
 """
 
 import argparse
 import statistics
 import tempfile
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
+from pyspark.sql import SparkSession
 from rich.box import MARKDOWN
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.topology import SOURCES, native, ours, rate, records_option, settings
+from benchmarks.measuring import SOURCES, in_turns, ours, rate, records_option, settings, spread
+from benchmarks.native import native
 from unskew.apps.run.session import session
+from unskew.apps.topology.settings import Settings
 from unskew.deploy.client.connection import Connection
 from unskew.deploy.client.topics import ensure_topic
 from unskew.deploy.servers.broker import Broker
@@ -27,6 +31,16 @@ from unskew.producers.registry import DATASETS, create
 
 GROUPING = "PARTIAL_KEY"
 DEFAULT = ["COUNTRY_SKEW_R80", *(name for name in DATASETS if name.startswith(("TWITTER", "WIKIPEDIA"))), "ZIPF"]
+
+
+def topology(spark: SparkSession, run: Settings, repeat: int) -> float:
+    """Messages/s of ours."""
+    return rate(ours(spark, replace(run, checkpoint=f"{run.checkpoint}-{repeat}")))
+
+
+def group_by(spark: SparkSession, run: Settings, records: int, repeat: int) -> float:
+    """Messages/s of Spark's own groupBy."""
+    return rate(native(spark, replace(run, checkpoint=f"{run.checkpoint}-native-{repeat}"), records, parse=True))
 
 
 def main() -> None:
@@ -44,17 +58,16 @@ def main() -> None:
             for name in arguments.datasets:
                 ensure_topic(connection, name, SOURCES)
                 loaded = publish(connection, name, create(name, records=arguments.records))
-                mine, theirs = [], []
-                for repeat in range(arguments.repeats):
-                    run = settings(connection, GROUPING, Path(folder) / f"{name}-{repeat}")
-                    run = replace(run, source_type=name, source_name=name)
-                    mine.append(rate(ours(spark, run)))
-                    run = replace(run, checkpoint=f"{run.checkpoint}-native")
-                    theirs.append(rate(native(spark, run, loaded.records, parse=True)))
-                each = loaded.keys.total / loaded.records
-                middle = statistics.median(mine)
-                figures = (middle, middle * each, min(mine) * each, max(mine) * each, statistics.median(theirs))
-                row = [f"{figure:,.0f}" for figure in figures]
+                run = settings(connection, GROUPING, Path(folder) / name)
+                run = replace(run, source_type=name, source_name=name)
+                runs = {
+                    "topology": partial(topology, spark, run),
+                    "groupBy": partial(group_by, spark, run, loaded.records),
+                }
+                rates = in_turns(runs, arguments.repeats, lambda one: f"{one:,.0f} messages/s")
+                each, mine = loaded.keys.total / loaded.records, rates["topology"]
+                row = [f"{statistics.median(mine):,.0f}", *spread([each * one for one in mine])]
+                row.append(f"{statistics.median(rates['groupBy']):,.0f}")
                 print(name, *row, flush=True)
                 table.add_row(name, *row)
     Console(width=120).print(table)

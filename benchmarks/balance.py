@@ -11,16 +11,19 @@ over the keys, divided by their number. Of several seeds (of the stream and of t
 
 import argparse
 import csv
+from ast import literal_eval
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
+from matplotlib import pyplot as plt
 from numba import njit
 
-from benchmarks.variants import variant
+from unskew.apps.monitoring.colours import colour
 from unskew.grouping import GROUPINGS, create, encode, shared
 from unskew.grouping.keys import Keys
+from unskew.grouping.simulator.sources import Substreams
 from unskew.grouping.streams import drifting, hot, lognormal, zipf
 from unskew.producers import registry
 
@@ -42,7 +45,7 @@ def law(stream):
     return lambda n, seed: stream.take(0, n, seed)
 
 
-#: name → (tuples, seed) → keys
+#: Name → a function of how many tuples and a seed, which returns their keys.
 STREAMS = {
     **{f"R{percent}": law(hot(percent / 100)) for percent in range(0, 101, 10)},
     "HALF_SKEW R80": dataset("COUNTRY_HALF_SKEW_R80"),
@@ -58,12 +61,23 @@ STREAMS = {
     "BY_LANG": dataset("WIKIPEDIA_PAGEVIEWS_BY_LANG"),
     "CLICKSTREAM": dataset("WIKIPEDIA_CLICKSTREAM"),
 }
-#: how often a key's share changes, in a stream of how many tuples; each stretch counts for the bound
+#: Stream → the number of stretches with other shares of keys; each stretch counts for the bound.
 CHANGES = {"HALF_SKEW R80": 2, "drifting Zipf": 2, "fast drift": 20}
 
 
+def variant(text):
+    """Read a grouping with options, ``NAME`` or ``NAME:option=value,...``: its name and its options.
+
+    >>> variant("d_choices:half_life=100_000,own_choices=True")
+    ('D_CHOICES', {'half_life': 100000, 'own_choices': True})
+    """
+    name, _, options = text.partition(":")
+    pairs = [option.split("=") for option in options.split(",") if option]
+    return name.upper(), {option: literal_eval(value) for option, value in pairs}
+
+
 class Found(NamedTuple):
-    """What came out for one grouping on one stream; of several seeds, the worst."""
+    """The figures of one grouping on one stream; of several seeds, the worst."""
 
     grouping: str
     stream: str
@@ -75,7 +89,7 @@ class Found(NamedTuple):
 
 
 def bound(codes, workers, stretches=1, cap=CAP):
-    """The replicas a key that any assignment needs whose loads are at most ``cap`` times the mean."""
+    """The least replicas a key of any assignment with loads of at most ``cap`` times the mean."""
     parts = np.array_split(codes, stretches)
     share = np.max([np.bincount(part, minlength=codes.max() + 1) / len(part) for part in parts], axis=0)
     return float(np.maximum(1, np.ceil(share * workers / cap)).mean())
@@ -84,7 +98,8 @@ def bound(codes, workers, stretches=1, cap=CAP):
 def bound_of_windows(codes, workers, cap=CAP):
     """The replicas a key that any scheme needs if no window of the second half has a load above ``cap`` times the mean.
 
-    Even one that knows what is to come: a key of n tuples in a window of T is on at least n / (cap · T/W) workers.
+    This holds even of a scheme that knows the future: a key of n tuples in a window of T is on at least
+    n / (cap · T/W) workers.
     """
     starts = range(len(codes) // WINDOW // 2 * WINDOW, len(codes) - WINDOW + 1, WINDOW)
     most = np.max([np.bincount(codes[at : at + WINDOW], minlength=codes.max() + 1) for at in starts], axis=0)
@@ -104,9 +119,15 @@ def _pairs(codes, chosen, keys, workers):
 
 
 def routed(grouping, keys, workers, sources, seed):
-    """Where each tuple goes; they take turns at the sources, each with a router of its own (or one, if it's shared)."""
+    """The worker of each tuple.
+
+    The sources get the tuples in turns. Each has a router of its own, or all share one if the grouping does that.
+    Groupings that look at batches get batches of 100,000 tuples.
+    """
     name, given = variant(grouping)
     options = shared(name, sources, given)
+    if GROUPINGS[name].batched:
+        return planned(create(name, workers, seed=seed, **options), keys, sources)
     routers = [create(name, workers, seed=seed, **options) for _ in range(sources)]
     if routers[0].shared:
         routers = routers[:1]
@@ -121,6 +142,17 @@ def routed(grouping, keys, workers, sources, seed):
     return chosen
 
 
+def planned(planner, keys, sources):
+    """The worker of each tuple, if all sources' counts of a batch meet."""
+    chosen = np.empty(len(keys), np.int32)
+    cut = Substreams(keys)
+    for start in range(0, len(keys), WINDOW):
+        own = [slice(start + number, start + WINDOW, sources) for number in range(sources)]
+        for one, workers in zip(own, planner.together([cut.part(one) for one in own], [1.0] * sources), strict=True):
+            chosen[one] = workers
+    return chosen
+
+
 def measure(keys, chosen, workers):
     """Lasting balance and replication."""
     starts = range(len(chosen) // WINDOW // 2 * WINDOW, len(chosen) - WINDOW + 1, WINDOW)
@@ -130,7 +162,7 @@ def measure(keys, chosen, workers):
 
 
 def compare(names, arguments):
-    """All combinations, one after the other, as they are found."""
+    """The figures of all combinations, one after the other."""
     for stream in arguments.streams:
         worst = {}
         for seed in range(arguments.seeds):
@@ -147,7 +179,7 @@ def compare(names, arguments):
 
 
 def show(found):
-    """Print the table as Markdown: a row a stream and number of workers, replication and lasting of each grouping."""
+    """Print a Markdown table: of each stream and number of workers, replication and lasting of each grouping."""
     names = list(dict.fromkeys(one.grouping for one in found))
     print(f"| stream | W | bound | {' | '.join(names)} |")
     print("| --- " + "| ---: " * (len(names) + 2) + "|")
@@ -158,11 +190,7 @@ def show(found):
 
 
 def draw(found, path):
-    """Lasting balance over replication, a panel a stream (of the greatest W), the bound as a line."""
-    from matplotlib import pyplot as plt
-
-    from unskew.apps.monitoring.colours import colour
-
+    """Draw lasting balance over replication for the greatest W, a panel for each stream, the bound as a line."""
     workers = max(one.workers for one in found)
     found = [one for one in found if one.workers == workers]
     streams = list(dict.fromkeys(one.stream for one in found))
@@ -172,10 +200,10 @@ def draw(found, path):
     for axes, stream in zip(panels.flat, streams, strict=False):
         shown = [one for one in found if one.stream == stream]
         for one in shown:
-            place = (one.replication, max(one.lasting - 1, 1e-3))
+            point = (one.replication, max(one.lasting - 1, 1e-3))
             size = 70 if one.grouping == "BOUNDED_LOAD" else 30
             axes.scatter(
-                *place, s=size, color=colour(variant(one.grouping)[0]), label=one.grouping, zorder=3, clip_on=False
+                *point, s=size, color=colour(variant(one.grouping)[0]), label=one.grouping, zorder=3, clip_on=False
             )
         axes.axvline(shown[0].bound, color="black", linewidth=0.9, linestyle="--")
         axes.axhline(CAP - 1, color="grey", linewidth=0.9)
@@ -195,7 +223,7 @@ def draw(found, path):
 
 
 def read(path):
-    """What ``--csv`` wrote."""
+    """The figures in a file that ``--csv`` wrote."""
     with path.open(newline="") as file:
         for row in csv.DictReader(file):
             numbers = [int(row[field]) for field in ("workers", "sources")]
@@ -203,7 +231,7 @@ def read(path):
 
 
 def write(found, path):
-    """Write a row a combination."""
+    """Write a row for each combination."""
     with path.open("w", newline="") as file:
         rows = csv.writer(file, lineterminator="\n")
         rows.writerow(Found._fields)
@@ -211,7 +239,7 @@ def write(found, path):
 
 
 def main():
-    """Compare what the arguments ask for."""
+    """Compare the groupings in the arguments."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     without = [name for name in GROUPINGS if create(name, 1).controller() is None]
     parser.add_argument("groupings", nargs="*", metavar="GROUPING", help="default: all that need no feedback")

@@ -2,8 +2,9 @@
 
     python -m benchmarks.change [GROUPING[:option=value,...] ...] [--workers W]
 
-Uniform over 4,096 keys for 2 M tuples; then a key of 80 % for 1 M; another in its place; uniform again. Of each part
-(the first's end, and the others), the windows at its start, the third, and its last; and the replication of the last.
+The stream is uniform over 4,096 keys for 2 M tuples; then a key has 80 % for 1 M, then another key has; then it is
+uniform again. The table has, of each part (of the first one only the second million), the first, the third and the last
+window, and the replication of the last.
 """
 
 import argparse
@@ -12,8 +13,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.balance import WINDOW
-from benchmarks.variants import variant
+from benchmarks.balance import WINDOW, variant
 from unskew.grouping import create
 from unskew.grouping.streams import hot, uniform
 
@@ -37,7 +37,7 @@ COMPARED = (
 
 
 def parts():
-    """Name → keys: one stream."""
+    """The parts of the stream: name and keys of each."""
     quiet, heated = uniform(KEYS), hot(0.8, KEYS)
     yield "uniform", quiet.take(0, 2 * LONG)
     yield "a key of 80 %", heated.take(2 * LONG, 3 * LONG)
@@ -46,7 +46,7 @@ def parts():
 
 
 def windows(keys, chosen, workers):
-    """max/mean and replication of each window."""
+    """The max/mean and the replication of each window."""
     for at in range(0, len(keys), WINDOW):
         mine, theirs = keys[at : at + WINDOW], chosen[at : at + WINDOW]
         replication = len(np.unique(mine * workers + theirs)) / len(np.unique(mine))
@@ -54,7 +54,7 @@ def windows(keys, chosen, workers):
 
 
 def main():
-    """Print a row a grouping."""
+    """Print a row for each grouping."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("groupings", nargs="*", metavar="GROUPING", help=f"default: {', '.join(COMPARED)}")
     parser.add_argument("--workers", type=int, default=10)

@@ -3,10 +3,10 @@
     python -m benchmarks.first [--rounds N] [--idle SECONDS] [--rate N] [--grouping NAME]
 
 Beside Spark's own groupBy(window, key).count() into Kafka, as it comes and with our settings (the contestants of
-`latency`), each with a fresh process and JVM, alternating. Messages
-come at the rate from before the start on. *First*: from the process' start to the time of its first record in Kafka,
-the first window's wait included, and the CPU until then. *After a kill*: the same after SIGKILL of all its processes,
-from the checkpoint. *Idle*: after the last message's windows are out, CPU in % of a core.
+`benchmarks.latency`), each with a fresh process and JVM, in turns. Messages come at the rate from before the start on.
+*First*: from the process' start to the time of its first record in Kafka, the first window's wait included, and the CPU
+until then. *After a kill*: the same after SIGKILL of all its processes, from the checkpoint. *Idle*: after the last
+message's windows are published, CPU in % of a core.
 """
 
 import argparse
@@ -15,6 +15,7 @@ import statistics
 import tempfile
 import threading
 import time
+from functools import partial
 from pathlib import Path
 
 from confluent_kafka import Consumer, TopicPartition
@@ -22,7 +23,8 @@ from rich.box import MARKDOWN
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.latency import CONTESTANTS, TYPE, compete
+from benchmarks.latency import CONTESTANTS, compete
+from benchmarks.measuring import TYPE, in_turns
 from benchmarks.processes import end, spent
 from unskew.apps.topology.publisher import result_topics
 from unskew.apps.topology.settings import Settings
@@ -38,7 +40,7 @@ _QUIET = 15.0  # s without a result before a stream counts as idle
 
 
 def started(name: str, run: Settings) -> tuple[int, float, float]:
-    """Start a contestant and wait for its next result: its process' number, the seconds that it took, those of CPU."""
+    """Start a contestant and wait for its next result: its process' number, the seconds until then, the CPU seconds."""
     topic = result_topics(run)["aggregator"]
     before = end_offsets(run.connection, topic)
     # Not a daemon: it has children of its own.
@@ -55,13 +57,13 @@ def started(name: str, run: Settings) -> tuple[int, float, float]:
 
 
 class _Silent:
-    """The end of a pipe at which nobody listens."""
+    """A pipe's end that sends nothing: here nobody receives."""
 
     def send(self, _: object) -> None: ...
 
 
 def measure(name: str, run: Settings, rate: float, idle: float) -> dict[str, float]:
-    """The figures of one round."""
+    """Run a contestant beside its producer, kill it, start it again, and let it run idle: figures by their names."""
     for topic in (run.source_name, result_topics(run)["aggregator"]):
         ensure_topic(run.connection, topic, run.sources)
     over = threading.Event()
@@ -72,10 +74,10 @@ def measure(name: str, run: Settings, rate: float, idle: float) -> dict[str, flo
     found: dict[str, float] = {}
     pid = None
     try:
-        for what in ("first result", "after a kill"):
+        for start in ("first result", "after a kill"):
             if pid is not None:
                 end(pid)
-            pid, found[f"{what}, s"], found[f"{what}, CPU s"] = started(name, run)
+            pid, found[f"{start}, s"], found[f"{start}, CPU s"] = started(name, run)
         over.set()
         producer.join()
         found["idle, % of a core"] = 100 * idling(run, pid, idle)
@@ -88,7 +90,7 @@ def measure(name: str, run: Settings, rate: float, idle: float) -> dict[str, flo
 
 
 def idling(run: Settings, pid: int, seconds: float) -> float:
-    """CPU seconds a second, once no more results come."""
+    """CPU seconds a second over so many seconds, once no more results come."""
     topic = result_topics(run)["aggregator"]
     ends, since = end_offsets(run.connection, topic), time.monotonic()
     while time.monotonic() - since < _QUIET:
@@ -107,24 +109,25 @@ def main() -> None:
     parser.add_argument("--rate", type=float, default=10_000, help="tuples/s")
     parser.add_argument("--grouping", default="PARTIAL_KEY", help="of ours")
     arguments = parser.parse_args()
-    found: dict[str, dict[str, list[float]]] = {name: {} for name in CONTESTANTS}
     with tempfile.TemporaryDirectory() as folder, Broker(Path(folder) / "kafka") as broker:
-        for number in range(arguments.rounds):
-            for index, (name, (who, conf)) in enumerate(CONTESTANTS.items()):
-                topic = f"bench-{number}-{index}"
-                run = Settings(
-                    mode="LOCAL", source_type=TYPE, grouping=arguments.grouping, source_name=topic, sources=4,
-                    workers=10, speed="x0", connection=Connection(broker.bootstrap_servers), window=2.0,
-                    checkpoint=str(Path(folder) / topic), run_time=3600.0, conf=conf,
-                )  # fmt: skip
-                for what, value in measure(who, run, arguments.rate, arguments.idle).items():
-                    found[name].setdefault(what, []).append(value)
-                    print(f"round {number + 1}: {name}, {what}: {value:.1f}", flush=True)
+
+        def one(name: str, number: int) -> dict[str, float]:
+            kind, conf = CONTESTANTS[name]
+            topic = f"bench-{number}-{list(CONTESTANTS).index(name)}"
+            run = Settings(
+                mode="LOCAL", source_type=TYPE, grouping=arguments.grouping, source_name=topic, sources=4,
+                workers=10, speed="x0", connection=Connection(broker.bootstrap_servers), window=2.0,
+                checkpoint=str(Path(folder) / topic), run_time=3600.0, conf=conf,
+            )  # fmt: skip
+            return measure(kind, run, arguments.rate, arguments.idle)
+
+        contestants = {name: partial(one, name) for name in CONTESTANTS}
+        found = in_turns(contestants, arguments.rounds, lambda each: ", ".join(f"{k} {v:.1f}" for k, v in each.items()))
     table = Table(f"median of {arguments.rounds}", *CONTESTANTS, "ours / native", box=MARKDOWN)
-    for what in found["ours"]:
-        middles = {name: statistics.median(values[what]) for name, values in found.items()}
-        ratio = middles["ours"] / middles["native"]
-        table.add_row(what, *(f"{middle:.1f}" for middle in middles.values()), f"{ratio:.2f}")
+    for figure in found["ours"][0]:
+        medians = {name: statistics.median(each[figure] for each in rounds) for name, rounds in found.items()}
+        ratio = medians["ours"] / medians["native"]
+        table.add_row(figure, *(f"{median:.1f}" for median in medians.values()), f"{ratio:.2f}")
     Console(width=120).print(table)
 
 

@@ -2,15 +2,18 @@
 
     python -m benchmarks.fixed [--sizes N,N,...] [--workers W,...] [--sources S,...] [--batches N] [--grouping NAME]
 
-Runs of batches of several sizes, x0, in one Spark, alternating between the contestants: ours with each W and S, Spark's
-own with each S. A line is fitted to the median times of a batch over their sizes. The first batches of a run aren't
-counted; Spark's own results go nowhere.
+Runs of batches of several sizes, x0, in one Spark, in turns: ours with each W and S, Spark's own with each S. A line is
+fitted to the median times of a batch over their sizes. The first batches of a run aren't counted. What Spark's
+own groupBy finds goes nowhere.
 """
 
 import argparse
 import statistics
 import tempfile
+from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,7 +22,8 @@ from rich.box import MARKDOWN
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.topology import SOURCES, TYPE, WORKERS, native, ours, settings
+from benchmarks.measuring import SOURCES, TYPE, WORKERS, in_turns, ours, settings
+from benchmarks.native import native
 from unskew.apps.run.session import session
 from unskew.deploy.client.connection import Connection
 from unskew.deploy.client.topics import ensure_topic
@@ -31,7 +35,7 @@ _COLD = 3  # batches at a run's beginning that aren't counted
 
 
 class Contestant(NamedTuple):
-    """S, and W; Spark's own has none."""
+    """A topology of S sources and W workers, or Spark's own groupBy (no W) of a topic of S partitions."""
 
     sources: int
     workers: int | None
@@ -54,7 +58,6 @@ def main() -> None:
     if len(given.sizes) < 2 or given.batches <= _COLD:
         parser.error(f"--sizes has to name at least two, and --batches has to be above {_COLD}")
     contestants = [Contestant(s, w) for s in given.sources for w in (*given.workers, None)]
-    times: dict[Contestant, dict[int, list[float]]] = {each: {size: [] for size in given.sizes} for each in contestants}
     with tempfile.TemporaryDirectory() as folder, Broker(Path(folder) / "kafka") as broker:
         connection = Connection(broker.bootstrap_servers)
         for size in given.sizes:
@@ -63,31 +66,39 @@ def main() -> None:
                 publish(connection, f"bench-{size}-{sources}", create(TYPE, records=size * given.batches))
         base = settings(connection, given.grouping, Path(folder) / "first")
         with session(base, [given.grouping]) as spark:
-            for repeat in range(given.repeats):
-                for size in given.sizes:
-                    for each, measured in times.items():
-                        path = str(Path(folder) / f"{each.sources}-{each.workers}-{size}-{repeat}")
-                        run = replace(
-                            base, source_name=f"bench-{size}-{each.sources}", max_tuples=size, checkpoint=path,
-                            sources=each.sources, workers=each.workers or WORKERS,
-                        )  # fmt: skip
-                        told = ours(spark, run) if each.workers else native(spark, run, size * given.batches)
-                        measured[size] += [batch.seconds for batch in told[_COLD:]]
-                        print(f"repeat {repeat + 1}: {each}, {size:,} a batch", flush=True)
-    _print(times)
+
+            def run(each: Contestant, size: int, repeat: int) -> list[float]:
+                chosen = replace(
+                    base, source_name=f"bench-{size}-{each.sources}", max_tuples=size,
+                    checkpoint=str(Path(folder) / f"{each.sources}-{each.workers}-{size}-{repeat}"),
+                    sources=each.sources, workers=each.workers or WORKERS,
+                )  # fmt: skip
+                batches = ours(spark, chosen) if each.workers else native(spark, chosen, size * given.batches)
+                return [batch.seconds for batch in batches[_COLD:]]
+
+            pairs = [(each, size) for size in given.sizes for each in contestants]
+            found = in_turns({title(*pair): partial(run, *pair) for pair in pairs}, given.repeats)
+    medians = {pair: statistics.median(chain.from_iterable(found[title(*pair)])) for pair in pairs}
+    _print({each: {size: medians[each, size] for size in given.sizes} for each in contestants})
+
+
+def title(each: Contestant, size: int) -> str:
+    """A contestant with batches of a size, in words."""
+    return f"{each}, {size:,} a batch"
 
 
 def _numbers(text: str) -> list[int]:
     return sorted({int(number) for number in text.split(",")})
 
 
-def _print(times: dict[Contestant, dict[int, list[float]]]) -> None:
-    sizes = list(next(iter(times.values())))
+def _print(medians: Mapping[Contestant, Mapping[int, float]]) -> None:
+    """Print a row a contestant, of each one's median seconds by size."""
+    sizes = list(next(iter(medians.values())))
     table = Table("a batch of", *(f"{size:,}" for size in sizes), "fixed, ms", "ns a tuple", box=MARKDOWN)
-    middles = {each: [statistics.median(measured[size]) for size in sizes] for each, measured in times.items()}
-    for each, seconds in middles.items():
+    for each, of_size in medians.items():
+        seconds = list(of_size.values())
         slope, fixed = np.polyfit(sizes, seconds, 1)
-        beside = middles[Contestant(each.sources, None)]
+        beside = medians[Contestant(each.sources, None)].values()
         shown = [f"{1000 * a:,.0f} ms ({a / b:.2f})" for a, b in zip(seconds, beside, strict=True)]
         table.add_row(str(each), *shown, f"{1000 * fixed:,.0f}", f"{1e9 * slope:,.0f}")
     console = Console(width=160)

@@ -3,9 +3,9 @@
     python -m benchmarks.guide [PICTURE]
 
 Five sources, ten minutes, workers busy 75 % of the time if they share evenly; feedback every second, 100 ms late.
-*tail*: Zipf (z = 1.1) over 100,000 keys, 20 workers. *hot*: the country stream R80, one key in four of five tuples, 10
-workers. Imbalance (max load − mean load, as a fraction of the tuples) is given of the whole, and of the ten-second
-slices of the second half, which a scheme that balances only in the long run can't please.
+*tail*: Zipf (z = 1.1) over 100,000 keys, 20 workers. *hot*: the country stream R80, in which one key has four of five
+tuples, 10 workers. Imbalance (max load − mean load, as a fraction of the tuples) is that of the whole stream, and that
+of the ten-second slices of its second half, which is high where a scheme balances only in the long run.
 """
 
 import argparse
@@ -25,11 +25,11 @@ STREAMS = {"tail": (zipf(1.1, 100_000), 20), "hot": (hot(0.8), 10)}
 TITLES = {"tail": "Zipf z = 1.1, 100,000 keys, W = 20", "hot": "one key with 80 %, W = 10"}
 RANGES = {"tail": 3.2, "hot": 12}
 TICKS = (1, 1.5, 2, 3, 5, 10)
-ONE_TUPLE = SLICES / TUPLES  # of a slice: less than that can't be seen
+ONE_TUPLE = SLICES / TUPLES  # as a fraction of a slice: a smaller imbalance can't be seen
 
 
 def outcomes():
-    """Stream → grouping → (outcome, imbalance of a slice of the second half)."""
+    """Stream → grouping → its outcome, and the mean imbalance of the slices of the second half."""
     found = {}
     for stream, (keys, workers) in STREAMS.items():
         cost = BUSY * workers * MINUTES * 60_000 / TUPLES
@@ -62,14 +62,14 @@ def show(found):
 
 
 def clusters(points):
-    """Names of schemes whose points (x, y) nearly coincide, with the place beside which to write them."""
+    """Points (x, y), each with the names of all schemes whose points nearly coincide with it."""
     grouped = []
     for name, point in points.items():
-        for place, names in grouped:
-            near = np.abs(np.log10(point) - np.log10(place))
+        for first, names in grouped:
+            near = np.abs(np.log10(point) - np.log10(first))
             if near[0] < 0.045 and near[1] < 0.25:
                 names.append(name)
-                place[0] = max(place[0], point[0])
+                first[0] = max(first[0], point[0])
                 break
         else:
             grouped.append((list(point), [name]))
@@ -77,7 +77,7 @@ def clusters(points):
 
 
 def draw(found, path):
-    """Imbalance over replication, a point a grouping, its name beside it."""
+    """Draw imbalance over replication: a point for each grouping, with its name beside it."""
     figure, panels = plt.subplots(1, 2, figsize=(12, 5.2), sharey=True)
     for axes, stream in zip(panels, STREAMS, strict=True):
         points = {name: (o.replication, max(of_slice, ONE_TUPLE)) for name, (o, of_slice) in found[stream].items()}
@@ -109,9 +109,10 @@ def main():
     """Print the table; draw the picture into the file given."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("picture", nargs="?", type=Path, default=Path("grouping/guide.png"))
+    picture = parser.parse_args().picture
     found = outcomes()
     show(found)
-    draw(found, parser.parse_args().picture)
+    draw(found, picture)
 
 
 if __name__ == "__main__":

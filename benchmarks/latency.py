@@ -3,10 +3,10 @@
     python -m benchmarks.latency [--rates 1000,10000] [--seconds 120] [--rounds N] [--grouping NAME]
 
 Each contestant has a fresh process and JVM, a topic of its own that is written to at the rate from its first moment on,
-the same state store, windows and trigger. *Native* is Spark as it comes; the third one has what ours sets for
-the JVM's start and the checkpoint's files. Told are a batch's time as Spark reports it, and the latency of a
-result: from its window's end to its record's time in Kafka, which leaves out the window's own wait. The first minute
-and what comes after it are told apart; the figures are of all rounds, which alternate between the contestants.
+the same state store, windows and trigger. *Native* is Spark as it comes; the third contestant has what ours sets for
+the JVM's start and the checkpoint's files. The tables have a batch's time as Spark reports it, and the latency of a
+result: from its window's end to its record's time in Kafka, which leaves out the window's own wait. There is a table of
+the first minute and one of what comes after it; the contestants run in turns, and the figures are of all rounds.
 """
 
 import argparse
@@ -14,10 +14,12 @@ import multiprocessing
 import tempfile
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from functools import partial
+from itertools import chain
 from multiprocessing.connection import Connection as Pipe
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import orjson
@@ -26,10 +28,10 @@ from pyspark.sql import functions as F
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.measuring import messages
+from benchmarks.measuring import TYPE, in_turns, messages
 from benchmarks.native import counted
 from unskew.apps.run.ending import stop_between_batches
-from unskew.apps.run.follow import follow
+from unskew.apps.run.listeners import Follower, follow
 from unskew.apps.run.run import Run
 from unskew.apps.run.session import session
 from unskew.apps.topology.publisher import result_topics
@@ -41,15 +43,14 @@ from unskew.producers.pace import Rate
 from unskew.producers.publish import publish
 from unskew.producers.registry import create
 
-TYPE = "COUNTRY_SKEW_R80"
-#: Spark's own settings, for what we set: no class data that `make setup` records, and its way to write a checkpoint.
+#: Spark's own settings where we set others: no class data that `make setup` records, its own way to write a checkpoint.
 AS_IT_COMES = {
     "spark.driver.extraJavaOptions": "-XX:+IgnoreUnrecognizedVMOptions",
     "spark.sql.streaming.checkpointFileManagerClass": (
         "org.apache.spark.sql.execution.streaming.checkpointing.FileContextBasedCheckpointFileManager"
     ),
 }
-#: name → who runs, and with which settings of Spark's
+#: Name → the kind of contestant, and settings of Spark's.
 CONTESTANTS: dict[str, tuple[str, dict[str, str]]] = {
     "ours": ("ours", {}),
     "native": ("native", AS_IT_COMES),
@@ -57,32 +58,44 @@ CONTESTANTS: dict[str, tuple[str, dict[str, str]]] = {
 }
 _WARM = 60.0  # s after which a contestant counts as warm
 
-#: (seconds since the contestant's first batch began, Spark's progress of the batch)
-Told = tuple[float, Mapping[str, Any]]
+#: A batch: seconds since the contestant's query began, and Spark's progress of the batch.
+Batch = tuple[float, Mapping[str, Any]]
+#: A result: seconds from the first window's end to its own window's end, and its latency in s.
+Result = tuple[float, float]
+
+
+class Measured(NamedTuple):
+    """What a contestant's run, or several of them, gave."""
+
+    batches: list[Batch]
+    results: list[Result]
 
 
 def compete(name: str, run: Settings, pipe: Pipe) -> None:
-    """In a process of its own: say when Spark is there, run for ``run.run_time``, then send each batch's progress."""
-    told: list[Told] = []
+    """Run a contestant for ``run.run_time``, in a process of its own.
+
+    It sends ``ready`` when Spark has started, and its batches at the end.
+    """
+    batches: list[Batch] = []
     with session(run) as spark:
         pipe.send("ready")
         begun = time.monotonic()
 
-        def tell(progress: Mapping[str, Any]) -> None:
-            told.append((time.monotonic() - begun, progress))
+        def append(progress: Mapping[str, Any]) -> None:
+            batches.append((time.monotonic() - begun, progress))
 
         if name == "ours":
-            Run(run, [], [tell]).run(spark)
+            Run(run, [], [append]).run(spark)
         else:
-            native(spark, run, tell)
-    pipe.send(told)
+            native(spark, run, append)
+    pipe.send(batches)
 
 
-def native(spark: SparkSession, run: Settings, tell: Any) -> None:
-    """Spark's own count by window and key, its results in Kafka."""
+def native(spark: SparkSession, run: Settings, listener: Follower) -> None:
+    """Run Spark's own count by window and key for ``run.run_time``, with its results in Kafka."""
     counts = counted(spark, run)
     message = F.struct("key", "count", F.unix_millis("window.end").alias("timestamp"))
-    with follow(spark, run.name, tell):
+    with follow(spark, run.name, listener):
         query = (
             counts.select("key", F.to_json(message).alias("value"))
             .writeStream.queryName(run.name)
@@ -93,12 +106,12 @@ def native(spark: SparkSession, run: Settings, tell: Any) -> None:
             .trigger(processingTime=f"{run.trigger} seconds")
             .start()
         )
-        query.awaitTermination(run.run_time)
+        query.awaitTermination(run.run_time)  # pyright: ignore[reportArgumentType]  it takes floats, too
         stop_between_batches(query)
 
 
-def race(name: str, run: Settings, rate: float) -> tuple[list[Told], list[tuple[float, float]]]:
-    """Run a contestant beside its producer: batches, and (seconds since the first window's end, latency in s)."""
+def race(name: str, run: Settings, rate: float) -> Measured:
+    """Run a contestant beside its producer."""
     for topic in (run.source_name, result_topics(run)["aggregator"]):
         ensure_topic(run.connection, topic, run.sources)
     here, there = multiprocessing.get_context("spawn").Pipe()
@@ -113,29 +126,30 @@ def race(name: str, run: Settings, rate: float) -> tuple[list[Told], list[tuple[
         kwargs={"pace": Rate(rate), "stopped": over.is_set},
     )
     producer.start()
-    told = here.recv()
+    batches = here.recv()
     over.set()
     producer.join()
     process.join()
-    return told, latencies(run)
+    return Measured(batches, latencies(run))
 
 
-def latencies(run: Settings) -> list[tuple[float, float]]:
+def latencies(run: Settings) -> list[Result]:
+    """The results in the run's topic."""
     written = messages(run.connection, result_topics(run)["aggregator"])
     found = [(orjson.loads(each.value() or b"")["timestamp"], each.timestamp()[1]) for each in written]
     first = min((end for end, _ in found), default=0)
     return [((end - first) / 1000, (at - end) / 1000) for end, at in found]
 
 
-def figures(batches: list[Told], results: list[tuple[float, float]], *, warm: bool) -> dict[str, float]:
-    """A phase's figures, in ms, all rounds together."""
-    chosen = [progress["durationMs"] for at, progress in batches if (at >= _WARM) == warm]
-    waits = [1000 * latency for at, latency in results if (at >= _WARM) == warm]
+def figures(measured: Measured, *, warm: bool) -> dict[str, float]:
+    """The figures of the first minute, or of what comes after it, in ms."""
+    chosen = [progress["durationMs"] for at, progress in measured.batches if (at >= _WARM) == warm]
+    waits = [1000 * latency for at, latency in measured.results if (at >= _WARM) == warm]
     took = [spent["triggerExecution"] for spent in chosen]
     found = {"batches": float(len(chosen))}
-    for what, values in (("batch", took), ("latency", waits)):
+    for measure, values in (("batch", took), ("latency", waits)):
         for name, q in (("median", 50), ("p99", 99)):
-            found[f"{what}, {name}"] = float(np.percentile(values, q)) if values else float("nan")
+            found[f"{measure}, {name}"] = float(np.percentile(values, q)) if values else float("nan")
     for step in ("latestOffset", "queryPlanning", "walCommit", "addBatch", "commitOffsets"):
         values = [spent.get(step, 0) for spent in chosen]
         found[f"… {step}, median"] = float(np.median(values)) if values else float("nan")
@@ -157,41 +171,40 @@ def main() -> None:
     console = Console(highlight=False, width=120)
     with tempfile.TemporaryDirectory() as folder, Broker(Path(folder) / "kafka") as broker:
         for rate in map(float, arguments.rates.split(",")):
-            batches: dict[str, list[Told]] = {name: [] for name in CONTESTANTS}
-            results: dict[str, list[tuple[float, float]]] = {name: [] for name in CONTESTANTS}
-            for number in range(arguments.rounds):
-                for index, (name, (who, conf)) in enumerate(CONTESTANTS.items()):
-                    topic = f"bench-{rate:g}-{number}-{index}"
-                    run = Settings(
-                        mode="LOCAL", source_type=TYPE, grouping=arguments.grouping, source_name=topic,
-                        sources=arguments.sources, workers=arguments.workers, speed="x0",
-                        connection=Connection(broker.bootstrap_servers), checkpoint=str(Path(folder) / topic),
-                        window=arguments.window, trigger=arguments.trigger, run_time=arguments.seconds,
-                        conf=conf | dict(pair.split("=", 1) for pair in arguments.conf),
-                    )  # fmt: skip
-                    told, waits = race(who, run, rate)
-                    batches[name] += told
-                    results[name] += waits
-            _print(console, f"{rate:,.0f} tuples/s", batches, results)
+
+            def one(name: str, number: int, rate: float = rate) -> Measured:
+                kind, conf = CONTESTANTS[name]
+                topic = f"bench-{rate:g}-{number}-{list(CONTESTANTS).index(name)}"
+                run = Settings(
+                    mode="LOCAL", source_type=TYPE, grouping=arguments.grouping, source_name=topic,
+                    sources=arguments.sources, workers=arguments.workers, speed="x0",
+                    connection=Connection(broker.bootstrap_servers), checkpoint=str(Path(folder) / topic),
+                    window=arguments.window, trigger=arguments.trigger, run_time=arguments.seconds,
+                    conf=conf | dict(pair.split("=", 1) for pair in arguments.conf),
+                )  # fmt: skip
+                return race(kind, run, rate)
+
+            rounds = in_turns({name: partial(one, name) for name in CONTESTANTS}, arguments.rounds)
+            together = {name: Measured(*map(_joined, zip(*runs, strict=True))) for name, runs in rounds.items()}
+            _print(console, f"{rate:,.0f} tuples/s", together)
 
 
-def _print(
-    console: Console,
-    title: str,
-    batches: Mapping[str, list[Told]],
-    results: Mapping[str, list[tuple[float, float]]],
-) -> None:
+def _joined(lists: Iterable[list[Any]]) -> list[Any]:
+    return list(chain.from_iterable(lists))
+
+
+def _print(console: Console, title: str, measured: Mapping[str, Measured]) -> None:
     for warm in (False, True):
-        found = {name: figures(batches[name], results[name], warm=warm) for name in CONTESTANTS}
+        found = {name: figures(measured[name], warm=warm) for name in CONTESTANTS}
         if not all(each["batches"] for each in found.values()):
             continue
         table = Table(title=f"{title}, {'after it' if warm else 'the first minute'} (ms)")
         for column in ("", *CONTESTANTS, "ours / native"):
             table.add_column(column, justify="right" if column else "left")
-        for what in found["ours"]:
-            values = [figures[what] for figures in found.values()]
+        for figure in found["ours"]:
+            values = [each[figure] for each in found.values()]
             table.add_row(
-                what, *(f"{each:,.0f}" for each in values), f"{values[0] / values[1]:.2f}" if values[1] else ""
+                figure, *(f"{each:,.0f}" for each in values), f"{values[0] / values[1]:.2f}" if values[1] else ""
             )
         console.print(table)
 

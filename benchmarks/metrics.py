@@ -1,26 +1,29 @@
-"""What telling of a run costs it: tuples per second with and without metrics, and with an InfluxDB in trouble.
+"""What metrics cost a run: tuples per second with and without them, and with an InfluxDB in trouble.
 
     python -m benchmarks.metrics [--records N] [--repeats N] [--batch N]
 
-Tuples cost nothing here (x0). All runs share one broker, one topic and one Spark; repeats alternate between the
-contestants, and the median is told. The first batch of a run is not counted. Trouble begins before a run's first batch.
+Tuples cost nothing here (x0). All runs share one broker, one topic and one Spark; the contestants run in turns, and the
+table has the median of each. The first batch of a run is not counted. Trouble begins before a run's first batch.
 """
 
 import argparse
 import os
 import statistics
 import tempfile
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 from pyspark.sql import SparkSession
 from rich.box import MARKDOWN
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.topology import SOURCES, TYPE, WORKERS, settings
-from unskew.apps.compare.warmup import warm_up
+from benchmarks.measuring import SOURCES, TYPE, WORKERS, in_turns, settings, spread
+from unskew.apps.compare.contest import warm_up
 from unskew.apps.monitoring.monitor import Monitor
 from unskew.apps.monitoring.outputs import Destinations, Outputs
 from unskew.apps.monitoring.summary import Tally
@@ -40,17 +43,16 @@ NONE, ALL = "no metrics", "InfluxDB and Prometheus"
 KILLED, PAUSED, REFUSING = "InfluxDB killed", "InfluxDB paused", "InfluxDB refusing the token"
 
 
-@dataclass
-class Contestant:
-    """The runs of one kind: tuples/s and points lost of each."""
+class Measured(NamedTuple):
+    """A run's tuples/s, and the points that InfluxDB got and that were lost."""
 
-    rates: list[float] = field(default_factory=list)
-    written: list[int] = field(default_factory=list)
-    lost: list[int] = field(default_factory=list)
+    rate: float
+    written: int
+    lost: int
 
 
-def measure(spark: SparkSession, run: Settings, kind: str, folder: Path, into: Contestant) -> None:
-    """One run."""
+def measure(spark: SparkSession, run: Settings, kind: str, folder: Path) -> Measured:
+    """Run a topology with metrics of a kind, or without any."""
     with ExitStack() as stack:
         destinations = Destinations()
         server = stack.enter_context(InfluxDB(folder / "influxdb"))
@@ -67,9 +69,8 @@ def measure(spark: SparkSession, run: Settings, kind: str, folder: Path, into: C
             server.pause()
         tally, monitor = Tally(run.grouping), Monitor(run, outputs)
         assert Run(run, [tally, monitor.batch], [monitor.progress]).run(spark).drained
-    into.rates.append(tally.summary().tuples_per_second)
-    into.written.append(outputs.influx.written if outputs.influx else 0)
-    into.lost.append(outputs.influx.lost if outputs.influx else 0)
+    influx = outputs.influx
+    return Measured(tally.summary().tuples_per_second, influx.written if influx else 0, influx.lost if influx else 0)
 
 
 def main() -> None:
@@ -79,28 +80,25 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=1_000_000, help="tuples a batch")
     arguments = parser.parse_args()
     console = Console(highlight=False, width=120)
-    contestants = {kind: Contestant() for kind in (NONE, ALL, KILLED, PAUSED, REFUSING)}
     with tempfile.TemporaryDirectory() as name, Broker(Path(name) / "kafka") as broker:
         folder, connection = Path(name), Connection(broker.bootstrap_servers)
         ensure_topic(connection, "bench", SOURCES)
         publish(connection, "bench", create(TYPE, records=arguments.records))
         with session(settings(connection, GROUPING, folder / "first")) as spark:
             warm_up(spark, settings(connection, GROUPING, folder / "warm"), lambda: False)
-            for repeat in range(arguments.repeats):
-                # Whoever comes first in a repeat would else always be the same.
-                kinds = list(contestants)
-                for kind in kinds[repeat:] + kinds[:repeat]:
-                    contestant = contestants[kind]
-                    place = folder / f"{repeat}-{kind.replace(' ', '-')}"
-                    run = replace(settings(connection, GROUPING, place / "checkpoint"), max_tuples=arguments.batch)
-                    measure(spark, run, kind, place, contestant)
-                    rate = contestant.rates[-1]
-                    console.print(f"repeat {repeat + 1} of {arguments.repeats}: {kind} {rate:,.0f} tuples/s")
-    _print(console, arguments, contestants)
+
+            def run(kind: str, repeat: int) -> Measured:
+                own = folder / f"{repeat}-{kind.replace(' ', '-')}"
+                chosen = replace(settings(connection, GROUPING, own / "checkpoint"), max_tuples=arguments.batch)
+                return measure(spark, chosen, kind, own)
+
+            runs = {kind: partial(run, kind) for kind in (NONE, ALL, KILLED, PAUSED, REFUSING)}
+            measured = in_turns(runs, arguments.repeats, lambda one: f"{one.rate:,.0f} tuples/s")
+    _print(console, arguments, measured)
 
 
-def _print(console: Console, arguments: argparse.Namespace, contestants: dict[str, Contestant]) -> None:
-    base = statistics.median(contestants[NONE].rates)
+def _print(console: Console, arguments: argparse.Namespace, measured: Mapping[str, Sequence[Measured]]) -> None:
+    base = statistics.median(run.rate for run in measured[NONE])
     title = (
         f"{GROUPING}, {arguments.records:,} tuples in batches of {arguments.batch:,}, {SOURCES} sources, "
         f"{WORKERS} workers, {os.cpu_count()} cores, median of {arguments.repeats}"
@@ -108,11 +106,10 @@ def _print(console: Console, arguments: argparse.Namespace, contestants: dict[st
     table = Table(title=title, box=MARKDOWN)
     for column in ("", "tuples/s", "lowest", "highest", "× without", "points written", "points lost"):
         table.add_column(column, justify="right" if column else "left", no_wrap=not column)
-    for kind, found in contestants.items():
-        middle = statistics.median(found.rates)
-        points = (f"{statistics.median(n):,.0f}" for n in (found.written, found.lost))
-        row = (f"{middle:,.0f}", f"{min(found.rates):,.0f}", f"{max(found.rates):,.0f}", f"{middle / base:.2f}")
-        table.add_row(kind, *row, *points)
+    for kind, runs in measured.items():
+        rates, written, lost = zip(*runs, strict=True)
+        points = (f"{statistics.median(numbers):,.0f}" for numbers in (written, lost))
+        table.add_row(kind, *spread(rates), f"{statistics.median(rates) / base:.2f}", *points)
     console.print(table)
 
 

@@ -1,4 +1,4 @@
-"""Spark's own way, in native expressions only: what ours is compared with."""
+"""Spark's own groupBy, in native expressions only: what ours is compared with."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -6,9 +6,11 @@ from dataclasses import dataclass
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from benchmarks.measuring import Batch, into, run_until
+from unskew.apps.run.listeners import follow
+from unskew.apps.splitter.formats import splitter
 from unskew.apps.topology.settings import Settings
 from unskew.apps.topology.source import source
-from unskew.apps.topology.splitter import splitter
 from unskew.producers.messages import WIKI_URL
 
 #: sourceType → the only field of its messages, the key's.
@@ -17,7 +19,7 @@ FIELDS = {"COUNTRY_SKEW_R80": "country", "ZIPF": "key"}
 
 @dataclass(frozen=True)
 class _Written:
-    """Where a message's key is, and its count if it has one; from the field's text to the key."""
+    """The fields of a message's key and of its count, if it has one, and the rule from the field's text to the key."""
 
     field: str
     number: str | None = None
@@ -34,7 +36,10 @@ _WRITTEN = {
 
 
 def cut(value: Column, field: str) -> Column:
-    """The text of a message's only field, spelled as our producers do; null of any other: the least there is to do."""
+    """The text of a message's only field, where it is spelled as our producers do; else null.
+
+    This is the least work that finds a key.
+    """
     before, after = f'{{"{field}":"'.encode(), b'"}'
     inside = F.substring(value, F.lit(len(before) + 1), F.length(value) - len(before) - len(after))  # pyright: ignore[reportArgumentType]
     marked = F.contains(inside, F.lit(b'"')) | F.contains(inside, F.lit(b"\\"))
@@ -43,14 +48,17 @@ def cut(value: Column, field: str) -> Column:
 
 
 def parsed(value: Column, field: str) -> Column:
-    """The text of a field by Spark's parser, whatever else the message has: what one would write."""
+    """The text of a field by Spark's parser, whatever else the message has: what a user would write."""
     return F.from_json(value.cast("string"), f"`{field}` string")[field].alias("key")
 
 
 def parsed_tuples(messages: DataFrame, source_type: str) -> DataFrame:
-    """A row a tuple, its key and the count if there is one, of messages with a column ``value``, by Spark's parser."""
+    """A row a tuple, by Spark's parser: its key, and the count if there is one.
+
+    ``messages`` has a column ``value``.
+    """
     split = splitter(source_type)
-    if split.several:  # ours is Spark's parser, too
+    if split.several:  # here ours is Spark's parser, too
         return split.split(messages)
     written = _WRITTEN[source_type]
     if written.number is None:
@@ -61,7 +69,10 @@ def parsed_tuples(messages: DataFrame, source_type: str) -> DataFrame:
 
 
 def counted(spark: SparkSession, run: Settings, *, parse: bool = False) -> DataFrame:
-    """``groupBy(window, key).count()`` of a run's source, whose messages are cut, or parsed; counts are added."""
+    """``groupBy(window, key).count()`` of a run's source, or the sum of the counts where messages have them.
+
+    Messages are cut, or parsed if ``parse`` says so.
+    """
     messages = source(spark, run)
     if parse:
         tuples = parsed_tuples(messages, run.source_type)
@@ -70,3 +81,22 @@ def counted(spark: SparkSession, run: Settings, *, parse: bool = False) -> DataF
     kept = tuples.where("key is not null").withColumn("time", F.current_timestamp()).withWatermark("time", "0 seconds")
     groups = kept.groupBy(F.window("time", f"{run.window} seconds"), "key")
     return groups.agg(F.sum("count").alias("count")) if "count" in tuples.columns else groups.count()
+
+
+def native(spark: SparkSession, run: Settings, records: int, *, parse: bool = False) -> list[Batch]:
+    """Run ``counted`` over so many messages, and throw its results away; its batches.
+
+    Topic, batch size, state store and windows are those of the topology with these settings.
+    """
+    batches: list[Batch] = []
+    counts = counted(spark, run, parse=parse)
+    with follow(spark, "native", into(batches)):
+        query = (
+            counts.writeStream.queryName("native")
+            .option("checkpointLocation", run.checkpoint)
+            .trigger(processingTime="1 second")
+            .foreachBatch(lambda df, _: df.write.format("noop").mode("overwrite").save())
+            .start()
+        )
+        run_until(query, lambda: sum(batch.messages for batch in batches) >= records)
+    return batches

@@ -4,7 +4,7 @@
 
 Both use the same settings and an embedded broker. The producer's process has one core to itself and the broker the
 others, where the machine allows that. The loop is given its messages ready made; ours draws and renders them within
-the time. Of each, the median over the repeats, which alternate; the ratios are those of the medians. Messages per CPU
+the time. They run in turns; of each the table has the median, and the ratios are those of the medians. Messages per CPU
 second are what a core gives that nobody else uses; they hardly depend on what else the machine does.
 """
 
@@ -15,11 +15,13 @@ import tempfile
 import time
 from pathlib import Path
 
+import psutil
 from confluent_kafka import Producer
 from rich.box import MARKDOWN
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.measuring import in_turns
 from unskew.deploy.client.connection import Connection
 from unskew.deploy.client.topics import ensure_topic
 from unskew.deploy.servers.broker import Broker
@@ -41,7 +43,7 @@ def ours(connection, topic, dataset):
 
 
 def loop(connection, topic, values):
-    """Seconds and CPU seconds of the loop in confluent-kafka's documentation, failures counted as ours are."""
+    """Seconds and CPU seconds of the loop in confluent-kafka's documentation, which counts failures as ours does."""
     failed = []
     producer = Producer({**SETTINGS, **connection.client(**Outbox.settings)})
     producer.list_topics(topic, timeout=10)
@@ -63,33 +65,34 @@ def measure(connection, name, records, repeats):
     """Medians (seconds and CPU seconds, of ours and of the loop) and the bytes of one dataset."""
     dataset = create(name, records=records)
     values = [value for block in dataset.blocks() for value in block.messages.to_pylist()]
-    mine, plain, size = [], [], 0
-    for repeat in range(repeats):
-        for what in ("ours", "loop"):
-            topic = f"{name}-{what}-{repeat}"
-            # the broker need not keep what nobody reads
-            ensure_topic(connection, topic, PARTITIONS, {"retention.bytes": "1000000"})
-            if what == "ours":
-                *times, size = ours(connection, topic, dataset)
-                mine.append(times)
-            else:
-                plain.append(loop(connection, topic, values))
-    return *map(statistics.median, zip(*mine, strict=True)), *map(statistics.median, zip(*plain, strict=True)), size
+
+    def topic(which, repeat):
+        # the broker need not keep what nobody reads
+        ensure_topic(connection, f"{name}-{which}-{repeat}", PARTITIONS, {"retention.bytes": "1000000"})
+        return f"{name}-{which}-{repeat}"
+
+    runs = {
+        "ours": lambda repeat: ours(connection, topic("ours", repeat), dataset),
+        "loop": lambda repeat: loop(connection, topic("loop", repeat), values),
+    }
+    found = in_turns(runs, repeats)
+    mine, cpu, size = map(statistics.median, zip(*found["ours"], strict=True))
+    return mine, cpu, *map(statistics.median, zip(*found["loop"], strict=True)), size
 
 
 def pin(broker):
-    """One core for us, the rest for the broker; False where that can't be had."""
+    """Give this process one core, and the broker the others; False: this machine can't."""
     cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_setaffinity") else []
     if len(cores) < 2:
         return False
-    for task in Path(f"/proc/{broker.pid}/task").iterdir():
-        os.sched_setaffinity(int(task.name), cores[1:])
+    for thread in psutil.Process(broker.pid).threads():
+        os.sched_setaffinity(thread.id, cores[1:])
     os.sched_setaffinity(0, cores[:1])
     return True
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("datasets", nargs="*", default=DEFAULT, metavar="DATASET")
     parser.add_argument("--records", type=int, default=1_000_000)
     parser.add_argument("--repeats", type=int, default=3)

@@ -1,4 +1,4 @@
-"""Plans from bounded reports beside plans from exact ones: what an interval's reports take, and how good the plans are.
+"""Plans from bounded reports beside plans from exact ones: the size of an interval's reports, and the plans' quality.
 
     python -m benchmarks.reports [GROUPING ...] [--keys K] [--z Z] [--workers W ...] [--reported N ...] [--intervals I]
 
@@ -17,7 +17,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from reproduction.mixed.workload import Workload
+from reproduction.mixed.follow import Workload
 from unskew.grouping import create, encode
 from unskew.grouping.keys import Keys, hashed
 from unskew.grouping.state import pack
@@ -27,7 +27,7 @@ COLUMNS = ("reports, kB", "before, %", "after, %", "table", "keys moved", "state
 
 
 def reports_of(router, keys, tuples, owner):
-    """Worker → what its monitor says of an interval."""
+    """Worker → its monitor's report of an interval."""
     reports = {}
     for worker in range(router.workers):
         own = np.flatnonzero((owner == worker) & (tuples > 0))
@@ -39,7 +39,7 @@ def reports_of(router, keys, tuples, owner):
 
 
 def follow(name, workers, reported, arguments):
-    """A row of figures for each interval."""
+    """The figures of each interval."""
     router = create(name, workers, report_keys=reported)
     controller = router.controller()
     keys = hashed(np.sort(encode(np.arange(arguments.keys)).hashes))

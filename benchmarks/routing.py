@@ -4,12 +4,12 @@
     python -m benchmarks.routing --curves FILE.png [GROUPING ...]
 
 Keys are Zipf (z = 1), drawn in advance, and arrive in batches, as from Spark. *Codes*: encoded and hashed in advance.
-*Strings*: plain Arrow strings, so that finding and hashing the distinct keys of each batch is within the time. Of each,
-the least over the repeats, which go on with the same router; the state is the one after them. A time that passes 1 s a
-batch, and lognormal costs, for those that need them. Schemes with feedback have had it beforehand, after each batch: so
-the routing table is there, and POSG schedules by its sketches instead of in turns.
+*Strings*: plain Arrow strings, so that finding and hashing the distinct keys of each batch is within the time. The
+table has the least over the repeats, which go on with the same router, and the state after them. Time passes by 1 s a
+batch, and costs are lognormal, for schemes that need these. Schemes with feedback have had it beforehand, after each
+batch: so they have a routing table, and POSG schedules by its sketches instead of in turns.
 
-The plain loop is PARTIAL_KEY as one writes it first: mmh3 twice for each string, a list of loads.
+The plain loop is PARTIAL_KEY as a user writes it first: mmh3 twice for each string, a list of loads.
 """
 
 import argparse
@@ -19,9 +19,11 @@ from pathlib import Path
 import mmh3
 import numpy as np
 import pyarrow as pa
+from matplotlib import pyplot as plt
 from rich.console import Console
 from rich.table import Table
 
+from unskew.apps.monitoring.colours import colour
 from unskew.grouping import GROUPINGS, create, encode
 from unskew.grouping.keys import Keys
 from unskew.grouping.streams import zipf
@@ -72,7 +74,7 @@ def warmed(name, workers):
 
 
 def learn(router, batches):
-    """Feed back what the workers report after each batch, once over all batches; of no effect without feedback."""
+    """Feed the workers' reports back after each batch, once over all batches; schemes without feedback don't change."""
     controller = router.controller()
     if controller is None:
         return
@@ -112,11 +114,7 @@ def table(names, arguments):
 
 
 def curves(names, arguments):
-    """Plot ns a tuple from codes over W and over K."""
-    from matplotlib import pyplot as plt
-
-    from unskew.apps.monitoring.colours import colour
-
+    """Plot ns a tuple over W and over K, of keys that are encoded in advance."""
     print(f"{'ns a tuple':18}", *(f"{f'W={w}':>9}" for w in WORKERS), *(f"{f'K={k}':>9}" for k in KEYS))
     figure, (over_workers, over_keys) = plt.subplots(1, 2, figsize=(11, 4.5), sharey=True)
     middle = Batches(10_000, arguments.tuples, arguments.batch)
@@ -137,7 +135,7 @@ def curves(names, arguments):
 
 
 def main():
-    """Measure what the arguments ask for."""
+    """Measure the groupings in the arguments."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("groupings", nargs="*", metavar="GROUPING", help="default: all")
     parser.add_argument("--workers", type=int, default=100)

@@ -1,10 +1,10 @@
-"""What several sources must replicate that know nothing of each other: an adversary, in docs/bounded-load.
+"""What sources must replicate that know nothing of each other: an adversary's stream, as in docs/bounded-load.
 
     python -m benchmarks.separate [--workers W] [--measure]
 
-The stream has n·W keys; each source draws, once, which of them it gets: each with probability 1/n, all equally often.
-So all keys together are cold (none has more than a W-th of the stream; the bound is one worker a key), but at each
-source about W keys have a W-th each. The proof that is evaluated here is in docs/bounded-load/README.md.
+The stream has n·W keys. Each source draws, once, which of them it gets: each key with probability 1/n; then all its
+keys are equally frequent. So over all sources no key is hot (none has more than a W-th of the stream; the bound is one
+worker a key), but at each source about W keys have a W-th each. The proof is in docs/bounded-load/README.md.
 """
 
 import argparse
@@ -21,11 +21,11 @@ TUPLES = 2_000_000
 
 
 def least(sources, spread):
-    """The least replicas a key, the mean over keys that any source has; ``spread`` is n.
+    """The least replicas a key, the mean over the keys that any source has; ``spread`` is n.
 
     Of n keys that would all be whole at the same worker, the i-th (i ≥ 0) is there in a share (1 − 1/n)^i of the
-    sources that get it, at most (in the order of these shares, up to majorisation). One that m sources get is on one
-    worker alone only if all m have it there: with probability (1 − 1/n)^(i·(m − 1)) at most. Otherwise it's on two.
+    sources that get it, at most (in the order of these shares, up to majorisation). A key that m sources get is on one
+    worker alone only if all m have it there: with probability (1 − 1/n)^(i·(m − 1)) at most. Otherwise it is on two.
     """
     chance = 1 / spread
     got = [comb(sources, m) * chance**m * (1 - chance) ** (sources - m) for m in range(sources + 1)]
@@ -36,7 +36,7 @@ def least(sources, spread):
 
 
 def stream(sources, spread, workers, seed):
-    """The adversary's keys: 2 M tuples, the sources in turns; each source's keys once in each round, in any order."""
+    """The adversary's 2 M tuples: the sources come in turns, each with all its keys once a round, in any order."""
     rng = np.random.default_rng(seed)
     length = TUPLES // sources
     parts = []

@@ -2,8 +2,8 @@
 
     python -m benchmarks.straggler [--records N] [--groupings KEY,...]
 
-A tuple costs its worker a millisecond (x1). A batch takes as long as its slowest worker: with KEY that is the one that
-owns the hot key. DYNAMIC_KEY's periods are shortened, as in the demo, so that it learns within the run.
+A tuple costs its worker a millisecond (x1). A batch takes as long as its slowest worker: with KEY that is the hot key's
+home. DYNAMIC_KEY's periods are shortened, as in the demo, so that it learns within the run.
 """
 
 import argparse
@@ -14,6 +14,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.measuring import SOURCES, TYPE, WORKERS
 from unskew.apps.demo import SHORTENED
 from unskew.apps.monitoring.summary import Tally
 from unskew.apps.run.run import Run
@@ -26,8 +27,6 @@ from unskew.deploy.servers.broker import Broker
 from unskew.grouping import parameters
 from unskew.producers.publish import publish
 from unskew.producers.registry import create
-
-TYPE, SOURCES, WORKERS = "COUNTRY_SKEW_R80", 4, 10
 
 
 class Times:

@@ -5,10 +5,10 @@
 Four curves a stream and number of workers, of points (replication, lasting), as in ``benchmarks.balance``:
 
 * *one source*, *sixteen sources*: BOUNDED_LOAD by ``slack``;
-* *known frequencies*: an assignment made in advance from the whole stream's frequencies, with loads of at most c as
-  expected, each tuple to that of its key's workers which is behind most; by c, not for streams that change;
+* *known frequencies*: an assignment made in advance from the whole stream's frequencies, with expected loads of at
+  most c; each tuple goes to that of its key's workers which is behind most; by c, not for streams that change;
 * *bound*: Σ max(1, ⌈p·W/c⌉) over the keys, by c; *bound of windows*: the same with each key's greatest share of a
-  window of the stream's second half, so what any scheme needs none of whose windows there is above c.
+  window of the stream's second half, which is what any scheme needs that keeps each window there at c or below.
 """
 
 import argparse
@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from matplotlib import pyplot as plt
 from numba import njit
 
 from benchmarks.balance import CHANGES, STREAMS, bound, bound_of_windows, measure, routed
@@ -40,19 +41,20 @@ class Point(NamedTuple):
 
 
 def assigned(shares, workers, cap):
-    """Key → its workers: each in as few pieces as it takes, the largest first where least is; what is above goes on.
+    """Assign keys to workers: the workers of each key.
 
-    ``shares`` in fair shares of a worker. Then, as long as a worker has more than ``cap``, what is too much of its
-    largest key moves to the worker that has the least.
+    ``shares`` are in fair shares of a worker. Each key is divided into as few equal pieces as ``cap`` allows, and the
+    pieces go to the workers with the least load, those of the largest key first. Then, as long as a worker has more
+    than ``cap``, the excess of its largest key moves to the worker that has the least.
     """
     loads = np.zeros(workers)
-    places = [{} for _ in shares]
-    at = [{} for _ in range(workers)]
+    pieces_of = [{} for _ in shares]  # key → worker → share
+    at = [{} for _ in range(workers)]  # worker → key → share
     for key in np.argsort(-shares, kind="stable"):
         pieces = min(workers, max(1, int(np.ceil(shares[key] / cap))))
         chosen = np.argpartition(loads, pieces - 1)[:pieces]
         for worker in chosen:
-            places[key][int(worker)] = at[worker][int(key)] = shares[key] / pieces
+            pieces_of[key][int(worker)] = at[worker][int(key)] = shares[key] / pieces
         loads[chosen] += shares[key] / pieces
     for _ in range(4 * workers):
         worker, least = int(loads.argmax()), int(loads.argmin())
@@ -61,41 +63,43 @@ def assigned(shares, workers, cap):
         key = max(at[worker], key=at[worker].get)
         moved = min(loads[worker] - cap, cap - loads[least], at[worker][key])
         at[worker][key] -= moved
-        for there in (places[key], at[least]):
-            name = least if there is places[key] else key
-            there[name] = there.get(name, 0.0) + moved
+        pieces_of[key][least] = pieces_of[key].get(least, 0.0) + moved
+        at[least][key] = at[least].get(key, 0.0) + moved
         if at[worker][key] <= 1e-9:
-            del at[worker][key], places[key][worker]
+            del at[worker][key], pieces_of[key][worker]
         loads[worker] -= moved
         loads[least] += moved
-    return [list(chosen) for chosen in places]
+    return [list(chosen) for chosen in pieces_of]
 
 
 @njit
-def follow(codes, starts, places, workers):
-    """Send each tuple to that of its key's workers which is behind most, by buckets that leak 1.02 of a fair share."""
+def follow(codes, starts, choices, workers):
+    """Send each tuple to that of its key's workers which is behind most, by buckets that leak 1.02 of a fair share.
+
+    The workers of key k are ``choices[starts[k]:starts[k + 1]]``.
+    """
     ahead = np.zeros(workers)
     chosen = np.empty(len(codes), np.int32)
     for i in range(len(codes)):
-        best = places[starts[codes[i]]]
+        best = choices[starts[codes[i]]]
         for at in range(starts[codes[i]] + 1, starts[codes[i] + 1]):
-            if ahead[places[at]] < ahead[best]:
-                best = places[at]
+            if ahead[choices[at]] < ahead[best]:
+                best = choices[at]
         ahead[best] = max(ahead[best], float(i)) + workers / 1.02
         chosen[i] = best
     return chosen
 
 
 def known(keys, workers, cap):
-    """Where each tuple goes if all frequencies are known in advance."""
+    """The worker of each tuple if all frequencies are known in advance."""
     shares = np.bincount(keys.codes, minlength=len(keys.hashes)) / len(keys.codes) * workers
-    places = assigned(shares, workers, cap)
-    starts = np.concatenate([[0], np.cumsum([len(some) for some in places])])
-    return follow(keys.codes, starts, np.concatenate(places).astype(np.int64), workers)
+    choices = assigned(shares, workers, cap)
+    starts = np.concatenate([[0], np.cumsum([len(some) for some in choices])])
+    return follow(keys.codes, starts, np.concatenate(choices).astype(np.int64), workers)
 
 
 def points(stream, counts):
-    """All curves of a stream, one after the other."""
+    """The points of all curves of a stream, one after the other."""
     keys = encode(STREAMS[stream](TUPLES, 0))
     for workers in counts:
         for slack in SLACKS:
@@ -113,9 +117,7 @@ def points(stream, counts):
 
 
 def draw(found, path):
-    """A column a stream, a row a number of workers."""
-    from matplotlib import pyplot as plt
-
+    """Draw the curves, in a column for each stream and a row for each number of workers."""
     streams, counts = (list(dict.fromkeys(getattr(one, field) for one in found)) for field in ("stream", "workers"))
     styles = {
         "one source": {"color": "tab:blue", "marker": "o"},
@@ -151,7 +153,7 @@ def draw(found, path):
 
 
 def read(path):
-    """What ``--csv`` wrote."""
+    """The points in a file that ``--csv`` wrote."""
     with path.open(newline="") as file:
         for row in csv.DictReader(file):
             yield Point(
@@ -160,7 +162,7 @@ def read(path):
 
 
 def write(found, path):
-    """Write a row a point."""
+    """Write a row for each point."""
     with path.open("w", newline="") as file:
         rows = csv.writer(file, lineterminator="\n")
         rows.writerow(Point._fields)

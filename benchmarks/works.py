@@ -50,13 +50,13 @@ def batch(n, keys):
 
 
 def timed(call):
-    """What it gives, and the CPU seconds."""
+    """What a function returns, and the CPU seconds that it took."""
     start = time.process_time()
     return call(), time.process_time() - start
 
 
 def measure(work, tuples, keys):
-    """Seconds of update, settle and merge, and the bytes of the states."""
+    """CPU seconds of update, settle and merge, and the bytes of the states."""
     nothing = pa.RecordBatch.from_arrays([pa.nulls(keys, field.type) for field in work.state], schema=work.state)
     first = work.update(tuples, nothing, NOW)[1]
     (_, second), update = timed(lambda: work.update(tuples, first, NOW))
@@ -70,7 +70,7 @@ def measure(work, tuples, keys):
 
 
 def main():
-    parser = argparse.ArgumentParser()
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("works", nargs="*", metavar="WORK", help=", ".join(ALL))
     parser.add_argument("--tuples", type=int, default=200_000)
     parser.add_argument("--keys", type=int, default=20_000)

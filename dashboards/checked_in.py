@@ -1,6 +1,7 @@
-"""The dashboards as they are checked in: Grafana's JSON, for all that need no SDK."""
+"""The dashboards' files as they are checked in, Grafana's JSON: no SDK is needed to read, compare and write them."""
 
 import json
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,3 +15,25 @@ NAMES = ("overview", "workers", "keys", "pipeline", "groupings")
 def dashboards(folder: Path = FOLDER) -> dict[str, dict[str, Any]]:
     """Name → dashboard."""
     return {name: json.loads((folder / f"{name}.json").read_text(encoding="utf-8")) for name in NAMES}
+
+
+def parsed(files: Mapping[str, str]) -> dict[str, dict[str, Any]]:
+    """The files' texts as JSON values."""
+    return {name: json.loads(text) for name, text in files.items()}
+
+
+def write(files: Mapping[str, str], folder: Path) -> Iterator[str]:
+    """Write the files that differ and remove those that are no dashboard any more; yields the names of both."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in outdated(files, folder):
+        if name in files:
+            (folder / name).write_text(files[name], encoding="utf-8")
+        else:
+            (folder / name).unlink()
+        yield name
+
+
+def outdated(files: Mapping[str, str], folder: Path) -> list[str]:
+    """Names of the files in the folder that differ from these, or aren't among them."""
+    there = {path.name: path.read_text(encoding="utf-8") for path in folder.glob("*.json")}
+    return [name for name in sorted(files.keys() | there.keys()) if files.get(name) != there.get(name)]

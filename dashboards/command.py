@@ -1,13 +1,18 @@
-"""`unskew dashboards list|metrics|generate|preview`."""
+"""`unskew dashboards list|metrics|generate|preview`.
+
+The imports inside functions wait until a command runs: `unskew --help` imports this module, and only development
+environments have Grafana's SDK.
+"""
 
 from datetime import UTC, datetime
+from itertools import groupby
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from unskew.apps.monitoring import catalogue
 from unskew.dashboards import checked_in
-from unskew.dashboards.markdown import metric_list
 from unskew.deploy.commands.options import METRICS, InfluxBucket, InfluxOrg, InfluxToken, InfluxUrl
 from unskew.errors import EnvironmentFault, UsageError
 
@@ -37,22 +42,22 @@ def generate(
 ) -> None:
     """Write the dashboards' JSON from the code in dashboards/grafana."""
     try:
-        from unskew.dashboards.grafana import generate as code
+        from unskew.dashboards.grafana.generate import rendered
+        from unskew.dashboards.lint import lint
     except ModuleNotFoundError as error:
         if error.name != "grafana_foundation_sdk":
             raise
         raise EnvironmentFault(
             "Grafana's SDK is missing, which only this command needs: .venv/bin/pip install -e '.[dev]'"
         ) from None
-    from unskew.dashboards.lint import lint
 
-    files = code.rendered()
-    if problems := lint(code.parsed(files)):
+    files = rendered()
+    if problems := lint(checked_in.parsed(files)):
         raise UsageError("; ".join(problems))
     if not check:
-        changed = list(code.write(files, checked_in.FOLDER))
+        changed = list(checked_in.write(files, checked_in.FOLDER))
         print(f"changed: {', '.join(changed) or 'nothing'} in {checked_in.FOLDER}")
-    elif stale := code.outdated(files, checked_in.FOLDER):
+    elif stale := checked_in.outdated(files, checked_in.FOLDER):
         raise EnvironmentFault(f"{', '.join(stale)}: not what the code makes; run `unskew dashboards generate`")
     else:
         print(f"{len(files)} dashboards are what the code makes, and keep to the rules")
@@ -87,11 +92,10 @@ def preview(
     worker: Annotated[list[str] | None, typer.Option(help="Only this worker, where workers can be chosen.")] = None,
     output: Annotated[Path, typer.Option(help="Where to.")] = Path("out/dashboards"),
 ) -> None:
-    """Draw the dashboards without Grafana: their own queries, asked of the real servers, as pictures and one page."""
-    from unskew.dashboards.preview.addresses import sources
-    from unskew.dashboards.preview.chosen import Chosen
+    """Draw the dashboards without Grafana: their own queries, run on the real servers, as pictures and one page."""
+    from unskew.dashboards.preview.data_sources import DataSources, filled
     from unskew.dashboards.preview.files import PAGE, save
-    from unskew.dashboards.preview.times import filled, time
+    from unskew.dashboards.preview.selection import Selection, time
 
     known = checked_in.dashboards()
     for name in names or []:
@@ -99,16 +103,44 @@ def preview(
             raise UsageError(f"{name}: no such dashboard; valid: {', '.join(known)}")
     now = datetime.now(UTC)
     values = {"run": run or [], "grouping": grouping or [], "worker": worker or []}
-    chosen = Chosen(time(start or "-30m", now, "--from"), time(stop, now, "--to"), values)
-    if chosen.start >= chosen.stop:
+    selection = Selection(time(start or "-30m", now, "--from"), time(stop, now, "--to"), values)
+    if selection.start >= selection.stop:
         raise UsageError(f"--from {start or '-30m'} is not before --to {stop}")
-    asked = sources(influx_url, influx_token, influx_org, influx_bucket, prometheus_url)
+    sources = DataSources.of(influx_url, influx_token, influx_org, influx_bucket, prometheus_url)
     if start is None:
-        chosen = filled(chosen, asked.influxdb)
+        selection = filled(selection, sources.influxdb)
     empty: list[str] = []
-    for saved in save(names or known, asked, chosen, output):
+    undrawn: list[str] = []
+    for saved in save(names or known, sources, selection, output):
         print(f"{saved.name:<10} {saved.panels} panels: {saved.file}")
         empty += [f"{saved.name}: {title}" for title in saved.empty]
+        undrawn += [f"{saved.name}: {title!r} {reason}" for title, reason in saved.undrawn.items()]
     print(f"{'all':<10} {output / PAGE}")
     if empty:
         print(f"no data in {len(empty)} panels: {'; '.join(empty)}")
+    if undrawn:
+        print(f"the preview can't draw {len(undrawn)} panels: {'; '.join(undrawn)}")
+
+
+_HEAD = "| field | unit | meaning | in Prometheus |\n| --- | --- | --- | --- |\n"
+
+
+def metric_list() -> str:
+    """A section for each subject: what it is, its labels, and a table of its metrics."""
+    common = "\n".join(f"* `{label}`: {meaning}" for label, meaning in catalogue.COMMON.items())
+    parts = [f"Every series has the labels\n\n{common}\n"]
+    for subject, of_it in groupby(catalogue.METRICS, key=lambda metric: metric.subject):
+        time = f" Timestamp: {subject.time}." if subject.time else " In Prometheus only."
+        parts.append(f"### `{subject.name}`\n\n{subject.meaning}.{time}\n")
+        if subject.labels:
+            parts.append("\n".join(f"* label `{label}`: {meaning}" for label, meaning in subject.labels.items()) + "\n")
+        parts.append(
+            "| field | unit | meaning | in Prometheus |\n| --- | --- | --- | --- |\n" + "".join(map(_row, of_it))
+        )
+    return "\n".join(parts)
+
+
+def _row(metric: catalogue.Metric) -> str:
+    kind = " (counter)" if metric.kind == "counter" else ""
+    prometheus = f"`{metric.prometheus_name}`" if metric.subject.prometheus else "–"
+    return f"| `{metric.name}` | {metric.unit}{kind} | {metric.meaning} | {prometheus} |\n"

@@ -1,29 +1,35 @@
-"""What every dashboard must keep to, looked up in its JSON: each rule is a function that says what is wrong."""
+"""The rules for every dashboard, checked in its JSON: each rule is a function that yields what is wrong.
+
+The rules are about dashboards in Grafana. Whether the preview can draw a panel is no rule: the preview says so itself.
+"""
 
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from grafana_foundation_sdk.models import units
+
 from unskew.apps.monitoring.catalogue import METRICS
 from unskew.apps.monitoring.colours import COLOURS
-from unskew.dashboards.units import FORMATS
 
 Dashboard = Mapping[str, Any]
 Rule = Callable[[Dashboard], Iterator[str]]
 
 _COLUMNS = 24
-#: What Grafana itself provides in queries and names.
+# The variables that Grafana itself provides in queries and names.
 _BUILT_IN = {"__rate_interval", "__interval", "__range", "__field"}
 _SERIES = {"timeseries", "stat", "bargauge"}
-_KINDS = _SERIES | {"barchart", "table"}
+# Grafana's units, and the beginnings of those that have a text of their own.
+_UNITS = {name for name in vars(units).values() if isinstance(name, str)}
+_OWN_UNITS = ("si:", "prefix:", "suffix:", "count:", "currency:", "time:")
 _VARIABLE = re.compile(r"\$\{?([A-Za-z_]\w*)")
 _PROMETHEUS_NAMES = {m.prometheus_name: m for m in METRICS if m.subject.prometheus}
 _FIELDS = {(m.subject.name, m.name) for m in METRICS}
 
 
 def lint(dashboards: Mapping[str, Dashboard]) -> list[str]:
-    """What is wrong with the dashboards, by file name; empty if nothing is."""
+    """The problems of the dashboards, each beginning with the file's name; empty if there are none."""
     uids = Counter(dashboard.get("uid") for dashboard in dashboards.values())
     titles = Counter(dashboard.get("title") for dashboard in dashboards.values())
     found = [f"uid {uid} is there {times} times" for uid, times in uids.items() if times > 1]
@@ -34,7 +40,7 @@ def lint(dashboards: Mapping[str, Dashboard]) -> list[str]:
 
 
 def described(dashboard: Dashboard) -> Iterator[str]:
-    """A dashboard and its panels say what they are."""
+    """A dashboard and its panels have a title, a description and an id of their own."""
     for key in ("uid", "title", "description"):
         if not dashboard.get(key):
             yield f"the dashboard has no {key}"
@@ -46,16 +52,11 @@ def described(dashboard: Dashboard) -> Iterator[str]:
     yield from (f"panel id {number} is there {times} times" for number, times in ids.items() if times > 1)
 
 
-def drawable(dashboard: Dashboard) -> Iterator[str]:
-    """Panels have a unit, and are such that the preview can draw them too."""
+def measured(dashboard: Dashboard) -> Iterator[str]:
+    """Panels have a unit, and it is one of Grafana's."""
     for panel in dashboard["panels"]:
-        if panel["type"] not in _KINDS:
-            yield f"{_name(panel)} is a {panel['type']}, which the preview can't draw"
-        for transformation in panel.get("transformations", ()):
-            if transformation["id"] != "organize":
-                yield f"{_name(panel)} uses {transformation['id']}, which the preview can't do"
         for unit in _units(panel):
-            if unit not in FORMATS:
+            if unit not in _UNITS and not unit.startswith(_OWN_UNITS):
                 yield f"{_name(panel)} has unit {unit}"
 
 
@@ -76,10 +77,10 @@ def placed(dashboard: Dashboard) -> Iterator[str]:
 
 
 def templated(dashboard: Dashboard) -> Iterator[str]:
-    """Data sources are chosen by variables, and all variables used are declared; none hides what a panel shows."""
+    """Variables select the data sources, all variables in use are declared, and every query heeds run and grouping."""
     declared = {variable["name"] for variable in dashboard["templating"]["list"]}
-    asked = [*_targets(dashboard), *((v["name"], v) for v in dashboard["templating"]["list"] if v["type"] == "query")]
-    for where, target in asked:
+    queries = [*_targets(dashboard), *((v["name"], v) for v in dashboard["templating"]["list"] if v["type"] == "query")]
+    for where, target in queries:
         uid = target.get("datasource", {}).get("uid", "")
         if not re.fullmatch(r"\$\{\w+\}", uid):
             yield f"{where} asks data source {uid!r}, which no variable chooses"
@@ -126,7 +127,7 @@ def timely(dashboard: Dashboard) -> Iterator[str]:
 
 
 def coloured(dashboard: Dashboard) -> Iterator[str]:
-    """Every grouping has its colour on every panel, and every series is called by its run."""
+    """Every grouping has its colour on every panel, and every series is named after its run."""
     for panel in dashboard["panels"]:
         rules = {
             override["matcher"]["options"]: one["value"].get("fixedColor")
@@ -145,7 +146,7 @@ def coloured(dashboard: Dashboard) -> Iterator[str]:
 
 
 def linked(dashboard: Dashboard) -> Iterator[str]:
-    """The dashboards lead to each other, with what is chosen, and have the marks of what happened."""
+    """The dashboards link to each other, with the selection, and have marks of the runs' events."""
     tags = set(dashboard.get("tags") or [])
     links = [link for link in dashboard.get("links") or [] if set(link["tags"]) & tags]
     if not any(link["includeVars"] and link["keepTime"] for link in links):
@@ -154,8 +155,8 @@ def linked(dashboard: Dashboard) -> Iterator[str]:
         yield "nothing marks what happened"
 
 
-#: All of them.
-RULES: tuple[Rule, ...] = (described, drawable, placed, templated, about_metrics, rated, timely, coloured, linked)
+#: All rules.
+RULES: tuple[Rule, ...] = (described, measured, placed, templated, about_metrics, rated, timely, coloured, linked)
 
 
 def _targets(dashboard: Dashboard) -> Iterator[tuple[str, Mapping[str, Any]]]:

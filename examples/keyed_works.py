@@ -3,8 +3,8 @@
     python examples/keyed_works.py [WORK ...]
 
 Half of the clicks are of one user, so that workers share its state: D_CHOICES gives it several, whose states meet after
-each batch. Enriched can't be split: its users stay at one worker each, by KEY. Shown is what was told last of the hot
-user (of ``NaiveBayes``: the class of each mail).
+each batch. Enriched can't be split: its users stay at one worker each, by KEY. A table shows the last results of the
+hot user (of ``NaiveBayes``: the class of each mail).
 """
 
 import os
@@ -79,12 +79,12 @@ def clicks() -> list[pa.Table]:
 
 
 def words() -> list[pa.Table]:
-    """Mails cut into words: in the first batch they have a class, in the second they ask for it."""
+    """Mails cut into words: those of the first batch have a class, those of the second are to be classified."""
     learned = {"1": ("spam", "win a prize now"), "2": ("spam", "win money"), "3": ("ham", "lunch at noon"),
                "4": ("ham", "see you at lunch")}  # fmt: skip
-    asked = {"5": (None, "win at lunch"), "6": (None, "a prize"), "7": (None, "see you")}
+    unclassified = {"5": (None, "win at lunch"), "6": (None, "a prize"), "7": (None, "see you")}
     batches = []
-    for number, mails in enumerate((learned, asked)):
+    for number, mails in enumerate((learned, unclassified)):
         rows = [
             (word, name, mail) for mail, (name, text) in mails.items() for word in (PRIOR, *sorted(set(text.split())))
         ]
@@ -98,7 +98,7 @@ STREAMS = {"clicks": clicks, "words": words}
 
 
 def spark_session() -> SparkSession:
-    """Spark with what ``keyed_map`` asks for, RocksDB, and what makes its batches shorter (docs/works)."""
+    """Spark with RocksDB, which ``keyed_map`` needs, and with settings that make its batches shorter (docs/works)."""
     os.environ["PYSPARK_PYTHON"] = python()
     streaming = "org.apache.spark.sql.execution.streaming"
     rocksdb = f"{streaming}.state.RocksDBStateStoreProvider"
@@ -117,7 +117,7 @@ def spark_session() -> SparkSession:
 
 
 def run(spark: SparkSession, name: str, folder: Path) -> list[dict[str, Any]]:
-    """Run one work over its stream, a file a batch; all that it tells, in the order of the batches."""
+    """Run one work over its stream, a file a batch; returns all results, in the order of the batches."""
     work, stream, key = WORKS[name]
     files = folder / "stream"
     files.mkdir(parents=True)
@@ -128,7 +128,7 @@ def run(spark: SparkSession, name: str, folder: Path) -> list[dict[str, Any]]:
     schema = spark.read.parquet(str(files)).schema
     events = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(files))
     grouping = "D_CHOICES" if work.mergeable else "KEY"
-    told = keyed_map(
+    results = keyed_map(
         events,
         key,
         WORKERS,
@@ -136,12 +136,11 @@ def run(spark: SparkSession, name: str, folder: Path) -> list[dict[str, Any]]:
         grouping,
         str(folder / "checkpoint"),
         ttl=None if work.ttl_ms else 3600,
-        merge_every="1 batches" if work.mergeable else None,
         time="at",
     )
     rows: list[dict[str, Any]] = []
     query = (
-        told.writeStream.foreachBatch(lambda batch, _: rows.extend(row.asDict() for row in batch.collect()))
+        results.writeStream.foreachBatch(lambda batch, _: rows.extend(row.asDict() for row in batch.collect()))
         .option("checkpointLocation", str(folder / "checkpoint"))
         .trigger(availableNow=True)
         .start()
@@ -151,14 +150,14 @@ def run(spark: SparkSession, name: str, folder: Path) -> list[dict[str, Any]]:
 
 
 def last(name: str, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """What counts of what was told: a result that is told again overwrites itself."""
+    """The last version of each result: a newer one overwrites an older one with the same identity."""
     work, _, key = WORKS[name]
     kept = {(row[key], *(row[column] for column in work.identity)): row for row in rows}
     return list(kept.values())
 
 
 def classes(rows: list[dict[str, Any]]) -> dict[str, str | None]:
-    """The class of each mail, from what the words answered."""
+    """The class of each mail, from the words' results."""
     answers: dict[str, dict[str, dict[str | None, int]]] = defaultdict(lambda: defaultdict(dict))
     for row in rows:
         answers[row["document"]][row["word"]][row["class"]] = row["count"]

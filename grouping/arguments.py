@@ -1,9 +1,14 @@
 """Checking a scheme's parameters: what was given, and what is valid."""
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
+
+#: What a load may be: see ``balance`` of the schemes that have that parameter.
+BALANCES = ("tuples", "cost")
 
 
 def integer(name: str, value: Any, least: int, most: int | None = None) -> int:
@@ -39,6 +44,35 @@ def number(name: str, value: Any, least: float, most: float = math.inf, *, above
             f"{name} is {value!r}; valid: a number {bound}" + (f", at most {most:g}" if most < math.inf else "")
         )
     return float(value)
+
+
+def one_of(name: str, value: Any, valid: Sequence[str]) -> str:
+    """``value`` if it is one of the valid ones.
+
+    Raises
+    ------
+    ValueError
+        It isn't; the message names the parameter, the value and the valid ones.
+
+    """
+    if value not in valid:
+        raise ValueError(f"{name} is {value!r}; valid: {', '.join(valid)}")
+    return str(value)
+
+
+def fair_shares(weights: Sequence[float] | None, workers: int) -> NDArray[np.float64]:
+    """Each worker's share of the load, float64[W], 1 in all: its weight's, or all alike.
+
+    Raises
+    ------
+    ValueError
+        There isn't a weight above 0 for each worker.
+
+    """
+    speeds = np.ones(workers) if weights is None else np.array(weights, np.float64)
+    if len(speeds) != workers or not (speeds > 0).all() or not np.isfinite(speeds.sum()):
+        raise ValueError(f"weights is {weights}; valid: a number above 0 for each of {workers} workers")
+    return speeds / speeds.sum()
 
 
 def milliseconds(name: str, seconds: Any, *, least: int = 0) -> int:

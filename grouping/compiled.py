@@ -1,11 +1,11 @@
 """Compiled kernels, cached on disk, and compiled anew when anything that they are made of has changed.
 
-Numba's own cache looks at a function's own file alone: a kernel that calls one of another file would go on with the
-old one after an update, without a word. So a file's kernels are cached in a folder that is named after the sources of
-all the kernels that they can call, and the constants that they take from elsewhere.
+Numba's own cache looks at a function's own file alone: after an update a kernel that calls a kernel of another file
+would silently go on with the old one. So a file's kernels are cached in a folder that is named after the sources of all
+the kernels that they can call, and the constants that they import.
 
-Where the sources lie isn't part of it: a cluster's executors, whose sources are in an archive at a place of their own
-each, share what was compiled on their machine once.
+The folder's name doesn't depend on where the sources lie. A cluster's executors, each with its own copy of the archive
+with the sources, share the kernels that were compiled on their machine once.
 """
 
 import hashlib
@@ -29,8 +29,8 @@ _digests: dict[Dispatcher, str] = {}  # of the kernels so far
 def kernel(function: F) -> F:
     """Compile a function on its first call, or load it from the cache: numba's ``njit``.
 
-    ``NUMBA_CACHE_DIR`` puts the cache elsewhere, as it does numba's own. Where it can't be written to, or where a
-    function has no source to go by, each process compiles its own.
+    ``NUMBA_CACHE_DIR`` moves this cache, as it moves numba's own. Where the cache can't be written to, or the source of
+    a function isn't found, each process compiles the function itself.
     """
     digest = _digest(function)
     before = _settings.CACHE_DIR, getattr(_settings, "CACHE_LOCATOR_CLASSES", "")
@@ -54,11 +54,11 @@ class BySources:
 
     @classmethod
     def from_function(cls, function: Callable[..., Any], _: str) -> "BySources":
-        """The place for a function."""
+        """The cache of one function."""
         return cls(_settings.CACHE_DIR, function.__code__.co_firstlineno)
 
     def get_cache_path(self) -> str:
-        """Where it is."""
+        """The folder of the cache."""
         return self._folder
 
     def ensure_cache_path(self) -> None:
@@ -66,16 +66,16 @@ class BySources:
         Path(self._folder).mkdir(parents=True, exist_ok=True)
 
     def get_source_stamp(self) -> str:
-        """What must be equal for the cache to be taken: the folder's name says it."""
+        """The folder's name: a cache is used if it was written under an equal one."""
         return Path(self._folder).name
 
     def get_disambiguator(self) -> str:
-        """What tells functions of the same name apart."""
+        """The first line, which tells functions of the same name apart."""
         return str(self._line)
 
 
 def _digest(function: Callable[..., Any]) -> str:
-    """What a function is made of: its file, and the kernels, records and numbers that the file has from others."""
+    """A digest of what a function is made of: its file, and the kernels, records and numbers that the file imports."""
     parts = [_source(function.__module__)]
     for name, value in sorted(function.__globals__.items()):
         if name.startswith("__"):
@@ -94,8 +94,8 @@ def _digest(function: Callable[..., Any]) -> str:
 @lru_cache
 def _source(module: str) -> str:
     found = find_spec(module)
-    of = getattr(found.loader if found else None, "get_source", lambda _: None)  # an archive's loader has it, too
-    return of(module) or ""
+    get = getattr(found.loader if found else None, "get_source", lambda _: None)  # an archive's loader has it, too
+    return get(module) or ""
 
 
 def _writable(folder: Path) -> bool:

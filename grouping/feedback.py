@@ -33,19 +33,19 @@ _PLAN = "plan"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Plan:
-    """What a controller tells all routers; equal if ``save`` gives the same bytes.
+    """What a controller gives to all routers; plans are equal if ``save`` gives the same bytes.
 
     Attributes
     ----------
     number : int
         1 for a controller's first plan, then 2, …; a router that has adopted none is at 0.
     base : int
-        The number of the plan that it changes: what it says of changes (keys that move, and from where; corrections) is
-        true for a router that has adopted that one last.
+        The number of the plan that this one changes: values about changes (keys that move, and from where; corrections)
+        are true for a router that has adopted that plan last.
     identity : str
         Of the routers that it is for: scheme, W, seed, parameters.
     values : name → value
-        The scheme's own, and whole: with them a router that missed plans catches up.
+        The scheme's own. They are whole, so that a router that missed plans catches up.
 
     """
 
@@ -90,7 +90,7 @@ class Plan:
 class Monitor(Stateful):
     """What one worker observes of its tuples."""
 
-    #: Whether it remembers more than what its next report will say: then its state is kept from interval to interval.
+    #: Whether it remembers more than its next report has: then its state is kept from interval to interval.
     remembers: ClassVar[bool] = False
 
     @abstractmethod
@@ -99,11 +99,11 @@ class Monitor(Stateful):
 
     @abstractmethod
     def report(self) -> Mapping[str, Value] | None:
-        """What the controller should know of the tuples since the last report; None if there's nothing to say."""
+        """The report to the controller about the tuples since the last report; None if there's nothing to report."""
 
 
 class Controller(Stateful):
-    """Reports in, plan out: a pure function of its own state and what it is told.
+    """Reports in, plan out: a pure function of its own state and the reports.
 
     Parameters
     ----------
@@ -128,18 +128,18 @@ class Controller(Stateful):
         Parameters
         ----------
         reports : worker → report
-            What the monitors say. Workers that had nothing to say are left out.
+            The monitors' reports. Workers that had nothing to report are left out.
         queues : float[W], optional
-            Each worker's backlog in tuples, for schemes that watch queues. Where tuples wait at the workers: those that
-            do at the end of the interval. Where an interval is a micro-batch every queue is empty at its end, so there
-            it is the worker's share of the batch's measured work: its busy time over all workers', times the tuples.
+            Each worker's backlog in tuples, for schemes that watch queues: the tuples that wait at the worker when the
+            interval ends. Where an interval is a micro-batch every queue is empty then, so there it is the worker's
+            share of the batch's measured work: its busy time over all workers', times the tuples.
         sources : source → report, optional
-            What the routers say (``Grouping.report``), for schemes that ask them.
+            The routers' reports (``Grouping.report``), for schemes in which routers report.
 
         Returns
         -------
-        A plan for every router's ``adopt``, which changes the one before; None: go on as you do. A plan that moves keys
-        between workers says what that costs: ``moved``, the number of keys, and ``migration``, the size of their state.
+        A plan for every router's ``adopt``, which changes the one before; None: nothing changes. A plan that moves keys
+        between workers has the values ``moved``, the number of keys, and ``migration``, the size of their state.
 
         """
         values = self._plan(reports, queues, sources)
@@ -155,7 +155,7 @@ class Controller(Stateful):
         queues: Sequence[float] | None,
         sources: Mapping[int, Mapping[str, Value]] | None,
     ) -> Mapping[str, Value] | None:
-        """The scheme itself: the values of a plan, see ``plan``."""
+        """The scheme's decision: the values of a plan, see ``plan``."""
 
     def _state(self) -> dict[str, Value]:
         return {"number": self.number, **super()._state()}

@@ -19,13 +19,13 @@ Times: TypeAlias = "NDArray[np.int64] | None"
 
 
 class Grouping(Stateful):
-    """The router of one source: decides, tuple by tuple, which of W workers gets it.
+    """The router of one source: it decides, tuple by tuple, which of W workers gets the tuple.
 
     Guarantees, for every scheme
     ----------------------------
     * Every answer is in ``[0, workers)``.
     * The answers depend on (parameters, seed, the tuples so far) alone: never on a clock, on unseeded randomness, or
-      on how the stream is cut into arrays.
+      on how the stream is cut into arrays (but for schemes that say so: ``batched``).
     * ``save`` after half a stream, ``load`` into a new router in another process and routing the rest equals routing
       the whole.
 
@@ -36,7 +36,7 @@ class Grouping(Stateful):
     seed : int
         Chooses the hash functions (and the random choices of schemes that make any). The sources of one stream must
         share it, or a key would have other candidates at each of them; SHUFFLE, which has no hash functions, should
-        start elsewhere at each source (see there).
+        start at another worker for each source (see there).
 
     Notes
     -----
@@ -47,20 +47,22 @@ class Grouping(Stateful):
     #: The groupingType as users write it, and its short form in topic names.
     name: ClassVar[str]
     short: ClassVar[str]
-    #: Whether it matters which keys the tuples have: if not, they aren't looked at.
+    #: Whether the scheme looks at the keys; if not, they aren't encoded.
     uses_keys: ClassVar[bool] = True
     #: Whether all tuples of a key go to one worker, for ever and from every source alike.
     keeps: ClassVar[bool] = False
     #: Whether ``route`` needs ``times`` / ``costs``.
     uses_time: ClassVar[bool] = False
-    uses_cost: bool = False  # with some, an option decides
-    #: Whether the scheme is *one* router that all sources share, because they would have to agree at every tuple. A
-    #: simulation gives it just that; in a topology each source has its own router, and what the scheme promises of all
-    #: sources together holds for each alone.
+    uses_cost: bool = False  # with some schemes an option decides
+    #: Whether each call of ``route`` is a batch, looked at as a whole: the answers then depend on the cuts, too.
+    batched: ClassVar[bool] = False
+    #: Whether the scheme is *one* router that all sources share, because they would have to agree at every tuple. In a
+    #: simulation the sources do share one; in a topology each source has its own router, and what the scheme promises
+    #: of all sources together holds for each alone.
     shared: bool = False
     #: Whether a key is at one worker at a time, the same from every source (``owners``), and plans change which.
     moves: ClassVar[bool] = False
-    #: Whether a worker passes a waiting tuple on when its turn comes and its key has got another owner meanwhile.
+    #: Whether a worker passes a waiting tuple on when the tuple's turn comes and its key has got another owner.
     forwards: ClassVar[bool] = False
 
     def __init__(self, workers: int, *, seed: int = 0) -> None:
@@ -120,36 +122,36 @@ class Grouping(Stateful):
         """The scheme itself; ``times`` and ``costs`` are there (read-only, [n]) if the scheme says it uses them."""
 
     def at_source(self, source: int) -> Self:
-        """Tell a new router which source it serves, 0 and up; for schemes whose sources should differ in something.
+        """Set a new router's source, 0 and up, for schemes in which sources should differ; returns the router.
 
-        Everything hashed stays alike for all sources: a key's candidates are the same wherever it comes from.
+        All hash functions stay the same for all sources: a key's candidates don't depend on its source.
         """
         return self
 
     def foresee(self, keys: KeyArray) -> None:
-        """Tell an offline scheme of tuples to come, before the first is routed; the others don't listen."""
+        """Give an offline scheme the tuples to come, before the first is routed; other schemes ignore them."""
         return
 
     def owners(self, keys: Keys) -> NDArray[np.int32] | None:
-        """The one worker that each distinct key now goes to, int32[k]; None: a key may go to several, or who knows."""
+        """The one worker that each distinct key now goes to, int32[k]; None: the scheme can't say, or splits keys."""
         return None
 
     def moving(self, other: "Grouping", most: int | None = None) -> NDArray[np.uint64] | None:
         """The keys whose owner differs between this router's plan and another's: their hashes, uint64, ascending.
 
-        Exactly those, of all keys that there are; None: there is no list of them, or to make it takes a look at more
-        than ``most`` keys: look at each key's ``owners``.
+        Exactly those, of all possible keys. None: there is no such list, or it would take a look at more than ``most``
+        keys; then each key's ``owners`` must be compared.
         """
         return None
 
     def adopt(self, plan: Plan) -> bool:
         """Take up a controller's plan (see ``unskew.grouping.feedback``); between two calls of ``route``.
 
-        One without values leaves the router as it is but for the plan's number: it stands for a new beginning.
+        A plan without values changes the router's plan number alone: it stands for a new beginning.
 
         Returns
         -------
-        False if it isn't newer than what the router has: then nothing changes.
+        False if the plan isn't newer than the router's: then nothing changes.
 
         Raises
         ------
@@ -168,19 +170,19 @@ class Grouping(Stateful):
 
     @property
     def identity(self) -> str:
-        """What a saved state or a plan must agree on."""
+        """Scheme, W, seed and parameters: a saved state or a plan of another identity is refused."""
         return self._identity()
 
     def _adopt(self, values: Mapping[str, Any], *, missed: bool) -> None:
-        """The scheme itself; ``missed``: the router hasn't adopted the plan that this one changes."""
+        """Take up a plan's values; ``missed``: the router hasn't adopted the plan that this one changes."""
         raise ValueError(f"{self.name} takes no plans")
 
     def internals(self) -> Mapping[str, Any]:
-        """What the scheme would like an observer to see (numbers, and lists bounded in length): JSON-able."""
+        """The scheme's own figures for people to read: numbers, and lists bounded in length; JSON-able."""
         return {}
 
     def report(self) -> Mapping[str, Value] | None:
-        """What the controller should know of what this source has routed since the last report; None: nothing."""
+        """The report of this source to the controller, about the tuples since the last one; None: nothing to report."""
         return None
 
     def monitor(self) -> "Monitor | None":
@@ -199,5 +201,5 @@ class Grouping(Stateful):
         super()._restore(state)
 
     def _identity(self) -> str:
-        """What a saved state or a plan must agree on. Schemes add the parameters that shape their state and plans."""
+        """See ``identity``. Schemes add the parameters that shape their state and plans."""
         return f"{self.name} workers={self.workers} seed={self.seed}"

@@ -7,9 +7,9 @@ from typing import Any, TypeAlias
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from unskew.grouping.murmur import murmur
+from unskew.grouping.hashing import murmur
 
 KeyArray: TypeAlias = "pa.Array | pa.ChunkedArray | NDArray[Any] | Sequence[Any] | Keys"
 
@@ -29,7 +29,7 @@ class Keys:
         mmh3 (64 bit) of each distinct key: the key's identity for every grouping, in every batch and process.
         Read-only.
     distinct : pyarrow.Array[k]
-        The keys themselves, for those who must name them (the hottest keys, a routing table).
+        The keys themselves, for code that must name them (the hottest keys, a routing table).
 
     A key is identified by its hash, not by its code: an Arrow dictionary may hold a value twice.
 
@@ -107,13 +107,36 @@ def encode(keys: KeyArray) -> Keys:
 
 
 def anonymous(n: int) -> Keys:
-    """Stand for n tuples whose keys nobody looks at: all null. O(n), a fraction of a nanosecond each."""
+    """Keys of n tuples for a scheme that doesn't look at keys: all null. O(n), a fraction of a nanosecond each."""
     return Keys(np.zeros(n, np.int32), np.array([_NULL]), pa.nulls(1))
 
 
 def hashed(hashes: NDArray[np.uint64]) -> Keys:
-    """Stand for keys of which no more than their hashes is known, each once: the keys themselves are null."""
+    """Keys of which only the hashes are known, each key once: ``distinct`` is null."""
     return Keys(np.arange(len(hashes), dtype=np.int32), hashes, pa.nulls(len(hashes)))
+
+
+def sum_by_key(codes: NDArray[np.integer], values: ArrayLike, k: int) -> NDArray[np.int64]:
+    """The sum of the integer values of each of k keys, int64[k]: exact, which a weighted ``np.bincount`` isn't.
+
+    Parameters
+    ----------
+    codes : integer[n]
+        The key of each value, in [0, k).
+    values : integer[n]
+        Any int64; sums wrap around as int64 does.
+    k : int
+        The number of keys; a key without a value has the sum 0.
+
+    Examples
+    --------
+    >>> sum_by_key(np.array([0, 2, 0]), [2**53, 5, 1], 3).tolist()
+    [9007199254740993, 0, 5]
+
+    """
+    sums = np.zeros(k, np.int64)
+    np.add.at(sums, codes, np.asarray(values).astype(np.int64, copy=False))
+    return sums
 
 
 def hash_keys(distinct: pa.Array) -> NDArray[np.uint64]:

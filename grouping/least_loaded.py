@@ -1,4 +1,13 @@
-"""The least loaded of all workers in O(log W): a heap of workers that is sifted as loads grow, compiled."""
+"""The least loaded of all workers, compiled: by a heap, or by a cursor where each tuple adds 1 to a load.
+
+**The heap** of workers is sifted as loads grow: O(log W) a tuple, for loads of any kind.
+
+**The cursor** takes amortised O(1) a tuple, and nothing has to be kept in step with the loads. A level is the load of
+the least loaded worker. Loads only grow, so a worker that has left the level doesn't come back, and a cursor that
+passes over the workers finds those that are still on it. When it has passed all, the level rises and the cursor starts
+anew. The level never exceeds the mean load, so it has risen at most N/W times when N tuples are routed: 2·W steps each
+time are at most two a tuple, however unbalanced the loads are.
+"""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,3 +50,24 @@ def _sift(heap: NDArray[np.int32], loads: NDArray[np.float64], at: int) -> None:
 @kernel
 def _before(loads: NDArray[np.float64], one: np.int32, other: np.int32) -> bool:
     return bool(loads[one] < loads[other] or (loads[one] == loads[other] and one < other))
+
+
+@kernel
+def before_first() -> NDArray[np.int64]:
+    """A cursor that hasn't looked yet: int64[2], level and position."""
+    return np.array([-1, 0])
+
+
+@kernel
+def least_of_all(cursor: NDArray[np.int64], loads: NDArray[np.int64]) -> int:
+    """The least loaded worker, of equals the first; the cursor moves on to it."""
+    level, at = cursor
+    while at < len(loads) and loads[at] != level:
+        at += 1
+    if at == len(loads):
+        level = loads.min()
+        at = 0
+        while loads[at] != level:
+            at += 1
+    cursor[0], cursor[1] = level, at
+    return at

@@ -8,12 +8,12 @@ from numpy.typing import ArrayLike
 
 
 def summed(parts: Iterable[ArrayLike]) -> np.ndarray:
-    """The sum of loads, int64[W]; where there were more or fewer workers meanwhile, W is the most.
+    """The sum of loads, int64[W]; where the number of workers has changed meanwhile, W is the greatest.
 
     >>> summed([[1, 2], [1, 1, 1]]).tolist()
     [2, 3, 1]
     """
-    return np.array([sum(of) for of in zip_longest(*map(np.ravel, parts), fillvalue=0)], np.int64)
+    return np.array([sum(loads) for loads in zip_longest(*map(np.ravel, parts), fillvalue=0)], np.int64)
 
 
 def shares(loads: ArrayLike) -> np.ndarray:
@@ -73,7 +73,7 @@ def straggling(loads: ArrayLike) -> float:
 
 
 def dist_cost(assignments: int, distinct_keys: int) -> float:
-    """DIST_COST: workers that held a key, summed over the keys, over the number of keys; 0 if there are none.
+    """DIST_COST: the replicas of all keys over the number of keys; 0 if there are none.
 
     Between 1 (KEY) and W; the papers' replication factor.
 
@@ -83,8 +83,8 @@ def dist_cost(assignments: int, distinct_keys: int) -> float:
     return assignments / distinct_keys if distinct_keys else 0.0
 
 
-def fewest_places(counts: ArrayLike, workers: int, cap: float) -> int:
-    """How many (key, worker) pairs any assignment has in which no worker's load is above ``cap`` times the mean.
+def fewest_replicas(counts: ArrayLike, workers: int, cap: float) -> int:
+    """How many replicas any assignment has at least in which no worker's load is above ``cap`` times the mean.
 
     A key of share p needs at least ⌈p·W / cap⌉ workers, and one at least: Σ max(1, ⌈p·W / cap⌉) over the keys.
 
@@ -99,7 +99,7 @@ def fewest_places(counts: ArrayLike, workers: int, cap: float) -> int:
 
     Examples
     --------
-    >>> fewest_places([80, 5, 5, 5, 5], workers=10, cap=1.1)
+    >>> fewest_replicas([80, 5, 5, 5, 5], workers=10, cap=1.1)
     12
 
     """

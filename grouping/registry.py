@@ -8,14 +8,15 @@ import numpy as np
 
 from unskew.grouping.bounded import BoundedLoad
 from unskew.grouping.choices import DChoices, Holistic, OffGreedy, OnGreedy, PartialKey, Potc, WChoices
+from unskew.grouping.consistent_hash import ConsistentHash
+from unskew.grouping.dalton import Dalton
 from unskew.grouping.dynamic import DynamicKey, DynamicKeyDecay
 from unskew.grouping.full_knowledge import FullKnowledge
 from unskew.grouping.interface import Grouping
 from unskew.grouping.key import Key
 from unskew.grouping.keys import encode
-from unskew.grouping.learned import Dalton
+from unskew.grouping.planned import Planned
 from unskew.grouping.posg import Posg
-from unskew.grouping.ring import ConsistentHash
 from unskew.grouping.shuffle import Shuffle
 from unskew.grouping.table import Llfd, MinMig, MinTable, Mixed, MixedBruteForce, Readj
 
@@ -26,6 +27,7 @@ GROUPINGS: dict[str, type[Grouping]] = {
         Key,
         FullKnowledge,
         BoundedLoad,
+        Planned,
         PartialKey,
         DChoices,
         WChoices,
@@ -70,7 +72,7 @@ def parameters(name: str) -> dict[str, Any]:
 
 
 def shared(name: str, sources: int, options: Mapping[str, Any]) -> dict[str, Any]:
-    """The options of a router that shares its stream with others: S too, for schemes that ask how many there are."""
+    """The options of a router that shares its stream with others: ``sources`` too, if the scheme has that parameter."""
     return ({"sources": sources} if "sources" in parameters(name) else {}) | dict(options)
 
 
@@ -91,15 +93,15 @@ def create(name: str, workers: int, *, seed: int = 0, **options: Any) -> Groupin
 
 
 def standalone(name: str, workers: int = 1, *, seed: int = 0, costs: bool = False, **options: Any) -> Grouping:
-    """A router that is told nothing but keys and times: the kind that a job of one's own, or a producer, can run.
+    """A router that works with nothing but keys and times: the kind that a user's own job, or a producer, can run.
 
-    ``costs``: it is told each tuple's cost too.
+    ``costs``: the caller can give each tuple's cost too.
 
     Raises
     ------
     ValueError
-        As ``create``; or with these options the scheme needs costs or a plan, so that without them it would fail, or
-        go on for ever as it started.
+        As ``create``; or with these options the scheme needs costs or feedback, so that it would fail without them, or
+        never change.
 
     """
     if name.upper() not in GROUPINGS:
@@ -108,22 +110,22 @@ def standalone(name: str, workers: int = 1, *, seed: int = 0, costs: bool = Fals
     what = _needs(router, costs=costs)
     if what:
         given = options if router.name in STANDALONE else {}
-        said = " with " + ", ".join(f"{option} {value}" for option, value in given.items()) if given else ""
+        options_text = " with " + ", ".join(f"{option} {value}" for option, value in given.items()) if given else ""
         raise ValueError(
-            f"{router.name}{said} needs {what}, which `topology`, `compare` and `simulate` give; here valid: "
+            f"{router.name}{options_text} needs {what}, which `topology`, `compare` and `simulate` give; here valid: "
             f"{', '.join(STANDALONE)}" + " without that" * bool(given)
         )
     return router
 
 
 def _needs(router: Grouping, *, costs: bool = False) -> str:
-    """What a router has to be told beside keys and times, and perhaps costs; empty: nothing."""
+    """What a router needs beside keys and times, and perhaps costs; empty: nothing."""
     if router.uses_cost and not costs:
         return "each tuple's cost before it is executed"
     return "feedback from the workers" if router.controller() is not None else ""
 
 
-_INTERVAL = 4096  # tuples: four of POSG's windows
+_INTERVAL = 4096  # tuples, four of POSG's windows: so many that every monitor and controller does all that it can do
 
 #: The groupings that need neither feedback nor costs by default.
 STANDALONE = tuple(name for name, scheme in GROUPINGS.items() if not _needs(scheme(1)))
@@ -154,7 +156,7 @@ def warm(name: str) -> None:
 
 
 def _close(router: Grouping) -> None:
-    """Close a router's loop for three intervals, of as many tuples as any monitor or controller makes something of."""
+    """Run a router's feedback loop for three intervals: this compiles the kernels of its monitors and controller."""
     controller, monitors = router.controller(), [router.monitor() for _ in range(router.workers)]
     if controller is None:
         return
@@ -165,9 +167,9 @@ def _close(router: Grouping) -> None:
         for worker, monitor in enumerate(monitors):
             if monitor is not None:
                 monitor.observe(keys, keys.codes.astype(np.float64))
-                told = monitor.report()
-                reports |= {} if told is None else {worker: told}
-        said = router.report()
-        plan = controller.plan(reports, list(range(router.workers)), {} if said is None else {0: said})
+                report = monitor.report()
+                reports |= {} if report is None else {worker: report}
+        of_source = router.report()
+        plan = controller.plan(reports, list(range(router.workers)), {} if of_source is None else {0: of_source})
         if plan is not None:
             router.adopt(plan)

@@ -1,8 +1,13 @@
-"""A hash table from keys to slots, compiled: open addressing, over the key arrays that schemes keep.
+"""Keys in slots, compiled: a hash table that finds a key's slot, and a chain of workers for each slot.
 
-Functions take plain arrays. Numba counts references to a named tuple's fields at each access, which costs more than the
-look-up: kernels take the arrays out of their named tuples once, before the loop over tuples.
+The table is open addressing over the key arrays that schemes keep. A chain holds the workers that a key has, the latest
+first; the nodes of all chains come from one pool.
+
+The table's functions take plain arrays. Numba counts references to a named tuple's fields at each access, which costs
+more than the look-up: kernels take the arrays out of their named tuples once, before the loop over tuples.
 """
+
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,13 +16,13 @@ from unskew.grouping.compiled import kernel
 
 
 def slot_table(slots: int) -> NDArray[np.int32]:
-    """An empty table for that many slots: int32[power of 2 ≥ 2·slots], −1 where there is none."""
+    """An empty table for that many slots: int32[power of 2 ≥ 2·slots], −1 where an entry is free."""
     return np.full(1 << max(2 * slots - 1, 1).bit_length(), -1, np.int32)
 
 
 @kernel
 def find_slot(table: NDArray[np.int32], keys: NDArray[np.uint64], key: np.uint64) -> int:
-    """The slot with ``keys[slot] == key`` that was entered, or −1."""
+    """The slot of a key that was entered, or −1."""
     mask = len(table) - 1
     at = np.int64(key) & mask
     while table[at] >= 0 and keys[table[at]] != key:
@@ -28,7 +33,7 @@ def find_slot(table: NDArray[np.int32], keys: NDArray[np.uint64], key: np.uint64
 
 @kernel
 def enter_slot(table: NDArray[np.int32], keys: NDArray[np.uint64], slot: int) -> None:
-    """Make ``keys[slot]``, which isn't there yet, findable."""
+    """Enter a slot whose key isn't in the table yet, so that ``find_slot`` finds it."""
     mask = len(table) - 1
     at = np.int64(keys[slot]) & mask
     while table[at] >= 0:
@@ -38,7 +43,69 @@ def enter_slot(table: NDArray[np.int32], keys: NDArray[np.uint64], slot: int) ->
 
 @kernel
 def enter_slots(table: NDArray[np.int32], keys: NDArray[np.uint64], slots: int) -> None:
-    """Make just the keys of the first ``slots`` slots findable."""
+    """Empty the table and enter the first ``slots`` slots."""
     table[:] = -1
     for slot in range(slots):
         enter_slot(table, keys, slot)
+
+
+END = -1
+FREE, SPARE = 0, 1  # positions in `pool`
+
+
+class Chains(NamedTuple):
+    """C chains, one a slot, of M nodes in all: 4 bytes a chain, 8 a node."""
+
+    head: NDArray[np.int32]  # [C], a chain's latest node, or END
+    worker: NDArray[np.int32]  # [M]
+    following: NDArray[np.int32]  # [M], the node that was added before this one, or END
+    pool: NDArray[np.int64]  # [2], the first free node; how many are free
+
+
+def chains(slots: int, nodes: int) -> Chains:
+    """Empty chains."""
+    following = np.arange(1, nodes + 1).astype(np.int32)
+    following[-1] = END
+    return Chains(np.full(slots, END, np.int32), np.zeros(nodes, np.int32), following, np.array([0, nodes]))
+
+
+@kernel
+def add_node(of: Chains, slot: int, worker: int) -> int:
+    """Put a worker first in a slot's chain; its node, or END if none is free."""
+    if of.pool[SPARE] == 0:
+        return END
+    node: int = of.pool[FREE]
+    of.pool[FREE] = of.following[node]
+    of.pool[SPARE] -= 1
+    of.worker[node] = worker
+    of.following[node] = of.head[slot]
+    of.head[slot] = node
+    return node
+
+
+@kernel
+def drop_nodes(of: Chains, slot: int) -> None:
+    """Give a slot's nodes back."""
+    node: int = of.head[slot]
+    of.head[slot] = END
+    while node != END:
+        after: int = of.following[node]
+        of.following[node] = of.pool[FREE]
+        of.pool[FREE] = node
+        of.pool[SPARE] += 1
+        node = after
+
+
+@kernel
+def nodes_of(of: Chains) -> NDArray[np.int32]:
+    """All (slot, node), int32[n, 2], the earliest node of each slot first: in this order ``add_node`` restores them."""
+    rows = np.empty((len(of.worker) - of.pool[SPARE], 2), np.int32)
+    row = len(rows)
+    for slot in range(len(of.head) - 1, -1, -1):
+        node: int = of.head[slot]
+        while node != END:
+            row -= 1
+            rows[row, 0] = slot
+            rows[row, 1] = node
+            node = of.following[node]
+    return rows

@@ -16,7 +16,7 @@ _ARROW = b"unskew.arrow"
 
 
 class Stateful(ABC):
-    """What has a state that can be saved in one process and restored in another: routers, monitors, controllers."""
+    """A router, monitor or controller: its state can be saved in one process and restored in another."""
 
     #: The attributes that are the state: arrays, numbers, strings, bytes.
     state_fields: ClassVar[tuple[str, ...]] = ()
@@ -40,13 +40,13 @@ class Stateful(ABC):
         return {field: getattr(self, field) for field in self.state_fields}
 
     def _restore(self, state: Mapping[str, Any]) -> None:
-        """Take up ``_state``'s values; a scheme that derives something from them does it here."""
+        """Take up ``_state``'s values; a scheme that derives other attributes from them does it here."""
         for field in self.state_fields:
             setattr(self, field, state[field])
 
     @abstractmethod
     def _identity(self) -> str:
-        """What a saved state must agree on: the class and the parameters that shape its state."""
+        """The class and the parameters that shape its state: a saved state of another identity is refused."""
 
 
 def pack(identity: str, values: Mapping[str, Value]) -> bytes:

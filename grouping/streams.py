@@ -9,12 +9,15 @@ True
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from math import erf, log, sqrt
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from unskew.grouping.alias import alias_table, pick
+from unskew.grouping.compiled import kernel
+from unskew.grouping.hashing import function, homes
+from unskew.grouping.keys import Keys
 
 CHUNK = 1 << 16
 
@@ -90,7 +93,7 @@ class Lognormal(KeyStream):
 
 
 class Drifting(KeyStream):
-    """A stream of k keys that rotate: every ``every`` tuples each key hands its rank on to the key ``step`` further."""
+    """A stream of k keys that rotate: every ``every`` tuples the key of each rank is the one ``step`` further on."""
 
     def __init__(self, ranks: KeyStream, k: int, every: int, step: int) -> None:
         if every < 1:
@@ -152,3 +155,60 @@ def lognormal(mu: float = 1.789, sigma: float = 2.366) -> Lognormal:
 def drifting(z: float = 1.1, k: int = 10_000, every: int = 1_000_000, step: int = 10) -> Drifting:
     """Zipf whose ranks rotate by ``step`` keys every ``every`` tuples."""
     return Drifting(zipf(z, k), k, every, step)
+
+
+def class_costs(keys: Keys, values: Sequence[float], *, seed: int = 0) -> NDArray[np.float64]:
+    """Costs by key class, float64[n], ms: a key's hash chooses its class, and all tuples of a class cost the same.
+
+    After POSG's experiments (Rivetti et al., *Proactive Online Scheduling for Shuffle Grouping*, section V-A), which
+    draw each key's class; here the seed decides it, the same at every source.
+    """
+    classes = homes(keys.hashes, function(seed, 1 << 20), len(values))
+    return np.asarray(values, np.float64)[classes][keys.codes]
+
+
+# Walker's alias table: draws from a discrete distribution of any size in constant time.
+
+
+@kernel
+def alias_table(weights: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.int32]]:
+    """The table of K weights (≥ 0, their sum > 0): thresholds float64[K] and aliases int32[K]. O(K) (Vose)."""
+    k = len(weights)
+    threshold = weights * (k / weights.sum())
+    alias = np.arange(k).astype(np.int32)
+    pending = np.empty(k, np.int32)  # light columns from the left, heavy ones from the right
+    light, heavy = 0, k
+    for i in range(k):
+        if threshold[i] < 1.0:
+            pending[light] = i
+            light += 1
+        else:
+            heavy -= 1
+            pending[heavy] = i
+    while light > 0 and heavy < k:
+        light -= 1
+        small, large = pending[light], pending[heavy]
+        alias[small] = large
+        threshold[large] -= 1.0 - threshold[small]
+        if threshold[large] < 1.0:
+            heavy += 1
+            pending[light] = large
+            light += 1
+    # What is left on either side is 1 up to rounding.
+    for i in range(light):
+        threshold[pending[i]] = 1.0
+    for i in range(heavy, k):
+        threshold[pending[i]] = 1.0
+    return threshold, alias
+
+
+@kernel
+def pick(uniform: NDArray[np.float64], threshold: NDArray[np.float64], alias: NDArray[np.int32]) -> NDArray[np.int64]:
+    """One draw for each number of [0, 1): its integer part in K names the column, its fraction chooses in it."""
+    k = len(threshold)
+    drawn = np.empty(len(uniform), np.int64)
+    for i in range(len(uniform)):
+        at = uniform[i] * k
+        column = min(np.int64(at), k - 1)
+        drawn[i] = column if at - column < threshold[column] else alias[column]
+    return drawn

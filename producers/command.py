@@ -1,7 +1,10 @@
-"""`unskew produce`: a dataset into a topic, with progress and a summary."""
+"""`unskew produce`: a dataset into a topic. `unskew skew`: how skewed the datasets are.
+
+The imports inside functions wait until a command runs: `unskew --help` imports this module.
+"""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -9,12 +12,25 @@ from unskew.deploy.client.connection import Connection
 from unskew.deploy.commands.options import BootstrapOption, KafkaConfigOption
 from unskew.errors import UsageError
 
-if TYPE_CHECKING:
-    from unskew.producers.pace import Pace
-    from unskew.producers.partitioning import Partitioner
-
 INTERRUPTED = 130  # what a shell reports of a command that Ctrl-C ended
-PARTITIONS = 5
+PARTITIONS = 5  # of a topic that is made
+_PAGE = 120  # columns, where the output isn't a terminal
+_PICTURES = (".png", ".svg", ".pdf")
+#: The datasets that `unskew skew` compares by default: one of the country streams stands for all.
+COMPARED = [
+    "COUNTRY_SKEW_R80",
+    "TWITTER_TICKER",
+    "TWITTER_ELECTION",
+    "WIKIPEDIA_PAGEVIEWS",
+    "WIKIPEDIA_PAGEVIEWS_BY_LANG",
+    "WIKIPEDIA_CLICKSTREAM",
+    "ZIPF",
+    "DRIFTING_ZIPF",
+    "LN1",
+    "LN2",
+    "POSG_UNIFORM",
+    "POSG_ZIPF",
+]
 
 
 def produce(
@@ -71,7 +87,8 @@ def produce(
     ] = None,
     strict: Annotated[bool, typer.Option("--strict", help="Stop at the first line that can't be read.")] = False,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Go on where an interrupted load of the same records to the topic stopped.")
+        bool,
+        typer.Option("--resume", help="Go on where an interrupted upload of the same records to the topic stopped."),
     ] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Send nothing: show the first messages and the statistics.")
@@ -81,73 +98,55 @@ def produce(
     list_datasets: Annotated[bool, typer.Option("--list", help="Show the datasets, a line each.")] = False,
 ) -> None:
     """Publish a dataset to a Kafka topic: every record once, spread evenly over the partitions."""
-    if list_datasets:
-        _list()
-        return
-    from unskew.producers.load import load, show
-    from unskew.producers.readers.rejects import Rejects
-    from unskew.producers.source import Asked, source
+    from unskew.producers.registry import Arguments, listing, selected
 
-    asked = Asked(dataset, files or (), records, scale, seed, option or (), None if loop else repeat, since)
+    if list_datasets:
+        print(listing())
+        return
+    from unskew.producers.readers.rejects import Rejects
+    from unskew.producers.terminal import pace_of, partitioner_of, partitions_of, show, upload
+
+    arguments = Arguments(dataset, files or (), records, scale, seed, option or (), None if loop else repeat, since)
     with Rejects(rejects, strict=strict) as rejected:
-        chosen = source(asked, rejected)
+        chosen = selected(arguments, rejected)
         if dry_run:
             finished = show(chosen, rejected)
         elif topic is None:
             raise UsageError(f"--topic is missing: unskew produce {chosen.name} --topic NAME")
         else:
-            pace = _pace(rate, speedup)
+            pace = pace_of(rate, speedup)
             connection = Connection.of(bootstrap_servers, kafka_config)
-            count = _have_topic(connection, topic, partitions)
-            chooser = _partitioner(grouping, count, seed)
-            finished = load(connection, topic, chosen, rejected, pace=pace, partitioner=chooser, resume=resume)
+            count = partitions_of(connection, topic, partitions, PARTITIONS)
+            chooser = partitioner_of(grouping, count, seed)
+            finished = upload(connection, topic, chosen, rejected, pace=pace, partitioner=chooser, resume=resume)
     if not finished:
         raise typer.Exit(INTERRUPTED)
 
 
-def _pace(rate: float | None, speedup: float | None) -> "Pace":
-    from unskew.producers.pace import Pace, Rate, Replay
+def skew(
+    datasets: Annotated[
+        list[str] | None, typer.Argument(metavar="DATASET", help="Which; default: one of each kind.")
+    ] = None,
+    scale: Annotated[float, typer.Option(help="Size of those with published sizes, 1 being theirs.")] = 0.1,
+    seed: Annotated[int, typer.Option(min=0, help="The same seed generates the same records.")] = 0,
+    plot: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Draw frequency against rank: a PNG, SVG or PDF.")
+    ] = None,
+) -> None:
+    """Show the generated datasets' statistics beside the published ones, and draw how skewed they are."""
+    from rich.console import Console
 
-    if rate is not None and speedup is not None:
-        raise UsageError("--rate and --speedup exclude each other")
-    try:
-        if speedup is not None:
-            return Replay(speedup)
-        return Pace() if rate is None else Rate(rate)
+    from unskew.producers.registry import at_scale
+    from unskew.producers.skew import comparison, draw
+
+    if plot and plot.suffix.lower() not in _PICTURES:
+        raise UsageError(f"--plot {plot} has no ending of a picture; valid: {', '.join(_PICTURES)}")
+    try:  # one after the other: each has large tables
+        table, curves = comparison(at_scale(name, scale, seed) for name in datasets or COMPARED)
     except ValueError as error:
         raise UsageError(str(error)) from None
-
-
-def _partitioner(grouping: str | None, partitions: int, seed: int) -> "Partitioner | None":
-    if grouping is None:
-        return None
-    from unskew.grouping import standalone
-    from unskew.producers.partitioning import ByGrouping
-
-    try:
-        return ByGrouping(standalone(grouping, partitions, seed=seed, costs=True))
-    except ValueError as error:
-        raise UsageError(f"--grouping: {error}") from None
-
-
-def _have_topic(connection: Connection, topic: str, partitions: int | None) -> int:
-    """How many partitions the topic has, which is made if it is missing."""
-    from unskew.deploy.client.topics import ensure_topic, partitions_of
-
-    there = partitions_of(connection, topic)
-    if there is None or partitions is not None:
-        there = partitions or PARTITIONS
-        ensure_topic(connection, topic, there)
-    return there
-
-
-def _list() -> None:
-    from unskew.producers.readers.columns import Columns
-    from unskew.producers.readers.formats import FORMATS
-    from unskew.producers.registry import DATASETS, create
-
-    rows = [(name, "yes" if name in FORMATS else "", create(name).summary) for name in DATASETS]
-    rows.append((Columns.name, "only", "any column of Parquet, CSV or JSON lines: -o column=NAME"))
-    width = max(len(name) for name, _, _ in rows)
-    for name, files, summary in [("dataset", "files", "what is generated"), *rows]:
-        print(f"{name:{width}}  {files:5}  {summary}")
+    console = Console()
+    (console if console.is_terminal else Console(width=_PAGE)).print(table)
+    if plot:
+        draw(curves, plot)
+        print(f"picture: {plot}")

@@ -1,19 +1,24 @@
 """What a dataset is: a named stream of Kafka messages, cut into blocks.
 
 A generator or a reader of files is one class; ``registry.py`` lists them. A block carries, beside the bytes that are
-sent, the keys that the splitter will find in them: for the summary's statistics, and for a producer that lets a
-grouping choose the partition.
+sent, the keys that the splitter will find in them: the summary counts these keys, and a grouping that chooses the
+partition goes by them. ``Generated`` and ``Scaled`` are what the generators are made of; ``Repeated`` and ``Since`` are
+another dataset's records again and again, or its later ones.
 """
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import count
 from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
+
+from unskew.errors import UsageError
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +32,7 @@ class Block:
     keys : pyarrow string[m], or a dictionary of string
         The keys in the messages, in order.
     owners : int32[m] or None
-        The message (its place in the block) that each key is in, ascending; None: one key a message.
+        The index in the block of the message that each key is in, ascending; None: one key a message.
     counts : int64[m] or None
         What each key adds to its count; None: 1.
     times : int64[n] or None
@@ -68,7 +73,7 @@ class Block:
         )
 
     def only(self, messages: NDArray[np.bool_]) -> "Block":
-        """The messages for which it is true, bool[n], with their keys."""
+        """The messages whose entry in ``messages``, bool[n], is true, with their keys."""
         keys = messages if self.owners is None else messages[self.owners]
         owners = None
         if self.owners is not None:
@@ -90,7 +95,10 @@ class Block:
         return self.keys.take(pa.array(first, mask=~has_key))
 
     def drawn(self, codes: NDArray[np.int32]) -> "Block":
-        """A block of n messages, each one of this block's: int32[n]. This block has a key a message and no more."""
+        """A block of n messages, the i-th being this block's message ``codes[i]``: int32[n].
+
+        This block must have one key in each message, and neither counts nor times.
+        """
         indices = pa.array(codes, pa.int32())
         return Block(
             pa.DictionaryArray.from_arrays(indices, self.messages), pa.DictionaryArray.from_arrays(indices, self.keys)
@@ -99,12 +107,12 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """What is published about the stream that a dataset stands for; None where nothing is.
+    """The published statistics of the stream that a dataset stands for; None where one isn't published.
 
     Attributes
     ----------
     source : str
-        Who says so.
+        Who published them.
     records, keys : int or None
         How many there are.
     p1 : float or None
@@ -122,7 +130,7 @@ class Dataset(ABC):
     """A stream of messages that comes out the same each time it is read.
 
     Guarantee: the record at a position depends on the dataset's parameters (its seed, its files) and the position
-    alone, never on where reading began or how the stream was cut into blocks. So an interrupted load goes on
+    alone, never on where reading began or how the stream was cut into blocks. So an interrupted upload goes on
     exactly where it stopped.
 
     Attributes
@@ -148,27 +156,30 @@ class Dataset(ABC):
         """The records from position ``start`` to the end, in blocks of at most a few 10,000; memory stays bounded."""
 
     def identity(self) -> dict[str, Any] | None:
-        """What says that it is the same stream, JSON-able; None: it can't be read a second time."""
+        """A JSON-able value that only the same stream has; None: the stream can't be read a second time."""
         return None
 
-    def place(self) -> dict[str, Any] | None:
-        """Where reading is, for ``recall``: JSON-able, with its ``position``; None: any position is found at once."""
+    def position(self) -> dict[str, Any] | None:
+        """How far the blocks that were given out reach, JSON-able, for ``recall``; ``"position"`` are the records.
+
+        None: the dataset finds any position at once, and needs no ``recall``.
+        """
         return None
 
-    def recall(self, place: Mapping[str, Any]) -> None:
-        """Know this place from an earlier reading: a start behind it needn't read what is before it."""
-        raise TypeError(f"{self.name} has no places to recall, so {place} is not one of them")
+    def recall(self, position: Mapping[str, Any]) -> None:
+        """Take a ``position`` of an earlier reading: ``blocks`` from a later start skips what is before it."""
+        raise TypeError(f"{self.name} recalls no positions, so {position} is not one of them")
 
     def done(self) -> float | None:
-        """The share that has been read, 0 to 1, if there is a better measure of it than the records; else None."""
+        """The share that has been read, 0 to 1; None where the number of records measures it."""
         return None
 
 
 class Generated(Dataset):
     """A dataset drawn from a seed, chunk by chunk.
 
-    Every chunk has a random stream of its own, derived from the seed and the chunk's number, so that any position can
-    be reached without drawing what is before it.
+    Every chunk has a random stream of its own, derived from the seed and the chunk's number. So the records from any
+    position on can be drawn without those before it.
 
     Parameters
     ----------
@@ -202,3 +213,153 @@ class Generated(Dataset):
     @abstractmethod
     def _draw(self, rng: np.random.Generator, first: int) -> Block:
         """The whole chunk that begins at position ``first``, even where ``records`` ends within it."""
+
+
+class Scaled(Generated):
+    """A generated dataset whose sizes are published.
+
+    Parameters
+    ----------
+    scale : float
+        The records and the keys, as a multiple of the published ones: 0.000001 to 10.
+    records : int or None
+        How many; None: as many as the scale says. The number of distinct keys does not depend on it.
+    seed : int
+        See ``Generated``.
+
+    """
+
+    def __init__(self, published: int, scale: float, records: int | None, seed: int) -> None:
+        super().__init__(scaled(published, scale) if records is None else records, seed)
+        self._scale = scale
+
+    def identity(self) -> dict[str, Any]:
+        return {**super().identity(), "scale": self._scale}
+
+
+def scaled(size: int, scale: float) -> int:
+    """``size`` times ``scale``, at least 2.
+
+    Raises
+    ------
+    ValueError
+        ``scale`` is not from a millionth to 10.
+
+    """
+    if not 1e-6 <= scale <= 10:
+        raise ValueError(f"scale is {scale!r}; valid: 0.000001 to 10")
+    return max(2, round(size * scale))
+
+
+class Repeated(Dataset):
+    """A dataset sent several times, or without end: its records, from the first to the last, again and again.
+
+    Parameters
+    ----------
+    dataset : Dataset
+        Must come to an end.
+    times : int or None
+        How often; None: without end.
+
+    """
+
+    def __init__(self, dataset: Dataset, times: int | None = None) -> None:
+        if dataset.records == 0:
+            raise ValueError(f"{dataset.name} has no records to repeat")
+        if times is not None and times < 1:
+            raise ValueError(f"repeat is {times}; valid: at least 1")
+        self._dataset = dataset
+        self._times = times
+        self.name = dataset.name
+        self.summary = dataset.summary
+        self._turn = 0
+        self.published = dataset.published if times == 1 else None
+        self.records = None if times is None or dataset.records is None else times * dataset.records
+
+    def identity(self) -> dict[str, Any] | None:
+        identity = self._dataset.identity()
+        return identity and {**identity, "times": self._times}
+
+    def done(self) -> float | None:
+        share = self._dataset.done()
+        return None if share is None or self._times is None else (self._turn + share) / self._times
+
+    def blocks(self, start: int = 0) -> Iterator[Block]:
+        length = self._dataset.records
+        done, skip = divmod(start, length) if length else (0, start)
+        for turn in count(done) if self._times is None else range(done, self._times):
+            self._turn, records = turn, 0
+            for block in self._dataset.blocks(skip if length else 0):
+                records += len(block)
+                first = 0 if length else min(skip, len(block))
+                skip -= first
+                if first < len(block):
+                    yield block.slice(first, len(block)) if first else block
+            if not records:
+                return  # the files have no records, and would have none the next time
+            skip = 0 if length else skip
+
+
+class Since(Dataset):
+    """The records that happened at a moment or later; the earlier ones are left out, wherever they stand.
+
+    Parameters
+    ----------
+    dataset : Dataset
+        Its records must have times.
+    begin : int
+        The moment, ms since the epoch.
+
+    """
+
+    def __init__(self, dataset: Dataset, begin: int) -> None:
+        self._dataset = dataset
+        self._begin = begin
+        self.name = dataset.name
+        self.summary = dataset.summary
+
+    def blocks(self, start: int = 0) -> Iterator[Block]:
+        for block in self._dataset.blocks():
+            if block.times is None:
+                raise UsageError(f"{self.name} has no times: --since can't be used with it")
+            later = block.times >= self._begin
+            kept = int(later.sum())
+            if kept > start:
+                part = block.only(later) if kept < len(block) else block
+                yield part.slice(start, kept) if start else part
+            start = max(start - kept, 0)
+
+    def identity(self) -> dict[str, Any] | None:
+        identity = self._dataset.identity()
+        return identity and {**identity, "since": self._begin}
+
+    def done(self) -> float | None:
+        return self._dataset.done()
+
+
+def moment(text: str) -> int:
+    """A moment as users write it, in ms since the epoch: seconds, or ISO 8601 (UTC unless it says otherwise).
+
+    Examples
+    --------
+    >>> moment("1383264000"), moment("2013-11-01"), moment("2013-11-01T02:00+02:00")
+    (1383264000000, 1383264000000, 1383264000000)
+
+    Raises
+    ------
+    ValueError
+        It is neither.
+
+    """
+    if text.isdecimal():
+        return int(text) * 1000
+    try:
+        return iso(text)
+    except ValueError:
+        raise ValueError(f"{text!r} is no moment; valid: seconds since 1970, or 2013-11-01T12:30") from None
+
+
+def iso(text: str) -> int:
+    """A moment in ISO 8601 (UTC unless it says otherwise) in ms since the epoch; raises ValueError if it is none."""
+    found = datetime.fromisoformat(text)
+    return round((found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp() * 1000)

@@ -1,18 +1,27 @@
-"""How often each key was sent: the summary's statistics, and the ground truth that tests hold results against."""
+"""How often each key was sent: the summary's statistics, and the ground truth that tests hold results against.
+
+``KeyCounts`` is a table of the keys in bounded memory; ``Distinct`` estimates their number where the table is full.
+"""
+
+from collections.abc import Iterable
+from typing import Self
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from unskew.producers.distinct import Distinct
+from unskew.grouping.compiled import kernel
+from unskew.grouping.keys import hash_keys
+from unskew.grouping.slots import enter_slot, enter_slots, find_slot, slot_table
+from unskew.producers.dataset import Block
 
 
 class KeyCounts:
     """Counts of the keys of a stream, in tuples and in what the messages count (clicks, views).
 
     Exact up to ``capacity`` distinct keys. Beyond it, whenever the table is full, the half with the fewest tuples is
-    forgotten: a key's tuples are then at most ``error`` too low, and ``distinct`` is an estimate. O(1) time a key,
-    about 70 bytes a key of the table and the text of its name.
+    forgotten: a key's count of tuples is then too low by at most ``error``, and ``distinct`` is an estimate. It takes
+    O(1) time a key, and about 70 bytes for each key of the table beside the text of its name.
 
     Parameters
     ----------
@@ -22,7 +31,7 @@ class KeyCounts:
     Attributes
     ----------
     total : int
-        Tuples: keys, each time one occurs.
+        Tuples: every occurrence of a key is one.
     error : int
         By how much a key's tuples may be too low; 0: all is exact.
 
@@ -51,6 +60,14 @@ class KeyCounts:
         self._names: list[pa.Array] = []
         self._distinct = Distinct()
 
+    @classmethod
+    def of(cls, blocks: Iterable[Block]) -> Self:
+        """The counts of all keys of some blocks."""
+        counts = cls()
+        for block in blocks:
+            counts.add(block.keys, block.counts)
+        return counts
+
     def add(self, keys: pa.Array, counts: NDArray[np.int64] | None = None) -> None:
         """Count these keys (strings, or a dictionary of them); ``counts`` is what each adds, 1 if None."""
         coded = keys if isinstance(keys, pa.DictionaryArray) else keys.dictionary_encode()
@@ -72,7 +89,7 @@ class KeyCounts:
         return self._distinct.estimate() if self.error else self._used
 
     def top(self, n: int) -> list[tuple[str, int]]:
-        """The ``n`` keys of most tuples with these, most first; ties by the key."""
+        """The ``n`` keys with the most tuples, and their tuples, most first; ties by the key."""
         tuples = self._tuples[: self._used]
         if not len(tuples):
             return []
@@ -81,7 +98,7 @@ class KeyCounts:
         return sorted(rows, key=lambda row: (-row[1], row[0]))[:n]
 
     def frequencies(self) -> NDArray[np.int64]:
-        """The keys' tuples, most first, int64[distinct]; of the remembered ones if not all are."""
+        """The keys' tuples, most first, int64[distinct]; those of the remembered keys if not all are remembered."""
         return np.sort(self._tuples[: self._used])[::-1]
 
     def tuples(self) -> dict[str, int]:
@@ -96,26 +113,20 @@ class KeyCounts:
         return self._all(self._tuples)
 
     def sums(self) -> dict[str, int]:
-        """Every key's summed counts: what the topology's aggregator must come to. Raises as ``tuples`` does."""
+        """Every key's summed counts, which the topology's aggregator must come to. Raises as ``tuples`` does."""
         return self._all(self._sums)
 
     def _enter(self, keys: pa.Array, tuples: NDArray[np.int64], sums: NDArray[np.int64]) -> None:
-        # Late: it brings a compiler, which importing this module should not wait for.
-        from unskew.grouping.keys import hash_keys
-        from unskew.producers.keytable import enter
-
         hashes = hash_keys(keys)
         self._distinct.add(hashes)
         self._make_room(len(keys))
-        slots, new = enter(self._table, self._hashes, self._used, hashes)
+        slots, new = _slots(self._table, self._hashes, self._used, hashes)
         self._names.append(keys.filter(pa.array(new)))
         self._used += int(new.sum())
         np.add.at(self._tuples, slots, tuples)  # a dictionary may hold a key twice
         np.add.at(self._sums, slots, sums)
 
     def _make_room(self, keys: int) -> None:
-        from unskew.grouping.slots import enter_slots, slot_table
-
         if self._used + keys <= len(self._hashes):
             return
         if self._used + keys > self.capacity:
@@ -145,3 +156,55 @@ class KeyCounts:
         if self.error:
             raise ValueError(f"more than {self.capacity:,} keys: only the most frequent ones are known")
         return dict(self._pairs(column[: self._used], np.arange(self._used)))
+
+
+_RANGE = 2.0**64
+
+
+class Distinct:
+    """The k smallest hashes seen (KMV): if they reach up to the share s of all hashes, there are about k / s keys.
+
+    Exact below ``size`` keys; beyond, the standard error is 1 / √(size - 2), 0.8 % for the default.
+
+    References
+    ----------
+    Bar-Yossef et al.: Counting Distinct Elements in a Data Stream, RANDOM 2002, Section 2; Beyer et al.: On Synopses
+    for Distinct-Value Estimation under Multiset Operations, SIGMOD 2007 (the unbiased estimate).
+
+    """
+
+    def __init__(self, size: int = 1 << 14) -> None:
+        self._size = size
+        self._smallest = np.empty(0, np.uint64)
+
+    def add(self, hashes: NDArray[np.uint64]) -> None:
+        """Take up the hashes of some keys, uint64[n]."""
+        if len(self._smallest) == self._size:
+            hashes = hashes[hashes < self._smallest[-1]]
+        if len(hashes):
+            self._smallest = np.unique(np.concatenate([self._smallest, hashes]))[: self._size]
+
+    def estimate(self) -> int:
+        """About how many distinct hashes there were."""
+        if len(self._smallest) < self._size:
+            return len(self._smallest)
+        return round((self._size - 1) * _RANGE / (float(self._smallest[-1]) + 1))
+
+
+@kernel
+def _slots(
+    table: NDArray[np.int32], entered: NDArray[np.uint64], used: int, hashes: NDArray[np.uint64]
+) -> tuple[NDArray[np.int32], NDArray[np.bool_]]:
+    """The slot of each hash, int32[k], and whether the hash is new, bool[k]; new ones get slots from ``used`` on."""
+    slots = np.empty(len(hashes), np.int32)
+    new = np.zeros(len(hashes), np.bool_)
+    for i in range(len(hashes)):
+        slot = find_slot(table, entered, hashes[i])
+        if slot < 0:
+            slot = used
+            entered[slot] = hashes[i]
+            enter_slot(table, entered, slot)
+            used += 1
+            new[i] = True
+        slots[i] = slot
+    return slots, new

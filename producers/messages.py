@@ -1,18 +1,19 @@
 """The messages of each source type: columns in, the original's JSON out.
 
-A column of text may be plain or dictionary-encoded; the latter is quoted and counted faster.
+First a function for each message; then the rules by which a field becomes a key, which the topology's splitter shares;
+then JSON text for whole columns. A column of text may be plain or dictionary-encoded; the latter is quoted and counted
+faster.
 """
 
 import numpy as np
+import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from unskew.producers.dataset import Block
-from unskew.producers.hashtags import hashtag_keys
-from unskew.producers.rendering import digits, joined, quoted
 
-#: What stands before a page's title where it is given by its address; not part of the key.
+#: The beginning of a page's address, before its title; not part of the key.
 WIKI_URL = "http://en.wikipedia.org/wiki/"
 
 
@@ -39,10 +40,10 @@ def election(
     milliseconds: NDArray[np.int64],
     keys: tuple[pa.Array, NDArray[np.bool_]] | None = None,
 ) -> Block:
-    """``{"text","hashtags":[…],"timestamp"}``, keyed by each hashtag (see ``unskew.producers.hashtags``); ms: int64[n].
+    """``{"text","hashtags":[…],"timestamp"}``, keyed by each hashtag as ``hashtag_keys`` says; ms: int64[n].
 
-    ``hashtags`` is a list of text, or of a dictionary of text, for each message: several, one or none. ``keys`` is
-    what ``hashtag_keys`` says of the dictionary, from who has the same one each time.
+    ``hashtags`` is a list of text, or of a dictionary of text, for each message: several, one or none. A caller whose
+    dictionary is the same each time gives ``keys``, the result of ``hashtag_keys`` for it, so that it is made once.
     """
     flat = hashtags.flatten()
     listed = pc.call_function("binary_join", [pa.ListArray.from_arrays(hashtags.offsets, quoted(flat)), pa.scalar(",")])
@@ -61,30 +62,12 @@ def pageview(seconds: NDArray[np.int64], pages: pa.Array) -> Block:
     return Block(_binary(messages), without_url(pages), times=seconds * 1000)
 
 
-def without_url(pages: pa.Array) -> pa.Array:
-    """The title of each page that is given by its address; others as they are."""
-    if isinstance(pages, pa.DictionaryArray):
-        return pa.DictionaryArray.from_arrays(pages.indices, without_url(pages.dictionary))
-    starts = pc.call_function("starts_with", [pages], pc.MatchSubstringOptions(WIKI_URL))
-    if not pc.call_function("any", [starts]).as_py():
-        return pages
-    titles = pc.call_function("utf8_slice_codeunits", [pages], pc.SliceOptions(len(WIKI_URL)))
-    return pc.call_function("if_else", [starts, titles, pages])
-
-
 def pageviews_by_lang(langs: pa.Array, pages: pa.Array, views: NDArray[np.int64], sizes: NDArray[np.int64]) -> Block:
     """``{"lang","page","n","m"}``, keyed by the language up to its first dot; n, the views, is the key's count."""
     messages = joined(
         '{"lang":', quoted(langs), ',"page":', quoted(pages), ',"n":', digits(views), ',"m":', digits(sizes), "}"
     )
     return Block(_binary(messages), before_dot(langs), counts=views)
-
-
-def before_dot(langs: pa.Array) -> pa.Array:
-    """The part of each text before its first dot: ``en.m.v`` is ``en``."""
-    if isinstance(langs, pa.DictionaryArray):
-        return pa.DictionaryArray.from_arrays(langs.indices, before_dot(langs.dictionary))
-    return pc.call_function("replace_substring_regex", [langs], pc.ReplaceSubstringOptions(r"\..*$", ""))
 
 
 def clickstream(prev: pa.Array, curr: pa.Array, kind: pa.Array, clicks: NDArray[np.int64]) -> Block:
@@ -97,3 +80,102 @@ def clickstream(prev: pa.Array, curr: pa.Array, kind: pa.Array, clicks: NDArray[
 
 def _binary(texts: pa.Array) -> pa.BinaryArray:
     return texts.cast(pa.binary())
+
+
+#: The key that all words about the election itself become.
+ELECTION_DAY = "ElectionDay"
+#: A hashtag that contains one of these is such a word. They are looked for after LETTERS and lower case.
+ELECTION_WORDS = ("election", "vote", "voting", "eleic", "elecci", "secim", "sandik")
+#: Turkish letters and the Latin ones that they are written as, so that Seçim and secim are one key. Greek sigmas too:
+#: which of its two small letters lower case makes of Σ depends on the library.
+LETTERS = ("ÇĞİÖŞÜçğıöşüΣς", "CGIOSUcgiosuσσ")
+#: A hashtag that contains this was mangled by somebody's character set: it has no key.
+MANGLED = "?"
+
+
+def hashtag_keys(hashtags: pa.Array) -> tuple[pa.Array, NDArray[np.bool_]]:
+    """The key of each hashtag, string[k], and whether it has one, bool[k].
+
+    Examples
+    --------
+    >>> keys, kept = hashtag_keys(pa.array(["MAGA", "SeçimGünü", "İstanbul", "??"]))
+    >>> keys.to_pylist(), kept.tolist()
+    (['maga', 'ElectionDay', 'istanbul', '??'], [True, True, True, False])
+
+    """
+    keys = hashtags
+    for letter, latin in zip(*LETTERS, strict=True):
+        keys = pc.call_function("replace_substring", [keys], pc.ReplaceSubstringOptions(letter, latin))
+    keys = pc.call_function("utf8_lower", [keys])
+    about = pc.call_function("match_substring_regex", [keys], pc.MatchSubstringOptions("|".join(ELECTION_WORDS)))
+    mangled = pc.call_function("match_substring", [keys], pc.MatchSubstringOptions(MANGLED))
+    folded = pc.call_function("if_else", [about, pa.scalar(ELECTION_DAY), keys])
+    return folded, ~mangled.to_numpy(zero_copy_only=False)
+
+
+def without_url(pages: pa.Array) -> pa.Array:
+    """The title of each page whose address is given; other pages stay as they are."""
+    if isinstance(pages, pa.DictionaryArray):
+        return pa.DictionaryArray.from_arrays(pages.indices, without_url(pages.dictionary))
+    starts = pc.call_function("starts_with", [pages], pc.MatchSubstringOptions(WIKI_URL))
+    if not pc.call_function("any", [starts]).as_py():
+        return pages
+    titles = pc.call_function("utf8_slice_codeunits", [pages], pc.SliceOptions(len(WIKI_URL)))
+    return pc.call_function("if_else", [starts, titles, pages])
+
+
+def before_dot(langs: pa.Array) -> pa.Array:
+    """The part of each text before its first dot: ``en.m.v`` is ``en``."""
+    if isinstance(langs, pa.DictionaryArray):
+        return pa.DictionaryArray.from_arrays(langs.indices, before_dot(langs.dictionary))
+    return pc.call_function("replace_substring_regex", [langs], pc.ReplaceSubstringOptions(r"\..*$", ""))
+
+
+_QUOTE, _BACKSLASH, _SPACE = 0x22, 0x5C, 0x20
+
+
+def quoted(texts: pa.Array) -> pa.StringArray:
+    r"""Each text, plain or of a dictionary, as a JSON string: string[n]; UTF-8, only what must be is escaped.
+
+    Texts without quotes, backslashes and control characters, nearly all in practice, cost a copy and no more.
+
+    Examples
+    --------
+    >>> quoted(pa.array(["Ad Astra", 'the "Boss"'])).to_pylist()
+    ['"Ad Astra"', '"the \\"Boss\\""']
+
+    """
+    if isinstance(texts, pa.DictionaryArray):
+        return quoted(texts.dictionary).take(texts.indices)
+    special = _with_escapes(texts)
+    plain = joined('"', texts, '"')
+    if not len(special):
+        return plain
+    mask = np.zeros(len(texts), bool)
+    mask[special] = True
+    escaped = pa.array([orjson.dumps(text).decode() for text in texts.take(pa.array(special)).to_pylist()], pa.string())
+    return pc.call_function("replace_with_mask", [plain, pa.array(mask), escaped])
+
+
+def joined(*parts: pa.Array | str) -> pa.StringArray:
+    """The parts, columns of text or constants, one after another in each row: string[n]."""
+    columns = [pa.scalar(part, pa.string()) if isinstance(part, str) else part for part in parts]
+    return pc.call_function("binary_join_element_wise", [*columns, pa.scalar("", pa.string())])
+
+
+def digits(numbers: NDArray[np.integer]) -> pa.StringArray:
+    """Integers as JSON numbers, string[n]."""
+    return pc.cast(pa.array(numbers), pa.string())
+
+
+def _with_escapes(texts: pa.StringArray) -> NDArray[np.int64]:
+    """The indices of the texts with a character that JSON escapes, int64, ascending."""
+    if not len(texts):
+        return np.empty(0, np.int64)
+    _, offsets, data = texts.buffers()
+    if data is None:
+        return np.empty(0, np.int64)
+    bounds = np.frombuffer(offsets, np.int32)[texts.offset : texts.offset + len(texts) + 1]
+    used = np.frombuffer(data, np.uint8)[bounds[0] : bounds[-1]]
+    found = np.flatnonzero((used < _SPACE) | (used == _QUOTE) | (used == _BACKSLASH)) + bounds[0]
+    return np.unique(np.searchsorted(bounds, found, side="right") - 1)

@@ -1,4 +1,4 @@
-"""The way out of the process: a bounded number of records wait for the broker, and none is lost in silence."""
+"""The queue of a topic's outgoing records: it is bounded, and no record is lost in silence."""
 
 import time
 from collections.abc import Callable
@@ -10,8 +10,9 @@ from confluent_kafka import KafkaError, Message, Producer
 class Outbox:
     """One topic's outgoing records.
 
-    ``put`` waits while too much is under way. It has to be us who wait: on a full queue ``produce_batch`` raises
-    nothing, takes some of the records and not others, and what it left out could not be put back in its place.
+    ``put`` waits while too many records are under way. It must not leave this to the client: on a full queue
+    ``produce_batch`` raises nothing, takes some of the records and leaves out others, which could not be sent in their
+    order any more.
 
     Parameters
     ----------
@@ -20,7 +21,7 @@ class Outbox:
     topic : str
         Must exist.
     stopped : callable
-        Whether the user wants to end. Records under way then have ``grace`` seconds to arrive.
+        Whether the user wants to stop. Records under way then have ``grace`` seconds to arrive.
 
     """
 
@@ -31,8 +32,8 @@ class Outbox:
     grace: ClassVar[float] = 10.0
     settings: ClassVar[dict[str, Any]] = {
         "enable.idempotence": True,
-        # After a failure nothing behind it is delivered: a partition always has a load's first records, which is what
-        # a resumed load counts on.
+        # After a failure no later record is delivered. So a partition always has the first of its records of an upload,
+        # without gaps, which a resumed upload relies on.
         "enable.gapless.guarantee": True,
         # never reached: `put` keeps below
         "queue.buffering.max.messages": 2 * max_records,
@@ -58,38 +59,38 @@ class Outbox:
 
     @property
     def closed(self) -> bool:
-        """Nothing more should be put in: the user has stopped it, or a record has failed."""
+        """Whether no more records should be put in: the user has stopped it, or a record has failed."""
         return self.failed > 0 or self._stopped()
 
     def put(self, records: list[dict[str, Any]], partition: int, longest: int) -> None:
-        """Hand these over, in order, waiting until there is room; ``longest`` is the size of the largest in bytes.
+        """Give these records to the client, in order, waiting until there is room.
 
-        What can't be handed over any more, as a record before it has failed, counts as failed.
+        ``longest`` is the size of the largest of them in bytes. Records after one that has failed count as failed too.
         """
-        # The queue's bytes aren't known, but no more than its length times the longest record so far.
+        # The queue's bytes aren't known, but they are no more than its length times the longest record so far.
         self._longest = max(self._longest, longest)
         room = max(1, min(self.max_records, self.max_bytes // self._longest))
         step = max(1, room // 4)
         for at in range(0, len(records), step):
-            batch = records[at : at + step]
-            self._accepted += len(batch)
-            while len(self._producer) + len(batch) > room and not self.failed:
+            part = records[at : at + step]
+            self._accepted += len(part)
+            while len(self._producer) + len(part) > room and not self.failed:
                 self._poll(0.005)
             if self.failed:
-                self._fail(self.error, len(batch))
+                self._fail(self.error, len(part))
                 continue
-            taken = self._producer.produce_batch(self._topic, batch, partition=partition, on_delivery=self._report)
-            if taken < len(batch):
-                error = next(record.pop("_error") for record in batch if "_error" in record)
-                self._fail(error.str(), len(batch) - taken)
+            taken = self._producer.produce_batch(self._topic, part, partition=partition, on_delivery=self._report)
+            if taken < len(part):
+                error = next(record.pop("_error") for record in part if "_error" in record)
+                self._fail(error.str(), len(part) - taken)
 
     def wait(self, until: float) -> None:
-        """Wait for that moment of the monotonic clock, or until closed."""
+        """Wait until this moment of the monotonic clock, or until the outbox is closed."""
         while (left := until - time.monotonic()) > 0 and not self.closed:
             self._producer.poll(min(left, 0.1))
 
     def drain(self) -> None:
-        """Wait until all that was put in has arrived or failed."""
+        """Wait until every record that was put in has arrived or failed."""
         while len(self._producer):
             self._poll(0.1)
             self._producer.flush(0)

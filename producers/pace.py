@@ -1,4 +1,4 @@
-"""How fast a load goes: as fast as it can, at a rate, or as fast as the records once came."""
+"""How fast an upload goes: as fast as it can, at a rate, or by the records' own times."""
 
 import math
 from collections.abc import Iterator
@@ -21,14 +21,14 @@ class Pace:
         block : Block
             The next records.
         sent : int
-            How many records of the load come before it.
+            How many records of the upload come before it.
 
         Yields
         ------
         stop : int
             The end of a piece; the first begins at 0, each other where the one before ended.
         due : float
-            Seconds after the load's begin before which it must not be sent.
+            The piece must not be sent earlier than so many seconds after the upload's begin.
 
         """
         yield len(block), 0.0
@@ -44,7 +44,7 @@ class Rate(Pace):
 
     """
 
-    #: Seconds between pieces: the stream flows instead of coming in gulps.
+    #: Seconds between pieces: short, so that the stream flows evenly.
     beat: ClassVar[float] = 0.05
 
     def __init__(self, rate: float) -> None:
@@ -59,9 +59,9 @@ class Rate(Pace):
 
 
 class Replay(Pace):
-    """By the records' own time, faster or slower by a factor.
+    """By the records' own times, faster or slower by a factor.
 
-    Records that come out of order are sent when they come: never before the ones in front of them.
+    Records that are out of order are sent in the dataset's order: none before a record that precedes it there.
 
     Parameters
     ----------

@@ -1,20 +1,18 @@
-"""Which partition a record goes to."""
+"""The choice of each record's partition: an even spread, or a grouping's."""
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from unskew.errors import UsageError
+from unskew.grouping.interface import Grouping
 from unskew.producers.dataset import Block
-
-if TYPE_CHECKING:
-    from unskew.grouping.interface import Grouping
 
 
 class Partitioner(ABC):
-    """The records' partitions, decided by the records so far and nothing else: a repeated load decides the same.
+    """The choice of the records' partitions by the records so far and nothing else: a resumed upload chooses the same.
 
     Attributes
     ----------
@@ -23,7 +21,7 @@ class Partitioner(ABC):
     keyed : bool
         Whether records are sent with their keys.
     rule : str
-        What decides, so that a load is resumed with the same.
+        A name of the choice: an upload must be resumed with the same one.
 
     """
 
@@ -39,14 +37,14 @@ class Partitioner(ABC):
         """
 
     def resume(self, there: NDArray[np.int64]) -> tuple[int, NDArray[np.int64]]:
-        """From where a load must be read again if each partition has so many of its first records, int64[P].
+        """Where an upload must begin again if partition p has the first ``there[p]`` of its records, int64[P].
 
         Returns
         -------
         position : int
             Begin here, with a partitioner that has chosen nothing yet.
         skip : int64[P]
-            Of the records from there on, so many of each partition's are there.
+            Of the records from this position on, the first so many of each partition are there.
 
         """
         return 0, there
@@ -64,8 +62,8 @@ class Spread(Partitioner):
         return ((position + np.arange(len(block))) % self.partitions).astype(np.int32)
 
     def resume(self, there: NDArray[np.int64]) -> tuple[int, NDArray[np.int64]]:
-        # Before this round, all is there. From it on, of each partition at least the last one that is there is read:
-        # it can be compared.
+        # All records before this round are there. From it on, the last record that is there is read of each partition,
+        # so that it can be compared.
         rounds = max(int(there.min()) - 1, 0)
         return rounds * self.partitions, there - rounds
 
@@ -74,10 +72,10 @@ class ByGrouping(Partitioner):
     """The partition that a grouping chooses for the record's key: its W workers are the topic's partitions.
 
     Records then carry their keys, and the consumers of a group, a partition each, share the load as the scheme balances
-    it, without Spark: hot keys are split over several consumers, whose partial results somebody has to merge.
+    it, without Spark. A hot key is split over several consumers, and somebody has to merge their partial results.
 
-    Of several keys in a message the first one counts; messages without one go where the empty key goes. Schemes that
-    work with time are given the records' own, those that work with costs what the message counts.
+    Of several keys in a message the first one counts; messages without a key go where the empty key goes. Schemes that
+    use times get the records' own, schemes that use costs get the messages' counts.
 
     Parameters
     ----------
@@ -89,7 +87,7 @@ class ByGrouping(Partitioner):
 
     keyed = True
 
-    def __init__(self, router: "Grouping") -> None:
+    def __init__(self, router: Grouping) -> None:
         self._router = router
         self.partitions = router.workers
         self.rule = f"--grouping {router.name} --seed {router.seed}"

@@ -1,38 +1,118 @@
-"""A dataset into a topic: every record once, in order, with bounded memory."""
+"""The upload of a dataset into a topic: every record once, in order, with bounded memory."""
 
 import time
 from collections.abc import Callable
-from typing import TypeAlias
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
 
 import numpy as np
+import pyarrow as pa
 from confluent_kafka import KafkaError, Producer
 from numpy.typing import NDArray
+from rich.table import Table
 
 from unskew.deploy.client.connection import Connection
 from unskew.deploy.client.topics import partitions_of
-from unskew.errors import UsageError, UserError
+from unskew.errors import EnvironmentFault, UsageError, UserError
 from unskew.producers.dataset import Block, Dataset
-from unskew.producers.journal import Journal
 from unskew.producers.keycounts import KeyCounts
 from unskew.producers.outbox import Outbox
 from unskew.producers.pace import Pace
 from unskew.producers.partitioning import Partitioner, Spread
-from unskew.producers.records import Records
-from unskew.producers.resumption import Resumption, begin
-from unskew.producers.summary import DeliveryFault, Summary
+from unskew.producers.resumption import Journal, Resumption, begin
 
 Progress: TypeAlias = Callable[[int, int], None]
 
-# What a --kafka-config may change. Large batches compress well; 20 ms more latency is nothing to a load.
+
+# The client's settings that a --kafka-config may change. Large batches compress well, and 20 ms more latency is nothing
+# to an upload.
 SETTINGS = {
     "compression.type": "lz4",
     "linger.ms": 20,
     "batch.num.messages": 50_000,
     "batch.size": 1_000_000,
     "delivery.timeout.ms": 120_000,
-    "log_level": 0,  # what there is to say comes as an error too
+    "log_level": 0,  # what the client would log comes as an error too
 }
-_QUIET = 30.0  # seconds between two complaints
+
+
+_QUIET = 30.0  # seconds between two calls of ``complain``
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """What an upload came to.
+
+    Attributes
+    ----------
+    dataset, topic : str
+        What was sent, and where to.
+    partitions : int
+        Partitions of the topic; the records are spread evenly over them.
+    records : int
+        Records that the broker has acknowledged.
+    size : int
+        Bytes of the messages sent, before compression.
+    seconds : float
+        From the first message to the last acknowledgement.
+    keys : KeyCounts
+        How often each key was sent.
+    failed : int
+        Records that could not be delivered.
+    error : str
+        Why; empty if all was delivered.
+    interrupted : bool
+        The user stopped it.
+
+    """
+
+    dataset: str
+    topic: str
+    partitions: int
+    records: int
+    size: int
+    seconds: float
+    keys: KeyCounts = field(repr=False)
+    failed: int = 0
+    error: str = ""
+    interrupted: bool = False
+
+    @property
+    def rate(self) -> float:
+        """Records a second."""
+        return self.records / self.seconds if self.seconds else 0.0
+
+    @property
+    def p1(self) -> float:
+        """The share of the most frequent key, 0 to 1."""
+        return self.keys.top(1)[0][1] / self.keys.total if self.keys.total else 0.0
+
+    def table(self, hottest: int = 5) -> Table:
+        """The summary to print, with this many of the most frequent keys."""
+        table = Table(title=f"{self.dataset} ▶ {self.topic}", title_justify="left", show_header=False)
+        table.add_row("records", f"{self.records:,}" + (" (stopped)" if self.interrupted else ""))
+        if self.failed:
+            table.add_row("not delivered", f"{self.failed:,}")
+        table.add_row("partitions", str(self.partitions))
+        table.add_row("bytes", f"{self.size:,}")
+        table.add_row("time", f"{self.seconds:.1f} s")
+        table.add_row("rate", f"{self.rate:,.0f} records/s, {self.size / max(self.seconds, 1e-9) / 1e6:,.1f} MB/s")
+        table.add_row("distinct keys", f"{'≈ ' if self.keys.error else ''}{self.keys.distinct:,}")
+        table.add_row("p1", f"{self.p1:.2%}")
+        for key, count in self.keys.top(hottest):
+            table.add_row(f"  {key}", f"{count:,} ({count / self.keys.total:.2%})")
+        return table
+
+
+class DeliveryFault(EnvironmentFault):
+    """Some records were not delivered. The summary says how far the upload came."""
+
+    def __init__(self, summary: Summary) -> None:
+        super().__init__(
+            f"{summary.failed:,} records could not be delivered to topic {summary.topic!r} "
+            f"({summary.records:,} were): {summary.error}"
+        )
+        self.summary = summary
 
 
 def publish(
@@ -69,13 +149,13 @@ def publish(
     progress : callable (records sent, bytes sent), optional
         Called after every few thousand records.
     complain : callable, optional
-        Told now and then that no broker answers, while delivery is tried again.
+        Called with a line of text now and then while no broker answers and delivery is tried again.
     stopped : callable, optional
-        Asked often; once true, no more is sent, and what was sent is waited for.
+        Called often; once it is true, no more records are sent, and those under way are waited for.
     journal : Journal, optional
-        Makes it possible to resume the load after whatever ends it.
+        Makes it possible to resume the upload, whatever ends it.
     resume : bool
-        Go on with the journal's load, if it has begun: send what the topic doesn't have, and nothing twice.
+        Go on with the journal's upload, if it has begun: send what the topic doesn't have, and nothing twice.
 
     Returns
     -------
@@ -84,14 +164,14 @@ def publish(
     Raises
     ------
     UsageError
-        There is no such topic, or it can't be resumed (``Resumption``).
+        There is no such topic, or the upload can't be resumed (``begin``).
     EnvironmentFault
         No broker answers, or the dataset can't be read on.
     DeliveryFault
         Records could not be delivered; it carries the summary.
 
     """
-    # Asked first: messages to a missing topic fail only when they time out.
+    # This comes first: messages to a missing topic fail only when they time out.
     partitions = partitions_of(connection, topic)
     if partitions is None:
         raise UsageError(f"there is no topic {topic} at {connection.bootstrap_servers}; make it first")
@@ -103,10 +183,10 @@ def publish(
         start, resumption = begin(connection, topic, partitioner, journal, resume=resume)
     settings = connection.client(**Outbox.settings, error_cb=_seldom(complain))
     outbox = Outbox(Producer({**SETTINGS, **settings}), topic, stopped)
-    load = _Load(outbox, partitioner, pace or Pace(), progress, start, resumption)
+    upload = _Upload(outbox, partitioner, pace or Pace(), progress, start, resumption)
     try:
         for block in dataset.blocks(start):
-            load.send(block)
+            upload.send(block)
             if outbox.closed:
                 break
             if journal is not None:
@@ -120,9 +200,9 @@ def publish(
         topic=topic,
         partitions=partitions,
         records=outbox.delivered,
-        size=load.size,
-        seconds=time.monotonic() - load.begun,
-        keys=load.keys,
+        size=upload.size,
+        seconds=time.monotonic() - upload.begun,
+        keys=upload.keys,
         failed=outbox.failed,
         error=outbox.error,
         interrupted=stopped(),
@@ -135,20 +215,21 @@ def publish(
 
 
 def _seldom(complain: Callable[[str], None] | None) -> Callable[[KafkaError], None]:
-    said = -_QUIET
+    """A callback for the client's errors that calls ``complain`` now and then."""
+    last = -_QUIET
 
     def on_error(error: KafkaError) -> None:
-        nonlocal said
+        nonlocal last
         vague = error.code() == KafkaError._ALL_BROKERS_DOWN  # noqa: SLF001  its public name; others say why
-        if complain and not vague and time.monotonic() - said >= _QUIET:
-            said = time.monotonic()
+        if complain and not vague and time.monotonic() - last >= _QUIET:
+            last = time.monotonic()
             complain(f"Kafka: {error.str()}; trying on")
 
     return on_error
 
 
-class _Load:
-    """How far a load is: the blocks go in, in order."""
+class _Upload:
+    """An upload under way: ``send`` takes the dataset's blocks in order."""
 
     def __init__(
         self,
@@ -196,5 +277,39 @@ class _Load:
     def _put(self, records: NDArray[np.object_], partitions: NDArray[np.int32], longest: int) -> None:
         order = np.argsort(partitions, kind="stable")
         ends = np.cumsum(np.bincount(partitions, minlength=self._partitioner.partitions))
-        for partition, places in enumerate(np.split(order, ends[:-1])):
-            self._outbox.put(records[places].tolist(), partition, longest)
+        for partition, indices in enumerate(np.split(order, ends[:-1])):
+            self._outbox.put(records[indices].tolist(), partition, longest)
+
+
+class Records:
+    """Turns blocks into arrays of records, ``{"value": bytes}``, with a ``"key"`` too if ``keyed``.
+
+    Equal messages of a dictionary share one record, and the records are used again for the next block: making them
+    anew would take longer than anything else here. (The client copies what it sends.)
+    """
+
+    def __init__(self, *, keyed: bool = False) -> None:
+        self._keyed = keyed
+        self._pool: list[dict[str, Any]] = []
+        self._array = np.empty(0, dtype=object)
+
+    def of(self, block: Block) -> NDArray[np.object_]:
+        """The records of a block, object[n]; valid until the next call."""
+        messages = block.messages
+        codes = None
+        if isinstance(messages, pa.DictionaryArray):
+            if self._keyed:
+                messages = messages.dictionary_decode()
+            else:
+                codes, messages = messages.indices.to_numpy(), messages.dictionary
+        self._fill("value", messages)
+        if self._keyed:
+            self._fill("key", block.first_keys())
+        return self._array[: len(block)] if codes is None else self._array[codes]
+
+    def _fill(self, field: str, values: pa.Array) -> None:
+        if len(values) > len(self._pool):
+            self._pool = [{"value": b""} for _ in range(len(values))]
+            self._array = np.array(self._pool, dtype=object)
+        for record, value in zip(self._pool, values.to_pylist(), strict=False):
+            record[field] = value

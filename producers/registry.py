@@ -1,19 +1,27 @@
-"""Every dataset there is, a line each. A new one is its file and its line here."""
+"""Every dataset there is, a line each, and the choice among them. A new dataset is its file and its line here.
+
+``DATASETS`` has a line for each generator, ``FORMATS`` one for each dataset that can be read from files.
+"""
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from unskew.producers.dataset import Dataset
+from unskew.errors import UsageError
+from unskew.producers.dataset import Dataset, Repeated, Since, moment
 from unskew.producers.generators import synthetic
-from unskew.producers.generators.clickstream import Clickstream
 from unskew.producers.generators.country import Country
-from unskew.producers.generators.election import Election
-from unskew.producers.generators.pageviews import Pageviews
-from unskew.producers.generators.pageviews_by_lang import PageviewsByLang
-from unskew.producers.generators.ticker import Ticker
+from unskew.producers.generators.twitter import Election, Ticker
+from unskew.producers.generators.wikipedia import Clickstream, Pageviews, PageviewsByLang
+from unskew.producers.readers import formats
+from unskew.producers.readers.columns import Columns
+from unskew.producers.readers.files import Files, Format
+from unskew.producers.readers.inputs import STANDARD_INPUT, inputs
+from unskew.producers.readers.rejects import Rejects
 
+#: Dataset → what generates it.
 DATASETS: dict[str, Callable[..., Dataset]] = {
     **{f"COUNTRY_SKEW_R{ratio}": partial(Country, ratio) for ratio in range(0, 101, 10)},
     "COUNTRY_HALF_SKEW_R80": partial(Country, 80, half=True),
@@ -29,7 +37,15 @@ DATASETS: dict[str, Callable[..., Dataset]] = {
     "POSG_UNIFORM": synthetic.posg_uniform,
     "POSG_ZIPF": synthetic.posg_zipf,
 }
-# What every dataset has, and what is fixed by its name.
+#: Dataset → the format of a file, by the file's first line.
+FORMATS: dict[str, Callable[[bytes], Format]] = {
+    "TWITTER_TICKER": formats.tickers_or_tweets,
+    "TWITTER_ELECTION": lambda _: formats.tweet_hashtags,
+    "WIKIPEDIA_PAGEVIEWS": formats.pageviews_or_trace,
+    "WIKIPEDIA_PAGEVIEWS_BY_LANG": lambda _: formats.hourly_pageviews,
+    "WIKIPEDIA_CLICKSTREAM": lambda _: formats.clickstream,
+}
+# The parameters that every dataset has, and those that its name fixes.
 _COMMON = ("records", "seed", "ratio", "half")
 
 
@@ -59,6 +75,21 @@ def create(name: str, *, records: int | None = None, seed: int = 0, **options: A
     if records is not None:
         options["records"] = records
     return make(seed=seed, **options)
+
+
+def listing() -> str:
+    """A line for each dataset, with a heading: its name, whether files are read, and its summary."""
+    rows = [(name, "yes" if name in FORMATS else "", create(name).summary) for name in DATASETS]
+    rows.append((Columns.name, "only", "any column of Parquet, CSV or JSON lines: -o column=NAME"))
+    width = max(len(name) for name, _, _ in rows)
+    rows.insert(0, ("dataset", "files", "what is generated"))
+    return "\n".join(f"{name:{width}}  {files:5}  {summary}" for name, files, summary in rows)
+
+
+def at_scale(name: str, scale: float, seed: int) -> Dataset:
+    """The named dataset; at this scale, if it has published sizes. Raises as ``create`` does."""
+    options: dict[str, Any] = {"scale": scale} if "scale" in parameters(name) else {}
+    return create(name, seed=seed, **options)
 
 
 def parameters(name: str) -> dict[str, Any]:
@@ -92,7 +123,7 @@ def parsed(name: str, options: Iterable[str]) -> dict[str, Any]:
 
 
 def parsed_for(name: str, valid: Mapping[str, Any], options: Iterable[str]) -> dict[str, Any]:
-    """The same for anything with a name and parameters of these defaults. Raises as ``parsed`` does."""
+    """The same for anything that has a name and parameters with these defaults. Raises as ``parsed`` does."""
     values: dict[str, Any] = {}
     for option in options:
         key, equals, text = option.partition("=")
@@ -118,3 +149,71 @@ def _require(name: str, valid: Mapping[str, Any], option: str) -> Any:
     if option not in valid:
         raise ValueError(f"{name} has no parameter {option!r}; valid: {', '.join(valid) or 'none'}")
     return valid[option]
+
+
+_READ = (*FORMATS, Columns.name)
+_COLUMN = {"column": "", "time": ""}
+
+
+@dataclass(frozen=True, slots=True)
+class Arguments:
+    """The arguments of ``unskew produce`` that choose the records."""
+
+    dataset: str | None
+    files: Sequence[str] = ()
+    records: int | None = None
+    scale: float | None = None
+    seed: int = 0
+    options: Sequence[str] = ()
+    times: int | None = 1
+    since: str | None = None
+
+
+def selected(arguments: Arguments, rejects: Rejects) -> Dataset:
+    """The dataset that the arguments choose, generated or read from files.
+
+    Raises
+    ------
+    UsageError
+        There is no such dataset, or a value is wrong.
+
+    """
+    if arguments.dataset is None:
+        raise UsageError(f"which dataset? valid: {', '.join(DATASETS)}, {Columns.name}")
+    try:
+        chosen: Dataset = _files(arguments, rejects) if arguments.files else _generated(arguments)
+        if arguments.since is not None:
+            chosen = Since(chosen, moment(arguments.since))
+        return chosen if arguments.times == 1 else Repeated(chosen, arguments.times)
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+
+
+def _generated(arguments: Arguments) -> Dataset:
+    name = str(arguments.dataset)
+    if name.upper() == Columns.name:
+        raise UsageError("COLUMN needs files to read a column of")
+    options = parsed(name, arguments.options)
+    if arguments.scale is not None:
+        if "scale" not in parameters(name):
+            raise UsageError(f"{name} has no published size that --scale could change; --records says how many")
+        options["scale"] = arguments.scale
+    return create(name, records=arguments.records, seed=arguments.seed, **options)
+
+
+def _files(arguments: Arguments, rejects: Rejects) -> Dataset:
+    name = str(arguments.dataset).upper()
+    if name not in _READ:
+        there = f"{name} is not read from files" if name in DATASETS else f"unknown dataset {arguments.dataset!r}"
+        raise UsageError(f"{there}; valid: {', '.join(_READ)}")
+    if arguments.scale is not None:
+        raise UsageError("--scale is for generated records, not for files")
+    if STANDARD_INPUT in arguments.files and arguments.times != 1:
+        raise UsageError("standard input can be read only once: --repeat and --loop need files")
+    found = inputs(arguments.files)
+    if name == Columns.name:
+        chosen = _COLUMN | parsed_for(name, _COLUMN, arguments.options)
+        return Columns(found, rejects, chosen["column"], chosen["time"], arguments.records)
+    if arguments.options:
+        raise UsageError("--option is for generated records and COLUMN, not for these files")
+    return Files(name, found, FORMATS[name], rejects, arguments.records)

@@ -1,35 +1,148 @@
-"""Which records of a load a topic has already."""
+"""How an interrupted upload goes on: its journal, and the records that the topic has already.
 
+The journal remembers little, as the topic itself says how far the upload came. Each partition gets its records in
+order, and delivery leaves no gap. So the records of a partition behind the offset where it ended when the upload began
+are the upload's first records for this partition.
+"""
+
+import hashlib
+import os
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import orjson
 from confluent_kafka import Consumer, TopicPartition
 from numpy.typing import NDArray
 
 from unskew.deploy.client.connection import Connection
 from unskew.deploy.client.topics import end_offsets
-from unskew.errors import UsageError
-from unskew.producers.journal import Journal
+from unskew.deploy.directories import data_directory
+from unskew.errors import EnvironmentFault, UsageError
+from unskew.producers.dataset import Dataset
 from unskew.producers.partitioning import Partitioner
 
-_PATIENCE = 10.0
-# The last requests of a producer that was killed may still be on their way into the log.
+_EVERY = 5.0  # seconds between two positions that a journal notes
+_POSITIONS = 20  # that a journal keeps, the newest: missing records begin no further back than those under way
+_PATIENCE = 10.0  # s
+# Seconds: the last requests of a producer that was killed may still be on their way into the log.
 _SETTLED = 1.0
 
 
-class Resumption:
-    """The records to leave out: of each partition so many of its first ones.
+class Journal:
+    """An upload's file: where the topic's partitions ended when it began, and some positions in the dataset on its way.
 
     Parameters
     ----------
     topic : str
-        For messages.
+        Where the upload goes.
+    dataset : Dataset
+        The dataset that is uploaded; it must have an ``identity``.
+    directory : Path, optional
+        Where journals are; by default with the project's other files.
+
+    Raises
+    ------
+    UsageError
+        The dataset can't be read a second time.
+
+    """
+
+    def __init__(self, topic: str, dataset: Dataset, directory: Path | None = None) -> None:
+        identity = dataset.identity()
+        if identity is None:
+            raise UsageError("--resume needs files or generated records: standard input can't be read again")
+        self._identity = {"topic": topic, **identity}
+        digest = hashlib.sha256(orjson.dumps(self._identity, option=orjson.OPT_SORT_KEYS)).hexdigest()[:16]
+        self._path = (directory or data_directory() / "loads") / f"{topic}-{digest}.json"
+        self._dataset = dataset
+        self._state: dict[str, Any] = {}
+        self._noted = 0.0
+
+    @property
+    def begun(self) -> list[int]:
+        """The end offset of each partition when the upload began."""
+        return self._state["begin"]
+
+    @property
+    def rule(self) -> str:
+        """The ``rule`` of the partitioner that chose the records' partitions."""
+        return self._state["rule"]
+
+    @property
+    def finished(self) -> bool:
+        """Whether all records were delivered."""
+        return bool(self._state.get("finished"))
+
+    def load(self) -> bool:
+        """Read the journal of an earlier upload of this dataset to this topic; False if there was none.
+
+        Raises
+        ------
+        UsageError
+            The file can't be understood.
+
+        """
+        try:
+            self._state = orjson.loads(self._path.read_bytes())
+        except FileNotFoundError:
+            return False
+        except (OSError, orjson.JSONDecodeError) as error:
+            raise UsageError(f"{self._path} can't be read ({error}); publish without --resume") from None
+        return True
+
+    def begin(self, offsets: Sequence[int], rule: str) -> None:
+        """Begin the journal of a new upload: the topic's partitions end at these offsets; ``rule`` chooses one."""
+        self._state = {"load": self._identity, "begin": list(offsets), "rule": rule, "places": []}
+        self._write()
+
+    def note(self) -> None:
+        """Note the dataset's position, if the last one is some seconds old."""
+        position = self._dataset.position()
+        if position is None or time.monotonic() - self._noted < _EVERY:
+            return
+        self._noted = time.monotonic()
+        self._state["places"].append(position)
+        del self._state["places"][:-_POSITIONS]
+        self._write()
+
+    def recall(self, position: int) -> None:
+        """Give the dataset the newest noted position that is not behind record ``position``."""
+        known: list[Mapping[str, Any]] = [noted for noted in self._state["places"] if noted["position"] <= position]
+        if known:
+            self._dataset.recall(known[-1])
+
+    def finish(self) -> None:
+        """Note that all records are delivered."""
+        self._state["finished"] = True
+        self._write()
+
+    def _write(self) -> None:
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            new = self._path.with_suffix(".new")
+            with new.open("wb") as file:
+                file.write(orjson.dumps(self._state))
+                file.flush()
+                os.fsync(file.fileno())
+            new.replace(self._path)
+        except OSError as error:
+            raise EnvironmentFault(f"{self._path} can't be written: {error.strerror}") from None
+
+
+class Resumption:
+    """The records that a resumed upload leaves out: so many of the next ones of each partition.
+
+    Parameters
+    ----------
+    topic : str
+        Its name, for error messages.
     skip : int64[P]
         How many of the next records of each partition are there.
     last : mapping of partition → bytes
-        The last message in the partition, where it is known: the last of those left out must equal it.
+        The last message in the partition, where it is known: the last record that is left out must equal it.
 
     """
 
@@ -40,11 +153,11 @@ class Resumption:
 
     @property
     def over(self) -> bool:
-        """No more records are left out."""
+        """Whether all records that the topic has are left out."""
         return not self._skip.any()
 
     def missing(self, records: NDArray[np.object_], partitions: NDArray[np.int32]) -> NDArray[np.bool_]:
-        """Which of the next records, with their partitions, are not there, bool[n].
+        """Which of the next records, with their partitions, the topic doesn't have, bool[n].
 
         Raises
         ------
@@ -65,56 +178,56 @@ class Resumption:
     def _check(self, partition: int, value: bytes) -> None:
         if value != self._last[partition]:
             raise UsageError(
-                f"topic {self._topic} has other records in partition {partition} than this load's: "
-                "somebody else has written to it since; load without --resume, or into another topic"
+                f"topic {self._topic} has other records in partition {partition} than this upload's: "
+                "somebody else has written to it since; publish without --resume, or into another topic"
             )
 
 
 def begin(
     connection: Connection, topic: str, partitioner: Partitioner, journal: Journal, *, resume: bool
 ) -> tuple[int, Resumption | None]:
-    """Where a load begins, and what is to be left out from there on.
+    """The position in the dataset where an upload begins, and the records to leave out from there on.
 
     Raises
     ------
     UsageError
-        The load can't be resumed: somebody is writing to the topic, it was made anew, or partitions were chosen
+        The upload can't be resumed: somebody is writing to the topic, it was made anew, or partitions were chosen
         in another way.
 
     """
     if not (resume and journal.load()):
-        journal.begin(list(end_offsets(connection, topic).values()), partitioner.rule)
+        journal.begin(list(end_offsets(connection, topic, committed=False).values()), partitioner.rule)
         return 0, None
     if journal.rule != partitioner.rule:
         raise UsageError(
-            f"this load chose its partitions by {journal.rule}, not by {partitioner.rule}; resume it with the same"
+            f"this upload chose its partitions by {journal.rule}, not by {partitioner.rule}; resume it with the same"
         )
     ends = settled_offsets(connection, topic)
     there = np.array(list(ends.values())) - np.array(journal.begun)
     if len(journal.begun) != len(ends) or there.min() < 0:
-        raise UsageError(f"topic {topic} was made anew since this load began; load without --resume")
+        raise UsageError(f"topic {topic} was made anew since this upload began; publish without --resume")
     start, skip = partitioner.resume(there)
     journal.recall(start)
     return start, Resumption(topic, skip, last_messages(connection, topic, ends))
 
 
 def settled_offsets(connection: Connection, topic: str) -> dict[int, int]:
-    """Where the partitions end, once they have stopped growing.
+    """The end offset of each partition, once the partitions have stopped growing.
 
     Raises
     ------
     UsageError
-        They don't: somebody is writing to the topic.
+        They don't stop: somebody is writing to the topic.
 
     """
-    before = end_offsets(connection, topic)
+    before = end_offsets(connection, topic, committed=False)
     for _ in range(int(_PATIENCE / _SETTLED)):
         time.sleep(_SETTLED)
-        after = end_offsets(connection, topic)
+        after = end_offsets(connection, topic, committed=False)
         if after == before:
             return after
         before = after
-    raise UsageError(f"topic {topic} is being written to; a load can't be resumed meanwhile")
+    raise UsageError(f"topic {topic} is being written to; an upload can't be resumed meanwhile")
 
 
 def last_messages(connection: Connection, topic: str, ends: Mapping[int, int]) -> dict[int, bytes]:
@@ -125,7 +238,7 @@ def last_messages(connection: Connection, topic: str, ends: Mapping[int, int]) -
         for partition, end in ends.items():
             low, _ = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=_PATIENCE)
             if end <= low:
-                continue  # nothing yet, or too old to be kept
+                continue  # it is empty, or its messages are too old to be kept
             consumer.assign([TopicPartition(topic, partition, end - 1)])
             message = consumer.poll(_PATIENCE)
             if message is not None and message.error() is None:

@@ -1,101 +1,166 @@
-"""`unskew skew`: how skewed each dataset is, beside what is published, in a table and a picture."""
+"""How skewed a dataset is: its statistics beside the published ones, as tables and as a picture."""
 
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Any
 
-import typer
+import numpy as np
+from numpy.typing import NDArray
+from rich.table import Table
 
-from unskew.errors import UsageError
+from unskew.errors import EnvironmentFault
+from unskew.producers.dataset import Dataset
+from unskew.producers.keycounts import KeyCounts
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from unskew.producers.dataset import Dataset
-    from unskew.producers.keycounts import KeyCounts
-
-_PAGE = 120  # columns, where the output isn't a terminal
-_PICTURES = (".png", ".svg", ".pdf")
-# One of the country streams stands for all.
-DEFAULT = [
-    "COUNTRY_SKEW_R80",
-    "TWITTER_TICKER",
-    "TWITTER_ELECTION",
-    "WIKIPEDIA_PAGEVIEWS",
-    "WIKIPEDIA_PAGEVIEWS_BY_LANG",
-    "WIKIPEDIA_CLICKSTREAM",
-    "ZIPF",
-    "DRIFTING_ZIPF",
-    "LN1",
-    "LN2",
-    "POSG_UNIFORM",
-    "POSG_ZIPF",
-]
+FIRST = 5  # messages to show
+_POINTS = 300  # of a curve: the eye can't tell more apart
 
 
-def skew(
-    datasets: Annotated[
-        list[str] | None, typer.Argument(metavar="DATASET", help="Which; default: one of each kind.")
-    ] = None,
-    scale: Annotated[float, typer.Option(help="Size of those with published sizes, 1 being theirs.")] = 0.1,
-    seed: Annotated[int, typer.Option(min=0, help="The same seed generates the same records.")] = 0,
-    plot: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Draw frequency against rank: a PNG, SVG or PDF.")
-    ] = None,
-) -> None:
-    """Show the generated datasets' statistics beside the published ones, and draw how skewed they are."""
-    from rich.console import Console
-    from rich.table import Table
+@dataclass(slots=True)
+class Statistics:
+    """The statistics of a dataset's records.
 
-    if plot and plot.suffix.lower() not in _PICTURES:
-        raise UsageError(f"--plot {plot} has no ending of a picture; valid: {', '.join(_PICTURES)}")
+    Attributes
+    ----------
+    records, size : int
+        How many, and their bytes.
+    keys : KeyCounts
+        Their keys.
+    first : list of bytes
+        The first few messages.
+    begin, end : int or None
+        The earliest and the latest time of a record, ms since the epoch; None: they have none.
+    seconds : float
+        How long it took to draw or read them.
+
+    """
+
+    records: int = 0
+    size: int = 0
+    keys: KeyCounts = field(default_factory=KeyCounts)
+    first: list[bytes] = field(default_factory=list)
+    begin: int | None = None
+    end: int | None = None
+    seconds: float = 0.0
+
+
+def statistics(
+    dataset: Dataset,
+    *,
+    progress: Callable[[int, int], None] | None = None,
+    stopped: Callable[[], bool] = bool,
+) -> Statistics:
+    """The statistics of a dataset, which is gone through and not sent.
+
+    ``progress`` and ``stopped`` are called as ``publish`` calls them.
+    """
+    found, begun = Statistics(), time.monotonic()
+    for block in dataset.blocks():
+        found.first += block.messages.slice(0, FIRST - len(found.first)).to_pylist()
+        found.records += len(block)
+        found.size += int(block.lengths.sum())
+        found.keys.add(block.keys, block.counts)
+        if block.times is not None:
+            begin, end = int(block.times.min()), int(block.times.max())
+            found.begin = begin if found.begin is None else min(begin, found.begin)
+            found.end = end if found.end is None else max(end, found.end)
+        if progress:
+            progress(found.records, found.size)
+        if stopped():
+            break
+    found.seconds = time.monotonic() - begun
+    return found
+
+
+def statistics_table(dataset: Dataset, found: Statistics, hottest: int = 5) -> Table:
+    """The statistics to print, beside the published ones if there are any."""
+    published = dataset.published
+    table = Table(title=dataset.name, title_justify="left")
+    table.add_column("")
+    table.add_column("here", justify="right")
+    if published:
+        table.add_column(published.source, justify="right")
+
+    def row(what: str, here: str, there: str = "") -> None:
+        table.add_row(what, here, there) if published else table.add_row(what, here)
+
+    keys = found.keys
+    names = ("records", "distinct keys", "p1")
+    for what, here, there in zip(names, _numbers(found.records, keys), _published(dataset), strict=True):
+        row(what, here, there)
+    for key, tuples in keys.top(hottest):
+        row(f"  {key}", f"{tuples:,} ({tuples / keys.total:.2%})")
+    row("tuples", f"{keys.total:,}")
+    row("bytes", f"{found.size:,}")
+    if found.begin is not None and found.end is not None:
+        row("from", _moment(found.begin))
+        row("to", _moment(found.end))
+    row("made in", f"{found.seconds:.1f} s, {found.records / max(found.seconds, 1e-9):,.0f} records/s")
+    return table
+
+
+def comparison(datasets: Iterable[Dataset]) -> tuple[Table, dict[str, NDArray[np.float64]]]:
+    """A row for each dataset with its statistics beside the published ones, and each dataset's curve for ``draw``."""
     table = Table("dataset")
     for column in ("records", "keys", "p1"):
         table.add_column(column, justify="right")
         table.add_column("published", justify="right")
-    curves: dict[str, NDArray] = {}
-    for name in datasets or DEFAULT:
-        dataset = _dataset(name, scale, seed)
-        counts = _counted(dataset)
+    curves: dict[str, NDArray[np.float64]] = {}
+    for dataset in datasets:
+        counts = KeyCounts.of(dataset.blocks())
         curves[dataset.name] = counts.frequencies() / max(counts.total, 1)
-        table.add_row(dataset.name, *_row(dataset, counts))
-    console = Console()
-    (console if console.is_terminal else Console(width=_PAGE)).print(table)
-    if plot:
-        from unskew.producers.picture import draw
-
-        draw(curves, plot)
-        print(f"picture: {plot}")
+        pairs = zip(_numbers(dataset.records or 0, counts), _published(dataset), strict=True)
+        table.add_row(dataset.name, *(cell for pair in pairs for cell in pair))
+    return table, curves
 
 
-def _dataset(name: str, scale: float, seed: int) -> "Dataset":
-    from unskew.producers.registry import create, parameters
-
-    try:
-        options: dict[str, Any] = {"scale": scale} if "scale" in parameters(name) else {}
-        return create(name, seed=seed, **options)
-    except ValueError as error:
-        raise UsageError(str(error)) from None
+def _numbers(records: int, keys: KeyCounts) -> tuple[str, str, str]:
+    """The number of records, that of distinct keys, and p1."""
+    top = keys.top(1)
+    distinct = f"{'≈ ' if keys.error else ''}{keys.distinct:,}"
+    return f"{records:,}", distinct, f"{top[0][1] / keys.total:.2%}" if top else ""
 
 
-def _counted(dataset: "Dataset") -> "KeyCounts":
-    from unskew.producers.keycounts import KeyCounts
-
-    counts = KeyCounts()
-    for block in dataset.blocks():
-        counts.add(block.keys, block.counts)
-    return counts
-
-
-def _row(dataset: "Dataset", counts: "KeyCounts") -> list[str]:
+def _published(dataset: Dataset) -> tuple[str, str, str]:
+    """The same as published; empty where a number isn't."""
     published = dataset.published
-    top = counts.top(1)
-    about = "≈ " if counts.error else ""
-    here = (f"{dataset.records:,}", f"{about}{counts.distinct:,}", f"{top[0][1] / counts.total:.2%}" if top else "")
-    there = ("", "", "")
-    if published:
-        numbers = (published.records, published.keys)
-        there = (
-            *(f"{number:,}" if number else "" for number in numbers),
-            f"{published.p1:.2%}" if published.p1 else "",
-        )
-    return [cell for pair in zip(here, there, strict=True) for cell in pair]
+    if published is None:
+        return "", "", ""
+    records, keys = (f"{number:,}" if number else "" for number in (published.records, published.keys))
+    return records, keys, f"{published.p1:.2%}" if published.p1 else ""
+
+
+def _moment(milliseconds: int) -> str:
+    return datetime.fromtimestamp(milliseconds / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def draw(curves: Mapping[str, NDArray[np.floating[Any]]], path: Path) -> None:
+    """Draw curves of shares against ranks, both logarithmic, each falling from the most frequent key on.
+
+    Raises
+    ------
+    EnvironmentFault
+        The file can't be written.
+
+    """
+    # Here: it takes longer to import than all else of this module, and only --plot needs it.
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(9, 5.5), layout="constrained")
+    axes = figure.subplots()
+    for number, (name, shares) in enumerate(curves.items()):
+        if len(shares):
+            ranks = np.unique(np.geomspace(1, len(shares), _POINTS).astype(int))
+            # there are ten colours
+            line = {"color": f"C{number % 10}", "linestyle": "-" if number < 10 else "--"}
+            axes.loglog(ranks, shares[ranks - 1], label=name, linewidth=1.8, **line)
+    axes.set(xlabel="rank of the key", ylabel="share of the tuples", title="How skewed are the datasets?")
+    axes.grid(which="major", alpha=0.3)
+    axes.legend(fontsize="small", loc="lower left")
+    try:
+        figure.savefig(path, dpi=120)
+    except OSError as error:
+        raise EnvironmentFault(f"{path} cannot be written: {error.strerror}") from None

@@ -1,4 +1,4 @@
-"""`unskew reproduce`: the papers' tables and figures again, paper's figure | ours | why they differ."""
+"""`unskew reproduce`: the papers' tables and figures again, each with the paper's, ours, and why they differ."""
 
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
@@ -9,6 +9,7 @@ from time import perf_counter
 from typing import Annotated
 
 import typer
+from rich.console import Console
 
 from reproduction.page import Report, Sizing, page
 from unskew.errors import EnvironmentFault, UsageError
@@ -24,7 +25,7 @@ PAPERS = {
     "dpa": ("reproduction.dpa", "DPA Load Balancer"),
     "dkg": ("reproduction.dkg", "Dynamic Key Grouping (Dalabasmaz, Can)"),
 }
-#: Those of them that have live experiments, which need a stage.
+#: The papers that have live experiments, which need a stage.
 LIVE = ("mixed", "posg")
 _PAGE = 140  # columns, where the output isn't a terminal
 
@@ -55,8 +56,6 @@ def reproduce(
 
     Example: unskew reproduce pkg/table-2 posg --scale 1
     """
-    from rich.console import Console
-
     console = Console()
     if not console.is_terminal:
         console = Console(width=_PAGE)
@@ -77,7 +76,7 @@ def reproduce(
     )
     with ExitStack() as stack:
         if live:
-            from reproduction.stage import stage
+            from reproduction.stage import stage  # deferred: live experiments alone need Kafka and Spark
 
             there = stack.enter_context(stage())
             chosen = {name: partial(experiment, stage=there) for name, experiment in chosen.items()}
@@ -103,7 +102,7 @@ def _chosen(names: Sequence[str], papers: Sequence[str], kind: str) -> dict[str,
     Raises
     ------
     UsageError
-        There is none of that name.
+        There is no paper, or no experiment, of that name.
 
     """
     found: dict[str, Callable[..., Report]] = {}

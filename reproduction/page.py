@@ -1,4 +1,4 @@
-"""What an experiment gives: a table of the paper's figures beside ours, and a picture.
+"""An experiment's report: a table of the paper's figures beside ours, and a picture.
 
 A paper is a module of this package with a dictionary ``EXPERIMENTS``: name → function of ``Sizing`` that returns a
 ``Report``. ``command.py`` lists the papers.
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 Cell: TypeAlias = "str | int | float | None"
 
 
-#: The scale from which on what comes out is telling.
+#: The least scale at which an experiment's figures mean something.
 TELLING = 0.01
 
 
 @dataclass(frozen=True, slots=True)
 class Sizing:
-    """How much work to put in.
+    """The size of an experiment.
 
     Attributes
     ----------
@@ -41,9 +41,9 @@ class Sizing:
     seed: int = 0
 
     def of(self, full: int, least: int = 1) -> int:
-        """That share of a full size, at least ``least`` (and no more than all of it).
+        """The scale's share of a full size, at least ``least`` and at most all of it.
 
-        Below a scale of ``TELLING`` ``least`` shrinks too: then it is quick, and shows that it runs, not what is so.
+        Below a scale of ``TELLING`` ``least`` shrinks too: then an experiment is quick, and shows only that it runs.
         """
         least = max(1, round(least * min(1.0, self.scale / TELLING)))
         return min(full, max(least, round(full * self.scale)))
@@ -56,13 +56,13 @@ class Report:
     Attributes
     ----------
     title : str
-        What it is, with the paper's number for it: "PKG, Table II: …".
+        The title, with the paper's number of the table or figure: "PKG, Table II: …".
     columns : sequence of str
         Headings; by convention the settings first, then "paper", "ours" and "why they differ".
     rows : sequence of rows
-        Text, numbers, or None for what the paper doesn't say.
+        Text, numbers, or None where the paper doesn't say.
     notes : sequence of str
-        What holds for the whole table: what is scaled, what can't be had.
+        Remarks on the whole table: what is scaled, which data can't be had.
     plot : function of a matplotlib Figure, optional
         Draws the picture.
 
@@ -104,7 +104,7 @@ class Report:
             writer.writerow(self.columns)
             writer.writerows(["" if cell is None else cell for cell in row] for row in self.rows)
         if self.plot is not None:
-            from matplotlib.figure import Figure
+            from matplotlib.figure import Figure  # deferred: the command starts without it
 
             figure = Figure(figsize=(8, 5), layout="constrained")
             self.plot(figure)
@@ -125,7 +125,7 @@ _LIVE = (
 
 
 def page(command: str, titles: Sequence[str], sections: Sequence[str], *, live: bool = False) -> str:
-    """All tables as one page of Markdown, with their list and what holds for all."""
+    """All tables as one page of Markdown, with their list and remarks on all of them."""
     links = [f"- [{title}](#{_anchor(title)})" for title in titles]
     return "\n".join(
         [
@@ -149,7 +149,7 @@ def _anchor(title: str) -> str:
 
 
 def written(cell: Cell) -> str:
-    """A cell as text: three significant digits for fractions, a dash for what isn't known."""
+    """A cell as text: three significant digits for fractions, a dash for None."""
     if cell is None:
         return "–"
     return f"{cell:.3g}" if isinstance(cell, float) else str(cell)

@@ -1,7 +1,7 @@
-"""What live experiments run on: a broker and Spark of this machine, and one topology after the other over them.
+"""The stage of live experiments: a broker and Spark on this machine, and one topology after the other over them.
 
-A tuple's cost is slept by its worker, so that ten workers wait side by side on any machine; what is told of a batch is
-what workers measured, without the second or so that a batch costs all schemes alike.
+A worker sleeps for its tuples' costs, so that ten workers wait side by side on any machine. A batch's figures are the
+times that workers measured, without the second or so that a batch costs all schemes alike.
 """
 
 import tempfile
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 
-from unskew.apps.feedback.rebalance import Rebalance
+from unskew.apps.routing.plans import Rebalance
 from unskew.apps.run import session
 from unskew.apps.run.run import Run
 from unskew.apps.topology.settings import Settings
@@ -36,14 +36,14 @@ THREADS = 16  # workers that can wait side by side
 
 @dataclass
 class Course:
-    """A run's batches with tuples, as workers told them.
+    """A run's batches with tuples, by the workers' reports.
 
     Attributes
     ----------
     tuples, busy : int64[b, W], float64[b, W]
         Each worker's tuples, and the time it was at work (s).
     internals : list of dict
-        What the router told of itself at each batch's end.
+        The router's ``internals`` at each batch's end.
     rebalances : list of Rebalance
         The plans that moved keys.
 
@@ -61,7 +61,7 @@ class Course:
 
     @property
     def throughput(self) -> float:
-        """Tuples/s, were a batch over when its slowest worker is."""
+        """Tuples/s, as if a batch ended with its slowest worker."""
         return float(self.tuples.sum() / self.busy.max(axis=1).sum())
 
     @property
@@ -105,9 +105,10 @@ class Stage:
         run: str = "",
         **settings: Any,
     ) -> Course:
-        """Let a topology take these keys from a topic, so many a batch; those that it doesn't have yet are sent.
+        """Let a topology take these keys from a topic, ``batch`` tuples a batch.
 
-        ``run`` tells runs of a grouping over a topic apart; the same one goes on from its checkpoint.
+        Keys that the topic doesn't have yet are sent first. ``run`` names one of several runs of a grouping over a
+        topic; a run of the same name goes on from its checkpoint.
         """
         there = self._published.get(topic, 0)
         if there < len(keys):
@@ -137,7 +138,7 @@ def shipped(module: ModuleType) -> None:
 
 @contextmanager
 def stage(conf: Mapping[str, str] | None = None) -> Iterator[Stage]:
-    """One that is set up, and taken down again."""
+    """Start a broker and Spark, give a stage on them, and stop both again."""
     names = {"spark.executorEnv.UNSKEW_GROUPINGS": ",".join(GROUPINGS)}
     with tempfile.TemporaryDirectory() as folder, Broker(Path(folder) / "kafka") as broker:
         spark = session.start("reproduce", f"local[{THREADS}]", 2, {**names, **(conf or {})})

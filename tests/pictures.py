@@ -1,4 +1,4 @@
-"""Pictures as what is drawn, lines and bars and texts, rather than pixels."""
+"""What a picture draws: its lines, bars and texts, rather than its pixels."""
 
 import pytest
 from matplotlib.axes import Axes
@@ -20,10 +20,10 @@ def figures(monkeypatch: pytest.MonkeyPatch) -> list[Figure]:
 
 
 def panels(figure: Figure) -> dict[str, Axes]:
-    """Its visible panels, by their titles."""
+    """The figure's visible panels, by their titles."""
     return {axes.get_title("left") or axes.get_title(): axes for axes in figure.axes if axes.get_visible()}
 
 
 def lines(axes: Axes) -> dict[str, tuple[list[float], list[float]]]:
-    """Label → x, y."""
+    """The panel's lines: label → x, y."""
     return {str(line.get_label()): (list(line.get_xdata()), list(line.get_ydata())) for line in axes.lines}

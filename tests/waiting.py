@@ -1,26 +1,27 @@
-"""Waiting for what another process does in its own time; a limit that only a broken one reaches."""
+"""Waiting for what another process does in its own time, with a limit that only a broken one reaches."""
 
 import os
 import time
 from collections.abc import Callable
 from typing import TypeVar
 
-_PATIENCE = 60  # s
+#: Seconds that a test waits at most; the busiest machine needs less.
+PATIENCE = 600
 
 T = TypeVar("T")
 
 
-def awaited(ask: Callable[[], T], what: object = "") -> T:
-    """The first answer that is true."""
-    deadline = time.monotonic() + _PATIENCE
-    while not (found := ask()):
+def awaited(probe: Callable[[], T], what: object = "", every: float = 0.1) -> T:
+    """Wait for `what`: call `probe` until its result is true, `every` so many seconds; that result."""
+    deadline = time.monotonic() + PATIENCE
+    while not (found := probe()):
         assert time.monotonic() < deadline, what
-        time.sleep(0.1)
+        time.sleep(every)
     return found
 
 
 def gone(pid: int) -> bool:
-    """Whether the process has ended, after a while."""
+    """Wait until the process has ended; true then."""
 
     def ended() -> bool:
         try:

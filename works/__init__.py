@@ -2,8 +2,7 @@
 
 from unskew.works.distinct import Distinct
 from unskew.works.distinct_count import DistinctCount
-from unskew.works.folded import Folded, Summary
-from unskew.works.interface import KeyedWork, Now
+from unskew.works.interface import Folded, KeyedWork, Now, Summary
 from unskew.works.kll_quantiles import KllQuantiles
 from unskew.works.latest import Enriched, Latest
 from unskew.works.naive_bayes import NaiveBayes

@@ -1,35 +1,43 @@
-"""Whether a work keeps what ``KeyedWork`` promises, tried on random tuples: a contract for any work."""
+"""Whether a work keeps what ``KeyedWork`` promises, tried on random tuples: a contract for any work.
+
+The tuples have few keys and few values, so that much coincides, and now and then an odd value.
+"""
 
 import pickle
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
+from numpy.random import Generator
 
-from unskew.works.cases import Case, case
-from unskew.works.folded import joined, known, told_schema
-from unskew.works.interface import KeyedWork
+from unskew.works.interface import KeyedWork, Now, has_state, joined, result_schema
 
-#: A state a key, and which keys these are.
-Held: TypeAlias = tuple[pa.RecordBatch, np.ndarray]
+_FLOATS = (0.0, 0.1, 0.25, 1.0, 3.5, -2.0, -0.1, 1e-9, 1e17, -1e17)
+
+_ODD_FLOATS = (float("nan"), float("inf"), -float("inf"), 5e-324)
+
+_TEXTS = ("", "a", "b", "c", "d", "e", "ü", "long " * 20)
+
+#: States, one a key, and the numbers of these keys.
+States: TypeAlias = tuple[pa.RecordBatch, np.ndarray]
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of one property.
+    """Whether one property holds.
 
     Attributes
     ----------
     name, says : str
-        The property.
+        The property's name, and the property as a sentence.
     skipped : str
-        Why it wasn't checked; empty: it was.
+        Why the property wasn't checked; empty: it was.
     cases : int
-        How many cases there were, the last of which failed if one did.
+        How many cases were tried; if one failed, it was the last.
     failure : str
-        What was found; empty: it holds.
+        How the work breaks the property; empty: it holds.
 
     """
 
@@ -38,6 +46,35 @@ class Outcome:
     skipped: str
     cases: int
     failure: str
+
+
+@dataclass(frozen=True)
+class Case:
+    """A batch of tuples of some keys, and where to cut it.
+
+    Attributes
+    ----------
+    tuples : RecordBatch
+        n tuples of ``keys`` keys; each key has at least one.
+    keys : int
+        k.
+    parts : int64[n]
+        Each tuple's part: one of three batches, or of three workers.
+    now : Now
+        The time of the batch.
+
+    """
+
+    tuples: pa.RecordBatch
+    keys: int
+    parts: np.ndarray
+    now: Now
+
+    def part(self, which: int) -> tuple[pa.RecordBatch, np.ndarray]:
+        """The tuples of one part, their slots counted from 0, and the numbers of the part's keys."""
+        tuples = self.tuples.filter(pa.array(self.parts == which))
+        keys, slots = np.unique(tuples.column("slot").to_numpy(), return_inverse=True)
+        return tuples.set_column(0, "slot", pa.array(slots.astype(np.int32))), keys
 
 
 def check(
@@ -65,6 +102,8 @@ def check(
 
     """
     for name, (says, holds) in _PROPERTIES.items():
+        if name == "upgrade" and not work.older:
+            continue
         skipped, failure, tried = _why_not(work, name), "", 0
         while not skipped and not failure and tried < cases:
             tried += 1
@@ -76,12 +115,12 @@ def check(
 
 
 def exact(work: KeyedWork) -> bool:
-    """Whether its states are compared for equality, and not by what the work allows."""
+    """Whether the work's states are compared for equality, and not by an ``agree`` of its own."""
     return type(work).agree is KeyedWork.agree
 
 
 def _why_not(work: KeyedWork, name: str) -> str:
-    if name not in ("schemas", "repeatable", "cuts") and not work.mergeable:
+    if name not in ("schemas", "repeatable", "cuts", "upgrade") and not work.mergeable:
         return "it has no merge, so that only a grouping that keeps a key at one worker runs it"
     if name in ("cuts", "split") and work.by_batch:
         return "it says that batches matter to it (by_batch)"
@@ -89,7 +128,7 @@ def _why_not(work: KeyedWork, name: str) -> str:
 
 
 def _schemas(work: KeyedWork, of: Case) -> str | None:
-    """What each method gives: as many states, results of known slots, both as declared."""
+    """Each method gives a state for each key and results of valid slots, both with the declared schemas."""
     strange = [name for name in work.identity if name not in work.results.names]
     if strange:
         return f"identity has {strange[0]!r}, which results haven't"
@@ -98,10 +137,13 @@ def _schemas(work: KeyedWork, of: Case) -> str | None:
     wrong = _unfit(work, "update", results, after, of.keys)
     settled, kept = work.settle(nothing, after, of.now)
     wrong = wrong or _unfit(work, "settle", settled, kept, of.keys)
-    _, again = work.update(of.tuples, kept, of.now)  # what was settled goes on
+    moments = work.due(kept)
+    if not wrong and moments is not None and (moments.type != pa.int64() or len(moments) != of.keys):
+        return f"due gives {len(moments)} {moments.type} of {of.keys} states"
+    _, again = work.update(of.tuples, kept, of.now)  # from the settled states on
     wrong = wrong or _unfit(work, "update", None, again, of.keys)
     if work.mergeable and not wrong:
-        left = np.flatnonzero(known(kept))
+        left = np.flatnonzero(has_state(kept))
         both = _merged(work, [(kept.take(pa.array(left)), left), (after, np.arange(of.keys))])
         wrong = _unfit(work, "merge", None, both[0], of.keys)
     return wrong or _unfit(work, "finish", work.finish(again, of.now), again, of.keys)
@@ -117,8 +159,8 @@ def _unfit(
     states.validate(full=True)
     if results is None:
         return None
-    if results.schema != told_schema(work):
-        return f"{method} gives results of {_short(results.schema)}, not of {_short(told_schema(work))}"
+    if results.schema != result_schema(work):
+        return f"{method} gives results of {_short(results.schema)}, not of {_short(result_schema(work))}"
     results.validate(full=True)
     slots = results.column("slot").to_numpy(zero_copy_only=False)
     if len(slots) and not (0 <= slots.min() <= slots.max() < keys):
@@ -127,25 +169,25 @@ def _unfit(
 
 
 def _repeatable(work: KeyedWork, of: Case) -> str | None:
-    """The same of a copy, and of another call: nothing is kept between calls."""
+    """A copy, and another call, give the same: nothing is kept between calls."""
     nothing = _new(work, of.keys)
     results, states = work.update(of.tuples, nothing, of.now)
-    told, _ = work.settle(nothing, states, of.now)
+    settled, _ = work.settle(nothing, states, of.now)
     for each in (pickle.loads(_pickled(work)), work):  # noqa: S301
         again, after = each.update(of.tuples, nothing, of.now)
         wrong = _differ(work, states, after)
         if not wrong and exact(work):
-            told_again, _ = each.settle(nothing, after, of.now)
-            wrong = _unlike(results, again) or _unlike(told, told_again)
+            settled_again, _ = each.settle(nothing, after, of.now)
+            wrong = _unlike(results, again) or _unlike(settled, settled_again)
         if wrong:
             return wrong
     return None
 
 
 def _pickled(work: KeyedWork) -> bytes:
-    """As it travels to Spark's tasks."""
+    """The work as it travels to Spark's tasks."""
     try:
-        from pyspark import cloudpickle
+        from pyspark import cloudpickle  # an extra: deferred, as the library imports without pyspark
     except ImportError:
         return pickle.dumps(work)
     return cloudpickle.dumps(work)
@@ -196,7 +238,33 @@ def _split(work: KeyedWork, of: Case) -> str | None:
     return _differ(work, _merged(work, _fragments(work, of))[0], whole)
 
 
+def _upgrade(work: KeyedWork, of: Case) -> str | None:
+    """States of older schemas: columns that are still there with their values of today, others at random."""
+    states, random = work.update(of.tuples, _new(work, of.keys), of.now)[1], np.random.default_rng(of.keys)
+    for schema in work.older:
+        columns = [
+            states.column(field.name) if field in [*work.state] else _values(random, field.type, of.keys, nulls=True)
+            for field in schema
+        ]
+        old = pa.RecordBatch.from_arrays(columns, schema=schema)
+        new = work.upgrade(old)
+        wrong = _unfit(work, "upgrade", None, new, of.keys)
+        wrong = wrong or _differ(work, new, work.upgrade(old))
+        if not wrong:
+            results, after = work.update(of.tuples, new, of.now)
+            wrong = _unfit(work, "update", results, after, of.keys)
+        if not wrong:
+            wrong = _unfit(work, "finish", work.finish(new, of.now), new, of.keys)
+        if not wrong and work.mergeable:
+            both = _merged(work, [(new, np.arange(of.keys)), (states, np.arange(of.keys))])
+            wrong = _unfit(work, "merge", None, both[0], of.keys)
+        if wrong:
+            return f"of states of {_short(schema)}: {wrong}"
+    return None
+
+
 Property: TypeAlias = Callable[[KeyedWork, Case], str | None]
+
 _PROPERTIES: dict[str, tuple[str, Property]] = {
     "schemas": ("states and results are as declared", _schemas),
     "repeatable": ("equal tuples and states give equal states and results, of a copy too", _repeatable),
@@ -205,6 +273,7 @@ _PROPERTIES: dict[str, tuple[str, Property]] = {
     "commutative": ("the order of the states doesn't matter to merge", _commutative),
     "associative": ("it doesn't matter which states are merged first", _associative),
     "split": ("workers that share a key, merged, have what one with all tuples has", _split),
+    "upgrade": ("states of the older schemas become states that the work goes on with", _upgrade),
 }
 
 
@@ -212,30 +281,30 @@ def _new(work: KeyedWork, keys: int) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([pa.nulls(keys, field.type) for field in work.state], schema=work.state)
 
 
-def _fragments(work: KeyedWork, of: Case) -> list[Held]:
-    held = []
+def _fragments(work: KeyedWork, of: Case) -> list[States]:
+    fragments = []
     for which in range(3):
         tuples, keys = of.part(which)
         empty = _new(work, len(keys))
-        held.append((work.update(tuples, empty, of.now)[1] if len(keys) else empty, keys))
-    return held
+        fragments.append((work.update(tuples, empty, of.now)[1] if len(keys) else empty, keys))
+    return fragments
 
 
-def _merged(work: KeyedWork, held: list[Held]) -> Held:
-    keys, slots = np.unique(np.concatenate([each for _, each in held]), return_inverse=True)
-    states = joined([states for states, _ in held], work.state)
+def _merged(work: KeyedWork, parts: list[States]) -> States:
+    keys, slots = np.unique(np.concatenate([each for _, each in parts]), return_inverse=True)
+    states = joined([states for states, _ in parts], work.state)
     return work.merge(states, pa.array(slots.astype(np.int32)), len(keys)) if len(keys) else states, keys
 
 
 def _with(states: pa.RecordBatch, after: pa.RecordBatch, keys: np.ndarray) -> pa.RecordBatch:
-    """The states, those of these keys replaced."""
+    """The states, with those of ``keys`` replaced by ``after``."""
     where = np.arange(states.num_rows)
     where[keys] = states.num_rows + np.arange(len(keys))
     return joined([states, after], states.schema).take(pa.array(where))
 
 
 def _differ(work: KeyedWork, one: pa.RecordBatch, other: pa.RecordBatch) -> str | None:
-    """What is found of two lots of states that should agree."""
+    """How two batches of states that should agree differ; None: they agree."""
     if work.agree(one, other):
         return None
     for slot in range(one.num_rows):
@@ -248,3 +317,53 @@ def _differ(work: KeyedWork, one: pa.RecordBatch, other: pa.RecordBatch) -> str 
 def _short(what: object) -> str:
     text = " ".join(str(what).split())
     return text if len(text) <= 300 else f"{text[:300]} …"
+
+
+def case(work: KeyedWork, size: int, seed: int, types: Mapping[str, pa.DataType], *, nulls: bool) -> Case:
+    """A case; equal arguments give equal cases.
+
+    Parameters
+    ----------
+    work : KeyedWork
+        Its columns are made.
+    size : int
+        The most tuples, at least 1.
+    seed : int
+        The seed of all random values.
+    types : mapping of str to DataType
+        The types of columns; other columns have the type to which the work casts them, or are strings.
+    nulls : bool
+        Whether values may be null.
+
+    """
+    random = np.random.default_rng([seed, size])
+    n = int(random.integers(1, size + 1))
+    keys, slots = np.unique(random.integers(0, random.integers(1, 5), n), return_inverse=True)
+    times = 1_000_000 + random.integers(0, random.choice([1, 20, 100_000]), n)
+    columns: dict[str, Any] = {"slot": pa.array(slots.astype(np.int32)), "time": pa.array(times)}
+    for name in work.columns:
+        if name == "key":
+            columns[name] = pa.array([f"key {each}" for each in keys[slots]])
+        else:
+            kind = types.get(name) or work.types.get(name) or pa.string()
+            columns[name] = _values(random, kind, n, nulls=nulls)
+    now = Now(2_000_000, int(random.choice([0, times.min(), times.max() + 1])))
+    return Case(pa.RecordBatch.from_pydict(columns), len(keys), random.integers(0, 3, n), now)
+
+
+def _values(random: Generator, kind: pa.DataType, n: int, *, nulls: bool) -> pa.Array:
+    if pa.types.is_floating(kind):
+        values = random.choice([*_FLOATS, *(_ODD_FLOATS if nulls else ())], n).tolist()
+    elif pa.types.is_integer(kind):
+        values = random.integers(0 if pa.types.is_unsigned_integer(kind) else -3, 5, n).tolist()
+    elif pa.types.is_boolean(kind):
+        values = random.choice([True, False], n).tolist()
+    elif pa.types.is_temporal(kind):
+        values = random.integers(0, 1000, n).tolist()
+    elif pa.types.is_nested(kind):
+        values = [None] * n
+    else:
+        values = [_TEXTS[i] for i in random.integers(0, len(_TEXTS), n)]
+    missing = random.random(n) < 0.1
+    shown = [None if nulls and gone else value for value, gone in zip(values, missing, strict=True)]
+    return pa.array(shown, kind)

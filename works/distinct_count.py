@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 from unskew.grouping.arguments import integer
 from unskew.grouping.keys import encode
 from unskew.works.entries import gathered, spread
-from unskew.works.folded import Folded, Summary, told
+from unskew.works.interface import Folded, Summary, results_of
 
 _REGISTERS = pa.list_(pa.uint32())
 _RANKS = 66  # a register is 0 to 65
@@ -31,7 +31,7 @@ class DistinctCount(Summary, Folded):
     log2_registers : int
         4 to 16.
     when : str
-        ``change`` (each change is told) or ``end``.
+        ``change`` (publish at each change) or ``end``.
 
     References
     ----------
@@ -83,7 +83,7 @@ class DistinctCount(Summary, Folded):
         multiplicity = np.bincount(owners * _RANKS + values, minlength=keys * _RANKS).reshape(keys, _RANKS)
         multiplicity[:, 0] = m - multiplicity.sum(axis=1)
         estimates = _estimate(multiplicity.astype(np.float64), m, 64 - self.bits)
-        return told(self, pa.array(np.arange(keys, dtype=np.int32)), pa.array(estimates))
+        return results_of(self, pa.array(np.arange(keys, dtype=np.int32)), pa.array(estimates))
 
 
 def _leading_zeros(numbers: NDArray[np.uint64]) -> NDArray[np.int64]:

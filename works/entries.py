@@ -1,4 +1,4 @@
-"""States that are lists, one a key: as flat entries with their slots, and back; what is done to them is done to all."""
+"""States that are lists, one a key: as flat entries with their slots, so that all are changed at once, and back."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ def entries(lists: pa.ListArray, slots: NDArray[np.int32] | None = None) -> pa.T
     lists : list<struct>[n]
         A null has no entries.
     slots : int32[n]
-        Whose the lists are; without it each is of a key of its own.
+        The slot of each list; without it each list has a slot of its own.
 
     """
     flat: Any = lists.flatten()
@@ -37,14 +37,14 @@ def counts(lists: pa.ListArray) -> NDArray[np.int64]:
 
 
 def lists(flat: pa.Table, keys: int, kind: pa.ListType, *, empty: bool = True) -> pa.ListArray:
-    """Lists of structs, k of them, from entries ordered by slot; one without entries is empty, or null if not that."""
+    """The lists of structs of k keys, from entries ordered by slot; without entries one is empty, or else null."""
     fields = list(kind.value_type)
     arrays = [array(flat, field.name).cast(field.type) for field in fields]
     return gathered(array(flat, "slot"), pa.StructArray.from_arrays(arrays, fields=fields), keys, kind, empty=empty)
 
 
 def gathered(slots: pa.Array, values: pa.Array, keys: int, kind: pa.ListType, *, empty: bool = True) -> pa.ListArray:
-    """``lists``, of values."""
+    """Lists as ``lists`` makes, of values instead of structs, which are ordered by slot."""
     lengths = np.bincount(slots.to_numpy(), minlength=keys)
     offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
     nulls = None if empty else pa.array(lengths == 0)

@@ -22,7 +22,7 @@ EXPANSION = pa.list_(pa.float64())
 #: Beyond it a square's rounding error may not be representable, or a sum of squares overflow.
 LARGEST = 1e140
 
-# Two components of an expansion don't share a bit, so there can't be more of them than a float64 has places.
+# Two components of an expansion don't share a bit, so there can't be more of them than float64s have binary places.
 _PLACES = 2200
 
 

@@ -1,10 +1,16 @@
-"""What a work with a state per key is, vectorised over the keys of a batch."""
+"""What a work with a state per key is, vectorised over the keys of a batch.
+
+``KeyedWork`` is the interface. ``Folded`` and ``Summary`` are bases for works that need less of it: states that are
+only ever merged, and results that are a function of the state.
+"""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 
 @dataclass(frozen=True)
@@ -28,8 +34,8 @@ class KeyedWork(ABC):
     """A work with a state per key.
 
     A worker calls ``update`` once a batch, with all its tuples and the states of their keys. Rows of ``states`` are
-    keys; a *slot* is the number of such a row, and says in tuples and results whose they are. An instance keeps
-    nothing between calls: it travels to the tasks, and what it remembers is the state.
+    keys; a *slot* is the number of such a row, and names the key in tuples and results. An instance keeps nothing
+    between calls: it travels to the tasks, and everything that it remembers is in the states.
 
     Attributes
     ----------
@@ -37,23 +43,26 @@ class KeyedWork(ABC):
         The columns of the tuples that it reads; the key's own is ``key``. ``time`` (int64, ms since the epoch) is
         always there.
     types : mapping of str to pyarrow.DataType
-        What ``column`` casts them to; a column that isn't named stays as it comes.
+        The types to which ``column`` casts columns; a column that isn't named keeps its type.
     state : pyarrow.Schema
         The state of a key, one row each. All fields are nullable: a new key's are null.
     results : pyarrow.Schema
-        What it gives out, besides the key.
+        The columns of a result, besides the key.
     identity : tuple of str
-        The columns of ``results`` that tell a result of a key (and a window) from its others. A result that is
-        published again overwrites itself by them.
+        The columns of ``results`` that tell a result of a key (and a window) from the key's other results. A result
+        overwrites an earlier one with equal identity.
     ttl_ms : int or None
         How long a state must live after its key's last tuple, by the watermark; then it may leave, by ``finish``. None:
-        whoever runs the work decides.
+        the run's options decide.
     parameters : mapping of str to a number or a string
-        What the meaning of a state depends on besides its schema: states that were made with others aren't this work's,
-        and a checkpoint that has them is refused.
+        Parameters on which the meaning of a state depends: a checkpoint with states that were made with other
+        parameters is refused.
+    older : tuple of pyarrow.Schema
+        The schemas that ``state`` had in earlier versions of the work: a checkpoint with such states is taken over, by
+        ``upgrade``. One with other states is refused.
     by_batch : bool
-        Whether it matters to the states how the tuples are cut into batches. If not, and that is the rule, a key's
-        state after two batches is that after both in one.
+        Whether states depend on how the tuples are cut into batches. Mostly they don't: a key's state after two batches
+        is the state after one batch with all their tuples.
 
     """
 
@@ -64,6 +73,7 @@ class KeyedWork(ABC):
     identity: tuple[str, ...] = ()
     ttl_ms: int | None = None
     parameters: Mapping[str, int | float | str] = {}
+    older: tuple[pa.Schema, ...] = ()
     by_batch: bool = False
 
     @abstractmethod
@@ -75,7 +85,7 @@ class KeyedWork(ABC):
         Parameters
         ----------
         tuples : RecordBatch
-            n tuples: ``slot`` (int32), ``time`` (int64, ms) and ``columns``; those of one source are in its order.
+            n tuples: ``slot`` (int32), ``time`` (int64, ms) and ``columns``; tuples of one source are in its order.
         states : RecordBatch
             k keys, each of which has a tuple: columns of ``state``.
         now : Now
@@ -85,7 +95,8 @@ class KeyedWork(ABC):
         -------
         results : RecordBatch or None
             Any number of rows: ``slot`` (int32) and the columns of ``results``. Where the grouping splits keys these
-            are not published, as a worker doesn't know the whole of a key: what ``settle`` and ``finish`` give is.
+            are not published, as a worker doesn't have a key's whole state; the results of ``settle`` and ``finish``
+            are.
         states : RecordBatch
             The k new states, in the order of the old ones.
 
@@ -94,14 +105,14 @@ class KeyedWork(ABC):
     def merge(self, states: pa.RecordBatch, slots: pa.Array, keys: int) -> pa.RecordBatch:
         """Make one state of all the states of a key: associative, commutative, the order of rows doesn't matter.
 
-        A work without it can't be split: only groupings that keep a key at one worker run it.
+        A work without ``merge`` can't be split: only groupings that keep a key at one worker run it.
 
         Parameters
         ----------
         states : RecordBatch
             n states, none of them null throughout.
         slots : int32[n]
-            Whose they are, 0 to ``keys`` − 1; each key has at least one.
+            The key of each state, 0 to ``keys`` − 1; each key has at least one state.
         keys : int
             k, the number of keys.
 
@@ -116,15 +127,16 @@ class KeyedWork(ABC):
     def settle(
         self, before: pa.RecordBatch, after: pa.RecordBatch, now: Now
     ) -> tuple[pa.RecordBatch | None, pa.RecordBatch]:
-        """What is certain of keys that have changed, now that their whole state is known.
+        """Give the results that are certain of keys that have changed, now that their states are whole.
 
-        Called after ``update`` where a key is at one worker, after ``merge`` where it is split: then all workers have
-        handed out what they had of the key, so that no tuple older than the watermark is missing.
+        It is called after ``update`` where a key is at one worker, and after ``merge`` where keys are split: then all
+        workers have sent their fragments of the key, so that no tuple older than the watermark is missing. Where states
+        live for a TTL it is also called, with equal states before and after, of keys without a tuple that are ``due``.
 
         Parameters
         ----------
         before, after : RecordBatch
-            The k keys' states, as of the last time and now; a key that is new was null before.
+            The k keys' states after the last call and now; a new key's state before is null.
         now : Now
             The time of the batch.
 
@@ -138,25 +150,70 @@ class KeyedWork(ABC):
         """
         return None, after
 
-    def finish(self, states: pa.RecordBatch, now: Now) -> pa.RecordBatch | None:
-        """What leaves when the window closes or the states expire: ``slot`` and the columns of ``results``."""
+    def due(self, states: pa.RecordBatch) -> pa.Array | None:
+        """Give the watermark from which ``settle`` has something to tell of a state though no tuple comes.
+
+        Parameters
+        ----------
+        states : RecordBatch
+            k states that are kept.
+
+        Returns
+        -------
+        int64[k] or None
+            ms since the epoch; null: not before the state leaves. None: so it is with all of them.
+
+        """
         return None
 
-    def agree(self, one: pa.RecordBatch, other: pa.RecordBatch) -> bool:
-        """Whether two lots of k states may have come of the same tuples: they are equal (NaN is NaN).
+    def finish(self, states: pa.RecordBatch, now: Now) -> pa.RecordBatch | None:
+        """Give the last results of states that leave: their window closes, or they expire. Columns as in ``update``."""
+        return None
 
-        A summary whose state depends on the order of merges says here what its error bounds allow. It is for tests
-        (``unskew check-work``): no run calls it.
-        """
-        return one.equals(other) or (one.schema == other.schema and repr(one.to_pylist()) == repr(other.to_pylist()))
+    def upgrade(self, states: pa.RecordBatch) -> pa.RecordBatch:
+        """Make states of an older schema into states of today's. By default columns that are new are null.
 
-    def column(self, tuples: pa.RecordBatch, name: str) -> pa.Array:
-        """A column of the tuples, decoded if it is a dictionary's, as ``types`` says.
+        It is called once for each state: by the first batch of a run on a checkpoint that an older version made.
+
+        Parameters
+        ----------
+        states : RecordBatch
+            k states, of one of the schemas in ``older``.
+
+        Returns
+        -------
+        RecordBatch
+            k states, in the order of the old ones.
 
         Raises
         ------
         ValueError
-            It can't be cast; the message names the column.
+            The default can't do it: an old column is gone, or has another type.
+
+        """
+        for field in states.schema:
+            if field not in [*self.state]:
+                kept = f"{field.name} {field.type}"
+                raise ValueError(f"the older state's column {kept} isn't in today's: write an upgrade that says how")
+        there = states.schema.names
+        columns = [states.column(f.name) if f.name in there else pa.nulls(states.num_rows, f.type) for f in self.state]
+        return pa.RecordBatch.from_arrays(columns, schema=self.state)
+
+    def agree(self, one: pa.RecordBatch, other: pa.RecordBatch) -> bool:
+        """Whether two batches of k states may have come of the same tuples: by default, if they are equal (NaN is NaN).
+
+        A summary with states that depend on the order of merges overrides this by what its error bounds allow. It is
+        for tests (``unskew check-work``): no run calls it.
+        """
+        return one.equals(other) or (one.schema == other.schema and repr(one.to_pylist()) == repr(other.to_pylist()))
+
+    def column(self, tuples: pa.RecordBatch, name: str) -> pa.Array:
+        """A column of the tuples, decoded if it is a dictionary's, and cast to its type in ``types``.
+
+        Raises
+        ------
+        ValueError
+            The column can't be cast; the message names it.
 
         """
         array = tuples.column(name)
@@ -165,8 +222,8 @@ class KeyedWork(ABC):
         try:
             return array.cast(self.types.get(name, array.type))
         except pa.ArrowException as error:
-            said = " ".join(str(error).split())
-            raise ValueError(f"column {name!r} is {array.type}, not {self.types[name]}: {said}") from None
+            reason = " ".join(str(error).split())
+            raise ValueError(f"column {name!r} is {array.type}, not {self.types[name]}: {reason}") from None
 
     @property
     def mergeable(self) -> bool:
@@ -175,5 +232,105 @@ class KeyedWork(ABC):
 
     @property
     def tells_at_end(self) -> bool:
-        """Whether ``finish`` may tell something; if not, a run that ends needn't wait until states do."""
+        """Whether ``finish`` may give results; if not, a run that ends needn't wait until its states expire."""
         return type(self).finish is not KeyedWork.finish
+
+    @property
+    def settles_later(self) -> bool:
+        """Whether ``settle`` may tell something of keys without a tuple."""
+        return type(self).due is not KeyedWork.due
+
+
+#: When a summary is published: whenever its key has changed, or when its window closes or its state expires.
+WHEN = ("change", "end")
+
+
+class Folded(KeyedWork):
+    """A work that makes a small state of each tuple (``lift``) and one state of several (``merge``).
+
+    Updating is merging, too. So how a stream is cut into batches and spread over workers makes no difference, if
+    ``merge`` is associative and commutative.
+    """
+
+    @abstractmethod
+    def lift(self, tuples: pa.RecordBatch) -> pa.RecordBatch:
+        """The state of each tuple by itself: n rows of ``state``."""
+
+    @abstractmethod
+    def merge(self, states: pa.RecordBatch, slots: pa.Array, keys: int) -> pa.RecordBatch:
+        """As ``KeyedWork.merge``; here every key has at least one state too."""
+
+    def update(
+        self, tuples: pa.RecordBatch, states: pa.RecordBatch, now: Now
+    ) -> tuple[pa.RecordBatch | None, pa.RecordBatch]:
+        """Merge the tuples' states to the old ones."""
+        old = has_state(states)
+        slots = np.concatenate([np.flatnonzero(old), tuples.column("slot").to_numpy()]).astype(np.int32)
+        rows = joined([states.filter(pa.array(old)), self.lift(tuples)], self.state)
+        return None, self.merge(rows, pa.array(slots), states.num_rows)
+
+
+class Summary(KeyedWork):
+    """A work that publishes an answer of each key: a function of the key's state.
+
+    Parameters
+    ----------
+    when : str
+        ``change``: the answer is published each time that the key has changed, and overwrites the earlier one; ``end``:
+        it is published once, when the window closes or the state expires.
+
+    Raises
+    ------
+    ValueError
+        ``when`` is neither.
+
+    """
+
+    def __init__(self, when: str = "change") -> None:
+        if when not in WHEN:
+            raise ValueError(f"when is {when!r}; valid: {', '.join(WHEN)}")
+        self.when = when
+
+    @property
+    def tells_at_end(self) -> bool:
+        """Whether answers are published then."""
+        return self.when == "end"
+
+    @abstractmethod
+    def answer(self, states: pa.RecordBatch) -> pa.RecordBatch:
+        """The answers of the states: ``slot`` and the columns of ``results``."""
+
+    def settle(
+        self, before: pa.RecordBatch, after: pa.RecordBatch, now: Now
+    ) -> tuple[pa.RecordBatch | None, pa.RecordBatch]:
+        """Give the answers of the keys that have changed, unless answers are published at the end."""
+        return (self.answer(after) if self.when == "change" else None), after
+
+    def finish(self, states: pa.RecordBatch, now: Now) -> pa.RecordBatch | None:
+        """Give the answers, unless they were published at each change."""
+        return self.answer(states) if self.when == "end" else None
+
+
+def has_state(states: pa.RecordBatch) -> NDArray[np.bool_]:
+    """Which of k keys have a state, bool[k]: a state in which every column is null is none."""
+    there = np.zeros(states.num_rows, np.bool_)
+    for column in states.columns:
+        there |= column.is_valid().to_numpy(zero_copy_only=False)
+    return there
+
+
+def joined(batches: list[pa.RecordBatch], schema: pa.Schema) -> pa.RecordBatch:
+    """Several batches of one schema as one."""
+    columns = [pa.concat_arrays([batch.column(name) for batch in batches]) for name in schema.names]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def results_of(work: KeyedWork, slots: pa.Array, *columns: pa.Array) -> pa.RecordBatch:
+    """A batch of results: the slots, and the columns of ``work.results`` in their order, cast to their types."""
+    arrays = [column.cast(field.type) for column, field in zip(columns, work.results, strict=True)]
+    return pa.RecordBatch.from_arrays([slots, *arrays], schema=result_schema(work))
+
+
+def result_schema(work: KeyedWork) -> pa.Schema:
+    """The schema of the results that a work's methods give: the slot, and the columns of ``work.results``."""
+    return pa.schema([pa.field("slot", pa.int32()), *work.results])

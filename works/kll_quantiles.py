@@ -8,18 +8,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from unskew.grouping.arguments import integer, number
-from unskew.works.folded import Summary, told
-from unskew.works.interface import Now
+from unskew.works.interface import Now, Summary, results_of
 
 
 class KllQuantiles(Summary):
-    """Quantiles of a column by key, whose ranks are about right: a KLL sketch of the datasketches library.
+    """Quantiles of a column by key, with ranks that are about right: a KLL sketch of the datasketches library.
 
     With probability 99 % a quantile's rank among n values is at most 1.33 % · n off with ``k`` = 200, 0.68 % · n with
     400; up to k values all is exact. A state is small whatever the values are: some 3·k of 8 bytes.
 
-    The sketch tosses coins and the library takes no seed: a replay may write other bytes and tell other values, within
-    the bound. What is told again overwrites what was; but if equal runs must give equal results, take ``Quantiles``.
+    The sketch tosses coins and the library takes no seed: a replay may write other bytes and publish other values,
+    within the bound. A result published again overwrites the earlier one; but if equal runs must give equal results,
+    take ``Quantiles``.
 
     A tuple costs some 0.1 µs, a key in a batch some 15 µs, as each sketch is read and written by itself.
 
@@ -32,7 +32,7 @@ class KllQuantiles(Summary):
     k : int
         8 to 65,535.
     when : str
-        ``change`` (each change is told) or ``end``.
+        ``change`` (publish at each change) or ``end``.
 
     Raises
     ------
@@ -96,7 +96,7 @@ class KllQuantiles(Summary):
         ]
         columns = zip(*rows, strict=True) if rows else ((),) * 4
         kinds = (pa.int32(), pa.float64(), pa.float64(), pa.int64())
-        return told(self, *(pa.array(column, kind) for column, kind in zip(columns, kinds, strict=True)))
+        return results_of(self, *(pa.array(column, kind) for column, kind in zip(columns, kinds, strict=True)))
 
     def agree(self, one: pa.RecordBatch, other: pa.RecordBatch) -> bool:
         """Whether counts and extremes are equal, and ranks no further apart than four times the 99 % bound."""

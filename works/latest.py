@@ -5,8 +5,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from unskew.works.entries import array, ordered
-from unskew.works.folded import Folded, joined, known, told
-from unskew.works.interface import KeyedWork, Now
+from unskew.works.interface import Folded, KeyedWork, Now, has_state, joined, results_of
 
 _STATE = pa.schema([pa.field("time", pa.int64()), pa.field("version", pa.int64()), pa.field("value", pa.string())])
 
@@ -23,8 +22,8 @@ class Latest(Folded):
         The column; whatever can be cast to a string. Null is a value too (in Kafka's words a tombstone), and the
         smallest.
     version : str
-        A column of integers that tells which of two values of one time is later, such as ``offset``; empty: there is
-        none. Where time is the batch's, all tuples of a batch have the same.
+        A column of integers, such as ``offset``: of two values of one time the one with the greater version is later.
+        Empty: there is none. Where the time is the batch's, all tuples of a batch have the same time.
 
     Notes
     -----
@@ -55,7 +54,7 @@ class Latest(Folded):
     def settle(
         self, before: pa.RecordBatch, after: pa.RecordBatch, now: Now
     ) -> tuple[pa.RecordBatch | None, pa.RecordBatch]:
-        """Tell of those that aren't as before."""
+        """Publish the values that have changed."""
         changed = np.zeros(after.num_rows, np.bool_)
         for name in ("time", "value"):
             old, new = before.column(name), after.column(name)
@@ -63,23 +62,23 @@ class Latest(Folded):
             nulls = (each.is_null().to_numpy(zero_copy_only=False) for each in (old, new))
             changed |= differs.to_numpy(zero_copy_only=False) | np.not_equal(*nulls)
         slots = pa.array(np.flatnonzero(changed).astype(np.int32))
-        return told(self, slots, after.column("value").take(slots), after.column("time").take(slots)), after
+        return results_of(self, slots, after.column("value").take(slots), after.column("time").take(slots)), after
 
 
 class Enriched(KeyedWork):
     """Tuples joined to the latest value of their key: a stream and a table, in one stream.
 
-    A tuple that has a value changes the key's; one without asks, and is told the value as of its time: the latest of
-    those that have come, or the one that the key had before the batch if that is later. In a batch the order doesn't
-    matter: changes of the same time are before questions. It can't be split, for a key's questions must come where its
-    value is. A tuple costs some 0.4 µs.
+    A tuple with a value changes the key's value. A tuple without one is a question, and its result is the value as of
+    its time: the latest that has come, or the value that the key had before the batch if that is later. In a batch the
+    order doesn't matter: changes of the same time are before questions. The work can't be split, for a key's questions
+    must come where its value is. A tuple costs some 0.4 µs.
 
     Parameters
     ----------
     value, version : str
-        As for ``Latest``; but a tuple whose value is null asks.
+        As for ``Latest``; but a tuple with a null value is a question.
     id : str
-        The column that tells a question from the key's others, as a string.
+        The column that names a question among the key's questions, as a string.
 
     Notes
     -----
@@ -100,7 +99,7 @@ class Enriched(KeyedWork):
         self, tuples: pa.RecordBatch, states: pa.RecordBatch, now: Now
     ) -> tuple[pa.RecordBatch | None, pa.RecordBatch]:
         """Order all by time, and give each question the change before it."""
-        old = known(states)
+        old = has_state(states)
         rows = joined([states.filter(pa.array(old)), _versions(self, tuples, self.value, self.version)], _STATE)
         slots = np.concatenate([np.flatnonzero(old), tuples.column("slot").to_numpy()]).astype(np.int32)
         ids = pa.concat_arrays([pa.nulls(int(old.sum()), pa.string()), self.column(tuples, self.id)])
@@ -110,19 +109,21 @@ class Enriched(KeyedWork):
         flat = pa.table([pa.array(slots), *rows.columns, ids, pa.array(asks), pa.array(was)], names=names)
         flat = _sorted(flat, "time", "asks", "version", "value")
         slot, time, asks, was = (array(flat, n).to_numpy(zero_copy_only=False) for n in ("slot", "time", "asks", "was"))
-        # The row of the value that each key had, −1: none; what is older than that changes nothing.
+        # The row of the value that each key had, −1: none. A change that is older than that value has no effect.
         had = np.full(states.num_rows, -1)
         had[slot[was]] = np.flatnonzero(was)
         changes = ~asks & ((had[slot] < 0) | (time >= time[had[slot]]))
         change = np.maximum.accumulate(np.where(changes, np.arange(len(slot)), -1))
         change = np.where((change >= 0) & (slot[change] == slot), change, had[slot])
         value = array(flat, "value").take(pa.array(change, mask=change < 0))
-        asked = pa.array(asks)
-        answers = [column.filter(asked) for column in (*(array(flat, name) for name in ("slot", "id", "time")), value)]
+        questions = pa.array(asks)
+        answers = [
+            column.filter(questions) for column in (*(array(flat, name) for name in ("slot", "id", "time")), value)
+        ]
         last = change[np.searchsorted(slot, np.arange(states.num_rows), side="right") - 1]  # each key has a tuple
         kept = pa.array(last, mask=last < 0)
         after = pa.RecordBatch.from_arrays([array(flat, name).take(kept) for name in _STATE.names], schema=_STATE)
-        return told(self, *answers), after
+        return results_of(self, *answers), after
 
 
 def _versions(work: KeyedWork, tuples: pa.RecordBatch, value: str, version: str) -> pa.RecordBatch:

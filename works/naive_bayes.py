@@ -7,11 +7,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from unskew.works.entries import array, entries, gathered, lists, ordered, reduced, spread
-from unskew.works.folded import Folded, joined, told
-from unskew.works.interface import Now
+from unskew.works.interface import Folded, Now, joined, results_of
 
 _COUNTS = pa.list_(pa.struct([pa.field("class", pa.string()), pa.field("count", pa.int64())]))
-_ASKED = pa.list_(pa.string())
+_QUESTIONS = pa.list_(pa.string())  # the documents that ask; in checkpoints the column is called `asked`
 
 #: The key that each document has once beside its words: its counters are the documents of each class.
 PRIOR = ""
@@ -38,7 +37,7 @@ class NaiveBayes(Folded):
     Notes
     -----
     Results: ``document``, ``class``, ``count``: a row a class; class null and count 0 if none has the word. When the
-    window closes or a state expires the counters themselves are told, with a null document.
+    window closes or a state expires the counters themselves are published, with a null document.
 
     References
     ----------
@@ -48,7 +47,7 @@ class NaiveBayes(Folded):
 
     """
 
-    state = pa.schema([pa.field("counts", _COUNTS), pa.field("asked", _ASKED)])
+    state = pa.schema([pa.field("counts", _COUNTS), pa.field("asked", _QUESTIONS)])
     results = pa.schema(
         [pa.field("document", pa.string()), pa.field("class", pa.string()), pa.field("count", pa.int64())]
     )
@@ -69,18 +68,18 @@ class NaiveBayes(Folded):
         slots = np.arange(tuples.num_rows, dtype=np.int32)
         return self._states(
             gathered(pa.array(slots[trains]), counts, len(slots), _COUNTS),
-            gathered(pa.array(slots[~trains]), document.filter(pa.array(~trains)), len(slots), _ASKED),
+            gathered(pa.array(slots[~trains]), document.filter(pa.array(~trains)), len(slots), _QUESTIONS),
         )
 
     def merge(self, states: pa.RecordBatch, slots: pa.Array, keys: int) -> pa.RecordBatch:
         """Add the counters up; a document asks a word once."""
         owners = slots.to_numpy()
         counts = ordered(reduced(entries(states.column("counts"), owners), "class", count="sum"), "class")
-        asked = states.column("asked")
-        flat = pa.table([spread(asked, owners), asked.flatten()], names=["slot", "document"])
+        questions = states.column("asked")
+        flat = pa.table([spread(questions, owners), questions.flatten()], names=["slot", "document"])
         flat = ordered(flat.group_by(["slot", "document"], use_threads=False).aggregate([]), "document")
         return self._states(
-            lists(counts, keys, _COUNTS), gathered(array(flat, "slot"), array(flat, "document"), keys, _ASKED)
+            lists(counts, keys, _COUNTS), gathered(array(flat, "slot"), array(flat, "document"), keys, _QUESTIONS)
         )
 
     def settle(
@@ -88,19 +87,19 @@ class NaiveBayes(Folded):
     ) -> tuple[pa.RecordBatch | None, pa.RecordBatch]:
         """Answer the questions, and forget them."""
         counts = lists(entries(after.column("counts")), after.num_rows, _COUNTS, empty=False)
-        return self._answers(after), self._states(counts, pa.nulls(after.num_rows, _ASKED))
+        return self._answers(after), self._states(counts, pa.nulls(after.num_rows, _QUESTIONS))
 
     def finish(self, states: pa.RecordBatch, now: Now) -> pa.RecordBatch | None:
-        """Tell the counters, and answer what is still asked."""
+        """Publish the counters, and answer the questions that are left."""
         flat = entries(states.column("counts"))
-        nobody = pa.nulls(flat.num_rows, pa.string())
-        model = told(self, array(flat, "slot"), nobody, array(flat, "class"), array(flat, "count"))
+        no_document = pa.nulls(flat.num_rows, pa.string())
+        model = results_of(self, array(flat, "slot"), no_document, array(flat, "class"), array(flat, "count"))
         return joined([model, self._answers(states)], model.schema)
 
     def _answers(self, states: pa.RecordBatch) -> pa.RecordBatch:
         """Each question with each counter of its word."""
-        asked = states.column("asked")
-        word = spread(asked).to_numpy()
+        questions = states.column("asked")
+        word = spread(questions).to_numpy()
         flat = entries(states.column("counts"))
         bounds = np.searchsorted(array(flat, "slot").to_numpy(), np.arange(states.num_rows + 1))
         classes = np.diff(bounds)[word]
@@ -108,12 +107,12 @@ class NaiveBayes(Folded):
         question = np.repeat(np.arange(len(word)), rows)
         nth = np.arange(len(question)) - np.repeat(np.cumsum(rows) - rows, rows)
         counter = pa.array(bounds[word][question] + nth, mask=(classes == 0)[question])
-        columns = [asked.flatten().take(pa.array(question)), array(flat, "class").take(counter)]
+        columns = [questions.flatten().take(pa.array(question)), array(flat, "class").take(counter)]
         count = pc.fill_null(array(flat, "count").take(counter), 0)
-        return told(self, pa.array(word[question]), *columns, count)
+        return results_of(self, pa.array(word[question]), *columns, count)
 
-    def _states(self, counts: pa.ListArray, asked: pa.ListArray) -> pa.RecordBatch:
-        return pa.RecordBatch.from_arrays([counts, asked], schema=self.state)
+    def _states(self, counts: pa.ListArray, questions: pa.ListArray) -> pa.RecordBatch:
+        return pa.RecordBatch.from_arrays([counts, questions], schema=self.state)
 
 
 def classify(

@@ -1,4 +1,4 @@
-"""A work by the names that a command line has for it: ``module:Class`` and ``name=value``."""
+"""A work by its name on a command line, ``module:Class``, with options ``name=value``."""
 
 import importlib
 import inspect
@@ -19,8 +19,8 @@ def load(path: str, options: Mapping[str, str] | None = None) -> KeyedWork:
     Parameters
     ----------
     path : str
-        ``MODULE:NAME``: a class of ``KeyedWork``'s, a function that makes one, or one itself. Modules in the current
-        folder are found.
+        ``MODULE:NAME`` of a subclass of ``KeyedWork``, a function that makes a keyed work, or a keyed work. Modules in
+        the current folder are found.
     options : mapping of str to str
         Parameters of the class or the function, each read as the type it is annotated with: ``str``, ``int``,
         ``float``, ``bool``, or a tuple of them with commas.
@@ -28,7 +28,8 @@ def load(path: str, options: Mapping[str, str] | None = None) -> KeyedWork:
     Raises
     ------
     UsageError
-        It can't be loaded, isn't a keyed work, has no such option, or a value is wrong: a line with the valid ones.
+        The work can't be loaded, isn't a keyed work, has no such option, or a value is wrong; one line with the valid
+        ones.
 
     Examples
     --------
@@ -53,12 +54,12 @@ def load(path: str, options: Mapping[str, str] | None = None) -> KeyedWork:
 
 
 def named(path: str) -> Any:
-    """What ``MODULE:NAME`` names; it travels to the tasks as it is if it isn't ours.
+    """The object that ``MODULE:NAME`` names; a module that isn't ours travels to the tasks by value.
 
     Raises
     ------
     UsageError
-        It can't be loaded.
+        The object can't be loaded.
 
     """
     module, colon, name = path.partition(":")
@@ -85,9 +86,9 @@ def _is_work(value: Any) -> bool:
 
 
 def _travels(module: types.ModuleType) -> None:
-    """The workers needn't have it."""
+    """Let the module's objects travel to Spark's tasks by value, so that the workers needn't have the module."""
     try:
-        from pyspark import cloudpickle
+        from pyspark import cloudpickle  # an extra: deferred, as the library imports without pyspark
     except ImportError:
         return
     cloudpickle.register_pickle_by_value(module)

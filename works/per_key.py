@@ -1,4 +1,4 @@
-"""A keyed work from a plain function of one key, for whom speed matters less."""
+"""A keyed work made of plain functions of one key: simpler to write, and slower."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
@@ -6,8 +6,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from unskew.works.folded import known, told_schema
-from unskew.works.interface import KeyedWork, Now
+from unskew.works.interface import KeyedWork, Now, has_state, result_schema
 
 #: A tuple, a state or a result of one key: column → value.
 Row: TypeAlias = Mapping[str, Any]
@@ -22,21 +21,21 @@ class PerKey(KeyedWork):
     Parameters
     ----------
     update : (key, tuples, state) → (results, state)
-        Once for each key of a batch: its tuples (``time`` and ``columns``) by time, those of one time as they came; its
-        state, None if it is new. Gives any number of results, and the new state.
+        Called once for each key of a batch, with the key's tuples (``time`` and ``columns``) by time, tuples of one
+        time as they came, and with its state, None if the key is new. Gives any number of results, and the new state.
     state, results : pyarrow.Schema
         The columns of a state and of a result.
     merge : (states) → state, optional
         One state of several of a key, whatever their order. Without it no grouping may split keys.
     settle : (before, after) → (results, state), optional
-        What is certain of a key, now that ``after`` is its whole state; ``before`` is what it was, or None. Where keys
-        are split its results are published, and those of ``update`` aren't.
+        Gives the results that are certain of a key, now that ``after`` is its whole state; ``before`` is its state the
+        last time, or None. Where keys are split these results are published, and those of ``update`` aren't.
     finish : (state) → results, optional
-        What leaves when the window closes or the state expires.
+        Gives the last results of a state that leaves, as its window closes or it expires.
     columns : tuple of str
         The columns of the tuples that the functions need.
     identity : tuple of str
-        The columns of a result that tell it from the key's others.
+        The columns of a result that tell it from the key's other results.
     ttl : float or None
         Seconds that a state must live after its key's last tuple.
 
@@ -97,13 +96,13 @@ class PerKey(KeyedWork):
         plain = pa.table([tuples.column("time"), *columns], names=["time", *self.columns])
         rows = plain.take(pa.array(order)).to_pylist()
         bounds = np.searchsorted(slots[order], np.arange(states.num_rows + 1)).tolist()
-        gave, after = [], []
+        given, after = [], []
         for slot, old in enumerate(_rows(states)):
             mine = rows[bounds[slot] : bounds[slot + 1]]
             results, new = update(mine[0]["key"], mine, old)
-            gave.append(results)
+            given.append(results)
             after.append(new)
-        return self._results(gave), self._states(after)
+        return self._results(given), self._states(after)
 
     def merge(self, states: pa.RecordBatch, slots: pa.Array, keys: int) -> pa.RecordBatch:
         """Call the function for each key that has several states."""
@@ -132,15 +131,14 @@ class PerKey(KeyedWork):
 
     def _results(self, by_slot: list[Iterable[Row]]) -> pa.RecordBatch:
         rows = [{"slot": slot, **row} for slot, results in enumerate(by_slot) for row in results]
-        return _batch("a result", rows, told_schema(self))
+        return _batch("a result", rows, result_schema(self))
 
     def _states(self, rows: list[Row]) -> pa.RecordBatch:
         return _batch("a state", rows, self.state)
 
 
 def _rows(states: pa.RecordBatch) -> list[Row | None]:
-    there = known(states).tolist()
-    return [row if is_known else None for row, is_known in zip(states.to_pylist(), there, strict=True)]
+    return [row if there else None for row, there in zip(states.to_pylist(), has_state(states), strict=True)]
 
 
 def _batch(what: str, rows: Sequence[Row], schema: pa.Schema) -> pa.RecordBatch:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from unskew.grouping.arguments import number
 from unskew.works.entries import array, entries, lists, ordered, reduced
-from unskew.works.folded import Folded, Summary, told
+from unskew.works.interface import Folded, Summary, results_of
 
 _BUCKETS = pa.list_(pa.struct([pa.field("bucket", pa.int32()), pa.field("count", pa.int64())]))
 
@@ -17,8 +17,8 @@ _BUCKETS = pa.list_(pa.struct([pa.field("bucket", pa.int32()), pa.field("count",
 class Quantiles(Summary, Folded):
     """Quantiles of a column by key, each at most ``error`` times itself away from the true one.
 
-    A state is a histogram whose buckets are as wide as ``error`` allows, relative to what is in them: a value's bucket
-    is the first bits of its float64 (sign, exponent, a few places). So counting takes no logarithm, which machines may
+    A state is a histogram with buckets as wide as ``error`` allows, relative to the values in them: a value's bucket is
+    the first bits of its float64 (sign, exponent, a few places). So counting takes no logarithm, which machines may
     round differently, and merging adds counts up: a state is the same whatever the order, the batches and the workers.
     (A KLL sketch's isn't: see ``KllQuantiles``.) It has some 1.4/``error`` buckets for each doubling of the values:
     1,000 of 12 bytes for values from 1 to 1,000 with 1 %, however many there are.
@@ -34,7 +34,7 @@ class Quantiles(Summary, Folded):
     error : float
         In [10⁻⁵, 0.5].
     when : str
-        ``change`` (each change is told) or ``end``.
+        ``change`` (publish at each change) or ``end``.
 
     Notes
     -----
@@ -73,7 +73,7 @@ class Quantiles(Summary, Folded):
         self.types = {value: pa.float64()}
 
     def lift(self, tuples: pa.RecordBatch) -> pa.RecordBatch:
-        """A count of one bucket each; of none if the value isn't a number."""
+        """A count of one bucket for each tuple; of none if the value isn't a number."""
         values = pc.fill_null(self.column(tuples, self.value), np.nan).to_numpy()
         fit = np.isfinite(values)
         buckets = self._bucket(values[fit])
@@ -115,4 +115,4 @@ class Quantiles(Summary, Folded):
         values = self._middle(buckets[np.where(empty, -1, found)])
         slots = pa.array(np.repeat(np.arange(keys, dtype=np.int32), quantiles))
         at = pa.array(np.tile(np.array(self.at, np.float64), keys))
-        return told(self, slots, at, pa.array(values, mask=empty), pa.array(np.repeat(counts, quantiles)))
+        return results_of(self, slots, at, pa.array(values, mask=empty), pa.array(np.repeat(counts, quantiles)))

@@ -5,7 +5,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from unskew.works import exact
-from unskew.works.folded import Folded, Summary, told
+from unskew.works.interface import Folded, Summary, results_of
 
 
 class Running(Summary, Folded):
@@ -23,7 +23,7 @@ class Running(Summary, Folded):
     value : str
         The column; whatever can be cast to float64.
     when : str
-        ``change`` (each change is told) or ``end``.
+        ``change`` (publish at each change) or ``end``.
 
     Notes
     -----
@@ -94,4 +94,4 @@ class Running(Summary, Folded):
         slots = pa.array(own)
         mean = pa.array(s / n, mask=empty)
         columns = [states.column("count"), pa.array(s), states.column("min"), states.column("max"), mean]
-        return told(self, slots, *columns, pa.array(variance, mask=empty), states.column("unfit"))
+        return results_of(self, slots, *columns, pa.array(variance, mask=empty), states.column("unfit"))

@@ -1,14 +1,16 @@
 """SESSIONS: stretches of a key's tuples without a gap, in event time."""
 
+from typing import Any
+
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from unskew.grouping.arguments import milliseconds
 from unskew.grouping.compiled import kernel
-from unskew.works.entries import array, entries, lists
-from unskew.works.folded import Folded, told
-from unskew.works.interface import Now
+from unskew.works.entries import array, counts, entries, lists
+from unskew.works.interface import Folded, Now, results_of
 
 _SESSION = pa.list_(
     pa.struct([pa.field("start", pa.int64()), pa.field("last", pa.int64()), pa.field("count", pa.int64())])
@@ -16,10 +18,11 @@ _SESSION = pa.list_(
 
 
 class Sessions(Folded):
-    """A key's sessions: a tuple is of the one before if it comes at most ``gap`` after its last tuple.
+    """A key's sessions: a tuple belongs to a session if it comes at most ``gap`` after the session's last tuple.
 
-    A session is told once, when the watermark is more than ``gap`` past its last tuple: none that lengthens it is still
-    to come. It is exact whatever the order of the tuples and wherever they were: sessions are unions of intervals.
+    A session is published once, when the watermark is more than ``gap`` past its last tuple, so that no tuple can
+    lengthen it any more. Sessions are exact whatever the order of the tuples and whichever worker got them, for they
+    are unions of intervals.
 
     A tuple costs some 0.4 µs; a state is 24 bytes for each session that is still open.
 
@@ -64,18 +67,24 @@ class Sessions(Folded):
     def settle(
         self, before: pa.RecordBatch, after: pa.RecordBatch, now: Now
     ) -> tuple[pa.RecordBatch | None, pa.RecordBatch]:
-        """Tell of the sessions that are over, and forget them."""
+        """Publish the sessions that are over, and forget them."""
         flat = entries(after.column(0))
         over = array(flat, "last").to_numpy() + self.gap_ms < now.watermark_ms
         kept = lists(flat.filter(pa.array(~over)), after.num_rows, _SESSION, empty=False)
-        return self._told(flat.filter(pa.array(over))), pa.RecordBatch.from_arrays([kept], schema=self.state)
+        return self._results(flat.filter(pa.array(over))), pa.RecordBatch.from_arrays([kept], schema=self.state)
+
+    def due(self, states: pa.RecordBatch) -> pa.Array:
+        """The end of the first session: it may be over while a later one of the key goes on."""
+        sessions: Any = states.column(0)
+        first = pa.array(sessions.offsets.to_numpy()[:-1], mask=counts(sessions) == 0)
+        return pc.call_function("add", [sessions.values.field("last").take(first), self.gap_ms + 1])
 
     def finish(self, states: pa.RecordBatch, now: Now) -> pa.RecordBatch | None:
-        """Tell of those that are left."""
-        return self._told(entries(states.column(0)))
+        """Publish the sessions that are left."""
+        return self._results(entries(states.column(0)))
 
-    def _told(self, flat: pa.Table) -> pa.RecordBatch:
-        return told(self, *(array(flat, name) for name in flat.column_names))
+    def _results(self, flat: pa.Table) -> pa.RecordBatch:
+        return results_of(self, *(array(flat, name) for name in flat.column_names))
 
 
 @kernel

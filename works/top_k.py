@@ -2,12 +2,11 @@
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from unskew.grouping.arguments import integer
+from unskew.grouping.keys import sum_by_key
 from unskew.works.entries import array, counts, entries, lists, ordered, ranks, reduced
-from unskew.works.folded import Folded, Summary, joined, told
-from unskew.works.interface import Now
+from unskew.works.interface import Folded, Now, Summary, joined, results_of
 
 _ITEMS = pa.list_(pa.struct([pa.field("item", pa.string()), pa.field("count", pa.int64())]))
 
@@ -27,16 +26,16 @@ class TopK(Summary, Folded):
     item : str
         The column; whatever can be cast to a string. Null is an item too.
     k : int
-        How many are told, at least 1.
+        How many items are published, at least 1.
     counters : int
         m, at least k; 0: 10·k.
     when : str
-        ``change`` (each change is told) or ``end``.
+        ``change`` (publish at each change) or ``end``.
 
     Notes
     -----
     Results: ``rank`` from 1, ``item``, ``count``, ``error``; equal counts are ordered by item. A rank that has got
-    empty is told with a null item, so that it overwrites what it was.
+    empty is published with a null item, so that it overwrites the earlier result of that rank.
 
     References
     ----------
@@ -83,8 +82,8 @@ class TopK(Summary, Folded):
         surplus[slot[first_out]] = count[first_out]
         left = count - surplus[slot]
         flat = flat.set_column(flat.column_names.index("count"), "count", pa.array(left)).filter(pa.array(left > 0))
-        total = _sums(states.column("total"), owners, keys)
-        error = _sums(states.column("error"), owners, keys) + surplus
+        total = sum_by_key(owners, states.column("total").to_numpy(), keys)
+        error = sum_by_key(owners, states.column("error").to_numpy(), keys) + surplus
         return pa.RecordBatch.from_arrays(
             [pa.array(total), pa.array(error), lists(flat, keys, _ITEMS)], schema=self.state
         )
@@ -92,7 +91,7 @@ class TopK(Summary, Folded):
     def settle(
         self, before: pa.RecordBatch, after: pa.RecordBatch, now: Now
     ) -> tuple[pa.RecordBatch | None, pa.RecordBatch]:
-        """Tell the items in order, and of ranks that are empty now."""
+        """Publish the items in order, and the ranks that have got empty."""
         if self.when == "end":
             return None, after
         had, has = (np.minimum(counts(states.column("items")), self.k) for states in (before, after))
@@ -100,7 +99,7 @@ class TopK(Summary, Folded):
         slot = np.repeat(np.arange(len(gone), dtype=np.int32), gone)
         rank = has[slot] + ranks(slot) + 1
         zero = pa.array(np.zeros(len(slot), np.int64))
-        empty = told(self, pa.array(slot), pa.array(rank), pa.nulls(len(slot), pa.string()), zero, zero)
+        empty = results_of(self, pa.array(slot), pa.array(rank), pa.nulls(len(slot), pa.string()), zero, zero)
         return joined([self.answer(after), empty], empty.schema), after
 
     def answer(self, states: pa.RecordBatch) -> pa.RecordBatch:
@@ -110,7 +109,7 @@ class TopK(Summary, Folded):
         slot = array(flat, "slot")
         error = states.column("error").take(slot)
         rank = pa.array(ranks(slot.to_numpy()) + 1)
-        return told(self, slot, rank, array(flat, "item"), array(flat, "count"), error)
+        return results_of(self, slot, rank, array(flat, "item"), array(flat, "count"), error)
 
     def agree(self, one: pa.RecordBatch, other: pa.RecordBatch) -> bool:
         """Whether totals are equal, and no item's true count is bounded differently by both."""
@@ -134,9 +133,3 @@ def _bounds(states: pa.RecordBatch) -> dict[tuple[int, str | None], tuple[int, i
     error = states.column("error").to_pylist()
     rows = entries(states.column("items")).to_pylist()
     return {(row["slot"], row["item"]): (row["count"], row["count"] + error[row["slot"]]) for row in rows}
-
-
-def _sums(column: pa.Array, slots: NDArray[np.int32], keys: int) -> NDArray[np.int64]:
-    sums = np.zeros(keys, np.int64)
-    np.add.at(sums, slots, column.to_numpy())
-    return sums

@@ -1,20 +1,24 @@
-"""What a query's checkpoint says of its batches, and whose checkpoint it is."""
+"""A query's checkpoint: the batches that Spark has logged in it, the run that it belongs to, and the run's workers.
+
+Runs with more workers and with fewer may follow each other on one checkpoint, so it has a ``WorkerHistory``.
+"""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 import orjson
 
-from unskew.apps.checkpoint.clock import Clock
-from unskew.apps.checkpoint.folders import numbers
-from unskew.apps.checkpoint.place import Place, Where
+from unskew.apps.checkpoint.folders import numbers, partials_among, unlisted
+from unskew.apps.checkpoint.location import Location, Where
+from unskew.apps.checkpoint.versions import Clock
 from unskew.errors import EnvironmentFault, UsageError
 
-#: Of all that is written beside a checkpoint; raised when an older program could no longer read it.
-FORMAT = 1
-_RUN = "run.json"
+#: The format of all that is written beside a checkpoint; it is raised when an older program could no longer read it.
+FORMAT = 2
+#: The record of the run, below the checkpoint's location.
+RECORD = ("unskew", "run.json")
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,9 +30,9 @@ class Batch:
     number : int
         The batch's number, 0 and up.
     time_ms : int
-        The batch's time: Spark's timestamp of it, and what the checkpoint's ``Clock`` is ahead.
+        The batch's time: Spark's timestamp of the batch, plus what the checkpoint's ``Clock`` is ahead.
     watermark_ms : int
-        Windows that end at or before this are given out by this batch.
+        Windows that end at or before this are closed by this batch.
     late_before_ms : int
         Rows of windows that end at or before this come too late for this batch (the watermark of the one before).
     start, end : dict
@@ -50,12 +54,12 @@ class Checkpoint:
 
     Attributes
     ----------
-    place : Place
+    location : Location
         Where it is.
 
     Parameters
     ----------
-    where : str or Place
+    where : str or Location
         The query's checkpoint location.
 
     Raises
@@ -66,82 +70,85 @@ class Checkpoint:
     """
 
     def __init__(self, where: Where) -> None:
-        self.place = Place.of(where)
-        self._own = self.place.folder("unskew")
+        self.location = Location.of(where)
+        self._own = self.location.folder(*RECORD[:-1])
         self._entries: dict[int, list[str]] = {}
 
     @cached_property
     def clock(self) -> Clock:
         """The batches' time."""
-        return Clock(self.place)
+        return Clock(self.location, self.planned())
 
     def check(self, run: Mapping[str, object], changing: Collection[str] = ()) -> dict[str, Any]:
-        """Refuse a checkpoint that belongs to another run; what is to be noted of this one.
+        """Refuse a checkpoint that belongs to another run; return the record of this one, as ``claim`` writes it.
 
-        What only one of them knows, as one of an older or newer version of this program does, is no difference; it is
-        noted for the next time.
+        An older or a newer version of this program may record other fields. A field that only one of the two runs has
+        is no reason to refuse; the record has it all the same.
 
         Parameters
         ----------
         run : mapping
-            What tells it from others.
+            The fields by which the run differs from others.
         changing : collection of str
-            What may differ all the same: the checkpoint goes on with what is given now.
+            Fields that may differ all the same; the record has the values of this run.
 
         Raises
         ------
         UsageError
             The checkpoint was made by a run of another grouping, worker count, source, …, or in a later format.
         EnvironmentFault
-            What was noted can't be read.
+            The record can't be read.
 
         """
         given = orjson.loads(orjson.dumps({"format": FORMAT, **run}))
         found = self.claimed()
         if found.get("format", FORMAT) > FORMAT:
             raise UsageError(
-                f"the checkpoint {self.place} has format {found['format']}, this version reads {FORMAT} and before: "
+                f"the checkpoint {self.location} has format {found['format']}, this version reads {FORMAT} and before: "
                 "use the version that made it, or another --checkpoint"
             )
         for name in sorted(given.keys() & found.keys() - {"format", *changing}):
             if given[name] != found[name]:
                 raise UsageError(
-                    f"the checkpoint {self.place} belongs to a run with {name} {found[name]!r}, this one has "
+                    f"the checkpoint {self.location} belongs to a run with {name} {found[name]!r}, this one has "
                     f"{given[name]!r}: give the same, or another --checkpoint"
                 )
         return found | given
 
     def claim(self, run: Mapping[str, object], changing: Collection[str] = ()) -> None:
-        """Note what run this checkpoint belongs to; as ``check``, refuse it to any other.
+        """Record the run that this checkpoint belongs to; as ``check``, refuse it to any other.
 
         Raises
         ------
         EnvironmentFault
-            It can't be written there.
+            The record can't be written.
 
         """
-        noted = orjson.dumps(self.check(run, changing), option=orjson.OPT_INDENT_2)
-        self._own.write(_RUN, noted)  # though it may say so already: now is the time to know if it can't be
+        record = orjson.dumps(self.check(run, changing), option=orjson.OPT_INDENT_2)
+        # Even if it is the same: the user learns now whether the location is writable.
+        self._own.write(RECORD[-1], record)
+        for left in partials_among(self._own.names()):  # by drivers that were killed
+            self._own.remove(left)
 
     def claimed(self) -> dict[str, Any]:
-        """What was noted of the run that it belongs to; empty: nothing."""
+        """The record of the run that the checkpoint belongs to; empty: there is none yet."""
         try:
-            found = orjson.loads(self._own.read(_RUN))
+            found = orjson.loads(self._own.read(RECORD[-1]))
         except FileNotFoundError:
             return {}
         except orjson.JSONDecodeError as error:
-            said = self.place.below("unskew", _RUN)
-            raise EnvironmentFault(f"{said} says whose checkpoint it is, but can't be read ({error})") from error
+            record = self.location.below(*RECORD)
+            raise EnvironmentFault(f"{record} names the run of the checkpoint, but can't be read ({error})") from error
         if not isinstance(found.get("format", FORMAT), int):
-            # By mistake a run of COLUMN once noted its messages' format under that name.
+            # By mistake an older version recorded the format of COLUMN's messages under that name.
             found["messageFormat"] = found.pop("format")
         return found
 
     def batch(self, number: int) -> Batch:
-        """What was planned for a batch that has started (the newest is enough; old ones are removed by Spark)."""
+        """A batch that has started, as it was planned. (Spark keeps the logs of the newest batches alone.)"""
         before = self._entries.get(number - 1) or (self._log("offsets", number - 1) if number else None)
         this = self._log("offsets", number)
-        self._entries = {number: this}  # what was planned stays planned
+        self._entries = {number: this}  # an entry of the log never changes
         # Line 1 is a version, line 2 the batch's metadata, then one line a source, Kafka's first.
         metadata = orjson.loads(this[1])
         start = orjson.loads(before[2] if before else self._log("sources/0", 0)[1])
@@ -159,8 +166,18 @@ class Checkpoint:
         """The number of the newest batch that was planned; 0 before there is one."""
         return self._newest("offsets") or 0
 
+    def following(self) -> int:
+        """The number of the batch that runs next: one that was planned and isn't committed, or a new one."""
+        new = self.unplanned()
+        return new if self._newest("commits") == new - 1 else max(0, new - 1)
+
+    def unplanned(self) -> int:
+        """The number of the first batch that is not planned yet."""
+        newest = self._newest("offsets")
+        return 0 if newest is None else newest + 1
+
     def next_offsets(self) -> Mapping[str, Mapping[str, int]]:
-        """Kafka offsets from which the query will read on, topic → partition → offset; empty before it has begun."""
+        """The Kafka offsets at which the query goes on, topic → partition → offset; empty before it has begun."""
         newest = self._newest("offsets")
         if newest is not None:
             batch = self.batch(newest)
@@ -168,7 +185,7 @@ class Checkpoint:
         return orjson.loads(self._log("sources/0", 0)[1]) if self._newest("sources/0") == 0 else {}
 
     def partitions(self) -> int | None:
-        """Partitions of the query's state, which are fixed once a batch was planned; None: none was."""
+        """The number of partitions of the query's state, fixed by the first batch that was planned; None: none was."""
         newest = self._newest("offsets")
         if newest is None:
             return None
@@ -176,7 +193,48 @@ class Checkpoint:
 
     def _newest(self, log: str) -> int | None:
         """The number of the log's newest entry."""
-        return max(numbers(self.place.folder(log)), default=None)
+        listed = numbers(self.location.folder(log))
+        return max(listed + unlisted(max(listed, default=-1), lambda number: self._has(log, number)), default=None)
+
+    def _has(self, log: str, number: int) -> bool:
+        try:
+            self.location.folder(log).read(str(number))
+        except FileNotFoundError:
+            return False
+        return True
 
     def _log(self, log: str, number: int) -> list[str]:
-        return self.place.folder(log).read(str(number)).lstrip(b"\0").decode().splitlines()
+        return self.location.folder(log).read(str(number)).lstrip(b"\0").decode().splitlines()
+
+
+@dataclass(frozen=True)
+class WorkerHistory:
+    """The workers of all runs on a checkpoint.
+
+    Attributes
+    ----------
+    first : int
+        W of the run that made the checkpoint; the number of mergers goes by it in all runs.
+    most : int
+        The highest W so far. A worker that the newest run no longer has may still have states, which leave when their
+        window closes. So all workers are called that there have been.
+
+    """
+
+    first: int
+    most: int
+
+    @classmethod
+    def of(cls, claimed: Mapping[str, Any], workers: int) -> Self:
+        """The history, including a run of W workers, of a checkpoint with this record (``Checkpoint.claimed``)."""
+        before = claimed.get("numWorkers", workers)
+        return cls(claimed.get("firstWorkers", before), max(workers, claimed.get("mostWorkers", before)))
+
+    @classmethod
+    def at(cls, checkpoint: Where, workers: int) -> Self:
+        """The history, including a run of W workers, of the checkpoint at this location."""
+        return cls.of(Checkpoint(checkpoint).claimed(), workers)
+
+    def entries(self) -> dict[str, int]:
+        """The entries of the checkpoint's record that ``of`` reads."""
+        return {"firstWorkers": self.first, "mostWorkers": self.most}

@@ -1,16 +1,21 @@
-"""Folders of a checkpoint: what each kind of store must be able to do, and the files of this machine."""
+"""Folders of a checkpoint: what a store of any kind must be able to do, and how the files of this machine do it."""
 
 import contextlib
+import errno
 import os
+import re
 import shutil
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Protocol
 
 import pyarrow as pa
 
 from unskew.errors import EnvironmentFault
+
+# What file systems without links answer.
+_NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
 
 
 class Folder(Protocol):
@@ -19,14 +24,14 @@ class Folder(Protocol):
     Attributes
     ----------
     costly : bool
-        Whether each request costs money, and none should be made that isn't needed.
+        Whether each request costs money, so that none should be made that isn't needed.
 
     """
 
     costly: bool
 
     def names(self) -> list[str]:
-        """The names of what lies in it; none if there is no such folder."""
+        """The names of the files and folders in it; none if there is no such folder."""
         ...
 
     def read(self, name: str) -> bytes:
@@ -38,9 +43,17 @@ class Folder(Protocol):
         ...
 
     def write(self, name: str, data: bytes) -> None:
-        """Write a file, in place of the one that may be there, whole or not at all; when it is there, it lasts.
+        """Write a file, or replace the one of that name; after the call the file survives a crash.
 
-        The folder is made if need be. A reader, or who comes after a crash, finds the old file or the new one.
+        The folder is made if need be. Any reader, also after a crash, finds the old file or the new one, whole.
+        """
+        ...
+
+    def create(self, name: str, data: bytes) -> bool:
+        """Write a file as ``write`` does, unless there is one of that name; whether it was written.
+
+        Of several that create the same file at the same moment, one writes it. (A store that has no such operation says
+        so.)
         """
         ...
 
@@ -49,18 +62,41 @@ class Folder(Protocol):
         ...
 
     def clear(self) -> None:
-        """Remove the folder with all that lies in it, if it is there."""
+        """Remove the folder with all that is in it, if it is there."""
         ...
 
 
 def numbers(folder: Folder) -> list[int]:
-    """What files and folders are named by numbers, ascending: versions, batches, plans."""
-    return sorted(int(name) for name in folder.names() if name.isdigit())
+    """The names that are numbers, ascending: of versions, batches or plans."""
+    return numbers_among(folder.names())
+
+
+def numbers_among(names: Iterable[str]) -> list[int]:
+    """Those of the names that are numbers, ascending."""
+    return sorted(int(name) for name in names if name.isdigit())
+
+
+def unlisted(newest: int, there: Callable[[int], bool]) -> list[int]:
+    """The numbers after the newest one that a list has: a list may lack what was written lately.
+
+    >>> unlisted(3, {1, 2, 3, 4, 5, 9}.__contains__)
+    [4, 5]
+    """
+    found: list[int] = []
+    while (number := next((n for n in (newest + 1, newest + 2) if there(n)), None)) is not None:
+        found.append(newest := number)
+    return found
 
 
 def partial(name: str) -> str:
-    """A name for what isn't whole yet; no reader takes it for a number."""
+    """A name for a file that isn't whole yet; no reader takes the name for a number."""
     return f".{name}-{uuid.uuid4().hex}"
+
+
+def partials_among(names: Iterable[str]) -> dict[str, str]:
+    """Those of the names that ``partial`` has made, each with the name that it was made of."""
+    found = ((name, re.fullmatch(r"\.(.+)-[0-9a-f]{32}", name)) for name in names)
+    return {name: match[1] for name, match in found if match}
 
 
 class LocalFolder:
@@ -95,16 +131,46 @@ class LocalFolder:
 
     def write(self, name: str, data: bytes) -> None:
         """As ``Folder``."""
+        self._unfinished(name, data).replace(self._path / name)
+        self._sync()
+
+    def create(self, name: str, data: bytes) -> bool:
+        """As ``Folder``: a link, which fails where there is a file of that name."""
+        if (self._path / name).exists():
+            return False
+        unfinished = self._unfinished(name, data)
+        try:
+            (self._path / name).hardlink_to(unfinished)
+        except FileExistsError:
+            return False
+        except OSError as error:
+            if error.errno not in _NO_LINKS:
+                raise
+            unfinished.replace(self._path / name)
+        finally:
+            unfinished.unlink(missing_ok=True)
+        self._sync()
+        return True
+
+    def _unfinished(self, name: str, data: bytes) -> Path:
+        """Write a file under a name that no reader takes for a number."""
         self._path.mkdir(parents=True, exist_ok=True)
         unfinished = self._path / partial(name)
-        with unfinished.open("wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        unfinished.replace(self._path / name)
+        try:
+            with unfinished.open("wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+        except BaseException:  # the disk is full, say: it isn't to be filled further
+            unfinished.unlink(missing_ok=True)
+            raise
+        return unfinished
+
+    def _sync(self) -> None:
+        """Let the list of the folder's files survive a crash, too."""
         folder = os.open(self._path, os.O_RDONLY)
         try:
-            os.fsync(folder)  # the list of its files, too
+            os.fsync(folder)
         finally:
             os.close(folder)
 
@@ -118,20 +184,20 @@ class LocalFolder:
             shutil.rmtree(self._path)
 
 
-class ToldFolder:
-    """A folder whose faults are told in a line, wherever it is used: on the driver, or in a task.
+class AddressedFolder:
+    """A folder whose errors are one line with its address, on the driver as in a task.
 
     Parameters
     ----------
     folder : Folder
-        Any.
+        Any folder.
     address : str
-        Where it is, for the reader.
+        Its address, for the reader of an error.
 
     Raises
     ------
     EnvironmentFault
-        By each method: it can't be reached, or refuses.
+        By each method: the store can't be reached, or refuses the request.
 
     """
 
@@ -142,49 +208,54 @@ class ToldFolder:
 
     def names(self) -> list[str]:
         """As ``Folder``."""
-        with told(self._address, "read"):
+        with errors_in_a_line(self._address, "read"):
             return self._folder.names()
 
     def read(self, name: str) -> bytes:
         """As ``Folder``."""
-        with told(self._address, "read", FileNotFoundError):
+        with errors_in_a_line(self._address, "read", FileNotFoundError):
             return self._folder.read(name)
 
     def open(self, name: str) -> pa.NativeFile:
         """As ``Folder``."""
-        with told(self._address, "read", FileNotFoundError):
+        with errors_in_a_line(self._address, "read", FileNotFoundError):
             return self._folder.open(name)
 
     def write(self, name: str, data: bytes) -> None:
         """As ``Folder``."""
-        with told(self._address, "written"):
+        with errors_in_a_line(self._address, "written"):
             self._folder.write(name, data)
+
+    def create(self, name: str, data: bytes) -> bool:
+        """As ``Folder``."""
+        with errors_in_a_line(self._address, "written"):
+            return self._folder.create(name, data)
 
     def remove(self, name: str) -> None:
         """As ``Folder``."""
-        with told(self._address, "written"):
+        with errors_in_a_line(self._address, "written"):
             self._folder.remove(name)
 
     def clear(self) -> None:
         """As ``Folder``."""
-        with told(self._address, "written"):
+        with errors_in_a_line(self._address, "written"):
             self._folder.clear()
 
 
 @contextlib.contextmanager
-def told(address: str, done: str, *but: type[Exception]) -> Iterator[None]:
-    """Tell in a line what goes wrong, but for errors of some kinds.
+def errors_in_a_line(address: str, done: str, *unchanged: type[Exception]) -> Iterator[None]:
+    """Make one line of an error of the store; errors of the kinds ``unchanged`` are raised as they are.
 
     Raises
     ------
     EnvironmentFault
-        It can't be done.
+        The location at that address can't be ``done`` (read, written, …), and why.
 
     """
     try:
         yield
-    except but:
+    except unchanged:
         raise
     except (OSError, RuntimeError, ValueError) as error:
-        said = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise EnvironmentFault(f"the checkpoint location {address} can't be {done} ({said})") from error
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise EnvironmentFault(f"the checkpoint location {address} can't be {done} ({reason})") from error

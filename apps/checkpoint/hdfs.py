@@ -1,6 +1,6 @@
-"""Folders on HDFS, by a client that speaks its protocol itself: where tasks run, no libhdfs is needed, nor WebHDFS.
+"""Folders on HDFS, by a client that speaks HDFS's protocol itself: tasks need neither libhdfs nor WebHDFS.
 
-A file is written under another name and takes its own by one operation of the name node, which replaces the old one.
+A file is written under another name. Then the name node renames it in one operation, which replaces the old file.
 """
 
 import contextlib
@@ -18,7 +18,7 @@ from unskew.errors import EnvironmentFault
 if TYPE_CHECKING:
     from hdfs_native import Client
 
-# Without, an address where nothing answers is tried for minutes; these take 48 s.
+# By default an address where nothing answers is tried for minutes; so many attempts take 48 s.
 _ATTEMPTS = "6"
 
 
@@ -28,9 +28,9 @@ class HdfsFolder:
     Parameters
     ----------
     client : hdfs_native.Client
-        How to reach it.
+        The client of its name node.
     path : str
-        Absolute.
+        The absolute path.
 
     """
 
@@ -69,11 +69,29 @@ class HdfsFolder:
 
     def write(self, name: str, data: bytes) -> None:
         """As ``Folder``."""
+        self._client.rename(self._unfinished(name, data), self._of(name), overwrite=True)
+
+    def create(self, name: str, data: bytes) -> bool:
+        """As ``Folder``: the name node renames nothing to a name that is taken."""
+        unfinished = self._unfinished(name, data)
+        try:
+            self._client.rename(unfinished, self._of(name), overwrite=False)
+        except FileExistsError:
+            self._client.delete(unfinished)
+            return False
+        return True
+
+    def _unfinished(self, name: str, data: bytes) -> str:
         unfinished = self._of(partial(name))
-        with self._client.create(unfinished) as file:
-            file.write(data)
-            file.hsync()
-        self._client.rename(unfinished, self._of(name), overwrite=True)
+        try:
+            with self._client.create(unfinished) as file:
+                file.write(data)
+                file.hsync()
+        except BaseException:
+            with contextlib.suppress(Exception):
+                self._client.delete(unfinished)
+            raise
+        return unfinished
 
     def remove(self, name: str) -> None:
         """As ``Folder``."""
@@ -90,14 +108,15 @@ class HdfsFolder:
 
 
 @cache
-def _client(_process: int, host: str, access: tuple[tuple[str, str], ...]) -> "Client":  # none outlives a fork
+def _client(_process: int, host: str, access: tuple[tuple[str, str], ...]) -> "Client":
+    """A process' client; a fork of the process makes its own."""
     try:
-        from hdfs_native import Client
+        from hdfs_native import Client  # of the extra `hdfs`
     except ImportError as error:
         raise EnvironmentFault(
             "a checkpoint on hdfs:// needs the package hdfs-native wherever tasks run: pip install 'unskew[hdfs]'"
         ) from error
-    # Executors on a standalone cluster may be another user's processes: Spark says in whose name they act.
+    # Executors on a standalone cluster may be another user's processes; SPARK_USER is the user that they act for.
     if "SPARK_USER" in os.environ:
         os.environ.setdefault("HADOOP_USER_NAME", os.environ["SPARK_USER"])
     given = {"dfs.client.failover.max.attempts": _ATTEMPTS, **dict(access)}

@@ -1,6 +1,6 @@
-"""Folders on S3, or what speaks its protocol: a file is there whole when its PUT is answered, and not before.
+"""Folders on S3, or on a store that speaks its protocol: a file is there, whole, once its PUT is answered.
 
-By pyarrow, which all Python workers have. Nothing is renamed, as that would be a copy and a removal.
+The client is pyarrow's, which all Python workers have. No file is renamed, because S3 would copy and remove it.
 """
 
 import contextlib
@@ -12,17 +12,17 @@ from typing import Self
 import pyarrow as pa
 from pyarrow import fs
 
-# As a store that is busy answers for a moment (503).
+# More than pyarrow's default, because a busy store may refuse for a moment (503).
 _ATTEMPTS = 6
 
 
 class S3Folder:
-    """A folder of a bucket: what the names of its objects begin with.
+    """A folder of a bucket: the objects with names that begin alike.
 
     Parameters
     ----------
     files : pyarrow.fs.S3FileSystem
-        How to reach it.
+        The client.
     path : str
         Bucket and folder.
 
@@ -54,9 +54,16 @@ class S3Folder:
         return self._files.open_input_file(f"{self._path}/{name}")
 
     def write(self, name: str, data: bytes) -> None:
-        """As ``Folder``: a PUT, or what a large file is uploaded by, which S3 puts together when it is complete."""
+        """As ``Folder``: a PUT, or for a large file an upload in parts, which S3 then puts together."""
         with self._files.open_output_stream(f"{self._path}/{name}") as stream:
             stream.write(data)
+
+    def create(self, name: str, data: bytes) -> bool:
+        """As ``Folder``, but two at the same moment may both write: pyarrow's client has no PUT with a condition."""
+        if self._files.get_file_info(f"{self._path}/{name}").type != fs.FileType.NotFound:
+            return False
+        self.write(name, data)
+        return True
 
     def remove(self, name: str) -> None:
         """As ``Folder``: a HEAD, a DELETE, and the PUT of an empty object for the folder."""
@@ -70,9 +77,10 @@ class S3Folder:
 
 
 @cache
-def _files(_process: int, bucket: str, access: tuple[tuple[str, str], ...]) -> fs.S3FileSystem:  # none outlives a fork
+def _files(_process: int, bucket: str, access: tuple[tuple[str, str], ...]) -> fs.S3FileSystem:
+    """A process' client; a fork of the process makes its own."""
     given = dict(access)
-    # As Spark's side has it: many stores that speak S3 don't know the checksums that AWS' client has come to add.
+    # As in Spark's JVM: many stores that speak S3 don't know the checksums that newer versions of AWS's client add.
     os.environ.setdefault("AWS_REQUEST_CHECKSUM_CALCULATION", "when_required")
     scheme, _, endpoint = given.get("fs.s3a.endpoint", "").rpartition("://")
     if not scheme:
@@ -81,7 +89,7 @@ def _files(_process: int, bucket: str, access: tuple[tuple[str, str], ...]) -> f
     if region is None:
         region = "us-east-1" if endpoint else fs.resolve_s3_region(bucket)
     return fs.S3FileSystem(
-        access_key=given.get("fs.s3a.access.key"),  # without: AWS's usual places
+        access_key=given.get("fs.s3a.access.key"),  # None: pyarrow finds AWS's usual keys
         secret_key=given.get("fs.s3a.secret.key"),
         session_token=given.get("fs.s3a.session.token"),
         region=region,

@@ -1,57 +1,196 @@
-"""Versioned values beside a query's checkpoint: what makes a replayed batch see what its first run saw.
+"""Versioned values beside a query's checkpoint, so that a replayed batch reads the values that its first run read.
 
-Version ``b`` is what holds at the start of batch ``b``. It is written by batch ``b - 1``, whole or not at all, and a
-second attempt writes the same bytes; so attempts may race, and a reader of batch ``b`` never sees what batch ``b``
-itself wrote.
+Version ``b`` of a value is the value at the start of batch ``b``. It is written by batch ``b - 1``, whole or not at
+all, and a second attempt writes the same bytes. So attempts may race, and no task of batch ``b`` reads what batch ``b``
+wrote.
+
+A list of a folder's files may lack the newest of them for a while (network file systems keep lists; so do some stores
+that speak S3). What was written lately is therefore looked for by its name.
+
+Two values of a run are versioned here: how far batch time is ahead of the driver's clock (``Clock``), and the sums over
+all that the run has published (``Totals``).
 """
 
-import contextlib
+import json
 import zlib
+from dataclasses import asdict, dataclass, field, fields, replace
+from typing import Any
 
-from unskew.apps.checkpoint.folders import numbers
-from unskew.apps.checkpoint.place import Place, Where
+from unskew.apps.checkpoint.folders import numbers, numbers_among, partials_among
+from unskew.apps.checkpoint.location import Location, Where
+from unskew.grouping import measures
 
 _DIGITS = 12
-#: More batches than a run will have: the newest version of all is the newest up to this one.
-ANY_BATCH = 1 << 40
-# A replay needs the newest version ≤ b; one more is kept for whoever looks at a checkpoint by hand.
+# A replay needs the newest version ≤ b; one more is kept for people who look at a checkpoint.
 _KEEP = 3
-# Where each request costs money, old versions are looked for after one write of so many.
+# Where each request costs money, old versions are looked for after one of so many writes.
 _SELDOM = 8
+# So many of the newest versions a list may lack.
+_UNLISTED = 64
 
 
 class Versions:
-    """One value's versions in one folder, wherever a checkpoint may lie.
+    """The versions of one value, in one folder of a checkpoint.
 
     Parameters
     ----------
-    where : str or Place
+    where : str or Location
         The folder; created by the first ``write``.
 
     """
 
     def __init__(self, where: Where) -> None:
-        place = Place.of(where)
-        self._address = place.address
-        self._folder = place.folder()
+        location = Location.of(where)
+        self._address = location.address
+        self._folder = location.folder()
 
     def newest(self, at_most: int) -> tuple[int, bytes] | None:
         """The newest version ≤ ``at_most`` and its bytes, or None where there is none."""
-        # As a rule there is this very one, and to read it is cheaper than to look for the newest.
-        if self._folder.costly and at_most != ANY_BATCH:
-            with contextlib.suppress(FileNotFoundError):
-                return at_most, self._folder.read(_name(at_most))
-        versions = [v for v in numbers(self._folder) if v <= at_most]
-        return (versions[-1], self._folder.read(_name(versions[-1]))) if versions else None
+        # Mostly the version of this very number exists, and to read it is cheaper than to list all.
+        if (data := self.at(at_most)) is not None:
+            return at_most, data
+        listed = [v for v in numbers(self._folder) if v <= at_most]
+        newest = listed[-1] if listed else -1
+        for version in reversed([*listed, *range(max(newest + 1, at_most - _UNLISTED), at_most)]):
+            if (data := self.at(version)) is not None:  # a list may also have what is no longer there
+                return version, data
+        return None
+
+    def last(self, planned: int) -> tuple[int, bytes] | None:
+        """The newest version of all; ``planned``: the newest batch that was planned, which writes the next version."""
+        found = [self.newest(planned + 1), self.newest(max(numbers(self._folder), default=0))]
+        return max((each for each in found if each is not None), default=None)
+
+    def at(self, version: int) -> bytes | None:
+        """The bytes of this very version; None: there is none."""
+        try:
+            return self._folder.read(_name(version))
+        except FileNotFoundError:
+            return None
 
     def write(self, version: int, data: bytes) -> None:
-        """Write a version atomically, then remove what no replay can ask for any more."""
+        """Write a version atomically, then remove the versions that no replay can need any more.
+
+        What a killed process left of an older version is removed as well: nobody writes that version any more.
+        """
         self._folder.write(_name(version), data)
+        self._forget(version)
+
+    def create(self, version: int, data: bytes) -> None:
+        """As ``write``, but a version that is there already stays as it is."""
+        if self._folder.create(_name(version), data):
+            self._forget(version)
+
+    def _forget(self, version: int) -> None:
         if self._folder.costly and zlib.crc32(f"{self._address} {version}".encode()) % _SELDOM:
             return
-        for old in [v for v in numbers(self._folder) if v < version][: -(_KEEP - 1)]:
-            self._folder.remove(_name(old))  # another attempt of the same task may be tidying too
+        names = self._folder.names()
+        old = [_name(v) for v in numbers_among(names) if v < version][: -(_KEEP - 1)]
+        left = [name for name, of in partials_among(names).items() if of.isdigit() and int(of) < version]
+        for name in [*old, *left]:
+            self._folder.remove(name)  # another attempt of the task may have removed it already
 
 
 def _name(version: int) -> str:
     return f"{version:0{_DIGITS}d}"
+
+
+class Clock:
+    """How far batch time is ahead of Spark's timestamps; versioned, so that a replay has the time of the first run.
+
+    A window closes once a batch has had a later time. If the driver's clock is set back, or another driver's clock is
+    behind, the next batch's time would be in windows that are closed. So batch time is then set ahead of the clock.
+
+    Parameters
+    ----------
+    checkpoint : str or Location
+        The query's checkpoint location.
+    planned : int
+        The newest batch that was planned.
+
+    Attributes
+    ----------
+    ahead_ms : int
+        How far it is ahead from the next batch on; at least 0.
+
+    """
+
+    def __init__(self, checkpoint: Where, planned: int = 0) -> None:
+        self._versions = Versions(Location.of(checkpoint).below("unskew", "clock"))
+        found = self._versions.last(planned)
+        self.ahead_ms = int(found[1]) if found else 0
+
+    def advance(self, batch: int, ms: int) -> None:
+        """Set batch time ahead by so much more, from this batch on; the batch must have had no effect yet."""
+        self.ahead_ms += ms
+        self._versions.write(batch, b"%d" % self.ahead_ms)
+
+
+@dataclass(frozen=True)
+class Totals:
+    """Sums over a run's closed windows, and its progress.
+
+    Attributes
+    ----------
+    started_ms : int
+        Time of the first batch with tuples (ms since the epoch); −1 before there is one.
+    routed, rejected, late, skipped : int
+        Tuples routed, also of windows that are open; messages rejected; tuples that came after their window was closed;
+        messages that Kafka removed before the run read them.
+    last_window_end_ms : int
+        End of the latest window that has tuples, also of an open one; −1 before there is one.
+    tuples, assignments, keys : int
+        Tuples in closed windows; over these windows, the sums of (key, worker) pairs and of distinct keys.
+    loads : list of int
+        Tuples of each worker in closed windows, [W]; W is the highest number of workers so far.
+    occupants : dict
+        source → the keys in its grouping's old space when the source last had tuples; of schemes with an old space.
+
+    """
+
+    started_ms: int = -1
+    routed: int = 0
+    rejected: int = 0
+    late: int = 0
+    last_window_end_ms: int = -1
+    tuples: int = 0
+    assignments: int = 0
+    keys: int = 0
+    loads: list[int] = field(default_factory=list)
+    skipped: int = 0
+    occupants: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+
+    def with_window(self, loads: list[int], assignments: int, keys: int) -> "Totals":
+        """Include a closed window: its tuples a worker, (key, worker) pairs and distinct keys."""
+        return replace(
+            self,
+            tuples=self.tuples + sum(loads),
+            assignments=self.assignments + assignments,
+            keys=self.keys + keys,
+            loads=measures.summed([self.loads, loads]).tolist(),
+        )
+
+
+class TotalsLog:
+    """The totals at the start of each batch, replayable as the routers' state is."""
+
+    def __init__(self, checkpoint: Where) -> None:
+        self._versions = Versions(Location.of(checkpoint).below("unskew", "totals"))
+
+    def at(self, batch: int) -> Totals:
+        """The totals at the start of a batch."""
+        return _totals(self._versions.newest(batch))
+
+    def newest(self, planned: int = 0) -> Totals:
+        """The newest totals; ``planned``: the newest batch that was planned."""
+        return _totals(self._versions.last(planned))
+
+    def write(self, batch: int, totals: Totals) -> None:
+        """Set the totals at the start of a batch."""
+        self._versions.write(batch, json.dumps(asdict(totals), separators=(",", ":"), ensure_ascii=False).encode())
+
+
+def _totals(found: tuple[int, bytes] | None) -> Totals:
+    saved = json.loads(found[1]) if found else {}
+    known = {field.name for field in fields(Totals)}  # another version of this program may have other fields
+    return Totals(**{name: value for name, value in saved.items() if name in known})

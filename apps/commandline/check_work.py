@@ -1,4 +1,4 @@
-"""`unskew check-work`: whether a work with a state per key keeps what it must promise."""
+"""`unskew check-work`: whether a keyed work keeps what every keyed work must promise."""
 
 from typing import TYPE_CHECKING, Annotated
 
@@ -35,6 +35,7 @@ def check_work(
 
     Example: unskew check-work unskew.works:Sessions --option gap=30
     """
+    # pyarrow and numba: the commands' help needn't wait for them.
     from unskew.works.check import check, exact
     from unskew.works.named import load
 

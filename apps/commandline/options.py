@@ -1,12 +1,16 @@
-"""Groups of options that more than one command has, each declared once: of the grouping, metrics, Kafka."""
+"""Groups of options that several commands have, each declared once: of the grouping, the work, metrics, Kafka.
 
-from collections.abc import Iterable, Sequence
+The commands' help needn't wait for pyspark and numba: what imports these is imported where it is used.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from inspect import isfunction, signature
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from unskew.apps.topology.settings import GROUPING, SPARK
+from unskew.apps.topology.settings import GROUPING, SPARK, STATES
 from unskew.deploy.client.connection import Connection
 from unskew.deploy.commands.options import (
     METRICS,
@@ -17,7 +21,7 @@ from unskew.deploy.commands.options import (
     InfluxUrl,
     KafkaConfigOption,
 )
-from unskew.deploy.servers.ports import LOOPBACK
+from unskew.deploy.servers.loopback import LOOPBACK
 from unskew.errors import UsageError
 
 if TYPE_CHECKING:
@@ -54,7 +58,7 @@ class GroupingOptions:
     ] = None
 
     def of(self, groupings: Sequence[str]) -> dict[str, dict[str, Any]]:
-        """Grouping → those of the given options that it has.
+        """Grouping → the given options that it has, and their values.
 
         Raises
         ------
@@ -82,6 +86,31 @@ class GroupingOptions:
 
 
 @dataclass(frozen=True)
+class WorkOptions:
+    """The user's work at the workers."""
+
+    work: Annotated[
+        str | None,
+        typer.Option(
+            metavar="MODULE:NAME", help="Your work at the workers: a function, or a class with states (default: count)."
+        ),
+    ] = None
+    work_option: Annotated[
+        list[str] | None,
+        typer.Option("--work-option", metavar="NAME=VALUE", help="Of a class with states.", rich_help_panel=STATES),
+    ] = None
+    work_columns: Annotated[
+        str, typer.Option(help="Message columns it needs besides key: value,offset,… (comma-separated).")
+    ] = ""
+
+    def settings(self) -> dict[str, Any]:
+        """The settings of a run that these options give."""
+        columns = tuple(column for column in self.work_columns.split(",") if column)
+        options = pairs("--work-option", self.work_option or [])
+        return {"work": load_work(self.work, options), "work_columns": columns}
+
+
+@dataclass(frozen=True)
 class MetricsOptions:
     """Whether and where the run's metrics go."""
 
@@ -106,7 +135,7 @@ class MetricsOptions:
     ] = LOOPBACK
 
     def destinations(self) -> "Destinations":
-        """Where they go."""
+        """Where the metrics go: by the options, and where these leave it open, to the running `unskew stack`."""
         from unskew.apps.monitoring.outputs import Destinations
 
         if not self.metrics:
@@ -117,13 +146,13 @@ class MetricsOptions:
 
 @dataclass(frozen=True)
 class KafkaOptions:
-    """Which Kafka."""
+    """How Kafka is reached."""
 
     bootstrap_servers: BootstrapOption = None
     kafka_config: KafkaConfigOption = None
 
     def connection(self) -> Connection:
-        """How to reach it."""
+        """The connection to Kafka."""
         return Connection.of(self.bootstrap_servers, self.kafka_config)
 
 
@@ -142,7 +171,7 @@ def scheme(grouping_type: str) -> str:
     Raises
     ------
     UsageError
-        There is none of that name.
+        No grouping has that name.
 
     """
     from unskew.grouping import named
@@ -154,12 +183,12 @@ def scheme(grouping_type: str) -> str:
 
 
 def schemes(groupings: str) -> list[str]:
-    """``scheme`` of a list with commas, of at least one.
+    """The ``scheme`` of each name in a text with commas; at least one.
 
     Raises
     ------
     UsageError
-        There is none, or one that there isn't.
+        The text has no name, or no grouping has one of the names.
 
     """
     names = [scheme(name.strip()) for name in groupings.split(",") if name.strip()]
@@ -171,6 +200,45 @@ def schemes(groupings: str) -> list[str]:
 def pairs(option: str, texts: Iterable[str]) -> dict[str, str]:
     """``NAME=VALUE`` texts as a dictionary."""
     return dict(pair(option, text) for text in texts)
+
+
+def pair(option: str, text: str) -> tuple[str, str]:
+    """``NAME=VALUE`` as (name, value).
+
+    Raises
+    ------
+    UsageError
+        The text isn't of that form.
+
+    """
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise UsageError(f"{option} is {text!r}; valid: NAME=VALUE")
+    return name, value
+
+
+def load_work(path: str | None, options: Mapping[str, str]) -> Any:
+    """The work at ``MODULE:NAME``: a function over batches, or a keyed work with these options; None without a path.
+
+    Raises
+    ------
+    UsageError
+        The work can't be loaded, it has no such option, or an option has a bad value.
+
+    """
+    from unskew.works.named import load, named
+
+    if path is None:
+        if options:
+            raise UsageError(f"--work-option is {next(iter(options))!r}, but there is no --work: give both")
+        return None
+    work = named(path)
+    # A function over batches has a parameter without a default: the batch. A function that makes a keyed work has none.
+    if isfunction(work) and any(p.default is p.empty for p in signature(work).parameters.values()):
+        if options:
+            raise UsageError(f"{path} has no option {next(iter(options))!r}; valid: none for a function")
+        return work
+    return load(path, options)
 
 
 def _read(name: str, value: str, default: Any) -> Any:
@@ -185,18 +253,3 @@ def _read(name: str, value: str, default: Any) -> Any:
     except (ValueError, KeyError):
         like = "a number, or several separated by commas" if default is None else f"a value like {default!r}"
         raise UsageError(f"{name} is {value!r}; valid: {like}") from None
-
-
-def pair(option: str, text: str) -> tuple[str, str]:
-    """``NAME=VALUE`` as (name, value).
-
-    Raises
-    ------
-    UsageError
-        It isn't of that form.
-
-    """
-    name, equals, value = text.partition("=")
-    if not equals or not name:
-        raise UsageError(f"{option} is {text!r}; valid: NAME=VALUE")
-    return name, value

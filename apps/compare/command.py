@@ -12,10 +12,10 @@ from unskew.apps.commandline.options import (
     GroupingOptions,
     KafkaOptions,
     MetricsOptions,
+    WorkOptions,
     pairs,
     schemes,
 )
-from unskew.apps.commandline.work import WorkOptions
 from unskew.apps.topology.settings import SPARK, Settings
 from unskew.deploy.client.connection import Connection
 
@@ -63,11 +63,11 @@ def compare(
 
     Example: unskew compare COUNTRY_SKEW_R80 country-skew-80 5 10 x1 --groupings KEY,DYNAMIC_KEY --max-tuples 4000
     """
+    # pyspark and numba: the commands' help needn't wait for them.
+    from unskew.apps.compare.contest import fresh_checkpoints, run_contest
+
     names = schemes(groupings)
     options = own.of(names)
-
-    from unskew.apps.compare.contest import fresh_checkpoints, hold
-
     master = given["master"]
     chosen = pairs("--conf", conf or [])
     with fresh_checkpoints(checkpoint, chosen) as location:
@@ -82,8 +82,10 @@ def compare(
             options=options[names[0]],
             **work.settings(),
         )
-        # Only after what is wrong with the rest is it asked where Kafka is.
+        # Kafka's address comes last, so that an error in the other settings shows first.
         first = replace(first, connection=kafka.connection())
-        courses = hold(first, options, output or Path("out") / f"compare-{first.source_name}", metrics.destinations())
+        courses = run_contest(
+            first, options, output or Path("out") / f"compare-{first.source_name}", metrics.destinations()
+        )
         if len(courses) < len(options):
             raise typer.Exit(INTERRUPTED)

@@ -1,6 +1,8 @@
-"""Groupings one after the other on one Spark session, and what is told of them."""
+"""Runs of several groupings, one after the other, on one warm Spark session; what is printed and saved of them."""
 
 import signal
+import threading
+import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -8,64 +10,110 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from pyspark.sql import DataFrame, SparkSession
 from rich.console import Console
 
-from unskew.apps.checkpoint.place import Place
+from unskew.apps.checkpoint.location import location_by
 from unskew.apps.compare import tables
 from unskew.apps.compare.course import Course, Recorder
-from unskew.apps.compare.warmup import warm_up
 from unskew.apps.monitoring.colours import colour
 from unskew.apps.monitoring.display import Display
 from unskew.apps.monitoring.monitor import Monitor
 from unskew.apps.monitoring.outputs import Destinations, Outputs
+from unskew.apps.run.ending import Halted, stop_between_batches
+from unskew.apps.run.progress import kafka_source
 from unskew.apps.run.run import Run
 from unskew.apps.run.session import session
+from unskew.apps.topology.dataflow import dataflow
 from unskew.apps.topology.publisher import result_topics
 from unskew.apps.topology.settings import Settings
 from unskew.deploy.client.topics import end_offsets, ensure_topic, partitions_of
-from unskew.deploy.home import home
+from unskew.deploy.directories import data_directory
 from unskew.errors import EnvironmentFault, UsageError
 from unskew.grouping import named, parameters
 from unskew.shell import unskew
 
+_WARM_UP = 15.0  # s after the first batch
+_LOOK_EVERY = 0.05  # s
+_FREE = "x1000000000"  # nearly; for groupings that must know what keys cost
 _NOWHERE = Destinations()
 
 
-def hold(
+def warm_up(spark: SparkSession, settings: Settings, stopped: Callable[[], bool]) -> None:
+    """Send the stream, or as much of it as there is time for, through the topology; nothing is published.
+
+    Else the first run alone would pay for the JVM's compilation: of two runs with free tuples, the first one had half
+    the second one's tuples/s, whichever grouping it was. The user's work is left out, as it may have effects, and so is
+    simulated cost.
+    """
+    free = replace(
+        settings, speed=_FREE if settings.key_costs else "x0", max_tuples=settings.batch_limit, work=None,
+        work_columns=(), checkpoint=f"{settings.checkpoint}-warm-up",
+    )  # fmt: skip
+    state = dataflow(spark, free)
+    halt = threading.Event()
+
+    def batch(df: DataFrame, _: int) -> None:
+        if halt.is_set():
+            raise Halted
+        df.count()
+
+    query = (
+        state.writeStream.option("checkpointLocation", free.location.address)
+        .trigger(processingTime="0 seconds")
+        .foreachBatch(batch)
+        .start()
+    )
+    deadline: float | None = None
+    while query.isActive and not stopped():
+        progress: Any = query.lastProgress
+        if progress is not None:
+            deadline = deadline or time.monotonic() + _WARM_UP
+            if time.monotonic() > deadline or not kafka_source(progress)["numInputRows"]:
+                break
+        time.sleep(_LOOK_EVERY)
+    halt.set()
+    # If the query has failed, the first run fails too and tells why, or goes on where it can.
+    stop_between_batches(query)
+
+
+def run_contest(
     common: Settings,
     groupings: Mapping[str, Mapping[str, Any]],
     folder: Path,
     destinations: Destinations = _NOWHERE,
 ) -> list[Course]:
-    """Run each grouping until all is counted; print and save how they did.
+    """Run each grouping until all is counted; print and save their figures.
 
-    One Spark session serves all, and is warm before the first run. Stopped by a signal, it ends with what is finished.
+    All runs share one Spark session, which is warm before the first of them. A signal stops the comparison; it then
+    shows the runs that are finished.
 
     Parameters
     ----------
     common : Settings
-        Of all runs, but for grouping, its options, and checkpoint (each has its own below ``common.checkpoint``).
+        The settings of all runs, but for the grouping, its options, and the checkpoint: each run has one of its own
+        below ``common.checkpoint``.
     groupings : mapping
         groupingType → its options.
     folder : Path
-        For the files.
+        Where the files are written.
     destinations : Destinations
         Where the runs' metrics go.
 
     Returns
     -------
     list of Course
-        Of the runs that came to their end; all, unless it was stopped.
+        Of the runs that were drained; of all runs, unless a signal stopped them.
 
     Raises
     ------
     UsageError
         The topic is missing, empty, has other messages or another number of partitions.
     EnvironmentFault
-        As ``unskew.apps.run.run.Run``; or the folder can't be written.
+        As for ``unskew.apps.run.run.Run``; or the folder can't be written.
 
     """
-    plan = [
+    runs = [
         replace(common, grouping=name, options=options, checkpoint=f"{common.checkpoint}/{named(name).short}")
         for name, options in groupings.items()
     ]
@@ -82,7 +130,7 @@ def hold(
     with Outputs(destinations) as outputs:
         if outputs.exporter is not None:
             console.print(f"metrics for Prometheus: {outputs.exporter.url}", soft_wrap=True)
-        for course in _courses(plan, outputs):
+        for course in _courses(runs, outputs):
             if not course.summary.tuples:
                 raise UsageError(
                     f"none of the {course.summary.rejected:,} messages in {common.source_name} is one of "
@@ -96,31 +144,31 @@ def hold(
         console.print(tables.tables(courses, console.width))
         for file in tables.save(courses, common, folder):
             console.print(f"saved {file}", soft_wrap=True)
-    for settings in plan[: len(courses)]:
+    for settings in runs[: len(courses)]:
         topics = result_topics(settings)
         console.print(f"results of {settings.grouping}: {unskew()} results {topics['aggregator']}", soft_wrap=True)
         console.print(f"  and its balance: {unskew()} results {topics['distribution']}", soft_wrap=True)
     return courses
 
 
-def _courses(plan: Sequence[Settings], outputs: Outputs) -> Iterator[Course]:
-    """Run the plan; the courses of the runs that were drained."""
-    with _wish_to_stop() as wish, ExitStack() as stack:
-        with Display(plan[0]) as display:
-            wish.actions = [display.stopping]
-            spark = stack.enter_context(session(plan[0], [settings.grouping for settings in plan]))
+def _courses(runs: Sequence[Settings], outputs: Outputs) -> Iterator[Course]:
+    """The course of each run that is drained."""
+    with _stop_by_signal() as stop, ExitStack() as stack:
+        with Display(runs[0]) as display:
+            stop.actions = [display.stopping]
+            spark = stack.enter_context(session(runs[0], [settings.grouping for settings in runs]))
             display.say("warming Spark up; this isn't counted", always=True)
-            warm_up(spark, plan[0], lambda: wish.expressed)
-        for settings in plan:
+            warm_up(spark, runs[0], lambda: stop.requested)
+        for settings in runs:
             recorder, monitor = Recorder(settings), Monitor(settings, outputs)
             with Display(settings, "starting", notice=lambda: outputs.losses) as display:
                 run = Run(settings, [recorder, monitor.batch, display.batch], [monitor.progress])
-                wish.actions = [display.stopping, run.stop]
-                if wish.expressed:
+                stop.actions = [display.stopping, run.stop]
+                if stop.requested:
                     return
                 display.target(run.waiting)
                 outcome = run.run(spark)
-                wish.actions = []
+                stop.actions = []
             if not outcome.drained:
                 return
             yield recorder.course()
@@ -149,36 +197,36 @@ def _require_messages(settings: Settings) -> None:
 
 @contextmanager
 def fresh_checkpoints(below: str | None = None, conf: Mapping[str, str] | None = None) -> Iterator[str]:
-    """A location that nobody else has, removed at the end; by default in the project's own directory."""
-    location = f"{(below or str(home() / 'checkpoints')).rstrip('/')}/compare-{uuid.uuid4().hex[:8]}"
+    """A location for the checkpoints of this comparison alone, removed at the end; by default in UNSKEW_HOME."""
+    location = f"{(below or str(data_directory() / 'checkpoints')).rstrip('/')}/compare-{uuid.uuid4().hex[:8]}"
     try:
         yield location
     finally:
         with suppress(EnvironmentFault):
-            Place.of(location, conf).folder().clear()
+            location_by(location, conf or {}).folder().clear()
 
 
 @dataclass
-class _Wish:
-    """Whether the user wants to stop, and what to do when that is said."""
+class _Stop:
+    """Whether a signal has asked to stop, and what is done at the signal."""
 
-    expressed: bool = False
+    requested: bool = False
     actions: Sequence[Callable[[], None]] = ()
 
 
 @contextmanager
-def _wish_to_stop() -> Iterator[_Wish]:
-    """Take SIGINT and SIGTERM as wishes."""
-    wish = _Wish()
+def _stop_by_signal() -> Iterator[_Stop]:
+    """Handle SIGINT and SIGTERM: they ask to stop."""
+    request = _Stop()
 
     def stop(*_: object) -> None:
-        wish.expressed = True
-        for action in wish.actions:
+        request.requested = True
+        for action in request.actions:
             action()
 
     before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        yield wish
+        yield request
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

@@ -1,4 +1,4 @@
-"""The course of a run: what a comparison keeps of it, batch by batch and window by window."""
+"""The course of a run, batch by batch and window by window, as a comparison shows it."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -17,7 +17,7 @@ _SETTLED = 0.25
 
 @dataclass(frozen=True, slots=True)
 class BatchTimes:
-    """One batch with tuples: its tuples, and the time (s) that its slowest worker and the mean worker took."""
+    """One batch with tuples: their number, and the time at work (s) of the slowest and of the mean worker."""
 
     tuples: int
     slowest: float
@@ -26,7 +26,7 @@ class BatchTimes:
 
 @dataclass(frozen=True, slots=True)
 class WindowBalance:
-    """One closed window: its start (ms), tuples, balance, and what that cost."""
+    """One closed window: its start (ms), tuples, balance, and the replication that this took."""
 
     start_ms: int
     tuples: int
@@ -42,13 +42,13 @@ class Course:
     Attributes
     ----------
     run : str
-        Its name.
+        The run's name.
     summary : Summary
-        Its sums.
+        The figures of the whole run.
     options : dict
-        The grouping's parameters that weren't left at their defaults.
+        The parameters that the grouping was given; the others have their defaults.
     batches, windows : list
-        In their order.
+        The batches with tuples, and the closed windows, in their order.
     busy : list of float
         Time at work of each worker (s), [W].
 
@@ -100,7 +100,7 @@ class Course:
 
 
 class Recorder:
-    """Listens to a run's batches."""
+    """Records the course of a run; a listener of its batches."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -128,7 +128,7 @@ class Recorder:
             )
 
     def course(self) -> Course:
-        """All of it."""
+        """The course up to now."""
         options = dict(self._settings.options)
         return Course(
             self._settings.name, self._tally.summary(), options, self._batches, self._windows, self._busy.tolist()
@@ -147,12 +147,12 @@ def straggling(batches: Iterable[BatchTimes]) -> float:
 
 def _last(parts: Sequence[_Part], tuples: int) -> list[_Part]:
     """The last parts that together have at least a quarter of the tuples."""
-    taken: list[_Part] = []
+    last: list[_Part] = []
     for part in reversed(parts):
-        if sum(t.tuples for t in taken) >= _SETTLED * tuples:
+        if sum(p.tuples for p in last) >= _SETTLED * tuples:
             break
-        taken.append(part)
-    return taken
+        last.append(part)
+    return last
 
 
 def _mean(weighted: Iterable[tuple[float, float]]) -> float:

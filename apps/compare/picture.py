@@ -3,24 +3,23 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import matplotlib as mpl
 import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure, SubFigure
 
 from unskew.apps.monitoring.colours import colour
 from unskew.grouping import measures
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import SubFigure
-
-_A_ROW = 4  # panels of loads
+_A_ROW = 4  # panels of loads in a row
 _GREY = "#777777"
 
 
 @dataclass(frozen=True)
 class Drawn:
-    """What is drawn of a run.
+    """The figures of a run that are drawn.
 
     Attributes
     ----------
@@ -57,14 +56,11 @@ def draw(runs: Sequence[Drawn], picture: Path, subtitle: str = "") -> None:
     runs : sequence of Drawn
         At least one, with at least one batch and window.
     picture : Path
-        Where to; the ending says in which format.
+        The file to write, whose ending is the format.
     subtitle : str
-        What the runs have in common.
+        The settings that the runs have in common.
 
     """
-    import matplotlib as mpl
-    from matplotlib.figure import Figure
-
     with mpl.rc_context({"font.size": 9, "axes.spines.top": False, "axes.spines.right": False}):
         rows = -(-len(runs) // _A_ROW)
         figure = Figure(figsize=(11, 2.2 * rows + 5.8), dpi=110, layout="constrained")
@@ -81,14 +77,14 @@ def draw(runs: Sequence[Drawn], picture: Path, subtitle: str = "") -> None:
         figure.savefig(picture)
 
 
-def _panels(figure: "SubFigure") -> tuple[tuple["Axes", ...], tuple["Axes", ...]]:
+def _panels(figure: SubFigure) -> tuple[tuple[Axes, ...], tuple[Axes, ...]]:
     grid = figure.add_gridspec(2, 6)
     upper = figure.add_subplot(grid[0, :3]), figure.add_subplot(grid[0, 3:])
     lower = tuple(figure.add_subplot(grid[1, at : at + 2]) for at in (0, 2, 4))
     return upper, lower
 
 
-def _loads(figure: "SubFigure", runs: Sequence[Drawn], rows: int) -> None:
+def _loads(figure: SubFigure, runs: Sequence[Drawn], rows: int) -> None:
     panels = figure.subplots(rows, min(len(runs), _A_ROW), squeeze=False, sharey=True).ravel()
     for panel in panels[len(runs) :]:
         panel.set_visible(False)
@@ -108,13 +104,13 @@ def _loads(figure: "SubFigure", runs: Sequence[Drawn], rows: int) -> None:
     )  # fmt: skip
 
 
-def _std_dev(panel: "Axes", runs: Sequence[Drawn]) -> None:
+def _std_dev(panel: Axes, runs: Sequence[Drawn]) -> None:
     for run in runs:
         _line(panel, run.grouping, _without_remainders(run.windows))
     _over_tuples(panel, "STD_DEV of each window (%)")
 
 
-def _worker_time(panel: "Axes", runs: Sequence[Drawn]) -> None:
+def _worker_time(panel: Axes, runs: Sequence[Drawn]) -> None:
     for run in runs:
         _line(panel, run.grouping, _without_remainders([(tuples, slowest) for tuples, slowest, _ in run.batches]))
     at, mean = _without_remainders([(tuples, mean) for tuples, _, mean in runs[0].batches])
@@ -124,11 +120,11 @@ def _worker_time(panel: "Axes", runs: Sequence[Drawn]) -> None:
     panel.legend(frameon=False, fontsize=8, loc="upper right", ncols=3)
 
 
-def _line(panel: "Axes", name: str, line: tuple[list[int], list[float]]) -> None:
+def _line(panel: Axes, name: str, line: tuple[list[int], list[float]]) -> None:
     panel.plot(*line, color=colour(name), label=name, marker=".", linewidth=1.5)
 
 
-def _over_tuples(panel: "Axes", title: str) -> None:
+def _over_tuples(panel: Axes, title: str) -> None:
     panel.set_title(title, loc="left")
     panel.set_ylim(bottom=0)
     panel.set_xlim(left=0)
@@ -138,13 +134,13 @@ def _over_tuples(panel: "Axes", title: str) -> None:
 
 
 def _without_remainders(parts: Sequence[tuple[int, float]]) -> tuple[list[int], list[float]]:
-    """(Tuples so far, value) of each part; those with a tenth of the mean's tuples or fewer say nothing of balance."""
+    """(Tuples so far, value) of each part; without parts that are too small to have a balance (a tenth of the mean)."""
     sizes = np.array([tuples for tuples, _ in parts])
     kept = sizes > sizes.mean() / 10
     return np.cumsum(sizes)[kept].tolist(), np.array([value for _, value in parts])[kept].tolist()
 
 
-def _bars(panel: "Axes", values: Sequence[tuple[str, float]], title: str) -> None:
+def _bars(panel: Axes, values: Sequence[tuple[str, float]], title: str) -> None:
     at = np.arange(len(values))
     bars = panel.barh(at, [value for _, value in values], color=[colour(name) for name, _ in values])
     panel.bar_label(bars, fmt="{:.2f}", padding=2)

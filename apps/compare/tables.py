@@ -15,7 +15,7 @@ from unskew.apps.monitoring.colours import colour
 from unskew.apps.topology.settings import Settings
 from unskew.errors import EnvironmentFault
 
-#: Measure → (its value, how it's shown, what it is): the same in the table, CSV and JSON.
+#: Measure → (its value for a course, the value's format, the measure in words), for the table, CSV and JSON.
 MEASURES: dict[str, tuple[Callable[[Course], float], str, str]] = {
     "std_dev": (lambda c: c.summary.std_dev, "{:.2f}", "STD_DEV of the workers' loads (%)"),
     "settled_std_dev": (lambda c: c.settled_std_dev, "{:.2f}", "… in the last quarter"),
@@ -33,19 +33,19 @@ MEASURES: dict[str, tuple[Callable[[Course], float], str, str]] = {
     "late": (lambda c: c.summary.late, "{:,d}", "late"),
 }
 _ONLY_IF_ANY = ("rejected", "late")
-# In the files only: the last window may have three tuples.
+# These are in the files only: the last window may have three tuples.
 _NOT_SHOWN = ("last_std_dev",)
 
 
 def tables(courses: Sequence[Course], width: int) -> Group:
-    """The measures, a column a run; as many tables below each other as a terminal of ``width`` characters needs."""
+    """The measures, a column for each run; as many tables as a terminal of ``width`` characters needs."""
     none = [m for m in _ONLY_IF_ANY if not any(MEASURES[m][0](c) for c in courses)]
     shown = [m for m in MEASURES if m not in _NOT_SHOWN and m not in none]
     label = max(len(MEASURES[measure][2]) for measure in shown) + 4
     groups: list[list[Course]] = [[]]
     for course in courses:
-        taken = label + sum(len(c.grouping) + 5 for c in [*groups[-1], course])
-        if groups[-1] and taken > width:
+        needed = label + sum(len(c.grouping) + 5 for c in [*groups[-1], course])
+        if groups[-1] and needed > width:
             groups.append([])
         groups[-1].append(course)
     return Group(*(_table(group, shown) for group in groups))
@@ -62,7 +62,7 @@ def _table(courses: Sequence[Course], shown: Sequence[str]) -> Table:
 
 
 def as_rows(courses: Sequence[Course]) -> list[dict[str, Any]]:
-    """The measures, a row a run."""
+    """The measures, a row for each run."""
     return [
         {"grouping": course.grouping} | {measure: value(course) for measure, (value, *_) in MEASURES.items()}
         for course in courses
@@ -75,7 +75,7 @@ def prepare(folder: Path) -> None:
     Raises
     ------
     EnvironmentFault
-        It can't be made or written.
+        The directory can't be made or written.
 
     """
     try:
@@ -88,7 +88,8 @@ def prepare(folder: Path) -> None:
 
 
 def save(courses: Sequence[Course], settings: Settings, folder: Path) -> list[Path]:
-    """Write ``comparison.csv`` (the measures), ``comparison.json`` (all of each run) and ``comparison.png``."""
+    """Write ``comparison.csv`` (the measures), ``comparison.json`` (each run's course) and ``comparison.png``."""
+    # matplotlib takes a second to import: the runs needn't wait for it.
     from unskew.apps.compare.picture import Drawn, draw
 
     rows = as_rows(courses)
@@ -119,7 +120,7 @@ def save(courses: Sequence[Course], settings: Settings, folder: Path) -> list[Pa
 
 
 def described(settings: Settings) -> dict[str, Any]:
-    """What the runs have in common."""
+    """The settings that the runs have in common."""
     same = (
         "source_type",
         "source_name",
@@ -136,7 +137,7 @@ def described(settings: Settings) -> dict[str, Any]:
 
 
 def sentence(settings: Settings) -> str:
-    """The same in words."""
+    """The settings that the runs have in common, in words."""
     return (
         f"{settings.source_name} ({settings.source_type}), {settings.sources} sources, {settings.workers} workers, "
         f"{settings.cost}, windows of {settings.window:g} s, batches of at most {settings.batch_limit:,} tuples"

@@ -1,34 +1,29 @@
-"""The driver's part of the loop: at the end of each batch its reports become the standing of the next one.
+"""The driver's part of the feedback loop: at the end of each batch its reports become the plan state of the next batch.
 
-The standing after batch *b* is a function of the one before it and of what the tasks of *b* reported. Where workers
-have states that move with their keys, a plan first *pends* for a batch: routed as before, the workers hand out what it
-takes from them, and when all have said so it becomes the active one. Spark calls no worker in a batch without rows:
-then the plan goes on pending, and nothing waits for it.
+The plan state after batch *b* is a function of the state before *b* and of what the tasks of *b* reported. Where
+workers have states that move with their keys, a plan is *pending* for a batch first: tuples are routed as before, and
+the workers release the states that the plan takes from them. When all workers have reported that they did, the plan is
+*active*. Spark calls no worker in a batch without rows; the plan is then pending for longer, and no tuple waits for it.
+
+Another number of workers on the same checkpoint begins as a plan, too. Such a plan has no values, because routers of
+another W begin anew, and so does the controller.
 """
 
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from unskew.apps.checkpoint.place import Where
-from unskew.apps.feedback.backlog import backlog
-from unskew.apps.feedback.plans import Plans
-from unskew.apps.feedback.rebalance import Rebalance
-from unskew.apps.feedback.rescaling import rescaled
-from unskew.apps.feedback.standing import Standing
-from unskew.apps.topology.router import Routing
-from unskew.apps.topology.settings import Settings
+from unskew.apps.checkpoint.location import Where
+from unskew.apps.routing.plans import Plans, PlanState, Rebalance
+from unskew.apps.routing.reports import TaskReports
 from unskew.grouping import Grouping, measures
 from unskew.grouping.feedback import Controller, Plan
 
 log = logging.getLogger(__name__)
-
-#: What the tasks of a batch told: stage → partition → report.
-Told = Mapping[str, Mapping[int, Mapping[str, Any]]]
 
 
 @dataclass(frozen=True)
@@ -37,16 +32,16 @@ class Loop:
 
     Parameters
     ----------
-    checkpoint : str or Place
+    checkpoint : str or Location
         The query's checkpoint location.
     router : W → Grouping
-        A new router of the run's, whose controller plans.
+        Makes a new router of the run; the router's controller makes the plans.
     workers : int
-        The run's W; if the batches before had another one, keys and states go to the new workers.
+        The run's W; if the batches before had another W, keys and states go to the new workers.
     moving : bool
         Whether the workers have states that move with their keys.
     keyed : bool
-        Whether they have states.
+        Whether the workers have states.
 
     """
 
@@ -56,47 +51,46 @@ class Loop:
     moving: bool = False
     keyed: bool = False
 
-    def end(self, batch: int, told: Told) -> tuple[Rebalance, ...]:
-        """End a batch: write the standing of the next one, if it isn't the same and isn't written yet.
+    def end(self, batch: int, reports: TaskReports) -> tuple[Rebalance, ...]:
+        """End a batch: write the plan state of the next batch, if it isn't written yet.
 
         Returns
         -------
         tuple of Rebalance
-            The plans that moved keys by which this batch was the first to be routed.
+            The plans that moved keys, if this batch was the first to be routed by them.
 
         """
         plans = Plans(self.checkpoint)
-        before = plans.at(batch) or Standing(self.workers)
+        before = plans.at(batch) or PlanState(self.workers)
         if plans.written(batch + 1) is None:
-            after = self.after(before, batch, told)
-            if after != before:
-                plans.write(batch + 1, after)
-        return _told(before, batch, told)
+            plans.write(batch + 1, self.after(before, batch, reports))
+        return _effects(before, batch, reports)
 
-    def after(self, before: Standing, batch: int, told: Told) -> Standing:
-        """The standing after a batch that had this one, and whose tasks told this."""
-        settled = _released(before, told)
+    def after(self, before: PlanState, batch: int, reports: TaskReports) -> PlanState:
+        """The plan state after a batch, from the state before it and its tasks' reports."""
+        settled = _released(before, batch, reports)
         if settled.pending is None and settled.workers != self.workers:
-            uneven = measures.straggling(_busy(told, before.workers))
+            uneven = measures.straggling(reports.busy(before.workers))
             settled = rescaled(settled, self.router(self.workers), batch, uneven, waits=self.keyed)
-        if _tuples(told):
-            left = tuple(known for known in settled.untold if not _routed(known, before))
-            settled = replace(settled, untold=left)
+        if reports.tuples:
+            unrouted = tuple(rebalance for rebalance in settled.unrouted if not _routed(rebalance, before))
+            settled = replace(settled, unrouted=unrouted)
             same = settled.pending is None and settled.workers == before.workers
             if same and self.router(settled.workers).controller() is not None:
-                # What the batch's times say is about the plan that it was routed by.
-                return self._planned(settled, batch, told, fresh=settled.active == before.active)
+                # The batch's times are measurements of the plan by which the batch was routed.
+                return self._planned(settled, batch, reports, fresh=settled.active == before.active)
         return settled
 
-    def _planned(self, before: Standing, batch: int, told: Told, *, fresh: bool) -> Standing:
+    def _planned(self, before: PlanState, batch: int, reports: TaskReports, *, fresh: bool) -> PlanState:
         router = self.router(before.workers)
         controller = self._controller(router, before)
-        busy = _busy(told, before.workers)
-        monitors = {w: said["monitor"] for w, said in told["worker"].items() if said.get("monitor") is not None}
-        sources = {s: said["report"] for s, said in told.get("router", {}).items() if said.get("report") is not None}
-        # Who moves keys by queues asks who stands out. Who settles accounts by what waits (POSG) is told the truth,
-        # that nothing does: an account of work that is done makes the next batch as uneven, the other way round.
-        queues = backlog(busy, _tuples(told)) if router.moves and fresh else None
+        busy = reports.busy(before.workers).tolist()
+        monitors = {w: report.monitor for w, report in reports.workers.items() if report.monitor is not None}
+        sources = {s: report.grouping for s, report in reports.routers.items() if report.grouping is not None}
+        # A scheme that moves keys by queues gets the workers' shares of the batch's work as their queues. A scheme that
+        # estimates the waiting work (POSG) gets no queues, because no work waits at a batch's end: queues of work that
+        # is done would make the next batch as uneven, the other way round.
+        queues = backlog(busy, reports.tuples) if router.moves and fresh else None
         started = time.perf_counter()
         plan = controller.plan(monitors, queues, sources)
         seconds = time.perf_counter() - started
@@ -104,95 +98,142 @@ class Loop:
         if plan is None:
             return after
         if router.moves:
-            said: Mapping[str, Any] = plan.values
-            moved = int(said["moved"]) if "moved" in said else None
-            known = Rebalance(
+            values: Mapping[str, Any] = plan.values
+            moved = int(values["moved"]) if "moved" in values else None
+            rebalance = Rebalance(
                 plan.number,
                 batch,
                 seconds,
-                _table(router, plan),
+                _table_size(router, plan),
                 measures.straggling(busy),
                 0 if self.moving else moved,
             )
-            after = replace(after, untold=(*after.untold, known))
-        return replace(after, pending=plan) if self.moving else replace(after, active=plan)
+            after = replace(after, unrouted=(*after.unrouted, rebalance))
+        return replace(after, pending=plan, pending_files={}) if self.moving else replace(after, active=plan, files={})
 
-    def _controller(self, router: Grouping, standing: Standing) -> Controller:
+    def _controller(self, router: Grouping, state: PlanState) -> Controller:
         controller = router.controller()
         assert controller is not None
-        if standing.controller:
+        if state.controller:
             try:
-                controller.load(standing.controller)
-            except Exception as error:  # noqa: BLE001  as many kinds as there are versions
+                controller.load(state.controller)
+            except Exception as error:  # noqa: BLE001  another version may raise any kind
                 log.warning("the controller's state can't be read (%s): it starts cold", error)
-                controller = self._controller(router, replace(standing, controller=b""))
-        elif standing.active is not None:
-            # Of routers that have this plan, only newer ones are taken.
-            controller.number = standing.active.number
+                controller = self._controller(router, replace(state, controller=b""))
+        elif state.active is not None:
+            # Routers that follow this plan take newer plans only.
+            controller.number = state.active.number
         return controller
 
 
-def looped(settings: Settings) -> Loop | None:
-    """The loop of a topology; None: its grouping has no controller, and it has had no other number of workers."""
-    routing, states = Routing.of(settings, None), settings.states
-    if not routing.planned:
-        return None
-    moving = states is not None and not states.splits and routing.router().moves
-    return Loop(settings.place, routing.router, settings.workers, moving, keyed=states is not None)
+def _released(before: PlanState, batch: int, reports: TaskReports) -> PlanState:
+    """Make the pending plan active if all workers have released the states that it takes from them.
 
-
-def _released(before: Standing, told: Told) -> Standing:
-    """Take up the pending plan if all workers have handed out what it takes from them."""
+    Its files are named from then on. When a later plan is active, nobody needs them: before a worker releases states
+    for a plan, it has taken in those of the plan before.
+    """
     pending = before.pending
     if pending is None:
         return before
-    workers = told.get("worker", {})
-    released = before.released | {w for w, said in workers.items() if said.get("released", 0) >= pending.number}
-    new = [workers[w] for w in released - before.released]
-    untold = tuple(
+    migrations = {worker: report.migration for worker, report in reports.workers.items()}
+    files = before.pending_files
+    if files is not None:
+        files = {**files, **{worker: batch for worker, each in migrations.items() if each.wrote}}
+    released = before.released | {w for w, each in migrations.items() if each.released >= pending.number}
+    new = [migrations[w] for w in released - before.released]
+    unrouted = tuple(
         replace(
-            known,
-            keys=(known.keys or 0) + sum(said.get("moved_keys", 0) for said in new),
-            bytes=known.bytes + sum(said.get("moved_bytes", 0) for said in new),
+            rebalance,
+            keys=(rebalance.keys or 0) + sum(migration.keys for migration in new),
+            bytes=rebalance.bytes + sum(migration.bytes for migration in new),
         )
-        if known.plan == pending.number
-        else known
-        for known in before.untold
+        if rebalance.plan == pending.number
+        else rebalance
+        for rebalance in before.unrouted
     )
-    # New workers are called before they have anything: they then know how late a tuple may be.
+    # The plan waits for new workers too, though they have no states: in their first batch they learn the watermark.
     if not released >= frozenset(range(max(before.workers, before.pending_workers))):
-        return replace(before, released=released, untold=untold)
+        return replace(before, released=released, unrouted=unrouted, pending_files=files)
     return replace(
-        before, active=pending, workers=before.pending_workers, pending=None, released=frozenset(), untold=untold
+        before, active=pending, workers=before.pending_workers, pending=None, released=frozenset(), unrouted=unrouted,
+        files=files, pending_files={},
+    )  # fmt: skip
+
+
+def _effects(before: PlanState, batch: int, reports: TaskReports) -> tuple[Rebalance, ...]:
+    """The rebalances by which this batch was the first to be routed, with how even its workers' times were."""
+    if not reports.tuples:
+        return ()
+    after = measures.straggling(reports.busy(before.workers))
+    return tuple(
+        replace(rebalance, batch=batch, after=after) for rebalance in before.unrouted if _routed(rebalance, before)
     )
 
 
-def _told(before: Standing, batch: int, told: Told) -> tuple[Rebalance, ...]:
-    """The rebalances that a batch, the first routed by them, shows the effect of."""
-    if not _tuples(told):
-        return ()
-    after = measures.straggling(_busy(told, before.workers))
-    return tuple(replace(known, batch=batch, after=after) for known in before.untold if _routed(known, before))
+def _routed(rebalance: Rebalance, state: PlanState) -> bool:
+    return state.active is not None and rebalance.plan <= state.active.number
 
 
-def _routed(known: Rebalance, standing: Standing) -> bool:
-    return standing.active is not None and known.plan <= standing.active.number
-
-
-def _tuples(told: Told) -> int:
-    return sum(said["tuples"] for said in told.get("worker", {}).values())
-
-
-def _busy(told: Told, workers: int) -> list[float]:
-    busy = np.zeros(workers)
-    for worker, said in told.get("worker", {}).items():
-        if worker < workers:
-            busy[worker] = said["busy"]
-    return busy.tolist()
-
-
-def _table(router: Grouping, plan: Plan) -> int:
-    """How much a router has to know under the plan."""
+def _table_size(router: Grouping, plan: Plan) -> int:
+    """Entries of the routing table, or tokens of the ring, that a router has under the plan."""
     router.adopt(plan)
-    said = router.internals()
-    return int(said.get("table", said.get("tokens", 0)))
+    internals = router.internals()
+    return int(internals.get("table", internals.get("tokens", 0)))
+
+
+def backlog(busy: Sequence[float], tuples: int) -> list[float]:
+    """Each worker's queue, in tuples: its share of the batch's measured work, of the batch's tuples; float64[W].
+
+    A micro-batch leaves no queues behind. But it lasts as long as its slowest worker takes, so what queues would show
+    (which worker is behind the others, and how far) shows in the workers' times. If all are alike, each has a W-th of
+    the batch; zeros if there was no work.
+
+    Parameters
+    ----------
+    busy : float[W], s
+        Each worker's time at work in the batch.
+    tuples : int
+        The batch's tuples.
+
+    Examples
+    --------
+    >>> backlog([3.0, 1.0], 100)
+    [75.0, 25.0]
+
+    """
+    times = np.asarray(busy, np.float64)
+    total = times.sum()
+    return (times / total * tuples if total else np.zeros(len(times))).tolist()
+
+
+def record_workers(checkpoint: Where, workers: int, batch: int) -> None:
+    """Write how many workers a checkpoint has had up to a batch, the newest planned, unless its plan state has it."""
+    plans = Plans(checkpoint)
+    if plans.at(batch) is None:
+        plans.write(0, PlanState(workers))
+
+
+def rescaled(before: PlanState, router: Grouping, batch: int, uneven: float, *, waits: bool) -> PlanState:
+    """The plan state after a batch, with a plan for as many workers as a new router has.
+
+    Parameters
+    ----------
+    before : PlanState
+        Without a pending plan.
+    router : Grouping
+        A new router, of the new number of workers.
+    batch : int
+        The batch.
+    uneven : float
+        Slowest over mean worker's time in the batch.
+    waits : bool
+        Whether the workers have states: then the plan is pending first.
+
+    """
+    number = before.active.number if before.active is not None else 0
+    plan = Plan(number + 1, number, router.identity, {})
+    rebalance = Rebalance(plan.number, batch, 0.0, 0, uneven, 0, workers_before=before.workers, workers=router.workers)
+    after = replace(before, pending_workers=router.workers, controller=b"", unrouted=(*before.unrouted, rebalance))
+    if waits:
+        return replace(after, pending=plan, pending_files={})
+    return replace(after, active=plan, workers=router.workers, files={})

@@ -1,4 +1,4 @@
-"""The workers' part of the loop: what a worker observes of its tuples in a batch, and reports at its end."""
+"""The workers' part of the feedback loop: a worker observes its tuples in a batch, and reports at the batch's end."""
 
 import logging
 from collections.abc import Mapping
@@ -8,9 +8,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from unskew.apps.checkpoint.place import Place, Where
+from unskew.apps.checkpoint.location import Location, Where
 from unskew.apps.checkpoint.versions import Versions
-from unskew.apps.topology.router import Routing
+from unskew.apps.routing.router import Routing
 from unskew.grouping.feedback import Monitor
 from unskew.grouping.keys import Keys, encode
 from unskew.grouping.state import Value
@@ -25,19 +25,21 @@ class Monitors:
     Parameters
     ----------
     routing : Routing
-        Of the run: its grouping's routers say what is monitored.
+        The run's routing; its grouping decides what is monitored.
 
     """
 
     routing: Routing
 
     def open(self, worker: int, batch: int) -> "WorkerMonitor | None":
-        """A worker's monitor for a batch; None: the scheme doesn't observe its workers."""
+        """A worker's monitor for a batch; None: the grouping doesn't observe its workers."""
         fresh = self.routing.router().monitor()
         return None if fresh is None else WorkerMonitor(fresh, self.routing.checkpoint, worker, batch)
 
     def report(self, worker: int, batch: int, tuples: pa.RecordBatch, seconds: float) -> Mapping[str, Value] | None:
-        """The report of a worker that has done all its tuples (column ``key``) of a batch at once, in so much time."""
+        """The report of a worker that has executed all its tuples of a batch (column ``key``) at once, in so many
+        seconds.
+        """
         monitor = self.open(worker, batch)
         if monitor is None:
             return None
@@ -51,8 +53,9 @@ class Monitors:
 class WorkerMonitor:
     """One worker's monitor during one batch.
 
-    What it remembers from batch to batch, if it does, is versioned as the routers' state is. It is made of measured
-    times, so two attempts of a task may write different bytes, each whole: it is soft state, no count depends on it.
+    If the monitor keeps a state from batch to batch, the state is versioned as the routers' states are. It is made of
+    measured times, so two attempts of a task may write different bytes. Each version is whole, and no count depends on
+    it.
     """
 
     def __init__(self, monitor: Monitor, checkpoint: Where | None, worker: int, batch: int) -> None:
@@ -60,31 +63,31 @@ class WorkerMonitor:
         self._batch = batch
         self._versions: Versions | None = None
         if checkpoint is not None and monitor.remembers:
-            self._versions = Versions(Place.of(checkpoint).below("unskew", "monitors", str(worker)))
+            self._versions = Versions(Location.of(checkpoint).below("unskew", "monitors", str(worker)))
             found = self._versions.newest(batch)
             if found is not None:
                 try:
                     monitor.load(found[1])
-                except ValueError as error:  # another version's, or of another W
+                except ValueError as error:  # of another version of this program, or of another W
                     log.warning("worker %d can't read its monitor's state (%s): it starts cold", worker, error)
 
     def observe(self, keys: Keys, costs: NDArray[np.float64]) -> None:
-        """Note n tuples that the worker has executed, with their costs (float64[n], ms)."""
+        """Observe n tuples that the worker has executed, with their costs (float64[n], ms)."""
         self._monitor.observe(keys, costs)
 
     def close(self) -> Mapping[str, Value] | None:
-        """The report of the batch, when what the next one must know is written."""
+        """Write the state for the next batch, and return the report of this one."""
         report = self._monitor.report()
         if self._versions is not None:
             self._versions.write(self._batch + 1, self._monitor.save())
         return report
 
 
-def told_by(keys: Keys, told: pa.Table) -> NDArray[np.float64]:
-    """What results with a ``cost`` say that each tuple cost: its key's costs, divided among the key's tuples."""
-    said = encode(told.column("key"))
-    costs = told.column("cost").to_numpy().astype(np.float64)
-    hashes, place = np.unique(np.concatenate([keys.hashes, said.hashes]), return_inverse=True)
-    at, of = place[: len(keys.hashes)][keys.codes], place[len(keys.hashes) :][said.codes]
+def costs_by(keys: Keys, results: pa.Table) -> NDArray[np.float64]:
+    """Each tuple's cost by a work's results: the costs of its key, divided among its tuples; float64[n], ms."""
+    given = encode(results.column("key"))
+    costs = results.column("cost").to_numpy().astype(np.float64)
+    hashes, index = np.unique(np.concatenate([keys.hashes, given.hashes]), return_inverse=True)
+    at, of = index[: len(keys.hashes)][keys.codes], index[len(keys.hashes) :][given.codes]
     tuples = np.bincount(at, minlength=len(hashes))
     return np.bincount(of, costs, len(hashes))[at] / tuples[at]

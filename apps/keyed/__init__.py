@@ -1,7 +1,8 @@
-"""Workers that remember: states per key, where the grouping has put the key.
+"""Keyed works: a state per key, at the workers to which the grouping sends the key.
 
-From the inside out: ``store`` is a map of blobs, ``buckets`` says which of them a key is in, ``bins`` reads and writes
-them, ``table`` has the states in them, ``calls`` calls the user's work, ``keeper`` lets states begin, change, meet and
-end; ``worker`` and ``home`` are what a group of Spark's ``transformWithState`` does in a batch, ``operators`` are those
-groups, ``plan`` is the dataflow; ``keyed_map`` and ``dataflow`` begin it, and ``reading`` looks at what it holds.
+From the inside out: ``store`` has the buckets of states, as blobs; ``table`` is the states of a worker in their
+buckets; ``lifecycle`` calls the user's work, and lets states begin, change, be merged and leave; ``migration`` moves
+them to other workers under a plan. ``worker`` and ``merger`` are what an operator does in a batch, by its ``program``;
+they send ``parcels``. ``operators`` and ``tasks`` make Spark's operators of them, and ``flow`` the dataflow, for
+``keyed_map`` and for ``unskew.apps.topology.dataflow``. ``state_reader`` reads the states of a checkpoint.
 """

@@ -1,26 +1,26 @@
-"""Work with a state per key in somebody else's stream.
+"""A keyed work over a stream of the user's.
 
->>> told = keyed_map(events, "user_id", 32, Sessions(gap=30), "D_CHOICES", path, time="at")  # doctest: +SKIP
+>>> results = keyed_map(events, "user_id", 32, Sessions(gap=30), "D_CHOICES", path, time="at")  # doctest: +SKIP
 """
 
-from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema, to_arrow_type
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_type
 from pyspark.sql.types import StructField, StructType, TimestampType
 
-from unskew.apps.checkpoint.checkpoint import Checkpoint
-from unskew.apps.checkpoint.place import place_of
-from unskew.apps.keyed.bins import KEY
-from unskew.apps.keyed.parcels import WINDOW, opened
-from unskew.apps.keyed.plan import heartbeat, parcels, partitions_of, placed, places_of
-from unskew.apps.keyed.program import MERGE_EVERY, Period, Program, described, lifetime, splits
-from unskew.apps.topology.placement import column
-from unskew.apps.topology.router import Routing
-from unskew.apps.topology.windows import batch_time
+from unskew.apps.checkpoint.checkpoint import RECORD, Checkpoint
+from unskew.apps.checkpoint.location import Location, location_in
+from unskew.apps.checkpoint.visible import require_shared
+from unskew.apps.keyed.flow import executed, opened, partitions_of, routed, to_workers, tokens
+from unskew.apps.keyed.parcels import WINDOW
+from unskew.apps.keyed.program import Program, lifetime, merging, splits, taken_over
+from unskew.apps.keyed.store import KEY
+from unskew.apps.routing.batches import batch_time, heartbeats
+from unskew.apps.routing.packets import column
+from unskew.apps.routing.router import Routing
 from unskew.errors import UsageError
 from unskew.works.interface import KeyedWork
 
@@ -46,32 +46,32 @@ def keyed_map(
     idle_batches: bool = False,
     **options: Any,
 ) -> DataFrame:
-    """Run a work with a state per key over a stream: each tuple at the worker that a grouping chooses.
+    """Run a keyed work over a stream: each tuple is executed at the worker that a grouping chooses.
 
     Parameters
     ----------
     df : DataFrame
         Streaming, with the columns that the work reads.
     key : str
-        The key's column: string, binary or integer; a row whose key is null is left out.
+        The key's column: string, binary or integer; rows with a null key are left out.
     workers : int
-        W ≥ 1. The state has ``spark.sql.shuffle.partitions`` partitions, each of which costs every batch a commit:
-        set it to W at most.
+        W ≥ 1. The state has ``spark.sql.shuffle.partitions`` partitions, and each partition costs every batch a commit:
+        set it to W at most, before this call, and leave it so until the query has started.
     work : KeyedWork
-        What is done with the tuples (``unskew.works``).
+        The work (``unskew.works``).
     grouping : str
         A groupingType of ``unskew.grouping.registry.STANDALONE``; one that splits keys needs a work with a ``merge``.
     checkpoint : str
-        The query's ``checkpointLocation``.
+        The query's ``checkpointLocation``, where this process and all executors see it.
     window : float, optional
-        Length of the tumbling window that states live for (s).
+        States live for a tumbling window of this length (s).
     ttl : float, optional
-        How long states live after their key's last tuple (s); instead of a window. Default: what the work asks for.
+        Instead of a window: how long states live after their key's last tuple (s). Default: the work's own TTL.
     merge_every : str, optional
-        How often the states of a key that several workers have meet: ``"30s"``, ``"5 batches"``. Default: when their
-        window closes; without windows every 10 s. Results come then.
+        How often the fragments of a split key are merged, and its results published: ``"30s"``, ``"5 batches"``.
+        Default: when their window closes; without windows in each batch if ``time`` is given, else every 10 s.
     time : str or Column, timestamp
-        The tuples' own time. Default: the batch's time; nothing is ever late.
+        The tuples' own time; rows in which it is null are left out. Default: the batch's time, and no tuple is late.
     lateness : float
         With ``time``: how late a tuple may be (s).
     source, seed, **options
@@ -88,51 +88,58 @@ def keyed_map(
     Raises
     ------
     ValueError
-        A bad argument, a grouping that doesn't fit the work, or a checkpoint of another run: the message names it
-        and what is valid.
+        A bad argument, a grouping that doesn't fit the work, or a checkpoint of another run; the message names the
+        argument and its valid values.
     StateFault
-        (In the tasks, as the query's failure.) The work failed, or gave what isn't its states' schema.
+        (In the tasks, as the query's failure.) The work failed, or returned states or results of another schema.
+    UsageError
+        (In the tasks, before they change anything.) An executor doesn't see the checkpoint, or the number of the
+        state's partitions was changed after this call.
 
     """
     _require_stream(df, checkpoint)
     window_ms, ttl_ms = lifetime(work, window, ttl)
     split = splits(work, grouping, workers)
-    if merge_every is not None and not split:
-        raise UsageError(f"merge_every is {merge_every!r}, but {grouping.upper()} splits no keys: leave it out")
-    every = merge_every or (MERGE_EVERY if window_ms is None else None)
-    place = place_of(df.sparkSession, checkpoint)
-    routing = Routing(grouping.upper(), workers, place, options, seed, streaming=True)
+    event = time is not None
+    period = merging(merge_every, grouping, split=split, event=event, window_ms=window_ms)
+    location = location_in(df.sparkSession, checkpoint)
+    routing = Routing(grouping.upper(), workers, location, options, seed, streaming=True)
     routing.check()
-    partitions = partitions_of(df.sparkSession, place)
+    partitions = partitions_of(df.sparkSession, location)
     program = Program(
-        work, _key_type(df, key), workers, split, min(workers, partitions), time is not None, window_ms, ttl_ms,
-        Period.of(every) if split and every is not None else None,
+        work, _key_type(df, key), workers, split, min(workers, partitions), event, window_ms, ttl_ms, period,
+        checkpoint=location, partitions=partitions,
     )  # fmt: skip
-    Checkpoint(place).claim(identity(program) | {"groupingType": routing.grouping, "seed": seed})
-    places = places_of(program, partitions)
-    moment = batch_time(0, F.col("worker"))
-    tuples = _tuples(df, key, program, time)
-    rows = placed(tuples, routing, program, places, source=column(source) if source is not None else None,
-                  beats=not idle_batches)  # fmt: skip
+    schema = _result_schema(key, program)
+    chosen = tokens(program.workers, partitions)
+    _claim(df, location, program, {"groupingType": routing.grouping, "seed": seed}, chosen)
+    packets = routed(
+        _tuples(df, key, program, time, source), routing, program, chosen,
+        source=F.col("__source") if source is not None else None, heartbeats=not idle_batches,
+    )  # fmt: skip
     if idle_batches:
-        beats = df.sparkSession.readStream.format("rate-micro-batch").option("rowsPerBatch", 1).load()
-        rows = rows.unionByName(heartbeat(beats, places, F.lit(None).cast("timestamp")))
-    told = parcels(rows, program, places, moment, lateness if program.event else None)
-    return told.mapInArrow(*_unpacked(key, program))
+        packets = packets.unionByName(
+            to_workers(heartbeats(df.sparkSession), chosen, F.lit(None).cast("timestamp"))
+        )  # fmt: skip
+    moment = batch_time(0, F.col("worker"))
+    parcels = executed(packets, program, chosen, moment, lateness if program.event else None)
+
+    def columns(_kind: int, _sender: int, rows: pa.RecordBatch) -> list[pa.Array]:
+        start = [rows.column(WINDOW).cast(pa.timestamp("ms", "UTC"))] if program.window_ms is not None else []
+        return [rows.column(KEY), *start, *rows.columns[2:]]
+
+    return opened(parcels, schema, columns)
 
 
-def identity(program: Program) -> dict[str, Any]:
-    """What a checkpoint of keyed states is bound to."""
-    return {
-        "work": type(program.work).__name__,
-        "state": described(program.work.state),
-        "parameters": dict(program.work.parameters),
-        "keyType": str(program.key),
-        "numWorkers": program.workers,
-        "states": f"window {program.window_ms} ms" if program.window_ms else f"ttl {program.ttl_ms} ms",
-        "statesMeet": program.lasting,
-        "statesSplit": program.split,
-    }
+def _claim(df: DataFrame, location: Location, program: Program, routed: dict[str, Any], tokens: list[int]) -> None:
+    """Record the query in its checkpoint: its states are found again by the same tokens in as many partitions alone."""
+    checkpoint = Checkpoint(location)
+    new = taken_over(program.work, checkpoint.claimed())
+    place = {"statePartitions": program.partitions, "tokens": tokens}
+    # Before a batch is done there are no states.
+    moving = place if checkpoint.following() == 0 else ()
+    checkpoint.claim(program.identity | routed | new | place, (*new, *moving))
+    require_shared(df.sparkSession, location, *RECORD)
 
 
 def _require_stream(df: DataFrame, checkpoint: str) -> None:
@@ -156,8 +163,13 @@ def _key_type(df: DataFrame, key: str) -> pa.DataType:
     return kind
 
 
-def _tuples(df: DataFrame, key: str, program: Program, time: str | Column | None) -> DataFrame:
-    """``key``, ``time`` where tuples have one, ``__time`` for groupings, and what the work reads."""
+def _tuples(
+    df: DataFrame, key: str, program: Program, time: str | Column | None, source: str | Column | None
+) -> DataFrame:
+    """The columns ``key``, ``time`` where tuples have one, those that the work reads, and the routers' own.
+
+    These are ``__time``, and ``__source`` where one is given.
+    """
     missing = [name for name in program.columns if name not in (*df.columns, "time")]
     if missing:
         raise UsageError(
@@ -168,31 +180,22 @@ def _tuples(df: DataFrame, key: str, program: Program, time: str | Column | None
     moment = column(time).cast("timestamp") if time is not None else F.current_timestamp()
     if program.event:
         chosen.append(moment.alias("time"))
+        df = df.where(moment.isNotNull())
+    if source is not None:
+        chosen.append(column(source).alias("__source"))
     return df.select(*chosen, moment.alias("__time"))
 
 
-def _unpacked(key: str, program: Program) -> tuple[Any, StructType]:
-    """Parcels as rows: a function for ``mapInArrow``, and its schema."""
-    windowed = program.window_ms is not None
+def _result_schema(key: str, program: Program) -> StructType:
+    """The key, the window where states live for one, and the columns that the work publishes."""
     results = from_arrow_schema(program.work.results)
     own = from_arrow_schema(pa.schema([(key, program.key)]))
-    fields = [*own.fields, *([StructField("window", TimestampType())] if windowed else []), *results.fields]
+    window = [StructField("window", TimestampType())] if program.window_ms is not None else []
+    fields = [*own.fields, *window, *results.fields]
     names = [field.name for field in fields]
     twice = [name for name in names if names.count(name) > 1]
     if twice:
         raise UsageError(
-            f"{type(program.work).__name__} tells a column {twice[0]!r}, which the result has already: rename the key's"
+            f"{type(program.work).__name__} publishes a column {twice[0]!r}, as the key's is called: rename the key's"
         )
-    schema = StructType(fields)
-    arrow = to_arrow_schema(schema, timezone="UTC")
-
-    def rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for blob in batch.column("blob").to_pylist():
-                told = opened(blob)
-                start = told.column(WINDOW).cast(pa.timestamp("ms", "UTC"))
-                columns = [told.column(KEY), *([start] if windowed else []), *told.columns[2:]]
-                cast = [array.cast(kind) for array, kind in zip(columns, arrow.types, strict=True)]
-                yield pa.RecordBatch.from_arrays(cast, schema=arrow)
-
-    return rows, schema
+    return StructType(fields)

@@ -1,28 +1,106 @@
-"""What a keyed run does, the same for all its workers; travels to the tasks."""
+"""The program of a keyed work's workers and mergers, which travels to the tasks, and an operator's progress."""
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import astuple, dataclass
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
+from unskew.apps.checkpoint.location import Where
+from unskew.apps.checkpoint.visible import require_visible
 from unskew.apps.feedback.monitors import Monitors
-from unskew.apps.keyed.counts import Counts
-from unskew.apps.topology.cost import FREE, Cost
-from unskew.apps.topology.reports import Reports
-from unskew.apps.topology.router import Routing
+from unskew.apps.keyed.store import Address, Store
+from unskew.apps.routing.batches import state_partitions
+from unskew.apps.routing.cost import FREE, Cost
+from unskew.apps.routing.reports import Reports
+from unskew.apps.routing.router import Routing
 from unskew.errors import UsageError
+from unskew.grouping.keys import sum_by_key
 from unskew.grouping.registry import KEEPING, OWNING
 from unskew.works.interface import KeyedWork, Now
 
-#: How often states meet that no window closes, unless it is said.
-MERGE_EVERY = "10s"
+
+class Counts(KeyedWork):
+    """The topology's own work with a state: tuples and counts of a key in a window, published when it closes.
+
+    Parameters
+    ----------
+    weighted : bool
+        Whether the tuples have a column ``count``; if not, each counts 1.
+
+    """
+
+    state = pa.schema([("tuples", pa.int64()), ("count", pa.int64())])
+    results = state
+
+    def __init__(self, *, weighted: bool = False) -> None:
+        self.columns = ("count",) if weighted else ()
+
+    def update(
+        self, tuples: pa.RecordBatch, states: pa.RecordBatch, now: Now
+    ) -> tuple[pa.RecordBatch | None, pa.RecordBatch]:
+        """Add the tuples and their counts to the states."""
+        slots = tuples.column("slot").to_numpy()
+        number = np.bincount(slots, minlength=states.num_rows)
+        total = number
+        if self.columns:
+            total = sum_by_key(slots, tuples.column("count").to_numpy(zero_copy_only=False), states.num_rows)
+        before = (column.fill_null(0).to_numpy() for column in states.columns)
+        after = [pa.array(old + new, pa.int64()) for old, new in zip(before, (number, total), strict=True)]
+        return None, pa.RecordBatch.from_arrays(after, schema=self.state)
+
+    def finish(self, states: pa.RecordBatch, now: Now) -> pa.RecordBatch:
+        """Publish the counts."""
+        slots = pa.array(np.arange(states.num_rows, dtype=np.int32))
+        return pa.RecordBatch.from_arrays([slots, *states.columns], ["slot", *self.results.names])
+
+
+_PROGRESS: Address = (0, 0, -2)
+
+
+@dataclass(frozen=True)
+class Progress:
+    """An operator's progress at the end of a batch, stored beside its states.
+
+    Attributes
+    ----------
+    batch_ms : int
+        The batch's time.
+    closed_ms : int
+        The watermark at the batch's end; older tuples are late.
+    merged_ms : int
+        The watermark when states were last merged.
+    taken, released : int
+        The newest plan with states that the worker has taken in; the newest plan for which it has released its states.
+
+    """
+
+    batch_ms: int = 0
+    closed_ms: int = 0
+    merged_ms: int = 0
+    taken: int = 0
+    released: int = 0
+
+    @classmethod
+    def read(cls, store: Store) -> "Progress":
+        """Read the progress after the batch before; an older version of this program wrote fewer fields."""
+        found = store.get(_PROGRESS)
+        return cls(*np.frombuffer(found, np.int64).tolist()) if found else cls()
+
+    def write(self, store: Store) -> None:
+        """Write the progress for the next batch."""
+        store.put(_PROGRESS, np.array(astuple(self), np.int64).tobytes())
+
+
+#: How often the fragments of states without a window are merged by default: by batch time, and by event time.
+MERGE_EVERY, MERGE_EVERY_BY_EVENT = "10s", "1 batch"
 
 
 @dataclass(frozen=True)
 class Period:
-    """How often the states of a key meet: every so many batches, or ms of batch time.
+    """How often the fragments of a split key are merged: every so many batches, or ms of batch time.
 
     >>> Period.of("5 batches"), Period.of("30"), Period.of("1.5s")
     (Period(batches=5, ms=0), Period(batches=0, ms=30000), Period(batches=0, ms=1500))
@@ -38,7 +116,7 @@ class Period:
         Raises
         ------
         UsageError
-            It isn't one.
+            The text isn't a period.
 
         """
         found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(s|b|batch|batches|)\s*", text)
@@ -48,63 +126,71 @@ class Period:
             return cls(ms=max(1, round(1000 * float(found[1]))))
         raise UsageError(f"merge_every is {text!r}; valid: seconds (30, 1.5s) or batches (5 batches)")
 
-    def over(self, before_ms: int, now_ms: int, batch: int) -> bool:
-        """Whether it ends with a batch of that time and number; ``before_ms``: the time of the batch before."""
+    def ends(self, before_ms: int, now_ms: int, batch: int) -> bool:
+        """Whether a period ends with a batch of that time and number; ``before_ms``: the time of the batch before."""
         return (batch + 1) % self.batches == 0 if self.batches else before_ms // self.ms < now_ms // self.ms
 
 
 @dataclass(frozen=True)
-class Beat:
-    """A batch as a worker sees it.
+class WorkerBatch:
+    """A batch as a worker or a merger sees it.
 
     Attributes
     ----------
     number : int
-        The batch's.
+        The batch's number.
     batch_ms, watermark_ms : int
-        Its time and the watermark (by batch time the same), ms since the epoch.
+        The batch's time, and the watermark (by batch time the same), ms since the epoch.
+    empty : bool
+        Whether the batch has no rows at all: Spark runs it because the watermark has moved since the one before, and
+        nothing else has come.
 
     """
 
     number: int
     batch_ms: int
     watermark_ms: int
+    empty: bool = False
 
 
 @dataclass(frozen=True)
 class Program:
-    """What all workers do.
+    """The program of all workers and mergers.
 
     Parameters
     ----------
     work : KeyedWork
-        The user's.
+        The user's work.
     key : DataType
         The keys' type.
     workers : int
         W.
     split : bool
-        Whether the grouping may split a key: then its states meet at a home, and results come from there.
-    homes : int
-        Number of homes, among which the keys are spread by hash.
+        Whether the grouping may split a key. Then the key's fragments go to a merger, which publishes the results.
+    mergers : int
+        Number of mergers; a key's hash chooses its merger.
     event : bool
-        Whether tuples carry their own ``time``; if not, theirs is the batch's.
+        Whether tuples carry their own ``time``; if not, a tuple has the batch's time.
     window_ms, ttl_ms : int, optional
-        How long states live, the one or the other.
+        How long states live: for a window, or for a time after their key's last tuple.
     merge_every : Period, optional
-        How often they meet; without it, when their window closes.
+        How often fragments are merged; without it, when their window closes.
     counted_ms : int, optional
-        The windows by which keys are counted besides; None: they aren't.
+        The length of the windows in which tuples are counted by key, besides the work; None: they aren't counted.
     weighted : bool
         Whether tuples carry a ``count``.
     cost : Cost
-        Simulated, as ``unskew.apps.topology.worker.Worker``.
+        The simulated cost of tuples, as in ``unskew.apps.topology.worker.Worker``.
     reports : Reports, optional
-        Told what each worker did.
+        Where workers and mergers send their reports.
     routing : Routing, optional
-        How tuples get to workers, where that may change while states are there; None: it doesn't.
+        The run's routing, where plans may move keys; None: there are no plans.
     monitors : Monitors, optional
-        What is observed of the tuples for the grouping's controller.
+        The workers' monitors, which observe the tuples for the grouping's controller.
+    checkpoint : str or Location, optional
+        The query's checkpoint location, which each task must see.
+    partitions : int, optional
+        The partitions of the state for which the workers' tokens were chosen; the query must have so many.
 
     """
 
@@ -112,7 +198,7 @@ class Program:
     key: pa.DataType
     workers: int
     split: bool
-    homes: int = 1
+    mergers: int = 1
     event: bool = False
     window_ms: int | None = None
     ttl_ms: int | None = None
@@ -123,6 +209,8 @@ class Program:
     reports: Reports | None = None
     routing: Routing | None = None
     monitors: Monitors | None = None
+    checkpoint: Where | None = None
+    partitions: int | None = None
 
     @property
     def columns(self) -> list[str]:
@@ -132,26 +220,67 @@ class Program:
         return [name for name in dict.fromkeys(wanted) if name != "key" and (name != "time" or self.event)]
 
     @property
+    def identity(self) -> dict[str, Any]:
+        """The fields that a checkpoint with keyed states records of its run."""
+        return {
+            "work": type(self.work).__name__,
+            "state": described(self.work.state),
+            "parameters": dict(self.work.parameters),
+            "keyType": str(self.key),
+            "numWorkers": self.workers,
+            "states": f"window {self.window_ms} ms" if self.window_ms else f"ttl {self.ttl_ms} ms",
+            "statesMeet": self.mergers_keep,
+            "statesSplit": self.split,
+        }
+
+    @property
     def counts(self) -> Counts:
-        """The work that counts."""
+        """The work that counts the tuples."""
         return Counts(weighted=self.weighted)
 
     @property
-    def lasting(self) -> bool:
-        """Whether homes remember from batch to batch: not if all that they get leaves at once."""
+    def mergers_keep(self) -> bool:
+        """Whether mergers keep states from batch to batch; if not, a fragment leaves in the batch in which it came."""
         return self.split and (self.merge_every is not None or self.window_ms is None)
 
-    def now(self, beat: Beat) -> Now:
-        """The time as the work is told it: a window is closed, or open for tuples of any time in it."""
+    @property
+    def prompt(self) -> bool:
+        """Whether a state leaves in the very batch in which the watermark passes its end: if results come of that.
+
+        By event time, so that results depend on the data, not on the clock. By batch time a state may leave later,
+        which spares batches the search for it.
+        """
+        return self.event and (self.work.tells_at_end or self.work.settles_later)
+
+    def require_place(self) -> None:
+        """Let the calling task look whether its query keeps the states where this program expects them.
+
+        Raises
+        ------
+        UsageError
+            The task doesn't see the checkpoint, or the state has another number of partitions.
+
+        """
+        if self.checkpoint is not None:
+            require_visible(self.checkpoint)
+        found = state_partitions()
+        if self.partitions is not None and found is not None and found != self.partitions:
+            raise UsageError(
+                f"spark.sql.shuffle.partitions was {self.partitions} when the work's states got their places, and is "
+                f"{found} in the query; valid: one number, from the call of keyed_map until the query has started"
+            )
+
+    def now(self, batch: WorkerBatch) -> Now:
+        """The time for the work. Where states live for windows, the watermark is the end of the last closed one."""
         if self.window_ms is None:
-            return Now(beat.batch_ms, beat.watermark_ms)
-        return Now(beat.batch_ms, beat.watermark_ms // self.window_ms * self.window_ms)
+            return Now(batch.batch_ms, batch.watermark_ms)
+        return Now(batch.batch_ms, batch.watermark_ms // self.window_ms * self.window_ms)
 
 
 def lifetime(work: KeyedWork, window: float | None, ttl: float | None) -> tuple[int | None, int | None]:
     """The window (ms) or the TTL (ms) of a work's states; both are given in seconds.
 
-    A TTL comes before a window; the one that a work asks for is its least.
+    If there is a TTL, the window doesn't matter. A work's own TTL is the least that is valid for it.
 
     Raises
     ------
@@ -175,12 +304,12 @@ def lifetime(work: KeyedWork, window: float | None, ttl: float | None) -> tuple[
 
 
 def splits(work: KeyedWork, grouping: str, workers: int, valid: Sequence[str] = KEEPING) -> bool:
-    """Whether the states of a key must meet; ``valid``: the groupings that can be had with which they needn't.
+    """Whether the grouping splits keys, so that fragments must be merged; ``valid``: the groupings that don't.
 
     Raises
     ------
     UsageError
-        They must, and can't.
+        The grouping splits keys, and the work has no merge.
 
     """
     split = grouping.upper() not in OWNING and workers > 1
@@ -192,6 +321,46 @@ def splits(work: KeyedWork, grouping: str, workers: int, valid: Sequence[str] = 
     return split
 
 
+def merging(
+    merge_every: str | None, grouping: str, *, split: bool, event: bool, window_ms: int | None
+) -> Period | None:
+    """How often the fragments of split keys are merged; None: when their window closes, or no key is split.
+
+    By default fragments without a window are merged in every batch by event time: what is told of a key by then
+    depends on all its tuples, and on no clock.
+
+    Raises
+    ------
+    UsageError
+        ``merge_every`` isn't a period, or it is given though the grouping splits no keys.
+
+    """
+    if not split:
+        if merge_every is not None:
+            raise UsageError(f"merge_every is {merge_every!r}, but {grouping.upper()} splits no keys: leave it out")
+        return None
+    if merge_every is None and window_ms is None:
+        merge_every = MERGE_EVERY_BY_EVENT if event else MERGE_EVERY
+    return None if merge_every is None else Period.of(merge_every)
+
+
+#: The field of a checkpoint's record with the schema of its states, and the one with those that they had before.
+_STATE, _BEFORE = "state", "statesBefore"
+
+
+def taken_over(work: KeyedWork, record: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a checkpoint's record that change as a work takes over states of another schema; mostly none.
+
+    The states are upgraded by the first batch. Until it has been committed an older version of the work can still go on
+    with the checkpoint: so a schema that the states had before isn't refused here, but where the states are.
+    """
+    found, now = record.get(_STATE), described(work.state)
+    before = record.get(_BEFORE, [])
+    if found is None or found == now or (now not in before and found not in map(described, work.older)):
+        return {}
+    return {_STATE: now, _BEFORE: [*(each for each in before if each not in (found, now)), found]}
+
+
 def described(schema: pa.Schema) -> dict[str, Any]:
-    """A schema as a checkpoint notes it."""
+    """A schema as a checkpoint records it."""
     return {field.name: str(field.type) for field in schema}

@@ -1,48 +1,70 @@
-"""Where states lie: a map of blobs, in a test a dictionary, in a task a map state of Spark's."""
+"""Buckets of states: which of them a key is in, how many there are, and the store of blobs that they are written to.
 
+A bucket is read and written whole, so it should hold no more than a thousand keys or two. Reading and writing a bucket
+are two calls to the JVM, of some 100 µs each, so it should hold no fewer. The number of buckets grows with the keys by
+linear hashing: one more bucket splits one other, and no key of the rest moves.
+
+References
+----------
+W. Litwin, Linear hashing: a new tool for file and table addressing, VLDB 1980.
+"""
+
+import math
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from unskew.works.faults import StateFault
+
+#: n rows of a table → when each is due, int64[n], ms since the epoch; ``NEVER``: it isn't.
+Due: TypeAlias = Callable[[pa.RecordBatch], NDArray[np.int64]]
 #: (table, window, number of the bucket): windows by their start (ms), 0 where states outlive windows.
-Place: TypeAlias = tuple[int, int, int]
+Address: TypeAlias = tuple[int, int, int]
 
 
 class Store(Protocol):
     """A map of blobs; a call costs a round trip to the JVM (some 100 µs)."""
 
-    def get(self, place: Place) -> bytes | None:
-        """The blob that lies there."""
+    def get(self, address: Address) -> bytes | None:
+        """The blob at an address; None: there is none."""
         ...
 
-    def put(self, place: Place, blob: bytes) -> None:
-        """Let it lie there."""
+    def put(self, address: Address, blob: bytes) -> None:
+        """Write a blob to an address."""
         ...
 
-    def remove(self, place: Place) -> None:
-        """Let nothing lie there."""
+    def remove(self, address: Address) -> None:
+        """Remove the blob at an address."""
         ...
 
 
 class MemoryStore:
-    """A dictionary: what tests use, and merges that keep nothing."""
+    """A dictionary: for tests, and for mergers that keep nothing."""
 
     def __init__(self) -> None:
-        self.blobs: dict[Place, bytes] = {}
+        self.blobs: dict[Address, bytes] = {}
 
-    def get(self, place: Place) -> bytes | None:
-        """The blob that lies there."""
-        return self.blobs.get(place)
+    def get(self, address: Address) -> bytes | None:
+        """The blob at an address; None: there is none."""
+        return self.blobs.get(address)
 
-    def put(self, place: Place, blob: bytes) -> None:
-        """Let it lie there."""
-        self.blobs[place] = blob
+    def put(self, address: Address, blob: bytes) -> None:
+        """Write a blob to an address."""
+        self.blobs[address] = blob
 
-    def remove(self, place: Place) -> None:
-        """Let nothing lie there."""
-        self.blobs.pop(place, None)
+    def remove(self, address: Address) -> None:
+        """Remove the blob at an address."""
+        self.blobs.pop(address, None)
 
 
 class Delayed:
-    """A store that is written at the end: what is changed twice in a batch is fetched once, and stored once.
+    """A store that is written at the end: a blob that changes twice in a batch is fetched once, and stored once.
 
     Parameters
     ----------
@@ -53,27 +75,27 @@ class Delayed:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._changed: dict[Place, bytes | None] = {}
+        self._changed: dict[Address, bytes | None] = {}
 
-    def get(self, place: Place) -> bytes | None:
-        """The blob that is to lie there."""
-        return self._changed[place] if place in self._changed else self._store.get(place)
+    def get(self, address: Address) -> bytes | None:
+        """The blob that will be at an address."""
+        return self._changed[address] if address in self._changed else self._store.get(address)
 
-    def put(self, place: Place, blob: bytes) -> None:
-        """Let it lie there."""
-        self._changed[place] = blob
+    def put(self, address: Address, blob: bytes) -> None:
+        """Write a blob to an address."""
+        self._changed[address] = blob
 
-    def remove(self, place: Place) -> None:
-        """Let nothing lie there."""
-        self._changed[place] = None
+    def remove(self, address: Address) -> None:
+        """Remove the blob at an address."""
+        self._changed[address] = None
 
     def flush(self) -> None:
-        """Write what has changed."""
-        for place, blob in self._changed.items():
+        """Write the blobs that have changed."""
+        for address, blob in self._changed.items():
             if blob is None:
-                self._store.remove(place)
+                self._store.remove(address)
             else:
-                self._store.put(place, blob)
+                self._store.put(address, blob)
         self._changed = {}
 
 
@@ -90,15 +112,249 @@ class SparkStore:
     def __init__(self, state: Any) -> None:
         self._state = state
 
-    def get(self, place: Place) -> bytes | None:
-        """The blob that lies there; Spark logs a warning if there is none."""
-        found = self._state.getValue(place)
+    def get(self, address: Address) -> bytes | None:
+        """The blob at an address; None: there is none, and Spark logs a warning."""
+        found = self._state.getValue(address)
         return None if found is None else bytes(found[0])
 
-    def put(self, place: Place, blob: bytes) -> None:
-        """Let it lie there."""
-        self._state.updateValue(place, (blob,))
+    def put(self, address: Address, blob: bytes) -> None:
+        """Write a blob to an address."""
+        self._state.updateValue(address, (blob,))
 
-    def remove(self, place: Place) -> None:
-        """Let nothing lie there."""
-        self._state.removeKey(place)
+    def remove(self, address: Address) -> None:
+        """Remove the blob at an address."""
+        self._state.removeKey(address)
+
+
+#: Keys and bytes that a bucket should hold at most, because all of them are fetched with one of its keys.
+KEYS, BYTES = 1600, 128 << 10
+#: When a key is due that isn't, and the earliest expiry of a bucket from which nothing expires.
+NEVER = np.iinfo(np.int64).max
+
+_SHRINK = 8  # times as many buckets as are needed: then their number shrinks
+
+
+def bucket_of(hashes: NDArray[np.uint64], n: int) -> NDArray[np.int64]:
+    """The bucket of each key among n, by its hash: int64[k].
+
+    >>> bucket_of(np.array([0, 5, 6, 7], np.uint64), 6).tolist()
+    [0, 5, 2, 3]
+    """
+    low = 1 << (n.bit_length() - 1)
+    bucket = (hashes & np.uint64(2 * low - 1)).astype(np.int64)
+    return np.where(bucket >= n, bucket & (low - 1), bucket)
+
+
+def moved_buckets(n: int, m: int) -> NDArray[np.int64]:
+    """The buckets that get other keys if n buckets become m: those that lose keys, and those that get some.
+
+    >>> moved_buckets(4, 6).tolist(), moved_buckets(6, 4).tolist()
+    ([0, 1], [0, 1, 4, 5])
+    """
+    parents = bucket_of(np.arange(min(n, m), max(n, m)).astype(np.uint64), min(n, m))
+    return np.unique(np.concatenate([parents, np.arange(m, n)]))
+
+
+def wanted_buckets(n: int, keys: int, size: int) -> int:
+    """How many buckets n should become for so many keys and bytes."""
+    enough = min(max(math.ceil(keys / KEYS), math.ceil(size / BYTES)), max(keys, 1))
+    return max(n, enough) if enough * _SHRINK > n else max(2 * enough, 1)
+
+
+@dataclass
+class BucketIndex:
+    """What is known of n buckets without reading them.
+
+    Attributes
+    ----------
+    keys, size, earliest : int64[n]
+        Keys, bytes, and when the first of the keys expires or is due (ms since the epoch).
+
+    """
+
+    keys: NDArray[np.int64]
+    size: NDArray[np.int64]
+    earliest: NDArray[np.int64]
+
+    @classmethod
+    def empty(cls, n: int) -> "BucketIndex":
+        """Of n empty buckets."""
+        return cls(np.zeros(n, np.int64), np.zeros(n, np.int64), np.full(n, NEVER))
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    def resized(self, m: int) -> "BucketIndex":
+        """The index of m buckets; those that get other keys are still empty in it."""
+        new = BucketIndex.empty(m)
+        kept = min(m, len(self))
+        new.keys[:kept], new.size[:kept], new.earliest[:kept] = (
+            self.keys[:kept], self.size[:kept], self.earliest[:kept],
+        )  # fmt: skip
+        return new
+
+
+@dataclass
+class Directory:
+    """What is known of a table without reading its buckets.
+
+    Attributes
+    ----------
+    schema : Schema
+        Of its rows: buckets are written without it.
+    indexes : dict
+        Window → its buckets.
+    usual : int
+        How many buckets a window begins with.
+
+    """
+
+    schema: pa.Schema
+    indexes: dict[int, BucketIndex]
+    usual: int = 1
+
+    def write(self) -> bytes:
+        """Write it as a blob."""
+        lengths = [len(index) for index in self.indexes.values()]
+        windows = np.repeat(np.array(list(self.indexes), np.int64), lengths)
+        parts = [
+            np.concatenate([np.empty(0, np.int64), *(getattr(index, name) for index in self.indexes.values())])
+            for name in _INDEXES.names[1:]
+        ]
+        batch = pa.record_batch([pa.array(part) for part in (windows, *parts)], schema=_INDEXES)
+        schema = self.schema.serialize().to_pybytes()
+        return struct.pack("<qq", self.usual, len(schema)) + schema + batch.serialize().to_pybytes()
+
+    @classmethod
+    def read(cls, blob: bytes) -> "Directory":
+        """Read what ``write`` wrote."""
+        usual, length = struct.unpack_from("<qq", blob)
+        schema = pa.ipc.read_schema(pa.py_buffer(blob[16 : 16 + length]))
+        batch = pa.ipc.read_record_batch(pa.py_buffer(blob[16 + length :]), _INDEXES)
+        window, *parts = (column.to_numpy(zero_copy_only=False) for column in batch.columns)
+        starts = np.flatnonzero(np.diff(window, prepend=-1)).tolist()
+        indexes = {
+            int(window[start]): BucketIndex(*(part[start:stop].copy() for part in parts))
+            for start, stop in zip(starts, [*starts[1:], len(window)], strict=False)
+        }
+        return cls(schema, indexes, usual)
+
+
+_INDEXES = pa.schema([(name, pa.int64()) for name in ("window", "keys", "size", "earliest")])
+
+#: The columns of a row before those of the state: the key, and the time of its last tuple (ms since the epoch).
+KEY, LAST = "__key", "__last"
+#: A state of more bytes is refused: a bucket is read and written whole.
+LARGEST_STATE = 32 << 20
+
+
+class BucketStore:
+    """The buckets of one table.
+
+    Parameters
+    ----------
+    store : Store
+        Where they are written.
+    number : int
+        The table's number.
+    schema : Schema
+        Of its rows.
+    ttl_ms : int, optional
+        How long after its last tuple a row expires.
+    due : function, optional
+        n rows → when each is due before it expires, int64[n], ms since the epoch.
+
+    """
+
+    def __init__(
+        self, store: Store, number: int, schema: pa.Schema, ttl_ms: int | None, due: Due | None = None
+    ) -> None:
+        self._store = store
+        self._number = number
+        self._schema = schema
+        self._ttl = ttl_ms
+        self._due = due
+
+    def empty(self) -> pa.RecordBatch:
+        """No rows."""
+        return pa.RecordBatch.from_arrays([pa.array([], field.type) for field in self._schema], schema=self._schema)
+
+    def read(self, window: int, bucket: int) -> pa.RecordBatch:
+        """The rows of a bucket that isn't empty."""
+        blob = self._store.get((self._number, window, bucket))
+        assert blob is not None, f"bucket {bucket} of window {window} is gone"
+        return pa.ipc.read_record_batch(pa.py_buffer(blob), self._schema)
+
+    def fetch(
+        self, window: int, index: BucketIndex | None, named: NDArray[np.int64]
+    ) -> tuple[pa.RecordBatch, NDArray[np.int64]]:
+        """The rows of some buckets, and the bucket of each row."""
+        full = [] if index is None else [int(bucket) for bucket in named if index.keys[bucket]]
+        parts = [self.read(window, bucket) for bucket in full]
+        of = np.repeat(np.array(full, np.int64), [part.num_rows for part in parts])
+        return pa.concat_batches([self.empty(), *parts]), of
+
+    def remove(self, window: int, bucket: int) -> None:
+        """Remove a bucket that isn't empty."""
+        self._store.remove((self._number, window, bucket))
+
+    def keep(
+        self,
+        window: int,
+        index: BucketIndex,
+        rows: pa.RecordBatch,
+        bucket: NDArray[np.int64],
+        fetched: NDArray[np.int64],
+    ) -> None:
+        """Store rows in their buckets; a bucket of ``fetched`` that gets no row is removed.
+
+        Raises
+        ------
+        StateFault
+            A state is larger than ``LARGEST_STATE``.
+
+        """
+        narrow = bucket.astype(np.uint16) if len(index) <= 1 << 16 else bucket  # a radix sort, where it fits
+        order = np.argsort(narrow, kind="stable")
+        ordered, bucket = rows.take(pa.array(order)), bucket[order]
+        over = self._over(ordered)
+        bounds = np.searchsorted(bucket, [fetched, fetched + 1])
+        for b, start, stop in zip(fetched.tolist(), *bounds.tolist(), strict=True):
+            if start < stop:
+                blob = self._write(ordered.slice(start, stop - start))
+                self._store.put((self._number, window, b), blob)
+                index.size[b] = len(blob)
+                index.earliest[b] = int(over[start:stop].min())
+            elif index.keys[b]:
+                self.remove(window, b)
+                index.size[b], index.earliest[b] = 0, NEVER
+            index.keys[b] = stop - start
+
+    def _over(self, rows: pa.RecordBatch) -> NDArray[np.int64]:
+        """When each row expires, or is due before that."""
+        if self._ttl is None:
+            return np.full(rows.num_rows, NEVER)
+        ends = rows.column(LAST).to_numpy() + self._ttl
+        return ends if self._due is None or not len(ends) else np.minimum(ends, self._due(rows))
+
+    def _write(self, rows: pa.RecordBatch) -> bytes:
+        blob = rows.serialize()
+        if blob.size > LARGEST_STATE:
+            for row in range(rows.num_rows):
+                size = rows.slice(row, 1).nbytes
+                if size > LARGEST_STATE:
+                    key = rows.column(KEY)[row].as_py()
+                    raise StateFault(
+                        f"the state of key {key!r} has {size:,} bytes; valid: {LARGEST_STATE:,} at most "
+                        "(keep a summary, or give it a shorter window or TTL)"
+                    )
+        return blob.to_pybytes()
+
+
+def rows_of(keys: pa.Array, rows: pa.RecordBatch) -> NDArray[np.int32]:
+    """The row of each of k distinct keys: int32[k], −1: the key has none."""
+    # Rows are looked up among the keys, not keys among the rows: there are fewer keys, so the hash table is smaller.
+    found = pc.call_function("index_in", [rows.column(KEY)], pc.SetLookupOptions(keys))
+    at = np.full(len(keys), -1, np.int32)
+    at[found.drop_null().to_numpy()] = np.flatnonzero(found.is_valid().to_numpy(zero_copy_only=False))
+    return at

@@ -1,4 +1,4 @@
-"""A table of states: one row a key, in buckets; what is fetched, changed and stored is whole buckets."""
+"""A table of states: one row a key, in buckets. A bucket is fetched, changed and stored whole."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -7,17 +7,27 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from unskew.apps.keyed import buckets
-from unskew.apps.keyed.bins import KEY, LAST, Bins, rows_of
-from unskew.apps.keyed.buckets import Directory, Shelf, address
-from unskew.apps.keyed.calls import StateFault
-from unskew.apps.keyed.store import Store
+from unskew.apps.keyed.store import (
+    KEY,
+    LAST,
+    BucketIndex,
+    BucketStore,
+    Directory,
+    Due,
+    Store,
+    bucket_of,
+    moved_buckets,
+    rows_of,
+    wanted_buckets,
+)
 from unskew.grouping.keys import Keys, encode, hash_keys
+from unskew.works.faults import StateFault
+from unskew.works.interface import has_state
 
-#: The bucket that says what is in the others.
+#: The number of the bucket that has the directory of the others.
 DIRECTORY = -1
 _AT_ONCE = 256  # buckets
-_SWEEPS = 16  # times a TTL that a bucket is looked through for what has expired
+_SWEEPS = 16  # times a TTL that a bucket is searched for expired states
 
 
 @dataclass(frozen=True)
@@ -27,11 +37,11 @@ class Touched:
     Attributes
     ----------
     keys : Keys
-        The k keys, all of which occur.
+        The k keys; all of them occur.
     rows : RecordBatch
         All rows of the buckets.
     bucket : int64[rows]
-        Which they were in.
+        The bucket of each row.
     at : int32[k]
         The row of each key, −1: it has none.
 
@@ -49,130 +59,171 @@ class Table:
     Parameters
     ----------
     store : Store
-        Where they lie.
+        Where the buckets are written.
     number : int
-        The table's among those of its worker.
+        The table's number at its worker.
     state : Schema
         A state's columns.
     key : DataType
         The keys' type.
     ttl_ms : int, optional
         How long after its last tuple a key expires.
+    due : function, optional
+        When each of n rows is due before it expires (``store.Due``).
+    upgrade : function, optional
+        Rows with states of an older schema → rows with those of ``state``; None: it doesn't know that schema.
 
     Raises
     ------
     StateFault
-        What lies there has other columns.
+        The states in the store have other columns, and aren't upgraded.
 
     """
 
-    def __init__(self, store: Store, number: int, state: pa.Schema, key: pa.DataType, ttl_ms: int | None) -> None:
+    def __init__(
+        self,
+        store: Store,
+        number: int,
+        state: pa.Schema,
+        key: pa.DataType,
+        ttl_ms: int | None,
+        due: Due | None = None,
+        upgrade: Callable[[pa.RecordBatch], pa.RecordBatch | None] | None = None,
+    ) -> None:
         self._store = store
         self._number = number
         self._ttl = ttl_ms
+        self._due = due
+        self._upgrade = upgrade
         self.state = state
         self.schema = pa.schema([pa.field(KEY, key), pa.field(LAST, pa.int64()), *state])
-        self._bins = Bins(store, number, self.schema, ttl_ms)
+        self._buckets = BucketStore(store, number, self.schema, ttl_ms, due)
         found = store.get((number, 0, DIRECTORY))
         self._directory = Directory.read(found) if found else Directory(self.schema, {})
-        self._shelves = self._directory.shelves
+        self._indexes = self._directory.indexes
         self._changed = found is None
         if self._directory.schema != self.schema:
+            self._upgrade_all()
+
+    def _upgrade_all(self) -> None:
+        """Rewrite all buckets of an older version's table."""
+        old = BucketStore(self._store, self._number, self._directory.schema, None)
+        self._fitting(old.empty())  # refuses another work's states, though there may be none yet
+        for window, index in self._indexes.items():
+            full = np.flatnonzero(index.keys)
+            for start in range(0, len(full), _AT_ONCE):
+                some = full[start : start + _AT_ONCE]
+                rows, bucket = old.fetch(window, index, some)
+                new = self._fitting(rows)
+                there = has_state(new.select(self.state.names))
+                self._buckets.keep(window, index, new.filter(pa.array(there)), bucket[there], some)
+        self._directory.schema = self.schema
+        self._changed = True
+
+    def _fitting(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """Rows of the table's schema, or of an older one, as rows of the table's."""
+        if rows.schema == self.schema:
+            return rows
+        new = self._upgrade(rows) if self._upgrade is not None else None
+        if new is None or new.schema != self.schema:
             raise StateFault(
-                f"the checkpoint's states have the columns {_said(self._directory.schema)}, the work's "
-                f"{_said(self.schema)}: give the same work, or another checkpoint"
+                f"the checkpoint's states have the columns {_columns(rows.schema)}, the work's "
+                f"{_columns(self.schema)}: give the same work, an `older` and `upgrade` to it, or another checkpoint"
             )
+        return new
 
     def empty(self) -> pa.RecordBatch:
         """No rows."""
-        return self._bins.empty()
+        return self._buckets.empty()
 
     @property
     def windows(self) -> list[int]:
         """The windows that have states, oldest first."""
-        return sorted(self._shelves)
+        return sorted(self._indexes)
 
     @property
     def keys(self) -> int:
         """The number of states."""
-        return sum(int(shelf.keys.sum()) for shelf in self._shelves.values())
+        return sum(int(index.keys.sum()) for index in self._indexes.values())
 
     @property
     def size(self) -> int:
-        """Their bytes."""
-        return sum(int(shelf.size.sum()) for shelf in self._shelves.values())
+        """The states' bytes."""
+        return sum(int(index.size.sum()) for index in self._indexes.values())
 
     def close(self) -> None:
-        """Store what is known of the buckets, if it has changed."""
+        """Store the directory of the buckets, if it has changed."""
         if self._changed:
             self._store.put((self._number, 0, DIRECTORY), self._directory.write())
 
     def touch(self, window: int, keys: Keys) -> Touched:
         """Fetch the buckets of these keys: O(keys in them)."""
-        shelf = self._shelves.get(window)
-        n = len(shelf) if shelf is not None else self._directory.usual
-        named = np.unique(address(keys.hashes, n))
-        rows, bucket = self._bins.fetch(window, shelf, named)
+        index = self._indexes.get(window)
+        n = len(index) if index is not None else self._directory.usual
+        named = np.unique(bucket_of(keys.hashes, n))
+        rows, bucket = self._buckets.fetch(window, index, named)
         return Touched(keys, rows, bucket, rows_of(keys.distinct, rows))
 
     def put(self, window: int, touched: Touched, last: NDArray[np.int64], states: pa.RecordBatch) -> None:
-        """Store the keys' new states; one that is null throughout is no state.
+        """Store the keys' new states. A state with a null in every column means no state, and isn't stored.
 
         Raises
         ------
         StateFault
-            One is larger than ``bins.LARGEST_STATE``.
+            A state is larger than ``store.LARGEST_STATE``.
 
         """
-        shelf = self._shelves.get(window)
-        if shelf is None:
-            shelf = self._shelves[window] = Shelf.empty(self._directory.usual)
+        index = self._indexes.get(window)
+        if index is None:
+            index = self._indexes[window] = BucketIndex.empty(self._directory.usual)
         self._changed = True
         columns = [touched.keys.distinct, pa.array(last), *states.columns]
         changed = pa.RecordBatch.from_arrays(columns, schema=self.schema)
-        there = known(states)
+        there = has_state(states)
         replaced = np.zeros(touched.rows.num_rows, np.bool_)
         replaced[touched.at[touched.at >= 0]] = True
         rows = pa.concat_batches([touched.rows.filter(pa.array(~replaced)), changed.filter(pa.array(there))])
-        new = address(touched.keys.hashes, len(shelf))
+        new = bucket_of(touched.keys.hashes, len(index))
         bucket = np.concatenate([touched.bucket[~replaced], new[there]])
         fetched = np.unique(np.concatenate([touched.bucket, new]))
-        others = np.setdiff1d(np.arange(len(shelf)), fetched, assume_unique=True)
-        keys = rows.num_rows + int(shelf.keys[others].sum())
-        wanted = buckets.wanted(len(shelf), keys, rows.nbytes + int(shelf.size[others].sum()))
-        if wanted != len(shelf):
-            missing = np.setdiff1d(buckets.moved(len(shelf), wanted), fetched)
-            more, _ = self._bins.fetch(window, shelf, missing)
+        others = np.setdiff1d(np.arange(len(index)), fetched, assume_unique=True)
+        keys = rows.num_rows + int(index.keys[others].sum())
+        wanted = wanted_buckets(len(index), keys, rows.nbytes + int(index.size[others].sum()))
+        if wanted != len(index):
+            missing = np.setdiff1d(moved_buckets(len(index), wanted), fetched)
+            more, _ = self._buckets.fetch(window, index, missing)
             rows = pa.concat_batches([rows, more])
-            for gone in range(wanted, len(shelf)):
-                if shelf.keys[gone]:
-                    self._bins.remove(window, gone)
-            fetched = np.unique(np.concatenate([fetched, missing, np.arange(len(shelf), wanted)]))
+            for gone in range(wanted, len(index)):
+                if index.keys[gone]:
+                    self._buckets.remove(window, gone)
+            fetched = np.unique(np.concatenate([fetched, missing, np.arange(len(index), wanted)]))
             fetched = fetched[fetched < wanted]
-            shelf = self._shelves[window] = shelf.resized(wanted)
+            index = self._indexes[window] = index.resized(wanted)
             self._directory.usual = wanted
-            bucket = address(hash_keys(rows.column(KEY)), wanted)
-        self._bins.keep(window, shelf, rows, bucket, fetched)
+            bucket = bucket_of(hash_keys(rows.column(KEY)), wanted)
+        self._buckets.keep(window, index, rows, bucket, fetched)
 
-    def take(self, window: int) -> pa.RecordBatch:
-        """All rows of a window, which is then forgotten."""
-        shelf = self._shelves.pop(window)
+    def take(self, window: int) -> Iterator[pa.RecordBatch]:
+        """Remove all rows of a window, and yield them, some buckets' at a time."""
+        index = self._indexes.pop(window)
         self._changed = True
-        full = np.flatnonzero(shelf.keys).tolist()
-        rows = pa.concat_batches([self._bins.empty(), *(self._bins.read(window, bucket) for bucket in full)])
-        for bucket in full:
-            self._bins.remove(window, bucket)
-        return rows
+        full = np.flatnonzero(index.keys)
+        for start in range(0, len(full), _AT_ONCE):
+            rows, _ = self._buckets.fetch(window, index, full[start : start + _AT_ONCE])
+            for bucket in full[start : start + _AT_ONCE].tolist():
+                self._buckets.remove(window, bucket)
+            yield rows
 
     def take_in(self, window: int, rows: pa.RecordBatch) -> None:
-        """Put rows of other tables among this one's, as they are.
+        """Add rows of other workers' tables, which may be of an older schema.
 
         Raises
         ------
         StateFault
-            This one has a state of such a key already.
+            This table has a state of such a key already, or the rows are of another work.
 
         """
+        rows = self._fitting(rows)
         keys = encode(rows.column(KEY))
         touched = self.touch(window, keys)
         if (touched.at >= 0).any() or len(keys.distinct) < len(rows):
@@ -183,67 +234,74 @@ class Table:
         ordered = rows.take(pa.array(row))
         self.put(window, touched, ordered.column(LAST).to_numpy(), ordered.select(self.state.names))
 
-    def hand_out(
+    def release(
         self, to: Callable[[NDArray[np.uint64]], NDArray[np.int32]], among: NDArray[np.uint64] | None
     ) -> Iterator[tuple[int, pa.RecordBatch, NDArray[np.int32]]]:
-        """The rows, by window, of the keys that leave, which are then forgotten; and where each goes.
+        """Remove the rows of the keys that leave; yield them by window, with the receiver of each.
 
         Parameters
         ----------
         to : function
-            Hashes of keys, uint64[k] → to whom they go, int32[k]; −1: to nobody.
+            Hashes of keys, uint64[k] → the receiver of each, int32[k]; −1: the key stays.
         among : uint64[h], optional
-            The hashes that it can be: only their buckets are read. None: all are.
+            The hashes of the keys that may leave: only their buckets are read. None: all buckets are read.
 
         """
-        for window, shelf in self._shelves.items():
-            named = np.arange(len(shelf)) if among is None else np.unique(address(among, len(shelf)))
-            named = named[shelf.keys[named] > 0]
+        for window, index in self._indexes.items():
+            named = np.arange(len(index)) if among is None else np.unique(bucket_of(among, len(index)))
+            named = named[index.keys[named] > 0]
             for start in range(0, len(named), _AT_ONCE):
-                rows, bucket = self._bins.fetch(window, shelf, named[start : start + _AT_ONCE])
+                rows, bucket = self._buckets.fetch(window, index, named[start : start + _AT_ONCE])
                 receiver = to(hash_keys(rows.column(KEY)))
                 gone = receiver >= 0
                 if gone.any():
                     yield window, rows.filter(pa.array(gone)), receiver[gone]
                     changed = np.unique(bucket[gone])
                     rest = ~gone & np.isin(bucket, changed)
-                    self._bins.keep(window, shelf, rows.filter(pa.array(rest)), bucket[rest], changed)
+                    self._buckets.keep(window, index, rows.filter(pa.array(rest)), bucket[rest], changed)
                     self._changed = True
 
-    def expired(self, at_ms: int) -> pa.RecordBatch:
-        """Rows whose TTL is over at that time, which are then forgotten, of those buckets that are due.
+    def expire(
+        self, at_ms: int, settled: Callable[[pa.RecordBatch], pa.RecordBatch], *, prompt: bool
+    ) -> Iterator[pa.RecordBatch]:
+        """Remove the rows that have expired at that time, and yield them; rows that are due get new states.
 
-        A bucket is looked through a few times a TTL, each at a moment of its own: what has expired leaves some TTL / 16
-        later at most, and a batch needn't look through all of them.
+        Parameters
+        ----------
+        at_ms : int
+            The time.
+        settled : function
+            Rows that are due → their new states. A state with a null in every column isn't stored.
+        prompt : bool
+            Whether all buckets are searched in which a row expires or is due. If not, a bucket is searched 16 times a
+            TTL, each at moments of its own: an expired state leaves TTL / 16 late at most, and no batch has to search
+            all buckets.
+
         """
-        gone = [self._bins.empty()]
         assert self._ttl is not None
-        every = sweep_ms(self._ttl)
-        for window, shelf in self._shelves.items():
-            phase = np.arange(len(shelf)) * every // len(shelf)
-            due = np.flatnonzero(shelf.earliest <= (at_ms - phase) // every * every + phase)
-            for bucket in due.tolist():
-                rows = self._bins.read(window, bucket)
+        every = max(1, self._ttl // _SWEEPS)
+        for window, index in self._indexes.items():
+            phase = np.arange(len(index)) * every // len(index)
+            named = np.flatnonzero(index.earliest <= (at_ms if prompt else (at_ms - phase) // every * every + phase))
+            for start in range(0, len(named), _AT_ONCE):
+                some = named[start : start + _AT_ONCE]
+                rows, bucket = self._buckets.fetch(window, index, some)
                 over = rows.column(LAST).to_numpy() + self._ttl <= at_ms
-                gone.append(rows.filter(pa.array(over)))
-                rest = rows.filter(pa.array(~over))
-                self._bins.keep(window, shelf, rest, np.full(rest.num_rows, bucket), np.array([bucket]))
-            self._changed |= bool(len(due))
-        return pa.concat_batches(gone)
+                if over.any():
+                    yield rows.filter(pa.array(over))
+                rows, bucket = rows.filter(pa.array(~over)), bucket[~over]
+                due = self._due(rows) <= at_ms if self._due is not None and rows.num_rows else np.zeros(0, np.bool_)
+                if due.any():
+                    changed = rows.filter(pa.array(due))
+                    states = settled(changed)
+                    there = has_state(states)
+                    columns = [*changed.columns[:2], *states.columns]
+                    kept = pa.RecordBatch.from_arrays(columns, schema=self.schema).filter(pa.array(there))
+                    rows = pa.concat_batches([rows.filter(pa.array(~due)), kept])
+                    bucket = np.concatenate([bucket[~due], bucket[due][there]])
+                self._buckets.keep(window, index, rows, bucket, some)
+                self._changed = True
 
 
-def sweep_ms(ttl_ms: int) -> int:
-    """How late a state whose TTL is over may leave, ms."""
-    return max(1, ttl_ms // _SWEEPS)
-
-
-def _said(schema: pa.Schema) -> str:
+def _columns(schema: pa.Schema) -> str:
     return ", ".join(f"{field.name} {field.type}" for field in schema if field.name not in (KEY, LAST))
-
-
-def known(states: pa.RecordBatch) -> NDArray[np.bool_]:
-    """Which of n states there are, bool[n]: those that aren't null throughout."""
-    there = np.zeros(states.num_rows, np.bool_)
-    for column in states.columns:
-        there |= column.is_valid().to_numpy(zero_copy_only=False)
-    return there

@@ -1,38 +1,40 @@
-"""A worker's batch: its tuples change the states of their keys, and what is over leaves."""
+"""A worker's batch of a keyed work: its tuples change the states of their keys, and expired states leave."""
 
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+import numpy as np
 import pyarrow as pa
 
-from unskew.apps.keyed import arrivals
-from unskew.apps.keyed.calls import Calls
-from unskew.apps.keyed.keeper import Keeper
-from unskew.apps.keyed.moving import Mover
-from unskew.apps.keyed.note import Note
-from unskew.apps.keyed.parcels import BEAT, COUNTS, RESULTS, Parcel, packed, spread
-from unskew.apps.keyed.program import Beat, Program
+from unskew.apps.keyed.lifecycle import Calls, Lifecycle
+from unskew.apps.keyed.migration import Migration
+from unskew.apps.keyed.parcels import COUNTS, HEARTBEAT, RESULTS, Parcel, packed, spread
+from unskew.apps.keyed.program import Program, Progress, WorkerBatch
 from unskew.apps.keyed.store import Delayed, Store
 from unskew.apps.keyed.table import Table
+from unskew.apps.routing import packets as packets_
+from unskew.apps.routing.batches import milliseconds, windows_of
+from unskew.apps.routing.reports import StateReport, WorkerReport
+from unskew.grouping.keys import Keys, encode
 
 _WORK, _COUNTS = 0, 1
 
 
-def work(program: Program, store: Store, worker: int, packets: Sequence[bytes], beat: Beat) -> Iterator[Parcel]:
+def work(program: Program, store: Store, worker: int, packets: Sequence[bytes], batch: WorkerBatch) -> Iterator[Parcel]:
     """Do a worker's share of a batch.
 
     Parameters
     ----------
     program : Program
-        What to do.
+        The program of the workers.
     store : Store
-        The worker's own.
+        The worker's own store.
     worker : int
-        Its number.
+        The worker's number.
     packets : sequence of bytes
-        Its tuples, in the order in which they count; perhaps none.
-    beat : Beat
+        Its tuples, in the order in which they are executed; perhaps none.
+    batch : WorkerBatch
         The batch.
 
     Raises
@@ -42,90 +44,172 @@ def work(program: Program, store: Store, worker: int, packets: Sequence[bytes], 
 
     """
     started = time.perf_counter()
-    note = Note.read(store)
-    mover = Mover(program.routing, worker, beat.number, note)
-    later = Delayed(store) if mover.moves else None
+    progress = Progress.read(store)
+    migration = Migration(program.routing, worker, batch.number, progress)
+    merges = _merges(program, progress, batch)
+    later = Delayed(store) if migration.moves or merges else None
     ttl_ms = None if program.split else program.ttl_ms
-    own = Table(later or store, _WORK, program.work.state, program.key, ttl_ms)
-    keeper = Keeper(own, Calls(program.work), ttl_ms)
-    mover.take_in(own)
-    tuples = arrivals.gathered(packets, program, beat)
-    kept, counted, late = arrivals.punctual(tuples, program, note.closed_ms)
-    now = program.now(beat)
+    calls = Calls(program.work)
+    table = Table(later or store, _WORK, program.work.state, program.key, ttl_ms, calls.due, calls.upgrade)
+    states = Lifecycle(table, calls, ttl_ms)
+    migration.take_in(table)
+    arrived = _tuples(packets, program, batch)
+    tuples, windows, late = _punctual(arrived, program, progress.closed_ms)
+    now = program.now(batch)
     distinct = 0
     seen = ["time", *(name for name in program.work.columns if name != "time")]
-    if kept.num_rows:
-        parts = [(0, kept)] if program.window_ms is None else arrivals.windows_of(kept, program.window_ms)
-        for window, part in parts:
-            keys = arrivals.occurring(part)
-            distinct += len(keys.distinct)
-            over = note.closed_ms if program.event else beat.batch_ms
-            keeper.update(window, keys, part.select(seen), now, over_ms=over, whole=not program.split)
-    time.sleep(program.cost.total(tuples.column("key")))
+    for window, part in _by_window(tuples, program.window_ms):
+        keys = _occurring(part)
+        distinct += len(keys.distinct)
+        over = progress.closed_ms if program.event else batch.batch_ms
+        states.update(window, keys, part.select(seen), now, over_ms=over, whole=not program.split)
+    time.sleep(program.cost.total(arrived.column("key")))
     observed = None
     if program.monitors is not None:
-        observed = program.monitors.report(worker, beat.number, kept, time.perf_counter() - started - mover.seconds)
-    meets = program.split and _meets(program, note, beat)
+        seconds = time.perf_counter() - started - migration.seconds
+        observed = program.monitors.report(worker, batch.number, tuples, seconds)
     fragments = []
-    for window in own.windows:
-        closes = program.window_ms is not None and window + program.window_ms <= beat.watermark_ms
-        if program.split and (meets or closes):
-            fragments.append((window, own.take(window)))
+    for window in table.windows:
+        closes = program.window_ms is not None and window + program.window_ms <= batch.watermark_ms
+        if program.split and (merges or closes):
+            fragments += [(window, rows) for rows in table.take(window)]
         elif closes:
-            keeper.close(window, now)
+            states.close(window, now)
     if program.ttl_ms is not None and not program.split:
-        keeper.expire(beat.watermark_ms, now)
-    mover.hand_out(own, split=program.split)
-    own.close()
+        states.expire(batch.watermark_ms, now, prompt=program.prompt)
+    migration.release(table, split=program.split)
+    table.close()
     if later is not None:
         later.flush()
-    yield from packed(RESULTS, worker % program.homes, keeper.told)
-    yield from spread(fragments, program.homes)
-    yield from _counted(program, store, worker, kept, beat)
-    if program.split and worker < program.homes:
-        yield Parcel(BEAT, worker, b"now" if meets else b"")
-    _remember(program, store, note, mover.note, beat)
-    _report(program, worker, beat, {
-        "tuples": tuples.num_rows, "keys": distinct, "failures": {},
-        "busy": time.perf_counter() - started - mover.seconds,
-        "windows": counted, "late": late, "states": own.keys, "bytes": own.size, "finished": keeper.finished,
-        "fragments": sum(rows.num_rows for _, rows in fragments), "monitor": observed, **mover.report(),
-    })  # fmt: skip
+    yield from packed(RESULTS, worker % program.mergers, states.results)
+    yield from spread(fragments, program.mergers)
+    yield from _counts(program, store, worker, tuples, batch)
+    if program.split and worker < program.mergers:
+        yield Parcel(HEARTBEAT, worker, b"now" if merges else b"")
+    _remember(program, store, progress, migration.progress, batch)
+    if program.reports is not None:
+        busy = time.perf_counter() - started - migration.seconds
+        sent = sum(rows.num_rows for _, rows in fragments)
+        report = WorkerReport(
+            arrived.num_rows, distinct, busy, windows=windows, late=late, monitor=observed,
+            states=StateReport(table.keys, table.size, states.finished, sent), migration=migration.report(),
+        )  # fmt: skip
+        program.reports.send(batch.number, worker, report)
 
 
-def _meets(program: Program, note: Note, beat: Beat) -> bool:
+def _tuples(blobs: Sequence[bytes], program: Program, batch: WorkerBatch) -> pa.RecordBatch:
+    """All packets' tuples, in their order: ``key`` (dictionary), ``time`` (int64, ms) and the columns that travel."""
+    parts = [packets_.read(pa.scalar(blob, pa.binary())) for blob in blobs]
+    if not parts:
+        names = ["key", "time"]
+        empty = [pa.array([], program.key).dictionary_encode(), pa.array([], pa.int64())]
+        return pa.RecordBatch.from_arrays(empty, names)
+    kind = pa.dictionary(pa.int32(), program.key)
+    keys = pa.chunked_array([_encoded(part.column("key"), kind) for part in parts]).unify_dictionaries()
+    n = len(keys)
+    columns = {"key": keys.combine_chunks()}
+    if program.event:
+        times = np.concatenate([milliseconds(part.column("time")) for part in parts])
+        columns["time"] = pa.array(times)
+    else:
+        columns["time"] = pa.array(np.full(n, batch.batch_ms, np.int64))
+    for name in program.columns:
+        if name != "time":
+            columns[name] = pa.concat_arrays([part.column(name) for part in parts])
+    return pa.RecordBatch.from_arrays(list(columns.values()), list(columns))
+
+
+def _encoded(keys: pa.Array, kind: pa.DictionaryType) -> pa.Array:
+    return (keys if pa.types.is_dictionary(keys.type) else keys.dictionary_encode()).cast(kind)
+
+
+def _occurring(tuples: pa.RecordBatch) -> Keys:
+    """The tuples' keys, only those that occur: a dictionary may have more."""
+    keys = encode(tuples.column("key"))
+    occurs = np.zeros(len(keys.distinct), np.bool_)
+    occurs[keys.codes] = True
+    if occurs.all():
+        return keys
+    positions = (np.cumsum(occurs) - 1).astype(np.int32)
+    return Keys(positions[keys.codes], keys.hashes[occurs], keys.distinct.filter(pa.array(occurs)))
+
+
+def _by_window(tuples: pa.RecordBatch, length_ms: int | None) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """(start, its tuples) for each window that has tuples; without windows all tuples, as of window 0."""
+    if not tuples.num_rows:
+        return
+    if length_ms is None:
+        yield 0, tuples
+        return
+    for start, part, _ in windows_of(tuples, tuples.column("time").to_numpy(), length_ms):
+        yield start, part
+
+
+def _punctual(tuples: pa.RecordBatch, program: Program, closed_ms: int) -> tuple[pa.RecordBatch, dict[int, int], int]:
+    """Leave out late tuples.
+
+    Where states live for a window, a tuple is late once its window is closed. Where they live for a TTL, a tuple is
+    late if it is older than the watermark was at the end of the batch before, ``closed_ms``.
+
+    Returns
+    -------
+    (RecordBatch, dict, int)
+        The tuples that aren't late; how many tuples came of each counted window; how many tuples are late though their
+        window is open.
+
+    """
+    counted: dict[int, int] = {}
+    if not program.event or not tuples.num_rows:
+        return tuples, counted, 0
+    times = tuples.column("time").to_numpy()
+    length = program.counted_ms or program.window_ms
+    open_ = np.ones(len(times), np.bool_)  # whether the tuple's window is
+    if length is not None:
+        open_ &= times // length * length + length > closed_ms
+    older = open_ & (times < closed_ms) if program.window_ms is None else np.zeros(len(times), np.bool_)
+    if length is not None:
+        numbers, tallies = np.unique(times[~older] // length, return_counts=True)
+        counted = dict(zip(numbers.tolist(), tallies.tolist(), strict=True))
+    kept = open_ & ~older
+    return (tuples if kept.all() else tuples.filter(pa.array(kept))), counted, int(older.sum())
+
+
+def _merges(program: Program, progress: Progress, batch: WorkerBatch) -> bool:
+    """Whether fragments are merged in this batch. All workers say the same: a merger has all of a key's, or none.
+
+    An empty batch is the last for now (of ``availableNow``, for ever), so it waits for no period.
+    """
     every = program.merge_every
-    return every is not None and every.over(note.batch_ms or beat.batch_ms, beat.batch_ms, beat.number)
+    if not program.split or every is None:
+        return False
+    return batch.empty or every.ends(progress.batch_ms or batch.batch_ms, batch.batch_ms, batch.number)
 
 
-def _counted(program: Program, store: Store, worker: int, tuples: pa.RecordBatch, beat: Beat) -> Iterator[Parcel]:
-    """Count the tuples by window; the counts of those that close."""
+def _counts(
+    program: Program, store: Store, worker: int, tuples: pa.RecordBatch, batch: WorkerBatch
+) -> Iterator[Parcel]:
+    """Count the tuples by window; yield the counts of the windows that close."""
     length = program.counted_ms
     if length is None:
         return
     counts = program.counts
-    keeper = Keeper(Table(store, _COUNTS, counts.state, program.key, None), Calls(counts))
-    now = program.now(beat)
-    if tuples.num_rows:
-        for window, part in arrivals.windows_of(tuples, length):
-            keys = arrivals.occurring(part)
-            keeper.update(window, keys, part.select(["time", *counts.columns]), now, over_ms=None, whole=True)
-    for window in keeper.table.windows:
-        if window + length <= beat.watermark_ms:
-            keeper.close(window, now)
-    keeper.table.close()
-    yield from packed(COUNTS, worker % program.homes, keeper.told)
+    states = Lifecycle(Table(store, _COUNTS, counts.state, program.key, None), Calls(counts))
+    now = program.now(batch)
+    for window, part in _by_window(tuples, length):
+        states.update(
+            window, _occurring(part), part.select(["time", *counts.columns]), now, over_ms=None, whole=True
+        )  # fmt: skip
+    for window in states.table.windows:
+        if window + length <= batch.watermark_ms:
+            states.close(window, now)
+    states.table.close()
+    yield from packed(COUNTS, worker % program.mergers, states.results)
 
 
-def _remember(program: Program, store: Store, before: Note, note: Note, beat: Beat) -> None:
-    """Note what the next batch must know: by event time the watermark, for a period in seconds the time."""
+def _remember(program: Program, store: Store, before: Progress, progress: Progress, batch: WorkerBatch) -> None:
+    """Write the progress for the next batch: by event time the watermark, for a period in seconds the batch's time."""
     every = program.merge_every
-    batch_ms = beat.batch_ms if every is not None and every.ms else 0
-    new = replace(note, batch_ms=batch_ms, closed_ms=beat.watermark_ms if program.event else 0)
+    batch_ms = batch.batch_ms if every is not None and every.ms else 0
+    new = replace(progress, batch_ms=batch_ms, closed_ms=batch.watermark_ms if program.event else 0)
     if new != before:
         new.write(store)
-
-
-def _report(program: Program, worker: int, beat: Beat, report: dict) -> None:
-    if program.reports is not None:
-        program.reports.send(beat.number, "worker", worker, report)

@@ -1,5 +1,5 @@
-"""What a running topology tells the outside: to InfluxDB by push, to Prometheus by pull.
+"""What a running topology shows: metrics for InfluxDB and Prometheus, its progress in a terminal, its summary.
 
-``samples`` turns what the topology reports into measured values, ``monitor`` listens to a run, ``outputs`` are where
-the values go. Which metrics there are is said in ``unskew.apps.monitoring.catalogue``.
+``catalogue`` declares the metrics, ``monitor`` makes samples of a run's reports, ``outputs`` sends them; ``display``
+shows a run, ``summary`` sums it up, ``colours`` has each grouping's colour.
 """

@@ -1,12 +1,12 @@
-"""Every metric of the topology, once: what leaves it, what dashboards, rules and docs may name.
+"""Every metric of the topology, declared once: dashboards, rules and docs name no others.
 
-A metric belongs to a *subject*: what it is measured of, and so its labels and its timestamp. In InfluxDB a subject is
-a measurement, its labels are tags and its metrics are fields; in Prometheus the name is
-``unskew_<subject>_<metric>[_<unit>][_total]``. All series carry ``COMMON`` too.
+A metric is measured of a *subject*, which gives the metric's labels and timestamp. In InfluxDB a subject is a
+measurement, its labels are tags and its metrics are fields; in Prometheus a metric's name is
+``unskew_<subject>_<metric>[_<unit>][_total]``. All series have the labels ``COMMON`` too.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Literal
 
 #: Labels of every series.
@@ -17,7 +17,7 @@ COMMON = {
     "workers": "W",
 }
 
-#: Unit → how Prometheus' names end (its base units; what is counted has none).
+#: Unit → the end of Prometheus' name, which has base units; empty for what is counted.
 UNITS = {
     "tuples": "",
     "messages": "",
@@ -38,11 +38,12 @@ UNITS = {
 }
 
 Kind = Literal["gauge", "counter", "text"]
+Value = float | int | str
 
 
 @dataclass(frozen=True)
 class Subject:
-    """What is measured.
+    """A kind of thing that metrics are measured of.
 
     Attributes
     ----------
@@ -51,11 +52,11 @@ class Subject:
     meaning : str
         In words.
     time : str
-        The timestamp of its points, the same when a batch is replayed.
+        What the timestamp of its points is; a batch that is replayed has the same one.
     labels : dict
         Label → meaning, beyond ``COMMON``.
     prometheus : bool
-        Exported to Prometheus too; not where a key or a text would become a label.
+        Whether Prometheus gets it too; not where a key or a text would become a label.
 
     """
 
@@ -73,15 +74,15 @@ class Metric:
     Attributes
     ----------
     subject : Subject
-        What it is measured of.
+        What the metric is measured of.
     name : str
         InfluxDB's field.
     unit : str
         One of ``UNITS``.
     meaning : str
-        In words, with the original's or the papers' name where it has one.
+        In words, with the name that the original or the papers give it, if any.
     kind : str
-        ``gauge``; ``counter``: never falls in a run, goes on after a restart from the checkpoint; ``text``: no number.
+        ``gauge``, a number; ``counter``, a number that never falls in a run and goes on after a restart; ``text``.
 
     """
 
@@ -101,9 +102,33 @@ class Metric:
         'unskew_run_tuples_total'
         """
         suffix = UNITS[self.unit]
-        said = suffix and self.name.endswith(suffix)
-        parts = ["unskew", self.subject.name, self.name, "" if said else suffix]
+        if self.name.endswith(suffix):
+            suffix = ""
+        parts = ["unskew", self.subject.name, self.name, suffix]
         return "_".join(filter(None, [*parts, "total" if self.kind == "counter" else ""]))
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Values of a subject's metrics at one time.
+
+    Attributes
+    ----------
+    subject : Subject
+        What the values are measured of.
+    time_ms : int
+        Its timestamp (ms since the epoch).
+    values : dict
+        Metric's name → value.
+    labels : dict
+        The subject's own labels, in their order.
+
+    """
+
+    subject: Subject
+    time_ms: int
+    values: Mapping[str, Value]
+    labels: Mapping[str, str] = field(default_factory=dict)
 
 
 _WORKER = {"worker": "0 … W − 1"}
@@ -122,14 +147,14 @@ STAGE = Subject("stage", "A stage of a micro-batch, as Spark's progress names it
                 {"stage": "addBatch (the work), queryPlanning, walCommit, …"})  # fmt: skip
 QUERY = Subject("query", "The streaming query, after each micro-batch", "the batch's time", {})
 SOURCE = Subject("source", "A source after each micro-batch", "the batch's time", _SOURCE)
-SCHEME = Subject("scheme", "What the grouping tells of itself", "the batch's time",
+SCHEME = Subject("scheme", "What the grouping shows of itself", "the batch's time",
                  _SOURCE | {"internal": "its name: DYNAMIC_KEY has sizes_old, scale_ups, …"})  # fmt: skip
 EVENT = Subject("event", "Something that a dashboard should mark", "the batch's time",
                 {"kind": "start, restart, scale_up, scale_down, rebalance"}, prometheus=False)  # fmt: skip
 REBALANCE = Subject("rebalance", "A plan that moved keys, after the first batch that was routed by it",
                     "the batch's time", {})  # fmt: skip
 STATES = Subject("states", "All states of a work that has some, after a micro-batch", "the batch's time", {})
-WORKER_STATES = Subject("worker_states", "The states at a worker, and at the home of its number", "the batch's time",
+WORKER_STATES = Subject("worker_states", "The states at a worker, and at the merger of its number", "the batch's time",
                         _WORKER)  # fmt: skip
 METRICS_OUT = Subject("influxdb", "What became of the points for InfluxDB", "", {})
 
@@ -166,6 +191,7 @@ METRICS = (
     Metric(RUN, "tuples", "tuples", "tuples routed, in closed windows or not", "counter"),
     Metric(RUN, "rejected", "messages", "messages rejected", "counter"),
     Metric(RUN, "late", "tuples", "tuples too late for their window", "counter"),
+    Metric(RUN, "continuous", "number", "1: it is to go on until somebody stops it; 0: it ends by itself"),
     Metric(RUN, "skipped", "messages", "messages that the topic no longer had when it was their turn", "counter"),
     Metric(STAGE, "duration", "seconds", "how long it took"),
     Metric(QUERY, "batch_number", "number", "number of the newest finished micro-batch"),
@@ -180,9 +206,9 @@ METRICS = (
     Metric(SOURCE, "offset", "messages", "the offset that it has been counted up to", "counter"),
     Metric(SOURCE, "lag", "messages", "messages that wait"),
     Metric(STATES, "finished", "records", "states that left in the batch: their window closed, or their TTL was over"),
-    Metric(STATES, "fragments", "records", "states that workers handed over in the batch, to meet others"),
+    Metric(STATES, "fragments", "records", "states that workers sent to mergers in the batch"),
     Metric(STATES, "replication", "workers/key", "fragments over their keys: what a merge costs, and states at once"),
-    Metric(STATES, "merge", "seconds", "time at work of the slowest home, where states meet"),
+    Metric(STATES, "merge", "seconds", "time at work of the slowest merger, where states meet"),
     Metric(WORKER_STATES, "states", "records", "states"),
     Metric(WORKER_STATES, "size", "bytes", "their bytes"),
     Metric(REBALANCE, "plan", "number", "the plan's number"),

@@ -11,6 +11,8 @@ COLOURS: dict[str, str] = {
     "FULL_KNOWLEDGE": "#1a1a1a",
     # bounded load
     "BOUNDED_LOAD": "#c1121f",
+    # planned
+    "PLANNED": "#f28482",
     # choices
     "PARTIAL_KEY": "#0072b2",
     "POTC": "#6baed6",

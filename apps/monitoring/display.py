@@ -1,49 +1,190 @@
-"""What a running topology shows: progress while it runs, a table at its end. All on stderr but the table."""
+"""What a run shows in a terminal: progress while it runs, with `--live` in full, and a table at its end."""
 
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
+from numpy.typing import ArrayLike
+from rich.bar import Bar
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.spinner import Spinner
 from rich.table import Table
+from rich.text import Text
 
-from unskew.apps.monitoring.bars import worker_bars
 from unskew.apps.monitoring.colours import colour
+from unskew.apps.run.progress import lags, processed_rate
 from unskew.errors import UsageError
 from unskew.grouping import measures
 from unskew.shell import unskew
 
+# `unskew results` draws bars by this module, and needs no pyspark.
 if TYPE_CHECKING:
-    from unskew.apps.monitoring.live import LiveView
     from unskew.apps.monitoring.summary import Summary
+    from unskew.apps.routing.plans import Rebalance
     from unskew.apps.run.run import Outcome
+    from unskew.apps.topology.observer import HotKey
     from unskew.apps.topology.settings import Settings
     from unskew.apps.topology.sink import BatchReport
 
-# A line at most so often where the output isn't a terminal.
-_LINE_EVERY = 5.0  # s
+_MOST_BARS = 64  # more don't fit a screen
+_BLOCKS = "▁▂▃▄▅▆▇█"
+_HISTORY = 40  # batches
+_BESIDE_WORKERS = 3  # lines: title, heading, caption
+_ABOVE_KEYS = 9  # lines
 _ABOVE_BARS = 5  # lines
+# Where the output isn't a terminal, a line is printed at most so often.
+_LINE_EVERY = 5.0  # s
+
+
+def worker_bars(
+    loads: ArrayLike, grouping: str, notes: Sequence[tuple[str, Sequence[str]]] = (), most: int = _MOST_BARS
+) -> Table:
+    """A table with a bar for each worker: its share of the load, against the largest share.
+
+    Parameters
+    ----------
+    loads : [W]
+        Tuples of each worker.
+    grouping : str
+        The groupingType.
+    notes : sequence of (heading, [W] texts)
+        Further columns.
+    most : int
+        At most so many bars.
+
+    """
+    shares = measures.shares(loads)
+    largest = max(float(shares.max()), 1e-9)
+    table = Table(box=None, pad_edge=False, title=f"load of each worker (ideal {100 / len(shares):.1f} %)")
+    table.title_justify = "left"
+    table.add_column("worker", justify="right")
+    table.add_column("", min_width=10, max_width=30, ratio=1)
+    table.add_column("share", justify="right", no_wrap=True)
+    for heading, _ in notes:
+        table.add_column(heading, justify="right", no_wrap=True)
+    for worker, share in enumerate(shares[:most].tolist()):
+        bar = Bar(largest, 0, share, color=colour(grouping), bgcolor="default")
+        table.add_row(str(worker), bar, f"{share:.1f} %", *(texts[worker] for _, texts in notes))
+    if len(shares) > most:
+        table.caption = f"and {len(shares) - most} more workers"
+    return table
+
+
+class LiveView:
+    """A run's workers, balance, rate, lag and hot keys as they are now, from the batches' reports and Spark's progress.
+
+    The bars show the latest batch with tuples, not the sum since the start: what a grouping does *now*.
+    """
+
+    def __init__(self, settings: "Settings") -> None:
+        self._settings = settings
+        self._loads = np.zeros(settings.workers, np.int64)
+        self._busy = np.zeros(settings.workers)
+        self._std_dev: deque[float] = deque(maxlen=_HISTORY)
+        self._straggling: deque[float] = deque(maxlen=_HISTORY)
+        self._rate: deque[float] = deque(maxlen=_HISTORY)
+        self._lag: deque[float] = deque(maxlen=_HISTORY)
+        self._hottest: Sequence[HotKey] = ()
+        self._rebalances = 0
+        self._newest: Rebalance | None = None
+
+    def batch(self, report: "BatchReport") -> None:
+        """Take in a batch's report."""
+        if report.loads.any():
+            self._loads, self._busy = report.loads, report.busy
+            self._std_dev.append(measures.std_dev(report.loads))
+            self._straggling.append(measures.straggling(report.busy))
+        for rebalance in report.rebalances:
+            self._rebalances += 1
+            self._newest = rebalance
+        if report.windows:
+            self._hottest = report.windows[-1][0].hottest
+
+    def progress(self, progress: Mapping[str, Any]) -> None:
+        """Take in Spark's progress of a batch."""
+        self._rate.append(processed_rate(progress))
+        if waiting := lags(progress):
+            self._lag.append(sum(waiting.values()))
+
+    def picture(self, height: int) -> RenderableType:
+        """The view, for a terminal with so many lines left."""
+        if not self._loads.any():
+            return Text("nothing counted yet", style="dim")
+        side = Table.grid(expand=True, padding=(0, 2))
+        side.add_column(ratio=3)
+        side.add_column(ratio=2, min_width=46)
+        busy = [f"{seconds:.2f} s" for seconds in self._busy]
+        shown = max(1, min(len(busy), height - _BESIDE_WORKERS))
+        bars = worker_bars(self._loads, self._settings.grouping, [("busy", busy)], most=shown)
+        moved = self._moved()
+        keys = self._keys(max(1, height - _ABOVE_KEYS - len(moved)))
+        side.add_row(bars, Group(self._lines(), *moved, "", keys))
+        return side
+
+    def _moved(self) -> list[RenderableType]:
+        """What the newest rebalance did."""
+        if self._newest is None:
+            return []
+        number = f"{self._rebalances} rebalance{'s' * (self._rebalances != 1)}"
+        text = f"{number}, in batch {self._newest.batch} {self._newest}"
+        return [Text(text, style=colour(self._settings.grouping), no_wrap=False)]
+
+    def _lines(self) -> Table:
+        table = Table.grid(padding=(0, 2))
+        for name, history, form in (
+            ("STD_DEV (%)", self._std_dev, "{:.2f}"),
+            ("slowest / mean worker", self._straggling, "{:.2f}"),
+            ("messages/s", self._rate, "{:,.0f}"),
+            ("lag (messages)", self._lag, "{:,.0f}"),
+        ):
+            if history:
+                line = Text(sparkline(history), style=colour(self._settings.grouping))
+                table.add_row(name, form.format(history[-1]), line)
+        table.columns[1].justify = "right"
+        return table
+
+    def _keys(self, most: int) -> Table:
+        table = Table(box=None, pad_edge=False, title="hottest keys", title_justify="left")
+        table.add_column("key", no_wrap=True, max_width=24)
+        table.add_column("tuples", justify="right")
+        table.add_column("workers", justify="right")
+        for hot in self._hottest[:most]:
+            table.add_row(Text(hot.key), f"{hot.tuples:,}", str(hot.workers))
+        return table
+
+
+def sparkline(values: Sequence[float] | deque[float]) -> str:
+    """Values as blocks from 0 to the largest.
+
+    >>> sparkline([0, 1, 2, 4])
+    '▁▃▅█'
+    """
+    largest = max(values, default=0) or 1
+    return "".join(_BLOCKS[round((len(_BLOCKS) - 1) * max(0, value) / largest)] for value in values)
 
 
 class Display:
-    """A line that is kept up to date on a terminal, above the workers' loads; elsewhere a line now and then.
+    """A run's progress on stderr, and its summary on stdout; a context manager.
+
+    On a terminal the progress is one line that is kept up to date, above the workers' loads. Elsewhere a line is
+    printed now and then.
 
     Parameters
     ----------
     settings : Settings
         The run.
     opening : str
-        What happens first.
+        What the first line says.
     view : LiveView, optional
         Shown below the line instead of the workers' loads.
     notice : callable, optional
-        What else the line should tell now; empty: nothing.
+        Gives what a line ends with; empty: nothing.
 
     Raises
     ------
@@ -74,9 +215,9 @@ class Display:
         self._previous = self._started
 
     def __enter__(self) -> Self:
-        """Start to show."""
+        """Show the first line."""
         if sys.stderr.isatty():
-            # Our own way to the terminal: while the JVM starts, what is written to stderr goes to its log.
+            # A file of our own for the terminal: while the JVM starts, what is written to stderr goes to Spark's log.
             terminal = Console(file=os.fdopen(os.dup(sys.stderr.fileno()), "w"))
             self._live = Live(self._spinner, console=terminal, transient=True, redirect_stdout=False)
             self._live.start()
@@ -92,17 +233,17 @@ class Display:
             self._live.console.file.close()
 
     def target(self, tuples: int) -> None:
-        """Be told how many messages are waiting at the start."""
+        """Set the number of messages that wait at the start, and show it."""
         self._total = tuples
         self.say(f"{self._settings.name}: {tuples:,} messages waiting, first batch is being prepared", always=True)
 
     def stopping(self) -> None:
-        """Say that the run ends after the batch under way."""
+        """Show that the run ends after the batch under way."""
         self._stopping = True
         self.say(f"{self._settings.name}: stopping after this batch", always=True)
 
     def batch(self, report: "BatchReport") -> None:
-        """Show a batch that is done."""
+        """Show a finished batch."""
         now = time.monotonic()
         tuples = int(report.loads.sum())
         self._loads = measures.summed([self._loads, report.loads])
@@ -127,7 +268,7 @@ class Display:
         self.say(" · ".join(parts))
 
     def say(self, text: str, *, always: bool = False) -> None:
-        """Replace the line; where there is no terminal, print one if it's time or ``always``."""
+        """Replace the line; without a terminal, print it if the last one is some time ago, or ``always``."""
         if self._live is not None:
             self._spinner.update(text=text)
             self._live.update(Group(self._spinner, *self._below(self._live.console.height)))
@@ -136,7 +277,7 @@ class Display:
             print(f"[{self._shown - self._started:5.0f} s] {text}", file=sys.stderr, flush=True)
 
     def note(self, text: str) -> None:
-        """Print a line that stays."""
+        """Print a line that isn't replaced."""
         console = Console(stderr=True) if self._live is None else self._live.console
         console.print(text, highlight=False, soft_wrap=True)
 
@@ -148,7 +289,7 @@ class Display:
         return []
 
     def summary(self, result: "Summary", outcome: "Outcome", topics: dict[str, str]) -> None:
-        """Print the run's numbers and where its results are."""
+        """Print the run's figures and how to read its results."""
         table = Table(title=f"{self._settings.name}", title_justify="left", show_header=False)
         table.add_column(style="dim")
         table.add_column(justify="right")
@@ -175,7 +316,7 @@ def _losses(report: "BatchReport") -> list[tuple[str, int]]:
 
 
 def rows(result: "Summary") -> list[tuple[str, str]]:
-    """A summary as (name, text) rows, the same in every table."""
+    """A summary as rows of (name, text)."""
     return [
         ("tuples in closed windows", f"{result.tuples:,}"),
         ("rejected", f"{result.rejected:,}"),
@@ -204,4 +345,4 @@ def _moves(result: "Summary") -> list[tuple[str, str]]:
 
 
 def _after(seconds: float) -> str:
-    return f"{seconds:.1f} s" if seconds else "–"  # 0: there was none
+    return f"{seconds:.1f} s" if seconds else "–"  # 0: the run had none

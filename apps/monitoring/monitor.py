@@ -1,32 +1,172 @@
-"""Listens to one run and tells the outputs."""
+"""A run's metrics: the reports of its batches and Spark's progress, as samples that go to the outputs."""
 
 import threading
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from unskew.apps.checkpoint.totals import Totals, TotalsLog
-from unskew.apps.monitoring import catalogue, samples
+from unskew.apps.checkpoint.checkpoint import Checkpoint
+from unskew.apps.checkpoint.versions import Totals, TotalsLog
+from unskew.apps.monitoring import catalogue
+from unskew.apps.monitoring.catalogue import Sample, Value
 from unskew.apps.monitoring.outputs import Outputs
-from unskew.apps.monitoring.samples import Sample
+from unskew.apps.routing.plans import Rebalance
+from unskew.apps.routing.reports import StateSummary
+from unskew.apps.run.progress import kafka_source, lags, processed_rate, taken
+from unskew.apps.topology.observer import Distribution
 from unskew.apps.topology.settings import Settings
 from unskew.apps.topology.sink import BatchReport
+from unskew.grouping import measures
 
-# Internals of a scheme that count what a dashboard should mark → kind of event, what it says.
+_WINDOWS = "stateStoreSave"  # Spark's name of the operator that keeps the windows' aggregates
+# What a scheme's internals count and a dashboard marks: name of the internal → kind of event, its text.
 _MARKED = {
     "scale_ups": ("scale_up", "pools of hot keys grew: {n}"),
     "scale_downs": ("scale_down", "pools of cooled keys shrank: {n}"),
 }
 
 
+def of_batch(report: BatchReport) -> Iterator[Sample]:
+    """Samples of a batch, of its workers, and of the windows that it closed."""
+    time = report.batch.time_ms
+    tuples = int(report.loads.sum())
+    done = {"tuples": tuples, "routing": report.routing_seconds, "rejected": report.rejected, "late": report.late}
+    if tuples:
+        # A batch without tuples is neither balanced nor unbalanced.
+        done |= {
+            "std_dev": measures.std_dev(report.loads),
+            "slowest": float(report.busy.max()),
+            "mean": float(report.busy.mean()),
+            "straggling": measures.straggling(report.busy),
+        }
+        for worker, (load, busy) in enumerate(zip(report.loads.tolist(), report.busy.tolist(), strict=True)):
+            yield Sample(catalogue.TASK, time, {"tuples": load, "busy": busy}, {"worker": str(worker)})
+    yield Sample(catalogue.BATCH, time, done)
+    yield Sample(catalogue.QUERY, time, {"watermark": report.batch.watermark_ms / 1000})
+    for source, internals in report.internals.items():
+        for name, value in flat(internals):
+            yield Sample(catalogue.SCHEME, time, {"value": value}, {"source": str(source), "internal": name})
+    if report.states is not None:
+        yield from of_states(report.states, time)
+    for rebalance in report.rebalances:
+        yield of_rebalance(rebalance, time)
+    yield of_run(report.totals, time)
+    for window, totals in report.windows:
+        yield from of_window(window, totals)
+
+
+def of_states(states: StateSummary, time_ms: int) -> Iterator[Sample]:
+    """Samples of the states after a batch."""
+    values: dict[str, Value] = {"finished": states.finished, "fragments": states.fragments, "merge": states.merging}
+    if states.merged:
+        values["replication"] = states.fragments / states.merged
+    yield Sample(catalogue.STATES, time_ms, values)
+    for worker, (number, size) in enumerate(zip(states.states.tolist(), states.size.tolist(), strict=True)):
+        yield Sample(catalogue.WORKER_STATES, time_ms, {"states": number, "size": size}, {"worker": str(worker)})
+
+
+def of_rebalance(rebalance: Rebalance, time_ms: int) -> Sample:
+    """The sample of a plan that moved keys."""
+    values: dict[str, Value] = {
+        "plan": rebalance.plan,
+        "state": rebalance.bytes,
+        "planning": rebalance.planning_seconds,
+        "table": rebalance.table,
+        "before": rebalance.before,
+        "after": rebalance.after,
+    }
+    if rebalance.keys is not None:
+        values["keys"] = rebalance.keys
+    return Sample(catalogue.REBALANCE, time_ms, values)
+
+
+def of_run(totals: Totals, time_ms: int) -> Sample:
+    """The sample of the run up to now."""
+    values: dict[str, Value] = {
+        "tuples": totals.routed, "rejected": totals.rejected, "late": totals.late, "skipped": totals.skipped,
+    }  # fmt: skip
+    return Sample(catalogue.RUN, time_ms, values)
+
+
+def of_window(window: Distribution, totals: Totals) -> Iterator[Sample]:
+    """Samples of a closed window, of its workers and of its hottest keys; ``totals`` include the window."""
+    fields = window.fields(totals)
+    yield Sample(
+        catalogue.WINDOW,
+        window.end_ms,
+        {
+            "std_dev": fields["STD_DEV"],
+            "dist_cost": fields["DIST_COST"],
+            "throughput_ratio": fields["THROUGHPUT_RATIO"],
+            "total_tuples": fields["TOTAL_COUNT"],
+            "duration": fields["DURATION"],
+            "imbalance": fields["imbalance"],
+            "imbalance_fraction": fields["imbalanceFraction"],
+            "tuples": fields["tuples"],
+            "counts": fields["count"],
+            "distinct_keys": fields["distinctKeys"],
+        },
+    )
+    for worker, share in enumerate(measures.shares(window.tuples).tolist()):
+        values = {
+            "tuples": int(window.tuples[worker]),
+            "counts": int(window.counts[worker]),
+            "distinct_keys": int(window.keys[worker]),
+            "share": share,
+            "closed": totals.loads[worker],
+        }
+        yield Sample(catalogue.WORKER, window.end_ms, values, {"worker": str(worker)})
+    for rank, hot in enumerate(window.hottest, 1):
+        values = {"key": hot.key, "tuples": hot.tuples, "counts": hot.count, "holders": hot.workers}
+        yield Sample(catalogue.HOT_KEY, window.end_ms, values, {"rank": str(rank)})
+
+
+def of_progress(progress: Mapping[str, Any], time_ms: int) -> Iterator[Sample]:
+    """Samples of Spark's progress after the batch that was planned at ``time_ms``."""
+    durations = {stage: milliseconds / 1000 for stage, milliseconds in progress["durationMs"].items()}
+    for stage, seconds in durations.items():
+        # triggerExecution is the sum of the other stages.
+        if stage != "triggerExecution":
+            yield Sample(catalogue.STAGE, time_ms, {"duration": seconds}, {"stage": stage})
+    values: dict[str, Value] = {
+        "batch_number": progress["batchId"],
+        "batch": time_ms / 1000,
+        "duration": durations.get("triggerExecution", 0.0),
+        "state_memory": sum(operator["memoryUsedBytes"] for operator in progress["stateOperators"]),
+    }
+    # The rows of a keyed work's operators are buckets, whose states the batch's report counts.
+    windows = [operator for operator in progress["stateOperators"] if operator["operatorName"] == _WINDOWS]
+    if windows:
+        values["state_rows"] = sum(operator["numRowsTotal"] for operator in windows)
+    # Spark leaves out a rate that it doesn't know.
+    values["input_rate"] = kafka_source(progress).get("inputRowsPerSecond") or 0.0
+    values["processed_rate"] = processed_rate(progress)
+    offsets, waiting = taken(progress), lags(progress)
+    if waiting:
+        values["lag"] = sum(waiting.values())
+    for source, offset in offsets.items():
+        lag = {"lag": waiting[source]} if source in waiting else {}
+        yield Sample(catalogue.SOURCE, time_ms, {"offset": offset, **lag}, {"source": source})
+    yield Sample(catalogue.QUERY, time_ms, values)
+
+
+def flat(internals: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, float]]:
+    """The numbers among a scheme's internals, by name; a number of an inner mapping has that mapping's name before."""
+    for name, value in internals.items():
+        if isinstance(value, Mapping):
+            yield from flat(value, f"{prefix}{name}_")
+        elif isinstance(value, int | float) and not isinstance(value, bool):
+            yield f"{prefix}{name}", float(value)
+
+
 class Monitor:
-    """A run's metrics: what its batches report and what Spark tells of its query, labelled and handed on.
+    """Gives the metrics of one run to the outputs; a listener of its batches, and a follower of Spark's progress.
 
     Parameters
     ----------
     settings : Settings
         The run.
     outputs : Outputs
-        Open ones.
+        Where the metrics go; open.
 
     """
 
@@ -38,26 +178,31 @@ class Monitor:
             "grouping": settings.grouping,
             "workers": str(settings.workers),
         }
-        # Spark's progress comes from a thread of its own, and after the batch's report.
+        # A thread of Spark's calls ``progress``, after the run's thread has called ``batch``.
         self._lock = threading.Lock()
         self._planned: dict[int, int] = {}
         self._counted: dict[str, float] | None = None
-        # What was counted before a restart is on the page before the first batch.
-        outputs.begin(_standing(TotalsLog(settings.place).newest()), self._common)
+        self._continuous = settings.run_time is None and not settings.until_drained
+        # Prometheus' page has the run's totals before the first batch after a restart.
+        totals = TotalsLog(settings.location).newest(Checkpoint(settings.location).planned())
+        outputs.begin([self._kind(0), *_run_totals(totals)], self._common)
 
     def batch(self, report: BatchReport) -> None:
         """Take in a batch's report."""
         with self._lock:
             self._planned = {report.batch.number: report.batch.time_ms, **dict(list(self._planned.items())[:3])}
             events = list(self._events(report))
-        self._outputs.write([*samples.of_batch(report), *events], self._common)
+        self._outputs.write([*of_batch(report), self._kind(report.batch.time_ms), *events], self._common)
 
     def progress(self, progress: Mapping[str, Any]) -> None:
-        """Take in what Spark tells of the query after a batch."""
+        """Take in Spark's progress of a batch."""
         with self._lock:
             planned = self._planned.get(progress["batchId"])
         if planned is not None:
-            self._outputs.write(samples.of_progress(progress, planned), self._common)
+            self._outputs.write(of_progress(progress, planned), self._common)
+
+    def _kind(self, time_ms: int) -> Sample:
+        return Sample(catalogue.RUN, time_ms, {"continuous": int(self._continuous)})
 
     def _events(self, report: BatchReport) -> Iterator[Sample]:
         before, now = self._counted, dict.fromkeys(_MARKED, 0.0)
@@ -84,7 +229,7 @@ def _event(kind: str, text: str, time_ms: int) -> Sample:
     return Sample(catalogue.EVENT, time_ms, {"text": text}, {"kind": kind})
 
 
-def _standing(totals: Totals) -> Iterator[Sample]:
-    yield samples.of_run(totals, 0)
+def _run_totals(totals: Totals) -> Iterator[Sample]:
+    yield of_run(totals, 0)
     for worker, tuples in enumerate(totals.loads):
         yield Sample(catalogue.WORKER, 0, {"closed": tuples}, {"worker": str(worker)})

@@ -5,22 +5,22 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from unskew.apps.feedback.rebalance import Rebalance
+from unskew.apps.routing.plans import Rebalance
 from unskew.apps.topology.sink import BatchReport
 from unskew.grouping import measures
 
 
 @dataclass(frozen=True)
 class Summary:
-    """One run.
+    """The figures of one run.
 
     Attributes
     ----------
     grouping : str
         The groupingType.
     tuples, rejected, late, skipped : int
-        Counted in closed windows; messages rejected; tuples too late; messages gone before they were read. Since the
-        checkpoint's start.
+        Tuples counted in closed windows, messages rejected, tuples that were too late, and messages that were gone
+        before they were read; all since the checkpoint was made.
     std_dev, last_std_dev : float
         STD_DEV over all closed windows, and of the last one (they differ where a scheme learns).
     dist_cost : float
@@ -30,16 +30,16 @@ class Summary:
     straggling : float
         Slowest worker's time over the mean worker's, the batches' times summed: 1 is ideal.
     tuples_per_second : float
-        Of this run, from the end of its first batch with tuples to the end of its last; of the one batch if there is
-        only one.
+        From the end of this run's first batch with tuples to the end of its last; of the one batch if there is only
+        one.
     first_batch_seconds, first_result_seconds : float
-        From the command's start to the end of the first batch, and to the first window out; 0 if there was none.
+        From the command's start to the end of the first batch, and to the first published window; 0 if there was none.
     loads : list of int
         Tuples of each worker in closed windows, [W].
     rebalances, moved_keys : int
-        Plans of this run that moved keys, and how many, as far as they are counted.
+        This run's plans that moved keys, and the keys that they moved, as far as these are counted.
     planning_seconds : float
-        What all of these plans took.
+        Time that the controller took for these plans.
 
     """
 
@@ -63,7 +63,7 @@ class Summary:
 
 
 class Tally:
-    """Listens to a run's batches and sums them up."""
+    """Sums up a run; a listener of its batches."""
 
     def __init__(self, grouping: str) -> None:
         self._grouping = grouping
@@ -72,7 +72,7 @@ class Tally:
         self._slowest = self._mean = 0.0
         self._first = self._result = 0.0
         self._last_std_dev = 0.0
-        # (tuples, when done) of the batches with tuples
+        # (tuples, time of its end) of each batch with tuples
         self._done: list[tuple[int, float]] = []
         self._rebalances: list[Rebalance] = []
 

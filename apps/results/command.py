@@ -1,9 +1,14 @@
-"""`unskew results`: what a topology found out, read from its topics."""
+"""`unskew results`: the results of a topology, read from its topics."""
 
 import sys
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
 
 from unskew.deploy.client.connection import Connection
 from unskew.deploy.commands.options import BootstrapOption, KafkaConfigOption
@@ -13,10 +18,9 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from unskew.apps.results.layouts import Windows
-    from unskew.apps.results.reader import Reader
-    from unskew.apps.results.selection import Selection
+    from unskew.apps.results.reader import Reader, Selection
 
-_PAUSE = 0.5  # s without a record: what came is complete, as far as one can tell
+_PAUSE = 0.5  # s; after so long without a record, the records that came are taken for complete
 
 
 def results(
@@ -36,12 +40,12 @@ def results(
 
     Example: unskew results country-skew-80-s5-w10-dkg-distribution --follow
     """
-    from unskew.apps.results.reader import Reader, require_results
-    from unskew.apps.results.selection import LATEST, Selection
+    # confluent_kafka: the commands' help needn't wait for it.
+    from unskew.apps.results.reader import LATEST, Reader, Selection, kind_of, published, require_results
 
     connection = Connection.of(bootstrap_servers, kafka_config)
     if topic is None:
-        _list(connection)
+        _list(connection, [(name, kind_of(name) or "", records) for name, records in published(connection).items()])
         return
     kind = require_results(connection, topic)
     windowed = kind != "rejected"
@@ -62,28 +66,23 @@ def results(
             raise
 
 
-def _list(connection: Connection) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    from unskew.apps.results.reader import kind_of, published
-
-    found = published(connection)
+def _list(connection: Connection, found: Sequence[tuple[str, str, int]]) -> None:
+    """Print each result topic's name, kind and number of records."""
     if not found:
         print(f"no results at {connection.bootstrap_servers} yet: `unskew topology` makes them")
         return
     table = Table("topic", "kind")
     table.columns[0].overflow = "fold"
     table.add_column("records", justify="right")
-    for topic, records in found.items():
-        table.add_row(topic, kind_of(topic), f"{records:,}")
+    for topic, kind, records in found:
+        table.add_row(topic, kind, f"{records:,}")
     console = Console()
     console.print(table)
     console.print("Read one: unskew results TOPIC", highlight=False)
 
 
 def _lines(selection: "Selection", reader: "Reader | None") -> None:
-    """Raw records; go on with those that the reader gets, if there is one."""
+    """Print the selected records as they are; if there is a reader, go on with the records that it gets."""
     write = sys.stdout.buffer.write
     for records in selection.windows.values():
         for record in records.values():
@@ -96,11 +95,8 @@ def _lines(selection: "Selection", reader: "Reader | None") -> None:
 
 
 def _tables(selection: "Selection", reader: "Reader | None", topic: str, kind: str, top: int) -> None:
-    """The selection as tables; kept up to date with what the reader gets, if there is one."""
-    from rich.console import Console
-    from rich.live import Live
-    from rich.text import Text
-
+    """Print the selection as tables; if there is a reader, go on with the records that it gets."""
+    # numba, by which shares are measured: the commands' help needn't wait for it.
     from unskew.apps.results.layouts import layout
 
     def shown(windows: "Windows") -> "RenderableType":
@@ -115,7 +111,7 @@ def _tables(selection: "Selection", reader: "Reader | None", topic: str, kind: s
     console.print(shown(selection.windows))
     changed: set[str] = set()
     while reader is not None:
-        # One after the other, each when it seems complete.
+        # A window is printed once it seems complete.
         new = {selection.window_of(record) for record in selection.add(reader.new(_PAUSE))}
         if changed and not new:
             console.print(shown({window: selection.windows[window] for window in changed & selection.windows.keys()}))

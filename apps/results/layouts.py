@@ -10,7 +10,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from unskew.apps.monitoring.bars import worker_bars
+from unskew.apps.monitoring.display import worker_bars
 from unskew.apps.results.reader import Record
 from unskew.apps.topology.messages import NO_WINDOW
 
@@ -37,16 +37,16 @@ _MORE_METRICS = {
 
 
 def layout(kind: str, windows: Windows, top: int) -> RenderableType:
-    """The records of a topic of that kind.
+    """The records of a topic of that kind, as tables.
 
     Parameters
     ----------
     kind : str
         One of ``unskew.apps.results.reader.KINDS``.
     windows : Windows
-        What to show; not empty.
+        The records to show; at least one.
     top : int
-        Most rows of a list of keys or messages; 0: all.
+        The most rows of a list of keys or messages; 0: all.
 
     """
     if kind == "aggregator":
@@ -59,7 +59,7 @@ def layout(kind: str, windows: Windows, top: int) -> RenderableType:
 
 
 def short(window: str) -> str:
-    """A window's start without what is always the same; still the beginning of its full name."""
+    """A window's start without an end that all windows have; it still selects the window."""
     return window.removesuffix("Z").removesuffix(".000")
 
 
@@ -83,13 +83,13 @@ def _aggregator(windows: Windows, top: int) -> Table:
 
 
 def _results(windows: Windows, top: int) -> Group:
-    """A table a window: what a work with states has told, by key."""
+    """A table for each window: a keyed work's results, by key."""
     parts: list[RenderableType] = []
     for window in sorted(windows):
-        told = sorted((record.parsed() for record in windows[window].values()), key=itemgetter("key"))
+        results = sorted((record.parsed() for record in windows[window].values()), key=itemgetter("key"))
         if window != NO_WINDOW:
             parts.append(Text(f"{short(window)} (UTC)"))
-        parts.append(_fields(None, ["key"], told, top))
+        parts.append(_fields(None, ["key"], results, top))
     return Group(*parts)
 
 
@@ -151,14 +151,15 @@ def _workers(workers: Sequence[dict[str, Any]]) -> Table:
 
 
 def _fields(title: str | None, tags: Sequence[str], results: Sequence[dict[str, Any]], top: int) -> Table:
-    """A row a result: the tags named, then whatever fields they have."""
-    names = list(dict.fromkeys(name for result in results for name in result["fields"]))
+    """A row for each result: the given tags, then all fields that any result has."""
+    found = [result["fields"] | {name: result[name] for name in ("error",) if name in result} for result in results]
+    names = list(dict.fromkeys(name for fields in found for name in fields))
     table = Table(*tags, box=None, pad_edge=False, title=title, title_justify="left")
     table.columns[0].overflow = "fold"
     for name in names:
         table.add_column(name, justify="right")
-    for result in _first(results, top):
-        values = (result["fields"].get(name, "") for name in names)
+    for result, fields in zip(_first(results, top), found, strict=False):
+        values = (fields.get(name, "") for name in names)
         table.add_row(
             *(_plain(result["tags"][tag]) for tag in tags),
             *(f"{value:,}" if isinstance(value, int | float) else _plain(str(value)) for value in values),
@@ -178,8 +179,10 @@ def _rejected(records: Sequence[Record], top: int) -> Table:
         value = message.get("value")
         encoded = message.get("valueBase64")
         text = value if value is not None else f"(base64) {encoded}" if encoded is not None else "(none)"
-        place = f"{message['topic']}-{message['partition']}-{message['offset']}"
-        table.add_row(message["reason"], place, _plain(text))
+        if "valueLength" in message:
+            text = f"(the first of {message['valueLength']:,} bytes) {text}"
+        address = f"{message['topic']}-{message['partition']}-{message['offset']}"
+        table.add_row(message["reason"], address, _plain(text))
     table.caption = (
         f"the last {len(shown):,} of {len(rejected):,} (all: --top 0)" if len(shown) < len(rejected) else None
     )
@@ -195,10 +198,10 @@ def _more(cut: int) -> str | None:
 
 
 def _beside(parts: Sequence[RenderableType]) -> Columns:
-    """Side by side if the terminal is wide enough; a line free above."""
+    """The parts side by side if the terminal is wide enough; an empty line above."""
     return Columns([Group("", part) for part in parts], padding=(0, 4))
 
 
 def _plain(text: str) -> Text:
-    """Text as it is, no markup, and what a terminal would act on made visible."""
+    """Text without markup, and with visible escapes for characters that a terminal would act on."""
     return Text(re.sub(r"[^\x20-\x7e\xa0-\U0010ffff]", lambda found: repr(found[0])[1:-1], text))

@@ -1,4 +1,4 @@
-"""Reads result topics: which there are, and their records up to now and as they come."""
+"""Result topics: their list, their records up to now and as they come, and the selection that a user wants."""
 
 import re
 import time
@@ -16,38 +16,50 @@ from unskew.deploy.client.connection import Connection
 from unskew.deploy.client.topics import end_offsets, require_reachable, topics
 from unskew.errors import EnvironmentFault, UsageError
 
-#: Kinds of result topics: how their names end (see ``unskew.apps.topology.publisher.result_topics``).
+#: Kinds of result topics; their names end so (see ``unskew.apps.topology.publisher.result_topics``).
 KINDS = ("aggregator", "distribution", "results", "rejected")
+
+LATEST, ALL = "latest", "all"
 
 _NAMES = re.compile(rf".+-s\d+-w\d+-\w+-({'|'.join(KINDS[:-1])})|.+-({KINDS[-1]})")
 _SETTINGS = {
     "group.id": "unskew-results",  # needed by the client; nothing is committed
     "enable.auto.commit": False,
     "enable.partition.eof": True,
-    # Else the client pauses a second whenever its queue is full: 0.2 M messages/s instead of 1.1 M.
+    # By default the client pauses a second when its queue is full: it reads 0.2 M messages/s instead of 1.1 M.
     "fetch.queue.backoff.ms": 10,
-    "fetch.wait.max.ms": 50,  # an empty partition says so only after this
+    "fetch.wait.max.ms": 50,  # the end of an empty partition is reported only after this
     "log_level": 3,
 }
 _CHUNK = 10_000  # messages
-_PATIENCE = 10.0  # s without an answer until we ask whether the broker is there
+_PATIENCE = 10.0  # s; after so long without an answer, we look whether the broker is there
+_SHOWN = 3  # windows in an error message
 _WINDOW_DIGITS = len("2026-01-31T12:00:00.000Z")
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A record of a result topic, not parsed yet: a topic may hold millions that nobody asked for."""
+    """A record of a result topic, parsed only when it is shown: a topic may have millions that aren't."""
 
     key: str
     value: bytes
 
     @property
     def window(self) -> str:
-        """Start of the window that it belongs to; with it begins the Kafka key of all but rejected messages.
+        """Start of the record's window, with which the Kafka key begins (but for rejected messages).
 
-        Results of states that outlive windows belong to none, ``NO_WINDOW``.
+        ``NO_WINDOW`` for a result of a state that outlives windows.
         """
         return NO_WINDOW if self.key.startswith(f"{NO_WINDOW}/") else self.key[:_WINDOW_DIGITS]
+
+    @property
+    def batch(self) -> tuple[int, int]:
+        """Time and number of the batch that the record is of; (−1, −1) if it names none.
+
+        By the time, for a run with a new checkpoint begins with number 0 again.
+        """
+        named = self.parsed().get("batch") or {"time": -1, "number": -1}
+        return named["time"], named["number"]
 
     def parsed(self) -> dict[str, Any]:
         """The message."""
@@ -55,13 +67,13 @@ class Record:
 
 
 def kind_of(topic: str) -> str | None:
-    """Which of ``KINDS`` a topic is, by its name; None if it's no result topic."""
+    """The kind of a topic, by its name: one of ``KINDS``; None if it's no result topic."""
     found = _NAMES.fullmatch(topic)
     return (found[1] or found[2]) if found else None
 
 
 def published(connection: Connection) -> dict[str, int]:
-    """The result topics there are, each with the number of records ever written to it."""
+    """Result topic → the number of records ever written to it."""
     found = [topic for topic in topics(connection) if kind_of(topic) is not None]
     with ThreadPoolExecutor(8) as pool:
         ends = pool.map(lambda topic: end_offsets(connection, topic), found)
@@ -74,7 +86,7 @@ def require_results(connection: Connection, topic: str) -> str:
     Raises
     ------
     UsageError
-        There is no such topic, or it has no results: the message lists those that have.
+        The topic doesn't exist, or is no result topic: the message lists those that exist.
     EnvironmentFault
         No broker answers.
 
@@ -89,9 +101,10 @@ def require_results(connection: Connection, topic: str) -> str:
 
 
 class Reader:
-    """A topic's records from its beginning, without a consumer group's memory.
+    """Reads a topic's records from its beginning, and commits no offsets; a context manager.
 
-    Records of one key come in the order in which they were written: the last one counts.
+    Records of one key come in the order in which they were written. That needn't be the order in which they hold: a
+    driver that was paused, or a producer that tries again, may have written an older one last.
     """
 
     def __init__(self, connection: Connection, topic: str) -> None:
@@ -102,36 +115,36 @@ class Reader:
         self._consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING) for partition in self._unread])
 
     def __enter__(self) -> Self:
-        """Nothing more to open."""
+        """The reader itself: there is nothing to open."""
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Leave the broker."""
+        """Disconnect."""
         self._consumer.close()
 
     def to_end(self) -> Iterator[Record]:
-        """All records there are now.
+        """All records that the topic has now.
 
         Raises
         ------
         EnvironmentFault
-            The broker stopped to answer.
+            The broker no longer answers.
 
         """
-        heard = time.monotonic()
+        answered = time.monotonic()
         while self._unread:
             messages = self._consumer.consume(_CHUNK, timeout=0.1)
             if messages:
-                heard = time.monotonic()
-            elif time.monotonic() - heard > _PATIENCE:
+                answered = time.monotonic()
+            elif time.monotonic() - answered > _PATIENCE:
                 require_reachable(self._connection)
-                heard = time.monotonic()
+                answered = time.monotonic()
             yield from self._records(messages)
 
     def new(self, patience: float) -> list[Record]:
-        """What has come since, after a wait of at most ``patience`` (s); empty if nothing has."""
+        """The records that have come since, after a wait of at most ``patience`` (s)."""
         return list(self._records(self._consumer.consume(_CHUNK, timeout=patience)))
 
     def _records(self, messages: Iterable[Any]) -> Iterator[Record]:
@@ -143,3 +156,76 @@ class Reader:
                 self._unread.discard(message.partition())
             else:
                 raise EnvironmentFault(f"reading {message.topic()} failed: {error.str()}")
+
+
+class Selection:
+    """Takes in a topic's records in their order, and keeps the latest of each key in the selected windows.
+
+    The latest is the one of the latest batch; of those of one batch, or of none, the one that was written last.
+
+    Memory: the records of the selected windows, not those of the topic.
+
+    Parameters
+    ----------
+    window : str
+        Which windows: ``latest``, ``all``, or those whose start begins so (``2026-01-31T12:00``).
+    windowed : bool
+        Whether the topic's records belong to windows; if not, all belong to one, named "".
+
+    Attributes
+    ----------
+    windows : dict
+        Window → Kafka key → the key's latest record.
+
+    """
+
+    def __init__(self, window: str = LATEST, *, windowed: bool = True) -> None:
+        self._window = window
+        self._windowed = windowed
+        self._seen: set[str] = set()
+        self.windows: dict[str, dict[str, Record]] = {}
+
+    def add(self, records: Iterable[Record]) -> list[Record]:
+        """Take in records; returns those of the selected windows, but for those that a later one has overwritten."""
+        return [record for record in records if self._take(record)]
+
+    @property
+    def only_latest(self) -> bool:
+        """Whether one window is selected, which the next one replaces."""
+        return self._window == LATEST
+
+    def window_of(self, record: Record) -> str:
+        """The window of a record, as a key of ``windows``."""
+        return record.window if self._windowed else ""
+
+    def _take(self, record: Record) -> bool:
+        window = self.window_of(record)
+        self._seen.add(window)
+        if self._window == LATEST:
+            newest = next(iter(self.windows), window)
+            if window < newest:
+                return False
+            if window > newest:
+                self.windows.clear()
+        elif self._window != ALL and not window.startswith(self._window):
+            return False
+        latest = self.windows.setdefault(window, {})
+        if record.key in latest and record.batch < latest[record.key].batch:
+            return False
+        latest[record.key] = record
+        return True
+
+    def require_known(self) -> None:
+        """Refuse a window that the topic doesn't have.
+
+        Raises
+        ------
+        UsageError
+            The topic has windows, but none that starts so.
+
+        """
+        if self._seen and not self.windows:
+            last = ", ".join(sorted(self._seen)[-_SHOWN:])
+            raise UsageError(
+                f"no window starts with {self._window!r}; valid: latest, all, or one of the {len(self._seen)}: … {last}"
+            )

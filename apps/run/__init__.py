@@ -1,1 +1,1 @@
-"""A run's life: Spark's session, the query from its start to its orderly end, and what follows it meanwhile."""
+"""A run of the topology: Spark's session, the query from its start to its orderly end, and who hears of it."""

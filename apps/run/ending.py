@@ -1,61 +1,142 @@
-"""How a query ends: between two batches, or by an error of which one line is told."""
+"""The end of a query: whether all is counted, how the query is stopped between two batches, and why it failed."""
 
 import re
 import time
+from collections.abc import Mapping
 
 from pyspark.errors import StreamingQueryException
 from pyspark.sql.streaming.query import StreamingQuery
 
-from unskew.apps.keyed.calls import StateFault
+from unskew.apps.checkpoint.versions import Totals
 from unskew.apps.run.session import log_file
-from unskew.apps.topology.work import WorkFault
-from unskew.errors import EnvironmentFault
+from unskew.apps.topology.settings import Settings
+from unskew.apps.topology.sink import BatchReport
+from unskew.apps.topology.source import TOO_LARGE
+from unskew.errors import EnvironmentFault, UsageError
+from unskew.works.faults import StateFault, WorkFault
 
 _LOOK_EVERY = 0.05  # s
+# Spark and Py4J wrap an error several times over.
+_WRAPPERS = ("StreamingQueryException", "ForeachBatchUserFuncException", "Py4JJavaError", "SparkException")
+# Spark waits 10 s, always: a busy machine may take longer to import pyspark.
+_LATE = "Python worker failed to connect back"
+_RAISED = "[USER_RAISED_EXCEPTION] "  # before the text of an error that a column raises; the plan has the text alone
+# Spark writes no entry of its logs twice. The first is of a log, the second of its files.
+_CONTESTED = ("CONCURRENT_STREAM_LOG_UPDATE", "Multiple streaming queries are concurrently using")
+
+
+class Drain:
+    """Whether all messages are counted that the topic had when the run began.
+
+    Parameters
+    ----------
+    settings : Settings
+        The run's.
+    ends : mapping
+        Partition → the offset up to which (exclusive) it had messages.
+
+    """
+
+    def __init__(self, settings: Settings, ends: Mapping[int, int]) -> None:
+        self._settings = settings
+        self._ends = ends
+
+    @property
+    def waiting(self) -> int:
+        """How many messages the topic had had when the run began."""
+        return sum(self._ends.values())
+
+    def reached(self, report: BatchReport, *, flushing: bool) -> bool:
+        """Whether after a batch all messages are counted, and their windows published.
+
+        Event time stands still when tuples stop coming, so by event time only a flushing query waits for windows.
+        """
+        taken = report.batch.end[self._settings.source_name]
+        if any(taken.get(str(p), 0) < offset for p, offset in self._ends.items()):
+            return False
+        waits_for_windows = self._settings.time == "batch" or flushing
+        return not waits_for_windows or self._over(report)
+
+    def end_ms(self, totals: Totals) -> int:
+        """When the last window ends (ms); by event time, which a flush sets forward, when the last state's TTL ends."""
+        states = self._settings.states
+        by_event = self._settings.time == "event"
+        return totals.last_window_end_ms + (states.tail_ms if states is not None and by_event else 0)
+
+    def _over(self, report: BatchReport) -> bool:
+        """Whether the windows are published, and the states merged."""
+        states, end_ms = self._settings.states, self.end_ms(report.totals)
+        merged = states is None or report.states is None or states.merged(report.states, end_ms)
+        return merged and report.batch.watermark_ms >= end_ms
 
 
 class Halted(Exception):
-    """Ends a query at the start of a batch, when the one before is committed and this one has touched nothing."""
+    """Ends a query at the start of a batch: the batch before is committed, and this one has written nothing."""
 
 
-class LatePython(EnvironmentFault):
-    """A Python process wasn't there in time, such as the one that Spark asks for states' schemas to plan a batch."""
+class Repeatable(EnvironmentFault):
+    """The query failed, and goes on if it is started again."""
+
+    why: str
+
+
+class LatePython(Repeatable):
+    """A Python process didn't start in time, such as the one that Spark asks for the states' schemas of a batch."""
+
+    why = "the machine is busy"
+
+
+class Contested(Repeatable):
+    """Another driver has planned or committed the batch: one that this driver has taken the checkpoint from."""
+
+    why = "the driver before this one was still at work"
+
+
+class LargeMessage(EnvironmentFault):
+    """A message came with which as many rows as Spark gives to Python at a time could be too many bytes."""
 
 
 def stop_between_batches(query: StreamingQuery) -> None:
-    """Stop a query: in the middle of a batch Spark's threads would log stack traces."""
+    """Stop a query when no batch is under way; in the middle of one, Spark's threads would log stack traces."""
     while query.isActive and query.status["isTriggerActive"]:
         time.sleep(_LOOK_EVERY)
     query.stop()
 
 
-# Spark and Py4J wrap what went wrong several times over.
-_WRAPPERS = ("StreamingQueryException", "ForeachBatchUserFuncException", "Py4JJavaError", "SparkException")
-
-
-# Spark's limit for it is fixed: 10 s, which a busy machine may need to import pyspark.
-_LATE = "Python worker failed to connect back"
-
-
-def fault(error: StreamingQueryException) -> EnvironmentFault:
-    """What to raise for it."""
-    return (LatePython if _LATE in str(error) else EnvironmentFault)(cause(error))
+def fault(error: StreamingQueryException) -> UsageError | EnvironmentFault:
+    """The error to raise for a query that failed."""
+    text, line = str(error), cause(error)
+    if _misused(error):
+        return UsageError(line)
+    if _LATE in text:
+        return LatePython(line)
+    if _RAISED + TOO_LARGE in text:
+        return LargeMessage(line)
+    return Contested(line) if any(words in text for words in _CONTESTED) else EnvironmentFault(line)
 
 
 def cause(error: StreamingQueryException) -> str:
-    """What went wrong, in one line."""
+    """Why a query failed, in one line."""
     raised = re.search(rf"{WorkFault.__name__}: (.+)", str(error))
     if raised:
         return f"{raised[1]}; nothing is lost: mend it and start again, or give --work-errors reject"
     raised = re.search(rf"{StateFault.__name__}: (.+)", str(error))
     if raised:
         return f"{raised[1]}; nothing is lost: mend it and start again"
+    raised = _misused(error)
+    if raised:
+        return raised[1]
     raised = re.search(rf"{EnvironmentFault.__name__}: (.+)", str(error))
     if raised:
         return f"the query failed: {raised[1]}; the rest is in {log_file()}"
-    said = re.findall(
+    lines = re.findall(
         r"^(?:Caused by|: )?:? ?((?:[\w$]+\.)*(\w+(?:Exception|Error|Fault)): .+)$", str(error), re.MULTILINE
     )
-    causes = [line for line, kind in said if kind not in _WRAPPERS]
+    causes = [line for line, kind in lines if kind not in _WRAPPERS]
     reason = causes[-1] if causes else str(error).strip().splitlines()[0]
     return f"the query failed: {reason}; the rest is in {log_file()}"
+
+
+def _misused(error: StreamingQueryException) -> re.Match[str] | None:
+    """What a task has refused, for a mistake of the user's."""
+    return re.search(rf"{UsageError.__name__}: (.+)", str(error))

@@ -1,35 +1,175 @@
-"""The Python that Spark starts on this machine: ours, without Spark's archives on its path."""
+"""Spark's Python processes: their interpreter, the start of the first one, and our package at the executors."""
 
 import os
+import re
 import shlex
+import shutil
 import sys
+import threading
+import zipfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from hashlib import sha256
+from importlib import resources
+from importlib.util import cache_from_source
 from pathlib import Path
 
 import pyspark
+from py4j.protocol import Py4JJavaError
+from pyspark.sql import SparkSession
 
-from unskew.deploy.home import home
+from unskew.apps.run.interpreter import OWN_VERSION, VERSION
+from unskew.deploy.directories import data_directory
+from unskew.errors import EnvironmentFault, UsageError
 
 _SCRIPT = """#!/bin/sh
 # Spark puts its archives of pyspark and py4j first on the path. What comes from an archive is compiled in each process;
 # the packages that are installed are the same, and are compiled already.
 PYTHONPATH=${{PYTHONPATH#{archives}:}} exec {python} "$@"
 """
+_BEGUN = "unskew.python"
+_ARCHIVE = "unskew.zip"
+_PATH = "spark.executorEnv.PYTHONPATH"
+_CHOSEN = ("spark.pyspark.python", "spark.executorEnv.PYSPARK_PYTHON")
+_VARIABLE = "PYSPARK_PYTHON"
 
 
 def python() -> str:
-    """Path of the running interpreter, or of a script in UNSKEW_HOME that runs it half a second faster under Spark.
+    """Path of the Python that Spark starts on this machine: the running one, without Spark's archives on its path.
 
-    Spark starts one for a session, and one for each batch of a run whose workers remember: it asks a Python of its own
-    how ``transformWithState`` is to be planned. The interpreter itself is for where no script can be run.
+    It is a script in UNSKEW_HOME, with which a process starts half a second faster under Spark; where no script can be
+    run, it is the interpreter itself. Spark starts one for a session, and one for each batch of a run whose workers
+    keep states: it asks a Python of its own how ``transformWithState`` is to be planned.
     """
     archives = sorted((Path(pyspark.__file__).parent / "python" / "lib").glob("*.zip"), reverse=True)  # as Spark does
     script = _SCRIPT.format(archives=shlex.quote(":".join(map(str, archives))), python=shlex.quote(sys.executable))
-    path = home() / f"python-{sha256(script.encode()).hexdigest()[:12]}"
+    path = data_directory() / f"python-{sha256(script.encode()).hexdigest()[:12]}"
     if not path.is_file():
         path.parent.mkdir(parents=True, exist_ok=True)
-        own = path.with_suffix(f".{os.getpid()}")  # another process may be at it
+        own = path.with_suffix(f".{os.getpid()}")  # another process may write it at the same time
         own.write_text(script)
         own.chmod(0o755)
         own.rename(path)
     return str(path) if os.access(path, os.X_OK) else sys.executable
+
+
+def tasks_python(master: str, conf: Mapping[str, str]) -> str:
+    """The Python that Spark starts for tasks: what the user says, else one that the master's machines have.
+
+    Parameters
+    ----------
+    master : str
+        The master's URL.
+    conf : mapping
+        Spark's settings; ``spark.pyspark.python`` wins over ``spark.executorEnv.PYSPARK_PYTHON``, and this over the
+        environment's ``PYSPARK_PYTHON``.
+
+    Returns
+    -------
+    str
+        A path or a name. Containers of YARN and Kubernetes don't have this machine's paths, so it is a name there.
+
+    """
+    said = next(filter(None, [*map(conf.get, _CHOSEN), os.environ.get(_VARIABLE)]), None)
+    if said is not None:
+        return said
+    if master.startswith("local"):
+        return python()
+    return sys.executable if master.startswith("spark://") else "python3"
+
+
+@contextmanager
+def drivers_python() -> Iterator[None]:
+    """Let a JVM that is started meanwhile run our Python, where it needs one for itself and where that is a name."""
+    before = {name: os.environ.get(name) for name in (_VARIABLE, "PATH")}
+    os.environ |= {_VARIABLE: before[_VARIABLE] or python(), "PATH": _search_path()}
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
+def _search_path() -> str:
+    return os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
+
+
+def require_python(spark: SparkSession, *, states: bool) -> None:
+    """Let a task on each core start the executors' Python, which must be of our version and have our libraries.
+
+    Raises
+    ------
+    UsageError
+        The run has states, and the driver's machine hasn't this Python: Spark starts it there, too, to plan a batch.
+    EnvironmentFault
+        A task failed.
+
+    """
+    chosen = spark.sparkContext.pythonExec
+    if states and shutil.which(chosen, path=_search_path()) is None:
+        raise UsageError(
+            f"the executors' Python is {chosen}; Spark plans batches with states by the same on the driver's machine, "
+            "and it isn't there; valid: a path that is there too (a link to the driver's Python), or a name, as python3"
+        )
+    cores = spark.sparkContext.defaultParallelism
+    try:
+        spark.sparkContext.parallelize(range(cores), cores).foreach(lambda _: None)
+    except Py4JJavaError as error:
+        raise EnvironmentFault(
+            f"executors can't run tasks by their Python, {chosen} ({_why(str(error))}); it must be Python "
+            f"{OWN_VERSION}, as the driver's, with the libraries of requirements.lock; --conf {_CHOSEN[0]}=… chooses it"
+        ) from error
+
+
+def _why(error: str) -> str:
+    """What went wrong at the executor, in a line: the last that its Python said, or that Spark did."""
+    said = re.search(r"Error from python worker:\n(.*?)\n *PYTHONPATH was:", error, re.DOTALL)
+    lines = (
+        said[1].strip().splitlines() if said else re.findall(r"Cannot run program .+|\w+(?:Exception|Error): .+", error)
+    )
+    return lines[-1].strip() if lines else error.strip().splitlines()[0]
+
+
+def start_python(spark: SparkSession) -> None:
+    """Start Spark's Python daemon, from which its Python workers fork, while the first query is being planned.
+
+    Else the first batch waits for the daemon, on one core: some seconds of the time up to the first result. Only the
+    session's first call starts it; the call doesn't wait for it, and an error of it is ignored.
+    """
+    if spark.conf.get(_BEGUN, None) is None:
+        spark.conf.set(_BEGUN, "true")
+        threading.Thread(target=_one_task, args=[spark], daemon=True, name="early Python").start()
+
+
+def _one_task(spark: SparkSession) -> None:
+    with suppress(Exception):  # the run's own tasks meet the same error, and the run reports it; or the run is over
+        spark.range(1, numPartitions=1).mapInArrow(lambda batches: batches, "id long").collect()
+
+
+def archive_settings(conf: Mapping[str, str]) -> dict[str, str]:
+    """Spark's settings with which executors' Pythons import our package from the archive, before their first task.
+
+    The executors' Python has the libraries, but not our package. The user's own path in ``conf`` comes after it.
+    """
+    path = os.pathsep.join([_ARCHIVE, *filter(None, [conf.get(_PATH)])])
+    return {_PATH: path, f"spark.executorEnv.{VERSION}": OWN_VERSION}
+
+
+def write_archive(folder: Path) -> Path:
+    """Write the archive for ``SparkContext.addPyFile`` to the folder: our sources, and what they are compiled to here.
+
+    A Python of another version ignores the compiled files, and any Python ignores one that is of another source.
+    """
+    archive = folder / _ARCHIVE
+    root = Path(str(resources.files("unskew")))
+    with zipfile.ZipFile(archive, "w") as packed:
+        for parent, _, names in os.walk(root, followlinks=True):  # in a checkout the packages are links
+            for file in (Path(parent, name) for name in sorted(names) if name.endswith(".py")):
+                name, compiled = file.relative_to(root.parent), Path(cache_from_source(str(file)))
+                packed.write(file, name)
+                if compiled.is_file():
+                    packed.write(compiled, name.with_suffix(".pyc"))
+    return archive

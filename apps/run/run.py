@@ -1,6 +1,7 @@
 """A run of the topology: one streaming query, from its start to its orderly end."""
 
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -13,28 +14,27 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from unskew.apps.checkpoint.checkpoint import Batch, Checkpoint
-from unskew.apps.checkpoint.totals import TotalsLog
-from unskew.apps.run.consumer_group import ConsumerGroup
-from unskew.apps.run.drain import Drain
-from unskew.apps.run.early import start_python
-from unskew.apps.run.ending import Halted, LatePython, fault, stop_between_batches
-from unskew.apps.run.follow import Follower, follow, taken
+from unskew.apps.checkpoint.hold import Hold
+from unskew.apps.checkpoint.versions import TotalsLog
+from unskew.apps.routing.reports import Reports
+from unskew.apps.run.ending import Drain, Halted, LargeMessage, Repeatable, fault, stop_between_batches
 from unskew.apps.run.idle import Idle, trigger
-from unskew.apps.run.intake import claim, require_messages, require_topic
-from unskew.apps.run.listeners import Listeners
-from unskew.apps.run.visible import require_visible
+from unskew.apps.run.listeners import Follower, Listeners, follow
+from unskew.apps.run.preconditions import claim, require_messages, require_same_topic, require_topic
+from unskew.apps.run.progress import ConsumerGroup, taken
+from unskew.apps.run.python import start_python
 from unskew.apps.topology.dataflow import dataflow
 from unskew.apps.topology.publisher import Publisher
-from unskew.apps.topology.reports import Reports
 from unskew.apps.topology.settings import Settings
 from unskew.apps.topology.sink import BatchReport, Sink
-from unskew.deploy.client.topics import end_offsets
+from unskew.apps.topology.source import TOO_LARGE, behind
+from unskew.deploy.client.topics import end_offsets, topic_id
 
 log = logging.getLogger(__name__)
 
 _LOOK_EVERY = 0.2  # s; each look asks the JVM
-_ATTEMPTS = 5  # at planning a batch, if Python doesn't start in time
-_SET_BACK = 1.0  # s by which a clock is set back; less is slewing, and waited for
+_ATTEMPTS = 5  # at a batch, if Python doesn't start in time or another driver was at it
+_SET_BACK = 1.0  # s; a clock that goes back by less is slewed, and the query waits for it
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Outcome:
     Attributes
     ----------
     drained : bool
-        All that had been published at the start is counted and its windows are out.
+        All messages that the topic had at the start are counted, and their windows are published.
     batches : int
         Batches done in this run.
     unheard : int
@@ -58,18 +58,19 @@ class Outcome:
 
 
 class Run:
-    """A run of the topology; ``stop`` may be called from anywhere, also from a signal handler.
+    """A run of the topology; ``stop`` may be called from any thread, also from a signal handler.
 
-    Made before Spark is there: what is wrong with the topic or the checkpoint shows at once.
+    It is made before Spark starts, so that an error of the topic or of the checkpoint shows at once.
 
     Parameters
     ----------
     settings : Settings
         What to run.
     listeners : sequence of callables
-        Given each batch's report, when its results are out and before Spark commits it. One that fails stops nothing.
+        Called with each batch's report, after its results are published and before Spark commits it. A listener that
+        fails stops nothing.
     followers : sequence of callables
-        Given Spark's progress of the query (its JSON, read) after each batch, from another thread.
+        Called with Spark's progress of the query after each batch, from another thread.
 
     Raises
     ------
@@ -92,20 +93,26 @@ class Run:
         self._halt = threading.Event()
         self._halted = False
         self._set_back = False
+        self._agreed = False  # the topic's messages with the clock
+        self._unplanned = 0  # number of the first batch that the query plans itself
+        self._count_bytes = False
         self._group: ConsumerGroup | None = None
         self._last: BatchReport | None = None
         self._newest = -1  # batch that Spark has committed
         self._batches = 0
-        self._checkpoint = Checkpoint(settings.place)
+        self._checkpoint = Checkpoint(settings.location)
+        self._hold = Hold(settings.location)
         claimed = self._checkpoint.claimed()
         require_topic(settings, begun=bool(claimed))
         self._drain = Drain(settings, end_offsets(settings.connection, settings.source_name))
         claim(settings, self._checkpoint, claimed)
         require_messages(settings, self._checkpoint)
+        self._admin = settings.connection.admin()  # kept: to connect takes longer than an answer
+        self._topic = self._checkpoint.claimed().get("topicId")
 
     @property
     def waiting(self) -> int:
-        """How many messages the topic has had up to now."""
+        """How many messages the topic had had when the run was made."""
         return self._drain.waiting
 
     def stop(self) -> None:
@@ -120,36 +127,46 @@ class Run:
         EnvironmentFault
             The query failed.
         UsageError
-            Executors don't see the checkpoint.
+            It failed because an executor doesn't see the checkpoint.
+        TakenOver
+            Another driver goes on with the checkpoint.
         """
         settings = self._settings
-        deadline = time.monotonic() + settings.run_time
-        if settings.mode == "CLUSTER":
-            require_visible(spark, settings.place)
-        else:
+        deadline = time.monotonic() + settings.run_time if settings.run_time is not None else math.inf
+        if settings.mode == "LOCAL":
             start_python(spark)
+        self._hold.take()
         with Publisher(settings) as publisher:
             drained = self._query(spark, publisher, deadline, flush_at=None)
             if drained and settings.time == "event":
-                # Event time stands still when tuples stop coming: let it pass, once all are counted.
-                last = self._drain.end_ms(TotalsLog(settings.place).newest())
+                # Event time stands still when tuples stop coming: once all are counted, a second query sets it forward.
+                last = self._drain.end_ms(TotalsLog(settings.location).newest(self._newest))
                 flush = datetime.fromtimestamp(last / 1000 + settings.lateness, UTC)
                 drained = self._query(spark, publisher, deadline, flush)
         return Outcome(drained, self._batches, self._listeners.failures + self._followers.failures)
 
     def _query(self, spark: SparkSession, publisher: Publisher, deadline: float, flush_at: datetime | None) -> bool:
-        """Run the query, again whenever the clock was set back or a batch couldn't be planned; True: it was drained."""
+        """Whether the query was drained; it runs again where a clock, a large message or a late Python ended it."""
         late = 0
         while True:
             self._set_back = False
             done = self._batches
             try:
                 drained = self._one_query(spark, publisher, deadline, flush_at)
-            except LatePython as error:
+            except LargeMessage as error:
+                if self._count_bytes:
+                    raise
+                self._count_bytes = True
+                log.warning(
+                    "%s: the batch runs again, and Spark counts the bytes from now on, which costs time", TOO_LARGE
+                )
+                log.info("%s", error)
+                continue
+            except Repeatable as error:
                 late = late + 1 if self._batches == done else 1
                 if late == _ATTEMPTS or self._stop.is_set():
                     raise
-                log.warning("%s: the machine is busy, the batch is tried again", error)
+                log.warning("%s: %s, the batch is tried again", error, error.why)
                 continue
             if not self._set_back or self._stop.is_set():
                 return drained
@@ -170,38 +187,69 @@ class Run:
         reports = Reports(spark.sparkContext)
         self._last = None
         self._newest = -1
-        state = dataflow(spark, settings, reports, flush_at, self._checkpoint.clock.ahead_ms)
-        sink = Sink(settings, reports, publisher, self._noted)
+        self._agreed = False
+        self._unplanned = self._checkpoint.unplanned()
+        ahead_ms = self._checkpoint.clock.ahead_ms
+        state = dataflow(spark, settings, reports, flush_at, ahead_ms, count_bytes=self._count_bytes)
+        sink = Sink(settings, reports, publisher, self._done, self._hold)
         self._halt.clear()
         self._halted = False
 
         def end_of_batch(df: DataFrame, number: int) -> None:
-            # Halted is known by a flag: what an error says may have any text in it, a line of this function too.
+            # A flag tells that it was halted: the error's text, with lines of this function, could tell of any error.
             batch = None if self._halt.is_set() else self._checkpoint.batch(number)
-            if batch is None or (settings.time == "batch" and self._runs_backwards(batch)):
+            self._hold.require()
+            if batch is None or self._set_on(batch):
                 self._halted = True
                 raise Halted
+            if batch.start != batch.end:
+                self._require_same_topic(batch)
             sink(df, batch)
             if self._last is not None:
                 idle(self._last, self._checkpoint.clock.ahead_ms)
+            self._hold.require()  # or Spark would commit the batch while the other driver is at it
 
         return (
             state.writeStream.queryName(settings.name)
-            .option("checkpointLocation", settings.checkpoint)
+            .option("checkpointLocation", settings.location.address)
             .trigger(processingTime=trigger(settings))
             .foreachBatch(end_of_batch)
             .start()
         )
 
-    def _runs_backwards(self, batch: Batch) -> bool:
-        """Whether a batch about to run is older than the last one; if so, the next attempt at it won't be."""
-        behind = batch.watermark_ms - batch.time_ms
-        if behind <= 0:
+    def _set_on(self, batch: Batch) -> bool:
+        """Whether the clock of a batch about to run is so far behind that it is put on for the next attempt."""
+        if self._settings.time == "batch":
+            behind_ms, of = batch.watermark_ms - batch.time_ms, "that of the batch before"
+        else:
+            behind_ms, of = self._behind_topic(batch), "the topic's newest messages"
+        if behind_ms <= 0:
             return False
         self._set_back = True
-        log.warning("the clock is %.1f s behind that of the batch before: batch time goes on from there", behind / 1000)
-        self._checkpoint.clock.put_on(batch.number, behind)
+        log.warning("the clock is %.1f s behind %s: batch time goes on from there", behind_ms / 1000, of)
+        self._checkpoint.clock.advance(batch.number, behind_ms)
         return True
+
+    def _behind_topic(self, batch: Batch) -> int:
+        """How far (ms) a batch's time is behind the topic's, if all its messages would be rejected as of the future.
+
+        Once messages have agreed with the clock, no messages can put it on until it has been set back. A batch that an
+        earlier query planned may have rejected messages already, so its time stays.
+        """
+        if self._last is not None and batch.time_ms < self._last.batch.time_ms - 1000 * _SET_BACK:
+            self._agreed = False
+        if self._agreed or batch.number < self._unplanned or batch.start == batch.end:
+            return 0
+        found = behind(self._settings, batch.time_ms)
+        self._agreed = found == 0
+        return found or 0
+
+    def _require_same_topic(self, batch: Batch) -> None:
+        topic = self._settings.source_name
+        found = topic_id(self._admin, topic)
+        if found is not None and found != self._topic:
+            require_same_topic(self._settings, self._checkpoint, batch.start.get(topic, {}), found)
+            self._topic = found
 
     def _await(self, query: StreamingQuery, deadline: float, *, flushing: bool) -> bool:
         drained = False
@@ -213,14 +261,14 @@ class Run:
                     # Spark waits for its next trigger until the clock shows the time that was planned for it.
                     self._set_back = True
                     break
-                set_at = max(set_at, set_now)  # one that was put on is set back, too, when it is right again
+                set_at = max(set_at, set_now)  # a clock that was put on may be set back to the right time later
                 drained = self._settings.until_drained and self._drained(flushing=flushing)
                 time.sleep(_LOOK_EVERY)
         finally:
             self._end(query)
         return drained
 
-    def _noted(self, report: BatchReport) -> None:
+    def _done(self, report: BatchReport) -> None:
         self._batches += 1
         self._listeners(report)
         self._last = report
@@ -232,7 +280,7 @@ class Run:
 
     def _drained(self, *, flushing: bool) -> bool:
         report = self._last
-        # The report comes before the batch is committed.
+        # The report comes before Spark commits the batch, so its commit is waited for too.
         return (
             report is not None
             and self._drain.reached(report, flushing=flushing)
@@ -244,5 +292,6 @@ class Run:
         stop_between_batches(query)
         error = query.exception()
         if error is not None and not self._halted:
+            self._hold.require()  # what another driver does can make any part of this query fail
             require_messages(self._settings, self._checkpoint)
             raise fault(error) from error

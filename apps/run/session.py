@@ -1,28 +1,33 @@
-"""The Spark session of a topology: jars, Python, logging, and the settings that matter for it."""
+"""The Spark session of a run: its settings, its start, and its end, be it the death of its JVM."""
 
+import atexit
+import logging
 import os
+import shutil
 import signal
 import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from subprocess import Popen, TimeoutExpired
+from tempfile import TemporaryDirectory, gettempdir, mkdtemp
+from typing import Any
 
+from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
-from unskew.apps.checkpoint.place import Place
-from unskew.apps.run import shipping
-from unskew.apps.run.jvm import lasting
-from unskew.apps.run.python import python
-from unskew.apps.run.stores import jars_for, settings_for
-from unskew.apps.topology.portions import MOST_ROWS, ROWS
+from unskew.apps.checkpoint.location import Location
+from unskew.apps.run.python import archive_settings, drivers_python, require_python, tasks_python, write_archive
 from unskew.apps.topology.settings import Settings
-from unskew.deploy.home import home
+from unskew.apps.topology.source import MOST_ROWS, ROWS
+from unskew.deploy.directories import data_directory
 from unskew.deploy.installation import class_data
-from unskew.deploy.installation.jars import connector_jars
-from unskew.deploy.installation.java import find_java
+from unskew.deploy.installation.jars import connector_jars, s3a_jars
+from unskew.deploy.installation.machine import find_java
+from unskew.deploy.servers.loopback import LOOPBACK
+from unskew.deploy.servers.process import lives
 from unskew.errors import EnvironmentFault
 from unskew.grouping import warm
 
@@ -31,7 +36,7 @@ _SETTINGS = {
     "spark.ui.showConsoleProgress": "false",
     # Windows, results and their text are UTC wherever the driver runs.
     "spark.sql.session.timeZone": "UTC",
-    # State per (window, key, worker) may be larger than memory.
+    # The state of all (window, key, worker) may be larger than memory.
     "spark.sql.streaming.stateStore.providerClass": (
         "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
     ),
@@ -39,28 +44,61 @@ _SETTINGS = {
     # Larger Arrow batches cost less a tuple: fewer changes between JVM and Python, larger packets.
     ROWS: str(MOST_ROWS),
     "spark.sql.streaming.numRecentProgressUpdates": "20",
+    # Spark's default, but for Kafka: the older source makes Java's timestamps of all, which have no year 294247.
+    "spark.sql.sources.useV1SourceList": "avro,csv,json,orc,parquet,text",
 }
 
+# Of a checkpoint among this machine's files.
+_FILE = {
+    # Spark's default manager starts a process (`readlink`) for each file to see whether it is a link: some thirty a
+    # batch, which cost a fifth of its time. This manager writes and renames the same files.
+    "spark.sql.streaming.checkpointFileManagerClass": (
+        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+    ),
+}
+# Of a checkpoint on S3.
+_S3A = {
+    # Credentials come from the driver's environment, as Spark passes it on, then from AWS's usual sources. S3A's own
+    # list of providers has neither AWS's files nor web identities.
+    "spark.hadoop.fs.s3a.aws.credentials.provider": (
+        "org.apache.hadoop.fs.s3a.TemporaryAWSCredentialsProvider,"
+        "org.apache.hadoop.fs.s3a.SimpleAWSCredentialsProvider,"
+        "software.amazon.awssdk.auth.credentials.DefaultCredentialsProvider"
+    ),
+    # Spark's default manager writes a log under another name and renames it. S3 has no renaming: S3A copies and
+    # removes, in some 20 requests. This manager writes the file at its own name by one PUT: all of it or nothing.
+    "spark.sql.streaming.checkpointFileManagerClass": (
+        "org.apache.spark.internal.io.cloud.AbortableStreamBasedCheckpointFileManager"
+    ),
+    # Spark looks whether a file exists before it writes it: S3A needn't look once more.
+    "spark.hadoop.fs.s3a.performance.flags": "create",
+}
 
 # The state's partitions are fixed when a checkpoint is made; each costs every batch a commit of some 50 ms.
 _PARTITIONS = "spark.sql.shuffle.partitions"
 _LEAST_PARTITIONS = 4
-# States per key: a batch needn't know how many there are, and to count them makes a write 2.5 times as dear.
+# Of a run with states per key: no batch needs their number, and counting them makes a write 2.5 times as dear.
 _STATES = {"spark.sql.streaming.stateStore.rocksdb.trackTotalNumberOfRows": "false"}
-# Simulated cost is slept, so tasks may outnumber cores; but each has a Python process.
+# Simulated cost is spent asleep, so tasks may outnumber cores; but each task has a Python process.
 _MOST_TASKS = 128
-# Python workers fork from it with our imports done.
+# Python workers fork from this module's process, which has imported what tasks need.
 _OUR_DAEMON = {"spark.python.daemon.module": "unskew.apps.run.daemon"}
 # As on a cluster: a Python worker that dies costs its task an attempt, not the run.
 _ATTEMPTS = 4
+# Logs of Spark that are kept, beside those of processes that run.
+_LOGS = 20
+_TEMPORARY = "unskew-spark-"
+# The JVM's sockets close a moment before its process has ended.
+_ENDS_WITHIN = 5.0  # s
 
 
 @contextmanager
 def session(settings: Settings, groupings: Sequence[str] = ()) -> Iterator[SparkSession]:
-    """The Spark session of a run, or of several with these groupings; stopped at the end.
+    """The Spark session of a run, or of several runs with these groupings; it is stopped at the end.
 
-    In LOCAL mode there is a thread for each worker if tuples have a simulated cost (they wait side by side), else two a
-    core (while one task waits for its Python process, another runs). In CLUSTER mode our code goes to the executors.
+    In LOCAL mode Spark has a thread for each worker if tuples have a simulated cost (workers wait side by side), else
+    two a core (while one task waits for its Python process, another runs). In CLUSTER mode our package goes to the
+    executors.
     """
     side_by_side = max(settings.workers, settings.sources) if settings.cost.mean else 2 * (os.cpu_count() or 1)
     master = settings.master or f"local[{min(side_by_side, _MOST_TASKS)},{_ATTEMPTS}]"
@@ -69,28 +107,29 @@ def session(settings: Settings, groupings: Sequence[str] = ()) -> Iterator[Spark
         "spark.executorEnv.UNSKEW_GROUPINGS": ",".join(names),
         **(_STATES if settings.states else {}),
         **settings.conf,
-        **({**_OUR_DAEMON, **shipping.path(settings.conf)} if settings.mode == "CLUSTER" else {}),
+        **({**_OUR_DAEMON, **archive_settings(settings.conf)} if settings.mode == "CLUSTER" else {}),
     }
-    # While the JVM starts: a cold compilation once here, not in every Python worker side by side.
+    # While the JVM starts, the groupings are compiled once here, not in every Python worker side by side.
     with ThreadPoolExecutor(1) as pool:
         warmed = pool.submit(lambda: [warm(name) for name in names])
-        spark = start(settings.name, master, _LEAST_PARTITIONS, conf, settings.place)
+        spark = start(settings.name, master, _LEAST_PARTITIONS, conf, settings.location)
         if _PARTITIONS not in conf:
             spark.conf.set(_PARTITIONS, _partitions(settings, spark))
         warmed.result()
-    with TemporaryDirectory(prefix="unskew-") as folder, lasting(spark, log_file()):
+    with TemporaryDirectory(prefix=_temporary_name()) as folder, lasting(spark, log_file()):
         if settings.mode == "CLUSTER":
-            # Executors fetch it when they need it, late ones too.
-            spark.sparkContext.addPyFile(str(shipping.pack(Path(folder))))
+            # Each executor fetches the archive when it needs it, also one that comes later.
+            spark.sparkContext.addPyFile(str(write_archive(Path(folder))))
+            require_python(spark, states=settings.states is not None)
         yield spark
 
 
 def _partitions(settings: Settings, spark: SparkSession) -> int:
-    """How many partitions the state of a new checkpoint has."""
+    """How many partitions the state of a new checkpoint gets."""
     if settings.state_partitions is not None:
         return settings.state_partitions
     if settings.states and settings.cost.mean:
-        # Workers are groups of the state's partitions, and wait side by side only in different ones.
+        # A worker is a group of the state's partitions; workers wait side by side only in different partitions.
         return min(settings.workers, _MOST_TASKS)
     local = settings.mode == "LOCAL"
     cores = (os.cpu_count() or 1) if local else spark.sparkContext.defaultParallelism
@@ -99,11 +138,11 @@ def _partitions(settings: Settings, spark: SparkSession) -> int:
 
 def log_file() -> Path:
     """Where Spark's own log of this process goes."""
-    return home() / "logs" / f"spark-{os.getpid()}.log"
+    return data_directory() / "logs" / f"spark-{os.getpid()}.log"
 
 
 def start(
-    name: str, master: str, partitions: int, conf: Mapping[str, str] | None = None, place: Place | None = None
+    name: str, master: str, partitions: int, conf: Mapping[str, str] | None = None, location: Location | None = None
 ) -> SparkSession:
     """Start Spark.
 
@@ -117,8 +156,8 @@ def start(
         Partitions of the windowed state: fixed once a checkpoint is made.
     conf : mapping, optional
         Any Spark settings; they win over ours.
-    place : Place, optional
-        Where checkpoints lie; without it, among this machine's files.
+    location : Location, optional
+        Where the checkpoint lies; without it, among this machine's files.
 
     Raises
     ------
@@ -129,20 +168,23 @@ def start(
     java = find_java()
     os.environ["JAVA_HOME"] = str(java.home)
     local = master.startswith("local")
-    # Workers must run the interpreter that has our packages, not the first "python3" on the path.
-    os.environ.setdefault("PYSPARK_PYTHON", python() if local else sys.executable)
-    os.environ.setdefault(
-        "SPARK_LAUNCHER_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-    )  # it puts a command together
+    # Of the JVM that only puts Spark's command line together: it is to start quickly.
+    os.environ.setdefault("SPARK_LAUNCHER_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
     log = log_file()
     log.parent.mkdir(parents=True, exist_ok=True)
+    _remove_old_logs(log.parent)
     settings = {
         **_SETTINGS,
-        **settings_for(place or Place("")),
-        "spark.jars": ",".join(map(str, connector_jars() + (jars_for(place) if place is not None else []))),
+        **_location_settings(location or Location("")),
+        "spark.jars": ",".join(map(str, connector_jars() + (_location_jars(location) if location is not None else []))),
         "spark.sql.shuffle.partitions": str(partitions),
         "spark.driver.extraJavaOptions": " ".join(
-            [f"-Dlog4j2.configurationFile={_log_settings()}", f"-Dunskew.log={log}", *class_data.options("spark")]
+            [
+                f"-Dlog4j2.configurationFile={_log_settings()}",
+                f"-Dunskew.log={log}",
+                f"-Djava.io.tmpdir={_temporary_folder()}",
+                *class_data.options("spark"),
+            ]
         ),
         "spark.driver.memory": "2g",
         **(_OUR_DAEMON if local else {}),
@@ -152,15 +194,64 @@ def start(
     for key, value in settings.items():
         builder = builder.config(key, value)
     try:
-        with _stderr_to(log), _own_interrupt():
-            return builder.getOrCreate()
+        with _stderr_to(log), _own_interrupt(), drivers_python(), _on_loopback() if local else nullcontext():
+            spark = builder.getOrCreate()
     except Exception as error:
         raise EnvironmentFault(f"Spark did not start on {master} ({_first_line(error)}); its log: {log}") from error
+    # pyspark itself knows only the environment's PYSPARK_PYTHON, unless spark-submit has started the driver.
+    spark.sparkContext.pythonExec = tasks_python(master, dict(spark.sparkContext.getConf().getAll()))
+    return spark
+
+
+def _remove_old_logs(folder: Path) -> None:
+    """Remove the logs of processes that have ended, but for the newest."""
+    with suppress(FileNotFoundError):  # another process removes them, too
+        for old in sorted(folder.glob("spark-*.log*"), key=lambda path: path.stat().st_mtime)[:-_LOGS]:
+            pid = old.name.removeprefix("spark-").partition(".")[0]
+            if pid.isdigit() and not lives(int(pid)):
+                old.unlink()
+
+
+def _temporary_name() -> str:
+    """How the names of this process' temporary folders begin."""
+    return f"{_TEMPORARY}{os.getpid()}-"
+
+
+def _temporary_folder() -> str:
+    """A folder for the temporary files of this process' JVM; it is removed when this process ends.
+
+    Spark leaves files there when it is killed, and empty folders (``artifacts-…``) even when it isn't. The folders of
+    processes that were killed are removed, too.
+    """
+    for left in Path(gettempdir()).glob(f"{_TEMPORARY}*"):
+        pid = left.name.removeprefix(_TEMPORARY).partition("-")[0]
+        if pid.isdigit() and not lives(int(pid)):
+            shutil.rmtree(left, ignore_errors=True)
+    folder = mkdtemp(prefix=_temporary_name())
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
+
+
+@contextmanager
+def _on_loopback() -> Iterator[None]:
+    """Let a JVM that is started meanwhile listen on this machine's own interface alone.
+
+    Spark authenticates nobody, and by default listens on the address by which other machines see this one. The variable
+    is for its RPC, its blocks and its pages alike. Spark's settings (``spark.driver.host``) win over the variable.
+    """
+    if "SPARK_LOCAL_IP" in os.environ:  # the user's choice
+        yield
+        return
+    os.environ["SPARK_LOCAL_IP"] = LOOPBACK
+    try:
+        yield
+    finally:
+        del os.environ["SPARK_LOCAL_IP"]
 
 
 @contextmanager
 def _own_interrupt() -> Iterator[None]:
-    """Keep what Ctrl-C means: pyspark takes it for itself, to cancel jobs in the middle."""
+    """Keep our handler of Ctrl-C: pyspark sets its own, which cancels jobs in the middle."""
     ours = signal.getsignal(signal.SIGINT)
     yield
     if threading.current_thread() is threading.main_thread():
@@ -169,7 +260,7 @@ def _own_interrupt() -> Iterator[None]:
 
 @contextmanager
 def _stderr_to(log: Path) -> Iterator[None]:
-    """Let processes started meanwhile write to the log what they'd write to the terminal: the JVM's notices."""
+    """Send to the log what processes started meanwhile write to stderr: the JVM's notices."""
     sys.stderr.flush()
     terminal = os.dup(2)
     with log.open("ab") as file:
@@ -187,3 +278,69 @@ def _log_settings() -> Path:
 
 def _first_line(error: Exception) -> str:
     return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+
+
+def _location_settings(location: Location) -> Mapping[str, str]:
+    """Spark's settings for a checkpoint at the location; the user's settings win over them."""
+    return {"file": _FILE, "s3a": _S3A}.get(location.scheme, {}) | location.spark
+
+
+def _location_jars(location: Location) -> list[Path]:
+    """The archives that Spark must have for a checkpoint at the location."""
+    return s3a_jars() if location.scheme == "s3a" else []
+
+
+@contextmanager
+def lasting(spark: SparkSession, log_file: Path) -> Iterator[None]:
+    """Use this session and stop it at the end; the death of its JVM is one line for the user, the rest for the log.
+
+    Raises
+    ------
+    EnvironmentFault
+        The JVM died meanwhile: it was killed, or was out of memory.
+
+    """
+    gateway: Any = spark.sparkContext._gateway  # noqa: SLF001  pyspark has no public way to the process
+    process: Popen[bytes] = gateway.proc
+    with _noise_to(log_file, spark):
+        try:
+            yield
+        except (Py4JError, OSError) as error:
+            status = _exit_status(process)
+            if status is None:
+                raise
+            how = f"signal {-status}" if status < 0 else f"exit code {status}"
+            raise EnvironmentFault(
+                f"Spark's JVM died ({how}; was memory short?); start it again, a topology goes on from its checkpoint; "
+                f"log: {log_file}"
+            ) from error
+        finally:
+            if process.poll() is None:
+                spark.stop()
+
+
+def _exit_status(process: Popen[bytes]) -> int | None:
+    try:
+        return process.wait(_ENDS_WITHIN)
+    except TimeoutExpired:
+        return None
+
+
+@contextmanager
+def _noise_to(log_file: Path, spark: SparkSession) -> Iterator[None]:
+    """Send to the file what other libraries log, and the stack trace that each thread has for a JVM that is gone."""
+    root, own = logging.getLogger(), logging.getLogger("unskew")
+    others = logging.FileHandler(log_file, delay=True)
+    ours = logging.lastResort or logging.NullHandler()  # stderr, as without any handler
+    server: Any = spark.sparkContext._accumulatorServer  # noqa: SLF001
+    server.handle_error = lambda *_: root.error("the accumulators' connection is gone", exc_info=True)
+    root.addHandler(others)
+    own.addHandler(ours)
+    own.propagate = False
+    try:
+        yield
+    finally:
+        own.propagate = True
+        own.removeHandler(ours)
+        root.removeHandler(others)
+        others.close()

@@ -1,8 +1,8 @@
-"""Make the class-data archives (`unskew.deploy.installation.class_data`): run a small topology, keep what was loaded.
+"""Makes the class-data archives (`unskew.deploy.installation.class_data`) from the classes that a small run loads.
 
-Beside it the groupings that most people try first are compiled, so that their first run doesn't wait for it.
+It also compiles the groupings that most people try first, so that their first run doesn't wait for that.
 
-Run by `make setup` as `python -m unskew.apps.run.training`; says nothing and does nothing if they are there.
+`make setup` runs it as `python -m unskew.apps.run.training`. If the archives exist, it prints nothing and does nothing.
 """
 
 import os
@@ -19,7 +19,7 @@ from unskew.apps.topology.settings import Settings
 from unskew.deploy.client.connection import Connection
 from unskew.deploy.client.topics import ensure_topic
 from unskew.deploy.installation import class_data
-from unskew.deploy.installation.exclusive import exclusive
+from unskew.deploy.installation.steps import exclusive
 from unskew.deploy.servers.broker import Broker
 
 _TOPIC = "training"
@@ -52,7 +52,7 @@ def train() -> None:
 
 
 def _run(folder: Path) -> None:
-    """One run of everything that most runs have: good messages and bad ones, windows by either time."""
+    """Run what most runs have: good messages and bad ones, windows by batch time and by event time."""
     with Broker(folder / "kafka") as broker:
         connection = Connection(broker.bootstrap_servers)
         _publish(connection)
@@ -68,7 +68,7 @@ def _run(folder: Path) -> None:
             gateway: Any = spark.sparkContext._gateway  # noqa: SLF001  pyspark has no public way to the process
             for settings in (batch, event):
                 Run(settings, []).run(spark)
-        gateway.proc.stdin.close()  # it ends by that, and writes its archive then
+        gateway.proc.stdin.close()  # the JVM ends by that, and writes its archive
         gateway.proc.wait(_DUMP)
 
 

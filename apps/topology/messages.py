@@ -1,7 +1,7 @@
 """Output messages, in the original's format: ``{"key","messageId","timestamp","tags":{…},"fields":{…}}``.
 
-The Kafka key names what the message is about (a window's key, a window's worker), and ``messageId`` is derived from it:
-when a window is published again after a failure, the same record comes again, and a compacted topic keeps one.
+The Kafka key names the message's subject (a window's key, a window's worker), and ``messageId`` is derived from it. So
+when a window is published again after a failure, its records are the same, and a compacted topic keeps one of each.
 """
 
 import hashlib
@@ -12,7 +12,9 @@ from typing import Any
 import orjson
 
 ID_DIGITS = 32
-#: In place of a window, where states outlive them.
+#: The most bytes of a record, key and value together: what brokers and clients take by default, less what they add.
+LONGEST_RECORD = 960 << 10
+#: Stands for the window in the Kafka key of a state that outlives windows.
 NO_WINDOW = "-"
 
 
@@ -37,7 +39,7 @@ def message(kafka_key: str, key: str, timestamp_ms: int, tags: dict[str, Any], f
 
 
 def message_id(kafka_key: str) -> str:
-    """What names a message: the same for the same Kafka key."""
+    """The id of a message: the same for the same Kafka key."""
     return hashlib.sha256(kafka_key.encode()).hexdigest()[:ID_DIGITS]
 
 

@@ -1,4 +1,4 @@
-"""The distribution observer: how the tuples of a closed window lay on the workers, and what that cost."""
+"""The distribution observer: how the tuples of a closed window were distributed over the workers, and its cost."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -10,9 +10,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from unskew.apps.checkpoint.totals import Totals
+from unskew.apps.checkpoint.versions import Totals
 from unskew.apps.topology.messages import Message, message, window_id
 from unskew.grouping import measures
+from unskew.grouping.keys import sum_by_key
 
 HOTTEST = 10
 
@@ -29,19 +30,19 @@ class HotKey:
 
 @dataclass(frozen=True)
 class Distribution:
-    """One closed window, or what one task knows of it: no key is known to two.
+    """The distribution of one closed window, or of the part of its keys that one task has.
 
     Attributes
     ----------
     start_ms, end_ms : int
         The window.
     tuples, counts, keys : int64[W]
-        Each worker's tuples, sum of counts, distinct keys. (A window in which there came to be fewer workers has as
-        many as it had before.)
+        Each worker's tuples, sum of counts, distinct keys. (If the run got fewer workers within the window, W is the
+        number before.)
     distinct_keys : int
-        Of all workers together.
+        The distinct keys of all workers together.
     hottest : list of HotKey
-        At most ``HOTTEST``, the one with the most tuples first.
+        At most ``HOTTEST`` keys, the one with the most tuples first.
 
     """
 
@@ -54,7 +55,7 @@ class Distribution:
     hottest: list[HotKey]
 
     def fields(self, totals: Totals) -> dict[str, Any]:
-        """The window's metrics, ``totals`` including this window."""
+        """The window's metrics; ``totals`` must include the window."""
         duration = self.end_ms - totals.started_ms
         return {
             "STD_DEV": measures.std_dev(self.tuples),
@@ -73,19 +74,19 @@ class Distribution:
         }
 
     def packed(self) -> bytes:
-        """All of it, for ``unpacked``."""
+        """The distribution as bytes, for ``unpacked``."""
         return orjson.dumps(self, option=orjson.OPT_SERIALIZE_NUMPY)
 
     @classmethod
     def unpacked(cls, data: bytes) -> Self:
-        """What was packed."""
-        said = orjson.loads(data)
-        loads = {name: np.array(said[name], np.int64) for name in ("tuples", "counts", "keys")}
-        return cls(**(said | loads | {"hottest": [HotKey(**hot) for hot in said["hottest"]]}))
+        """The distribution that was packed."""
+        values = orjson.loads(data)
+        loads = {name: np.array(values[name], np.int64) for name in ("tuples", "counts", "keys")}
+        return cls(**(values | loads | {"hottest": [HotKey(**hot) for hot in values["hottest"]]}))
 
 
 def together(parts: Iterable[Distribution]) -> list[Distribution]:
-    """The windows, oldest first, of which these are parts."""
+    """Add up the tasks' parts of windows; the windows, oldest first."""
     windows: dict[int, list[Distribution]] = {}
     for part in parts:
         windows.setdefault(part.start_ms, []).append(part)
@@ -108,7 +109,7 @@ def _hottest(keys: Iterable[HotKey]) -> list[HotKey]:
 
 
 class Observer:
-    """A task's view of the windows whose rows pass by, in the windows' order; only the last one is kept.
+    """Observes a task's rows, which come in the windows' order; only unfinished windows are in memory.
 
     Parameters
     ----------
@@ -124,24 +125,24 @@ class Observer:
         self._hottest: dict[int, list[HotKey]] = {}
 
     def rows(self, rows: pa.RecordBatch) -> None:
-        """Take rows of start, end (ms), worker, tuples, count: one a worker that held a key."""
+        """Observe rows of start, end (ms), worker, tuples, count: one for each key and worker that has tuples of it."""
         columns = (rows.column(name).to_numpy() for name in ("start", "end", "worker", "tuples", "count"))
         start, end, worker, tuples, count = columns
         for first, stop in _runs(start):
             span, part = (int(start[first]), int(end[first])), worker[first:stop]
             loads = self._of(span, int(part.max()) + 1)
-            np.add.at(loads[0], part, tuples[first:stop])
-            np.add.at(loads[1], part, count[first:stop])
+            loads[0] += sum_by_key(part, tuples[first:stop], loads.shape[1])
+            loads[1] += sum_by_key(part, count[first:stop], loads.shape[1])
             loads[2] += np.bincount(part, minlength=loads.shape[1])
 
     def _of(self, span: tuple[int, int], least: int) -> NDArray[np.int64]:
-        """A window's loads, [3, W], W at least so many: int64."""
+        """A window's loads, int64[3, W], with W at least ``least``."""
         known = self._loads.get(span, np.zeros((3, self._workers), np.int64))
         self._loads[span] = np.pad(known, ((0, 0), (0, max(0, least - known.shape[1]))))
         return self._loads[span]
 
     def keys(self, merged: pa.Table) -> None:
-        """Take rows of ``aggregator.MERGED``: one a key."""
+        """Observe rows of ``aggregator.MERGED``: one a key."""
         for first, stop in _runs(merged["start"].to_numpy()):
             part = merged.slice(first, stop - first)
             start = part["start"][0].as_py()
@@ -152,7 +153,7 @@ class Observer:
             self._hottest[start] = _hottest([*self._hottest.get(start, []), *hot])
 
     def finished(self, before: int | None = None) -> Iterator[Distribution]:
-        """The windows that start before this moment (ms; None: all); they are forgotten."""
+        """Yield the windows that start before this moment (ms; None: all), and forget them."""
         for span in [span for span in self._loads if before is None or span[0] < before]:
             start, (tuples, counts, keys) = span[0], self._loads.pop(span)
             yield Distribution(*span, tuples, counts, keys, self._distinct.pop(start), self._hottest.pop(start))
@@ -170,8 +171,8 @@ def to_messages(
 ) -> list[Message]:
     """The records of the distribution topic for one window: EVENT_INFO, then one a worker, hot key and occupant.
 
-    ``occupants`` are the keys in each source's old space, for the schemes that have one: key, source, and what the
-    scheme tells of them.
+    ``occupants`` are the keys in each source's old space, of schemes that have one: key, source, and the scheme's own
+    fields.
     """
     window = window_id(distribution.start_ms)
     tags = tags | {"window": window}
@@ -194,7 +195,7 @@ def to_messages(
         fields = {"rank": rank + 1, "tuples": hot.tuples, "count": hot.count, "workers": hot.workers}
         messages.append(record("HOT_KEY", hot.key, fields, {"key": hot.key}))
     for occupant in occupants:
-        place = {"key": occupant["key"], "source": str(occupant["source"])}
-        fields = {name: value for name, value in occupant.items() if name not in place}
-        messages.append(record("OLD_SPACE", f"{place['source']}/{place['key']}", fields, place))
+        own = {"key": occupant["key"], "source": str(occupant["source"])}
+        fields = {name: value for name, value in occupant.items() if name not in own}
+        messages.append(record("OLD_SPACE", f"{own['source']}/{own['key']}", fields, own))
     return messages

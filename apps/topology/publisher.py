@@ -1,26 +1,29 @@
-"""The result topics: who writes to them and what they are called."""
+"""The result topics: their names, and the records that the driver and the tasks write to them."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from types import TracebackType
 from typing import Any, ClassVar, Self
 
 from confluent_kafka import KafkaError, Producer
 from confluent_kafka import Message as Delivered
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 
-from unskew.apps.topology.messages import Message
+from unskew.apps.checkpoint.checkpoint import Batch
+from unskew.apps.splitter.fields import LONGEST_KEY
+from unskew.apps.topology.messages import ID_DIGITS, LONGEST_RECORD, NO_WINDOW, Message
 from unskew.apps.topology.settings import Settings
-from unskew.deploy.client.connection import Connection
-from unskew.deploy.client.topics import ensure_topic
+from unskew.deploy.client.connection import ESCAPE, Connection
+from unskew.deploy.client.topics import ensure_topic, largest_batches
 from unskew.errors import EnvironmentFault
 from unskew.producers.outbox import Outbox
 
-# As Spark's Kafka sink, that is Java's client, chooses the partition: a key's records are all in one, those of earlier
-# versions too.
+# The partition is chosen as Java's client does in Spark's Kafka sink, by which earlier versions of this program wrote:
+# so all records of a key are in one partition.
 _ANY_PARTITION = -1
 _OURS = {**Outbox.settings, "partitioner": "murmur2_random", "enable.gapless.guarantee": False}
-# What a --kafka-config may change.
-_SETTINGS = {"linger.ms": 5, "delivery.timeout.ms": 120_000, "log_level": 0}  # what there is to say comes as an error
+# A --kafka-config may change these. Nothing is logged, because each failure comes as an error.
+_SETTINGS = {"linger.ms": 5, "delivery.timeout.ms": 120_000, "log_level": 0}
 
 
 def result_topics(settings: Settings) -> dict[str, str]:
@@ -34,13 +37,13 @@ def result_topics(settings: Settings) -> dict[str, str]:
 
 
 class Delivery:
-    """A task's records on their way to a topic; the client is the process' own, and used again by its next tasks.
+    """A task's records on their way to a topic. The process' next tasks use the same client.
 
     Raises
     ------
     EnvironmentFault
-        Kafka refused some, or did not acknowledge them in time. The client is not used again: what an idempotent one
-        has given up it can't put right.
+        Kafka refused some records, or did not acknowledge them in time. The client is not used again, because an
+        idempotent client can't send what it has given up.
 
     """
 
@@ -50,19 +53,19 @@ class Delivery:
         settings = {**_SETTINGS, **connection.client(**_OURS)}
         self._client = tuple(sorted(settings.items()))
         if self._client not in self._clients:
-            # What fails comes back with its record; without a callback some of it is raised in the middle too.
+            # A failure comes back with its record. Without a callback some failures are raised in between, too.
             self._clients[self._client] = Producer({**settings, "error_cb": lambda _: None})
         self._topic = topic
         self._outbox = Outbox(self._clients[self._client], topic, bool)
 
     def put(self, records: list[dict[str, Any]]) -> None:
-        """Hand these over (``key`` and ``value``, bytes), waiting while too much is under way."""
+        """Send records (``key`` and ``value``, bytes); wait while too many are under way."""
         if records:
             longest = max(len(record["key"]) + len(record["value"]) for record in records)
             self._outbox.put(records, _ANY_PARTITION, longest)
 
     def finish(self) -> None:
-        """Wait until all of them have been acknowledged."""
+        """Wait until all records have been acknowledged."""
         self._outbox.drain()
         if self._outbox.failed:
             del self._clients[self._client]
@@ -72,14 +75,22 @@ class Delivery:
 class Publisher:
     """Writes records to the run's result topics; each call returns when Kafka has acknowledged them all.
 
-    A context manager: at its end, nothing of it lives on.
+    A context manager, which ends the client.
+
+    Raises
+    ------
+    EnvironmentFault
+        A result topic, or the client by the user's settings, doesn't take records as large as a run may have.
+
     """
 
     def __init__(self, settings: Settings) -> None:
         self._connection = settings.connection
         self.topics = result_topics(settings)
         for topic in self.topics.values():
-            ensure_topic(self._connection, topic, settings.sources)
+            # Who made it may have chosen its partitions by what reads it, or for another run on the same source.
+            ensure_topic(self._connection, topic, settings.sources, any_number=True)
+        _require_room(self._connection, self.topics.values())
         self._producer = Producer(
             self._connection.client(**{"enable.idempotence": True, "linger.ms": 5, "log_level": 0})
         )
@@ -91,12 +102,13 @@ class Publisher:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Let the client go."""
+        """End the client."""
         self._producer.close()
 
     def write(self, records: DataFrame, role: str) -> None:
         """Write a DataFrame of ``key`` and ``value``, from the executors."""
-        records.write.format("kafka").options(**self._connection.spark()).option("topic", self.topics[role]).save()
+        writer = records.write.format("kafka").mode("append").options(**self._connection.spark())
+        writer.option("topic", self.topics[role]).save()
 
     def send(self, role: str, messages: Iterable[Message]) -> None:
         """Write a few messages from the driver.
@@ -104,7 +116,7 @@ class Publisher:
         Raises
         ------
         EnvironmentFault
-            Kafka refused some, or did not acknowledge them in time.
+            Kafka refused some messages, or did not acknowledge them in time.
 
         """
         failed: list[KafkaError] = []
@@ -121,5 +133,61 @@ class Publisher:
             raise EnvironmentFault(_refused(len(failed), self.topics[role], failed[0].str()))
 
 
+# What Kafka's client and log add to a record, at most.
+_ADDED = 4096
+_CLIENT_LIMITS = ("message.max.bytes", f"{ESCAPE}max.request.size")
+
+
+def _require_room(connection: Connection, topics: Iterable[str]) -> None:
+    """Refuse topics and settings by which a record could be too large: no message of a producer's may end a run."""
+    needed = LONGEST_RECORD + _ADDED
+    limits = {f"topic {topic}: max.message.bytes": size for topic, size in largest_batches(connection, topics).items()}
+    limits |= {name: int(connection.properties[name]) for name in _CLIENT_LIMITS if name in connection.properties}
+    for what, limit in limits.items():
+        if limit < needed:
+            raise EnvironmentFault(f"{what} is {limit}; valid: at least {needed}, for a record of the longest key")
+
+
 def _refused(records: int, topic: str, error: str) -> str:
     return f"{records} records were not written to {topic} ({error})"
+
+
+def result_records(rows: DataFrame, identity: Sequence[str], batch: Batch) -> DataFrame:
+    """The results of a keyed work as records: columns ``key`` and ``value``.
+
+    A record names its batch, by time and number. Of records of one Kafka key the one of the latest batch counts, also
+    where a producer that tries again, or a driver that was paused, has appended an older one behind it. In the place of
+    a result that is too large for a record stands an ``error``: the result that it overwrites holds no longer.
+
+    Parameters
+    ----------
+    rows : DataFrame
+        window (null where states outlive windows), key, result (a struct).
+    identity : sequence of str
+        The fields by which the result differs from others of its key and window. They are part of the Kafka key, so
+        that a result that is published again overwrites itself.
+    batch : Batch
+        The batch; its time is the timestamp of results without a window.
+
+    """
+    start = F.date_format("window.start", "yyyy-MM-dd'T'HH:mm:ss.SSS'Z'")  # our sessions are in UTC
+    own = [F.to_json(F.struct(*(F.col(f"result.{name}") for name in identity)))] if identity else []
+    subject = F.concat_ws("/", F.coalesce(start, F.lit(NO_WINDOW)), F.col("key"))
+    kafka_key = F.concat_ws("/", subject, *own)
+    message_id = F.substring(F.sha2(kafka_key, 256), 1, ID_DIGITS)
+    if own:
+        kafka_key = F.when(F.octet_length(kafka_key) <= 2 * LONGEST_KEY, kafka_key).otherwise(
+            F.concat_ws("/", subject, message_id)
+        )
+    head = (
+        "key",
+        message_id.alias("messageId"),
+        F.coalesce(F.unix_millis("window.end"), F.lit(batch.time_ms).cast("long")).alias("timestamp"),
+        F.struct(F.lit(batch.time_ms).alias("time"), F.lit(batch.number).alias("number")).alias("batch"),
+        F.struct("key", start.alias("window")).alias("tags"),
+    )
+    whole = F.to_json(F.struct(*head, F.struct("result.*").alias("fields")))
+    size = F.octet_length(kafka_key) + F.octet_length(whole)
+    error = F.concat(F.lit("the result's record has "), size, F.lit(f" bytes, not {LONGEST_RECORD} at most"))
+    without = F.to_json(F.struct(*head, F.create_map().alias("fields"), error.alias("error")))
+    return rows.select(kafka_key.alias("key"), F.when(size <= LONGEST_RECORD, whole).otherwise(without).alias("value"))

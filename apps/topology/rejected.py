@@ -1,20 +1,26 @@
 """Rejected messages: looked up again in the topic, and published with the reason.
 
-They take no part in the hot path. When a batch's routers report some, the batch's own range of offsets is read once
-more, and the messages without a key are written to ``<sourceName>-rejected``. The Kafka key is the message's place
-(topic-partition-offset): a replay writes the same records again.
+Rejected messages take no part in the hot path. When a batch's routers report some, the batch's own range of offsets is
+read once more, and the messages without a key are written to ``<sourceName>-rejected``. The Kafka key is the message's
+position (topic-partition-offset): a replay writes the same records again. Of a message with which the record would be
+too large only the beginning is given, and the length of the whole.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import orjson
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from unskew.apps.checkpoint.checkpoint import Batch
-from unskew.apps.topology.reading import bounded
+from unskew.apps.splitter.splitter import rejecting_times
+from unskew.apps.topology.messages import LONGEST_RECORD
+from unskew.apps.topology.parts import splitter_of
 from unskew.apps.topology.settings import Settings
-from unskew.apps.topology.splitter import splitter_of
+
+# Characters of a reason, and characters or bytes of a message that is cut. JSON writes six bytes for some of them.
+_REASON = 10_000
+_CUT = LONGEST_RECORD // 8
 
 _FAILED = "partition int, offset long, failure string"
 
@@ -24,13 +30,21 @@ def rejected(
 ) -> DataFrame:
     """The rejected messages of a batch as Kafka records: columns ``key`` and ``value`` (JSON).
 
-    ``failures``, (partition, offset) → reason, are those that the splitter has nothing against.
+    A message's value that isn't text is given in base64 as ``valueBase64``. Of a large one this is the beginning, and
+    ``valueLength`` says how many bytes the whole has.
 
-    A value that isn't text is given in base64 as ``valueBase64``.
+    Parameters
+    ----------
+    spark, settings, batch
+        The session, the run, and its batch, whose messages are read again.
+    failures : mapping
+        (partition, offset) → reason, of messages that have a key, and on which the work raised.
+
     """
     splitter = splitter_of(settings)
-    if settings.time == "event":
-        splitter = bounded(splitter, F.timestamp_millis(F.lit(batch.time_ms)), settings.max_ahead)
+    if settings.timed:
+        ahead = settings.max_ahead if settings.time == "event" else None
+        splitter = rejecting_times(splitter, F.timestamp_millis(F.lit(batch.time_ms)), ahead)
     messages = (
         spark.read.format("kafka")
         .options(**settings.connection.spark())
@@ -41,19 +55,29 @@ def rejected(
         .option("failOnDataLoss", settings.on_data_loss == "fail")
         .load()
     )
-    failed = spark.createDataFrame([(*place, why) for place, why in failures.items()], _FAILED)
+    failed = spark.createDataFrame([(*position, why) for position, why in failures.items()], _FAILED)
     messages = messages.join(F.broadcast(failed), ["partition", "offset"], "left")
     value = F.col("value")
     text = F.is_valid_utf8(value.cast("string"))
-    body = F.struct(
-        F.coalesce("failure", splitter.why(value), F.lit("no key")).alias("reason"),
-        "topic",
-        "partition",
-        "offset",
-        F.unix_millis("timestamp").alias("timestamp"),
-        F.when(text, value.cast("string")).alias("value"),
-        F.when(~text, F.base64(value)).alias("valueBase64"),
+    position = F.concat_ws("-", "topic", "partition", "offset")
+
+    def record(shown: Callable[[Column], Column], length: Column) -> Column:
+        body = F.struct(
+            F.substring("reason", 1, _REASON).alias("reason"),
+            "topic",
+            "partition",
+            "offset",
+            F.unix_millis("timestamp").alias("timestamp"),
+            F.when(text, shown(value.cast("string"))).alias("value"),
+            F.when(~text, F.base64(shown(value))).alias("valueBase64"),
+            length.alias("valueLength"),
+        )
+        return F.to_json(body)
+
+    whole = record(lambda shown: shown, F.lit(None).cast("int"))
+    cut = record(lambda shown: F.substring(shown, 1, _CUT), F.octet_length(value))
+    fits = F.octet_length(position) + F.octet_length(whole) <= LONGEST_RECORD
+    messages = messages.withColumn("reason", F.coalesce("failure", splitter.why(value)))
+    return messages.where("reason is not null").select(
+        position.alias("key"), F.when(fits, whole).otherwise(cut).alias("value")
     )
-    place = F.concat_ws("-", "topic", "partition", "offset")
-    wanted = splitter.rejects(value) | F.col("failure").isNotNull()
-    return messages.where(wanted).select(place.alias("key"), F.to_json(body).alias("value"))

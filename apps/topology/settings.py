@@ -1,148 +1,173 @@
-"""What a run of the topology is asked to do, checked before anything starts."""
+"""The settings of a run of the topology, checked before anything starts.
 
-from collections.abc import Mapping
+The commands' help shows the settings, and needn't wait for pyspark and numba. So modules that import these packages are
+imported where they are used.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
-from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
 from annotated_types import Ge, Gt
 
-from unskew.apps.topology.valid import cost_of, grouping, in_bounds, one_of, topic_name
 from unskew.deploy.client.connection import Connection
-from unskew.deploy.commands.options import METRICS
 from unskew.errors import UsageError
 
 if TYPE_CHECKING:
-    from unskew.apps.checkpoint.place import Place
-    from unskew.apps.keyed.asked import Asked
-    from unskew.apps.topology.cost import Cost
-    from unskew.apps.topology.work import Work
+    from unskew.apps.checkpoint.location import Location
+    from unskew.apps.routing.cost import Cost
+    from unskew.apps.topology.parts import StateSettings
+    from unskew.apps.topology.worker import Work
     from unskew.works.interface import KeyedWork
 
-#: Panels of a command's help.
+MODES = ("LOCAL", "CLUSTER")
+TIMES = ("batch", "event")
+#: What a run does about messages that Kafka removed before they were counted.
+DATA_LOSS = ("fail", "skip")
+#: What a run does if the work raises on a message's tuple: it ends, or rejects the message.
+WORK_ERRORS = ("fail", "reject")
+
+#: Headings in a command's help, each above a group of settings.
 GROUPING = "Of the grouping"
 STREAM = "Of the stream"
 SPARK = "Of Spark"
 STATES = "Of a work with a state per key"
-_of_stream, _of_spark, _of_states = (partial(typer.Option, rich_help_panel=panel) for panel in (STREAM, SPARK, STATES))
+METRICS = "Of the metrics"  # as in deploy.commands.options
 
-MODES = ("LOCAL", "CLUSTER")
-TIMES = ("batch", "event")
-
-# Tuples a batch at most, when they cost nothing: enough that a batch's fixed cost (a second on two cores) is small.
+# Most tuples a batch, where they cost nothing: so many that a batch's fixed cost (a second on two cores) is small.
 _FREE_BATCH = 5_000_000
-_COSTLY_BATCH = 1.0  # s; when they cost something: as many as W workers side by side do in it
+# Where tuples cost something, a batch has as many as W workers side by side execute in this time.
+_COSTLY_BATCH = 1.0  # s
+
+
+@dataclass(frozen=True)
+class Help:
+    """The text on a setting in a command's help.
+
+    Attributes
+    ----------
+    text : str
+        What the setting does.
+    panel : str
+        The heading of its group; empty: that of all options.
+    metavar : str
+        The placeholder of its value; empty: the value's type.
+    name : str
+        The option's name; empty: the field's.
+    default : str
+        The default value in words; empty: the value itself is shown.
+
+    """
+
+    text: str
+    panel: str = ""
+    metavar: str = ""
+    name: str = ""
+    default: str = ""
 
 
 @dataclass(frozen=True)
 class Settings:
-    """One run: what is asked of it, each thing declared here for the command line, for comparisons and for Python.
+    """The settings of one run, each declared once for the command line, for comparisons and for Python.
 
-    The first seven are the original's arguments, in its order. What has no help text, commands don't show:
+    The first seven are the original's arguments, in its order. A setting's bounds and its help stand in its annotation.
+    The settings without a ``Help`` are no options of a command, or have an option that is declared elsewhere:
 
     Attributes
     ----------
     connection : Connection
         The Kafka cluster.
     checkpoint : str
-        Where the run's progress is kept; the same resumes it: a path, s3a://bucket/path, hdfs://host:port/path.
+        Where the run's progress is kept; a run with the same checkpoint resumes it: a path, s3a://bucket/path,
+        hdfs://host:port/path.
     conf, options : mapping
         Any Spark settings; the grouping's own parameters.
     work, work_columns : Work, KeyedWork or None, tuple of str
-        The workers' work (None: count), and the message columns that it needs (one with states names its own).
+        The workers' work (None: count), and the message columns that it reads (a keyed work names its own).
 
     """
 
-    mode: Annotated[str, typer.Argument(help="LOCAL (Spark in this process) or CLUSTER (on --master).")]
-    source_type: Annotated[str, typer.Argument(help="What the messages are: COUNTRY_SKEW_R80, COLUMN, …")]
+    mode: Annotated[str, Help("LOCAL (Spark in this process) or CLUSTER (on --master).")]
+    source_type: Annotated[str, Help("What the messages are: COUNTRY_SKEW_R80, COLUMN, …")]
     grouping: Annotated[
-        str,
-        typer.Argument(
-            metavar="GROUPING_TYPE", help="How tuples are routed: SHUFFLE, KEY, PARTIAL_KEY, DYNAMIC_KEY, …"
-        ),
+        str, Help("How tuples are routed: SHUFFLE, KEY, PARTIAL_KEY, DYNAMIC_KEY, …", metavar="GROUPING_TYPE")
     ]
-    source_name: Annotated[str, typer.Argument(help="The Kafka topic; `topology` makes it if it isn't there.")]
-    sources: Annotated[int, Gt(0), typer.Argument(metavar="NUM_SPOUTS", help="Sources S: the topic's partitions.")]
-    workers: Annotated[int, Gt(0), typer.Argument(metavar="NUM_WORKERS", help="Workers W.")]
-    speed: Annotated[str, typer.Argument(help="xN: a worker does N tuples per process duration; x0: they're free.")]
+    source_name: Annotated[str, Help("The Kafka topic; `topology` makes it if it isn't there.")]
+    sources: Annotated[int, Gt(0), Help("Sources S: the topic's partitions.", metavar="NUM_SPOUTS")]
+    workers: Annotated[int, Gt(0), Help("Workers W.", metavar="NUM_WORKERS")]
+    speed: Annotated[str, Help("xN: a worker does N tuples per process duration; x0: they're free.")]
     connection: Connection
     checkpoint: str
-    process_ms: Annotated[float, Ge(0), typer.Option("--process-duration", help="Simulated cost (ms); see speed.")] = (
+    process_ms: Annotated[float, Ge(0), Help("Simulated cost (ms); see speed.", name="process-duration")] = 1.0
+    key_costs: Annotated[
+        str | None, Help("How many times that a tuple costs, by class of its key: 1,10 or 1..64.", metavar="N,…")
+    ] = None
+    window: Annotated[float, Gt(0), Help("Length of a window (s).", STREAM)] = 15.0
+    time: Annotated[str, Help("Windows by 'batch' time (none is late) or 'event' time (Kafka's).", STREAM)] = "batch"
+    lateness: Annotated[float, Ge(0), Help("Event time: how late is allowed (s).", STREAM)] = 10.0
+    trigger: Annotated[float, Ge(0), Help("At least so long between batches (s), unless a backlog is left.", SPARK)] = (
         1.0
     )
-    key_costs: Annotated[
-        str | None,
-        typer.Option(metavar="N,…", help="How many times that a tuple costs, by class of its key: 1,10 or 1..64."),
-    ] = None
-    window: Annotated[float, Gt(0), _of_stream(help="Length of a window (s).")] = 15.0
-    time: Annotated[str, _of_stream(help="Windows by 'batch' time (none is late) or 'event' time (Kafka's).")] = "batch"
-    lateness: Annotated[float, Ge(0), _of_stream(help="Event time: how late is allowed (s).")] = 10.0
-    trigger: Annotated[
-        float, Ge(0), _of_spark(help="At least so long between batches (s), unless a backlog is left.")
-    ] = 1.0
-    run_time: Annotated[float, Gt(0), typer.Option(help="Stop after so many seconds (10 days).")] = 864_000.0
-    until_drained: Annotated[
-        bool, typer.Option("--until-drained", help="Stop when all published so far is counted and its windows out.")
-    ] = False
-    starting_offsets: Annotated[str, _of_stream(help="Without a checkpoint: earliest, latest, or Spark's JSON.")] = (
+    run_time: Annotated[float | None, Gt(0), Help("Stop after so many seconds (default: never).")] = None
+    until_drained: Annotated[bool, Help("Stop when all published so far is counted and its windows out.")] = False
+    starting_offsets: Annotated[str, Help("Without a checkpoint: earliest, latest, or Spark's JSON.", STREAM)] = (
         "earliest"
     )
     max_ahead: Annotated[
-        float, Ge(0), _of_stream(help="Event time: reject messages so far ahead of the batch's time (s).")
+        float, Ge(0), Help("Event time: reject messages so far ahead of the batch's time (s).", STREAM)
     ] = 3600.0
     on_data_loss: Annotated[
-        str, _of_stream(help="Messages that Kafka removed before their turn: 'fail', or 'skip' and count them.")
+        str, Help("Messages that Kafka removed before their turn: 'fail', or 'skip' and count them.", STREAM)
     ] = "fail"
     max_tuples: Annotated[
-        int | None, Gt(0), _of_stream(help="Tuples a batch at most (default: a second of work; 5 M if free).")
+        int | None, Gt(0), Help("Tuples a batch at most (default: a second of work; 5 M if free).", STREAM)
     ] = None
-    master: Annotated[str | None, _of_spark(help="Master URL (default in LOCAL: local[N]).")] = None
+    master: Annotated[str | None, Help("Master URL (default in LOCAL: local[N]).", SPARK)] = None
     state_partitions: Annotated[
         int | None,
         Gt(0),
-        _of_spark(help="Partitions of the state, fixed once a checkpoint is made (default: the cores, 4 to 128)."),
+        Help("Partitions of the state, fixed once a checkpoint is made (default: the cores, 4 to 128).", SPARK),
     ] = None
     conf: Mapping[str, str] = field(default_factory=dict)
     options: Mapping[str, Any] = field(default_factory=dict)
-    seed: Annotated[int, typer.Option(help="Chooses the hash functions.", rich_help_panel=GROUPING)] = 0
+    seed: Annotated[int, Help("Chooses the hash functions.", GROUPING)] = 0
     key_field: Annotated[
-        str | None, _of_stream(help="COLUMN: the key: JSON's or Avro's field user.id, CSV's column 3.")
+        str | None, Help("COLUMN: the key: JSON's or Avro's field user.id, CSV's column 3.", STREAM)
     ] = None
-    format: Annotated[
-        str | None, _of_stream(help="COLUMN: the topic's messages are json (default), avro, csv, text.")
-    ] = None
-    schema: Annotated[str | None, _of_stream(metavar="FILE", help="Avro: the schema of all messages.")] = None
+    format: Annotated[str | None, Help("COLUMN: the topic's messages are json (default), avro, csv, text.", STREAM)] = (
+        None
+    )
+    schema: Annotated[str | None, Help("Avro: the schema of all messages.", STREAM, metavar="FILE")] = None
     schema_registry: Annotated[
         str | None,
-        _of_stream(
+        Help(
+            "Avro: has the schemas that messages name; https://USER:PASSWORD@HOST:PORT ($SCHEMA_REGISTRY_URL).",
+            STREAM,
             metavar="URL",
-            help="Avro: has the schemas that messages name; https://USER:PASSWORD@HOST:PORT ($SCHEMA_REGISTRY_URL).",
         ),
     ] = field(default=None, repr=False)  # it may have a password
     work: "Work | KeyedWork | None" = None
     work_columns: tuple[str, ...] = ()
-    work_errors: Annotated[
-        str, typer.Option(help="Where your work raises: 'fail' (nothing is lost), or 'reject' the message.")
-    ] = "fail"
+    work_errors: Annotated[str, Help("Where your work raises: 'fail' (nothing is lost), or 'reject' the message.")] = (
+        "fail"
+    )
     ttl: Annotated[
         float | None,
         Gt(0),
-        _of_states(help="States live so long after a key's last tuple (s; default: as the work asks, or a window)."),
+        Help("States live so long after a key's last tuple (s; default: as the work asks, or a window).", STATES),
     ] = None
     merge_every: Annotated[
         str | None,
-        _of_states(
-            help="How often the states of a split key meet: 30s, '5 batches' (default: when windows close, else 10s)."
+        Help(
+            "How often the states of a split key meet: 30s, '5 batches' (default: when windows close; else in each "
+            "batch by event time, every 10 s by batch time).",
+            STATES,
         ),
     ] = None
     consumer_group: Annotated[
         str | None,
-        typer.Option(
-            help="Kafka group that shows lag tools how far the run is; '' for none.",
-            show_default="unskew-RUN",
-            rich_help_panel=METRICS,
-        ),
+        Help("Kafka group that shows lag tools how far the run is; '' for none.", METRICS, default="unskew-RUN"),
     ] = None
 
     def __post_init__(self) -> None:
@@ -151,58 +176,75 @@ class Settings:
         Raises
         ------
         UsageError
-            Naming the bad value and the valid ones.
+            A bad value; the message names it and the valid ones.
 
         """
-        one_of("mode", self.mode, MODES)
-        one_of("time", self.time, TIMES)
-        # Here: the commands' help needn't wait for pyspark and numba.
-        from unskew.apps.topology import loss, work
-        from unskew.apps.topology.splitter import splitter_of
+        from unskew.apps.topology.parts import splitter_of
 
-        one_of("on_data_loss", self.on_data_loss, loss.POLICIES)
-        one_of("work_errors", self.work_errors, work.POLICIES)
+        _one_of("mode", self.mode, MODES)
+        _one_of("time", self.time, TIMES)
+        _one_of("on_data_loss", self.on_data_loss, DATA_LOSS)
+        _one_of("work_errors", self.work_errors, WORK_ERRORS)
         splitter_of(self)
-        topic_name(self.source_name)
+        _topic_name(self.source_name)
         for f in fields(self):
-            in_bounds(f.name, getattr(self, f.name), getattr(f.type, "__metadata__", ()))
-        grouping(self)
+            _in_bounds(f.name, getattr(self, f.name), getattr(f.type, "__metadata__", ()))
+        _grouping(self)
         _ = self.states
         if round(self.window * 1000, 6) % 1:
             raise UsageError(f"window is {self.window}; valid: whole milliseconds, as 0.001, 0.5, 15")
-        _ = self.place
+        _ = self.location
         if self.mode == "CLUSTER" and not self.master:
             raise UsageError("mode CLUSTER needs --master (spark://host:port, yarn, k8s://…)")
 
     @property
-    def place(self) -> "Place":
-        """Where the run's progress is kept, and how to get there."""
-        from unskew.apps.checkpoint.place import asked
+    def location(self) -> "Location":
+        """The checkpoint's location, and how to reach it."""
+        from unskew.apps.checkpoint.location import location_by
 
-        return asked(self.checkpoint, self.conf)
+        return location_by(self.checkpoint, self.conf)
 
     @property
-    def states(self) -> "Asked | None":
-        """What is asked of a work with states; None if the work has none."""
-        from unskew.apps.keyed.asked import asked
+    def states(self) -> "StateSettings | None":
+        """How long the keyed work's states live, and when their fragments are merged; None if it is no keyed work."""
+        from unskew.apps.topology.parts import StateSettings
 
-        return asked(self)
+        return StateSettings.of(self)
 
     @property
     def carried(self) -> tuple[str, ...]:
-        """The message columns that go to the workers."""
+        """The message columns that go to the workers with the tuples."""
         own = getattr(self.work, "columns", ())
         return tuple(dict.fromkeys(n for n in (*self.work_columns, *own) if n not in ("key", "time", "count")))
 
     @property
+    def timed(self) -> bool:
+        """Whether the messages' own time matters: to windows, or to the work."""
+        return self.time == "event" or "timestamp" in self.carried
+
+    @property
     def rejecting(self) -> bool:
-        """Whether messages are rejected on whose tuples the work raises."""
+        """Whether a message is rejected when the work raises on its tuples."""
         return self.work is not None and self.work_errors == "reject"
 
     @property
     def cost(self) -> "Cost":
-        """What a tuple costs its worker."""
-        return cost_of(self)
+        """What a tuple costs its worker: so many tuples per process duration, times the factor of its key's class.
+
+        Raises
+        ------
+        UsageError
+            The speed isn't xN, or the factors aren't numbers.
+
+        """
+        from unskew.apps.routing.cost import Cost
+
+        found = re.fullmatch(r"[xX](\d+)", self.speed)
+        if not found:
+            raise UsageError(f"speed is {self.speed!r}; valid: x0 (tuples cost nothing), x1, x2, …")
+        seconds = self.process_ms / 1000 / int(found[1]) if int(found[1]) else 0.0
+        factors = numbers("--key-costs", self.key_costs) if self.key_costs else ()
+        return Cost(seconds, tuple(factors), self.seed)
 
     @property
     def batch_limit(self) -> int:
@@ -227,12 +269,12 @@ class Settings:
 
     @property
     def group(self) -> str:
-        """The consumer group that is told how far the run is; empty: none."""
+        """The consumer group with offsets that show the run's progress; empty: none."""
         return f"unskew-{self.name}" if self.consumer_group is None else self.consumer_group
 
     @property
     def identity(self) -> dict[str, Any]:
-        """What a checkpoint is bound to: with any of it changed, its state would mean something else."""
+        """The settings that a checkpoint is bound to: with one of them changed, its state would be another run's."""
         return {
             "sourceType": self.source_type.upper(),
             "groupingType": self.grouping.upper(),
@@ -246,3 +288,67 @@ class Settings:
             **({"keyField": self.key_field, "messageFormat": self.format} if self.key_field or self.format else {}),
             **(self.states.identity(self) if self.states else {}),
         }
+
+
+def numbers(option: str, text: str, *, least: float = 0.0, whole: bool = False) -> list[float]:
+    """``1,2.5`` or ``1..64`` as numbers.
+
+    Raises
+    ------
+    UsageError
+        The text isn't of that form, or a number is below ``least`` or not whole where it must be.
+
+    """
+    try:
+        if ".." in text:
+            first, last = (int(end) for end in text.split(".."))
+            values = [float(value) for value in range(first, last + 1)]
+        else:
+            values = [float(part) for part in text.split(",")]
+    except ValueError:
+        values = []
+    if not values or not all(least <= value < float("inf") and (not whole or value == int(value)) for value in values):
+        kind = "whole numbers" if whole else "numbers"
+        raise UsageError(f"{option} is {text!r}; valid: {kind} of at least {least:g}, separated by commas, or A..B")
+    return values
+
+
+def _one_of(name: str, value: str, valid: tuple[str, ...]) -> None:
+    """Refuse a value that isn't one of the valid ones."""
+    if value not in valid:
+        raise UsageError(f"unknown {name} {value!r}; valid: {', '.join(valid)}")
+
+
+def _in_bounds(name: str, value: Any, metadata: Iterable[object]) -> None:
+    """Refuse a number outside of its annotated bounds; None is no number."""
+    if value is None:
+        return
+    for bound in metadata:
+        if isinstance(bound, Gt) and not value > bound.gt:
+            raise UsageError(f"{name} is {value}; valid: a number above {bound.gt}")
+        if isinstance(bound, Ge) and not value >= bound.ge:
+            raise UsageError(f"{name} is {value}; valid: a number of at least {bound.ge}")
+
+
+def _topic_name(name: str) -> None:
+    """Refuse a name that Kafka wouldn't take for a topic."""
+    if not re.fullmatch(r"[A-Za-z0-9._-]{1,200}", name):
+        raise UsageError(f"sourceName {name!r} can't be a Kafka topic; valid: letters, digits, '.', '_', '-'")
+
+
+def _grouping(settings: Settings) -> None:
+    """Refuse a grouping that doesn't exist, or one that lacks what it needs."""
+    from unskew.grouping import create
+
+    try:
+        router = create(settings.grouping, settings.workers, seed=settings.seed, **settings.options)
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+    cost = settings.cost
+    if cost.factors and not cost.mean:
+        raise UsageError(f"key_costs is {settings.key_costs!r}, but tuples cost nothing; valid: with a speed of x1, …")
+    if router.uses_cost and not cost.factors:
+        raise UsageError(
+            f"{router.name} needs each tuple's cost before it is executed; valid: with costs that go by key, such as "
+            "--key-costs 1..64"
+        )

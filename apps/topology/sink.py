@@ -1,4 +1,4 @@
-"""What happens at the end of each batch, on the driver: closed windows go out, reports come in."""
+"""The end of each batch, on the driver: closed windows are published, the tasks' reports are collected."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -8,52 +8,48 @@ import numpy as np
 from numpy.typing import NDArray
 from pyspark.sql import DataFrame
 
-from unskew.apps.checkpoint.checkpoint import Batch
-from unskew.apps.checkpoint.crew import Crew
-from unskew.apps.checkpoint.totals import Totals, TotalsLog
-from unskew.apps.feedback.loop import Told, looped
-from unskew.apps.feedback.rebalance import Rebalance
-from unskew.apps.keyed import results
-from unskew.apps.keyed.asked import Asked
-from unskew.apps.keyed.handed import Handed
-from unskew.apps.keyed.held import Held
+from unskew.apps.checkpoint.checkpoint import Batch, WorkerHistory
+from unskew.apps.checkpoint.hold import Hold
+from unskew.apps.checkpoint.versions import Totals, TotalsLog
+from unskew.apps.keyed.migration import Transfers
+from unskew.apps.routing.plans import Rebalance
+from unskew.apps.routing.reports import Failures, Reports, StateSummary, TaskReports
 from unskew.apps.topology import observer
-from unskew.apps.topology.closing import Closing
-from unskew.apps.topology.loss import gone
+from unskew.apps.topology.aggregator import Closing
 from unskew.apps.topology.messages import Message
-from unskew.apps.topology.publisher import Publisher
+from unskew.apps.topology.parts import StateSettings, loop_of
+from unskew.apps.topology.publisher import Publisher, result_records
 from unskew.apps.topology.rejected import rejected
-from unskew.apps.topology.reports import Reports
 from unskew.apps.topology.settings import Settings
+from unskew.apps.topology.source import lost_messages
 
 
 @dataclass(frozen=True)
 class BatchReport:
-    """One batch, as its tasks told it.
+    """One batch, by its plan and its tasks' reports.
 
     Attributes
     ----------
     batch : Batch
-        What was planned.
+        The batch as it was planned.
     loads, busy : int64[W], float64[W]
-        Each worker's tuples and the time it was at work (s); W as the run has it, or had it in this batch if that is
-        more.
+        Each worker's tuples and time at work (s). W is the run's, or more if the batch was planned for more workers.
     rejected, late : int
         Messages rejected, and tuples too late, in this batch.
     routing_seconds : float
         Time spent in the groupings, all sources together.
     internals : dict
-        source → what its grouping tells of itself.
+        source → the internals of its grouping (``Grouping.internals``).
     totals : Totals
-        Where the run stands after the batch.
+        The run's totals after the batch.
     windows : list of (Distribution, Totals)
-        The windows closed by the batch, and where the run stood with each of them.
+        The windows that the batch closed, each with the run's totals after it.
     failures : dict
-        (partition, offset) of the messages among the rejected on which the work failed → what it raised.
-    held : Held, optional
-        The states, if the work has some.
+        (partition, offset) of the rejected messages on which the work failed → the error.
+    states : StateSummary, optional
+        The states of a keyed work.
     rebalances : tuple of Rebalance
-        The plans that moved keys by which this batch was the first to be routed.
+        The plans that moved keys, if this batch was the first to be routed by them.
 
     """
 
@@ -66,13 +62,16 @@ class BatchReport:
     internals: dict[int, dict[str, Any]]
     totals: Totals
     windows: list[tuple[observer.Distribution, Totals]]
-    failures: dict[tuple[int, int], str] = field(default_factory=dict)
-    held: Held | None = None
+    failures: Failures = field(default_factory=dict)
+    states: StateSummary | None = None
     rebalances: tuple[Rebalance, ...] = ()
 
 
 class Sink:
-    """What ``foreachBatch`` does. Run again for the same batch, it does the same again."""
+    """The function for ``foreachBatch``. If it runs again for the same batch, it does the same again.
+
+    Before each of its writes it looks whether another driver has taken over the checkpoint.
+    """
 
     def __init__(
         self,
@@ -80,56 +79,66 @@ class Sink:
         reports: Reports,
         publisher: Publisher,
         listener: Callable[[BatchReport], None],
+        hold: Hold,
     ) -> None:
         self._settings = settings
         self._states = settings.states
-        self._totals = TotalsLog(settings.place)
+        self._totals = TotalsLog(settings.location)
         self._reports = reports
         self._publisher = publisher
         self._closing = Closing(settings.connection, publisher.topics["aggregator"], settings.workers)
         self._listener = listener
-        self._loop = looped(settings)
-        self._crew = Crew.at(settings.place, settings.workers) if self._states else None
+        self._hold = hold
+        self._loop = loop_of(settings)
+        self._history = WorkerHistory.at(settings.location, settings.workers) if self._states else None
 
     def __call__(self, df: DataFrame, batch: Batch) -> None:
-        """Publish what the batch closed, note where the run stands, tell the listener."""
+        """Publish the windows that the batch closed, write totals and plans for the next batch, call the listener."""
         skipped = self._skipped(batch)
         before = self._totals.at(batch.number)
         windows = self._keyed(df, batch, self._states) if self._states else self._counted(df, batch, before)
-        told = self._reports.take(batch.number)
-        report = self._collect(batch, before, skipped, told)
+        reports = self._reports.take(batch.number)
+        report = self._collect(batch, before, skipped, reports)
         if windows:
             report = self._publish(windows, report)
         if report.rejected:
+            self._hold.require()
             self._publisher.write(rejected(df.sparkSession, self._settings, batch, report.failures), "rejected")
+        self._hold.require()
         self._totals.write(batch.number + 1, report.totals)
         if self._loop is not None:
-            report = replace(report, rebalances=self._loop.end(batch.number, told))
-            if self._crew is not None:
-                taken = [told.get("worker", {}).get(worker, {}).get("taken", 0) for worker in range(self._crew.most)]
-                Handed(self._settings.place).forget(taken)
+            self._hold.require()
+            report = replace(report, rebalances=self._loop.end(batch.number, reports))
+            if self._history is not None:
+                workers = reports.workers
+                taken = [workers[w].migration.taken if w in workers else 0 for w in range(self._history.most)]
+                Transfers(self._settings.location).forget(taken)
         self._listener(report)
 
     def _counted(self, df: DataFrame, batch: Batch, before: Totals) -> list[observer.Distribution]:
         """Run the batch, and publish the counts of the windows that it closes."""
         rows = df.where("worker >= 0")
-        # Where nothing can close, a batch ends with its state. (If rows come all the same, it is run again: it would
-        # do so after any failure, and nothing is lost.)
+        # Where no window can close, the job that updates the state is all. (If there are rows all the same, the batch
+        # runs once more, as it would after a failure, and nothing is lost.)
         if self._may_close(batch, before) or rows.collect():
             return self._closing.run(rows)
         return []
 
-    def _keyed(self, df: DataFrame, batch: Batch, states: Asked) -> list[observer.Distribution]:
-        """Run the batch of a work with states; publish what it told, and the counts of the windows that it closes."""
-        # Both come of one pass over the states: it isn't made twice.
+    def _keyed(self, df: DataFrame, batch: Batch, states: StateSettings) -> list[observer.Distribution]:
+        """Run the batch of a keyed work; publish its results, and the counts of the windows that it closes."""
+        # Results and counts are of one pass over the states, which Spark must not run twice.
         rows = df.persist()
         try:
             number = rows.count()
-            told = rows.where("result is not null")
-            telling = told.count() if number else 0
-            if telling:
-                self._publisher.write(results.to_messages(told, states.work.identity, batch.time_ms), "results")
-            return self._closing.run(rows.where("result is null").drop("result")) if number > telling else []
+            results = rows.where("result is not null")
+            published = results.count() if number else 0
+            if published:
+                self._hold.require()
+                self._publisher.write(result_records(results, states.work.identity, batch), "results")
+            if number == published:
+                return []
+            self._hold.require()
+            return self._closing.run(rows.where("result is null").drop("result"))
         finally:
             rows.unpersist()
 
@@ -142,39 +151,37 @@ class Sink:
         return self._settings.time == "event" or before.last_window_end_ms > batch.late_before_ms
 
     def _skipped(self, batch: Batch) -> int:
-        """How many of the batch's messages are gone, where that is no failure."""
+        """How many of the batch's messages the topic no longer has, where the run goes on without them."""
         if self._settings.on_data_loss == "fail":
             return 0
         topic = self._settings.source_name
-        lost = gone(self._settings.connection, topic, batch.start[topic], batch.end[topic])
+        lost = lost_messages(self._settings.connection, topic, batch.start[topic], batch.end[topic])
         return sum(lost.values())
 
-    def _collect(self, batch: Batch, before: Totals, skipped: int, told: Told) -> BatchReport:
-        # A batch planned with more workers than the run has now had them.
-        had = [worker + 1 for worker, said in told.get("worker", {}).items() if said["tuples"]]
-        most = max([self._settings.workers, *had])
-        loads, busy = np.zeros(most, np.int64), np.zeros(most, np.float64)
+    def _collect(self, batch: Batch, before: Totals, skipped: int, reports: TaskReports) -> BatchReport:
+        # A batch may have been planned for more workers than the run has now.
+        most = max([self._settings.workers, *(w + 1 for w, report in reports.workers.items() if report.tuples)])
+        loads = np.zeros(most, np.int64)
         windows: dict[int, int] = {}
-        failures: dict[tuple[int, int], str] = {}
-        for worker, said in told.get("worker", {}).items():
+        failures: Failures = {}
+        for worker, report in reports.workers.items():
             if worker < most:
-                loads[worker], busy[worker] = said["tuples"], said["busy"]
-            failures |= said["failures"]
-            for window, tuples in said.get("windows", {}).items():
+                loads[worker] = report.tuples
+            failures |= report.failures
+            for window, tuples in report.windows.items():
                 windows[window] = windows.get(window, 0) + tuples
         length = self._settings.window_ms
         if self._settings.time == "batch" and loads.any():
             windows = {batch.time_ms // length: int(loads.sum())}
         late = sum(n for window, n in windows.items() if (window + 1) * length <= batch.late_before_ms)
-        late += sum(said.get("late", 0) for said in told.get("worker", {}).values())
-        routers = told.get("router", {})
-        refused = sum(said["rejected"] for said in routers.values()) + len(failures)
-        internals = {source: said["internals"] for source, said in sorted(routers.items())}
+        late += sum(report.late for report in reports.workers.values())
+        refused = sum(report.rejected for report in reports.routers.values()) + len(failures)
+        internals = {source: report.internals for source, report in sorted(reports.routers.items())}
         totals = replace(
             before,
-            # Of a source without tuples in this batch what it last said: carried with the totals, so that a replay by
-            # another driver publishes the same.
-            occupants=before.occupants | {str(s): told["old"] for s, told in internals.items() if "old" in told},
+            # A source without tuples in this batch keeps its last ones. They are carried with the totals, so that a
+            # replay by another driver publishes the same.
+            occupants=before.occupants | {str(s): shown["old"] for s, shown in internals.items() if "old" in shown},
             started_ms=batch.time_ms if before.started_ms < 0 and loads.any() else before.started_ms,
             routed=before.routed + int(loads.sum()),
             rejected=before.rejected + refused,
@@ -182,13 +189,14 @@ class Sink:
             skipped=before.skipped + skipped,
             last_window_end_ms=max([before.last_window_end_ms, *((window + 1) * length for window in windows)]),
         )
-        seconds = sum(said["seconds"] for said in routers.values())
-        held = Held.of(told, self._settings.workers) if self._states else None
-        return BatchReport(batch, loads, busy, refused, late, seconds, internals, totals, [], failures, held)
+        seconds = sum(report.seconds for report in reports.routers.values())
+        states = StateSummary.of(reports, self._settings.workers) if self._states else None
+        busy = reports.busy(most)
+        return BatchReport(batch, loads, busy, refused, late, seconds, internals, totals, [], failures, states)
 
     def _publish(self, windows: list[observer.Distribution], report: BatchReport) -> BatchReport:
-        told = report.totals.occupants
-        occupants = [occupant | {"source": source} for source in sorted(told, key=int) for occupant in told[source]]
+        by_source = report.totals.occupants
+        occupants = [each | {"source": source} for source in sorted(by_source, key=int) for each in by_source[source]]
         totals, closed = report.totals, []
         messages: list[Message] = []
         for window in windows:
@@ -196,5 +204,6 @@ class Sink:
             tags = {"grouping": self._settings.grouping.upper(), "sourceType": self._settings.source_type.upper()}
             messages += observer.to_messages(window, totals, tags, occupants)
             closed.append((window, totals))
+        self._hold.require()
         self._publisher.send("distribution", messages)
         return replace(report, totals=totals, windows=closed)

@@ -1,24 +1,120 @@
-"""The source: the Kafka topic as a stream of messages, and how they are read."""
+"""The source: the Kafka topic as a stream of messages, read in portions, and the messages that Kafka no longer has."""
 
+from collections.abc import Mapping, Sequence
+
+from confluent_kafka import TIMESTAMP_CREATE_TIME
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from unskew.apps.topology.portions import set_portions
-from unskew.apps.topology.reading import Splitter, bounded
+from unskew.apps.routing.batches import batch_time
+from unskew.apps.splitter.splitter import LAST, Splitter, rejecting_times
+from unskew.apps.topology.parts import splitter_of
 from unskew.apps.topology.settings import Settings
-from unskew.apps.topology.splitter import splitter_of
-from unskew.apps.topology.windows import batch_time
-from unskew.apps.topology.work import PLACE
-from unskew.deploy.client.sample import newest
+from unskew.apps.topology.worker import POSITION
+from unskew.deploy.client.connection import Connection
+from unskew.deploy.client.topics import end_offsets, first_offsets, newest_messages
+
+ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
+_BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
+_UNCHECKED = 2**31 - 1  # bytes; with this limit Spark doesn't add up the buffers
+
+MOST_ROWS, MOST_BYTES = 65_536, 64 << 20
+_MARGIN = 4  # times the size of the largest sample
+#: The error that ends a query of limited rows at a message with which they could be too many bytes.
+TOO_LARGE = "a message is much larger than samples of its topic"
+#: The largest batch (tuples) for which all keys fit into the memory of the workers' tasks.
+MOST_TUPLES = 5_000_000
+_SMALL = {"partition", "offset", "timestamp", "timestampType"}
+
+
+def set_portions(spark: SparkSession, settings: Settings, samples: Sequence[bytes]) -> int | None:
+    """Set how many rows go from Spark to Python at a time, for the session's next query.
+
+    Spark ends an Arrow batch at a number of rows, or at a number of bytes. To know the bytes, it adds up all the
+    batch's buffers after each row, which is a quarter of a small message's cost. Where samples of the topic show how
+    many rows are few enough bytes, only the rows are limited. The bytes are limited where there are no samples, and
+    where workers get more than keys. The user's own settings of these limits stay.
+
+    Parameters
+    ----------
+    spark : SparkSession
+        Of the query.
+    settings : Settings
+        Of the run.
+    samples : sequence of bytes
+        Messages of the topic; none: the bytes are limited.
+
+    Returns
+    -------
+    int or None
+        The size (bytes) up to which messages keep a batch of so many rows within the bytes, several times that of the
+        samples; None: Spark looks at the bytes.
+
+    """
+    rows, size = int(settings.conf.get(ROWS, MOST_ROWS)), MOST_BYTES
+    if samples and set(settings.carried) <= _SMALL and settings.batch_limit <= MOST_TUPLES and rows > 0:
+        if ROWS not in settings.conf:
+            rows = min(rows, max(1, MOST_BYTES // max(1, *(_MARGIN * len(sample) for sample in samples))))
+        size = _UNCHECKED
+    for name, value in {ROWS: rows, _BYTES: size}.items():
+        if name not in settings.conf:
+            spark.conf.set(name, str(value))
+    return MOST_BYTES // rows if size == _UNCHECKED and _BYTES not in settings.conf else None
+
+
+def lost_messages(
+    connection: Connection, topic: str, start: Mapping[str, int], end: Mapping[str, int] | None = None
+) -> dict[int, int]:
+    """Partition → how many of its messages from ``start`` on (and before ``end``) the topic has lost, if any.
+
+    Parameters
+    ----------
+    connection, topic
+        The topic, and how to reach it.
+    start, end : partition → offset
+        Where reading goes on, and where it stops (exclusive; default: the topic's end).
+
+    """
+    first, there = first_offsets(connection, topic), end_offsets(connection, topic, committed=False)
+    lost: dict[int, int] = {}
+    for name, offset in start.items():
+        partition = int(name)
+        stop = there[partition] if end is None else end[name]
+        if there[partition] < offset:  # the topic was made anew: reading goes on from its end
+            lost[partition] = there[partition] - first[partition]
+        else:
+            lost[partition] = min(first[partition], stop) - offset
+    return {partition: number for partition, number in sorted(lost.items()) if number > 0}
+
+
+def skipped_messages(connection: Connection, topic: str, start: Mapping[str, int]) -> dict[int, int]:
+    """Partition → how many messages a topic that was made anew has before the offsets at which reading goes on.
+
+    Where it doesn't reach these offsets yet, reading goes on from its end, and ``lost_messages`` tells.
+    """
+    first, there = first_offsets(connection, topic), end_offsets(connection, topic, committed=False)
+    offsets = {int(name): offset for name, offset in start.items()}
+    return {p: max(0, offset - first[p]) for p, offset in offsets.items() if p in there and there[p] >= offset}
+
+
+def loss_message(topic: str, lost: Mapping[int, int]) -> str:
+    """The error message about lost messages, in one line."""
+    where = ", ".join(f"partition {partition}: {number:,}" for partition, number in lost.items())
+    return (
+        f"topic {topic} no longer has {sum(lost.values()):,} messages that are not counted yet ({where}); "
+        "--on-data-loss skip goes on without them"
+    )
+
 
 # Spark's Kafka source fetches 500 messages at a time by default; small messages then cost three times as much.
 FETCH = {"kafka.max.poll.records": "20000", "kafka.max.partition.fetch.bytes": str(8 << 20)}
 
-_SAMPLES = 100  # messages that tell what the topic's are like
+_SAMPLES = 100  # messages
+_FEW = 10  # messages: fewer don't contradict a clock
 
 
 def source(spark: SparkSession, settings: Settings) -> DataFrame:
-    """The topic as it is: one task a partition, in offset order."""
+    """The topic's messages as Spark reads them: one task a partition, in offset order."""
     reader = (
         spark.readStream.format("kafka")
         .options(**FETCH)
@@ -31,19 +127,72 @@ def source(spark: SparkSession, settings: Settings) -> DataFrame:
     return reader.load()
 
 
-def reading(spark: SparkSession, settings: Settings) -> Splitter:
-    """How the topic's messages are read, and how many at a time, by samples of them."""
-    samples = newest(settings.connection, settings.source_name, _SAMPLES)
-    set_portions(spark, settings, samples)
+def reading(
+    spark: SparkSession, settings: Settings, ahead_ms: int, *, count_bytes: bool = False
+) -> tuple[Splitter, DataFrame]:
+    """The splitter of the topic's messages, and the messages; sets how many are read at a time.
+
+    Both go by samples of the messages.
+
+    Parameters
+    ----------
+    spark, settings
+        The session, and the run.
+    ahead_ms
+        How much batch time is ahead of Spark's (``unskew.apps.checkpoint.versions.Clock``).
+    count_bytes
+        Whether Spark limits the bytes that it gives to Python at a time, whatever the samples say. Where it only limits
+        the rows, a message that is too large for that ends the query by ``TOO_LARGE``.
+
+    """
+    newest = newest_messages(settings.connection, settings.source_name, _SAMPLES)
+    samples = [value for value in (message.value() for message in newest) if value is not None]
+    largest = set_portions(spark, settings, [] if count_bytes else samples)
     found = splitter_of(settings, samples)
-    return bounded(found, batch_time(0), settings.max_ahead) if settings.time == "event" else found
+    if settings.timed:
+        ahead = settings.max_ahead if settings.time == "event" else None
+        found = rejecting_times(found, batch_time(ahead_ms), ahead)
+    messages = source(spark, settings)
+    if largest is not None:
+        value = F.col("value")
+        refused = F.raise_error(F.lit(TOO_LARGE)).cast("binary")
+        messages = messages.withColumn("value", F.when(F.length(value) > largest, refused).otherwise(value))
+    return found, messages
 
 
-def messages(spark: SparkSession, settings: Settings, splitter: Splitter) -> DataFrame:
-    """The topic's messages as ``splitter.opened`` has them, with source, time, and what the user's work asks for."""
+def behind(settings: Settings, time_ms: int) -> int | None:
+    """How far (ms) a batch's time is behind the topic's own, if it is so far that the whole stream would be rejected.
+
+    The topic's own time is that of its newest messages: nine in ten of them are later. Few messages may be wrong
+    together, so they say nothing; nor do those whose times are the broker's, of which none is rejected.
+
+    Parameters
+    ----------
+    settings
+        The run's, by event time.
+    time_ms
+        The batch's time.
+
+    Returns
+    -------
+    int or None
+        0: the messages don't contradict the clock; None: there are too few of them to tell.
+
+    """
+    newest = newest_messages(settings.connection, settings.source_name, _SAMPLES)
+    stamps = [message.timestamp() for message in newest]
+    times = sorted(ms for kind, ms in stamps if kind == TIMESTAMP_CREATE_TIME and ms <= LAST)
+    if len(times) < _FEW:
+        return None
+    progress = times[len(times) // 10]
+    return progress - time_ms if progress > time_ms + 1000 * settings.max_ahead else 0
+
+
+def messages(settings: Settings, read: DataFrame, splitter: Splitter) -> DataFrame:
+    """The topic's messages as ``splitter.opened`` gives them, with source, time, and the work's columns."""
     carried = [F.col("partition").alias("source"), F.col("timestamp").alias("time"), *map(F.col, settings.carried)]
     if settings.rejecting:
-        carried += [F.col(column).alias(name) for column, name in zip(("partition", "offset"), PLACE, strict=True)]
+        carried += [F.col(column).alias(name) for column, name in zip(("partition", "offset"), POSITION, strict=True)]
     if not splitter.counted and settings.states and "count" in settings.states.work.columns:
         carried.append(F.lit(1).cast("long").alias("count"))
-    return splitter.opened(source(spark, settings), *carried)
+    return splitter.opened(read, *carried)

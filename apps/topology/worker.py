@@ -1,31 +1,143 @@
 """The worker: the user's work on each tuple, then one partial per (window, key, worker)."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
-from unskew.apps.feedback.monitors import Monitors, WorkerMonitor, told_by
-from unskew.apps.topology import packets
-from unskew.apps.topology.cost import FREE, Cost
-from unskew.apps.topology.partials import Partials, count
-from unskew.apps.topology.reports import Reports
-from unskew.apps.topology.router import batch_number, milliseconds
-from unskew.apps.topology.work import PLACE, Work, WorkFault, described, results
+from unskew.apps.feedback.monitors import Monitors, WorkerMonitor, costs_by
+from unskew.apps.routing import packets
+from unskew.apps.routing.batches import batch_number, milliseconds, windows_of
+from unskew.apps.routing.cost import FREE, Cost
+from unskew.apps.routing.reports import Failures, Reports, WorkerReport
 from unskew.grouping import encode
+from unskew.grouping.keys import sum_by_key
+from unskew.works.faults import WorkFault, raised_at
 
-#: (partition, offset) of a message → why it is rejected after all.
-Failures: TypeAlias = dict[tuple[int, int], str]
-#: Tuples, and what the work's results say that they cost, if they do.
+#: The user's work: tuples in (columns ``key``, ``count`` where the source has one, and the run's ``work_columns``),
+#: results out (columns ``key``, ``count``): any number of rows. The results may have a column ``cost`` (ms), the cost
+#: of their key's tuples; else the time that the work takes is measured, and divided evenly among the tuples.
+Work: TypeAlias = Callable[[pa.RecordBatch], pa.RecordBatch]
+
+#: Columns with the position of a tuple's message, for rejecting it; the work doesn't see them.
+POSITION = ("__partition", "__offset")
+_COSTS = ["key", "cost"]
+
+
+@dataclass(frozen=True)
+class WorkResult:
+    """The work's results of some tuples.
+
+    Attributes
+    ----------
+    counts : Table
+        The counts of the results, as ``count`` gives them.
+    costs : Table, optional
+        Columns ``key`` and ``cost`` (ms) of the results, if they have a cost.
+
+    """
+
+    counts: pa.Table
+    costs: pa.Table | None
+
+
+def results(work: Work, tuples: pa.RecordBatch) -> Iterator[tuple[pa.RecordBatch, WorkResult | Exception]]:
+    """Parts of the tuples, each with the work's result; or a single tuple, with the error that the work raised.
+
+    If the work raises, it is run again on each half of the tuples, until the tuples are found on which it fails. If it
+    fails on k of n tuples, these are O(k log n) more calls.
+    """
+    seen = tuples.select([name for name in tuples.schema.names if name not in POSITION])
+    try:
+        given = work(seen)
+        costs = pa.Table.from_batches([given.select(_COSTS)]) if "cost" in given.schema.names else None
+        result = WorkResult(count(given, load=False), costs)
+    except Exception as error:  # noqa: BLE001  whatever the user's code may raise
+        if tuples.num_rows == 1:
+            yield tuples, error
+            return
+        half = tuples.num_rows // 2
+        yield from results(work, tuples.slice(0, half))
+        yield from results(work, tuples.slice(half))
+    else:
+        yield tuples, result
+
+
+def described(work: Work, error: Exception) -> str:
+    """An error of the work in one line, with the line of the user's code that raised it."""
+    file = getattr(getattr(work, "__code__", None), "co_filename", None)
+    return raised_at(error, {file}, getattr(work, "__name__", str(work)))
+
+
+# Rows gathered before they are merged: memory is bounded by the distinct keys, not by the tuples.
+_MERGE_ROWS = 262_144
+_SCHEMA = pa.schema([("key", pa.string()), ("tuples", pa.int64()), ("count", pa.int64())])
+_WINDOWED = _SCHEMA.append(pa.field("window", pa.int64())).append(pa.field("ms", pa.int64()))
+
+
+def count(batch: pa.RecordBatch, *, load: bool = True, results: bool = True) -> pa.Table:
+    """One row a distinct key of the batch.
+
+    ``tuples`` is how many tuples of the key there are (0 unless ``load``), ``count`` the sum of their ``count`` column,
+    or their number where there is no such column (0 unless ``results``).
+    """
+    key = batch.column("key")
+    if pa.types.is_dictionary(key.type) and len(key.dictionary) > len(key):
+        key = key.dictionary_decode()  # of a small part of a batch, in which most keys of the dictionary don't occur
+    keys = key if pa.types.is_dictionary(key.type) else key.dictionary_encode()
+    codes = keys.indices.to_numpy(zero_copy_only=False)
+    number = np.bincount(codes, minlength=len(keys.dictionary))
+    total = number
+    if "count" in batch.schema.names:
+        total = sum_by_key(codes, batch.column("count").to_numpy(zero_copy_only=False), len(number))
+    seen = np.flatnonzero(number)
+    columns = [
+        keys.dictionary.take(pa.array(seen)).cast(pa.string()),
+        pa.array(number[seen] * load, pa.int64()),
+        pa.array(total[seen] * results, pa.int64()),
+    ]
+    return pa.table(columns, schema=_SCHEMA)
+
+
+class Partials:
+    """Tables of ``count`` gathered and merged."""
+
+    def __init__(self) -> None:
+        self._tables: list[pa.Table] = []
+        self._rows = 0
+        self._limit = _MERGE_ROWS
+
+    def add(self, counts: pa.Table, window: int = 0, latest_ms: int = 0) -> None:
+        """Add counts of one window; the time of its latest tuple is ``latest_ms``."""
+        n = counts.num_rows
+        self._tables.append(
+            pa.table([*counts.columns, pa.array(np.full(n, window)), pa.array(np.full(n, latest_ms))], schema=_WINDOWED)
+        )
+        self._rows += n
+        if self._rows > self._limit:
+            merged = self.table()
+            self._tables, self._rows = [merged], merged.num_rows
+            self._limit = max(_MERGE_ROWS, 2 * self._rows)
+
+    def table(self) -> pa.Table:
+        """One row a (window, key): key, tuples, count, window, ms."""
+        if not self._tables:
+            return _WINDOWED.empty_table()
+        grouped = pa.concat_tables(self._tables).group_by(["window", "key"])
+        sums = grouped.aggregate([("tuples", "sum"), ("count", "sum"), ("ms", "max")])
+        return sums.rename_columns(["window", "key", "tuples", "count", "ms"]).select(_WINDOWED.names)
+
+
+#: Tuples, and their costs by the work's results, if those have any.
 _Executed: TypeAlias = tuple[pa.RecordBatch, pa.Table | None]
 
 
 @dataclass
 class _Share:
-    """What one worker has done of a batch: its partials, tuples, time at work (s), what failed, what is observed."""
+    """One worker's share of a batch: partials, tuples, time at work (s), messages that failed, and the monitor."""
 
     partials: Partials = field(default_factory=Partials)
     tuples: int = 0
@@ -36,23 +148,23 @@ class _Share:
 
 @dataclass(frozen=True)
 class Worker:
-    """All workers' program; a task runs it for the workers whose packets it gets: one, or several that share it.
+    """The program of all workers; a task runs it for each worker that it gets packets for.
 
     Parameters
     ----------
     work : Work, optional
         Default: count the tuples (sum their ``count`` where they carry one).
     cost : Cost
-        Simulated, spent asleep, so that W workers wait side by side on however few cores.
+        The simulated cost of tuples, spent asleep, so that W workers wait side by side on any number of cores.
     window_ms : int, optional
-        Tuples carry their own ``time`` and are counted by tumbling windows of this length. None: the whole batch
-        belongs to one window, assigned later.
+        Tuples carry their own ``time`` and are counted in tumbling windows of this length. None: the whole batch
+        belongs to one window, by the batch's time.
     reports : Reports, optional
-        Told each worker's tuples, distinct keys and busy seconds.
+        Where each worker's report goes.
     work_errors : str
-        ``fail``, or ``reject`` the messages on whose tuples the work raises; the tuples then carry ``PLACE``.
+        ``fail``, or ``reject``: a message is rejected if the work raises on its tuple; tuples then carry ``POSITION``.
     monitors : Monitors, optional
-        What is observed of the tuples for the grouping's controller.
+        The workers' monitors, which observe the tuples for the grouping's controller.
 
     """
 
@@ -70,6 +182,8 @@ class Worker:
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Packets in, the partials of each worker that has any out (for ``DataFrame.mapInArrow``)."""
+        if self.monitors is not None:
+            self.monitors.routing.require_visible()  # also while no tuples come, and no router is opened
         shares: dict[int, _Share] = {}
         for batch in batches:
             for worker, packet in zip(batch.column("worker").to_pylist(), batch.column("packet"), strict=True):
@@ -82,13 +196,13 @@ class Worker:
             yield from self._rows(worker, table)
 
     def _packet(self, packet: pa.BinaryScalar, share: _Share) -> None:
-        """Execute the tuples of a packet, and note what they cost."""
+        """Execute the tuples of a packet; the worker's monitor observes their costs."""
         started = time.perf_counter()
         arrived = packets.read(packet)
         executed = [
-            done
+            each
             for window, latest, part in self._by_window(arrived)
-            for done in self._execute(part, share, window, latest)
+            for each in self._execute(part, share, window, latest)
         ]
         simulated = self.cost.total(arrived.column("key"))
         time.sleep(simulated)
@@ -97,42 +211,32 @@ class Worker:
         tuples = sum(part.num_rows for part, _ in executed)
         share.tuples += tuples
         if share.monitor is not None:
-            for part, told in executed:
+            for part, costs in executed:
                 keys = encode(part.column("key"))
                 rest = 1000 * max(0.0, seconds - simulated) / tuples
-                share.monitor.observe(keys, self.cost.of(keys) + rest if told is None else told_by(keys, told))
+                share.monitor.observe(keys, self.cost.of(keys) + rest if costs is None else costs_by(keys, costs))
 
     def _by_window(self, tuples: pa.RecordBatch) -> Iterator[tuple[int, int, pa.RecordBatch]]:
         """(window number, latest time in ms, its tuples) for each window that the tuples fall into."""
         if self.window_ms is None:
             yield 0, 0, tuples
             return
-        times = milliseconds(tuples.column("time"))
-        windows = times // self.window_ms
-        if (windows == windows[0]).all():
-            yield int(windows[0]), int(times.max()), tuples
-            return
-        order = np.argsort(windows, kind="stable")
-        ordered, times, windows = tuples.take(pa.array(order)), times[order], windows[order]
-        starts = np.flatnonzero(np.diff(windows, prepend=windows[0] - 1))
-        for start, stop, latest in zip(
-            starts, [*starts[1:], len(times)], np.maximum.reduceat(times, starts), strict=True
-        ):
-            yield int(windows[start]), int(latest), ordered.slice(start, stop - start)
+        for start, part, latest in windows_of(tuples, milliseconds(tuples.column("time")), self.window_ms):
+            yield start // self.window_ms, latest, part
 
     def _execute(self, tuples: pa.RecordBatch, share: _Share, window: int, latest: int) -> Iterator[_Executed]:
-        """Work on the tuples of one window; those that are counted, which are all but the failures."""
+        """Execute the tuples of one window; yield those that are counted, which are all but the failures."""
         if self.work is None:
             share.partials.add(count(tuples), window, latest)
             yield tuples, None
             return
         for part, result in results(self.work, tuples):
             if isinstance(result, Exception):
-                said = described(self.work, result)
+                reason = described(self.work, result)
                 if self.work_errors == "fail":
-                    raise WorkFault(f"the work failed on key {part.column('key')[0].as_py()!r} ({said})") from result
-                partition, offset = (part.column(name)[0].as_py() for name in PLACE)
-                share.failures[partition, offset] = f"work: {said}"
+                    raise WorkFault(f"the work failed on key {part.column('key')[0].as_py()!r} ({reason})") from result
+                partition, offset = (part.column(name)[0].as_py() for name in POSITION)
+                share.failures[partition, offset] = f"work: {reason}"
             else:
                 share.partials.add(count(part, results=False), window, latest)
                 share.partials.add(result.counts, window, latest)
@@ -146,14 +250,13 @@ class Worker:
         batch = batch_number()
         if self.reports is None or batch is None:
             return
-        told = {"tuples": share.tuples, "busy": share.busy, "failures": share.failures}
-        report: dict[str, Any] = {"keys": table.num_rows, **told}
-        if share.monitor is not None:
-            report["monitor"] = share.monitor.close()
+        windows: dict[int, int] = {}
         if self.window_ms is not None:
             loads = table.group_by("window").aggregate([("tuples", "sum")])
-            report["windows"] = dict(zip(loads["window"].to_pylist(), loads["tuples_sum"].to_pylist(), strict=True))
-        self.reports.send(batch, "worker", worker, report)
+            windows = dict(zip(loads["window"].to_pylist(), loads["tuples_sum"].to_pylist(), strict=True))
+        observed = None if share.monitor is None else share.monitor.close()
+        report = WorkerReport(share.tuples, table.num_rows, share.busy, share.failures, windows, monitor=observed)
+        self.reports.send(batch, worker, report)
 
     def _rows(self, worker: int, table: pa.Table) -> Iterator[pa.RecordBatch]:
         n = table.num_rows

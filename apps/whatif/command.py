@@ -1,19 +1,19 @@
-"""`unskew simulate`: would this stream be balanced, at what price, with how many workers?"""
+"""`unskew simulate`: how balanced a stream would be with each grouping, and at what price."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.console import Console
 
 from unskew.apps.commandline import options
-from unskew.apps.topology.valid import numbers
+from unskew.apps.topology.settings import numbers
 from unskew.deploy.client.connection import Connection
 from unskew.deploy.commands.options import BootstrapOption, KafkaConfigOption
 from unskew.errors import UsageError
 
 if TYPE_CHECKING:
-    from unskew.grouping.simulator import Outcome, Speeds, Workload
+    from unskew.grouping.simulator import Outcome
 
 TIME = "Of time"
 
@@ -82,39 +82,43 @@ def simulate(
     if not chosen:
         raise UsageError("--groupings is empty; valid: names separated by commas, such as KEY,PARTIAL_KEY")
 
-    from rich.console import Console
-
-    from unskew.apps.whatif import answer, show
+    # pyarrow and numba: the commands' help needn't wait for them.
+    from unskew.apps.whatif import simulation, tables
     from unskew.apps.whatif import stream as source
-    from unskew.grouping import encode
-    from unskew.grouping.simulator import Feedback
 
+    contestants = [simulation.Contestant(*scheme) for scheme in chosen]
     try:
-        feedback = Feedback(1000 * feedback_interval, 1000 * feedback_delay, feedback_transfer)
+        feedback = simulation.Feedback(1000 * feedback_interval, 1000 * feedback_delay, feedback_transfer)
         read = source.read(stream, tuples, seed, lambda: Connection.of(bootstrap_servers, kafka_config))
         if not len(read.keys):
             raise UsageError(f"stream {stream!r} has no tuples")
         if recorded and read.times is None:
             raise UsageError(f"--recorded: stream {stream!r} says no times; a column 'time' (ms) or a Kafka topic does")
-        keys = encode(read.keys)
-        costs = _costs(cost, keys, seed)
+        simulated = simulation.Simulation(
+            simulation.encode(read.keys),
+            read.times if recorded else None,
+            costs=numbers("--cost", cost),
+            factors=numbers("--factors", factors),
+            factors_end=None if factors_end is None else numbers("--factors-end", factors_end),
+            load=load,
+            poisson=poisson,
+            seed=seed,
+            sources=sources,
+            feedback=feedback,
+            settings={"split": split, "samples": samples, "window": window and 1000 * window},
+        )
         outcomes: dict[tuple[str, int], Outcome] = {}
         console = Console()
         for count in counts:
-            offered = _offered(keys, costs, read.times if recorded else None, load, count, seed if poisson else None)
-            for label, outcome in _each(
-                chosen, offered, count, seed, sources=sources, split=split, samples=samples, feedback=feedback,
-                speeds=_speeds(factors, factors_end, count, len(keys)), window=window and 1000 * window,
-            ):  # fmt: skip
-                outcomes[label, count] = outcome
-            here = {label: o for (label, at), o in outcomes.items() if at == count}
-            console.print(answer.table(here, keys))
+            found = simulated.outcomes(contestants, count)
+            outcomes |= {(label, count): outcome for label, outcome in found.items()}
+            console.print(tables.table(found, simulated.keys))
             if details:
-                console.print(show.table(here, console.width))
+                console.print(tables.details(found, console.width))
     except (ValueError, TypeError) as error:
         raise UsageError(str(error)) from None
     if output is not None:
-        for file in show.save(outcomes, output, stream):
+        for file in tables.save(outcomes, output, stream):
             console.print(f"wrote {file}")
 
 
@@ -123,40 +127,3 @@ def _scheme(text: str) -> tuple[str, str, dict[str, Any]]:
     name, *pairs = text.split(":")
     scheme = options.scheme(name)
     return ":".join([scheme, *pairs]), scheme, options.GroupingOptions(grouping_option=pairs).of([scheme])[scheme]
-
-
-def _each(
-    chosen: list[tuple[str, str, dict[str, Any]]], offered: "Workload", workers: int, seed: int, **settings: Any
-) -> Iterator[tuple[str, "Outcome"]]:
-    from unskew.grouping import create, shared
-    from unskew.grouping.simulator import simulate as run
-
-    for label, name, given in chosen:
-        own = shared(name, settings["sources"], given)
-        yield label, run(lambda name=name, own=own: create(name, workers, seed=seed, **own), offered, **settings)
-
-
-def _costs(text: str, keys: Any, seed: int) -> Any:
-    from unskew.grouping.simulator import class_costs
-
-    return class_costs(keys, numbers("--cost", text), seed=seed)
-
-
-def _offered(keys: Any, costs: Any, recorded: Any, load: float, workers: int, seed: int | None) -> "Workload":
-    from unskew.grouping.simulator import arrivals_at, workload
-
-    arrivals = arrivals_at(load, costs, len(keys), workers, seed=seed) if recorded is None else recorded
-    return workload(keys, arrivals, costs)
-
-
-def _speeds(first: str, last: str | None, workers: int, n: int) -> "Speeds":
-    import numpy as np
-
-    from unskew.grouping.simulator import Speeds
-
-    start = np.resize(numbers("--factors", first), workers)
-    return (
-        Speeds.fixed(start)
-        if last is None
-        else Speeds.drifting(start, np.resize(numbers("--factors-end", last), workers), n)
-    )

@@ -1,4 +1,4 @@
-"""Pictures of a simulation: how it went over time, and what more workers bring."""
+"""Pictures of a simulation: its measures over time, and over the number of workers."""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The stream to simulate: a generator, a dataset, a column of a file, or a Kafka topic."""
+"""The stream to simulate: a generator, a dataset, a column of a file, or a Kafka topic as far as it is filled now."""
 
 import inspect
 from collections.abc import Callable
@@ -7,14 +7,22 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import orjson
 import pyarrow as pa
+import pyarrow.csv as pv
+import pyarrow.dataset as ds
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition
 from numpy.typing import NDArray
 
 from unskew.deploy.client.connection import Connection
-from unskew.errors import UsageError
+from unskew.errors import EnvironmentFault, UsageError
 from unskew.grouping import streams
 from unskew.grouping.streams import KeyStream
+from unskew.producers import registry
 
+_PATIENCE = 10.0  # s
+
+#: The generators that a stream may name.
 GENERATORS: dict[str, Callable[..., KeyStream]] = {
     make.__name__: make
     for make in (
@@ -41,7 +49,7 @@ class Stream:
     ----------
     keys : Arrow or NumPy array [n]
     times : int64[n] or None
-        When each was recorded, ms, ascending; None where nothing says.
+        When each was recorded (ms), ascending; None if the stream doesn't have that.
 
     """
 
@@ -55,15 +63,13 @@ def read(spec: str, tuples: int, seed: int, connect: Callable[[], Connection]) -
     Raises
     ------
     UsageError
-        The specification names nothing that there is.
+        No stream has that name.
 
     """
-    from unskew.producers.registry import DATASETS
-
     name, _, rest = spec.partition(":")
     if name in GENERATORS:
         return Stream(generator(name, rest).take(0, tuples, seed=seed))
-    if name.upper() in DATASETS:
+    if name.upper() in registry.DATASETS:
         return _dataset(name, tuples, seed)
     if name == "kafka":
         return _topic(rest, tuples, connect())
@@ -81,7 +87,7 @@ def generator(name: str, text: str) -> KeyStream:
     Raises
     ------
     UsageError
-        No such parameter, or a bad value.
+        The generator has no such parameter, or the value is bad.
 
     """
     make = GENERATORS[name]
@@ -105,11 +111,9 @@ def generator(name: str, text: str) -> KeyStream:
 
 
 def _dataset(name: str, tuples: int, seed: int) -> Stream:
-    from unskew.producers.registry import create
-
     parts: list[pa.Array] = []
     missing = tuples
-    for block in create(name, records=tuples, seed=seed).blocks():
+    for block in registry.create(name, records=tuples, seed=seed).blocks():
         parts.append(block.keys[:missing])
         missing -= len(parts[-1])
         if missing <= 0:
@@ -123,8 +127,6 @@ def _plain(keys: pa.Array) -> pa.Array:
 
 def _column(path: Path, column: str, tuples: int) -> Stream:
     """A column of a Parquet or CSV file, and its column ``time`` (ms or a timestamp) if it has one."""
-    import pyarrow.dataset as ds
-
     kind = "parquet" if path.suffix in (".parquet", ".pq") else "csv"
     data = ds.dataset(path, format=kind)
     if column not in data.schema.names:
@@ -139,9 +141,7 @@ def _column(path: Path, column: str, tuples: int) -> Stream:
 
 
 def _histogram(path: Path, tuples: int, seed: int) -> Stream:
-    """Keys in random order, as often as a CSV says, or if that's more than ``tuples`` drawn by these frequencies."""
-    import pyarrow.csv as pv
-
+    """Keys in random order, as often as a CSV counts them; if that's more than ``tuples``, drawn by these counts."""
     if not path.is_file():
         raise UsageError(f"counts:{path} is no file; valid: counts:FILE.csv with the columns key,count")
     table = pv.read_csv(path)
@@ -159,10 +159,74 @@ def _histogram(path: Path, tuples: int, seed: int) -> Stream:
 
 
 def _topic(name: str, tuples: int, connection: Connection) -> Stream:
-    from unskew.apps.whatif.topic import records
-
     topic, _, field = name.partition(":")
     if not topic:
         raise UsageError("stream is 'kafka:'; valid: kafka:TOPIC or kafka:TOPIC:FIELD")
     keys, times = records(topic, field or None, tuples, connection)
     return Stream(keys, times)
+
+
+def records(topic: str, field: str | None, tuples: int, connection: Connection) -> tuple[pa.Array, NDArray[np.int64]]:
+    """At most ``tuples`` keys in the order of their timestamps, and these (ms).
+
+    The key is a field of the JSON message, or without ``field`` the message's own key.
+
+    Raises
+    ------
+    UsageError
+        Kafka has no such topic, or none of its messages has that field.
+    EnvironmentFault
+        Kafka doesn't answer.
+
+    """
+    consumer = Consumer(
+        connection.client(**{
+            "group.id": "unskew-simulate", "enable.auto.commit": False, "enable.partition.eof": True,
+            "fetch.queue.backoff.ms": 10,
+        })
+    )  # fmt: skip
+    try:
+        metadata = consumer.list_topics(topic, timeout=_PATIENCE).topics[topic]
+        if metadata.error is not None:
+            raise UsageError(f"topic {topic!r}: {metadata.error.str()}")
+        consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING) for partition in metadata.partitions])
+        keys, times = _read(consumer, field, tuples, len(metadata.partitions))
+    except KafkaException as error:
+        raise EnvironmentFault(f"Kafka at {connection.bootstrap_servers}: {error.args[0].str()}") from None
+    finally:
+        consumer.close()
+    if keys and all(key is None for key in keys):
+        missing = f"field {field!r}" if field else "key; name a field of the JSON messages: kafka:TOPIC:FIELD"
+        raise UsageError(f"no message of topic {topic!r} has a {missing}")
+    stamps = np.array(times, np.int64)
+    order = np.argsort(stamps, kind="stable")
+    return pa.array(keys).take(pa.array(order)), stamps[order]
+
+
+def _read(consumer: Any, field: str | None, tuples: int, unfinished: int) -> tuple[list[Any], list[int]]:
+    """The keys and times of messages, until there are ``tuples`` or all ``unfinished`` partitions are at their end."""
+    keys: list[Any] = []
+    times: list[int] = []
+    while unfinished and len(keys) < tuples:
+        messages = consumer.consume(min(10_000, tuples - len(keys)), timeout=_PATIENCE)
+        if not messages:
+            raise EnvironmentFault(f"Kafka sent nothing for {_PATIENCE:g} s; is the broker well?")
+        for message in messages:
+            error = message.error()
+            if error is None:
+                keys.append(message.key() if field is None else _field(message.value(), field))
+                times.append(message.timestamp()[1])
+            elif error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001  it is public in all but name
+                unfinished -= 1
+            else:
+                raise EnvironmentFault(f"Kafka: {error.str()}")
+    return keys, times
+
+
+def _field(value: bytes | None, field: str) -> str | None:
+    try:
+        found = orjson.loads(value or b"null")
+    except orjson.JSONDecodeError:
+        return None
+    key = found.get(field) if isinstance(found, dict) else None
+    return None if key is None else str(key)

@@ -1,27 +1,40 @@
-"""A campaign of faults: a topology on a real cluster with a real broker, and whatever can go wrong does.
+"""A campaign of faults: runs on a real cluster with a real broker, and whatever can go wrong does.
 
-    python -m benchmarks.faults [--minutes N] [--seed N] [--rate N] [--without KIND ...] [--output FOLDER]
+    python -m benchmarks.faults [--minutes N] [--each N] [--rounds N] [--seed N] [--rate N]
+                                [--without KIND ...] [--output FOLDER]
     python -m benchmarks.faults --of FOLDER ...
 
-A seeded plan kills and stops (SIGKILL; SIGSTOP, later SIGCONT) the driver, its JVM, executors, their Python workers,
-the cluster's workers, the broker, InfluxDB and the producer; it fills the checkpoint's disk, sets the driver's clock,
-sends malformed messages by the ten thousand and adds partitions. A supervisor starts what has died. In each round all
-kinds come once or more; a round takes some fifteen minutes. The seed also chooses the grouping (PARTIAL_KEY,
-DYNAMIC_KEY, BOUNDED_LOAD, MIXED: two neighbouring seeds each) and whether windows are by batch time (even) or event
-time (odd).
+A campaign of N minutes is one run after the other, of so many minutes each, with a seed each, one more than the last.
+The seed chooses what runs: a topology (PARTIAL_KEY, DYNAMIC_KEY, BOUNDED_LOAD, and MIXED with a work that remembers; by
+batch time or event time), or a query in a session of a user's own, with `balance` or `keyed_map`. Twelve neighbouring
+seeds have all of them.
 
-At the end the run is drained, and what it published is held against what the source topic holds, counted by a plain
-consumer in plain Python: by window and key; rejected messages by place and reason. Windows that were published twice
-must say the same. Then come the tables: faults, recoveries, what processes took (restarts cut it into parts; of each
-only what is beyond three minutes, in which it warms up), the slopes an hour.
+A plan drawn from the seed kills and stops (SIGKILL; SIGSTOP, later SIGCONT) the driver, its JVM, executors, their
+Python workers, the cluster's workers, the broker, InfluxDB and the producer; it fills the checkpoint's disk, sets the
+driver's clock, lets a second driver begin beside a first that is paused and goes on, keeps new names from the lists of
+files that executors get; it sends malformed messages by the ten thousand, large ones, some as large as the broker
+takes, and transactions that abort; it adds partitions, and deletes the topic and makes it again. A supervisor starts
+what has died. In each round all kinds come once or more; a round takes some twenty minutes.
+
+At the end a run is drained. Then what it wrote is compared with what the source topic holds, read by a plain consumer
+and counted in plain Python: a topology's counts by window and key, its work's ids, the rejected messages by offset and
+reason; an own session's rows by id and key. Windows that were published twice must be the same. A topic that was made
+again must be refused in one line; what the run had published of the old one is compared with that, and another run
+begins. Then come the tables: the runs, faults, recoveries, what processes took and how much more an hour (a restart
+begins a new part, of which the first three minutes, when it warms up, don't count).
 
 Needs Linux. Without `unshare` and `mount` (root's, or user namespaces) there is no small disk to fill, without a C
-compiler no clock to set, and without InfluxDB's program (`make servers`) none to kill: it says what it leaves out.
-Logs, samples and tables go to FOLDER. Ctrl-C ends all that was started. Exit code 1: something was lost, doubled or
-altered.
+compiler neither a clock to set nor lists to keep, and without InfluxDB's program (`make servers`) none to kill: the
+first lines say what is left out.
+
+Each run has a folder below FOLDER, with its logs, samples and tables; FOLDER/tables.md has the tables of all, and is
+written anew after each fault. The same command goes on where it was ended: a run that was checked isn't done again.
+Ctrl-C ends all that was started, and prints the tables so far. Exit code 1: something was lost, doubled, altered, or
+stuck, two drivers went on side by side, a topic made again wasn't refused, or not all runs were checked.
 """
 
 import argparse
+import math
 import os
 import random
 import shutil
@@ -29,81 +42,137 @@ import signal
 import subprocess
 import sys
 import time
+import traceback
+from collections.abc import Callable
 from pathlib import Path
 
 from rich.console import Console
 
-from benchmarks.faults import processes
+from benchmarks import processes
 from benchmarks.faults.campaign import Campaign
-from benchmarks.faults.clock import Clock
-from benchmarks.faults.course import Course, together
-from benchmarks.faults.plan import KINDS, scene
-from benchmarks.faults.stage import Stage
-from benchmarks.faults.table import show
-from unskew.deploy.installation.programs.influxd import present
+from benchmarks.faults.contestants import contestant
+from benchmarks.faults.course import Course, show
+from benchmarks.faults.faults import KINDS
+from benchmarks.faults.preloaded import Preloaded
+from benchmarks.faults.stage import SHORT_LIVED, Stage
+from unskew.deploy.servers.influxdb import present
 from unskew.errors import UserError
 
 _INSIDE = "UNSKEW_FAULTS_INSIDE"
-_SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+_TABLES = "tables.md"
+_WIDTH = 200
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--minutes", type=float, default=30.0, help="of faults; draining and checking come after")
-    parser.add_argument("--seed", type=int, default=None, help="of everything; default: a random one, which is said")
+    parser.add_argument("--minutes", type=float, default=120.0, help="of faults; what is around them comes on top")
+    parser.add_argument("--each", type=float, default=10.0, help="minutes of a run")
+    parser.add_argument("--seed", type=int, default=None, help="of the first run; default: a random one")
+    parser.add_argument("--rounds", type=int, help="instead of minutes: one run, of so many rounds of all kinds")
     parser.add_argument("--rate", type=float, default=400.0, help="valid messages a second")
     parser.add_argument("--without", nargs="*", default=[], choices=list(KINDS), metavar="KIND", help="leave these out")
     parser.add_argument("--output", type=Path, default=None, help="default: out/faults/SEED")
     parser.add_argument("--of", type=Path, nargs="+", help="start nothing: the tables of these runs' FOLDERs together")
     given = parser.parse_args()
+    console = Console(highlight=False, width=_WIDTH)
     if given.of:
-        show(together([Course.load(folder) for folder in given.of]), Console(highlight=False, width=200))
+        show([Course.load(folder) for folder in given.of], console)
         return
     small_disk = _in_own_mounts()
     seed = random.randrange(1 << 16) if given.seed is None else given.seed
     folder = (given.output or Path("out/faults") / str(seed)).absolute()
-    if folder.exists() and any(folder.iterdir()):
-        sys.exit(f"{folder} is not empty; valid: --output with another folder, or none there")
-    folder.mkdir(parents=True, exist_ok=True)
-    console = Console(highlight=False, width=200)
 
-    def say(what: str) -> None:
-        console.print(f"{time.strftime('%H:%M:%S')} {what}", soft_wrap=True)
+    def log(line: str) -> None:
+        console.print(f"{time.strftime('%H:%M:%S')} {line}", soft_wrap=True)
 
     processes.adopt_orphans()
     signal.signal(signal.SIGINT, signal.default_int_handler)  # in the background it would be ignored
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     for name in ("SPARK_SUBMIT_OPTS", "SPARK_DAEMON_JAVA_OPTS"):
-        os.environ.setdefault(name, _SHORT_LIVED)
-    influxdb = present() is not None
+        os.environ.setdefault(name, SHORT_LIVED)
     without = set(given.without) | {
         *(() if small_disk else ("disk",)),
-        *(() if Clock.possible() else ("clock",)),
-        *(() if influxdb else ("influxdb", "influxdb-stopped")),
+        *(() if Preloaded.possible() else ("clock", "listing")),
+        *(() if present() is not None else ("influxdb", "influxdb-stopped")),
     }
-    say(f"seed {seed}: {', '.join(scene(seed))} time, {given.minutes:g} minutes; logs in {folder}")
+    number = 1 if given.rounds else max(1, math.ceil(given.minutes / given.each))
+    long = f"rounds: {given.rounds}" if given.rounds else f"{given.minutes:g} minutes, {given.each:g} each"
+    log(f"seed {seed}, {long}; logs and tables in {folder}")
     if without:
-        say(f"without: {', '.join(sorted(without))}")
-    exact = False
+        log(f"without: {', '.join(sorted(without))}")
+    courses: list[Course] = []
+
+    def keep() -> None:
+        with (folder / _TABLES).open("w") as file:
+            show(courses, Console(file=file, highlight=False, width=_WIDTH))
+
     try:
-        stage = Stage(folder, seed, given.rate, influxdb=influxdb, disk=small_disk, clock="clock" not in without)
-        with stage:
-            campaign = Campaign(stage, seed, tuple(sorted(without)), say)
-            course = campaign.run(60 * given.minutes)
-            exact = course.verdict.exact
-        course.save(folder)
-        show(course, console)
-    except UserError as error:
-        say(f"unskew: {error}")
+        for turn in range(number):
+            own = folder / str(seed + turn)
+            if (done := _checked(own)) is not None:
+                log(f"seed {seed + turn}: {done.scenes[0]} is checked already")
+                courses.append(done)
+                continue
+            seconds = 60 * min(given.each, given.minutes - turn * given.each)
+            courses.append(Course([f"{seed + turn}: {contestant(seed + turn).name}"], checked=False))
+            _run(own, seed + turn, seconds, given.rounds, given.rate, without, small_disk, courses[-1], log, keep)
     except KeyboardInterrupt:
-        say("interrupted: all is ended")
+        log("interrupted: all is ended")
     finally:
         processes.end_all()
-    sys.exit(not exact)
+    show(courses, console)
+    sys.exit(not all(course.good and course.checked for course in courses) or len(courses) < number)
+
+
+def _checked(folder: Path) -> Course | None:
+    """The course of a run that was checked; None: there was none, and what is left of it is removed."""
+    if (folder / "course.json").exists():
+        found = Course.load(folder)
+        if found.checked:
+            return found
+    shutil.rmtree(folder, ignore_errors=True)
+    return None
+
+
+def _run(
+    folder: Path, seed: int, seconds: float, rounds: int | None, rate: float, without: set[str], small_disk: bool,
+    course: Course, log: Callable[[str], None], keep: Callable[[], None],
+) -> None:  # fmt: skip
+    """Do one run, and note in the course what happens; all that it started is ended."""
+    folder.mkdir(parents=True)
+    one = contestant(seed)
+    left_out = tuple(sorted(without | set(one.lacks)))
+    log(f"seed {seed}: {one.name}")
+
+    faults = rounds and rounds * sum(kind.times for name, kind in KINDS.items() if name not in left_out)
+
+    def keep_run() -> None:
+        course.save(folder)
+        keep()
+
+    try:
+        stage = Stage(
+            folder, seed, one, rate, influxdb="influxdb" not in left_out, disk=small_disk,
+            preloaded=Preloaded.possible(),
+        )  # fmt: skip
+        with stage:
+            Campaign(stage, seed, left_out, course, log, keep_run).run(seconds, faults)
+    except UserError as error:
+        log(f"unskew: {error}")
+    except Exception:  # noqa: BLE001  the runs after this one are done all the same
+        log(f"seed {seed} ends: {traceback.format_exc()}")
+    finally:
+        processes.end_all()
+        keep_run()
+    verdict = course.verdict
+    found = f"lost {verdict.lost:,}, doubled {verdict.doubled:,}, stuck {len(course.stuck)}"
+    log(f"seed {seed}: {found if course.checked else 'not checked'}")
+    if course.good:
+        shutil.rmtree(folder / "kafka" / "records", ignore_errors=True)  # gigabytes
 
 
 def _in_own_mounts() -> bool:
-    """Go on in a name space of mounts of our own, which ends with us; False: that isn't allowed here."""
+    """Start this command again in a name space of mounts of its own; False: that isn't allowed here."""
     if os.environ.get(_INSIDE):
         return True
     own = ["unshare", "--mount", *(["--map-root-user"] if os.geteuid() else [])]

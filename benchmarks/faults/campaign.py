@@ -1,77 +1,98 @@
-"""One run of a campaign: the plan carried out, until its time is over; then the check against the truth."""
+"""A run of a campaign: the plan's faults for some time, then what came of the messages is compared with the truth."""
 
-import contextlib
-import os
-import signal
 import subprocess
 import time
 from collections import Counter
 from collections.abc import Callable
+from itertools import islice
 
-from benchmarks.faults import truth
 from benchmarks.faults.course import Course
-from benchmarks.faults.faults import inflict
-from benchmarks.faults.plan import Fault, plan
-from benchmarks.faults.processes import of_kind
-from benchmarks.faults.producer import FUTURE_MS
+from benchmarks.faults.faults import Fault, inflict, plan
 from benchmarks.faults.samples import Sampler
-from benchmarks.faults.stage import TOPIC, WINDOW_MS, Stage
+from benchmarks.faults.stage import Stage
+from benchmarks.processes import of_kind
 from unskew.errors import EnvironmentFault
 
 _STUCK = 240.0  # s without a new batch
-_DRAIN = 900.0  # s
+_START = 900.0  # s until the first batch: the groupings may have to be compiled
+_MOST_STUCK = 3  # times in a row
+_DRAIN = 600.0  # s
+
+
+class _GivenUpError(Exception):
+    """The run doesn't go on, however often it is started."""
 
 
 class Campaign:
-    """Carries out a plan on a stage.
+    """Inflicts a plan's faults on a stage.
 
     Parameters
     ----------
     stage : Stage
-        It runs.
+        The stage, which runs.
     seed : int
-        Of the plan.
+        The plan's seed.
     without : tuple of str
-        Kinds that can't be had here.
-    say : str → None
-        Told of what goes on.
+        Kinds of faults that are left out.
+    course : Course
+        What happens is noted in it.
+    log : str → None
+        It is called with a line about each thing that happens.
+    keep : → None
+        It is called when the course has changed.
 
     """
 
-    def __init__(self, stage: Stage, seed: int, without: tuple[str, ...], say: Callable[[str], None]) -> None:
-        self._stage, self._say = stage, say
+    def __init__(
+        self, stage: Stage, seed: int, without: tuple[str, ...], course: Course, log: Callable[[str], None],
+        keep: Callable[[], None],
+    ) -> None:  # fmt: skip
+        self._stage, self._log, self._keep = stage, log, keep
         self._plan = plan(seed, without)
-        self._sampler = Sampler(stage.checkpoint)
-        self._over: list[tuple[str, float]] = []  # kind, and since when: faults that aren't recovered from
-        self.course = Course([f"{seed}: {stage.grouping}, {stage.time} time"])
+        self._sampler = Sampler(stage.disk)
+        self._over: list[tuple[str, float]] = []  # faults without recovery so far: kind, and when the fault was undone
+        self.course = course
 
-    def run(self, seconds: float) -> Course:
-        """Inflict faults for so long, let it come to its end, and check."""
+    def run(self, seconds: float, faults: int | None = None) -> None:
+        """Inflict faults for so many seconds, or so many; let the run end, and check what came of the messages."""
         self._sampler.start()
-        self._await_batch(self._stage.driver.planned(), "start")
+        try:
+            self._await_batch(self._stage.driver.planned(), "start", _START)
+            self._inflict_all(seconds, faults)
+        except _GivenUpError:
+            self._stage.end_production()
+        else:
+            self.course.drained = self._drain()
+        self._sampler.stop()
+        self._note()
+        self._check()
+
+    def _inflict_all(self, seconds: float, faults: int | None) -> None:
         began = time.monotonic()
-        for number, fault in enumerate(self._plan, 1):
+        for number, fault in enumerate(islice(self._plan, faults), 1):
             self._stage.pass_time(fault.gap)
-            if time.monotonic() - began > seconds:
+            if faults is None and time.monotonic() - began > seconds:
                 break
             self._carry_out(number, fault)
-        self.course.seconds = time.monotonic() - began
-        self._drain()
-        self._sampler.stop()
-        self.course.samples = self._sampler.samples
-        driver = self._stage.driver
-        self.course.batches, self.course.starts = self._stage.batches.committed, driver.starts
-        self.course.replays = driver.replays
+            self.course.seconds = time.monotonic() - began
+            self._note()
+
+    def _note(self) -> None:
+        """Bring the course up to date."""
+        stage, driver = self._stage, self._stage.driver
+        self.course.batches = stage.past_batches + stage.batches.committed
+        self.course.starts, self.course.replays, self.course.twins = driver.starts, driver.replays, driver.twins
         self.course.ends = Counter(f"{end.line} ({end.code})" for end in driver.ends)
         self.course.tracebacks = sum(end.traceback for end in driver.ends)
-        self._check()
-        return self.course
+        self.course.refusals, self.course.unrefused = Counter(stage.refusals), stage.unrefused
+        self.course.verdict, self.course.samples = stage.verdict, list(self._sampler.samples)
+        self._keep()
 
     def _carry_out(self, number: int, fault: Fault) -> None:
         try:
             undo = inflict(self._stage, fault)
         except (TimeoutError, EnvironmentFault) as error:
-            self._say(f"{number}. {fault.kind}: {error}")
+            self._log(f"{number}. {fault.kind}: {error}")
             return
         self._stage.pass_time(fault.hold)
         self._undone(undo)
@@ -79,80 +100,96 @@ class Campaign:
         planned = self._stage.driver.planned()
         self._over.append((fault.kind, time.monotonic()))
         if fault.beside:
-            self._say(f"{number}. {fault.kind} for {fault.hold:.1f} s, and the next at once")
+            self._log(f"{number}. {fault.kind} for {fault.hold:.1f} s, and the next at once")
             return
         took = self._await_batch(planned, fault.kind)
         for kind, over in self._over:
             self.course.recoveries.setdefault(kind, []).append(time.monotonic() - over)
         self._over.clear()
-        self._say(f"{number}. {fault.kind} for {fault.hold:.1f} s: on again after {took:.1f} s, batch {planned}")
+        self._log(f"{number}. {fault.kind} for {fault.hold:.1f} s: on again after {took:.1f} s, batch {planned}")
 
     def _undone(self, undo: Callable[[], None]) -> None:
-        """A server may need a second try, on a busy machine."""
+        """Undo a fault; on a busy machine a server may need a second try."""
         for _ in range(3):
             try:
                 undo()
             except EnvironmentFault as error:
-                self._say(str(error))
+                self._log(str(error))
             else:
                 return
 
-    def _await_batch(self, planned: int, kind: str) -> float:
-        """Seconds until a batch planned after that one is committed."""
-        began = time.monotonic()
-        deadline = began + _STUCK
+    def _await_batch(self, planned: int, kind: str, patience: float = _STUCK) -> float:
+        """Wait until a batch that was planned after batch ``planned`` is committed; the seconds that it took."""
+        began, before = time.monotonic(), len(self.course.stuck)
+        deadline = began + patience
         while self._stage.driver.committed() <= planned:
             self._stage.pass_time(0.1)
             if time.monotonic() > deadline:
                 self._stuck(kind)
+                if len(self.course.stuck) - before == _MOST_STUCK:
+                    self._log("the run is given up: what came of its messages is counted")
+                    raise _GivenUpError
                 deadline += _STUCK
         return time.monotonic() - began
 
     def _stuck(self, kind: str) -> None:
-        """Note where its threads are, and start it again."""
+        """Write down what the driver's threads are doing, and kill it, so that it starts again."""
         self.course.stuck.append(kind)
         pid = self._stage.driver.pid
-        self._say(f"no batch for {_STUCK:.0f} s after {kind}: the driver (process {pid}) is killed")
+        self._log(f"no batch for {_STUCK:.0f} s after {kind}: the driver (process {pid}) is killed")
         if pid is None:
             return
         for jvm in of_kind("JVM"):
-            with (self._stage.folder / f"stuck-{len(self.course.stuck)}.txt").open("wb") as file:
+            with (self._stage.folder / f"stuck-{len(self.course.stuck)}.txt").open("ab") as file:
                 subprocess.run(["timeout", "30", "jstack", str(jvm.pid)], stdout=file, stderr=file, check=False)
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(pid, signal.SIGKILL)
+        self._stage.driver.kill()
 
-    def _drain(self) -> None:
-        self._say("no more faults: all that there is is counted")
+    def _drain(self) -> bool:
+        """Let the run count the rest of the messages; False: it doesn't."""
+        self._log("no more faults: the rest of the messages is counted")
         stage, driver = self._stage, self._stage.driver
         stage.end_production()
+        deadline = time.monotonic() + _DRAIN
+        more = stage.contestant.more_batches
+        drained = self._by_itself(deadline) if more is None else self._by_batches(more, deadline)
+        if not drained:
+            self._log(f"the run isn't drained within {_DRAIN:.0f} s; its logs are in {stage.folder}")
+            driver.kill()
+        driver.end_elders()
+        return drained
+
+    def _by_itself(self, deadline: float) -> bool:
+        """Start the program with the option by which it drains the topic and ends."""
+        stage, driver = self._stage, self._stage.driver
         driver.ask_to_end()
         if driver.pid is not None and driver.wait(_STUCK) is None:
             self._stuck("the end")
-        deadline = time.monotonic() + _DRAIN
         while time.monotonic() < deadline:
             driver.start("--until-drained")
-            while (code := driver.wait(0.5)) is None and time.monotonic() < deadline:
+            while (end := driver.wait(0.5)) is None and time.monotonic() < deadline:
                 stage.batches.follow()
-            if code == 0:
-                break
-        else:
-            raise EnvironmentFault(f"the run isn't drained within {_DRAIN:.0f} s; its log is in {stage.folder}")
-        stage.batches.follow()
+            stage.batches.follow()
+            if end is not None and end.code == 0:
+                return True
+        return False
+
+    def _by_batches(self, more: int, deadline: float) -> bool:
+        """Let the program run until all is taken, and for so many batches more; then it is asked to end."""
+        stage, driver = self._stage, self._stage.driver
+        while not stage.all_taken():
+            stage.pass_time(0.5)
+            if time.monotonic() > deadline:
+                return False
+        last = driver.committed() + more
+        # A query that has no batches without new messages has written everything by now.
+        until = min(deadline, time.monotonic() + _STUCK / 2)
+        while driver.committed() < last and time.monotonic() < until:
+            stage.pass_time(0.5)
+        driver.ask_to_end()
+        return driver.pid is None or driver.wait(_STUCK) is not None
 
     def _check(self) -> None:
-        stage = self._stage
-        records = list(truth.topic_records(stage.connection, TOPIC))
-        self._say(f"{len(records):,} messages in the topic: the truth of them is counted")
-        by_event = stage.time == "event"
-        expected = truth.truth_of(
-            TOPIC, records, WINDOW_MS,
-            lambda record: record.time_ms if by_event else stage.batches.time_of(record.partition, record.offset),
-            FUTURE_MS if by_event else 1 << 62,
-        )  # fmt: skip
-        counted, distribution, rejected = (
-            truth.Published.of(truth.topic_records(stage.connection, topic))
-            for topic in (f"{stage.name}-aggregator", f"{stage.name}-distribution", f"{TOPIC}-rejected")
-        )
-        verdict = truth.judge(expected, counted, rejected, [distribution])
-        verdict.acknowledged_missing = truth.missing(stage.notes(), records)
-        self.course.verdict = verdict
+        self._log("what must have come of the messages is counted")
+        self._stage.judge(*self._stage.expected())
+        self.course.checked = True
+        self._note()

@@ -1,6 +1,8 @@
-"""What has happened in a run, kept as files, and put together with that of other runs."""
+"""What happened in a run: kept as files, put together with that of other runs, and shown as tables."""
 
 import csv
+import re
+import statistics
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
@@ -8,39 +10,52 @@ from pathlib import Path
 from typing import Any
 
 import orjson
+from rich.box import MARKDOWN
+from rich.console import Console
+from rich.table import Table
 
-from benchmarks.faults.samples import Sample
-from benchmarks.faults.truth import Verdict
+from benchmarks.faults.faults import KINDS
+from benchmarks.faults.samples import CHECKPOINT, MEASURES, Sample, trends
+from oracle.truth import Verdict
 
-_MOST_PIDS = 1 << 22
+_GOOD = "in good order (0)"
+_MOST_PIDS = 1 << 22  # above any process number
 
 
 @dataclass
 class Course:
-    """What has happened.
+    """What happened in a run.
 
     Attributes
     ----------
     scenes : list of str
-        The run's seed, grouping and time.
+        The run's seed and contestant.
     seconds : float
-        That faults were inflicted over.
+        How long faults were inflicted.
     inflicted : Counter
-        Faults by kind.
+        Kind → how many faults of it there were.
     recoveries : dict
-        kind → seconds from the end of a fault until a batch planned after that was committed.
+        Kind → seconds from the end of each fault until a batch that was planned after it was committed.
     stuck : list of str
-        Faults after which none was, for four minutes: the driver was killed then.
+        Kinds of faults after which no batch was committed for four minutes: then the driver was killed.
+    twins : int
+        Times that a first driver ran on for four minutes beside a second one.
+    refusals : Counter
+        What the driver said, in a line, when its topic had been made again.
+    unrefused : int
+        Times that it went on with such a topic, or didn't say in a line that it doesn't.
+    drained, checked : bool
+        Whether all messages were counted at the end, and whether that was held against the truth.
     batches, starts, replays : int
-        Batches committed, starts of the driver, batches that it began with as they had been planned.
+        Batches committed, starts of the driver, and starts at which it ran a batch again as it had been planned.
     ends : Counter
-        The driver's ends by code and last line.
+        The driver's ends, by last line and exit code.
     tracebacks : int
-        Ends at which the driver showed one.
+        Ends at which the driver showed a traceback.
     verdict : Verdict
-        The check against the truth.
+        What was published, judged against the truth.
     samples : list of Sample
-        What it took.
+        What the processes and the checkpoint took.
 
     """
 
@@ -49,6 +64,11 @@ class Course:
     inflicted: Counter[str] = field(default_factory=Counter)
     recoveries: dict[str, list[float]] = field(default_factory=dict)
     stuck: list[str] = field(default_factory=list)
+    twins: int = 0
+    refusals: Counter[str] = field(default_factory=Counter)
+    unrefused: int = 0
+    drained: bool = True
+    checked: bool = True
     batches: int = 0
     starts: int = 0
     replays: int = 0
@@ -57,46 +77,167 @@ class Course:
     verdict: Verdict = field(default_factory=Verdict)
     samples: list[Sample] = field(default_factory=list)
 
+    @property
+    def good(self) -> bool:
+        """Whether nothing is wrong, as far as it has been checked."""
+        return self.verdict.exact and self.drained and not (self.stuck or self.twins or self.unrefused)
+
     def save(self, folder: Path) -> None:
         """Write ``course.json`` and ``samples.csv``."""
-        said = {**vars(self), "verdict": vars(self.verdict)}
-        del said["samples"]
-        (folder / "course.json").write_bytes(orjson.dumps(said, option=orjson.OPT_INDENT_2))
+        record = {**vars(self), "verdict": vars(self.verdict)}
+        del record["samples"]
+        (folder / "course.json").write_bytes(orjson.dumps(record, option=orjson.OPT_INDENT_2))
         with (folder / "samples.csv").open("w", newline="") as file:
             csv.writer(file).writerows([Sample._fields, *self.samples])
 
     @classmethod
     def load(cls, folder: Path) -> "Course":
-        """Read what ``save`` wrote.
+        """Read what ``save`` wrote into a folder.
 
         Raises
         ------
         FileNotFoundError
-            There is none.
+            There are no such files.
 
         """
-        said: dict[str, Any] = orjson.loads((folder / "course.json").read_bytes())
-        verdict = Verdict(**said["verdict"] | {"rejected": Counter(said["verdict"]["rejected"])})
+        record: dict[str, Any] = orjson.loads((folder / "course.json").read_bytes())
+        verdict = Verdict(**record["verdict"] | {"rejected": Counter(record["verdict"]["rejected"])})
         with (folder / "samples.csv").open(newline="") as file:
             rows = list(csv.DictReader(file))
         samples = [
             Sample(float(row["at"]), row["kind"], int(row["pid"]), row["measure"], float(row["value"])) for row in rows
         ]
-        counted = {name: Counter(said[name]) for name in ("inflicted", "ends")}
-        return cls(**said | counted | {"verdict": verdict, "samples": samples})
+        counted = {name: Counter(record.get(name, {})) for name in ("inflicted", "ends", "refusals")}
+        given: dict[str, Any] = record | counted | {"verdict": verdict, "samples": samples}
+        return cls(**given)
 
 
 def together(courses: Sequence[Course]) -> Course:
-    """Several runs as one: sums, and all that was sampled, each run's processes being its own."""
+    """Several runs as one: their sums, and all their samples, in which a process number is of one run only."""
     whole = Course()
     for number, course in enumerate(courses):
         for part in fields(Course):
-            if part.name not in ("verdict", "samples", "recoveries"):
+            if part.name not in ("verdict", "samples", "recoveries", "drained", "checked"):
                 setattr(whole, part.name, getattr(whole, part.name) + getattr(course, part.name))
-        for part in fields(Verdict):
-            total = getattr(whole.verdict, part.name) + getattr(course.verdict, part.name)
-            setattr(whole.verdict, part.name, total)
+        whole.verdict += course.verdict
+        whole.drained &= course.drained
+        whole.checked &= course.checked
         for kind, took in course.recoveries.items():
             whole.recoveries.setdefault(kind, []).extend(took)
         whole.samples += [sample._replace(pid=sample.pid + number * _MOST_PIDS) for sample in course.samples]
     return whole
+
+
+def show(courses: Sequence[Course], console: Console) -> None:
+    """Print runs' tables: one line each; then together faults, result, rejected messages, ends, what was taken."""
+    course = together(courses)
+    console.print(_runs(courses))
+    console.print(_faults(course))
+    console.print(_result(course))
+    console.print(_rejected(course))
+    console.print(_ends(course))
+    console.print(_taken(course))
+
+
+def _runs(courses: Sequence[Course]) -> Table:
+    columns = "minutes", "faults", "starts", "batches", "tuples, rows", "ids", "lost", "doubled", "wrong", "stuck"
+    table = _table("seed: contestant", *columns, "")
+    for course in courses:
+        verdict, checked = course.verdict, course.checked
+        wrong = verdict.altered + verdict.rejected_wrongly + verdict.acknowledged_missing
+        counts = (verdict.tuples, verdict.ids, verdict.lost, verdict.doubled, wrong)
+        table.add_row(
+            ", ".join(course.scenes), f"{course.seconds / 60:.0f}", f"{course.inflicted.total():,}",
+            f"{course.starts:,}", f"{course.batches:,}",
+            *(f"{count:,}" if checked else "" for count in counts), f"{len(course.stuck) + course.twins:,}",
+            _state(course),
+        )  # fmt: skip
+    return table
+
+
+def _state(course: Course) -> str:
+    if not course.checked:
+        return "not checked"
+    if not course.drained:
+        return "not drained"
+    return "a topic made again is not refused" if course.unrefused else ""
+
+
+def _faults(course: Course) -> Table:
+    table = _table("fault", "times", "on again after, s: median", "worst")
+    for kind, times in sorted(course.inflicted.items(), key=lambda item: list(KINDS).index(item[0])):
+        table.add_row(KINDS[kind].what, str(times), *_middle_and_worst(course.recoveries.get(kind, [])))
+    every = [took for of in course.recoveries.values() for took in of]
+    table.add_row("all", str(course.inflicted.total()), *_middle_and_worst(every))
+    return table
+
+
+def _middle_and_worst(seconds: list[float]) -> tuple[str, str]:
+    return (f"{statistics.median(seconds):.1f}", f"{max(seconds):.1f}") if seconds else ("", "")
+
+
+def _result(course: Course) -> Table:
+    verdict = course.verdict
+    table = _table("", "")
+    for what, number in {
+        "minutes of faults": f"{course.seconds / 60:.0f}",
+        "batches": course.batches,
+        "starts of the driver": course.starts,
+        "… that replayed a batch": course.replays,
+        "times that no batch was committed for four minutes": len(course.stuck),
+        "… that a first driver ran on beside a second": course.twins,
+        "topics made again": course.inflicted["remade"],
+        "… that weren't refused in a line": course.unrefused,
+        "… tuples of windows that were open then": verdict.abandoned,
+        "tuples, or rows of an own session": verdict.tuples,
+        "ids that works told": verdict.ids,
+        "windows": verdict.windows,
+        "… published twice": verdict.windows_again,
+        "… with another value": verdict.altered,
+        "messages rejected": verdict.rejected.total(),
+        "… wrongly, not, or for another reason": verdict.rejected_wrongly,
+        "messages acknowledged but not in the topic": verdict.acknowledged_missing,
+        "tuples, rows and ids lost": verdict.lost,
+        "… doubled": verdict.doubled,
+    }.items():
+        table.add_row(what, number if isinstance(number, str) else f"{number:,}")
+    return table
+
+
+def _rejected(course: Course) -> Table:
+    table = _table("rejected as", "messages")
+    for reason, messages in course.verdict.rejected.most_common():
+        table.add_row(reason, f"{messages:,}")
+    return table
+
+
+def _ends(course: Course) -> Table:
+    table = _table("the driver's last line (exit code)", "times")
+    ends: Counter[str] = Counter()
+    for line, times in course.ends.items():
+        ends[_GOOD if line.endswith("(0)") else re.sub(r"^.* \((-9)\)$", r"killed (\1)", line)] += times
+    for line, times in ends.most_common():
+        table.add_row(line, str(times))
+    table.add_row("… with a traceback", str(course.tracebacks))
+    for line, times in course.refusals.most_common():
+        table.add_row(f"of a topic made again: {line}", str(times))
+    return table
+
+
+def _taken(course: Course) -> Table:
+    table = _table("", "parts", "longest, min", "", "at the start", "at the end", "an hour")
+    found = trends(course.samples)
+    for kind in sorted({kind for kind, _ in found}, key=lambda kind: (kind == CHECKPOINT, kind)):
+        for measure in MEASURES:
+            if trend := found.get((kind, measure)):
+                ends = f"{trend.first:,.0f}", f"{trend.last:,.0f}", f"{trend.slope:+,.1f}"
+                table.add_row(kind, str(trend.parts), f"{trend.longest / 60:.1f}", measure, *ends)
+    return table
+
+
+def _table(first: str, *others: str) -> Table:
+    table = Table(box=MARKDOWN)
+    table.add_column(first)
+    for name in others:
+        table.add_column(name, justify="right")
+    return table

@@ -1,4 +1,7 @@
-"""What a campaign's processes and its checkpoint take over time, and the slope of it between restarts."""
+"""What a campaign's processes and its checkpoint take over time, and how fast that grows between restarts.
+
+A process is measured from its start to its end: that is a *part*.
+"""
 
 import os
 import re
@@ -14,20 +17,21 @@ from typing import NamedTuple
 
 import psutil
 
-from benchmarks.faults.processes import Process, Reaper, measured, ours
+from benchmarks.processes import Process, Reaper, descendants, usage
 
 CHECKPOINT = "checkpoint"
-#: What is measured of a part: its unit, or what is counted. ``heap`` is what lives after a full collection.
+#: The measures of a part, by unit or by what is counted. ``heap MiB`` is what lives in a JVM's heap after a full
+#: collection, ``files`` are those of the checkpoint.
 MEASURES = ("MiB", "threads", "open files", "heap MiB", "files")
 _EVERY = 5.0  # s
-_COLLECT_EVERY = 90.0  # s
+_COLLECT_EVERY = 90.0  # s from one full collection of a JVM's heap to the next
 _JVMS = ("JVM", "executor")
-_YOUNG = 60.0  # s in which a JVM is left alone
-_WARM = 180.0  # s until a process has loaded and compiled what it needs, and Spark removes old batches
+_YOUNG = 60.0  # s after a JVM's start in which its heap isn't collected
+_WARM = 180.0  # s after which a process has loaded and compiled what it needs, and Spark removes old batches
 
 
 class Sample(NamedTuple):
-    """One measurement: seconds since the campaign's begin, of what (kind, process id), what, and how much."""
+    """One measurement: seconds since the campaign began, the process' kind and number, the measure and its value."""
 
     at: float
     kind: str
@@ -38,7 +42,7 @@ class Sample(NamedTuple):
 
 @dataclass(frozen=True)
 class Trend:
-    """A measure of a kind over all parts that lasted: medians of their first and last values, the slope an hour."""
+    """A measure over a kind's lasting parts: how many, the longest (s), medians of first and last, slope an hour."""
 
     parts: int
     longest: float
@@ -48,7 +52,7 @@ class Trend:
 
 
 class Sampler(threading.Thread):
-    """Measures until it is stopped; it reaps orphans too."""
+    """A thread that measures all processes and the checkpoint until it is stopped; it reaps orphans, too."""
 
     def __init__(self, checkpoint: Path) -> None:
         super().__init__(name="samples", daemon=True)
@@ -60,29 +64,29 @@ class Sampler(threading.Thread):
         self.samples: list[Sample] = []
 
     def run(self) -> None:
-        """Measure, again and again."""
+        """Measure every five seconds."""
         reap = Reaper()
         while not self._over.wait(_EVERY):
             reap()
             at = time.monotonic() - self._began
             self._add(at, CHECKPOINT, 0, "files", sum(len(files) for _, _, files in os.walk(self._checkpoint)))
-            for process in ours():
+            for process in descendants():
                 if process.kind and process.alive:
                     self._measure(at, process)
 
     def stop(self) -> None:
-        """End."""
+        """End the thread."""
         self._over.set()
         self.join(60)
 
     def _measure(self, at: float, process: Process) -> None:
-        found = measured(process.pid)
+        found = usage(process.pid)
         if found is None:
             return
         for measure, value in zip(MEASURES, found, strict=False):
             self._add(at, process.kind, process.pid, measure, value)
         age = at - self._seen.setdefault(process.pid, at)
-        # One that has just begun would take the request for a signal to end; one that is stopped doesn't answer.
+        # A JVM that has just begun would take the request for a signal to end; one that is stopped doesn't answer.
         due = age > _YOUNG and at - self._collected[process.pid] > _COLLECT_EVERY
         if process.kind in _JVMS and due and process.state != psutil.STATUS_STOPPED:
             self._collected[process.pid] = at
@@ -94,20 +98,20 @@ class Sampler(threading.Thread):
 
 
 def live_heap(pid: int) -> float | None:
-    """What lives in a JVM's heap after a full collection (MiB); None: it doesn't answer."""
+    """What lives in a JVM's heap after a full collection (MiB); None: the JVM doesn't answer."""
     try:
         for request in ("GC.run", "GC.heap_info"):
-            said = subprocess.run(
+            answer = subprocess.run(
                 ["jcmd", str(pid), request], capture_output=True, text=True, timeout=20, check=True
             ).stdout
     except (OSError, subprocess.SubprocessError):
         return None
-    used = re.findall(r"(?:generation|heap) +total \d+K, used (\d+)K", said)
+    used = re.findall(r"(?:generation|heap) +total \d+K, used (\d+)K", answer)
     return sum(map(int, used)) / 1024 if used else None
 
 
 def trends(samples: Iterable[Sample]) -> dict[tuple[str, str], Trend]:
-    """(kind, measure) → its trend over the parts that lasted beyond their warming up."""
+    """(kind, measure) → its trend; of each part only what comes after its first three minutes counts."""
     parts: dict[tuple[str, str], dict[int, list[tuple[float, float]]]] = defaultdict(lambda: defaultdict(list))
     born: dict[int, float] = {}
     for at, kind, pid, measure, value in samples:
@@ -125,7 +129,7 @@ def _trend(parts: Sequence[Sequence[tuple[float, float]]]) -> Trend:
 
 
 def slope(parts: Iterable[Sequence[tuple[float, float]]]) -> float:
-    """The slope (value / s) of lines through the parts that are parallel, by least squares."""
+    """The common slope (value / s) of parallel lines, one through each part, by least squares."""
     above = below = 0.0
     for part in parts:
         middle, mean = statistics.fmean(at for at, _ in part), statistics.fmean(value for _, value in part)

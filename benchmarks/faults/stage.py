@@ -1,70 +1,105 @@
-"""All that a campaign runs: broker, InfluxDB, cluster, producer, driver, and the checkpoint on a small disk."""
+"""All that a run consists of: broker, InfluxDB, cluster, producer, driver, and the checkpoint on a small disk."""
 
+import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
-from benchmarks.faults.batches import BatchLog
-from benchmarks.faults.clock import Clock
-from benchmarks.faults.plan import GROUPINGS, scene
-from benchmarks.faults.supervisor import Driver
+from confluent_kafka.admin import AdminClient
+
+from benchmarks.faults.contestants import SOURCES, Contestant
+from benchmarks.faults.driver import BatchLog, Driver
+from benchmarks.faults.preloaded import Clock, Listing
+from oracle import truth
+from oracle.truth import Record, Verdict
 from unskew.deploy.client.connection import Connection
-from unskew.deploy.client.topics import ensure_topic
+from unskew.deploy.client.topics import end_offsets, ensure_topic, topics
 from unskew.deploy.servers.broker import Broker
 from unskew.deploy.servers.cluster import Cluster
 from unskew.deploy.servers.influxdb import InfluxDB
+from unskew.errors import EnvironmentFault
 
 TOPIC = "faults"
-SOURCES, WORKERS = 3, 4
-WINDOW_MS = 10_000
-_LATENESS = 60  # s: a broker or producer that is stopped delays some messages, not others
 _DISK_MB = 160
-_BATCH = 20_000  # messages at most
 _RETAINED = 20  # batches that Spark keeps in the checkpoint; by its default, 100, a run would end while it still grows
 _MEMORY_MB = 768  # of the driver's JVM, and of each executor
-# Since 3.6 a broker refuses messages from the future itself, unless told.
+# Since Kafka 3.6 a broker itself refuses messages from the future, by default.
 _LENIENT = {"message.timestamp.after.max.ms": str(2**63 - 1)}
-_SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+# A transaction that its producer has left is aborted when its time is over, and not up to ten seconds later.
+_BROKER = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000"}
+#: Options of a JVM that starts fast and lives for minutes.
+SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+_PATIENCE = 240.0  # s
+_FEW = 300  # messages
+_LOOK_EVERY = 0.5  # s
 
 
 class Stage:
-    """Everything that runs, as a context manager; ``tend`` has to be called all the time.
+    """Everything that a run consists of, as a context manager; ``tend`` has to be called several times a second.
 
     Parameters
     ----------
     folder : Path
-        For logs and data.
+        The folder of logs and data.
     seed : int
-        Chooses the grouping, and the time that windows are by.
+        Of the messages.
+    contestant : Contestant
+        What the driver runs.
     rate : float
         Valid messages a second.
-    influxdb, disk, clock : bool
-        Whether there is one: an InfluxDB, a small disk of the checkpoint's own, a clock of the driver's own.
+    influxdb, disk, preloaded : bool
+        Whether there is an InfluxDB, a small disk of the checkpoint's own, a clock of the driver's own and lists of the
+        executors' own.
+
+    Attributes
+    ----------
+    verdict : Verdict
+        What became of the messages of the topics that were judged.
+    past_batches : int
+        Batches that were committed to checkpoints of earlier topics.
+    refusals : list of str
+        What the driver said, each time that it refused a topic that had been made again.
+    unrefused : int
+        Times that it didn't.
 
     """
 
-    def __init__(self, folder: Path, seed: int, rate: float, *, influxdb: bool, disk: bool, clock: bool) -> None:
+    topic = TOPIC
+
+    def __init__(
+        self, folder: Path, seed: int, contestant: Contestant, rate: float, *, influxdb: bool, disk: bool,
+        preloaded: bool,
+    ) -> None:  # fmt: skip
         self.folder = folder
         self._seed, self._rate = seed, rate
-        self.grouping, self.time = scene(seed)
+        self.contestant = contestant
         self.disk = folder / "disk"
         self.checkpoint = self.disk / "checkpoint"
+        self.output = folder / "rows"
         self._small = disk
-        self.broker = Broker(folder / "kafka")
+        self.broker = Broker(folder / "kafka", properties=_BROKER)
         self.influxdb = InfluxDB(folder / "influxdb") if influxdb else None
-        self.cluster = Cluster(folder / "cluster", workers=2, cores=2, memory_mb=_MEMORY_MB)
-        self.clock = Clock(folder) if clock else None
+        # A second driver gets executors beside those of the first.
+        self.cluster = Cluster(folder / "cluster", workers=2, cores=4, memory_mb=2 * _MEMORY_MB)
+        self.clock = Clock(folder) if preloaded else None
+        self.listing = Listing(folder, self.disk) if preloaded else None
         self.batches = BatchLog(self.checkpoint, TOPIC)
+        self.verdict = Verdict()
+        self.refusals: list[str] = []
+        self.unrefused = self.past_batches = 0
         self.lives = 0
+        self._first_life = 1  # of the producers that have written to the topic that there is
+        self._produces = True
         self.producer: subprocess.Popen[bytes] | None = None
         self.bursts: list[subprocess.Popen[bytes]] = []
         self._stack = ExitStack()
 
     def __enter__(self) -> Self:
-        """Start all of it."""
+        """Start the servers, and make the topic; the driver and the producer start when ``tend`` is called."""
         self.disk.mkdir(parents=True)
         if self._small:
             mount = ["mount", "-t", "tmpfs", "-o", f"size={_DISK_MB}m", "checkpoint", str(self.disk)]
@@ -74,48 +109,161 @@ class Stage:
             self._stack.enter_context(server)
         self.connection = Connection(self.broker.bootstrap_servers)
         ensure_topic(self.connection, TOPIC, SOURCES, _LENIENT)
-        self.driver = Driver(self._command(), self.folder, self.checkpoint, self._environment())
+        self.driver = Driver(self.contestant.command(self), self.folder, self.checkpoint, self._environment())
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Stop the servers in good order; what else runs is ended by whoever started the campaign."""
+        """Stop the servers in good order; the driver and the producers are ended by the campaign's command."""
         self._stack.close()
 
     @property
-    def name(self) -> str:
-        """The run's, of which its topics' names are made."""
-        return f"{TOPIC}-s{SOURCES}-w{WORKERS}-{GROUPINGS[self.grouping][0]}"
+    def conf(self) -> dict[str, str]:
+        """Spark's settings."""
+        options = self.cluster.conf["spark.executor.extraJavaOptions"]
+        lists = self.listing.environment if self.listing else {}
+        return {
+            **self.cluster.conf,
+            "spark.executor.extraJavaOptions": f"{SHORT_LIVED} {options}",
+            "spark.executor.memory": f"{_MEMORY_MB}m",
+            "spark.executor.cores": "2",
+            "spark.cores.max": "4",
+            "spark.driver.memory": f"{_MEMORY_MB}m",
+            "spark.sql.streaming.minBatchesToRetain": str(_RETAINED),
+            **{f"spark.executorEnv.{name}": value for name, value in lists.items()},
+        }
 
     def tend(self) -> None:
-        """Start again what has ended and should run; note what has been committed."""
+        """Start driver and producer again where they have ended; note the batches that were committed."""
         self.driver.tend()
-        if self.producer is None or self.producer.poll() is not None:
+        if self._produces and (self.producer is None or self.producer.poll() is not None):
             self.producer = self._produce()
         self.batches.follow()
 
     def pass_time(self, seconds: float) -> None:
-        """Tend for so long."""
+        """Tend to the run for so long."""
         until = time.monotonic() + seconds
         while time.monotonic() < until:
             self.tend()
             time.sleep(0.1)
 
-    def burst(self, messages: int) -> None:
-        """Send malformed messages, from a process of its own."""
-        self.bursts.append(self._produce("--malformed", str(messages)))
+    def burst(self, kind: str, number: int) -> None:
+        """Start a process that sends a burst of a kind of messages: an option of the producer's, and how many."""
+        self.bursts.append(self._produce(f"--{kind}", str(number)))
 
     def end_production(self, patience: float = 120) -> None:
-        """No more messages come, when those of bursts have arrived."""
+        """Wait until all bursts have been sent, then end the producer."""
+        self._produces = False
         for burst in self.bursts:
             burst.wait(patience)
         if self.producer is not None:
             self.producer.kill()
             self.producer.wait()
-        time.sleep(3)  # what it had sent may still arrive
+        self.bursts.clear()
+        time.sleep(3)  # the producer's last messages may still arrive, and a transaction's time be over
 
-    def notes(self) -> list[Path]:
-        """What the producers noted as acknowledged."""
-        return sorted(self.folder.glob("acknowledged-*"))
+    def all_taken(self) -> bool:
+        """Whether committed batches have taken all messages that the topic has."""
+        self.batches.follow()
+        taken = self.batches.taken()
+        return all(taken.get(partition, 0) >= end for partition, end in end_offsets(self.connection, TOPIC).items())
+
+    def expected(self) -> tuple[Any, int]:
+        """What must become of the topic's messages, as the contestant says, and how many acknowledged ones it lacks."""
+        there: dict[tuple[int, int], str] = {}
+        records = self._following(truth.topic_records(self.connection, TOPIC))
+        found = self.contestant.expected(self, truth.noting(records, there))
+        lives = range(self._first_life, self.lives + 1)
+        return found, truth.missing((self.folder / f"acknowledged-{life}" for life in lives), there)
+
+    def judge(self, expected: Any, acknowledged_missing: int, *, abandoned: bool = False) -> None:
+        """Add to the verdict what became of the topic's messages."""
+        verdict = self.contestant.judge(self, expected, abandoned=abandoned)
+        verdict.acknowledged_missing = acknowledged_missing
+        self.verdict += verdict
+
+    def remake(self, *, under: bool, outgrown: bool) -> None:
+        """Delete the topic and make it again, see that the run is refused, and begin another with another checkpoint.
+
+        Parameters
+        ----------
+        under : bool
+            Whether the driver runs meanwhile.
+        outgrown : bool
+            Whether the new topic has more messages in each partition than the old one, or fewer.
+
+        Raises
+        ------
+        EnvironmentFault
+            The run doesn't take the rest of the topic's messages; the topic isn't deleted then.
+
+        """
+        self.end_production()
+        until = time.monotonic() + _PATIENCE
+        while not self.all_taken():
+            if time.monotonic() > until:
+                self._produces = True
+                raise EnvironmentFault(f"its messages aren't taken within {_PATIENCE:.0f} s")
+            self.pass_time(0.5)
+        expected = self.expected()
+        if not under:
+            self.driver.ask_to_end()
+            self._await_end()
+        ends = end_offsets(self.connection, TOPIC)
+        self._first_life = self.lives + 1
+        self._delete(lambda name: name == TOPIC)
+        ensure_topic(self.connection, TOPIC, SOURCES, _LENIENT)
+        messages = SOURCES * (max(ends.values()) + 100) if outgrown else _FEW
+        self._produce("--malformed", str(messages)).wait()
+        ended = self._await_end()
+        self.driver.start()
+        refused = self._await_end()
+        refusal = self.driver.ends[-1]
+        went_on = any(end > ends.get(partition, 0) for partition, end in self.batches.taken().items())
+        if not (ended and refused) or refusal.code <= 0 or refusal.traceback or went_on:
+            self.unrefused += 1
+        self.refusals.append(refusal.line)
+        self.judge(*expected, abandoned=True)
+        self._begin_anew()
+
+    def _await_end(self) -> bool:
+        """Wait for the driver's end; False: it was killed, as it doesn't end."""
+        until = time.monotonic() + _PATIENCE
+        while self.driver.pid is not None and time.monotonic() < until:
+            self.batches.follow()
+            time.sleep(0.2)
+        by_itself = self.driver.pid is None
+        self.driver.kill()
+        self.driver.wait(_PATIENCE)
+        self.batches.follow()
+        return by_itself
+
+    def _following(self, records: Iterable[Record]) -> Iterator[Record]:
+        """Hand on a topic's records, and meanwhile note the batches that the driver goes on to commit."""
+        looked = time.monotonic()
+        for record in records:
+            yield record
+            if time.monotonic() - looked > _LOOK_EVERY:
+                self.batches.follow()
+                looked = time.monotonic()
+
+    def _begin_anew(self) -> None:
+        """Delete the results and the checkpoint of the run so far, and let the driver begin another one."""
+        self._delete(lambda name: name.startswith(f"{TOPIC}-"))
+        shutil.rmtree(self.checkpoint)
+        self.checkpoint = self.disk / f"checkpoint-{self._first_life}"
+        self.past_batches += self.batches.committed
+        self.batches = BatchLog(self.checkpoint, TOPIC)
+        self.driver.use(self.contestant.command(self), self.checkpoint)
+        self._produces = True
+
+    def _delete(self, which: Callable[[str], bool]) -> None:
+        """Delete topics, and wait until they are gone."""
+        names = [name for name in topics(self.connection) if which(name)]
+        admin = AdminClient(self.connection.client())  # a name of its own: a client that is gone gives no answer
+        for deleted in admin.delete_topics(names).values() if names else ():
+            deleted.result()
+        while {*names} & {*topics(self.connection)}:
+            time.sleep(0.2)
 
     def _produce(self, *more: str) -> subprocess.Popen[bytes]:
         self.lives += 1
@@ -127,24 +275,8 @@ class Stage:
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
             )  # fmt: skip
 
-    def _command(self) -> list[str]:
-        settings = {
-            **self.cluster.conf,
-            "spark.executor.extraJavaOptions": f"{_SHORT_LIVED} {self.cluster.conf['spark.executor.extraJavaOptions']}",
-            "spark.driver.memory": f"{_MEMORY_MB}m",
-            "spark.sql.streaming.minBatchesToRetain": str(_RETAINED),
-        }
-        by = ["--time", "event", "--lateness", str(_LATENESS)] if self.time == "event" else []
-        return [
-            *("topology", "CLUSTER", "COUNTRY_SKEW_R80", self.grouping, TOPIC, str(SOURCES), str(WORKERS), "x0"),
-            *("--master", self.cluster.master, "--checkpoint", str(self.checkpoint)),
-            *("--bootstrap-servers", self.broker.bootstrap_servers, "--window", str(WINDOW_MS / 1000), *by),
-            *("--max-tuples", str(_BATCH), *GROUPINGS[self.grouping][1:]),
-            *(f"--conf={name}={value}" for name, value in settings.items()),
-        ]
-
     def _environment(self) -> dict[str, str]:
-        found = {"SPARK_SUBMIT_OPTS": _SHORT_LIVED, **(self.clock.environment if self.clock else {})}
+        found = {"SPARK_SUBMIT_OPTS": SHORT_LIVED, **(self.clock.environment if self.clock else {})}
         if self.influxdb:
             found |= {
                 "INFLUXDB_V2_URL": self.influxdb.url,

@@ -1,18 +1,18 @@
-"""Keys that move while a stream runs: what its tuples notice of it.
+"""Keys that move while a stream runs: the latencies of its tuples meanwhile.
 
     python -m benchmarks.migration [--keys N] [--rate R] [--shares 0.01 0.1 0.5] [--output DIR]
     python -m benchmarks.migration --core [--keys N] [--tuples T]
 
 Megaphone's experiment (Hoffmann et al., *Megaphone: latency-conscious state migration for distributed streaming
 dataflows*, PVLDB 2019). A topology keeps a state of each of N keys (``Running``, under MIXED) and gets R tuples a
-second, of keys at random. For each share so many of all keys go from the workers of even numbers to their neighbours,
-which then have more to do, and back again, which mends it. Last, what there is without plans: the query is stopped and
-started again with one worker more, whose keys' states move as it begins (half of them); Spark itself goes on.
+second, of keys at random. For each share, so many of all keys go from the workers of even numbers to their neighbours,
+which then have more to do, and back again, so that all have as much as before. Last comes the way without plans: the
+query is stopped and started again with one worker more, and half of the states move as it begins; Spark itself goes on.
 
-Told are the states that moved, the time of the batch that hands them out and of the one that takes them in beside the
-median batch, θ (how far the most loaded worker's tuples are above the mean) before and after, and the latencies of
-tuples, from their time in Kafka to their result's. Beside the table are written ``latency.csv`` (p50, p99 and max of
-each 250 ms) and ``latency.png``. Of several tuples of a key in one batch only the last has a result.
+The table has the states that moved, the time of the batch that hands them out and of the one that takes them in beside
+the median batch, θ (how far the most loaded worker's tuples are above the mean) before and after, and the latencies of
+tuples, from their time in Kafka to their result's. Beside it, ``latency.csv`` (p50, p99 and max of each 250 ms) and
+``latency.png`` are written. Of several tuples of a key in one batch only the last has a result.
 
 ``--core`` measures a batch's CPU without Spark.
 """
@@ -24,9 +24,8 @@ from pathlib import Path
 from rich.console import Console
 
 from benchmarks.migration import core
-from benchmarks.migration.experiment import Plan, experiment
-from benchmarks.migration.latency import binned, latencies
-from benchmarks.migration.show import draw, table, write
+from benchmarks.migration.experiment import Schedule, experiment
+from benchmarks.migration.show import binned, draw, table, write
 
 
 def main() -> None:
@@ -40,10 +39,11 @@ def main() -> None:
     parser.add_argument("--shares", type=float, nargs="+", default=[0.01, 0.1, 0.5], help="of the keys; 0.5 at most")
     parser.add_argument("--every", type=float, default=20.0, help="s from one move to the next (default: 20)")
     parser.add_argument("--output", type=Path, default=Path("out/migration"))
+    parser.add_argument("--core", action="store_true", help="measure batches without Spark; --core --help says more")
     given = parser.parse_args()
-    plan = Plan(given.keys, given.workers, given.rate, tuple(given.shares), given.every)
+    schedule = Schedule(given.keys, given.workers, given.rate, tuple(given.shares), given.every)
     console = Console(width=160, highlight=False)
-    done = experiment(plan, lambda waiting: console.print(f"… {waiting}"), latencies)
+    done = experiment(schedule, lambda waiting: console.print(f"… {waiting}"))
     bins = binned(done.latencies)
     console.print(table(done))
     for file in (write(bins, given.output), draw(bins, done, given.output)):

@@ -1,10 +1,10 @@
-"""What a batch costs in which the states of keys move, beside one in which none do: the engine itself, no Spark.
+"""What a batch costs in which states of keys move, beside one in which none do: the workers themselves, no Spark.
 
     python -m benchmarks.migration --core [--keys N] [--workers W] [--tuples T] [--shares 0.01 0.1 0.5]
 
 N keys of ``Running``, evenly on W workers; T tuples a batch, of keys at random. CPU time of all workers together: in
-the median batch, in the batch at whose end a share of the keys is handed out, in the next one, that takes them in; and
-what is written. Last, all that moves when there is one worker more, as where a query is stopped for it.
+the median batch, in the batch at whose end the states of a share of the keys are released, and in the next one, which
+takes them in; and the bytes that are written. Last, all states that move when there is one worker more.
 """
 
 import argparse
@@ -12,7 +12,6 @@ import statistics
 import tempfile
 import time
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -20,15 +19,14 @@ from rich.box import MARKDOWN
 from rich.console import Console
 from rich.table import Table
 
-from unskew.apps.feedback.plans import Plans
-from unskew.apps.feedback.standing import Standing
 from unskew.apps.keyed import worker
-from unskew.apps.keyed.moving import owners, router_by
-from unskew.apps.keyed.program import Beat, Program
+from unskew.apps.keyed.migration import owners, router_by
+from unskew.apps.keyed.program import Program, WorkerBatch
 from unskew.apps.keyed.store import MemoryStore
-from unskew.apps.topology.packets import cut
-from unskew.apps.topology.reports import Reports
-from unskew.apps.topology.router import Routing
+from unskew.apps.routing.packets import cut
+from unskew.apps.routing.plans import Plans, PlanState
+from unskew.apps.routing.reports import Report, Reports, WorkerReport
+from unskew.apps.routing.router import Routing
 from unskew.grouping.feedback import Plan
 from unskew.grouping.keys import hash_keys
 from unskew.works import Running
@@ -37,7 +35,7 @@ ORDINARY, CHUNK = 5, 200_000
 
 
 class Engine(Reports):
-    """Workers over dictionaries, batch by batch; ``told`` has what each of them reported of the last one."""
+    """Workers with dictionaries for states, batch by batch; ``reports`` has each one's report of the last batch."""
 
     def __init__(self, folder: str, workers: int, keys: int) -> None:
         self.routing = Routing("MIXED", workers, folder, rescaled=True)
@@ -47,36 +45,44 @@ class Engine(Reports):
         self.stores = [MemoryStore() for _ in range(workers + 1)]
         self.names = pa.array([f"key {i}" for i in range(keys)])
         self.number = 0
-        self.told: dict[int, dict] = {}
+        self.reports: dict[int, WorkerReport] = {}
 
-    def send(self, batch: int, stage: str, partition: int, report: dict[str, Any]) -> None:
+    def send(self, batch: int, number: int, report: Report) -> None:
         """Take a worker's report."""
-        self.told[partition] = report
+        assert isinstance(report, WorkerReport)
+        self.reports[number] = report
 
     def batch(self, chosen: np.ndarray) -> float:
-        """Run a batch of these keys; CPU seconds of its workers."""
-        standing = self.routing.standing(self.number)
+        """Run a batch of these keys; the CPU seconds of its workers."""
+        plans = self.routing.plan_state(self.number)
         keys = self.names.take(pa.array(chosen)).dictionary_encode()
         tuples = pa.record_batch([keys, pa.array(chosen.astype(np.float64))], ["key", "value"])
-        routed = router_by(self.routing, standing.active, standing.workers).route(keys)
+        routed = router_by(self.routing, plans.active, plans.workers).route(keys)
         packets: list[list[bytes]] = [[] for _ in self.stores]
-        for to, packet in zip(*cut(tuples, routed, standing.workers).columns, strict=True):
+        for to, packet in zip(*cut(tuples, routed, plans.workers).columns, strict=True):
             packets[to.as_py()].append(packet.as_py())
         started = time.process_time()
         for number, store in enumerate(self.stores):
-            beat = Beat(self.number, 1_000 + self.number, 1_000 + self.number)
-            for _ in worker.work(self.program, store, number, packets[number], beat):
+            batch = WorkerBatch(self.number, 1_000 + self.number, 1_000 + self.number)
+            for _ in worker.work(self.program, store, number, packets[number], batch):
                 pass
         self.number += 1
         return time.process_time() - started
 
-    def plan(self, standing: Standing) -> None:
-        """Let the next batch have it."""
-        Plans(self.routing.checkpoint or "").write(self.number, standing)
+    def plan(self, state: PlanState) -> None:
+        """Set the plans of the next batch."""
+        Plans(self.routing.checkpoint or "").write(self.number, state)
 
 
 def measure(workers: int, keys: int, tuples: int, share: float | None) -> tuple[float, float, float, int, int]:
-    """Median, handing out and taking in (CPU s); states and bytes. Without a share: with one worker more."""
+    """Measure a migration of a share of the keys; without a share, that to one worker more.
+
+    Returns
+    -------
+    tuple
+        CPU seconds of the median batch, of that which releases, and of that which takes in; states moved, and bytes.
+
+    """
     random = np.random.default_rng(0)
     with tempfile.TemporaryDirectory() as folder:
         engine = Engine(folder, workers, keys)
@@ -90,10 +96,11 @@ def measure(workers: int, keys: int, tuples: int, share: float | None) -> tuple[
             to = (owners(engine.routing.router(), hashes) + 1) % workers
             values = {"table_keys": hashes, "table_workers": to.astype(np.int32)}
             plan, after = Plan(1, 0, engine.routing.router().identity, values), workers
-        engine.plan(Standing(workers, pending=plan, pending_workers=after))
+        engine.plan(PlanState(workers, pending=plan, pending_workers=after))
         out = engine.batch(random.integers(0, keys, tuples))
-        moved, size = (sum(said[name] for said in engine.told.values()) for name in ("moved_keys", "moved_bytes"))
-        engine.plan(Standing(after, active=plan))
+        migrations = [report.migration for report in engine.reports.values()]
+        moved, size = sum(each.keys for each in migrations), sum(each.bytes for each in migrations)
+        engine.plan(PlanState(after, active=plan))
         taken = engine.batch(random.integers(0, keys, tuples))
     return statistics.median(ordinary), out, taken, moved, size
 
@@ -106,7 +113,7 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("--shares", type=float, nargs="+", default=[0.01, 0.1, 0.5])
     given = parser.parse_args(arguments)
     table = Table("what moves", box=MARKDOWN)
-    for name in ("states", "MB", "median batch, CPU s", "hands out, × median", "takes in, × median"):
+    for name in ("states", "MB", "median batch, CPU s", "releases, × median", "takes in, × median"):
         table.add_column(name, justify="right")
     measure(2, 1_000, 1_000, 0.5)  # compiles
     for share in (*given.shares, None):

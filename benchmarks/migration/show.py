@@ -1,4 +1,4 @@
-"""The run's table, its latencies as CSV, and their picture."""
+"""An experiment's table, its latencies as CSV, and their picture."""
 
 import csv
 import statistics
@@ -13,29 +13,48 @@ from rich.table import Table
 from benchmarks.migration.experiment import Done, Moved
 from unskew.apps.monitoring.colours import colour
 
+BIN = 250  # ms
+
+
+def binned(found: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Latencies by each 250 ms of the stream.
+
+    Returns
+    -------
+    float64[b, 5]
+        Of each 250 ms with tuples: when they began (ms), how many tuples came, and these tuples' p50, p99 and maximum.
+
+    """
+    start = found[:, 0] // BIN * BIN
+    rows = []
+    for at in np.unique(start):
+        here = found[start == at, 1]
+        rows.append([at, len(here), *np.percentile(here, [50, 99]), here.max()])
+    return np.array(rows).reshape(-1, 5)
+
+
 _COLUMNS = ("ms", "tuples", "p50", "p99", "max")
-_SETTLES = 2  # batches after a move that still show it
+_SETTLES = 2  # batches after a move that are still slower by it
 
 
 def table(done: Done) -> Table:
-    """What moved, what that cost the batches, and what tuples noticed."""
+    """What moved, the time of the batches in which it did, and the latencies of the tuples that came then."""
     moving = {number for each in done.moved for number in range(each.out, each.into + 1)}
     usual = {number for number in done.batches if number >= done.steady + 2} - moving
     ordinary = [done.batches[number] for number in sorted(usual) if done.batches[number].loads.any()]
     median = statistics.median(batch.took for batch in ordinary)
     shown = Table(f"median batch {median:,.0f} ms", box=MARKDOWN)
     for column in (
-        "states", "%", "MB", "hands out, ms", "× median", "takes in, ms", "× median", "θ before", "θ after",
+        "states", "%", "MB", "releases, ms", "× median", "takes in, ms", "× median", "θ before", "θ after",
         "p50, ms", "p99, ms", "max, ms",
     ):  # fmt: skip
         shown.add_column(column, justify="right")
     for each in done.moved:
         out, into = done.batches[each.out], done.batches[each.into]
-        noticed = _between(done, each)
         shown.add_row(
-            each.what, f"{each.states:,}", f"{100 * each.states / done.keys:.1f}", f"{each.size / 1e6:.1f}",
+            each.name, f"{each.states:,}", f"{100 * each.states / done.keys:.1f}", f"{each.size / 1e6:.1f}",
             f"{out.took:,.0f}", f"{out.took / median:.2f}", f"{into.took:,.0f}", f"{into.took / median:.2f}",
-            f"{_theta(out.loads):.2f}", f"{_theta(into.loads):.2f}", *noticed,
+            f"{_theta(out.loads):.2f}", f"{_theta(into.loads):.2f}", *_between(done, each),
         )  # fmt: skip
     quiet = _usual(done)
     shown.add_row("no move", *[""] * 9, *(f"{value:,.0f}" for value in quiet))
@@ -43,7 +62,7 @@ def table(done: Done) -> Table:
 
 
 def write(bins: NDArray[np.float64], folder: Path) -> Path:
-    """``latency.csv``."""
+    """Write ``latency.csv`` into a folder, and return its path."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "latency.csv"
     with path.open("w", newline="", encoding="utf-8") as file:
@@ -55,7 +74,7 @@ def write(bins: NDArray[np.float64], folder: Path) -> Path:
 
 
 def draw(bins: NDArray[np.float64], done: Done, folder: Path) -> Path:
-    """``latency.png``."""
+    """Draw ``latency.png`` into a folder, and return its path."""
     figure = Figure(figsize=(11, 4.5), layout="constrained")
     axes = figure.subplots()
     first = bins[0, 0]
@@ -85,7 +104,10 @@ def _end(done: Done, number: int) -> float:
 
 
 def _between(done: Done, each: Moved) -> list[str]:
-    """Of tuples that came while one batch handed out and the next took in; or since the query was stopped for it."""
+    """p50, p99 and maximum of the tuples that came while states moved.
+
+    That is from the batch that hands them out, or from when the query was stopped, to the end of that which takes them.
+    """
     start = done.stopped if each.stops else done.batches[each.out].began
     came = done.latencies[:, 0]
     here = done.latencies[(came >= start) & (came < _end(done, each.into)), 1]
@@ -93,7 +115,7 @@ def _between(done: Done, each: Moved) -> list[str]:
 
 
 def _usual(done: Done) -> list[float]:
-    """The same of all other tuples, from a while after Spark began."""
+    """p50, p99 and maximum of all other tuples, from a while after Spark began."""
     came = done.latencies[:, 0]
     there = (came > done.batches[done.steady + 2].began) & (came < done.stopped)
     for each in done.moved:

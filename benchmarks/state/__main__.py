@@ -2,9 +2,10 @@
 
     python -m benchmarks.state [--part keys|sessions|schemes] [the part's own options]
 
-Without a part all of them, one after the other; `--part NAME --help` says more.
+Without a part all of them run, one after the other; `--part NAME --help` says more.
 """
 
+import argparse
 import sys
 
 from benchmarks.state import keys, schemes, sessions
@@ -13,14 +14,14 @@ PARTS = {"keys": keys.main, "sessions": sessions.main, "schemes": schemes.main}
 
 
 def main() -> None:
-    given = sys.argv[1:]
-    if not given:
-        for part in PARTS.values():
-            part([])
+    if len(sys.argv) > 2 and sys.argv[1] == "--part" and sys.argv[2] in PARTS:
+        PARTS[sys.argv[2]](sys.argv[3:])
         return
-    if given[0] != "--part" or len(given) < 2 or given[1] not in PARTS:
-        sys.exit(f"{' '.join(given)!r}; valid: --part NAME, one of {', '.join(PARTS)}, and its own options after it")
-    PARTS[given[1]](given[2:])
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--part", choices=list(PARTS), help="must come first; the part's own options come after it")
+    parser.parse_args()
+    for part in PARTS.values():
+        part([])
 
 
 if __name__ == "__main__":

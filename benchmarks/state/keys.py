@@ -4,21 +4,17 @@
 
 Each contestant adds up a number per key, over the same stream, in the same state store (RocksDB, changelog), one Spark
 on two cores, 4 state partitions, after some batches that warm the JVM. A first batch has all keys; the others touch a
-share of them. What is given is the median of those batches: CPU (driver, JVM and Python workers) and wall time a
-touched key, and a batch's wall time. What Spark has itself is tried with fewer keys: it would take hours.
+share of them. The table has the median of these: CPU (driver, JVM and Python workers) and wall time a touched key, and
+a batch's wall time. Spark's own ways are tried with fewer keys: with as many they would take hours.
 """
 
 import argparse
 import statistics
-import tempfile
-import time
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.streaming.state import GroupStateTimeout
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
@@ -26,18 +22,18 @@ from rich.box import MARKDOWN
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.processes import spent
+from benchmarks.measuring import filed
 from unskew import keyed_map
 from unskew.apps.run import session
 from unskew.works import KeyedWork, Now
 
 PARTITIONS = 4
 SUM = "sum long"
-_WARM = (1_000, 1.0, 30)  # keys, share, batches: until then the JVM's compiler is half of what a batch costs
+_WARM = (1_000, 1.0, 30)  # keys, share, batches; before that the JVM's compiler is half of what a batch costs
 
 
 class Sum(KeyedWork):
-    """The sum of a key's values, told when it ends."""
+    """The sum of a key's values, published when the key's state ends."""
 
     columns = ("value",)
     state = results = pa.schema([("sum", pa.int64())])
@@ -49,7 +45,7 @@ class Sum(KeyedWork):
 
 
 class RowSum(StatefulProcessor):
-    """The same for ``transformWithState``, a group a key."""
+    """The same sum for ``transformWithState``, a group a key."""
 
     def init(self, handle: Any) -> None:
         self._sum = handle.getValueState("sum", SUM)
@@ -64,7 +60,7 @@ class RowSum(StatefulProcessor):
 
 
 class PandasSum(RowSum):
-    """…and for ``transformWithStateInPandas``."""
+    """The same sum for ``transformWithStateInPandas``."""
 
     def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[Any]:  # noqa: N802, N803
         before = self._sum.get()
@@ -73,7 +69,7 @@ class PandasSum(RowSum):
 
 
 def grouped_sum(_: Any, frames: Iterator[Any], state: Any) -> Iterator[Any]:
-    """…and for ``applyInPandasWithState``."""
+    """The same sum for ``applyInPandasWithState``."""
     before = state.get[0] if state.exists else 0
     state.update((before + sum(int(frame["value"].sum()) for frame in frames),))
     return iter([])
@@ -91,34 +87,23 @@ CONTESTANTS: dict[str, Callable[[DataFrame, str], DataFrame]] = {
 }
 
 
-def measured(spark: SparkSession, name: str, keys: int, share: float, batches: int) -> tuple[float, float, float]:
-    """CPU and wall time a touched key (µs), and a batch's wall time (s): the median of the batches."""
+def batches(keys: int, share: float, count: int) -> Iterator[pa.Table]:
+    """The batches: ``key``, ``value``. The first one has all keys, the others a share of them."""
     rng = np.random.default_rng(0)
-    costs, times = [], []
-    with tempfile.TemporaryDirectory() as folder:
-        Path(folder, "in").mkdir()
-        stream = spark.readStream.schema("key string, value long").parquet(f"{folder}/in")
-        touched = round(keys * share)
+    touched = [np.arange(keys), *(rng.choice(keys, round(keys * share), replace=False) for _ in range(count - 1))]
+    for ids in touched:
+        yield pa.table({"key": [f"key {i}" for i in ids], "value": np.ones(len(ids), np.int64)})
 
-        def publish(number: int, ids: np.ndarray) -> None:
-            table = pa.table({"key": [f"key {i}" for i in ids], "value": np.ones(len(ids), np.int64)})
-            pq.write_table(table, f"{folder}/{number}")
-            Path(f"{folder}/{number}").rename(f"{folder}/in/{number}.parquet")
 
-        publish(0, np.arange(keys))
-        checkpoint = f"{folder}/checkpoint"
-        writer = CONTESTANTS[name](stream, checkpoint).writeStream.format("noop")
-        query = writer.option("checkpointLocation", checkpoint).start()
-        query.processAllAvailable()
-        for number in range(1, batches + 2):
-            publish(number, rng.choice(keys, touched, replace=False))
-            before, began = spent(), time.monotonic()
-            query.processAllAvailable()
-            costs.append(spent() - before)
-            times.append(time.monotonic() - began)
-        query.stop()
-    batch = statistics.median(times[1:])
-    return 1e6 * statistics.median(costs[1:]) / touched, 1e6 * batch / touched, batch
+def measured(spark: SparkSession, name: str, keys: int, share: float, count: int) -> tuple[float, float, float]:
+    """CPU and wall time a touched key (µs), and a batch's wall time (s): the median of ``count`` batches.
+
+    The first two batches aren't counted: that with all keys, and the one after it.
+    """
+    taken = filed(spark, "key string, value long", CONTESTANTS[name], batches(keys, share, count + 2))[2:]
+    cpu, wall = map(statistics.median, zip(*taken, strict=True))
+    touched = round(keys * share)
+    return 1e6 * cpu / touched, 1e6 * wall / touched, wall
 
 
 def main(given: Sequence[str]) -> None:

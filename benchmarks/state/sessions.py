@@ -3,22 +3,17 @@
     python -m benchmarks.state --part sessions [--tuples N] [--keys N] [--theirs N] [--batches N]
 
 All get the same files, one a batch: 10 s of event time, tuples of Zipf keys (z = 1); a session ends with a gap of 5 s.
-W is 10, the state's partitions 4. What is given is the median of the batches after the first two: tuples/s of wall
-time, and CPU (driver, JVM, Python workers) a tuple. `transformWithState` gets fewer tuples: it takes a millisecond a
-key.
+W is 10, the state's partitions 4. The table has the median of the batches after the first two: tuples/s of wall time,
+and CPU (driver, JVM, Python workers) a tuple. `transformWithState` gets fewer tuples: it takes a millisecond a key.
 """
 
 import argparse
 import statistics
-import tempfile
-import time
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
@@ -26,7 +21,7 @@ from rich.box import MARKDOWN
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.processes import spent
+from benchmarks.measuring import filed
 from unskew import keyed_map
 from unskew.apps.run import session
 from unskew.works import Sessions
@@ -92,7 +87,7 @@ CONTESTANTS: dict[str, Callable[[DataFrame, str], DataFrame]] = {
 
 
 def files(tuples: int, keys: int, batches: int) -> Iterator[pa.Table]:
-    """A batch each: ``key``, ``at``."""
+    """The batches: ``key``, ``at``."""
     rng = np.random.default_rng(0)
     cumulated = np.cumsum(1 / np.arange(1, keys + 1))
     for number in range(batches):
@@ -102,24 +97,10 @@ def files(tuples: int, keys: int, batches: int) -> Iterator[pa.Table]:
 
 
 def measured(spark: SparkSession, name: str, tuples: int, keys: int, batches: int) -> tuple[float, float, float]:
-    """Tuples/s, CPU µs a tuple, and a batch's wall time (s): the median of the batches."""
-    costs, times = [], []
-    with tempfile.TemporaryDirectory() as folder:
-        Path(folder, "in").mkdir()
-        stream = spark.readStream.schema("key string, at timestamp").parquet(f"{folder}/in")
-        checkpoint = f"{folder}/checkpoint"
-        writer = CONTESTANTS[name](stream, checkpoint).writeStream.format("noop").outputMode("append")
-        query = writer.option("checkpointLocation", checkpoint).start()
-        for number, table in enumerate(files(tuples, keys, batches)):
-            pq.write_table(table, f"{folder}/{number}")
-            before, began = spent(), time.monotonic()
-            Path(f"{folder}/{number}").rename(f"{folder}/in/{number}.parquet")
-            query.processAllAvailable()
-            costs.append(spent() - before)
-            times.append(time.monotonic() - began)
-        query.stop()
-    batch = statistics.median(times[WARM:])
-    return tuples / batch, 1e6 * statistics.median(costs[WARM:]) / tuples, batch
+    """Tuples/s, CPU µs a tuple, and a batch's wall time (s): the median of the batches after the first two."""
+    taken = filed(spark, "key string, at timestamp", CONTESTANTS[name], files(tuples, keys, batches))[WARM:]
+    cpu, wall = map(statistics.median, zip(*taken, strict=True))
+    return tuples / wall, 1e6 * cpu / tuples, wall
 
 
 def main(given: Sequence[str]) -> None:

@@ -1,8 +1,6 @@
-"""From the code to the JSON files that Grafana reads, which are checked in."""
+"""The five dashboards, and the text of the JSON files that Grafana reads, made of the code."""
 
 import json
-from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 from grafana_foundation_sdk.cog.encoder import JSONEncoder
@@ -24,7 +22,7 @@ DASHBOARDS = {
 
 
 def rendered() -> dict[str, str]:
-    """Every dashboard's file name and text; the same text for the same code."""
+    """Every dashboard's file name → its text; the same text for the same code."""
     files = {}
     for name, make in DASHBOARDS.items():
         dashboard = json.loads(JSONEncoder().encode(make()))
@@ -33,32 +31,10 @@ def rendered() -> dict[str, str]:
     return files
 
 
-def parsed(files: Mapping[str, str]) -> dict[str, dict[str, Any]]:
-    """The same as JSON values."""
-    return {name: json.loads(text) for name, text in files.items()}
-
-
-def write(files: Mapping[str, str], folder: Path) -> Iterator[str]:
-    """Write what differs and remove what is no dashboard of ours any more; yields what was changed."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for name in outdated(files, folder):
-        if name in files:
-            (folder / name).write_text(files[name], encoding="utf-8")
-        else:
-            (folder / name).unlink()
-        yield name
-
-
-def outdated(files: Mapping[str, str], folder: Path) -> list[str]:
-    """Names of the files in the folder that aren't what they should be."""
-    there = {path.name: path.read_text(encoding="utf-8") for path in folder.glob("*.json")}
-    return [name for name in sorted(files.keys() | there.keys()) if files.get(name) != there.get(name)]
-
-
 def _tidy(dashboard: dict[str, Any]) -> None:
-    """Take out what the SDK puts in of itself and Grafana's schema doesn't have, or nobody wants."""
+    """Take out the keys that the SDK adds and Grafana's schema doesn't have, or that nobody wants."""
     for shown in (*dashboard["links"], *dashboard["annotations"]["list"]):
-        del shown["placement"]  # into a menu, where nobody sees it
+        del shown["placement"]  # it would hide the link or mark in a menu
     for variable in dashboard["templating"]["list"]:
         for key in ("auto", "auto_min", "auto_count"):  # of intervals
             del variable[key]

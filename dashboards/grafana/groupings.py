@@ -3,12 +3,10 @@
 from grafana_foundation_sdk.models.dashboard import Dashboard
 
 from unskew.apps.monitoring.catalogue import metric
-from unskew.dashboards.grafana import flux, panels, tables
-from unskew.dashboards.grafana.flux import Flux
-from unskew.dashboards.grafana.numbers import DIST_COST, STD_DEV, STRAGGLING, THROUGHPUT
+from unskew.dashboards.grafana import flux, panels
+from unskew.dashboards.grafana.flux import DIST_COST, STD_DEV, STRAGGLING, THROUGHPUT, Flux
 from unskew.dashboards.grafana.page import page
-from unskew.dashboards.grafana.panels import Column
-from unskew.dashboards.grafana.units import GRAFANA
+from unskew.dashboards.grafana.panels import UNITS, Column
 
 _NANO = 1e9
 
@@ -28,28 +26,28 @@ def groupings() -> Dashboard:
             panels.gauges(
                 "Balance: STD_DEV",
                 "Population standard deviation of the workers' shares of the load in the time range; 0 is perfect.",
-                GRAFANA["percent"],
+                UNITS["percent"],
                 Flux(STD_DEV),
                 8,
             ).decimals(2),
             panels.gauges(
                 "Cost: DIST_COST",
                 "Workers that held a key, mean over the keys of all windows; 1 is the least.",
-                GRAFANA["workers/key"],
+                UNITS["workers/key"],
                 Flux(DIST_COST),
                 8,
             ).decimals(2),
             panels.gauges(
                 "Gain: THROUGHPUT_RATIO",
                 "Tuples per second from the first tuple to the newest closed window.",
-                GRAFANA["tuples/s"],
+                UNITS["tuples/s"],
                 Flux(THROUGHPUT),
                 8,
             ),
             panels.gauges(
                 "Balance: slowest over mean worker",
                 "Time at work of the slowest worker of each batch over that of the mean worker; 1 is ideal.",
-                GRAFANA["ratio"],
+                UNITS["ratio"],
                 Flux(STRAGGLING),
                 8,
             ).decimals(2),
@@ -63,8 +61,8 @@ def groupings() -> Dashboard:
             panels.bars(
                 "Where does a batch's time go?",
                 "Mean duration of each stage of the micro-batches; addBatch is the work.",
-                GRAFANA["seconds"],
-                Flux(tables.by_stage(metric("stage", "duration"))),
+                UNITS["seconds"],
+                Flux(flux.by_stage(metric("stage", "duration"))),
                 8,
                 "stage",
                 6,
@@ -74,7 +72,7 @@ def groupings() -> Dashboard:
                 "All of it",
                 "The numbers above, and the tuples in the windows of the time range.",
                 Flux(
-                    tables.summary(
+                    flux.summary(
                         {
                             "tuples": _TUPLES,
                             "std_dev": STD_DEV,
@@ -88,26 +86,26 @@ def groupings() -> Dashboard:
                 24,
                 {
                     "series": Column("run"),
-                    "tuples": Column("tuples", GRAFANA["tuples"]),
-                    "std_dev": Column("STD_DEV", GRAFANA["percent"]),
-                    "straggling": Column("slowest / mean worker", GRAFANA["ratio"]),
-                    "dist_cost": Column("DIST_COST", GRAFANA["workers/key"]),
+                    "tuples": Column("tuples", UNITS["tuples"]),
+                    "std_dev": Column("STD_DEV", UNITS["percent"]),
+                    "straggling": Column("slowest / mean worker", UNITS["ratio"]),
+                    "dist_cost": Column("DIST_COST", UNITS["workers/key"]),
                     "routing": Column("routing a tuple", "ns"),
-                    "throughput": Column("THROUGHPUT_RATIO", GRAFANA["tuples/s"]),
+                    "throughput": Column("THROUGHPUT_RATIO", UNITS["tuples/s"]),
                 },
                 5,
             ),
             panels.lines(
                 "How uneven is the load?",
                 "STD_DEV of each window: standard deviation of the workers' shares of its tuples.",
-                GRAFANA["percent"],
+                UNITS["percent"],
                 Flux(flux.over_time(metric("window", "std_dev"))),
                 12,
             ),
             panels.lines(
                 "On how many workers is a key?",
                 "DIST_COST of each window: workers that held a key, mean over its keys.",
-                GRAFANA["workers/key"],
+                UNITS["workers/key"],
                 Flux(flux.over_time(metric("window", "dist_cost"))),
                 12,
             ),
@@ -121,7 +119,7 @@ def groupings() -> Dashboard:
             panels.lines(
                 "How big is the state?",
                 "Rows of open windows: one a window, key and worker. Split keys have several.",
-                GRAFANA["records"],
+                UNITS["records"],
                 Flux(flux.over_time(metric("query", "state_rows"))),
                 12,
             ),

@@ -3,11 +3,10 @@
 from grafana_foundation_sdk.models.dashboard import Dashboard
 
 from unskew.apps.monitoring.catalogue import metric
-from unskew.dashboards.grafana import flux, panels, tables
+from unskew.dashboards.grafana import flux, panels
 from unskew.dashboards.grafana.flux import Flux
 from unskew.dashboards.grafana.page import MARKS, page
-from unskew.dashboards.grafana.panels import Column
-from unskew.dashboards.grafana.units import GRAFANA
+from unskew.dashboards.grafana.panels import UNITS, Column
 
 
 def keys() -> Dashboard:
@@ -22,14 +21,14 @@ def keys() -> Dashboard:
                 "Which keys are hot?",
                 "Tuples of a key in the windows in which it was among the ten hottest, how many windows these were, "
                 "and on how many workers it was at most.",
-                Flux(tables.hottest(40)),
+                Flux(flux.hottest(40)),
                 12,
                 {
                     "key": Column("key"),
                     "series": Column("run"),
-                    "tuples": Column("tuples", GRAFANA["tuples"]),
-                    "windows": Column("windows", GRAFANA["number"]),
-                    "workers": Column("workers", GRAFANA["workers"]),
+                    "tuples": Column("tuples", UNITS["tuples"]),
+                    "windows": Column("windows", UNITS["number"]),
+                    "workers": Column("workers", UNITS["workers"]),
                 },
                 11,
             ),
@@ -37,8 +36,8 @@ def keys() -> Dashboard:
                 "On how many workers are the hot keys?",
                 "The most workers that held the key in a window. A grouping that splits hot keys has long bars at the "
                 "top and short ones below.",
-                GRAFANA["workers"],
-                Flux(tables.workers_of_hottest(12)),
+                UNITS["workers"],
+                Flux(flux.workers_of_hottest(12)),
                 12,
                 "key",
                 11,
@@ -47,21 +46,21 @@ def keys() -> Dashboard:
             panels.lines(
                 "How hot is the hottest key?",
                 "Tuples of the hottest key of each window.",
-                GRAFANA["tuples"],
+                UNITS["tuples"],
                 Flux(flux.over_time(metric("hot_key", "tuples"), fn="max", where='r.rank == "1"')),
                 8,
             ),
             panels.lines(
                 "How many keys are there?",
                 "Distinct keys in each window.",
-                GRAFANA["keys"],
+                UNITS["keys"],
                 Flux(flux.over_time(metric("window", "distinct_keys"))),
                 8,
             ),
             panels.lines(
                 "On how many workers is the hottest key?",
                 "Workers that held the hottest key of each window.",
-                GRAFANA["workers"],
+                UNITS["workers"],
                 Flux(flux.over_time(metric("hot_key", "holders"), fn="max", where='r.rank == "1"')),
                 8,
             ),
@@ -69,14 +68,14 @@ def keys() -> Dashboard:
                 "What does the grouping know?",
                 "The newest of each of the scheme's own numbers, all sources together; a grouping that keeps no "
                 "state has none.",
-                Flux(tables.internals(metric("scheme", "value"))),
+                Flux(flux.internals(metric("scheme", "value"))),
                 12,
                 height=9,
             ),
             panels.rows(
                 "What happened?",
                 "Starts, restarts, and what the grouping changed: the marks on the other panels.",
-                Flux(tables.happened(kinds)),
+                Flux(flux.happened(kinds)),
                 12,
                 {
                     "time": Column("time"),

@@ -3,11 +3,10 @@
 from grafana_foundation_sdk.models.dashboard import Dashboard
 
 from unskew.apps.monitoring.catalogue import metric
-from unskew.dashboards.grafana import flux, panels, tables
-from unskew.dashboards.grafana.flux import Flux
-from unskew.dashboards.grafana.numbers import DIST_COST, STD_DEV, STRAGGLING, THROUGHPUT
+from unskew.dashboards.grafana import flux, panels
+from unskew.dashboards.grafana.flux import DIST_COST, STD_DEV, STRAGGLING, THROUGHPUT, Flux
 from unskew.dashboards.grafana.page import page
-from unskew.dashboards.grafana.units import GRAFANA
+from unskew.dashboards.grafana.panels import UNITS
 
 
 def overview() -> Dashboard:
@@ -22,14 +21,14 @@ def overview() -> Dashboard:
                 "STD_DEV",
                 "Population standard deviation of the workers' shares of the load over the whole time range; "
                 "0 is perfect balance.",
-                GRAFANA["percent"],
+                UNITS["percent"],
                 Flux(STD_DEV),
                 4,
             ).decimals(2),
             panels.numbers(
                 "DIST_COST",
                 "Workers that held a key, mean over the keys of all windows in the time range; 1: no key was split.",
-                GRAFANA["workers/key"],
+                UNITS["workers/key"],
                 Flux(DIST_COST),
                 4,
             ).decimals(2),
@@ -37,35 +36,35 @@ def overview() -> Dashboard:
                 "Slowest over mean worker",
                 "Time at work of the slowest worker of each batch over that of the mean worker, all batches together. "
                 "A batch waits for its slowest worker; 1 is ideal.",
-                GRAFANA["ratio"],
+                UNITS["ratio"],
                 Flux(STRAGGLING),
                 4,
             ).decimals(2),
             panels.numbers(
                 "THROUGHPUT_RATIO",
                 "Tuples per second from the first tuple to the newest closed window.",
-                GRAFANA["tuples/s"],
+                UNITS["tuples/s"],
                 Flux(THROUGHPUT),
                 4,
             ),
             panels.numbers(
                 "Lag",
                 "Messages in the topic that no micro-batch had taken at the newest report.",
-                GRAFANA["messages"],
+                UNITS["messages"],
                 Flux(flux.over_range(metric("query", "lag"), "last")),
                 4,
             ),
             panels.numbers(
                 "Rejected messages",
                 "Messages in the time range that are not what the source type says.",
-                GRAFANA["messages"],
+                UNITS["messages"],
                 Flux(flux.over_range(metric("batch", "rejected"), "sum")),
                 4,
             ),
             panels.lines(
                 "How uneven is the load?",
                 "STD_DEV of each window: standard deviation of the workers' shares of its tuples. Lower is better.",
-                GRAFANA["percent"],
+                UNITS["percent"],
                 Flux(flux.over_time(metric("window", "std_dev"))),
                 12,
                 9,
@@ -74,8 +73,8 @@ def overview() -> Dashboard:
                 "Which part of the load has each worker?",
                 "Tuples of each worker in percent of its run's, over the time range. Level bars: balanced; "
                 "100 / W is ideal.",
-                GRAFANA["percent"],
-                Flux(tables.share_by_worker(metric("worker", "tuples"))),
+                UNITS["percent"],
+                Flux(flux.share_by_worker(metric("worker", "tuples"))),
                 12,
                 "worker",
                 9,
@@ -83,21 +82,21 @@ def overview() -> Dashboard:
             panels.lines(
                 "On how many workers is a key?",
                 "DIST_COST of each window: workers that held a key, mean over its keys. The price of balance.",
-                GRAFANA["workers/key"],
+                UNITS["workers/key"],
                 Flux(flux.over_time(metric("window", "dist_cost"))),
                 8,
             ),
             panels.lines(
                 "What does a batch wait for?",
                 "Time at work of the slowest worker over that of the mean worker in each batch; 1 is ideal.",
-                GRAFANA["ratio"],
+                UNITS["ratio"],
                 Flux(flux.over_time(metric("batch", "straggling"))),
                 8,
             ),
             panels.lines(
                 "How fast is it?",
                 "Messages per second that a micro-batch got done.",
-                GRAFANA["messages/s"],
+                UNITS["messages/s"],
                 Flux(flux.over_time(metric("query", "processed_rate"))),
                 8,
             ),

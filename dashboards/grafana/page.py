@@ -1,8 +1,12 @@
-"""A dashboard: its panels in order, what stands above them, and the marks on them."""
+"""A dashboard: its panels in order, the variables above them, and the marks on them.
+
+The variables are the data sources, runs, groupings and workers that a user selects; their values come from the servers.
+"""
 
 from collections.abc import Sequence
 
 from grafana_foundation_sdk.builders import dashboard
+from grafana_foundation_sdk.builders.dashboard import DatasourceVariable, QueryVariable
 from grafana_foundation_sdk.cog.builder import Builder
 from grafana_foundation_sdk.models.dashboard import (
     AnnotationContainer,
@@ -11,13 +15,25 @@ from grafana_foundation_sdk.models.dashboard import (
     DashboardCursorSync,
     DashboardLinkType,
     Panel,
+    VariableOption,
+    VariableRefresh,
+    VariableSort,
 )
 
-from unskew.dashboards.grafana import tables, variables
-from unskew.dashboards.grafana.flux import Flux
-from unskew.dashboards.grafana.sources import INFLUXDB
+from unskew.apps.monitoring import catalogue
+from unskew.apps.monitoring.catalogue import COMMON
+from unskew.dashboards.grafana.flux import INFLUXDB, Flux, happened
+from unskew.dashboards.grafana.promql import PROMETHEUS
 
 TAG = "unskew"
+
+
+#: Data source's variable → (label, the provisioned data source's uid and name).
+DATA_SOURCES = {
+    "influxdb": ("InfluxDB", "unskew-influxdb"),
+    "prometheus": ("Prometheus", "unskew-prometheus"),
+}
+
 
 #: Mark → (kinds of event, colour).
 MARKS = {
@@ -28,13 +44,23 @@ MARKS = {
 }
 
 
+_TAG_VALUES = (
+    'import "influxdata/influxdb/schema"\n'
+    'schema.tagValues(bucket: v.defaultBucket, tag: "{tag}", '
+    "predicate: (r) => {predicate}, start: v.timeRangeStart, stop: v.timeRangeStop)"
+)
+
+
+_LABELS = {"run": "Run", "grouping": "Grouping", "worker": "Worker"}
+
+
 def page(
     uid: str,
     title: str,
     description: str,
     panels: Sequence[Builder[Panel]],
     *,
-    sources: Sequence[str] = ("influxdb",),
+    data_sources: Sequence[str] = ("influxdb",),
     workers: bool = False,
 ) -> Dashboard:
     """A dashboard of those panels, which fill rows of 24 columns in their order.
@@ -42,17 +68,17 @@ def page(
     Parameters
     ----------
     uid : str
-        What its address has.
+        Its name in the dashboard's address.
     title : str
-        The question that it answers.
+        The question that the dashboard answers.
     description : str
-        How it does.
+        How the dashboard answers it.
     panels : sequence of panel builders
         With width and height.
-    sources : sequence of str
-        Data sources that its panels ask; the first tells which runs there are.
+    data_sources : sequence of str
+        Data sources of its panels; the first one lists the runs.
     workers : bool
-        Whether workers can be chosen.
+        Whether workers can be selected.
 
     """
     made = (
@@ -74,11 +100,11 @@ def page(
             .keep_time(True)
         )
     )
-    # The marks come from InfluxDB, whatever the panels ask.
-    for name in sorted({"influxdb", *sources}):
-        made = made.with_variable(variables.source(name))
+    # The marks come from InfluxDB, whatever the panels' data source is.
+    for name in sorted({"influxdb", *data_sources}):
+        made = made.with_variable(data_source(name))
     for name in ("run", "grouping", *(["worker"] if workers else [])):
-        made = made.with_variable(variables.tag(name, prometheus=sources[0] == "prometheus"))
+        made = made.with_variable(tag(name, prometheus=data_sources[0] == "prometheus"))
     for number, panel in enumerate(panels, 1):
         made = made.with_panel(_Numbered(panel, number))
     result = made.build()
@@ -87,7 +113,7 @@ def page(
 
 
 class _Numbered(Builder[Panel]):
-    """A panel with the id that links to it need."""
+    """A panel with its id, which links to the panel need."""
 
     def __init__(self, panel: Builder[Panel], number: int) -> None:
         self._panel, self._number = panel, number
@@ -98,7 +124,42 @@ class _Numbered(Builder[Panel]):
         return built
 
 
+def data_source(name: str) -> DatasourceVariable:
+    """The variable of a data source; its first value is ours, where that is provisioned."""
+    label, uid = DATA_SOURCES[name]
+    return (
+        DatasourceVariable(name)
+        .type(name)
+        .label(label)
+        .description(f"The {label} that has the topology's metrics")
+        .current(VariableOption(text=label, value=uid))
+    )
+
+
+def tag(name: str, *, prometheus: bool = False) -> QueryVariable:
+    """The variable of a tag: any of its values in the time range, or all; for ``worker``, those of selected runs."""
+    if prometheus:
+        known = catalogue.metric("run", "tuples").prometheus_name
+        query, where = f"label_values({known}, {name})", PROMETHEUS
+    else:
+        predicate = "r.run =~ /^${run:regex}$/" if name == "worker" else 'r._measurement == "batch"'
+        query, where = _TAG_VALUES.format(tag=name, predicate=predicate), INFLUXDB
+    return (
+        QueryVariable(name)
+        .label(_LABELS[name])
+        .description({"run": COMMON["run"], "grouping": "groupingType", "worker": "0 … W − 1"}[name])
+        .datasource(where)
+        .query({"query": query, "refId": "A", **({"qryType": 1} if prometheus else {})})
+        .multi(True)
+        .include_all(True)
+        .all_value(".*")
+        .current(VariableOption(text="All", value="$__all", selected=True))
+        .refresh(VariableRefresh.ON_TIME_RANGE_CHANGED)
+        .sort(VariableSort.NUMERICAL_ASC if name == "worker" else VariableSort.ALPHABETICAL_ASC)
+    )
+
+
 def _mark(name: str, kinds: Sequence[str], colour: str) -> AnnotationQuery:
-    target = Flux(tables.happened(kinds)).build()
+    target = Flux(happened(kinds)).build()
     target.ref_id = "Anno"
     return AnnotationQuery(name=name, datasource=INFLUXDB, enable=True, icon_color=colour, target=target)

@@ -1,4 +1,4 @@
-"""The kinds of panel that the dashboards use, all alike: question, explanation, unit, a colour for each grouping."""
+"""The dashboards' kinds of panel: each has a question, an explanation, a unit, and a colour for each grouping."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -7,6 +7,7 @@ from typing import TypeVar
 from grafana_foundation_sdk.builders import barchart, bargauge, common, dashboard, stat, table, timeseries
 from grafana_foundation_sdk.cog.builder import Builder
 from grafana_foundation_sdk.cog.variants import Dataquery
+from grafana_foundation_sdk.models import units
 from grafana_foundation_sdk.models.common import (
     BarGaugeDisplayMode,
     BarGaugeValueMode,
@@ -24,8 +25,26 @@ from grafana_foundation_sdk.models.common import (
 from grafana_foundation_sdk.models.dashboard import DataTransformerConfig, DynamicConfigValue, FieldColorModeId
 
 from unskew.apps.monitoring.colours import COLOURS
-from unskew.dashboards.grafana.flux import Flux
-from unskew.dashboards.grafana.sources import INFLUXDB, PROMETHEUS
+from unskew.dashboards.grafana.flux import INFLUXDB, Flux
+from unskew.dashboards.grafana.promql import PROMETHEUS
+
+#: Unit in ``unskew.apps.monitoring.catalogue`` → Grafana's. The text after ``si:`` is shown as it is, behind k, M, …
+UNITS = {
+    "tuples": units.Short,
+    "messages": units.Short,
+    "keys": units.Short,
+    "workers": units.Short,
+    "records": units.Short,
+    "number": units.Short,
+    "workers/key": units.Number,
+    "ratio": units.Number,
+    "percent": units.Percent,
+    "tuples/s": "si: tuples/s",
+    "messages/s": "si: messages/s",
+    "seconds": units.Seconds,
+    "ms": units.Milliseconds,
+    "bytes": units.BytesIEC,
+}
 
 Query = Builder[Dataquery]
 
@@ -46,7 +65,7 @@ Panel = TypeVar(
 
 
 def lines(title: str, description: str, unit: str, query: Query, span: int, height: int = 8) -> timeseries.Panel:
-    """What changes in the course of time."""
+    """Lines in the course of time."""
     panel = (
         timeseries.Panel()
         .line_width(2)
@@ -142,7 +161,7 @@ def rows(
 def _finished(panel: Panel, title: str, description: str, unit: str, query: Query, span: int, height: int) -> Panel:
     panel = panel.title(title).description(description).unit(unit).datasource(_source(query)).with_target(query)
     panel = panel.span(span).height(height)
-    # What isn't a grouping gets a colour by its name.
+    # A series of no grouping gets a colour by its name.
     panel = panel.color_scheme(dashboard.FieldColor().mode(FieldColorModeId.PALETTE_CLASSIC_BY_NAME))
     for grouping, colour in COLOURS.items():
         fixed = {"mode": "fixed", "fixedColor": colour}

@@ -1,13 +1,16 @@
-"""Queries of Prometheus: what is going on now, counters as rates."""
+"""Queries of Prometheus: gauges as they are now, counters as rates."""
 
 from collections.abc import Sequence
 
 from grafana_foundation_sdk.builders.prometheus import Dataquery
+from grafana_foundation_sdk.models.common import DataSourceRef
 
 from unskew.apps.monitoring.catalogue import Metric
-from unskew.dashboards.grafana.sources import PROMETHEUS
 
-#: A run's name without its grouping, which the legend names first.
+#: The data source, behind a variable: a dashboard can be pointed at another Prometheus.
+PROMETHEUS = DataSourceRef(type_val="prometheus", uid="${prometheus}")
+
+# A run's name without its grouping, which stands first in the legend.
 _NAMED = 'label_replace({}, "stream", "$1", "run", "(.+)-[a-z]+")'
 _LEGEND = "{{grouping}} · {{stream}}"
 
@@ -19,27 +22,30 @@ def query(expression: str, by: Sequence[str] = ()) -> Dataquery:
 
 
 def rate(counter: Metric, by: Sequence[str] = ()) -> str:
-    """Per second, over a minute: counters leap once a batch, and a batch takes longer than Grafana's rate interval."""
+    """A counter's rate per second, over a minute.
+
+    A counter leaps once a batch, and a batch takes longer than Grafana's rate interval.
+    """
     return f"{_sum(by)} (rate({selected(counter)}[1m]))"
 
 
 def increase(counter: Metric) -> str:
-    """In the time range."""
+    """The increase of a counter in the time range."""
     return f"{_sum()} (increase({selected(counter)}[$__range]))"
 
 
 def now(gauge: Metric, by: Sequence[str] = ()) -> str:
-    """As it is."""
+    """A gauge as it is."""
     return f"{_labels('max', by)} ({selected(gauge)})"
 
 
 def age(timestamp: Metric) -> str:
-    """Seconds since."""
+    """Seconds since a timestamp."""
     return f"time() - {now(timestamp)}"
 
 
 def selected(metric: Metric) -> str:
-    """The metric's series of the chosen runs."""
+    """The metric's series of the selected runs."""
     return f'{metric.prometheus_name}{{run=~"$run", grouping=~"$grouping"}}'
 
 

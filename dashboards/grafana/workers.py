@@ -3,10 +3,10 @@
 from grafana_foundation_sdk.models.dashboard import Dashboard
 
 from unskew.apps.monitoring.catalogue import metric
-from unskew.dashboards.grafana import flux, panels, tables
+from unskew.dashboards.grafana import flux, panels
 from unskew.dashboards.grafana.flux import Flux
 from unskew.dashboards.grafana.page import page
-from unskew.dashboards.grafana.units import GRAFANA
+from unskew.dashboards.grafana.panels import UNITS
 
 
 def workers() -> Dashboard:
@@ -20,7 +20,7 @@ def workers() -> Dashboard:
                 "Do the workers stay together?",
                 "Each worker's share of each window's tuples. A worker that runs away has a hot key; "
                 "the tooltip names it.",
-                GRAFANA["percent"],
+                UNITS["percent"],
                 _each("worker", "share"),
                 12,
                 9,
@@ -28,8 +28,8 @@ def workers() -> Dashboard:
             panels.bars(
                 "Which part of the load has each worker?",
                 "Tuples of each worker in percent of its run's, over the time range; 100 / W is ideal.",
-                GRAFANA["percent"],
-                Flux(tables.share_by_worker(metric("worker", "tuples"), tables.WITH_WORKER)),
+                UNITS["percent"],
+                Flux(flux.share_by_worker(metric("worker", "tuples"), flux.WITH_WORKER)),
                 12,
                 "worker",
                 9,
@@ -37,7 +37,7 @@ def workers() -> Dashboard:
             panels.band(
                 "How long is each worker at work in a batch?",
                 "Seconds at work in each batch. All wait for the longest.",
-                GRAFANA["seconds"],
+                UNITS["seconds"],
                 _each("task", "busy"),
                 12,
                 9,
@@ -45,8 +45,8 @@ def workers() -> Dashboard:
             panels.bars(
                 "How long was each worker at work?",
                 "Seconds at work, all batches of the time range together.",
-                GRAFANA["seconds"],
-                Flux(tables.by_worker(metric("task", "busy"))),
+                UNITS["seconds"],
+                Flux(flux.by_worker(metric("task", "busy"))),
                 12,
                 "worker",
                 9,
@@ -54,30 +54,30 @@ def workers() -> Dashboard:
             panels.bars(
                 "How many keys does each worker hold?",
                 "Distinct keys of each worker in a window, mean over the windows: the state it has to keep.",
-                GRAFANA["keys"],
-                Flux(tables.by_worker(metric("worker", "distinct_keys"), "mean")),
+                UNITS["keys"],
+                Flux(flux.by_worker(metric("worker", "distinct_keys"), "mean")),
                 12,
                 "worker",
             ),
             panels.bars(
                 "How much does each worker count?",
                 "Sum of the counts of each worker's tuples; their number, where they carry none.",
-                GRAFANA["number"],
-                Flux(tables.by_worker(metric("worker", "counts"))),
+                UNITS["number"],
+                Flux(flux.by_worker(metric("worker", "counts"))),
                 12,
                 "worker",
             ),
             panels.lines(
                 "How many keys does a rebalance move?",
                 "A point for each plan that moved keys; groupings without a controller have none.",
-                GRAFANA["keys"],
+                UNITS["keys"],
                 Flux(flux.over_time(metric("rebalance", "keys"))),
                 12,
             ),
             panels.lines(
                 "What does a rebalance leave?",
                 "Slowest over mean worker in the first batch routed by each plan that moved keys; 1 is ideal.",
-                GRAFANA["ratio"],
+                UNITS["ratio"],
                 Flux(flux.over_time(metric("rebalance", "after"))),
                 12,
             ),
@@ -87,4 +87,4 @@ def workers() -> Dashboard:
 
 
 def _each(subject: str, name: str) -> Flux:
-    return Flux(flux.over_time(metric(subject, name), by=["worker"], chosen=tables.WITH_WORKER))
+    return Flux(flux.over_time(metric(subject, name), by=["worker"], variables=flux.WITH_WORKER))

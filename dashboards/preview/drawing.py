@@ -1,21 +1,32 @@
-"""A dashboard as a picture: its panels where they are in the grid."""
+"""A dashboard as a picture: its panels at their positions in the grid, each kind drawn as Grafana draws it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from io import BytesIO
 from typing import Any
 
-from unskew.dashboards.preview.answers import Table
-from unskew.dashboards.preview.chosen import Chosen
+import matplotlib as mpl
+import matplotlib.dates as mdates
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+from matplotlib.ticker import FuncFormatter, MaxNLocator
+
+from unskew.dashboards.preview.data_sources import Mark, Table
 from unskew.dashboards.preview.panels import Panel
-from unskew.dashboards.preview.sources import Mark
+from unskew.dashboards.preview.selection import Selection
 
 _WIDTH = 16.0  # inches, 24 columns
 _ROW = 0.36  # inches
 _HEAD = 0.75  # inches
 _GAP = 0.06  # inches around a panel
+_GREY = "#6e6e6e"
+_FAINT = "#e3e3e3"
+_LEGEND = 0.56  # inches below the axes to the legend's bottom
+_CHARACTERS = 8.0  # of a table, in the width of a column of the grid
 
 
-def draw(dashboard: Mapping[str, Any], panels: Sequence[Panel], marks: Sequence[Mark], chosen: Chosen) -> bytes:
+def draw(dashboard: Mapping[str, Any], panels: Sequence[Panel], marks: Sequence[Mark], selection: Selection) -> bytes:
     """The picture, as PNG.
 
     Parameters
@@ -25,14 +36,11 @@ def draw(dashboard: Mapping[str, Any], panels: Sequence[Panel], marks: Sequence[
     panels : sequence of Panel
         With their data.
     marks : sequence of Mark
-        What happened.
-    chosen : Chosen
-        Time range and values, named above.
+        The events that are drawn as upright lines.
+    selection : Selection
+        Time range and values, named above the panels.
 
     """
-    import matplotlib as mpl
-    from matplotlib.figure import Figure
-
     rows = max(panel.spec["gridPos"]["y"] + panel.spec["gridPos"]["h"] for panel in panels)
     height = _HEAD + rows * _ROW
     with mpl.rc_context({"font.size": 9, "font.family": "DejaVu Sans"}):
@@ -40,20 +48,16 @@ def draw(dashboard: Mapping[str, Any], panels: Sequence[Panel], marks: Sequence[
         figure.text(0.006, 1 - 0.3 / height, dashboard["title"], fontsize=17, fontweight="bold", va="center")
         figure.text(0.006, 1 - 0.58 / height, dashboard["description"], fontsize=8.5, color="#6e6e6e", va="center")
         figure.text(
-            0.994, 1 - 0.3 / height, _said(chosen, panels), fontsize=9, color="#6e6e6e", va="center", ha="right"
+            0.994, 1 - 0.3 / height, _caption(selection, panels), fontsize=9, color="#6e6e6e", va="center", ha="right"
         )
         for panel in panels:
-            _panel(figure, height, panel, chosen, marks)
+            _panel(figure, height, panel, selection, marks)
         picture = BytesIO()
         figure.savefig(picture, format="png", metadata={"Software": None})
     return picture.getvalue()
 
 
-def _panel(figure: Any, height: float, panel: Panel, chosen: Chosen, marks: Sequence[Mark]) -> None:
-    from matplotlib.patches import Rectangle
-
-    from unskew.dashboards.preview.kinds import TIMELESS, timeseries
-
+def _panel(figure: Any, height: float, panel: Panel, selection: Selection, marks: Sequence[Mark]) -> None:
     at = panel.spec["gridPos"]
     column = _WIDTH / 24
     left, wide = at["x"] * column + _GAP, at["w"] * column - 2 * _GAP
@@ -65,32 +69,175 @@ def _panel(figure: Any, height: float, panel: Panel, chosen: Chosen, marks: Sequ
     figure.text(*title, panel.title, fontsize=9.5, fontweight="bold", va="center", color="#222222")
     inner = _inner(panel, left, bottom, wide, high)
     axes = figure.add_axes((inner[0] / _WIDTH, inner[1] / height, inner[2] / _WIDTH, inner[3] / height))
-    if panel.empty:
+    if panel.undrawable or panel.empty:
         axes.set_axis_off()
-        axes.text(0.5, 0.5, "no data", ha="center", va="center", fontsize=12, color="#999999")
+        text = f"the preview can't draw this: it {panel.undrawable}" if panel.undrawable else "no data"
+        axes.text(0.5, 0.5, text, ha="center", va="center", fontsize=12, color="#999999", wrap=True)
     elif panel.kind == "timeseries":
-        timeseries(axes, panel, chosen, marks)
+        timeseries(axes, panel, selection, marks)
     else:
         TIMELESS[panel.kind](axes, panel)
 
 
 def _inner(panel: Panel, left: float, bottom: float, wide: float, high: float) -> tuple[float, float, float, float]:
     """Where a panel's axes go (inches): beside tick labels, above the legend, below the title."""
-    from unskew.dashboards.preview.kinds import LEGEND
-
     before, below = 0.15, 0.1
-    if not panel.empty and panel.kind in ("timeseries", "barchart"):
-        before, below = (1.2 if "/s" in panel.write(0) else 0.75), LEGEND + 0.06
+    if not panel.undrawable and not panel.empty and panel.kind in ("timeseries", "barchart"):
+        before, below = (1.2 if "/s" in panel.write(0) else 0.75), _LEGEND + 0.06
         if panel.options.get("orientation") == "horizontal":
             before = 1.25
     return left + before, bottom + below, wide - before - 0.2, high - below - 0.36
 
 
-def _said(chosen: Chosen, panels: Sequence[Panel]) -> str:
-    """Which streams, when, and what was chosen."""
+def _caption(selection: Selection, panels: Sequence[Panel]) -> str:
+    """Which streams, when, and what was selection."""
     names = {panel.name(series) for panel in panels if not isinstance(panel.data, Table) for series in panel.data}
     streams = sorted({name.split(" · ")[1] for name in names if " · " in name})
-    start, stop = chosen.start.astimezone(), chosen.stop.astimezone()
-    values = "   ".join(f"{name}: {', '.join(values)}" for name, values in chosen.values.items() if values)
+    start, stop = selection.start.astimezone(), selection.stop.astimezone()
+    values = "   ".join(f"{name}: {', '.join(values)}" for name, values in selection.values.items() if values)
     end = f"{stop:%H:%M:%S}" if stop.date() == start.date() else f"{stop:%Y-%m-%d %H:%M:%S}"
     return f"{', '.join(streams[:3])}   {start:%Y-%m-%d %H:%M:%S} – {end}" + (f"   {values}" if values else "")
+
+
+def timeseries(axes: Axes, panel: Panel, selection: Selection, marks: Sequence[Mark]) -> None:
+    """Lines in the course of time; the marks are upright lines."""
+    for mark in marks:
+        axes.axvline(mdates.date2num(mark.time), color=mark.colour, linewidth=0.7, linestyle=(0, (3, 3)), alpha=0.5)
+    width = 0.6 * panel.custom.get("lineWidth", 1) + 0.2
+    named: dict[str, Any] = {}
+    for series in panel.series:
+        name = panel.name(series)
+        times = mdates.date2num(series.times)
+        single = "o" if len(times) < 3 else None
+        (named[name],) = axes.plot(times, series.values, color=panel.colour(name), lw=width, marker=single, ms=3)
+    axes.set_xlim(*mdates.date2num([selection.start, selection.stop]).tolist())
+    locator = mdates.AutoDateLocator(minticks=3, maxticks=6)
+    axes.xaxis.set_major_locator(locator)
+    axes.xaxis.set_major_formatter(mdates.DateFormatter("%H:%M:%S", tz=selection.start.astimezone().tzinfo))
+    _values(axes, panel, "y")
+    if panel.options.get("legend", {}).get("showLegend", True):
+        _legend(axes, panel, list(named.values()), list(named))
+
+
+def stat(axes: Axes, panel: Panel) -> None:
+    """The newest value of each series, large, in the series' colour."""
+    axes.set_axis_off()
+    count = len(panel.series)
+    texts = [panel.write(series.values[-1]) for series in panel.series]
+    size = min(21.0, 44.0 / (count + 0.6), 150.0 / max(map(len, texts)))
+    names = [panel.name(series) for series in panel.series]
+    for at, (name, shown) in enumerate(zip(names, _shortened(names), strict=True)):
+        middle = 1 - (at + 0.5) / count
+        style: dict[str, Any] = {"color": panel.colour(name), "va": "center", "transform": axes.transAxes}
+        axes.text(0.98, middle, texts[at], ha="right", fontsize=size, fontweight="bold", **style)
+        axes.text(0.0, middle, shown, ha="left", fontsize=7.5, **style)
+
+
+def bargauge(axes: Axes, panel: Panel) -> None:
+    """The newest value of each series as a bar."""
+    names = [panel.name(series) for series in panel.series]
+    values = [series.values[-1] for series in panel.series]
+    at = np.arange(len(names))
+    bars = axes.barh(at, values, color=[panel.colour(name) for name in names], height=0.55)
+    axes.bar_label(bars, [panel.write(value) for value in values], padding=4, fontweight="bold", fontsize=10)
+    for where, name in zip(at, names, strict=True):
+        axes.text(0, where - 0.33, name, va="bottom", fontsize=7.5, color=_GREY)
+    axes.set_ylim(len(names) - 0.6, -0.75)
+    # Room for the text beside the longest bar, however long the text is.
+    longest = max(len(panel.write(value)) for value in values) / (4 * panel.spec["gridPos"]["w"])
+    axes.set_xlim(0, max([*values, 1e-9]) / max(0.4, 0.96 - longest))
+    axes.set_axis_off()
+
+
+def barchart(axes: Axes, panel: Panel) -> None:
+    """For each value of a column, the runs' bars beside each other."""
+    columns = dict(panel.table.columns)
+    most = panel.options.get("xTickLabelMaxLength")
+    ticks = [x if not most or len(x) <= most else f"{x[:most]}…" for x in columns.pop(panel.options["xField"])]
+    names = sorted(columns)
+    lying = panel.options.get("orientation") == "horizontal"
+    height = panel.options.get("groupWidth", 0.7) / max(1, len(names))
+    at = np.arange(len(ticks))
+    for number, name in enumerate(names):
+        values = [value if value is not None else np.nan for value in columns[name]]
+        offset = (number - (len(names) - 1) / 2) * height
+        draw = axes.barh if lying else axes.bar
+        draw(at + offset, values, height * panel.options.get("barWidth", 0.97), color=panel.colour(name), label=name)
+    if lying:
+        axes.set_yticks(at, ticks)
+        axes.invert_yaxis()
+    else:
+        few = -(-len(ticks) // 25)
+        axes.set_xticks(at[::few], ticks[::few])
+        axes.set_xlabel(panel.options["xField"], color=_GREY, fontsize=8, labelpad=0)
+    _values(axes, panel, "x" if lying else "y")
+    _legend(axes, panel, *axes.get_legend_handles_labels())
+
+
+def table(axes: Axes, panel: Panel) -> None:
+    """As many rows as fit."""
+    axes.set_axis_off()
+    columns = panel.table.columns
+    fit = 2 * panel.spec["gridPos"]["h"] - 4
+    texts = {name: [panel.write(value, name) for value in values[:fit]] for name, values in columns.items()}
+    widths = [max(len(text) for text in [name, *column]) + 2 for name, column in texts.items()]
+    whole = max(sum(widths), panel.spec["gridPos"]["w"] * _CHARACTERS)
+    left = np.cumsum([0, *widths]) / whole
+    rows = max(fit, 1) + 1
+    for (name, column), at, wide in zip(texts.items(), left[:-1], widths, strict=True):
+        number = bool(columns[name]) and isinstance(next((v for v in columns[name] if v is not None), ""), int | float)
+        x, side = (at + (wide - 2) / whole, "right") if number else (at, "left")
+        axes.text(x, 1 - 0.5 / rows, name, ha=side, va="center", fontsize=8, fontweight="bold", color=_GREY)
+        for row, text in enumerate(column, 1):
+            colour = panel.colour(text) if name == "run" else "#222222"
+            axes.text(x, 1 - (row + 0.5) / rows, text, ha=side, va="center", fontsize=8, color=colour)
+    for row in range(1, 1 + max(map(len, texts.values()))):
+        axes.axhline(1 - row / rows, color=_FAINT, linewidth=0.6)
+    axes.set_xlim(0, 1)
+    axes.set_ylim(0, 1)
+
+
+#: Grafana's type of panel → what draws it, where time is no axis.
+TIMELESS: dict[str, Callable[[Axes, Panel], None]] = {
+    "stat": stat,
+    "bargauge": bargauge,
+    "barchart": barchart,
+    "table": table,
+}
+
+
+def _values(axes: Axes, panel: Panel, which: str) -> None:
+    axis = axes.yaxis if which == "y" else axes.xaxis
+    if "axisSoftMin" in panel.custom:
+        low, high = axes.dataLim.intervaly if which == "y" else axes.dataLim.intervalx
+        low = min(low, panel.custom["axisSoftMin"])
+        (axes.set_ylim if which == "y" else axes.set_xlim)(low, high + 0.06 * (high - low) if high > low else low + 1)
+    axis.set_major_locator(MaxNLocator(5))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: panel.write(value)))
+    axes.grid(axis="y" if which == "y" else "x", color=_FAINT, linewidth=0.7)
+    axes.set_axisbelow(True)
+    axes.tick_params(length=0, labelsize=8, colors="#444444")
+    for side in ("top", "right", "left"):
+        axes.spines[side].set_visible(False)
+    axes.spines["bottom"].set_color("#bbbbbb")
+
+
+def _legend(axes: Axes, panel: Panel, handles: Sequence[Any], names: Sequence[str]) -> None:
+    shown = _shortened(names)
+    columns = max(1, panel.spec["gridPos"]["w"] * 10 // (max(map(len, shown)) + 6))
+    if len(names) > 2 * columns:
+        return  # two lines fit below the tick labels
+    figure, box = axes.figure, axes.get_position()
+    foot = box.y0 - _LEGEND * figure.dpi / figure.bbox.height
+    figure.legend(
+        handles, shown, loc="lower left", bbox_to_anchor=(box.x0, foot), ncols=columns,
+        frameon=False, fontsize=7.5, handlelength=1.2, columnspacing=1.2, borderaxespad=0, borderpad=0,
+    )  # fmt: skip
+
+
+def _shortened(names: Sequence[str]) -> list[str]:
+    """The names without the stream, if all have the same one, which stands in the picture's head."""
+    parts = [name.split(" · ") for name in names]
+    if len(names) > 1 and all(len(part) > 1 for part in parts) and len({part[1] for part in parts}) == 1:
+        return [" · ".join([part[0], *part[2:]]) for part in parts]
+    return list(names)

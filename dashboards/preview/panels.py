@@ -1,16 +1,23 @@
-"""A panel with what its queries answer, read as Grafana reads it: names, colours, units."""
+"""A panel with its data, read as Grafana reads it: names, colours, units.
+
+The preview can't draw every panel that Grafana can; ``Panel.undrawable`` says why not.
+"""
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, fields
 from datetime import datetime
-from typing import Any
+from typing import Any, Self
 
-from unskew.dashboards.preview.answers import Answer, Series, Table
-from unskew.dashboards.preview.chosen import labelled
-from unskew.dashboards.units import written
+from unskew.dashboards.preview.data_sources import Answer, DataSources, Series, Table, labelled
+from unskew.dashboards.preview.selection import Selection
 
-# For series that no rule gives a colour: by their names, the same at every look.
+#: Grafana's types of panel that the preview can draw: of series, and of a table.
+OF_SERIES = ("timeseries", "stat", "bargauge")
+OF_TABLE = ("barchart", "table")
+
+
+# For series that no rule gives a colour: the name decides, so that a series has the same colour in every picture.
 _PALETTE = (
     "#1f77b4",
     "#ff7f0e",
@@ -25,6 +32,11 @@ _PALETTE = (
 )
 
 
+_SI = ("", " k", " M", " G", " T")
+_BYTES = (" B", " KiB", " MiB", " GiB", " TiB")
+_TIMES = ((1e-9, " ns"), (1e-6, " µs"), (1e-3, " ms"), (1, " s"), (60, " min"), (3600, " h"), (86400, " d"))
+
+
 @dataclass(frozen=True)
 class Panel:
     """A panel of a dashboard and its data.
@@ -34,12 +46,42 @@ class Panel:
     spec : dict
         Its JSON.
     data : list of Series, or Table
-        What its query answers.
+        The answer to its query.
 
     """
 
     spec: Mapping[str, Any]
     data: Answer
+
+    @classmethod
+    def of(cls, spec: Mapping[str, Any], sources: DataSources, selection: Selection) -> Self:
+        """The panel with its data, which is asked for only if the preview can draw the panel."""
+        if cls(spec, []).undrawable:
+            return cls(spec, [])
+        return cls(spec, sources.answer(spec["targets"][0], selection, spec["gridPos"]["w"]))
+
+    @property
+    def undrawable(self) -> str:
+        """Why the preview can't draw the panel; empty if it can."""
+        return next(self._obstacles(), "")
+
+    def _obstacles(self) -> Iterator[str]:
+        if self.kind not in OF_SERIES + OF_TABLE:
+            yield f"is a {self.kind}"
+        if self.kind == "barchart" and "xField" not in self.options:
+            yield "has no xField"
+        for transformation in self.spec.get("transformations", ()):
+            if transformation["id"] != "organize":
+                yield f"uses {transformation['id']}"
+        targets = self.spec.get("targets") or ()
+        if len(targets) != 1:
+            yield f"has {len(targets)} queries"
+        uids = {f"${{{source.name}}}" for source in fields(DataSources)}
+        yield from (
+            f"asks data source {uid}" for uid in (each["datasource"]["uid"] for each in targets) if uid not in uids
+        )
+        if not self.empty and isinstance(self.data, Table) != (self.kind in OF_TABLE):
+            yield f"is a {self.kind} of {'a table' if isinstance(self.data, Table) else 'series'}"
 
     @property
     def kind(self) -> str:
@@ -53,8 +95,8 @@ class Panel:
 
     @property
     def options(self) -> Mapping[str, Any]:
-        """What only its kind has."""
-        return self.spec["options"]
+        """The options that only its kind has."""
+        return self.spec.get("options", {})
 
     @property
     def custom(self) -> Mapping[str, Any]:
@@ -76,17 +118,17 @@ class Panel:
 
     @property
     def table(self) -> Table:
-        """Its table, with the columns' order and headings that it asks for."""
+        """Its table, with the columns in the panel's order and with its headings."""
         assert isinstance(self.data, Table)
         columns = dict(self.data.columns)
         for transformation in self.spec.get("transformations", ()):
-            options = transformation["options"]  # of "organize", the only one
+            options = transformation["options"]  # of "organize", the only one that can be drawn
             ordered = sorted(columns, key=lambda name: options["indexByName"].get(name, len(columns)))
             columns = {options["renameByName"].get(name, name): columns[name] for name in ordered}
         return Table(columns)
 
     def name(self, series: Series) -> str:
-        """What a series is called."""
+        """The name that the panel shows for a series."""
         template = self.spec["fieldConfig"]["defaults"].get("displayName")
         return labelled(template, series.labels) if template else series.name
 
@@ -100,7 +142,7 @@ class Panel:
         if isinstance(value, datetime):
             return value.astimezone().strftime("%H:%M:%S")
         defaults = self.spec["fieldConfig"]["defaults"]
-        unit = self._override(column, "unit") or defaults["unit"]
+        unit = self._override(column, "unit") or defaults.get("unit", "none")
         return written(value, unit, defaults.get("decimals"))
 
     def _override(self, name: str, what: str) -> Any:
@@ -114,3 +156,71 @@ class Panel:
             for one in override["properties"] if fits else []:
                 found = one["value"] if one["id"] == what else found
         return found
+
+
+def written(value: float | str | None, unit: str, decimals: int | None = None) -> str:
+    """A value in a unit.
+
+    Parameters
+    ----------
+    value : float, str or None
+        A text stays as it is; None is a dash.
+    unit : str
+        Grafana's name of it. A unit that isn't known here is written behind the number, as Grafana does with its own.
+    decimals : int, optional
+        Digits after the point; three significant digits by default.
+
+    Examples
+    --------
+    >>> written(12345.6, "short"), written(0.00071, "s"), written(7.4392, "percent", 2), written(None, "s")
+    ('12.3 k', '710 µs', '7.44 %', '–')
+    >>> written(12345.6, "si: tuples/s"), written(8, "furlongs")
+    ('12.3 k tuples/s', '8 furlongs')
+
+    """
+    if value is None:
+        return "–"
+    if isinstance(value, str):
+        return value
+    if decimals is not None and unit in ("percent", "none"):
+        return f"{value:.{decimals}f}{' %' if unit == 'percent' else ''}"
+    if unit.startswith("si:"):
+        return f"{_scaled(value, 1000, _SI)}{unit.removeprefix('si:')}"
+    return _FORMATS[unit](value) if unit in _FORMATS else f"{_digits(value)} {unit}"
+
+
+def _scaled(value: float, step: float, names: tuple[str, ...]) -> str:
+    power = 0
+    while abs(value) >= step and power < len(names) - 1:
+        value, power = value / step, power + 1
+    return f"{_digits(value)}{names[power]}"
+
+
+def _digits(value: float) -> str:
+    """Three significant ones, no needless zeros.
+
+    >>> [_digits(value) for value in (0, 0.004567, 1.5, 12.345, 1234.5)]
+    ['0', '0.00457', '1.5', '12.3', '1234']
+    """
+    if abs(value) >= 100:
+        return f"{value:.0f}"
+    return f"{value:.3g}"
+
+
+def _time(seconds: float) -> str:
+    fitting = [(size, name) for size, name in _TIMES if abs(seconds) >= size]
+    size, name = fitting[-1] if fitting else _TIMES[3]
+    return f"{_digits(seconds / size)}{name}"
+
+
+# Grafana's name of a unit → how a value is written.
+_FORMATS: dict[str, Callable[[float], str]] = {
+    "none": _digits,
+    "short": lambda value: _scaled(value, 1000, _SI),
+    "percent": lambda value: f"{_digits(value)} %",
+    "percentunit": lambda value: f"{_digits(100 * value)} %",
+    "s": _time,
+    "ms": lambda value: _time(value / 1e3),
+    "ns": lambda value: _time(value / 1e9),
+    "bytes": lambda value: _scaled(value, 1024, _BYTES),
+}

@@ -1,1 +1,1 @@
-"""How to reach servers that run: Kafka and its topics, InfluxDB."""
+"""How to reach running servers: Kafka with its topics, and InfluxDB."""

@@ -1,16 +1,23 @@
-"""How to reach Kafka: said once by the user, handed alike to producers, admin clients, and Spark's source and sink."""
+"""How to reach Kafka: the user says it once, for producers, admin clients, and Spark's source and sink alike.
+
+Users write librdkafka's names of settings, which producers and admin clients take as they are. Spark uses Kafka's Java
+client. The two clients share most names; what differs are credentials (a JAAS line in Java), certificates (Java gets
+their text, so that no file has to be on the executors) and spellings.
+"""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
-from unskew.deploy.client.java_client import ESCAPE, java_properties
 from unskew.deploy.servers.embedded import running
 from unskew.errors import EnvironmentFault, UsageError
 
 BOOTSTRAP_VARIABLE = "KAFKA_BOOTSTRAP_SERVERS"
+ESCAPE = "java."  # a property with this prefix is for the Java client alone, as it is
+ISOLATION = "isolation.level"
+_COMMITTED, _UNCOMMITTED = "read_committed", "read_uncommitted"  # librdkafka's default is the first, Java's the second
 
 
 @dataclass(frozen=True)
@@ -30,8 +37,8 @@ class Connection:
     >>> connection = Connection("broker:9093", {"security.protocol": "ssl"})
     >>> connection.client(linger=5)
     {'security.protocol': 'ssl', 'bootstrap.servers': 'broker:9093', 'linger': 5}
-    >>> connection.spark()
-    {'kafka.security.protocol': 'SSL', 'kafka.bootstrap.servers': 'broker:9093'}
+    >>> connection.spark()["kafka.security.protocol"]
+    'SSL'
     """
 
     bootstrap_servers: str
@@ -52,7 +59,7 @@ class Connection:
         Raises
         ------
         EnvironmentFault
-            If nothing says where Kafka is.
+            If neither options nor variable name a Kafka and no embedded broker runs.
         UsageError
             If an address or a line of the file is wrong, or a setting isn't one of librdkafka's.
         """
@@ -71,17 +78,43 @@ class Connection:
         connection = cls(named, properties)
         if config_file:
             _check_properties(connection, config_file)
-            connection.spark()  # a setting that Spark can't have should fail here, not after the topology's start
+            connection.spark()  # a setting that Java can't have fails here, and not after the topology's start
         return connection
 
     def client(self, **extra: Any) -> dict[str, Any]:
-        """Settings for confluent-kafka's clients; names with dots are given as `**{"linger.ms": 5}`."""
+        """Settings for confluent-kafka's clients; `extra` has more of them: `linger=5`, `**{"linger.ms": 5}`."""
         own = {name: value for name, value in self.properties.items() if not name.startswith(ESCAPE)}
         return {**own, "bootstrap.servers": self.bootstrap_servers, **extra}
 
+    def admin(self, **extra: Any) -> Any:
+        """confluent-kafka's client for administration, which logs nothing: callers report errors."""
+        from confluent_kafka.admin import AdminClient  # here: each command imports this module, and few need the client
+
+        return AdminClient(self.client(log_level=0, **extra))
+
+    @property
+    def committed(self) -> bool:
+        """Whether readers leave out messages of transactions that were aborted or are still open; by default they do.
+
+        Raises
+        ------
+        UsageError
+            The isolation level isn't one of Kafka's, or Java's client is given one of its own.
+        """
+        if ESCAPE + ISOLATION in self.properties:
+            raise UsageError(f"{ESCAPE}{ISOLATION}: all clients read alike; give {ISOLATION}, without {ESCAPE}")
+        level = self.properties.get(ISOLATION, _COMMITTED).lower()
+        if level not in (_COMMITTED, _UNCOMMITTED):
+            raise UsageError(f"{ISOLATION} is {level!r}; valid: {_COMMITTED}, {_UNCOMMITTED}")
+        return level == _COMMITTED
+
     def spark(self) -> dict[str, str]:
-        """Options of Spark's Kafka source and sink, all but the topic's."""
-        java = {**java_properties(self.properties), "bootstrap.servers": self.bootstrap_servers}
+        """Options for Spark's Kafka source and sink, all but the topic. (The sink has no use for the isolation.)"""
+        java = {
+            **_java_properties(self.properties),
+            ISOLATION: _COMMITTED if self.committed else _UNCOMMITTED,
+            "bootstrap.servers": self.bootstrap_servers,
+        }
         return {f"kafka.{name}": value for name, value in java.items()}
 
 
@@ -111,9 +144,121 @@ def _check_address(servers: str) -> None:
 
 def _check_properties(connection: Connection, path: Path) -> None:
     from confluent_kafka import KafkaException
-    from confluent_kafka.admin import AdminClient
 
     try:
-        AdminClient(connection.client(log_level=0))
+        connection.admin()
     except KafkaException as error:
         raise UsageError(f"{path}: {error.args[0].str()}") from error
+
+
+_SAME = frozenset(
+    {
+        "client.dns.lookup", "client.id", "client.rack", "connections.max.idle.ms", "metadata.max.age.ms",
+        "reconnect.backoff.max.ms", "reconnect.backoff.ms", "retry.backoff.ms", "socket.connection.setup.timeout.ms",
+        "sasl.kerberos.service.name", "ssl.key.password", "ssl.keystore.password",
+    }
+)  # fmt: skip
+_SECURITY = ("sasl.", "ssl.", "security.", "enable.ssl.", "enable.sasl.")
+_LOGIN = {
+    "PLAIN": "org.apache.kafka.common.security.plain.PlainLoginModule",
+    "SCRAM-SHA-256": "org.apache.kafka.common.security.scram.ScramLoginModule",
+    "SCRAM-SHA-512": "org.apache.kafka.common.security.scram.ScramLoginModule",
+}
+
+
+def _java_properties(properties: Mapping[str, str]) -> dict[str, str]:
+    """The Java client's properties for the same connection.
+
+    Parameters
+    ----------
+    properties
+        librdkafka's, and Java's own behind the prefix `java.`. librdkafka's settings for tuning that Java doesn't have
+        (`socket.*`, `queue.*`, ...) are left out: a client reaches the broker without them.
+
+    Raises
+    ------
+    UsageError
+        If a security setting has no counterpart, or a file can't be read, by us or by Java.
+    """
+    own = {name.removeprefix(ESCAPE): value for name, value in properties.items() if name.startswith(ESCAPE)}
+    java: dict[str, str] = {}
+    for name, value in properties.items():
+        if name in _SAME:
+            java[name] = value
+        elif name in _TRANSLATED:
+            java |= _TRANSLATED[name](name, value)
+        elif name.startswith(_SECURITY) and name not in {"sasl.username", "sasl.password"} and not own:
+            raise UsageError(
+                f"the Kafka setting {name} has no counterpart in the Java client that Spark uses; "
+                f"add what that needs to the same file, with {ESCAPE} before its name"
+            )
+    if "sasl.username" in properties and "sasl.jaas.config" not in own:
+        java["sasl.jaas.config"] = _jaas(properties, java.get("sasl.mechanism", "GSSAPI"))
+    return java | own
+
+
+def _jaas(properties: Mapping[str, str], mechanism: str) -> str:
+    if mechanism not in _LOGIN:
+        raise UsageError(
+            f"sasl.mechanism {mechanism} with sasl.username: valid are {', '.join(_LOGIN)}; "
+            f"for others give Spark's Java client its own {ESCAPE}sasl.jaas.config"
+        )
+    user, password = (_quoted(properties.get(f"sasl.{name}", "")) for name in ("username", "password"))
+    return f"{_LOGIN[mechanism]} required username={user} password={password};"
+
+
+def _quoted(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
+
+
+def _pem(name: str, java_name: str, store: str, text: str) -> dict[str, str]:
+    if "-----BEGIN " not in text:
+        raise UsageError(f"{name} has no PEM text (-----BEGIN ...)")
+    if java_name == "ssl.keystore.key" and "PRIVATE KEY-----" in text and not _is_pkcs8(text):
+        raise UsageError(
+            f"{name} is a key that Java can't read; convert it: `openssl pkcs8 -topk8 -in OLD -out NEW` "
+            "(and -nocrypt for one without a password)"
+        )
+    return {store: "PEM", java_name: text}
+
+
+def _is_pkcs8(key: str) -> bool:
+    return "-----BEGIN PRIVATE KEY-----" in key or "-----BEGIN ENCRYPTED PRIVATE KEY-----" in key
+
+
+def _from_file(java_name: str, store: str) -> Callable[[str, str], dict[str, str]]:
+    def translate(name: str, value: str) -> dict[str, str]:
+        try:
+            text = Path(value).expanduser().read_text()
+        except (OSError, UnicodeDecodeError) as error:
+            raise UsageError(f"{name} {value}: not a readable PEM file ({error})") from error
+        return _pem(f"{name} {value}", java_name, store, text)
+
+    return translate
+
+
+def _from_text(java_name: str, store: str) -> Callable[[str, str], dict[str, str]]:
+    return lambda name, value: _pem(name, java_name, store, value)
+
+
+def _renamed(java_name: str, change: Callable[[str], str] = str) -> Callable[[str, str], dict[str, str]]:
+    return lambda _, value: {java_name: change(value)}
+
+
+_TRUST, _KEYS = "ssl.truststore.type", "ssl.keystore.type"
+_TRANSLATED: dict[str, Callable[[str, str], dict[str, str]]] = {
+    "security.protocol": _renamed("security.protocol", str.upper),
+    "sasl.mechanism": _renamed("sasl.mechanism"),
+    "sasl.mechanisms": _renamed("sasl.mechanism"),
+    "ssl.ca.location": _from_file("ssl.truststore.certificates", _TRUST),
+    "ssl.ca.pem": _from_text("ssl.truststore.certificates", _TRUST),
+    "ssl.certificate.location": _from_file("ssl.keystore.certificate.chain", _KEYS),
+    "ssl.certificate.pem": _from_text("ssl.keystore.certificate.chain", _KEYS),
+    "ssl.key.location": _from_file("ssl.keystore.key", _KEYS),
+    "ssl.key.pem": _from_text("ssl.keystore.key", _KEYS),
+    "ssl.keystore.location": lambda _, value: {"ssl.keystore.location": value, _KEYS: "PKCS12"},
+    "ssl.endpoint.identification.algorithm": _renamed(
+        "ssl.endpoint.identification.algorithm", lambda value: "" if value == "none" else value
+    ),
+}

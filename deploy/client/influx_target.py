@@ -1,4 +1,4 @@
-"""Which InfluxDB, and the right to use it: said once by the user, for those who write points and those who ask."""
+"""Which InfluxDB, and the right to use it: the user says it once, for writers and readers of points."""
 
 from dataclasses import dataclass
 from typing import Self
@@ -8,13 +8,12 @@ from unskew.errors import UsageError
 
 
 def require_http(option: str, url: str) -> None:
-    """Check a server's address.
+    """Check that a URL is one of a server.
 
     Raises
     ------
     UsageError
-        It isn't one.
-
+        If it isn't.
     """
     if not url.startswith(("http://", "https://")):
         raise UsageError(f"{option} {url}: no address; valid: http://HOST:PORT or https://HOST:PORT")
@@ -27,8 +26,7 @@ class Target:
     Attributes
     ----------
     url, token, org, bucket : str
-        As InfluxDB has them.
-
+        As InfluxDB calls them.
     """
 
     url: str
@@ -42,22 +40,20 @@ class Target:
         Raises
         ------
         UsageError
-            The URL isn't one, or there is no token.
-
+            If the URL isn't one, or there is no token.
         """
         require_http("--influx-url", self.url)
         if not self.token:
-            raise UsageError("--influx-url needs --influx-token (or INFLUXDB_V2_TOKEN)")
+            raise UsageError("--influx-url needs a token: INFLUXDB_V2_TOKEN (or --influx-token)")
 
     @classmethod
     def of(cls, url: str | None, token: str | None, org: str | None, bucket: str | None) -> Self | None:
-        """What the options say, else the running stack's; None: there is neither.
+        """The target that the options name, else the running stack's; None if there is neither.
 
         Raises
         ------
         UsageError
-            The URL isn't one, or there is a URL but no token.
-
+            If the URL isn't one, or has no token.
         """
         if url is not None:
             return cls(url, token or "", org or "unskew", bucket or "unskew")

@@ -1,17 +1,28 @@
-"""Kafka topics as the project needs them: made when missing, with the number of partitions asked for."""
+"""Kafka's topics: their partitions, offsets and newest messages; a topic is made where it is missing.
 
+confluent_kafka is imported where it is used: each command imports this module, and few need the client.
+"""
+
+import logging
 import time
-from collections.abc import Mapping
-from typing import Any, Literal
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Literal
 
 from unskew.deploy.client.connection import Connection
 from unskew.errors import EnvironmentFault, UsageError
 
+if TYPE_CHECKING:
+    from confluent_kafka import Message
+
 _PATIENCE = 8.0  # seconds until a broker counts as unreachable
+_SAMPLE_PATIENCE = 2.0  # seconds for a sample of messages
+_SAMPLED_PARTITIONS = 16  # at most: each takes a request for its offsets
+
+log = logging.getLogger(__name__)
 
 
 def require_reachable(connection: Connection) -> None:
-    """Ask the cluster for anything.
+    """Check that the cluster answers.
 
     Raises
     ------
@@ -22,7 +33,7 @@ def require_reachable(connection: Connection) -> None:
 
 
 def topics(connection: Connection) -> dict[str, int]:
-    """Each topic's number of partitions, by name; Kafka's internal ones left out.
+    """Each topic's number of partitions, by name; without Kafka's internal topics.
 
     Raises
     ------
@@ -39,7 +50,14 @@ def partitions_of(connection: Connection, topic: str) -> int | None:
     return len(found.partitions) if found else None
 
 
-def ensure_topic(connection: Connection, name: str, partitions: int, config: Mapping[str, str] | None = None) -> bool:
+def ensure_topic(
+    connection: Connection,
+    name: str,
+    partitions: int,
+    config: Mapping[str, str] | None = None,
+    *,
+    any_number: bool = False,
+) -> bool:
     """Make the topic if it is missing.
 
     Parameters
@@ -47,21 +65,23 @@ def ensure_topic(connection: Connection, name: str, partitions: int, config: Map
     connection
         The cluster.
     name, partitions
-        The topic, and how many partitions it has to have (for an input topic: its sources).
+        The topic, and how many partitions it must have (for an input topic: its sources).
     config
-        Kafka's settings of a topic, used only if it is made now.
+        Kafka's settings for a topic that is made now.
+    any_number
+        A topic that exists may have any number of partitions, and is left as it is.
 
     Returns
     -------
     bool
-        Whether it was made.
+        Whether the topic was made.
 
     Raises
     ------
     UsageError
-        If it exists with another number of partitions, or Kafka refuses its name, partitions or settings.
+        If it exists with another number of partitions and may not, or Kafka refuses its name, partitions or settings.
     EnvironmentFault
-        If the cluster can't be reached or may not be asked.
+        If the cluster can't be reached, or we have no right to it.
     """
     from confluent_kafka import KafkaError, KafkaException
     from confluent_kafka.admin import NewTopic  # pyright: ignore[reportPrivateImportUsage]  it is public
@@ -70,8 +90,8 @@ def ensure_topic(connection: Connection, name: str, partitions: int, config: Map
         raise UsageError(f"topic {name} cannot be made: it needs 1 or more partitions, not {partitions}")
     found = partitions_of(connection, name)
     if found is None:
-        admin = _admin(connection)  # held until the answer is here: a client that is dropped takes its requests along
-        request = NewTopic(name, partitions, config=dict(config or {}))  # replication as the cluster's default
+        admin = connection.admin()  # a name for it until the answer is here: without one its requests end with it
+        request = NewTopic(name, partitions, config=dict(config or {}))  # with the cluster's default replication
         try:
             admin.create_topics([request], operation_timeout=_PATIENCE)[name].result()
         except KafkaException as error:
@@ -83,8 +103,9 @@ def ensure_topic(connection: Connection, name: str, partitions: int, config: Map
         else:
             _await_visible(connection, name)
             return True
-        found = partitions_of(connection, name)  # somebody was faster
-    if found != partitions:
+        _await_visible(connection, name)  # another client was faster: no broker need know of it yet
+        found = partitions_of(connection, name)
+    if found != partitions and not any_number:
         raise UsageError(
             f"topic {name} has {found} partitions, not the {partitions} asked for; "
             f"ask for {found}, or use another topic"
@@ -92,8 +113,35 @@ def ensure_topic(connection: Connection, name: str, partitions: int, config: Map
     return False
 
 
-def end_offsets(connection: Connection, topic: str) -> dict[int, int]:
-    """Partition → the offset that its next message will get.
+def topic_id(admin: Any, topic: str) -> str | None:
+    """The id that the topic got when it was made: a topic that is deleted and made again has another one.
+
+    None: there is no such topic, or no broker tells (now).
+    """
+    from confluent_kafka import KafkaException, TopicCollection
+
+    try:
+        found = admin.describe_topics(TopicCollection([topic]), request_timeout=_PATIENCE)[topic].result().topic_id
+    except KafkaException as error:
+        log.info("no id of topic %s: %s", topic, error)
+        return None
+    ids = found.get_most_significant_bits(), found.get_least_significant_bits()
+    return str(found) if any(ids) else None  # brokers before 2.8 have none
+
+
+def end_offsets(connection: Connection, topic: str, *, committed: bool | None = None) -> dict[int, int]:
+    """Partition → the offset at which its readers come to the end.
+
+    Offsets count more than messages: each transaction's end has one, too.
+
+    Parameters
+    ----------
+    connection, topic
+        The topic, and how to reach it.
+    committed
+        Whether these are readers of committed messages alone, whose end is before the first message of a transaction
+        that is still open; if not, the end is the offset that the next message will get. Default: as the connection
+        has it.
 
     Raises
     ------
@@ -102,66 +150,112 @@ def end_offsets(connection: Connection, topic: str) -> dict[int, int]:
     EnvironmentFault
         If the cluster can't be reached.
     """
-    return _offsets(connection, topic, "latest")
+    return _offsets(connection, topic, "latest", committed=connection.committed if committed is None else committed)
 
 
 def first_offsets(connection: Connection, topic: str) -> dict[int, int]:
-    """Partition → the offset of its first message that is still there; the end of an empty one.
+    """Partition → the offset of its first message that Kafka still has; of an empty one, its end.
 
-    Raises
-    ------
-    UsageError
-        If there is no such topic.
-    EnvironmentFault
-        If the cluster can't be reached.
+    Raises as `end_offsets` does.
     """
-    return _offsets(connection, topic, "earliest")
+    return _offsets(connection, topic, "earliest", committed=False)
 
 
-def _offsets(connection: Connection, topic: str, which: Literal["earliest", "latest"]) -> dict[int, int]:
-    from confluent_kafka import KafkaError, KafkaException, TopicPartition
+def largest_batches(connection: Connection, names: Iterable[str]) -> dict[str, int]:
+    """Topic → the most bytes of a batch of records that it takes; only of topics that we may ask about."""
+    from confluent_kafka import KafkaException
+    from confluent_kafka.admin import (
+        ConfigResource,  # pyright: ignore[reportPrivateImportUsage]  it is public
+        ResourceType,  # pyright: ignore[reportPrivateImportUsage]
+    )
+
+    admin = connection.admin()  # a name for it, as in `ensure_topic`
+    asked = [ConfigResource(ResourceType.TOPIC, name) for name in names]
+    found: dict[str, int] = {}
+    for resource, answer in admin.describe_configs(asked, request_timeout=_PATIENCE).items():
+        try:
+            found[resource.name] = int(answer.result()["max.message.bytes"].value)
+        except KafkaException as error:
+            log.info("the limits of topic %s are not known: %s", resource.name, error)
+    return found
+
+
+def newest_messages(connection: Connection, topic: str, count: int) -> "list[Message]":
+    """About ``count`` of a topic's newest messages; fewer if they don't arrive within two seconds."""
+    from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+
+    deadline = time.monotonic() + _SAMPLE_PATIENCE
+    quick = {"fetch.queue.backoff.ms": 10, "fetch.wait.max.ms": 10, "enable.partition.eof": True}
+    consumer = Consumer(connection.client(**{"group.id": "unskew", "enable.auto.commit": False, **quick}))
+    newest: list[Message] = []
+    try:
+        found = consumer.list_topics(topic, timeout=_SAMPLE_PATIENCE).topics[topic].partitions
+        partitions = sorted(found)[:_SAMPLED_PARTITIONS]
+        each = -(-count // max(len(partitions), 1))
+        starts = []
+        for number in partitions:
+            start = TopicPartition(topic, number)
+            first, end = consumer.get_watermark_offsets(start, timeout=_SAMPLE_PATIENCE)
+            if end > first:
+                start.offset = max(first, end - each)
+                starts.append(start)
+        consumer.assign(starts)
+        # Not every offset has a message, so the end of each partition is waited for, or as many as were wanted.
+        unread = {start.partition for start in starts}
+        while len(newest) < count and unread and (patience := deadline - time.monotonic()) > 0:
+            for message in consumer.consume(count - len(newest), min(patience, 0.1)):
+                error = message.error()
+                if error is None:
+                    newest.append(message)
+                elif error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001  it is public in all but name
+                    unread.discard(message.partition())
+    except KafkaException as error:
+        log.info("no sample of topic %s: %s", topic, error)
+    finally:
+        consumer.close()
+    return newest
+
+
+def _offsets(
+    connection: Connection, topic: str, which: Literal["earliest", "latest"], *, committed: bool
+) -> dict[int, int]:
+    from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicPartition
     from confluent_kafka.admin import OffsetSpec  # pyright: ignore[reportPrivateImportUsage]  it is public
 
     partitions = partitions_of(connection, topic)
     if partitions is None:
         raise UsageError(f"there is no topic {topic} at {connection.bootstrap_servers}")
     spec = OffsetSpec.latest() if which == "latest" else OffsetSpec.earliest()
-    asked = {TopicPartition(topic, partition): spec for partition in range(partitions)}
-    admin = _admin(connection)  # held, as above
+    wanted = {TopicPartition(topic, partition): spec for partition in range(partitions)}
+    level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
+    admin = connection.admin()  # a name for it, as above
     deadline = time.monotonic() + _PATIENCE
     while True:
         try:
-            answers = admin.list_offsets(asked, request_timeout=_PATIENCE)
-            return {where.partition: answer.result().offset for where, answer in answers.items()}
+            found = admin.list_offsets(wanted, isolation_level=level, request_timeout=_PATIENCE)
+            return {partition.partition: offset.result().offset for partition, offset in found.items()}
         except KafkaException as error:
-            # A new topic's leaders are known a moment before they know of it themselves.
-            elected = error.args[0].code() not in (
+            # A new topic's leaders are in the metadata a moment before they lead.
+            lasts = error.args[0].code() not in (
                 KafkaError.NOT_LEADER_FOR_PARTITION,
                 KafkaError.LEADER_NOT_AVAILABLE,
                 KafkaError.UNKNOWN_TOPIC_OR_PART,
             )
-            if elected or time.monotonic() > deadline:
+            if lasts or time.monotonic() > deadline:
                 raise _unreachable(connection, error.args[0].str()) from error
             time.sleep(0.05)
 
 
-def _admin(connection: Connection) -> Any:
-    from confluent_kafka.admin import AdminClient
-
-    return AdminClient(connection.client(log_level=0))  # its complaints are our messages
-
-
 def _metadata(connection: Connection) -> Any:
     from confluent_kafka import KafkaException
-    from confluent_kafka.admin import AdminClient
 
-    complaints: list[str] = []
-    admin = AdminClient(connection.client(log_level=0, error_cb=lambda error: complaints.append(error.str())))
+    causes: list[str] = []
+    admin = connection.admin(error_cb=lambda error: causes.append(error.str()))
     try:
         return admin.list_topics(timeout=_PATIENCE)
     except KafkaException as error:
         admin.poll(0)
-        raise _unreachable(connection, (complaints or [error.args[0].str()])[0]) from error
+        raise _unreachable(connection, (causes or [error.args[0].str()])[0]) from error
 
 
 def _unreachable(connection: Connection, reason: str) -> EnvironmentFault:

@@ -1,1 +1,1 @@
-"""The commands that start, stop and check what is in this package."""
+"""The commands that start and stop the servers, and `unskew doctor`, which checks the machine."""

@@ -4,9 +4,9 @@ from typing import Annotated
 
 import typer
 
-from unskew.deploy.home import home
+from unskew.deploy.directories import data_directory
 from unskew.deploy.servers.cluster import Cluster
-from unskew.deploy.servers.foreground import Foreground
+from unskew.deploy.servers.process import Foreground
 from unskew.errors import EnvironmentFault
 
 
@@ -17,7 +17,7 @@ def cluster(
 ) -> None:
     """Start a Spark master and workers on this machine, and stay until Ctrl-C."""
     print(f"starting a Spark master and {workers} workers ...", flush=True)
-    with Cluster(home() / "cluster", workers=workers, cores=cores, memory_mb=memory) as running:
+    with Cluster(data_directory() / "cluster", workers=workers, cores=cores, memory_mb=memory) as running:
         foreground = Foreground()
         print(f"Spark is ready at {running.master}")
         print(f"use it:          unskew topology CLUSTER ... --master {running.master}")

@@ -1,4 +1,4 @@
-"""`unskew doctor`: is everything here that the project needs, and if not, what to do."""
+"""`unskew doctor`: what the project needs of this machine, whether it is here, and how to get it if not."""
 
 import os
 import platform
@@ -11,23 +11,23 @@ from pathlib import Path
 import typer
 
 from unskew.deploy.client.connection import BOOTSTRAP_VARIABLE, Connection
+from unskew.deploy.client.topics import topics
 from unskew.deploy.commands.options import BootstrapOption, KafkaConfigOption
-from unskew.deploy.home import home
+from unskew.deploy.directories import data_directory
 from unskew.deploy.installation import jars
-from unskew.deploy.installation.java import find_java
+from unskew.deploy.installation.machine import DISK_GB, MEMORY_GB, existing_parent, find_java, memory_gb, require_python
 from unskew.deploy.installation.packages import locked_versions, missing_packages, other_versions
-from unskew.deploy.installation.requirements import DISK_GB, MEMORY_GB, existing_parent, memory_gb, require_python
 from unskew.deploy.servers import stack
 from unskew.deploy.servers.embedded import running
-from unskew.deploy.servers.ports import free_port
+from unskew.deploy.servers.loopback import free_port
 from unskew.errors import UserError
 
 
 @dataclass(frozen=True)
 class Finding:
-    """What a check found, whether that will do, and what to do if it won't (or could be better)."""
+    """The result of a check: its subject, what was found, whether that is enough, and what to do if not."""
 
-    what: str
+    subject: str
     found: str
     fine: bool = True
     advice: str = ""
@@ -35,6 +35,7 @@ class Finding:
 
 def doctor(bootstrap_servers: BootstrapOption = None, kafka_config: KafkaConfigOption = None) -> None:
     """Check everything that the project needs and say how to mend what is missing; exit code 1 if anything is."""
+    # Here: no other command needs tables.
     from rich.console import Console
     from rich.table import Table
 
@@ -47,7 +48,7 @@ def doctor(bootstrap_servers: BootstrapOption = None, kafka_config: KafkaConfigO
     for check in checks:
         finding = check()
         sick += not finding.fine
-        table.add_row("ok" if finding.fine else "[red]NO[/red]", finding.what, finding.found, finding.advice)
+        table.add_row("ok" if finding.fine else "[red]NO[/red]", finding.subject, finding.found, finding.advice)
     Console(width=None if sys.stdout.isatty() else 160).print(table)
     if sick:
         raise typer.Exit(1)
@@ -81,14 +82,14 @@ def _java() -> Finding:
 
 
 def _jars() -> Finding:
-    where = home() / "jars"
+    where = data_directory() / "jars"
     if jars.fetched():
         return Finding("JVM jars", f"in {where}")
     return Finding("JVM jars", "not fetched yet", fine=False, advice="make setup (55 MB, once; needs the network)")
 
 
 def _directory() -> Finding:
-    where = home()
+    where = data_directory()
     if os.access(existing_parent(where), os.W_OK):
         return Finding("directory", str(where))
     advice = "set UNSKEW_HOME to a directory that you may write to"
@@ -96,7 +97,7 @@ def _directory() -> Finding:
 
 
 def _disk() -> Finding:
-    free = shutil.disk_usage(existing_parent(home())).free / 1e9
+    free = shutil.disk_usage(existing_parent(data_directory())).free / 1e9
     found = f"{free:.0f} GB free"
     if free < DISK_GB:
         advice = f"make room: {DISK_GB} GB are needed, or set UNSKEW_HOME to another disk"
@@ -128,8 +129,6 @@ def _ports() -> Finding:
 
 
 def _broker(bootstrap_servers: str | None, config_file: Path | None) -> Finding:
-    from unskew.deploy.client.topics import topics
-
     if not (bootstrap_servers or config_file or os.environ.get(BOOTSTRAP_VARIABLE) or running()):
         return Finding("Kafka", "not running", advice="unskew kafka start, or --bootstrap-servers")
     try:

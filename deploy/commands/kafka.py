@@ -5,16 +5,20 @@ from typing import Annotated
 
 import typer
 
+from unskew.deploy.client.connection import Connection
+from unskew.deploy.client.topics import topics
 from unskew.deploy.servers import embedded
 from unskew.deploy.servers.broker import Broker
-from unskew.deploy.servers.broker_address import Address
-from unskew.deploy.servers.foreground import Foreground
+from unskew.deploy.servers.embedded import Address
+from unskew.deploy.servers.process import Foreground
+from unskew.deploy.servers.server import moved
 from unskew.errors import EnvironmentFault, UsageError
 
-app = typer.Typer(help="The embedded Kafka broker: start it, stop it, ask for it.", no_args_is_help=True)
+app = typer.Typer(help="The embedded Kafka broker: start it, stop it, see whether it runs.", no_args_is_help=True)
 
 PortOption = Annotated[
-    int | None, typer.Option(min=1, max=65535, help="Where clients connect.", show_default="a free port")
+    int | None,
+    typer.Option(min=1, max=65535, help="Where clients connect.", show_default="that of its last run, or a free one"),
 ]
 DataOption = Annotated[
     Path | None,
@@ -42,7 +46,7 @@ def start(
     if not before:
         print("starting Kafka ...", flush=True)
     address = embedded.start(data, port, extra)
-    _tell("runs already" if before else "is ready", address)
+    _show("runs already" if before else "is ready", address)
     print("stop it:         unskew kafka stop")
 
 
@@ -59,13 +63,10 @@ def stop() -> None:
 @app.command()
 def status() -> None:
     """Say whether the broker runs, where, and which topics it has; exit code 1 if it doesn't run."""
-    from unskew.deploy.client.connection import Connection
-    from unskew.deploy.client.topics import topics
-
     address = embedded.running()
     if address is None:
         raise EnvironmentFault("no embedded broker is running; start one with `unskew kafka start`")
-    _tell("runs", address)
+    _show("runs", address)
     found = topics(Connection(address.bootstrap_servers))
     listed = ", ".join(f"{name} ({partitions})" for name, partitions in found.items())
     print(f"topics:          {listed or 'none'}")
@@ -77,17 +78,19 @@ def _stay(broker: Broker) -> None:
     print("starting Kafka ...", flush=True)
     with broker:
         foreground = Foreground()
-        _tell("is ready", embedded.announce(broker))
+        _show("is ready", embedded.announce(broker))
         print("stop it:         Ctrl-C", flush=True)
         stopped = foreground.stay(lambda: broker.alive)
-    # Else `unskew kafka stop` from elsewhere, or a crash.
-    print(
-        f"\nstopped; its topics are kept in {broker.data}" if stopped else f"Kafka has ended; its log is {broker.log}"
-    )
+    if stopped:
+        print(f"\nstopped; its topics are kept in {broker.data}")
+    else:  # by `unskew kafka stop` in another terminal, or by a crash
+        print(f"Kafka has ended; its log is {broker.log}")
 
 
-def _tell(what: str, address: Address) -> None:
-    print(f"Kafka {what} at {address.bootstrap_servers}")
+def _show(state: str, address: Address) -> None:
+    print(f"Kafka {state} at {address.bootstrap_servers}")
+    if address.moved_from is not None:
+        print(moved("Kafka", address.moved_from))
     print("use it:          unskew commands find it by themselves; for other clients")
     print(f"                 export KAFKA_BOOTSTRAP_SERVERS={address.bootstrap_servers}")
     print(f"data, log:       {address.data}, {address.log}")

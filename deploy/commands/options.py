@@ -1,5 +1,6 @@
-"""Options that more than one command has to say which Kafka and which InfluxDB are meant."""
+"""Options of more than one command: which Kafka and which InfluxDB it uses."""
 
+import logging
 from pathlib import Path
 from typing import Annotated
 
@@ -24,6 +25,8 @@ KafkaConfigOption = Annotated[
     ),
 ]
 
+log = logging.getLogger(__name__)
+
 #: Where a command's help shows its options for metrics.
 METRICS = "Of the metrics"
 
@@ -35,8 +38,28 @@ InfluxUrl = Annotated[
         rich_help_panel=METRICS,
     ),
 ]
+
+
+def _seen_by_all(context: typer.Context, parameter: typer.CallbackParam, value: str | None) -> str | None:
+    """Warn of a secret on the command line."""
+    source = context.get_parameter_source(str(parameter.name))
+    if source is not None and source.name == "COMMANDLINE":
+        log.warning(
+            "%s is seen by all who list this machine's processes; valid for a secret: $%s",
+            parameter.opts[0],
+            parameter.envvar,
+        )
+    return value
+
+
 InfluxToken = Annotated[
-    str | None, typer.Option(help="Its token.", envvar="INFLUXDB_V2_TOKEN", rich_help_panel=METRICS)
+    str | None,
+    typer.Option(
+        help="Its token; the variable hides it from who lists processes.",
+        envvar="INFLUXDB_V2_TOKEN",
+        rich_help_panel=METRICS,
+        callback=_seen_by_all,
+    ),
 ]
 InfluxOrg = Annotated[
     str | None,

@@ -5,12 +5,16 @@ from typing import Annotated
 import typer
 
 from unskew.deploy.servers import stack
-from unskew.deploy.servers.loopback import ask
+from unskew.deploy.servers.loopback import response
+from unskew.deploy.servers.server import moved
 from unskew.errors import EnvironmentFault, UsageError
 
 app = typer.Typer(
-    help="InfluxDB and Prometheus on this machine, without Docker: start, stop, ask.", no_args_is_help=True
+    help="InfluxDB and Prometheus on this machine, without Docker: start, stop, see whether they run.",
+    no_args_is_help=True,
 )
+
+_DEFAULT_PORT = "that of its last run, or a free one"
 
 PartsArgument = Annotated[
     list[str] | None,
@@ -18,11 +22,11 @@ PartsArgument = Annotated[
 ]
 InfluxPortOption = Annotated[
     int | None,
-    typer.Option("--influxdb-port", min=1, max=65535, help="InfluxDB's port.", show_default="a free port"),
+    typer.Option("--influxdb-port", min=1, max=65535, help="InfluxDB's port.", show_default=_DEFAULT_PORT),
 ]
 PrometheusPortOption = Annotated[
     int | None,
-    typer.Option("--prometheus-port", min=1, max=65535, help="Prometheus' port.", show_default="a free port"),
+    typer.Option("--prometheus-port", min=1, max=65535, help="Prometheus' port.", show_default=_DEFAULT_PORT),
 ]
 
 
@@ -32,15 +36,15 @@ def start(
     influxdb_port: InfluxPortOption = None,
     prometheus_port: PrometheusPortOption = None,
 ) -> None:
-    """Start them, and leave them running for `unskew topology` to tell its metrics and for dashboards to ask.
+    """Start them, and leave them running: `unskew topology` sends its metrics there, dashboards read them there.
 
-    Where they aren't on this machine they are got, once: InfluxDB from its image, else built by Go; Prometheus by apt.
+    Their programs must be on this machine: where one is lacking, the error says how to get it.
     """
     ports = {"influxdb": influxdb_port, "prometheus": prometheus_port}
     for part in _parts(parts):
         before = stack.running(part)
         server = stack.start(part, ports[part])
-        _tell("runs already" if before else "is ready", server)
+        _show("runs already" if before else "is ready", server)
     print("use them:        unskew topology ...; it finds them by itself")
     print("stop them:       unskew stack stop")
 
@@ -62,7 +66,7 @@ def status(parts: PartsArgument = None) -> None:
     if not found:
         raise EnvironmentFault("nothing of the stack is running; start it with `unskew stack start`")
     for server in found:
-        _tell("runs", server)
+        _show("runs", server)
 
 
 def _parts(named: list[str] | None) -> list[str]:
@@ -72,8 +76,10 @@ def _parts(named: list[str] | None) -> list[str]:
     return [part for part in stack.PARTS if not named or part in named]
 
 
-def _tell(what: str, server: stack.Running) -> None:
-    print(f"{server.name} {what} at {server.url}")
+def _show(state: str, server: stack.Running) -> None:
+    print(f"{server.name} {state} at {server.url}")
+    if server.moved_from is not None:
+        print(moved(server.name, server.moved_from))
     if server.access:
         variables = {"URL": server.url, **{name.upper(): value for name, value in server.access.items()}}
         pairs = " ".join(f"INFLUXDB_V2_{name}={value}" for name, value in variables.items())
@@ -85,7 +91,7 @@ def _tell(what: str, server: stack.Running) -> None:
 
 def _scraped(server: stack.Running) -> list[str]:
     try:
-        found = ask(f"{server.url}/api/v1/targets?state=active")["data"]["activeTargets"]
+        found = response(f"{server.url}/api/v1/targets?state=active")["data"]["activeTargets"]
     except OSError as error:
         raise EnvironmentFault(f"{server.name} does not answer at {server.url}: {error} (log: {server.log})") from error
     return [f"{target['scrapeUrl']} ({target['health']})" for target in found]

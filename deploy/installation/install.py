@@ -1,6 +1,6 @@
-"""`make setup`: the environment, the pinned packages, the JVM jars and classes; what is there already is left alone.
+"""`make setup`: the environment, the pinned packages, the JVM jars and classes, as far as they are missing.
 
-Run by the user's own Python as `python -m unskew.deploy.installation.install`, so it imports nothing but the standard
+The user's own Python runs it, as `python -m unskew.deploy.installation.install`: it imports nothing but the standard
 library.
 """
 
@@ -14,17 +14,17 @@ from pathlib import Path
 
 from unskew.deploy.installation import class_data
 from unskew.deploy.installation.jars import connector_jars, fetched
-from unskew.deploy.installation.java import find_java
-from unskew.deploy.installation.requirements import require_disk, require_python
+from unskew.deploy.installation.machine import find_java, require_disk, require_python
 from unskew.errors import EnvironmentFault, UserError
 
 ROOT = Path(__file__).resolve().parents[2]
 ENVIRONMENT = ROOT / ".venv"
+_START = time.monotonic()
 _DESCRIPTIONS = ("requirements.lock", "pyproject.toml")
 
 
 def install() -> None:
-    """Do what is missing, each step said before it begins.
+    """Take the steps that are missing, with a line before each.
 
     Raises
     ------
@@ -41,23 +41,23 @@ def install() -> None:
         require_disk(ROOT)
         if not _runs(ENVIRONMENT / "bin" / "python", "import pip"):
             _make_environment()
-        _say("installing the pinned Python packages (1.7 GB; a minute or more the first time) ...")
+        _announce("installing the pinned Python packages (1.7 GB; a minute or more the first time) ...")
         _install_packages()
-        shutil.rmtree(class_data.folder(), ignore_errors=True)  # of the jars that were installed before
+        shutil.rmtree(class_data.folder(), ignore_errors=True)  # they are of the jars that were installed before
         stamp.write_text(wanted)
     _compile(*(package.resolve() for package in (ROOT / "src" / "unskew").iterdir()))
-    python = ENVIRONMENT / "bin" / "python"  # it knows where pyspark is
+    python = ENVIRONMENT / "bin" / "python"  # unlike the user's, it has pyspark
     if not fetched():
         _run("JVM jars", python, "-m", "unskew.deploy.installation.install", "jars")
     if class_data.missing():
-        _say("recording which classes Spark and Kafka load, once, so that they start faster (a minute) ...")
+        _announce("recording which classes Spark and Kafka load, once, so that they start faster (a minute) ...")
         if not _succeeds(python, "-m", "unskew.apps.run.training"):
-            _say("that failed: all works, but starts as slowly as Spark does by itself; `make setup` tries again")
+            _announce("that failed: all works, but starts as slowly as Spark does by itself; `make setup` tries again")
 
 
 def _make_environment() -> None:
-    _say(f"making {ENVIRONMENT} with {sys.executable} ...")
-    shutil.rmtree(ENVIRONMENT, ignore_errors=True)  # what an interruption left
+    _announce(f"making {ENVIRONMENT} with {sys.executable} ...")
+    shutil.rmtree(ENVIRONMENT, ignore_errors=True)  # an interruption may have left one
     done = subprocess.run([sys.executable, "-m", "venv", ENVIRONMENT], capture_output=True, text=True, check=False)
     if done.returncode:
         shutil.rmtree(ENVIRONMENT, ignore_errors=True)
@@ -65,35 +65,37 @@ def _make_environment() -> None:
             version = f"{sys.version_info.major}.{sys.version_info.minor}"
             fix = f"sudo apt-get install python{version}-venv"
             raise EnvironmentFault(f"{sys.executable} can't make virtual environments; install what it lacks: `{fix}`")
-        said = (done.stderr or done.stdout).strip().splitlines() or ["it said nothing"]
-        raise EnvironmentFault(f"{sys.executable} -m venv failed: {said[-1]}")
+        output = (done.stderr or done.stdout).strip().splitlines() or ["it said nothing"]
+        raise EnvironmentFault(f"{sys.executable} -m venv failed: {output[-1]}")
 
 
 def _install_packages() -> None:
-    """Install what is pinned, and the project itself as a link to this checkout.
+    """Install the pinned packages, and the project itself as a link to this checkout.
 
-    By uv, which takes a third of pip's time; by pip where uv can't: it doesn't read pip's settings of indexes and
-    proxies, and isn't there for every platform. What is pinned needs nothing else: told so, uv doesn't build pyspark
-    (a gigabyte) once to read what it depends on and once to install it, but takes what an earlier set-up has built.
+    uv installs them, in a third of pip's time. Where uv can't, pip does: uv doesn't read pip's settings of indexes and
+    proxies, and doesn't exist for every platform. The pins are complete, so uv gets `--no-deps`. Else it would build
+    pyspark (a gigabyte) twice, once to read its dependencies and once to install it. So it takes the build of an
+    earlier set-up.
     """
     python, pinned = ENVIRONMENT / "bin" / "python", ROOT / "requirements.lock"
     pip = (python, "-m", "pip", "--quiet", "--disable-pip-version-check", "--no-input", "install")
     uv = (ENVIRONMENT / "bin" / "uv", "pip", "install", "--quiet", "--no-deps", "--python", python)
     [wanted] = re.findall(r"^uv==\S+", pinned.read_text(), re.MULTILINE)
     if not (_succeeds(*pip, wanted) and _succeeds(*uv, "--require-hashes", "--requirement", pinned)):
-        _say("uv can't install them, pip does ...")
+        _announce("uv can't install them, pip does ...")
         _run("packages", *pip, "--require-hashes", "--requirement", pinned)
     _run("packages", *pip, "--no-deps", "--editable", ROOT)
     _compile(ENVIRONMENT / "lib")
 
 
 def _compile(*sources: Path) -> None:
-    """Write what Python would make of each source when it is first imported.
+    """Compile each source to the file of bytecode that Python would write at the first import.
 
-    uv leaves it out, and where Python is told not to write it (PYTHONDONTWRITEBYTECODE, as in many containers), each
+    uv doesn't compile. Where Python must not write these files (PYTHONDONTWRITEBYTECODE, as in many containers), each
     process would compile all that it imports: three seconds for each driver, and as many for its Python workers.
     """
-    _succeeds(ENVIRONMENT / "bin" / "python", "-m", "compileall", "-q", "-j", "0", *sources)  # not all are for this one
+    # It fails where a source is for another Python.
+    _succeeds(ENVIRONMENT / "bin" / "python", "-m", "compileall", "-q", "-j", "0", *sources)
 
 
 def _succeeds(*command: str | Path) -> bool:
@@ -109,11 +111,8 @@ def _runs(python: Path, code: str) -> bool:
     return python.exists() and subprocess.run([python, "-c", code], capture_output=True, check=False).returncode == 0
 
 
-_START = time.monotonic()
-
-
-def _say(what: str) -> None:
-    print(f"[{time.monotonic() - _START:3.0f} s] {what}", flush=True)
+def _announce(step: str) -> None:
+    print(f"[{time.monotonic() - _START:3.0f} s] {step}", flush=True)
 
 
 def main() -> None:

@@ -1,45 +1,52 @@
 """The JVM archives: Spark's Kafka connector and the embedded broker, fetched once by the Ivy that pyspark ships.
 
-`ivy.xml` beside this file says which, `s3a.xml` which more there are for checkpoints on S3; `maven_mirror.py` says
-from where.
+`ivy.xml` beside this file names them, `s3a.xml` those for checkpoints on S3. They come from the repository that an Ivy
+settings file names (`$UNSKEW_IVYSETTINGS`), else from the mirror in the user's `~/.m2/settings.xml`, else from Ivy's
+default. `jars.sha256` has the hash of each: what another server gives, or what was changed on the disk, is not used.
+As a program (`make lock`) this module writes that file.
 """
 
 import hashlib
 import importlib.util
+import os
 import re
 import shutil
 import sys
 import tempfile
+import xml.etree.ElementTree as ET
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from xml.sax.saxutils import quoteattr
 
-from unskew.deploy.home import home
-from unskew.deploy.installation.exclusive import exclusive
-from unskew.deploy.installation.java import find_java
-from unskew.deploy.installation.maven_mirror import ivy_settings
-from unskew.deploy.installation.steps import Progress, followed
+from unskew.deploy.directories import data_directory
+from unskew.deploy.installation.machine import find_java
+from unskew.deploy.installation.steps import Progress, exclusive, followed
+from unskew.deploy.installation.timestamps import lenient
 from unskew.errors import EnvironmentFault
 
 _DESCRIPTION = Path(__file__).with_name("ivy.xml")
-_ABOUT = (50, "about 55 MB")  # archives to download, for the progress line only
+_SOURCE = "spark-sql-kafka-"
+_ABOUT = (50, "about 55 MB")  # archives to download, for the progress bar only
 _S3A = _DESCRIPTION.with_name("s3a.xml")
 _ABOUT_S3A = (40, "about 14 MB")
+_SUMS = _DESCRIPTION.with_name("jars.sha256")
 
 
 def connector_jars() -> list[Path]:
     """The archives of Spark's Kafka source and sink, for `spark.jars`; fetched first if they aren't here yet."""
-    return described_jars(_DESCRIPTION, "connector", "the JVM jars", *_ABOUT)
+    found = described_jars(_DESCRIPTION, "connector", "the JVM jars", *_ABOUT, _SUMS)
+    return [lenient(jar) if jar.name.startswith(_SOURCE) else jar for jar in found]
 
 
 def broker_jars() -> list[Path]:
     """The class path of the embedded broker; fetched first if they aren't here yet."""
-    return described_jars(_DESCRIPTION, "broker", "the JVM jars", *_ABOUT)
+    return described_jars(_DESCRIPTION, "broker", "the JVM jars", *_ABOUT, _SUMS)
 
 
 def s3a_jars() -> list[Path]:
-    """What Spark needs for `s3a://…`, for `spark.jars`; fetched first if it isn't here yet."""
-    return described_jars(_S3A, "s3a", "what Spark needs for s3a://", *_ABOUT_S3A)
+    """The archives that Spark needs for `s3a://…`, for `spark.jars`; fetched first if they aren't here yet."""
+    return described_jars(_S3A, "s3a", "what Spark needs for s3a://", *_ABOUT_S3A, _SUMS)
 
 
 def fetched() -> bool:
@@ -61,43 +68,70 @@ def pyspark_home() -> Path:
     return Path(spec.submodule_search_locations[0])
 
 
-def described_jars(description: Path, configuration: str, what: str, about: int, size: str) -> list[Path]:
-    """The archives of one configuration of an Ivy file; all of the file's are fetched first if they aren't here yet.
+def described_jars(
+    description: Path, configuration: str, what: str, about: int, size: str, sums: Path | None = None
+) -> list[Path]:
+    """The archives of one configuration of an Ivy file; all of the file's are fetched first if they aren't here.
 
     Parameters
     ----------
     description, configuration
         The file, and the name in it.
     what, about, size
-        For the progress line: what is fetched, how many archives, and how large they are together.
+        For the progress bar: what is fetched, how many archives, and how large they are together.
+    sums
+        A file of the archives' hashes, as `sha256sum` writes it, by which they are checked at each call. Without it any
+        archives of the right names will do.
 
     Raises
     ------
     EnvironmentFault
-        If they can't be fetched, or there is no room for them.
+        If they can't be fetched, there is no room for them, or they aren't those of the hashes.
     """
     target = _target(description)
     if not target.is_dir():
-        _fetch(description, target, Progress(f"fetching {what}, once", about, size))
+        _fetch(description, target, Progress(f"fetching {what}, once", about, size), sums)
+    elif wrong := _unlike(target, configuration, sums):
+        raise EnvironmentFault(f"{_other(target / wrong)}; remove {target}, and they are fetched anew")
     return sorted((target / configuration).glob("*.jar"))
 
 
-def described(description: Path | None = None) -> str:
-    """What tells these archives from those of other versions."""
+def _hashes(target: Path, configuration: str) -> dict[str, str]:
+    """Path below the directory → SHA-256, of the archives of a configuration."""
+    found = sorted((target / configuration).glob("*.jar"))
+    return {f"{configuration}/{jar.name}": hashlib.sha256(jar.read_bytes()).hexdigest() for jar in found}
+
+
+def _unlike(target: Path, configuration: str, sums: Path | None) -> str | None:
+    """An archive that isn't the one of the hash, is missing, or has no hash; None: all are right, or unknown."""
+    if sums is None:
+        return None
+    rows = (line.split() for line in sums.read_text().splitlines())
+    wanted = {name: digest for digest, name in rows if name.startswith(f"{configuration}/")}
+    found = _hashes(target, configuration)
+    return next((name for name in sorted(wanted | found) if wanted.get(name) != found.get(name)), None)
+
+
+def _other(jar: Path) -> str:
+    return f"{jar} is not the archive that this version was made with (its SHA-256 is another)"
+
+
+def identity(description: Path | None = None) -> str:
+    """A hash of the Ivy file, which tells its archives from those of other versions."""
     return hashlib.sha256((description or _DESCRIPTION).read_bytes()).hexdigest()[:12]
 
 
 def _target(description: Path | None = None) -> Path:
-    # A directory per description: a new version of ours fetches anew, and one that exists is complete.
-    return home() / "jars" / described(description)
+    # One directory for each content of the file: a new version of ours fetches anew. A directory that exists is whole.
+    return data_directory() / "jars" / identity(description)
 
 
-def _fetch(description: Path, target: Path, progress: Progress) -> None:
+def _fetch(description: Path, target: Path, progress: Progress, sums: Path | None) -> None:
     java, ivy = find_java(), _ivy()
     with _writable_jars(target.parent) as directory, exclusive(directory / "fetch.lock"):
         if target.is_dir():  # another process was faster
             return
-        cache = directory / "ivy-cache"  # survives an interruption, so that the next attempt goes on from there
+        cache = directory / "ivy-cache"  # it survives an interruption: the next attempt goes on from there
         with tempfile.TemporaryDirectory(prefix="fetch-", dir=directory) as temporary:
             settings = ivy_settings(Path(temporary))
             command = [
@@ -115,8 +149,13 @@ def _fetch(description: Path, target: Path, progress: Progress) -> None:
             with progress:
                 failed = followed(command, log, progress, lambda line: "[SUCCESSFUL ]" in line)
             if failed:
-                raise EnvironmentFault(_explain(log))
-            (Path(temporary) / "jars").rename(target)
+                raise EnvironmentFault(_fault(log))
+            new = Path(temporary) / "jars"
+            for folder in new.iterdir():
+                if wrong := _unlike(new, folder.name, sums):
+                    shutil.rmtree(cache, ignore_errors=True)
+                    raise EnvironmentFault(f"{_other(Path(wrong))}: ask who runs the server that it was fetched from")
+            new.rename(target)
         shutil.rmtree(cache, ignore_errors=True)
 
 
@@ -139,7 +178,44 @@ def _ivy() -> Path:
     return found[-1]
 
 
-def _explain(log: Path) -> str:
+def ivy_settings(directory: Path) -> Path | None:
+    """A settings file for Ivy, written into `directory` if need be; None where Ivy's default holds.
+
+    Raises
+    ------
+    EnvironmentFault
+        If the user names a file that doesn't exist.
+    """
+    if named := os.environ.get("UNSKEW_IVYSETTINGS"):
+        path = Path(named).expanduser()
+        if not path.is_file():
+            raise EnvironmentFault(f"UNSKEW_IVYSETTINGS names {path}, which is no file")
+        return path
+    mirror = _mirror(Path("~/.m2/settings.xml").expanduser())
+    if mirror is None:
+        return None
+    path = directory / "ivysettings.xml"
+    path.write_text(
+        '<ivysettings><settings defaultResolver="maven"/><resolvers>'
+        f'<ibiblio name="maven" m2compatible="true" root={quoteattr(mirror)}/></resolvers></ivysettings>\n'
+    )
+    return path
+
+
+def _mirror(settings: Path) -> str | None:
+    # Without the password of a mirror that needs one: a file of UNSKEW_IVYSETTINGS can have it.
+    try:
+        mirrors = ET.parse(settings).getroot().iterfind("{*}mirrors/{*}mirror")  # noqa: S314  the user's own file
+    except (OSError, ET.ParseError):
+        return None
+    for mirror in mirrors:
+        of = {name.strip() for name in (mirror.findtext("{*}mirrorOf") or "").split(",")}
+        if of & {"*", "external:*", "central"} and "!central" not in of:
+            return (mirror.findtext("{*}url") or "").strip() or None
+    return None
+
+
+def _fault(log: Path) -> str:
     text = log.read_text(errors="replace")
     if "No space left on device" in text:
         return f"no space is left for the JVM jars in {log.parent}; make room, or set UNSKEW_HOME to another directory"
@@ -156,3 +232,19 @@ def _explain(log: Path) -> str:
         "from ~/.m2/settings.xml or an Ivy settings file named by UNSKEW_IVYSETTINGS, a proxy from "
         "JAVA_TOOL_OPTIONS='-Dhttps.proxyHost=HOST -Dhttps.proxyPort=PORT'; then run the command again"
     )
+
+
+def lock() -> None:
+    """Fetch all archives anew, as far as they aren't here, and write down their hashes."""
+    lines: list[str] = []
+    for description, configurations in ((_DESCRIPTION, ("broker", "connector")), (_S3A, ("s3a",))):
+        for configuration in configurations:
+            described_jars(description, configuration, "archives", *_ABOUT)
+            hashes = _hashes(_target(description), configuration)
+            lines += [f"{digest}  {name}\n" for name, digest in hashes.items()]
+    _SUMS.write_text("".join(lines))
+    print(f"wrote {len(lines)} hashes to {_SUMS}")
+
+
+if __name__ == "__main__":
+    lock()

@@ -1,14 +1,24 @@
-"""The Python packages that this environment should have: `requirements.lock`, of which `make setup` installs each."""
+"""The Python packages that this environment should have: those of `requirements.lock`, which `make setup` installs.
 
+As a program (`make lock`) it writes the file: the newest versions that fit together, for every platform, with their
+hashes. uv chooses them, as pip's choice holds for one platform and one Python only. No address is written: that would
+tie the file to one index.
+"""
+
+import subprocess
 from importlib import metadata
 from pathlib import Path
 
 from packaging.requirements import Requirement
 from packaging.version import Version
 
-from unskew.deploy.home import checkout
+from unskew.deploy.directories import checkout
 
 LOCK = (checkout() or Path()) / "requirements.lock"
+#: Of these, what a run needs, and what builds the packages that are no wheels: the Docker image has no others.
+IMAGE_LOCK = LOCK.parent / "deploy" / "requirements.lock"
+_HEADER = "# Written by `make lock` from pyproject.toml, installed by {}.\n"
+_BUILDS = "setuptools>=77\n"
 
 
 def locked_versions() -> dict[str, str]:
@@ -21,7 +31,7 @@ def locked_versions() -> dict[str, str]:
 
 
 def missing_packages() -> list[str]:
-    """What is pinned, or else declared as a dependency of the command, and not installed."""
+    """Packages that are not installed, of those that are pinned, or else those that the command depends on."""
     names = list(locked_versions()) or [
         wanted.name
         for wanted in map(Requirement, metadata.requires("unskew") or [])
@@ -31,7 +41,7 @@ def missing_packages() -> list[str]:
 
 
 def other_versions() -> list[str]:
-    """What is installed in another version than the pinned one, as `name found (pinned)`."""
+    """Packages that are installed in another version than the pinned one, as `name found (pinned)`."""
     found = ((name, _installed(name), pinned) for name, pinned in locked_versions().items())
     return [
         f"{name} {version} ({pinned})"
@@ -45,3 +55,22 @@ def _installed(name: str) -> str | None:
         return metadata.version(name)
     except metadata.PackageNotFoundError:
         return None
+
+
+def lock() -> None:
+    """Let uv choose, as for an empty environment, and write its choice to `requirements.lock`, and the image's part."""
+    _write(LOCK, "`make setup`", "--upgrade", "--extra", "dev")
+    _write(IMAGE_LOCK, "the Docker image", "--extra", "app", "--constraint", str(LOCK), "-", given=_BUILDS)
+
+
+def _write(path: Path, installed_by: str, *more: str, given: str | None = None) -> None:
+    choose = ("--universal", "--generate-hashes", "--no-header", "--no-annotate", "--no-emit-index-url")
+    project = str(LOCK.with_name("pyproject.toml"))
+    command = ("uv", "pip", "compile", "--quiet", *choose, "--no-emit-package", "unskew", project, *more)
+    chosen = subprocess.run(command, input=given, check=True, capture_output=True, text=True).stdout
+    path.write_text(_HEADER.format(installed_by) + chosen)
+    print(f"wrote {chosen.count('==')} pins to {path}")
+
+
+if __name__ == "__main__":
+    lock()

@@ -1,29 +1,51 @@
-"""Running a long step's program with a bar or a line on stderr that says how far it is."""
+"""Steps of an installation that take long: one process at a time does them, and a bar on stderr says how far it is.
 
+`install.py` reads this module before any package is installed: what is not in the standard library is imported where it
+is used.
+"""
+
+import shutil
 import subprocess
+import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Self
 
-_PATIENCE = 2.0  # seconds without a word: with a warm cache there is nothing to wait for
+_PATIENCE = 2.0  # seconds before a step is shown: with a warm cache it is over by then
+
+
+def exclusive(lock: Path) -> AbstractContextManager[object]:
+    """Wait until no other process has the file's lock, and have it inside the block; the kernel frees it if we die."""
+    from filelock import FileLock
+
+    return FileLock(lock)
+
+
+@contextmanager
+def workshop(directory: Path) -> Iterator[Path]:
+    """A temporary directory in one that the caller has locked; removes those that killed processes left there."""
+    for left in directory.glob("making-*"):
+        shutil.rmtree(left, ignore_errors=True)
+    with tempfile.TemporaryDirectory(prefix="making-", dir=directory) as temporary:
+        yield Path(temporary)
 
 
 class Progress:
-    """A bar on a terminal; elsewhere a line that is printed once. Neither is shown for what is over at once.
+    """A bar on a terminal; elsewhere a line that is printed once. Neither is shown for a step that is over at once.
 
     Parameters
     ----------
     doing
-        What is done: `fetching the JVM jars, once`.
+        The step: `fetching the JVM jars, once`.
     about
-        How many units it will be, for the reader's orientation only.
+        How many units it will take, for the reader's orientation only; None where nobody knows.
     size
-        What stands for the count where there is no bar: `about 55 MB`.
+        What the line says instead of a count: `about 55 MB`.
     """
 
-    def __init__(self, doing: str, about: int, size: str) -> None:
-        # Here: this module is read before anything is installed.
+    def __init__(self, doing: str, about: int | None, size: str) -> None:
         from rich.console import Console
         from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
         from rich.progress import Progress as Bars
@@ -48,7 +70,7 @@ class Progress:
         self._show()
 
     def _show(self) -> None:
-        """Show it unless it is too early."""
+        """Show the bar or the line, unless it is too early."""
         if self._shown or time.monotonic() - self._start < _PATIENCE:
             return
         self._shown = True
@@ -67,7 +89,7 @@ def followed(
     directory: Path | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> int:
-    """Run a program and advance the line with its output.
+    """Run a program and advance the progress with its output.
 
     Parameters
     ----------
@@ -76,19 +98,19 @@ def followed(
     log
         File that its output is appended to.
     progress
-        The line.
+        The step's.
     counts
         Whether an output line means one unit more.
     directory, environment
-        Where it runs, and with what environment (by default ours).
+        Where the program runs, and with what environment (by default ours).
 
     Returns
     -------
     int
-        Its exit code.
+        The program's exit code.
     """
     with (
-        log.open("a", buffering=1) as record,  # a line at a time, for who reads it meanwhile
+        log.open("a", buffering=1) as record,  # a line at a time, as somebody may read it meanwhile
         subprocess.Popen(
             [str(part) for part in command],
             stdout=subprocess.PIPE,

@@ -9,29 +9,34 @@ from pathlib import Path
 
 from unskew.deploy.installation import class_data
 from unskew.deploy.installation.jars import broker_jars
-from unskew.deploy.installation.java import find_java
-from unskew.deploy.servers.broker_config import server_properties, write_properties
-from unskew.deploy.servers.broker_faults import explain
-from unskew.deploy.servers.ports import free_port
-from unskew.deploy.servers.server import PortTakenError, Server
+from unskew.deploy.installation.machine import find_java
+from unskew.deploy.servers.loopback import LOOPBACK, free_port
+from unskew.deploy.servers.server import PortTakenError, Server, write_private
 from unskew.errors import EnvironmentFault
 
 _LOGGING = Path(__file__).with_name("broker-log4j2.xml")
+# Why the broker can't start: what its log has then → what the user reads, with what to do.
+_CAUSES = (
+    (r"Address already in use", "its port is in use by another program; stop that, or choose another port"),
+    (r"No space left on device", "no space is left on the disk; make room, or choose another directory"),
+    (r"AccessDeniedException|Permission denied", "its directory isn't writable; choose another one"),
+    (r"OutOfMemoryError|Could not reserve enough space", "there isn't enough memory; end other programs"),
+)
 
 
 class Broker(Server):
     """An embedded broker; as a context manager it runs inside the block.
 
-    Acknowledged records survive `stop`, `kill` and `restart`, and a later `Broker` on the same directory has them. The
-    address is chosen at the first start and kept by this object's later ones, so that clients find it again. The
-    process ends with ours, however that ends, unless it is `detached`.
+    Acknowledged records survive `stop`, `kill` and `restart`, and a later `Broker` on the same directory has them. It
+    has the same port too, so that clients find it again, unless another program has taken that. The process ends with
+    ours, however that ends, unless it is `detached`.
 
     Parameters
     ----------
     data
         Its directory: topics, settings and log. Two brokers can't share one.
     port
-        Where clients connect; a free port by default.
+        Where clients connect; by default the port of the directory's last run, or a free one.
     properties
         More broker properties; `listeners` adds to the broker's own.
     heap_mb
@@ -72,7 +77,7 @@ class Broker(Server):
 
     @property
     def cluster_id(self) -> str:
-        """What tells this broker from another one on the same port; one per data directory."""
+        """Kafka's id of the data directory, which tells this broker from another one on the same port."""
         meta = self.data / "records" / "meta.properties"
         found = re.search(r"^cluster\.id=(\S+)$", meta.read_text(), re.MULTILINE) if meta.is_file() else None
         return found[1] if found else ""
@@ -81,7 +86,7 @@ class Broker(Server):
         java, jars = find_java(), broker_jars()
         settings = self.data / "broker.properties"
         port = int(self.listens.rpartition(":")[2])
-        write_properties(settings, server_properties(self.data / "records", port, free_port(), self._properties))
+        _write_properties(settings, _server_properties(self.data / "records", port, free_port(), self._properties))
         jvm = [
             java.launcher,
             f"-Xmx{self._heap_mb}m",
@@ -90,6 +95,7 @@ class Broker(Server):
             *class_data.options("broker"),
             "-Djava.awt.headless=true",
             f"-Dlog4j2.configurationFile={_LOGGING.as_uri()}",
+            f"-Dunskew.log={self.log}",
             *("-cp", ":".join(map(str, jars))),
         ]
         if not self.cluster_id:
@@ -97,29 +103,99 @@ class Broker(Server):
         return [*jvm, "kafka.Kafka", settings]
 
     def _format(self, jvm: list[str | Path], settings: Path) -> None:
-        # 22 letters as Kafka's own ids; a leading "-" would be taken for an option.
+        # 22 letters as Kafka's own ids; a leading "-" would look like an option.
         identity = "u" + base64.urlsafe_b64encode(uuid.uuid4().bytes).decode()[:21]
         command = [*jvm, "kafka.tools.StorageTool", "format", "--ignore-formatted", "-t", identity, "-c", settings]
         with self.log.open("ab") as log:
             done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, check=False)
         if done.returncode:
-            raise EnvironmentFault(f"the broker cannot format its storage: {explain(self._said())} (log: {self.log})")
+            raise EnvironmentFault(
+                f"the broker cannot format its storage: {self._cause(self._output())} (log: {self.log})"
+            )
 
     def _answers(self) -> bool:
+        # Here: each command imports this module, and few need the client.
         from confluent_kafka import KafkaException
         from confluent_kafka.admin import AdminClient
 
         admin = AdminClient({"bootstrap.servers": self.listens, "log_level": 0, "reconnect.backoff.max.ms": 200})
         try:
-            answered = admin.list_topics(timeout=1).cluster_id
+            found = admin.list_topics(timeout=1).cluster_id
         except KafkaException:
             return False
-        if answered and answered != self.cluster_id:  # it listens on our port, so ours can't
+        if found and found != self.cluster_id:  # another broker listens on our port, so ours can't
             raise PortTakenError(self._port)
-        return bool(answered)
+        return bool(found)
 
-    def _explain(self, said: str) -> str:
-        return explain(said)
+    def _cause(self, output: str) -> str:
+        for pattern, meaning in _CAUSES:
+            if re.search(pattern, output):
+                return meaning
+        # The log has the first cause before its consequences. A line that only announces a stack trace is no cause.
+        errors = re.findall(r"^.*?\b(?:ERROR|FATAL|Exception in thread \S+|Caused by:)\s+(.+)$", output, re.MULTILINE)
+        return errors[0].strip()[:300] if errors else super()._cause(output)
 
     def _announcement(self) -> dict[str, str]:
         return {"bootstrap_servers": self.listens}
+
+
+def _server_properties(
+    records: Path, port: int, controller_port: int, extra: Mapping[str, str] | None = None
+) -> dict[str, str]:
+    """The broker's properties.
+
+    Parameters
+    ----------
+    records
+        Directory of the topics' data.
+    port, controller_port
+        Where clients and where the broker's own controller connect.
+    extra
+        Properties beside ours, or instead of them. `listeners` adds to the two that the broker needs.
+    """
+    extra = dict(extra or {})
+    listeners = [f"PLAINTEXT://{LOOPBACK}:{port}", f"CONTROLLER://{LOOPBACK}:{controller_port}"]
+    if more := extra.pop("listeners", ""):
+        listeners.append(more)
+    return {
+        "process.roles": "broker,controller",
+        "node.id": "1",
+        "controller.quorum.voters": f"1@{LOOPBACK}:{controller_port}",
+        "listeners": ",".join(listeners),
+        "listener.security.protocol.map": (
+            "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL"
+        ),
+        "controller.listener.names": "CONTROLLER",
+        "inter.broker.listener.name": "PLAINTEXT",
+        "log.dirs": str(records),
+        # One node holds every replica.
+        "offsets.topic.replication.factor": "1",
+        "transaction.state.log.replication.factor": "1",
+        "transaction.state.log.min.isr": "1",
+        "share.coordinator.state.topic.replication.factor": "1",
+        "share.coordinator.state.topic.min.isr": "1",
+        # A replayed data set has its own, old times: by default Kafka would delete the messages again within minutes.
+        "log.retention.ms": "-1",
+        # A misspelt topic should fail, not appear.
+        "auto.create.topics.enable": "false",
+        # Without these a restart after kill -9 takes 12 s, not 3: the controller waits for the dead session to expire.
+        "broker.session.timeout.ms": "2000",
+        "broker.heartbeat.interval.ms": "500",
+        "group.initial.rebalance.delay.ms": "0",
+        # Few threads and little memory: the defaults are for a broker with a machine of its own.
+        "num.network.threads": "2",
+        "num.io.threads": "4",
+        "background.threads": "2",
+        "num.recovery.threads.per.data.dir": "2",
+        "offsets.topic.num.partitions": "1",
+        "transaction.state.log.num.partitions": "1",
+        "share.coordinator.state.topic.num.partitions": "1",
+        "log.cleaner.dedupe.buffer.size": "4194304",
+        "log.cleaner.io.buffer.size": "131072",
+        **extra,
+    }
+
+
+def _write_properties(path: Path, properties: Mapping[str, str]) -> None:
+    escaped = ((name, value.replace("\\", "\\\\").replace("\n", "\\n")) for name, value in properties.items())
+    write_private(path, "".join(f"{name}={value}\n" for name, value in escaped))  # it may hold passwords

@@ -11,29 +11,29 @@ from typing import Self
 
 from unskew.deploy.installation import class_data
 from unskew.deploy.installation.jars import pyspark_home
-from unskew.deploy.installation.java import find_java
-from unskew.deploy.servers.child import Child
-from unskew.deploy.servers.ports import LOOPBACK, free_port
+from unskew.deploy.installation.machine import find_java
+from unskew.deploy.servers.loopback import LOOPBACK, free_port
+from unskew.deploy.servers.process import Child
 from unskew.errors import EnvironmentFault
 
-_PATIENCE = 90.0  # seconds until all workers are there
+_PATIENCE = 300.0  # seconds until all workers are there; a machine that is busy needs a minute
 
 
 class Cluster:
     """A master and workers on the loopback interface; as a context manager they run inside the block.
 
-    They end when this process does, however that ends.
+    They end when this process ends, in whatever way.
 
     Parameters
     ----------
     directory
         For the logs of master, workers and executors, and for the executors' files.
     workers
-        How many to start with.
+        How many the cluster starts with.
     cores
-        Tasks that a worker runs side by side.
+        How many tasks a worker runs side by side.
     memory_mb
-        What a worker gives its executors, MiB; `spark.executor.memory` has to fit in.
+        Memory of a worker's executors, MiB; `spark.executor.memory` must not exceed it.
 
     Examples
     --------
@@ -62,7 +62,7 @@ class Cluster:
 
     @property
     def conf(self) -> dict[str, str]:
-        """Spark settings for a driver on this machine: the executors' Python is this one."""
+        """Spark's settings for a driver on this machine; executors run the Python that we run."""
         return {
             "spark.pyspark.python": sys.executable,
             "spark.driver.host": LOOPBACK,
@@ -77,7 +77,7 @@ class Cluster:
         return self._master is not None and self._master.alive
 
     def start(self) -> None:
-        """Start the master and the workers and wait until they know each other.
+        """Start the master and the workers and wait until the master knows all workers.
 
         Raises
         ------
@@ -111,16 +111,16 @@ class Cluster:
         self._await_workers()
 
     def kill_worker(self, index: int) -> None:
-        """End a worker and its executors at once, as a machine that loses its power; the later ones move up."""
+        """End a worker and its executors at once, as a power cut would; later workers' indices decrease by one."""
         self._workers.pop(index).kill()
 
     def executors(self) -> list[int]:
-        """The process ids of the executors that run now, for killing one."""
+        """The process ids of the executors that run now, for a caller who kills one."""
         workers = {worker.pid for worker in self._workers}
-        command = ["ps", "-axww", "-o", "pid=,ppid=,command="]  # ww: however narrow the terminal says it is
+        command = ["ps", "-axww", "-o", "pid=,ppid=,command="]  # ww: not cut to the terminal's width
         listed = subprocess.run(command, capture_output=True, text=True, check=True)
         rows = (line.split(maxsplit=2) for line in listed.stdout.splitlines())
-        return [int(pid) for pid, parent, what in rows if int(parent) in workers and "ExecutorBackend" in what]
+        return [int(pid) for pid, parent, program in rows if int(parent) in workers and "ExecutorBackend" in program]
 
     def _worker(self) -> Child:
         name = f"worker-{self._launched}"
@@ -135,8 +135,8 @@ class Cluster:
         environment = {
             "JAVA_HOME": str(find_java().home),
             "SPARK_HOME": str(spark),
-            # Not that of another Spark on this machine, nor anything that is there: it is on the class path, and an
-            # archive of classes is for the path that it was recorded with.
+            # A directory that doesn't exist, and not that of another Spark on this machine. It is on the class path,
+            # and an archive of classes fits only the class path that it was recorded with.
             "SPARK_CONF_DIR": str(self.directory / "none"),
             "SPARK_LOCAL_IP": LOOPBACK,
             "SPARK_DAEMON_MEMORY": "512m",
@@ -149,7 +149,7 @@ class Cluster:
 
     def _await_workers(self) -> None:
         deadline = time.monotonic() + _PATIENCE
-        while self._alive_workers() != len(self._workers):  # more, while the master hasn't noticed a loss yet
+        while self._alive_workers() != len(self._workers):  # there are more until the master notices a loss
             if time.monotonic() > deadline or not all(child.alive for child in self._children()):
                 raise EnvironmentFault(f"the Spark cluster did not start; see the logs in {self.directory}")
             time.sleep(0.1)

@@ -1,18 +1,57 @@
-"""The embedded broker that lives on between commands, and how the others find it."""
+"""The embedded broker that lives on between commands: one starts it, the others find it."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
-from unskew.deploy.home import home
+from unskew.deploy.directories import data_directory
 from unskew.deploy.servers.broker import Broker
-from unskew.deploy.servers.broker_address import Address, address_of
-from unskew.deploy.servers.child import end
+from unskew.deploy.servers.process import end
+from unskew.deploy.servers.server import read_address
 from unskew.errors import EnvironmentFault
 
 
+@dataclass(frozen=True)
+class Address:
+    """A running broker.
+
+    Attributes
+    ----------
+    bootstrap_servers
+        Where clients connect, `host:port`.
+    pid
+        The process id of its JVM.
+    data
+        Its data directory.
+    moved_from
+        The port of its run before, if another program had taken that.
+    """
+
+    bootstrap_servers: str
+    pid: int
+    data: Path
+    moved_from: int | None = None
+
+    @property
+    def port(self) -> int:
+        """Where clients connect."""
+        return int(self.bootstrap_servers.rpartition(":")[2])
+
+    @property
+    def log(self) -> Path:
+        """Its log file."""
+        return self.data / "broker.log"
+
+
+def address_of(data: Path) -> Address | None:
+    """The broker that runs on this directory; None if none runs or it isn't ready yet."""
+    found = read_address(data, Broker.name)
+    return Address(**found, data=data) if found else None
+
+
 def default_data() -> Path:
-    """Where the broker keeps its topics unless told otherwise."""
-    return home() / "kafka" / "data"
+    """Where the broker keeps its topics by default."""
+    return data_directory() / "kafka" / "data"
 
 
 def running() -> Address | None:
@@ -32,7 +71,7 @@ def start(data: Path | None = None, port: int | None = None, properties: Mapping
     Parameters
     ----------
     data, port, properties
-        As of `Broker`; by default `default_data()`, a free port and nothing more.
+        As of `Broker`; by default `default_data()`, the port of its last run or a free one, and nothing more.
 
     Raises
     ------
@@ -48,7 +87,7 @@ def start(data: Path | None = None, port: int | None = None, properties: Mapping
 
 
 def announce(broker: Broker) -> Address:
-    """Make a broker that runs the one that commands find."""
+    """Make a running broker the one that commands find."""
     current = _current()
     current.parent.mkdir(parents=True, exist_ok=True)
     current.write_text(f"{broker.data}\n")
@@ -59,7 +98,13 @@ def announce(broker: Broker) -> Address:
 
 
 def require_none_other(address: Address, data: Path | None, port: int | None) -> None:
-    """Refuse to take a running broker for one that was asked for with other data or another port."""
+    """Refuse a running broker if the user wants another data directory or another port.
+
+    Raises
+    ------
+    EnvironmentFault
+        With how to stop the broker.
+    """
     other_data = data is not None and data.absolute() != address.data
     if other_data or (port is not None and port != address.port):
         raise EnvironmentFault(
@@ -74,7 +119,7 @@ def stop() -> Address | None:
     Returns
     -------
     Address or None
-        What was stopped; None if nothing ran.
+        The broker that was stopped; None if none ran.
     """
     address = running()
     if address is not None:
@@ -83,4 +128,4 @@ def stop() -> Address | None:
 
 
 def _current() -> Path:
-    return home() / "kafka" / "current"
+    return data_directory() / "kafka" / "current"

@@ -1,31 +1,86 @@
 """A real InfluxDB 2.7 in a process of its own on the loopback interface, for trying out and for tests."""
 
 import json
+import os
 import secrets
+import shutil
+import subprocess
 from pathlib import Path
 
-from unskew.deploy.installation.programs.influxd import influxd
-from unskew.deploy.servers.http_server import HttpServer
-from unskew.deploy.servers.loopback import ask
+from unskew.deploy.directories import cache_directory
+from unskew.deploy.servers.loopback import response
+from unskew.deploy.servers.server import HttpServer, write_private
 from unskew.errors import EnvironmentFault
+
+#: What the tests run, and what `make servers` puts into the user's cache.
+VERSION = "2.7.12"
+
+
+def influxd() -> Path:
+    """`influxd`, the server's program, which is `present`.
+
+    Raises
+    ------
+    EnvironmentFault
+        If there is none, or what `$UNSKEW_INFLUXD` names is no InfluxDB 2.
+    """
+    if found := present():
+        return found
+    raise EnvironmentFault(
+        "InfluxDB is not on this machine: put an influxd of InfluxDB 2.7 on the PATH or name it in UNSKEW_INFLUXD; "
+        "in the project's repository, `make servers` makes one"
+    )
+
+
+def present() -> Path | None:
+    """`$UNSKEW_INFLUXD`, else the PATH's if that is InfluxDB 2, else the one in the user's cache; None: there is none.
+
+    Raises
+    ------
+    EnvironmentFault
+        If what the variable names is no InfluxDB 2.
+    """
+    if named := os.environ.get("UNSKEW_INFLUXD"):
+        path = Path(named).expanduser().absolute()
+        if not is_version_2(path):
+            raise EnvironmentFault(f"UNSKEW_INFLUXD names {path}, which is no influxd of InfluxDB 2")
+        return path
+    on_path = shutil.which("influxd")
+    if on_path and is_version_2(Path(on_path)):
+        return Path(on_path)
+    return cached() if cached().is_file() else None
+
+
+def cached() -> Path:
+    """Where `make servers` puts the program."""
+    return cache_directory() / "influxd" / VERSION / "influxd"
+
+
+def is_version_2(program: Path) -> bool:
+    """Whether it is an `influxd` of InfluxDB 2 that runs here."""
+    try:
+        answer = subprocess.run([program, "version"], capture_output=True, text=True, timeout=60, check=True).stdout
+    except (OSError, subprocess.SubprocessError):
+        return False
+    return answer.startswith("InfluxDB v2.")
 
 
 class InfluxDB(HttpServer):
-    """InfluxDB with an organisation, a bucket and a token that may do anything; as a context manager it runs inside.
+    """InfluxDB with an organisation, a bucket and a token for all of it; as a context manager it runs inside the block.
 
-    It is set up at the first start on a directory; later ones find what was set up then. Written points survive
-    `stop`, `kill` and `restart`.
+    The first start on a directory sets InfluxDB up; later ones find organisation, bucket and token there. Written
+    points survive `stop`, `kill` and `restart`.
 
     Parameters
     ----------
     directory
         Its own: data, log, the token.
     port
-        Where clients connect; a free port by default.
+        Where clients connect; by default the port of the directory's last run, or a free one.
     token
-        What clients show; the one that the directory was set up with, or a random one, by default.
+        What clients show; by default the directory's, or a random one where that is new.
     org, bucket
-        The organisation and the bucket to make; only read when the directory is new.
+        The organisation and the bucket to make in a new directory; an old one keeps its own.
 
     Examples
     --------
@@ -66,15 +121,14 @@ class InfluxDB(HttpServer):
         ]
 
     def _ready(self) -> None:
-        if not ask(f"{self.url}/api/v2/setup")["allowed"]:
+        if not response(f"{self.url}/api/v2/setup")["allowed"]:
             return
         access = {"token": self.token, "org": self.org, "bucket": self.bucket}
-        self._access.touch(mode=0o600)
-        self._access.write_text(json.dumps(access))
+        write_private(self._access, json.dumps(access))
         # The password is for the web interface, which isn't there.
         login = {"username": "unskew", "password": secrets.token_urlsafe(32)}
         try:
-            ask(f"{self.url}/api/v2/setup", {**access, **login})
+            response(f"{self.url}/api/v2/setup", {**access, **login})
         except OSError as error:
             raise EnvironmentFault(f"InfluxDB refuses to be set up: {error}") from error
 

@@ -1,8 +1,8 @@
 """Run a command that ends when its parent does: `python leash.py PARENT_PID SIGNAL COMMAND...`.
 
-Started by `child.py`. Sets Linux's parent-death signal on itself, then becomes the command. A little program and not a
-`preexec_fn`, because that would run Python between fork and exec in a process that may have the JVM's and librdkafka's
-threads.
+`process.py` starts it. It sets Linux's parent-death signal on itself, then becomes the command. It is a program of its
+own and not a `preexec_fn`, because that would run Python between fork and exec in a process that may have the JVM's and
+librdkafka's threads.
 """
 
 import ctypes
@@ -13,13 +13,13 @@ PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
 
 
 def main() -> None:
-    """Take the leash, then become the command."""
+    """Set the signal, then become the command."""
     parent, signal, command = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3:]
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal)
-        if os.getppid() != parent:  # it died before we asked
+        if os.getppid() != parent:  # the parent died before the signal was set
             sys.exit(1)
-    os.execvp(command[0], command)  # noqa: S606  no shell is meant
+    os.execvp(command[0], command)  # noqa: S606  there is to be no shell
 
 
 if __name__ == "__main__":

@@ -1,30 +1,67 @@
-"""HTTP requests to servers on this machine: past any proxy, answered as JSON."""
+"""The loopback interface: its free TCP ports, and HTTP requests to the servers that listen there."""
 
 import json
+import random
+import socket
 import urllib.error
 import urllib.request
 from collections.abc import Mapping
 from typing import Any
 
-_DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+from unskew.errors import EnvironmentFault
+
+LOOPBACK = "127.0.0.1"
+
+# Below the range from which the kernel takes ports for outgoing connections. In that range, a client that tries to
+# reconnect while its server is down can take the server's port (even by connecting to itself).
+_CHOICE = range(20_000, 32_768)
+_ATTEMPTS = 300
+_DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # past any proxy
 
 
-def ask(url: str, body: Mapping[str, Any] | None = None, *, timeout: float = 10) -> Any:
-    """The answer's JSON, or its text if it is none.
+def free_port() -> int:
+    """A port on the loopback address that nothing listens on now; the first program that binds it has it.
+
+    Raises
+    ------
+    EnvironmentFault
+        If this machine lets us listen on none.
+    """
+    choice = random.SystemRandom()
+    for _ in range(_ATTEMPTS):
+        port = choice.choice(_CHOICE)
+        if is_free(port):
+            return port
+    raise EnvironmentFault(f"no free port on {LOOPBACK}; allow programs to listen there")
+
+
+def is_free(port: int) -> bool:
+    """Whether a server could listen on the loopback address's `port` now."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as servers do, so TIME_WAIT is no obstacle
+        try:
+            probe.bind((LOOPBACK, port))
+        except OSError:
+            return False
+        return True
+
+
+def response(url: str, body: Mapping[str, Any] | None = None, *, timeout: float = 10) -> Any:
+    """What a server on this machine answers to a request: the JSON of its response, or the text if that is no JSON.
 
     Parameters
     ----------
     url
-        Where to ask.
+        The request's.
     body
-        What to send as JSON, by POST; by default it is a GET.
+        What to send as JSON, by POST; without it the request is a GET.
     timeout
         Seconds to wait for the server.
 
     Raises
     ------
     OSError
-        No answer, or an HTTP error; its text has what the server says of it.
+        No response, or an HTTP error; its text has the server's explanation.
     """
     data = json.dumps(body).encode() if body is not None else None
     request = urllib.request.Request(url, data, {"Content-Type": "application/json"} if data else {})  # noqa: S310  ours

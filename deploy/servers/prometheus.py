@@ -1,19 +1,90 @@
 """A real Prometheus in a process of its own on the loopback interface, for trying out and for tests."""
 
+import os
+import shutil
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
 import orjson
 
-from unskew.deploy.installation.programs.prometheus import prometheus_programs
-from unskew.deploy.servers.http_server import HttpServer
-from unskew.deploy.servers.loopback import ask
+from unskew.deploy.directories import cache_directory
+from unskew.deploy.servers.loopback import response
+from unskew.deploy.servers.server import HttpServer
+from unskew.errors import EnvironmentFault
+
+#: What to tell a user who has no Prometheus.
+INSTALL = (
+    "install Prometheus (Debian, Ubuntu: `sudo apt-get install prometheus`; Fedora: `sudo dnf install "
+    "golang-github-prometheus`; macOS: `brew install prometheus`), or name its program in UNSKEW_PROMETHEUS"
+)
+
+
+@dataclass(frozen=True)
+class PrometheusPrograms:
+    """`prometheus`, the server, and `promtool`, which checks its files.
+
+    Attributes
+    ----------
+    prometheus, promtool
+        The programs.
+    pages
+        The web pages that Debian's server would look for in `/usr/share`, where they are elsewhere.
+    """
+
+    prometheus: Path
+    promtool: Path
+    pages: Path | None = None
+
+
+def prometheus_programs() -> PrometheusPrograms:
+    """The programs that are `present`.
+
+    Raises
+    ------
+    EnvironmentFault
+        If there are none, or what `$UNSKEW_PROMETHEUS` names isn't there.
+    """
+    if found := present():
+        return found
+    raise EnvironmentFault(
+        f"Prometheus is not on this machine: {INSTALL}; in the project's repository, `make servers` fetches it"
+    )
+
+
+def present() -> PrometheusPrograms | None:
+    """Those beside `$UNSKEW_PROMETHEUS`, else the PATH's, else those in the user's cache; None: there are none.
+
+    Raises
+    ------
+    EnvironmentFault
+        If what the variable names isn't there.
+    """
+    if named := os.environ.get("UNSKEW_PROMETHEUS"):
+        program = Path(named).expanduser().absolute()
+        found = PrometheusPrograms(program, program.with_name("promtool"))
+        for path in (found.prometheus, found.promtool):
+            if not os.access(path, os.X_OK):
+                raise EnvironmentFault(f"UNSKEW_PROMETHEUS is {named}, but there is no program {path}")
+        return found
+    server, tool = shutil.which("prometheus"), shutil.which("promtool")
+    if server and tool:
+        return PrometheusPrograms(Path(server), Path(tool))
+    usr = cached() / "usr"
+    if not usr.is_dir():
+        return None
+    return PrometheusPrograms(usr / "bin" / "prometheus", usr / "bin" / "promtool", usr / "share/prometheus/web")
+
+
+def cached() -> Path:
+    """Where `make servers` unpacks Debian's package."""
+    return cache_directory() / "debian" / "prometheus"
 
 
 class Prometheus(HttpServer):
-    """Prometheus that scrapes what it is told to; as a context manager it runs inside the block.
+    """Prometheus that scrapes what its targets export; as a context manager it runs inside the block.
 
     Samples survive `stop`, `kill` and `restart`.
 
@@ -22,16 +93,16 @@ class Prometheus(HttpServer):
     directory
         Its own: samples, configuration, log.
     targets
-        Job → `host:port` addresses whose `/metrics` it scrapes.
+        Job → addresses `host:port` that Prometheus scrapes, each at `/metrics`.
     targets_from
-        Directory of JSON files that name more targets, in Prometheus' format for its `file_sd_configs`; a file that
-        appears or changes is noticed at once. Their job is `unskew`.
+        Directory of JSON files that name more targets, in Prometheus' format for its `file_sd_configs`. Prometheus
+        notices at once when a file appears or changes. These targets' job is `unskew`.
     rules
         Files of recording rules and alerts.
     every
         Seconds between scrapes, and between evaluations of the rules.
     port
-        Where clients connect; a free port by default.
+        Where clients connect; by default the port of the directory's last run, or a free one.
 
     Examples
     --------
@@ -72,7 +143,7 @@ class Prometheus(HttpServer):
             If Prometheus refuses it or doesn't answer.
         """
         parameters = {"query": expression} | ({"time": at} if at is not None else {})
-        return ask(f"{self.url}/api/v1/query?{urlencode(parameters)}")["data"]["result"]
+        return response(f"{self.url}/api/v1/query?{urlencode(parameters)}")["data"]["result"]
 
     def _command(self) -> list[str | Path]:
         programs = prometheus_programs()

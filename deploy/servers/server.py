@@ -1,43 +1,51 @@
-"""A server program as a process of ours on a loopback port: what Kafka, InfluxDB and Prometheus have in common."""
+"""A server program as a process of ours: what Kafka, InfluxDB and Prometheus have in common.
 
+A server listens on a port of the loopback interface and has a directory to itself. In the directory are its data, its
+log, a lock that it holds while it runs, the address at which clients reach it, and the port that it had last.
+"""
+
+import fcntl
+import json
 import os
 import signal
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
-from unskew.deploy.servers.child import Child
-from unskew.deploy.servers.occupancy import occupied, write_address
-from unskew.deploy.servers.ports import LOOPBACK, free_port, is_free
+from unskew.deploy.servers.loopback import LOOPBACK, free_port, is_free, response
+from unskew.deploy.servers.process import Child
 from unskew.errors import EnvironmentFault
 
-_ATTEMPTS = 3
+_ATTEMPTS = 3  # to start on a port that the caller hasn't named
+_LOG_BYTES = 10 << 20  # a start puts a larger log aside, in the place of the one before
 
 
 class Server:
     """A server; as a context manager it runs inside the block.
 
-    A subclass says what to run and when it is ready. The port is chosen at the first start and kept by this object's
-    later ones, so that clients find it again. The process ends with ours, however that ends, unless it is detached.
+    A subclass says what to run and when the server is ready. The server keeps its port over all starts of this object,
+    so that clients find it again. A later object on the same directory takes the port of the last run too, unless
+    another program has it by then. The process ends with ours, however that ends, unless it is detached.
 
     Parameters
     ----------
     directory
-        Its own: data, settings, log. Two servers of a kind can't share one.
+        The server's own: data, settings, log. Two servers of a kind can't share one.
     port
-        Where clients connect; a free port by default.
+        Where clients connect; by default the port of the directory's last run, or a free one.
     """
 
     name: str
     """The kind of server in words."""
     leash: signal.Signals = signal.SIGTERM
-    """What ends it when our process has died."""
+    """The signal that ends the server when our process has died."""
 
     def __init__(self, directory: Path, *, port: int | None = None) -> None:
         self.directory = directory.absolute()
         self.log = self.directory / f"{self.name.lower()}.log"
-        self._called = f"the {self.name}" if self.name.islower() else self.name  # a proper name has no article
+        self._title = f"the {self.name}" if self.name.islower() else self.name  # a proper name has no article
         self._port = port
         self._child: Child | None = None
         self._log_start = 0
@@ -53,14 +61,14 @@ class Server:
     def listens(self) -> str:
         """`host:port` for clients; known from the first start on."""
         if self._port is None:
-            raise RuntimeError(f"{self._called} has not been started yet")
+            raise RuntimeError(f"{self._title} has not been started yet")
         return f"{LOOPBACK}:{self._port}"
 
     @property
     def pid(self) -> int:
         """Its process id; it must have been started."""
         if self._child is None:
-            raise RuntimeError(f"{self._called} is not running")
+            raise RuntimeError(f"{self._title} is not running")
         return self._child.pid
 
     @property
@@ -68,13 +76,13 @@ class Server:
         """Whether its process runs (or is paused)."""
         return self._child is not None and self._child.alive
 
-    def start(self, *, timeout: float = 60, detached: bool = False) -> None:
-        """Start it and wait until it answers; one that runs is left alone.
+    def start(self, *, timeout: float = 300, detached: bool = False) -> None:
+        """Start the server and wait until it answers; one that runs is left alone.
 
         Parameters
         ----------
         timeout
-            Seconds to wait; one is usual.
+            Seconds to wait; a few are usual, a machine that is busy needs a minute.
         detached
             Let it outlive this process.
 
@@ -85,7 +93,10 @@ class Server:
         """
         if self.alive:
             return
-        attempts = _ATTEMPTS if self._port is None else 1
+        attempts, former = 1, None
+        if self._port is None:
+            attempts, former = _ATTEMPTS, _last_port(self.directory, self.name)
+            self._port = former
         while True:
             attempts -= 1
             try:
@@ -95,24 +106,26 @@ class Server:
                 self.kill()
                 if not attempts:
                     raise EnvironmentFault(str(taken)) from None
-                self._port = None  # it was snatched between our choosing and the server's binding
+                self._port = None  # the next attempt takes a free one
             except BaseException:
                 self.kill()
                 raise
             else:
-                write_address(self.directory, self.name, {**self._announcement(), "pid": self.pid})
-                return
+                break
+        moved = {"moved_from": former} if former not in {None, self._port} else {}
+        write_private(_port_file(self.directory, self.name), str(self._port))
+        write_address(self.directory, self.name, {**self._announcement(), **moved, "pid": self.pid})
 
     def stop(self) -> None:
-        """Stop it in good order; the data stay."""
+        """Stop the server in good order; the data stay."""
         if self._child is not None:
             if self._child.alive:
-                self.resume()  # a paused one would not hear of it
+                self.resume()  # a paused process would not notice the signal
             self._child.stop()
             self._child = None
 
     def kill(self) -> None:
-        """End it at once, as a crash would (SIGKILL); the data stay."""
+        """End the server at once, as a crash would (SIGKILL); the data stay."""
         if self._child is not None:
             self._child.kill()
             self._child = None
@@ -123,28 +136,28 @@ class Server:
         self.start()
 
     def pause(self) -> None:
-        """Let it hang: connections open, nothing answers (SIGSTOP)."""
+        """Let the server hang: connections stay open, nothing answers (SIGSTOP)."""
         os.kill(self.pid, signal.SIGSTOP)
 
     def resume(self) -> None:
-        """Let it go on after `pause`."""
+        """Let the server go on after `pause`."""
         os.kill(self.pid, signal.SIGCONT)
 
     def _command(self) -> Sequence[str | Path]:
-        """The program and its arguments, with all files it needs written; it shall listen where `listens` says."""
+        """The program, which will listen at `listens`, and its arguments; writes the files that it needs."""
         raise NotImplementedError
 
     def _answers(self) -> bool:
-        """Whether it can be used now; called again and again after its start."""
+        """Whether the server can be used now; called again and again after its start."""
         raise NotImplementedError
 
     def _announcement(self) -> dict[str, str]:
         """What clients have to know."""
         raise NotImplementedError
 
-    def _explain(self, said: str) -> str:
-        """The end of a line on why it ended while starting, from what its log says since then."""
-        return (said.strip().splitlines() or ["it said nothing"])[-1][:300]
+    def _cause(self, output: str) -> str:
+        """Why the server ended while it started, as the end of a line; by its output since then."""
+        return (output.strip().splitlines() or ["it said nothing"])[-1][:300]
 
     def _launch(self, *, detached: bool) -> None:
         try:
@@ -152,13 +165,16 @@ class Server:
             self.log.touch()
         except OSError as error:
             raise EnvironmentFault(
-                f"cannot write {self._called}'s data to {self.directory}: {error.strerror}"
+                f"cannot write {self._title}'s data to {self.directory}: {error.strerror}"
             ) from error
-        with occupied(self.directory, self.name, patience=1) as lock:  # a look at who runs holds it for a moment
+        with occupied(self.directory, self.name, patience=1) as lock:  # `read_address` holds the lock for a moment
             if self._port is None:
                 self._port = free_port()
             elif not is_free(self._port):
                 raise PortTakenError(self._port)
+            if self.log.stat().st_size > _LOG_BYTES:
+                self.log.replace(self.log.with_name(f"{self.log.name}.1"))
+                self.log.touch()
             self._log_start = self.log.stat().st_size
             command = self._command()
             self._child = Child(command, self.log, detached=detached, keep_open=[lock], at_our_death=self.leash)
@@ -167,16 +183,17 @@ class Server:
         deadline = time.monotonic() + timeout
         while time.monotonic() < deadline:
             if not self.alive:
-                said = self._said()
-                if "address already in use" in said.lower():
+                output = self._output()
+                if "address already in use" in output.lower():
                     raise PortTakenError(self._port)
-                raise EnvironmentFault(f"{self._called} ended while starting: {self._explain(said)} (log: {self.log})")
+                raise EnvironmentFault(f"{self._title} ended while starting: {self._cause(output)} (log: {self.log})")
             if self._answers():
                 return
             time.sleep(0.05)
-        raise EnvironmentFault(f"{self._called} did not answer within {timeout:g} s; its log is {self.log}")
+        raise EnvironmentFault(f"{self._title} did not answer within {timeout:g} s; its log is {self.log}")
 
-    def _said(self) -> str:
+    def _output(self) -> str:
+        """What the server has written to its log since its start."""
         with self.log.open("rb") as file:
             file.seek(self._log_start)
             return file.read().decode(errors="replace")
@@ -187,3 +204,137 @@ class PortTakenError(Exception):
 
     def __init__(self, port: int | None) -> None:
         super().__init__(f"port {port} is taken by another program; stop that, or choose another port")
+
+
+class HttpServer(Server):
+    """A server that answers HTTP; the status at a path of its URL says when it can be used."""
+
+    health: str
+    """Path that answers with status 200 as soon as the server can be used."""
+    # The server may be paused when we die, and a paused process sleeps through SIGTERM. Its log of writes makes SIGKILL
+    # as good as a stop.
+    leash = signal.SIGKILL
+
+    @property
+    def url(self) -> str:
+        """`http://host:port` for clients; known from the first start on."""
+        return f"http://{self.listens}"
+
+    def _answers(self) -> bool:
+        try:
+            response(self.url + self.health, timeout=2)
+        except OSError:
+            return False
+        if not self.alive:  # another server on the port has answered
+            return False
+        self._ready()
+        return True
+
+    def _ready(self) -> None:
+        """Do what is left to do when the server answers for the first time."""
+
+    def _announcement(self) -> dict[str, str]:
+        return {"url": self.url}
+
+
+@contextmanager
+def occupied(directory: Path, kind: str, patience: float = 0) -> Iterator[int]:
+    """Lock the directory for a server; yields the descriptor that the server's process has to inherit.
+
+    The kernel frees the directory when we and that process have closed the descriptor, however they ended. (Kafka's
+    own lock comes too late: by then a second broker has already written to the first one's metadata.)
+
+    Parameters
+    ----------
+    directory
+        The server's own.
+    kind
+        The kind of server, such as `broker`; each kind has a lock of its own.
+    patience
+        Seconds to try.
+
+    Raises
+    ------
+    EnvironmentFault
+        If another server of this kind has it.
+    """
+    lock = os.open(directory / f"{kind}.lock", os.O_RDWR | os.O_CREAT, 0o600)
+    deadline = time.monotonic() + patience
+    try:
+        while not _locks(lock):
+            if time.monotonic() >= deadline:
+                raise EnvironmentFault(f"another {kind} uses {directory}; stop that, or choose another directory")
+            time.sleep(0.05)
+        _address_file(directory, kind).unlink(missing_ok=True)  # of a server that has ended
+        yield lock
+    finally:
+        os.close(lock)
+
+
+def write_address(directory: Path, kind: str, address: Mapping[str, Any]) -> None:
+    """Write down where clients find the server that has just started."""
+    write_private(_address_file(directory, kind), json.dumps(address))
+
+
+def read_address(directory: Path, kind: str) -> dict[str, Any] | None:
+    """What the server that runs on this directory wrote down; None if none runs or it isn't ready yet.
+
+    Beside what the kind of server announces there is its `pid`, and `moved_from`: the port of the run before, if
+    another program had taken that.
+    """
+    try:
+        with occupied(directory, kind):
+            return None
+    except FileNotFoundError:
+        return None
+    except EnvironmentFault:
+        pass
+    try:
+        return json.loads(_address_file(directory, kind).read_text())
+    except FileNotFoundError:
+        return None
+
+
+def moved(title: str, port: int) -> str:
+    """One line for the users of a server that has another port than in its run before.
+
+    Parameters
+    ----------
+    title
+        The server, as people know it.
+    port
+        Its former one.
+    """
+    return f"port {port}, which {title} had before, is taken by another program: clients need the new address"
+
+
+def _last_port(directory: Path, kind: str) -> int | None:
+    try:
+        return int(_port_file(directory, kind).read_text())
+    except (OSError, ValueError):
+        return None
+
+
+def write_private(path: Path, text: str) -> None:
+    """Write a file that nobody but its owner may read at any time; readers find the old one or the new one, whole."""
+    temporary = path.with_name(f"{path.name}.new")
+    temporary.unlink(missing_ok=True)  # an interruption may have left one
+    with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+        file.write(text)
+    temporary.replace(path)
+
+
+def _address_file(directory: Path, kind: str) -> Path:
+    return directory / f"{kind}.address"
+
+
+def _port_file(directory: Path, kind: str) -> Path:
+    return directory / f"{kind}.port"
+
+
+def _locks(lock: int) -> bool:
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

@@ -1,16 +1,22 @@
-"""InfluxDB and Prometheus that live on between commands, and how the others find them; no Docker needed."""
+"""InfluxDB and Prometheus that live on between commands: one starts them, the others find them; no Docker needed.
 
-from collections.abc import Mapping
+Processes that export metrics register with Prometheus here, for as long as they are `scraped`.
+"""
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from unskew.deploy.home import home
-from unskew.deploy.installation.programs import influxd, prometheus
-from unskew.deploy.servers.child import end
-from unskew.deploy.servers.http_server import HttpServer
+from unskew.deploy.directories import data_directory
+from unskew.deploy.servers import influxdb, prometheus
 from unskew.deploy.servers.influxdb import InfluxDB
-from unskew.deploy.servers.occupancy import read_address
+from unskew.deploy.servers.loopback import LOOPBACK
+from unskew.deploy.servers.process import end, lives
 from unskew.deploy.servers.prometheus import Prometheus
+from unskew.deploy.servers.server import HttpServer, read_address
 from unskew.errors import EnvironmentFault
 
 RULES = tuple(sorted((Path(__file__).parents[1] / "rules").glob("*.yml")))
@@ -36,6 +42,8 @@ class Running:
         Its data and log.
     access
         What clients of InfluxDB have to know too: `token`, `org`, `bucket`.
+    moved_from
+        The port of its run before, if another program had taken that.
     """
 
     name: str
@@ -43,6 +51,7 @@ class Running:
     pid: int
     directory: Path
     access: Mapping[str, str]
+    moved_from: int | None = None
 
     @property
     def log(self) -> Path:
@@ -51,12 +60,13 @@ class Running:
 
 
 def running(part: str) -> Running | None:
-    """The server of that part (one of `PARTS`); None if it doesn't run, however it ended."""
+    """The running server of that part (one of `PARTS`); None if there is none, however it ended."""
     name = _SERVERS[part].name
     found = read_address(_directory(part), name)
     if found is None:
         return None
-    return Running(name, found.pop("url"), found.pop("pid"), _directory(part), found)
+    url, pid, moved_from = found.pop("url"), found.pop("pid"), found.pop("moved_from", None)
+    return Running(name, url, pid, _directory(part), found, moved_from)
 
 
 def start(part: str, port: int | None = None) -> Running:
@@ -67,12 +77,12 @@ def start(part: str, port: int | None = None) -> Running:
     part
         One of `PARTS`.
     port
-        Where clients connect; a free port by default.
+        Where clients connect; by default the port of its last run, or a free one.
 
     Raises
     ------
     EnvironmentFault
-        If it can't be had or started, or runs already on another port.
+        If its program can't be had or started, or it runs already on another port.
     """
     found = running(part)
     if found is None:
@@ -87,14 +97,14 @@ def start(part: str, port: int | None = None) -> Running:
 
 
 def at_hand(part: str) -> bool:
-    """Whether its program is on this machine, so that a start takes no minutes.
+    """Whether the part's program is on this machine, so that a start finds it.
 
     Raises
     ------
     EnvironmentFault
-        If the user has named a program that is not the one.
+        If the user has named a program that is another one.
     """
-    return (influxd.present() if part == "influxdb" else prometheus.present()) is not None
+    return (influxdb.present() if part == "influxdb" else prometheus.present()) is not None
 
 
 def stop(part: str) -> Running | None:
@@ -103,7 +113,7 @@ def stop(part: str) -> Running | None:
     Returns
     -------
     Running or None
-        What was stopped; None if it didn't run.
+        The server that was stopped; None if it didn't run.
     """
     found = running(part)
     if found is not None:
@@ -118,9 +128,31 @@ def _server(part: str, port: int | None) -> HttpServer:
 
 
 def _directory(part: str) -> Path:
-    return home() / part
+    return data_directory() / part
 
 
 def targets() -> Path:
-    """The directory in which its Prometheus looks for the processes that it shall scrape."""
+    """The directory in which the stack's Prometheus looks for the processes to scrape."""
     return _directory("prometheus") / "targets"
+
+
+@contextmanager
+def scraped(port: int) -> Iterator[None]:
+    """Inside the block, the stack's Prometheus scrapes `/metrics` on this machine's `port`, if it runs.
+
+    A process that is killed inside the block stays listed, and so shows as down, until another process enters one.
+    """
+    if running("prometheus") is None:
+        yield
+        return
+    for file in targets().glob("*.json"):
+        if not lives(int(file.stem)):
+            file.unlink(missing_ok=True)
+    own = targets() / f"{os.getpid()}.json"
+    new = own.with_suffix(".new")
+    new.write_text(json.dumps([{"targets": [f"{LOOPBACK}:{port}"]}]))
+    new.replace(own)
+    try:
+        yield
+    finally:
+        own.unlink(missing_ok=True)

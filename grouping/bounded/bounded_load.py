@@ -6,32 +6,30 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from unskew.grouping.arguments import integer, number
-from unskew.grouping.bounded.crew import Rules, crew
-from unskew.grouping.bounded.places import KEYS, chain, chained, places
-from unskew.grouping.bounded.spilling import route_within_bounds
+from unskew.grouping.arguments import BALANCES, fair_shares, integer, number, one_of
+from unskew.grouping.bounded.replicas import KEYS, chain, chained, replicas
+from unskew.grouping.bounded.spilling import Rules, loads, route_within_bounds
 from unskew.grouping.hashing import function, homes
 from unskew.grouping.interface import Costs, Grouping, Times
 from unskew.grouping.keys import Keys
 from unskew.grouping.state import Value
 
-BALANCES = ("tuples", "cost")
-
-_LASTING = 300  # tuples of a worker before what it isn't used for is forgotten, if that's more than a window
-_OF_CREW = ("load", "rival", "votes")
-_OF_PLACES = ("key", "first", "since", "seen")
+_LASTING = 300  # tuples of a worker after which an unused replica is forgotten, if that's more than a window
+_OF_LOADS = ("load", "rival", "votes")
+_OF_REPLICAS = ("key", "first", "since", "seen")
 
 
 class BoundedLoad(Grouping):
-    """Send each tuple where its key is, while that worker keeps up; split a key, worker by worker, when it doesn't.
+    """Send each tuple where its key is, while that worker keeps up; split the key, worker by worker, when it doesn't.
 
     Every worker is a bucket that leaks (1 + ``slack``)/W of a tuple for each tuple of the stream: a little more than
-    its share. A key is whole at first, on one worker. When that has got 6 % of a window more than has leaked, the key
-    that has most of its tuples is split, and at 8 % the next that comes: another worker joins, of 16 that the key's
-    hash functions name the one with the least recent load; with several sources the first with room, so that they
-    agree. A split key's tuple goes to one of its workers that has room, the earlier ones first, within a lower limit
-    than a whole key's, so that split keys fill what whole keys leave; one more worker joins only when none has room.
-    What isn't used for a window is forgotten. So nothing counts from the start, and no key's frequency has to be known.
+    its share. A key is whole at first, on one worker. When a worker has got 6 % of a window more than has leaked, the
+    key that has most of its tuples is split, and at 8 % the next key that comes: another worker joins, of 16 that the
+    key's hash functions name the one with the least recent load; with several sources the first with room, so that
+    sources agree. A split key's tuple goes to one of its workers that has room, the earlier ones first, within a lower
+    limit than a whole key's, so that split keys fill what whole keys leave; one more worker joins only when none has
+    room. A replica that isn't used for a window is forgotten. So nothing counts from the start, and no key's frequency
+    has to be known.
 
     Guarantees
     ----------
@@ -40,10 +38,10 @@ class BoundedLoad(Grouping):
       most 1.17 times the mean over any 100,000 tuples, and 1.07 in the long run. (Proof in the notes.)
     * That holds right after the stream has changed, too: what is older than a bucket's filling isn't known any more.
     * A key whose home never is ahead by more than the 6 % is on one worker.
-    * At most 4·W + 1024 places besides the keys' first ones are remembered, and one that a key hasn't used during a
+    * At most 4·W + 1024 replicas besides the keys' first ones are remembered, and one that a key hasn't used during a
       whole window (or 300·W tuples, if that's more) is given up.
 
-    Time O(1) a tuple, amortised (at most 64 looks, and W more for a new place in the worst case). Memory: 56 bytes a
+    Time O(1) a tuple, amortised (at most 64 looks, and W more for a new replica in the worst case). Memory: 56 bytes a
     worker and 8·W + 1024 remembered keys at most, whatever the number of keys.
 
     Parameters
@@ -54,9 +52,9 @@ class BoundedLoad(Grouping):
         Over how many tuples the load should be balanced. Larger: bursts are borne where they are, so fewer replicas;
         shorter stretches are less balanced.
     sources : int, default 1
-        S, how many routers share the stream. One alone places its first 4·W keys where the fewest are, which hash
-        functions don't; several would disagree, so each key starts at its home in KEY. A source's window is 1/√S of the
-        whole, for its noise is independent of the others'.
+        S, how many routers share the stream. A router alone starts each of its first 4·W keys on the worker with the
+        fewest keys, which is more even than hash functions are; several routers would disagree, so there each key
+        starts at its home in KEY. A source's window is 1/√S of the whole, for its noise is independent of the others'.
     balance : {"tuples", "cost"}, default "tuples"
         What a load is: tuples, or their ``costs`` (ms), which ``route`` must be given then.
     weights : sequence of W floats, default None
@@ -116,9 +114,7 @@ class BoundedLoad(Grouping):
         self.slack = number("slack", slack, 0, 10, above=True)
         self.window = integer("window", window, 1)
         self.sources = integer("sources", sources, 1)
-        if balance not in BALANCES:
-            raise ValueError(f"balance is {balance!r}; valid: {', '.join(BALANCES)}")
-        self.uses_cost = balance == "cost"
+        self.uses_cost = one_of("balance", balance, BALANCES) == "cost"
         self.weights = None if weights is None else [float(weight) for weight in weights]
         self._rules = Rules(
             number=function(self.seed),
@@ -127,52 +123,44 @@ class BoundedLoad(Grouping):
             period=max(1, round(max(self.window, _LASTING * self.workers) / self.sources**0.5)),
             placed=4 * self.workers if self.sources == 1 else 0,
         )
-        self._crew = crew(self._shares(), self.slack)
-        self._places = places(8 * self.workers + 1024, 4 * self.workers + 1024)
+        self._loads = loads(fair_shares(self.weights, self.workers), self.slack)
+        self._replicas = replicas(8 * self.workers + 1024, 4 * self.workers + 1024)
         self.clock = np.zeros(1)
         self.tally = np.array([0, 0, 1])
-
-    def _shares(self) -> NDArray[np.float64]:
-        if self.weights is None:
-            return np.full(self.workers, 1 / self.workers)
-        speeds = np.array(self.weights)
-        if len(speeds) != self.workers or not (speeds > 0).all() or not np.isfinite(speeds.sum()):
-            raise ValueError(f"weights is {self.weights}; valid: a number above 0 for each of {self.workers} workers")
-        return speeds / speeds.sum()
 
     def _route(self, keys: Keys, times: Times, costs: Costs) -> NDArray[np.int32]:
         home = homes(keys.hashes, self._rules.number, self.workers)
         return route_within_bounds(
             keys.codes, keys.hashes, home, _ALIKE if costs is None else costs,
-            self._rules, self._crew, self._places, self.clock, self.tally,
+            self._rules, self._loads, self._replicas, self.clock, self.tally,
         )  # fmt: skip
 
     def internals(self) -> Mapping[str, Any]:
-        """Show how many keys are remembered, how many are split, and on how many workers the most split ones (100)."""
-        size = int(self._places.size[KEYS])
-        lengths = np.sort(self._places.length[:size])[::-1]
+        """Show how many keys are remembered, how many are split, and on how many workers the most split ones are."""
+        size = int(self._replicas.size[KEYS])
+        lengths = np.sort(self._replicas.length[:size])[::-1]
         split = int((lengths > 1).sum())
         return {"remembered": size, "split": split, "workers": lengths[: min(split, 100)].tolist()}
 
     def _state(self) -> dict[str, Value]:
-        size = self._places.size[KEYS]
+        size = self._replicas.size[KEYS]
         return {
             **super()._state(),
-            **{field: getattr(self._crew, field) for field in _OF_CREW},
-            **{field: getattr(self._places, field)[:size] for field in _OF_PLACES},
-            "chains": chained(self._places),
+            **{field: getattr(self._loads, field) for field in _OF_LOADS},
+            **{field: getattr(self._replicas, field)[:size] for field in _OF_REPLICAS},
+            "chains": chained(self._replicas),
         }
 
     def _restore(self, state: Mapping[str, Any]) -> None:
         super()._restore(state)
-        self._crew = self._crew._replace(**{field: state[field] for field in _OF_CREW})
+        self._loads = self._loads._replace(**{field: state[field] for field in _OF_LOADS})
         size = len(state["key"])
-        self._crew.keys[:] = np.bincount(state["first"], minlength=self.workers)
-        self._places = places(len(self._places.key), len(self._places.worker))
-        for field in _OF_PLACES:
-            getattr(self._places, field)[:size] = state[field]
-        self._places.size[KEYS] = size
-        chain(self._places, state["chains"])
+        self._loads.keys[:] = np.bincount(state["first"], minlength=self.workers)
+        self._replicas = replicas(len(self._replicas.key), len(self._replicas.worker))
+        for field in _OF_REPLICAS:
+            getattr(self._replicas, field)[:size] = state[field]
+        self._replicas.size[KEYS] = size
+        chain(self._replicas, state["chains"])
 
     def _identity(self) -> str:
         parameters = f"slack={self.slack} window={self.window} sources={self.sources}"

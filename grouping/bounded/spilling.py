@@ -1,16 +1,81 @@
-"""How BOUNDED_LOAD routes: whole keys at home, split keys wherever there's room, compiled."""
+"""How BOUNDED_LOAD routes, compiled: a whole key to its one worker, a split key to those of its workers that have room.
+
+Time is the cost that the source has sent so far. In a unit of time a worker with share s of all workers' speed does
+(1 + slack) · s units of cost: a little more than its share, so that the workers together keep up. ``AHEAD`` is the time
+at which a worker will have done all that it has got. That time less the source's is how far the worker is ahead, and
+so how full it is.
+"""
+
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from unskew.grouping.bounded.crew import AHEAD, PACE, PASSING, PLACING, TUPLES, Crew, Rules, estimate, leads, limits
-from unskew.grouping.bounded.elsewhere import LOOKS, elsewhere
-from unskew.grouping.bounded.places import ALL, FIRST, KEYS, NONE, SEEN, SPAN, SPARE, Places, find, join, remember, tidy
+from unskew.grouping.bounded.replicas import (
+    ALL,
+    FIRST,
+    KEYS,
+    NONE,
+    SEEN,
+    SPAN,
+    SPARE,
+    Replicas,
+    find,
+    join,
+    remember,
+    tidy,
+)
 from unskew.grouping.compiled import kernel
 from unskew.grouping.hashing import below, mix
 
-_SHORT = 8  # workers of a key that are all looked at, for each of its tuples
-_MOST = 64  # workers of a key that are looked at for a tuple
+# How far a worker may be ahead, in windows and (if that's more) in tuples of a worker: to be open to a key that isn't
+# on it yet; to take a whole key's tuple; to take any tuple. A split key's limit is between the first two.
+OPEN, WHOLE, FULL = 0.01, 0.06, 0.08
+FEW_OPEN, FEW_WHOLE, FEW_FULL = 1.0, 6.5, 8.0
+_VOTES = 2  # by which a key must lead at a worker before the key is split
+_SHORT = 8  # a key with at most so many workers has all of them looked at for each tuple
+_MOST = 64  # workers of a key that are looked at for a tuple, at most
+LOOKS = 16  # workers that a key's own hash functions name (the first is its home); as many are looked at in turn
+_NEWCOMER = 0.3  # the load that a key is supposed to bring to a worker that it joins, in fair shares
+_ROOMY = 0.9  # with a recent load below so many fair shares a worker is taken without looking further
+_AGREED = 0.4  # with several sources, a worker ahead by less than this part of the full limit is open to a new replica
+# Positions in `tally`: tuples so far; the worker looked at last in turn; whether new keys' workers are chosen.
+TUPLES, TURN, PLACING = 0, 1, 2
+
+
+class Rules(NamedTuple):
+    """The parameters as the kernel takes them."""
+
+    number: np.uint64  # the hash function
+    pace: float  # time that a worker of mean speed needs for a unit of cost
+    window: int  # tuples of this source
+    period: int  # tuples of this source after which unused replicas and keys are forgotten
+    placed: int  # keys whose first worker is chosen when they are new, at most; 0: every key starts at home
+
+
+class Loads(NamedTuple):
+    """How loaded the W workers are, and with which keys: 56 bytes a worker."""
+
+    load: NDArray[
+        np.float64
+    ]  # [W, 4], a row a worker, so that a row is in one line of the processor's cache; see below
+    rival: NDArray[np.uint64]  # [W], the key that leads among the keys that the worker had no room for
+    votes: NDArray[np.int64]  # [W], by how many tuples the rival leads
+    keys: NDArray[np.int64]  # [W], how many remembered keys have the worker as their first
+
+
+#: Columns of ``Loads.load``: the time at which the worker will have done all that it has got; the time that a unit of
+#: cost takes it, 1 / ((1 + slack) · its share of the speed); the cost that it got since its recent load was estimated;
+#: that recent load, in fair shares.
+AHEAD, PACE, PASSING, RECENT = 0, 1, 2, 3
+
+
+def loads(shares: NDArray[np.float64], slack: float) -> Loads:
+    """The loads of idle workers; ``shares`` [W] are their shares of all workers' speed, 1 in all."""
+    load = np.zeros((len(shares), 4))
+    load[:, PACE] = 1 / ((1 + slack) * shares)
+    counts = [np.zeros(len(shares), np.int64) for _ in range(2)]
+    return Loads(load, np.zeros(len(shares), np.uint64), *counts)
 
 
 @kernel
@@ -20,30 +85,27 @@ def route_within_bounds(  # noqa: C901, PLR0912, PLR0915  written out: a call wo
     homes: NDArray[np.int32],
     costs: NDArray[np.float64],
     rules: Rules,
-    crew: Crew,
-    places: Places,
+    loads: Loads,
+    replicas: Replicas,
     clock: NDArray[np.float64],
     tally: NDArray[np.int64],
 ) -> NDArray[np.int32]:
     """Route tuple by tuple; ``costs`` is empty if all cost 1.
 
-    1. A key's place is its home, or where it was placed when it was new.
-    2. A whole key goes there while the worker isn't ahead by more than ``WHOLE``; then it's voted which key is split,
-       and if it's ahead by more than ``FULL``, it's this one.
+    1. A key's first worker is its home, or the worker that was chosen when the key was new.
+    2. A whole key goes to its first worker while this isn't ahead by more than ``WHOLE``. Beyond that each such tuple
+       is a vote for splitting its key, and beyond ``FULL`` the key that comes is split.
     3. A split key goes to the first of its workers that has room; if none has, one more joins them, unless they are W.
-    4. If three of four places are in use, only the vote's key is split; another one goes elsewhere, this once.
+    4. When three of four nodes for replicas are in use, only the key that the vote elects is split; the tuple of
+       another key goes to the next worker with room, and the key stays whole.
     """
-    workers = np.empty(len(codes), np.int32)
-    load, known, first, length, seen = (
-        crew.load,
-        places.key,
-        places.first,
-        places.length,
-        places.seen,
-    )  # once: see slots
-    table, in_use = places.table, places.size[SPAN]
-    cursor, since, head = places.cursor, places.since, places.head
-    joined, following, used, reaches = places.worker, places.following, places.used, places.reach
+    routes = np.empty(len(codes), np.int32)
+    # Taken out of the named tuples once (see unskew.grouping.slots).
+    load, known, first = loads.load, replicas.key, replicas.first
+    length, seen = replicas.length, replicas.seen
+    table, in_use = replicas.table, replicas.size[SPAN]
+    cursor, since, head = replicas.cursor, replicas.since, replicas.head
+    joined, following, used, reaches = replicas.worker, replicas.following, replicas.used, replicas.reach
     cost = 1.0
     now: float = clock[0]
     tuples: int = tally[TUPLES]
@@ -63,8 +125,8 @@ def route_within_bounds(  # noqa: C901, PLR0912, PLR0915  written out: a call wo
             now += 1.0
         slot = find(table, in_use, known, key)
         if slot < 0 and tally[PLACING] and rules.placed:
-            slot = _place(key, homes[code], rules, crew, places, tally)
-            in_use = places.size[SPAN]
+            slot = _choose_first(key, homes[code], rules, loads, replicas, tally)
+            in_use = replicas.size[SPAN]
         worker: int = homes[code]
         is_split = False
         if slot >= 0:
@@ -72,19 +134,20 @@ def route_within_bounds(  # noqa: C901, PLR0912, PLR0915  written out: a call wo
             seen[slot] = True
             is_split = length[slot] > 1
         if not is_split and load[worker, AHEAD] - now > whole:
-            spare: int = places.size[SPARE] if slot >= 0 or places.size[KEYS] < len(known) else 0
+            spare: int = replicas.size[SPARE] if slot >= 0 or replicas.size[KEYS] < len(known) else 0
             is_full = load[worker, AHEAD] - now > full
-            if (leads(key, worker, crew) and spare) or (is_full and 4 * spare > len(joined)):
+            if (leads(key, worker, loads) and spare) or (is_full and 4 * spare > len(joined)):
                 if slot < 0:
-                    slot = remember(places, key, worker)
-                    in_use = places.size[SPAN]
-                    crew.keys[worker] += 1
+                    slot = remember(replicas, key, worker)
+                    in_use = replicas.size[SPAN]
+                    loads.keys[worker] += 1
                 is_split = True
             elif is_full:
-                worker = elsewhere(key, now, opening, whole, full, False, rules, crew, tally)
+                worker = next_worker(key, now, opening, whole, full, False, rules, loads, tally)
         if is_split:
-            # Of a few workers, the first that is open to all, else the one that is the least ahead; of many, the first
-            # with room from where the last tuple went, and anew from the first after as many tuples as workers.
+            # Of a few workers: the first that is open to all keys, else the one that is the least ahead. Of many: the
+            # first with room, from the one that got the key's last tuple on; after as many tuples as the key has
+            # workers, the search starts at its first worker again.
             many: int = length[slot]
             reach = opening + (whole - opening) * reaches[slot]
             enough = opening
@@ -111,54 +174,168 @@ def route_within_bounds(  # noqa: C901, PLR0912, PLR0915  written out: a call wo
                 if best != FIRST:
                     used[best] = True
             else:
-                worker = elsewhere(key, now, opening, reach, full, True, rules, crew, tally)
+                worker = next_worker(key, now, opening, reach, full, True, rules, loads, tally)
                 if many < len(load):
-                    join(places, slot, worker)
+                    join(replicas, slot, worker)
         load[worker, AHEAD] = max(load[worker, AHEAD], now) + cost * load[worker, PACE]
         load[worker, PASSING] += cost
-        workers[i] = worker
+        routes[i] = worker
         to_estimate -= 1
         if to_estimate == 0:
-            estimate(crew, rules)
+            estimate(loads, rules)
             to_estimate = span
         to_tidy -= 1
         if to_tidy == 0:
-            _tidy(rules, crew, places, tally)
-            in_use = places.size[SPAN]
+            _tidy(rules, loads, replicas, tally)
+            in_use = replicas.size[SPAN]
             to_tidy = rules.period
     clock[0] = now
     tally[TUPLES] = tuples
-    return workers
+    return routes
 
 
 @kernel
-def _place(key: np.uint64, home: int, rules: Rules, crew: Crew, places: Places, tally: NDArray[np.int64]) -> int:
-    """Place a new key, if there's room: at home if that has at most its share of keys, else where the fewest are."""
-    if places.size[KEYS] >= rules.placed:
+def _choose_first(
+    key: np.uint64, home: int, rules: Rules, loads: Loads, replicas: Replicas, tally: NDArray[np.int64]
+) -> int:
+    """Choose a new key's first worker and remember the key, if there's room: its slot, or −1.
+
+    It is the key's home if that has at most its share of keys; else, of the workers that the key's hash functions name,
+    the one with the fewest keys for its speed.
+    """
+    if replicas.size[KEYS] >= rules.placed:
         tally[PLACING] = 0
         return -1
     best: int = home
-    fewest = crew.keys[home] * crew.load[home, PACE]
-    if fewest > places.size[KEYS] * rules.pace / len(crew.keys):
+    fewest = loads.keys[home] * loads.load[home, PACE]
+    if fewest > replicas.size[KEYS] * rules.pace / len(loads.keys):
         for look in range(1, LOOKS):
-            worker = int(below(mix(key, rules.number + np.uint64(look)), len(crew.keys)))
-            if crew.keys[worker] * crew.load[worker, PACE] < fewest:
-                best, fewest = worker, crew.keys[worker] * crew.load[worker, PACE]
-    crew.keys[best] += 1
-    return remember(places, key, best)
+            worker = int(below(mix(key, rules.number + np.uint64(look)), len(loads.keys)))
+            if loads.keys[worker] * loads.load[worker, PACE] < fewest:
+                best, fewest = worker, loads.keys[worker] * loads.load[worker, PACE]
+    loads.keys[best] += 1
+    return remember(replicas, key, best)
 
 
 @kernel
-def _tidy(rules: Rules, crew: Crew, places: Places, tally: NDArray[np.int64]) -> None:
-    """Forget what hasn't been used for a window.
+def _tidy(rules: Rules, loads: Loads, replicas: Replicas, tally: NDArray[np.int64]) -> None:
+    """Forget the replicas that haven't been used for a period, and keys that nothing need be remembered of.
 
-    Placed keys stay as long as there's room for more: afterwards those that have come lately. When few of them are
-    left, new keys are placed again.
+    Keys whose first worker was chosen all stay while there's room for more of them; later only those that have come
+    since the last time. When few of them are left, new keys' workers are chosen again.
     """
     placing = rules.placed > 0 and tally[PLACING]
-    tidy(places, ALL if placing else SEEN if rules.placed else NONE)
-    crew.keys[:] = 0
-    for slot in range(places.size[KEYS]):
-        crew.keys[places.first[slot]] += 1
-    if places.size[KEYS] <= rules.placed // 16:
+    tidy(replicas, ALL if placing else SEEN if rules.placed else NONE)
+    loads.keys[:] = 0
+    for slot in range(replicas.size[KEYS]):
+        loads.keys[replicas.first[slot]] += 1
+    if replicas.size[KEYS] <= rules.placed // 16:
         tally[PLACING] = 1
+
+
+@kernel
+def limits(rules: Rules, unit: float) -> tuple[float, float, float]:
+    """How far ahead a worker may be to be open, for a whole key, and at all; ``unit`` is the mean cost of a tuple."""
+    window = unit * rules.window
+    worker = unit * rules.pace
+    return (
+        max(OPEN * window, FEW_OPEN * worker),
+        max(WHOLE * window, FEW_WHOLE * worker),
+        max(FULL * window, FEW_FULL * worker),
+    )
+
+
+@kernel
+def leads(key: np.uint64, worker: int, loads: Loads) -> bool:
+    """Vote for splitting a key at a worker that has no room for it; True: the key has won.
+
+    The vote is Boyer and Moore's: a key that has most of the tuples there leads in the end.
+    """
+    if loads.rival[worker] == key:
+        loads.votes[worker] += 1
+        if loads.votes[worker] >= _VOTES:
+            loads.votes[worker] = 0
+            return True
+    elif loads.votes[worker] > 0:
+        loads.votes[worker] -= 1
+    else:
+        loads.rival[worker] = key
+        loads.votes[worker] = 1
+    return False
+
+
+@kernel
+def estimate(loads: Loads, rules: Rules) -> None:
+    """Estimate each worker's recent load anew: the load since the last estimate counts 1/4, that estimate 3/4."""
+    load = loads.load
+    total = load[:, PASSING].sum()
+    for worker in range(len(load)):
+        share = load[worker, PASSING] / total * load[worker, PACE] / rules.pace * len(load) if total > 0 else 0.0
+        load[worker, RECENT] += (share - load[worker, RECENT]) / 4
+        load[worker, PASSING] = 0.0
+
+
+@kernel
+def next_worker(
+    key: np.uint64,
+    now: float,
+    opening: float,
+    reach: float,
+    full: float,
+    stays: bool,
+    rules: Rules,
+    loads: Loads,
+    tally: NDArray[np.int64],
+) -> int:
+    """The worker for a tuple whose key's own workers have no room.
+
+    Candidates are the workers that the key's hash functions name, in their order, then other workers in turn; a worker
+    is open if it's ahead by at most ``opening``.
+
+    * The key joins the worker (``stays``), and this is the only source: the open candidate with the least recent load.
+    * The key joins the worker, and there are more sources: the first open candidate, so that sources agree as long as
+      most of the first candidates are open. Here a candidate beyond the key's ``reach`` isn't open, as the key's next
+      tuple would find no room there.
+    * The tuple alone goes there: the first open candidate.
+    * No candidate is open: the one that is the least ahead if it isn't full, else any worker that isn't full.
+    """
+    best = lowest = -1
+    agree = stays and rules.placed == 0
+    if agree:
+        opening = min(_AGREED * full, reach)
+    least = level = np.inf
+    for look in range(1, 2 * LOOKS):
+        if look == LOOKS and least < _ROOMY:
+            break
+        if look < LOOKS:
+            worker = int(below(mix(key, rules.number + np.uint64(look)), len(loads.load)))
+        else:
+            worker = _in_turn(tally, len(loads.load))
+        if loads.load[worker, AHEAD] - now < level:
+            lowest, level = worker, loads.load[worker, AHEAD] - now
+        if loads.load[worker, AHEAD] - now <= opening and loads.load[worker, RECENT] < least:
+            best, least = worker, loads.load[worker, RECENT]
+            if not stays or agree or (look >= LOOKS and least < _ROOMY):
+                break
+    if best < 0:
+        return lowest if level <= full else _any_with_room(now, full, loads, tally)
+    if stays:
+        loads.load[best, RECENT] += _NEWCOMER
+    return best
+
+
+@kernel
+def _any_with_room(now: float, full: float, loads: Loads, tally: NDArray[np.int64]) -> int:
+    """The next worker in turn that isn't full; if all are (only with a small window, see the proof), the least full."""
+    for _ in range(len(loads.load)):
+        worker = _in_turn(tally, len(loads.load))
+        if loads.load[worker, AHEAD] - now <= full:
+            return worker
+    return int(np.argmin(loads.load[:, AHEAD]))
+
+
+@kernel
+def _in_turn(tally: NDArray[np.int64], workers: int) -> int:
+    turn: int = (tally[TURN] + 1) % workers
+    tally[TURN] = turn
+    return turn

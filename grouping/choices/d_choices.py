@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 
 from unskew.grouping.arguments import number
-from unskew.grouping.choices.frequent import USED
 from unskew.grouping.choices.heavy_hitters import CHOICES, DUE, NEVER, TUPLES, next_time, own_choices
 from unskew.grouping.choices.w_choices import WChoices
+from unskew.grouping.frequent import USED
 from unskew.grouping.state import Value
 
 

@@ -1,4 +1,4 @@
-"""Counts that forget: an option that the schemes share which would otherwise count from the start."""
+"""Counts that decay: the option ``half_life``, for schemes that would otherwise count from the start."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -14,8 +14,8 @@ from unskew.grouping.state import Value
 class Decaying(Grouping):
     """Base of the schemes with a ``half_life``.
 
-    Every so many tuples all that was counted before counts half. So what is older than a few half-lives doesn't matter,
-    and counts stay whole numbers that only grow in between, as the kernels want them.
+    After each ``half_life`` tuples all counts are halved. So tuples older than a few half-lives don't matter, and
+    counts stay whole numbers that only grow in between, as the kernels need them.
 
     Parameters
     ----------
@@ -33,7 +33,7 @@ class Decaying(Grouping):
     def _by_lives(
         self, codes: NDArray[np.int32], route: Callable[[NDArray[np.int32]], NDArray[np.int32]]
     ) -> NDArray[np.int32]:
-        """Route by ``route``, and halve what is counted whenever it's time."""
+        """Route by ``route``, and halve the counts after each ``half_life`` tuples."""
         if self.half_life is None:
             return route(codes)
         workers = np.empty(len(codes), np.int32)
@@ -49,7 +49,7 @@ class Decaying(Grouping):
         return workers
 
     def _halve(self) -> None:
-        """Let all that was counted count half, rounded down."""
+        """Halve all counts, rounded down."""
         self.loads >>= 1
 
     def _state(self) -> dict[str, Value]:

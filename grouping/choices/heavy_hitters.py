@@ -5,16 +5,16 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from unskew.grouping.choices.frequent import TAKEN_OFF, USED, Frequent, make_room, survivors
-from unskew.grouping.choices.level import before_first, least_of_all
 from unskew.grouping.compiled import kernel
+from unskew.grouping.frequent import TAKEN_OFF, USED, Frequent, make_room, survivors
 from unskew.grouping.hashing import below, mix
+from unskew.grouping.least_loaded import before_first, least_of_all
 from unskew.grouping.slots import enter_slot, find_slot
 
 # Positions in `tally`: tuples so far, d, after how many tuples d is found next.
 TUPLES, CHOICES, DUE = 0, 1, 2
 NEVER = 1 << 62
-_NOISE = 3  # tuples above the mean that say nothing
+_NOISE = 3  # a load above the mean by at most so many tuples isn't too much
 
 
 @kernel
@@ -30,12 +30,13 @@ def route_by_weight(
     loads: NDArray[np.int64],
     tally: NDArray[np.int64],
 ) -> NDArray[np.int32]:
-    """Route tuple by tuple; ``more``, if it isn't empty, has how many choices each counted key needs beyond its share.
+    """Route tuple by tuple; if keys have choices of their own, ``more`` [m] has how many each needs beyond its share.
 
     1. Count the key.
-    2. A key of the tail: the less loaded of its two candidates, ``tail`` [k, 2].
-    3. A heavy key: the least loaded of its d candidates, or of all workers if d = W.
-    4. When it's due, find d anew. If each key has its own: one more when the least loaded of them has too much.
+    2. A key of the tail goes to the less loaded of its two candidates, ``tail`` [k, 2].
+    3. A heavy key goes to the least loaded of its d candidates, or of all workers if d = W.
+    4. When it's due, find d anew. If each key has its own d, the key gets one choice more when the least loaded of its
+       candidates has too much. ``more`` is empty if all heavy keys have the same d.
     """
     workers = np.empty(len(codes), np.int32)
     cursor = before_first()
@@ -83,7 +84,7 @@ def route_by_weight(
 
 @kernel
 def own_choices(share: float, more: int, workers: int) -> int:
-    """The d of a heavy key that has its own."""
+    """The d of a heavy key that has a d of its own."""
     return min(workers, max(2, math.ceil(share * workers)) + more)
 
 
@@ -106,10 +107,10 @@ def next_time(tuples: int, workers: int) -> int:
 
 @kernel
 def is_heavy(counted: int, expected: float) -> bool:
-    """Whether a key that was counted so often is more frequent than one at the threshold, expected so often.
+    """Whether a key's count is above the count expected of a key at the threshold, and not by chance.
 
-    Not by chance: by three standard deviations of a Poisson count, and three more. In the first tuples of a stream,
-    and with many workers, the bare threshold is less than a few tuples, and every key would pass it.
+    That is by three standard deviations of a Poisson count, and three tuples more. In the first tuples of a stream, and
+    with many workers, the bare threshold is less than a few tuples, and every key would pass it.
     """
     return counted > expected and counted >= expected + 3 * math.sqrt(expected) + 3
 

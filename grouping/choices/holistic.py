@@ -1,4 +1,4 @@
-"""HOLISTIC: a heavy hitter gets one more worker whenever those it has are above the mean."""
+"""HOLISTIC: a heavy hitter gets one more worker whenever the workers that it has are above the mean."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -7,17 +7,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unskew.grouping.arguments import number
-from unskew.grouping.chains import Chains, add, chains, nodes_of
-from unskew.grouping.choices.frequent import counted, frequent, restored
-from unskew.grouping.choices.regional import route_by_region
+from unskew.grouping.compiled import kernel
+from unskew.grouping.frequent import USED, Frequent, counted, frequent, make_room, restored, survivors
 from unskew.grouping.hashing import function, homes
 from unskew.grouping.interface import Costs, Grouping, Times
 from unskew.grouping.keys import Keys
+from unskew.grouping.least_loaded import before_first, least_of_all
+from unskew.grouping.slots import END, Chains, add_node, chains, drop_nodes, enter_slot, find_slot, nodes_of
 from unskew.grouping.state import Value
 
 
 class Holistic(Grouping):
-    """Send the tail where its hash says, and a heavy hitter to the least loaded of its region, which grows as it must.
+    """Send the tail where its hash says, and a heavy hitter to the least loaded of its region, which grows on demand.
 
     A heavy hitter is a key whose share is above ``threshold``. Its *region* is the workers that it has been given; it
     starts with its home. While their mean load is at most ``tolerance`` above that of all workers, a tuple goes to the
@@ -32,7 +33,7 @@ class Holistic(Grouping):
       mean is less. No bound on imbalance is proved.
 
     Time O(1) a tuple of the tail, O(region) of a heavy hitter. Memory: W loads, 4 / ``threshold`` counters (16 bytes,
-    12 to 20 for finding them and their region) and as many places of regions, and 16·W more (8 bytes).
+    12 to 20 for finding them and their region), and as many nodes of regions and 16·W more (8 bytes).
 
     Parameters
     ----------
@@ -113,7 +114,102 @@ class Holistic(Grouping):
         self._sketch = restored(state, len(self._sketch.key))
         self._regions = self._no_regions()
         for slot, worker in zip(state["slot"], state["worker"], strict=True):
-            add(self._regions, slot, worker)
+            add_node(self._regions, slot, worker)
 
     def _identity(self) -> str:
         return f"{super()._identity()} threshold={self.threshold} tolerance={self.tolerance}"
+
+
+@kernel
+def route_by_region(
+    codes: NDArray[np.int32],
+    hashes: NDArray[np.uint64],
+    homes: NDArray[np.int32],
+    threshold: float,
+    tolerance: float,
+    sketch: Frequent,
+    regions: Chains,
+    loads: NDArray[np.int64],
+    tally: NDArray[np.int64],
+) -> NDArray[np.int32]:
+    """Route tuple by tuple; ``tally`` has the tuples so far.
+
+    1. Count the key.
+    2. A key of the tail goes home.
+    3. A heavy hitter goes to the least loaded worker of its region if the region's mean load (rounded down) is within
+       the tolerance.
+    4. Else it goes to the least loaded of all workers, which joins the region.
+    """
+    workers = np.empty(len(codes), np.int32)
+    cursor = before_first()
+    watched, counters, size, table = sketch  # taken out once (see unskew.grouping.slots)
+    head = regions.head
+    used = size[USED]
+    tuples: int = tally[0]
+    for i in range(len(codes)):
+        code: int = codes[i]
+        key: np.uint64 = hashes[code]
+        slot = find_slot(table, watched, key)
+        if slot < 0:
+            if used == len(watched):
+                used = _make_room(sketch, regions)
+            slot = used
+            watched[slot] = key
+            enter_slot(table, watched, slot)
+            used += 1
+        counters[slot] += 1
+        worker: int = homes[code]
+        if counters[slot] > threshold * (tuples + 1):
+            mean, worker = _region(head[slot], worker, regions, loads)
+            if mean <= (1 + tolerance) * tuples / len(loads):
+                if head[slot] == END:
+                    add_node(regions, slot, worker)
+            else:
+                worker = least_of_all(cursor, loads)
+                if not _is_in(head[slot], worker, regions):
+                    add_node(regions, slot, worker)
+        loads[worker] += 1
+        tuples += 1
+        workers[i] = worker
+    size[USED] = used
+    tally[0] = tuples
+    return workers
+
+
+@kernel
+def _region(node: int, home: int, regions: Chains, loads: NDArray[np.int64]) -> tuple[int, int]:
+    """The mean load of a region, rounded down, and the first of its least loaded workers; no region yet: the home's."""
+    if node == END:
+        load: int = loads[home]
+        return load, home
+    total = members = 0
+    least: int = regions.worker[node]
+    while node != END:
+        worker: int = regions.worker[node]
+        total += loads[worker]
+        members += 1
+        if (loads[worker], worker) < (loads[least], least):
+            least = worker
+        node = regions.following[node]
+    return total // members, least
+
+
+@kernel
+def _is_in(node: int, worker: int, regions: Chains) -> bool:
+    while node != END and regions.worker[node] != worker:
+        node = regions.following[node]
+    return node != END
+
+
+@kernel
+def _make_room(sketch: Frequent, regions: Chains) -> int:
+    """Drop at least half of the counters, and the regions of the keys that they counted; how many are left."""
+    before = sketch.key.copy()
+    kept = make_room(sketch.key, sketch.counter, sketch.size, sketch.table)
+    slots = survivors(before, sketch.key, kept)
+    heads = regions.head[slots]
+    regions.head[slots] = END
+    for slot in range(len(before)):
+        drop_nodes(regions, slot)
+    regions.head[:kept] = heads
+    return kept

@@ -4,18 +4,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unskew.grouping.choices.on_greedy import OnGreedy
-from unskew.grouping.choices.remembered import remembered
+from unskew.grouping.choices.sticky import remembered
 from unskew.grouping.compiled import kernel
 from unskew.grouping.interface import Costs, Times
-from unskew.grouping.keys import KeyArray, Keys, encode
+from unskew.grouping.keys import KeyArray, Keys, encode, sum_by_key
 from unskew.grouping.least_loaded import heap_of, raise_least
 
 
 class OffGreedy(OnGreedy):
     """Sort the keys by decreasing frequency and place each on the least loaded worker; only then route.
 
-    The bound of what any scheme can reach that doesn't split keys: it is told the whole stream beforehand with
-    ``foresee``. Keys that nobody foresaw are placed as ON_GREEDY places them, so without foresight it is ON_GREEDY.
+    It bounds what any scheme can reach that doesn't split keys, as it gets the whole stream beforehand (``foresee``).
+    Keys that weren't foreseen are placed as ON_GREEDY places them, so without foresight the scheme is ON_GREEDY.
 
     Guarantees
     ----------
@@ -74,8 +74,7 @@ class OffGreedy(OnGreedy):
         counts = np.bincount(encoded.codes, minlength=len(encoded.hashes))
         all_keys = np.concatenate([self.foreseen_keys, encoded.hashes])
         found, first, at = np.unique(all_keys, return_index=True, return_inverse=True)
-        totals = np.zeros(len(found), np.int64)
-        np.add.at(totals, at, np.concatenate([self.foreseen_counts, counts]))
+        totals = sum_by_key(at, np.concatenate([self.foreseen_counts, counts]), len(found))
         in_order = np.argsort(first)
         self.foreseen_keys, self.foreseen_counts = found[in_order], totals[in_order]
 

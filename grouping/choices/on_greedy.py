@@ -3,28 +3,27 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from unskew.grouping.choices.level import before_first, least_of_all
-from unskew.grouping.choices.remembered import Remembered, remember
-from unskew.grouping.choices.sticky import Sticky
+from unskew.grouping.choices.sticky import Remembered, Sticky, remember
 from unskew.grouping.compiled import kernel
 from unskew.grouping.hashing import function, homes
 from unskew.grouping.interface import Costs, Times
 from unskew.grouping.keys import Keys
+from unskew.grouping.least_loaded import before_first, least_of_all
 from unskew.grouping.slots import find_slot
 
 
 class OnGreedy(Sticky):
     """Send a new key to the least loaded of all workers, and all its tuples after it.
 
-    What can be had online without splitting keys, if sources could agree.
+    It shows the balance that an online scheme can reach without splitting keys, if sources could agree.
 
     Guarantees
     ----------
     * With one router a key is on one worker: replication 1.
     * No bound on imbalance: the choice is made before the key's frequency is known.
 
-    Time O(1) a tuple, amortised. Memory: W counters and **a record for each
-    key seen**, 20 to 28 bytes, up to ``max_keys``; the scheme is defined by it.
+    Time O(1) a tuple, amortised. Memory: W counters and **a record for each key seen**, 20 to 28 bytes, up to
+    ``max_keys``; the scheme is defined by it.
 
     Parameters
     ----------
@@ -72,7 +71,7 @@ def place_new_keys(
     loads: NDArray[np.int64],
     memory: Remembered,
 ) -> NDArray[np.int32]:
-    """For each message: its key's worker; for a new key, the least loaded worker."""
+    """Route each tuple to its key's worker, and a new key to the least loaded worker."""
     workers = np.empty(len(codes), np.int32)
     known, placed, table = memory.key, memory.worker, memory.table
     cursor = before_first()

@@ -1,19 +1,19 @@
-"""PARTIAL_KEY: the less loaded of a key's d candidates (PKG, Greedy-d)."""
+"""PARTIAL_KEY: the less loaded of a key's d candidates (PKG, Greedy-d); on demand with probing of the actual loads."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from unskew.grouping.arguments import integer
+from unskew.grouping.arguments import integer, one_of
 from unskew.grouping.choices.decaying import Decaying
-from unskew.grouping.choices.probing import LoadMonitor, Probe
 from unskew.grouping.compiled import kernel
 from unskew.grouping.feedback import Controller, Monitor
 from unskew.grouping.hashing import candidates, function
 from unskew.grouping.interface import Costs, Times
 from unskew.grouping.keys import Keys
+from unskew.grouping.state import Value
 
 ESTIMATIONS = ("local", "global")
 
@@ -36,7 +36,7 @@ class PartialKey(Decaying):
     Parameters
     ----------
     choices : int, default 2
-        d ≥ 2, the candidates of a key. More balance a stream with p1 up to d/W, and may put a key on d workers.
+        d ≥ 2, the candidates of a key. d balance a stream with p1 up to d/W, and may put a key on d workers.
         The authors use 2.
     estimation : {"local", "global"}, default "local"
         Whose tuples a load is: this source's ("L" in the paper), or all sources' ("G", an oracle to compare with: one
@@ -87,9 +87,7 @@ class PartialKey(Decaying):
     ) -> None:
         super().__init__(workers, seed=seed, half_life=half_life)
         self.choices = integer("choices", choices, 2)
-        if estimation not in ESTIMATIONS:
-            raise ValueError(f"estimation is {estimation!r}; valid: {', '.join(ESTIMATIONS)}")
-        self.shared = estimation == "global"
+        self.shared = one_of("estimation", estimation, ESTIMATIONS) == "global"
         self.probe_every = integer("probe_every", probe_every, 0)
         if self.shared and self.probe_every:
             raise ValueError(f"probe_every is {probe_every} with estimation 'global', which needs no probing; valid: 0")
@@ -123,7 +121,7 @@ class PartialKey(Decaying):
 
 @kernel
 def _least_loaded(codes: NDArray[np.int32], choices: NDArray[np.int32], loads: NDArray[np.int64]) -> NDArray[np.int32]:
-    """For each message: its key's candidate with minimum load; then that load is one more."""
+    """Route each tuple to its key's candidate with the least load, and count it there."""
     workers = np.empty(len(codes), np.int32)
     for i in range(len(codes)):
         key = codes[i]
@@ -135,3 +133,53 @@ def _least_loaded(codes: NDArray[np.int32], choices: NDArray[np.int32], loads: N
         loads[best] += 1
         workers[i] = best
     return workers
+
+
+class LoadMonitor(Monitor):
+    """Count a worker's tuples."""
+
+    state_fields = ("tuples",)
+
+    def __init__(self) -> None:
+        self.tuples = 0
+
+    def observe(self, keys: Keys, costs: Costs) -> None:
+        """Count them; costs don't matter."""
+        self.tuples += len(keys)
+
+    def report(self) -> Mapping[str, Value] | None:
+        """Report the tuples since the last report."""
+        tuples, self.tuples = self.tuples, 0
+        return {"tuples": tuples} if tuples else None
+
+    def _identity(self) -> str:
+        return "PARTIAL_KEY monitor"
+
+
+class Probe(Controller):
+    """Add up the workers' tuples; each ``every`` tuples a plan gives the sources the workers' loads."""
+
+    state_fields = ("loads", "passed")
+
+    def __init__(self, identity: str, workers: int, every: int) -> None:
+        super().__init__(identity)
+        self.every = every
+        self.loads = np.zeros(workers, np.int64)
+        self.passed = 0
+
+    def _plan(
+        self,
+        reports: Mapping[int, Mapping[str, Value]],
+        queues: Sequence[float] | None,
+        sources: Mapping[int, Mapping[str, Value]] | None,
+    ) -> Mapping[str, Value] | None:
+        """Plan: every worker's load since the start (``loads``, int64[W]), if it's time to probe."""
+        for worker, report in reports.items():
+            tuples = report["tuples"]
+            assert isinstance(tuples, int)
+            self.loads[worker] += tuples
+            self.passed += tuples
+        if self.passed < self.every:
+            return None
+        self.passed = 0
+        return {"loads": self.loads.copy()}

@@ -4,8 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unskew.grouping.arguments import integer
-from unskew.grouping.choices.remembered import Remembered, remember
-from unskew.grouping.choices.sticky import Sticky
+from unskew.grouping.choices.sticky import Remembered, Sticky, remember
 from unskew.grouping.compiled import kernel
 from unskew.grouping.hashing import candidates, function
 from unskew.grouping.interface import Costs, Times
@@ -73,7 +72,7 @@ def _choose_once(
     loads: NDArray[np.int64],
     memory: Remembered,
 ) -> NDArray[np.int32]:
-    """For each message: its key's worker; for a new key, the candidate with minimum load."""
+    """Route each tuple to its key's worker, and a new key to its candidate with the least load."""
     workers = np.empty(len(codes), np.int32)
     known, placed, table = memory.key, memory.worker, memory.table
     for i in range(len(codes)):

@@ -1,15 +1,51 @@
-"""What POTC, ON_GREEDY and OFF_GREEDY share: a key's worker is chosen once, and remembered."""
+"""What POTC, ON_GREEDY and OFF_GREEDY share: a key's worker is chosen once, and remembered in a routing table."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from unskew.grouping.arguments import integer
 from unskew.grouping.choices.decaying import Decaying
-from unskew.grouping.choices.remembered import Remembered, remembered
+from unskew.grouping.compiled import kernel
+from unskew.grouping.slots import enter_slot, enter_slots, slot_table
 from unskew.grouping.state import Value
+
+
+class Remembered(NamedTuple):
+    """Up to C keys with their workers, in the order in which they came: the routing table of a scheme that splits none.
+
+    12 bytes a key, and 8 to 16 for the hash table that finds it.
+    """
+
+    key: NDArray[np.uint64]  # [C]
+    worker: NDArray[np.int32]  # [C]
+    size: NDArray[np.int64]  # [1]
+    table: NDArray[np.int32]  # see unskew.grouping.slots
+
+
+def remembered(keys: NDArray[np.uint64], workers: NDArray[np.int32], room: int) -> Remembered:
+    """A routing table of these n keys and their workers, with room for ``room`` keys in all."""
+    room = max(room, len(keys))
+    memory = Remembered(np.zeros(room, np.uint64), np.zeros(room, np.int32), np.array([len(keys)]), slot_table(room))
+    memory.key[: len(keys)] = keys
+    memory.worker[: len(keys)] = workers
+    enter_slots(memory.table, memory.key, len(keys))
+    return memory
+
+
+@kernel
+def remember(memory: Remembered, key: np.uint64, worker: int) -> bool:
+    """Note the worker of a key that isn't in the table yet; False if there's no room."""
+    slot: int = memory.size[0]
+    if slot == len(memory.key):
+        return False
+    memory.key[slot] = key
+    memory.worker[slot] = worker
+    memory.size[0] += 1
+    enter_slot(memory.table, memory.key, slot)
+    return True
 
 
 class Sticky(Decaying):
@@ -32,7 +68,7 @@ class Sticky(Decaying):
         self._memory = remembered(np.empty(0, np.uint64), np.empty(0, np.int32), 0)
 
     def _memory_for(self, newcomers: int) -> Remembered:
-        """The memory, with room for that many more keys if ``max_keys`` allows it."""
+        """The routing table, with room for that many more keys if ``max_keys`` allows it."""
         memory = self._memory
         size = int(memory.size[0])
         room = min(self.max_keys, size + newcomers)

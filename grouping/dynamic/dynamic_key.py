@@ -8,14 +8,25 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from unskew.grouping.arguments import integer, milliseconds
-from unskew.grouping.dynamic.key_spaces import BABY, OLD, TEENAGE, key_spaces, rebuild
-from unskew.grouping.dynamic.pools import DOWNS, UNSET, UPS, Rules, follow_pools, weight_of
+from unskew.grouping.dynamic.pools import (
+    BABY,
+    DOWNS,
+    OLD,
+    TEENAGE,
+    UNSET,
+    UPS,
+    Rules,
+    follow_pools,
+    key_spaces,
+    rebuild,
+    weight_of,
+)
 from unskew.grouping.hashing import function, homes
 from unskew.grouping.interface import Costs, Grouping, Times
 from unskew.grouping.keys import Keys
 from unskew.grouping.state import Value
 
-# The spaces' fields that are state; the others follow from them.
+# The fields of the key spaces that are saved; the others are computed from them.
 _WATCHED = ("space", "key", "frequency", "born", "seen", "checked", "pool")
 _HOTTEST = 100
 
@@ -26,12 +37,12 @@ class DynamicKey(Grouping):
     A pool is a contiguous slice of the ring of workers that starts at the key's home. It starts with 2 workers. With
     ideal = 100/W, and the share of a worker = 100 · its tuples / all tuples so far, a pool grows by the next worker of
     the ring when the stream is past its warm-up, its least loaded worker's share is above ideal + √ideal, its key is
-    old, and the new worker is less loaded than all of the pool. It shrinks by its last when it has more than 2 workers,
+    old, and the new worker is less loaded than all of the pool. It shrinks by its last worker when it has more than 2,
     at least two of them with a share below ideal − √ideal. A key is checked at most once a ``check_interval``.
 
     Keys grow old by frequency: a key that turns up is a baby; every ``promotion_period`` the most frequent babies
     become teenagers, and every ``periods_to_old``-th time the most frequent teenagers become old (see
-    ``unskew.grouping.dynamic.key_spaces``).
+    ``unskew.grouping.dynamic.pools``).
 
     Guarantees
     ----------
@@ -53,7 +64,7 @@ class DynamicKey(Grouping):
     periods_to_old : int, default 4
         Every so many promotions teenagers grow old.
     evict_after : float, s, default 3600
-        Old and teenage keys unseen for so long lose their place (checked at each promotion).
+        Old and teenage keys unseen for so long leave their space (checked at each promotion).
 
     Notes
     -----

@@ -10,7 +10,7 @@ class DynamicKeyDecay(DynamicKey):
     In DYNAMIC_KEY shares count from the start, so a worker that joins a hot key's pool gets nearly all of that key's
     tuples until its total has caught up: the load of the whole stream looks balanced while that of the last minute
     isn't, for as long again as the stream had run before. Here a worker has caught up after a few half-lives, whenever
-    it joins. Frequencies of keys decay alike, so a key that used to be hot gives its old place to one that is.
+    it joins. Frequencies of keys decay alike, so a key that used to be hot leaves the old space to one that is hot.
 
     Guarantees
     ----------

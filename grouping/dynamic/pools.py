@@ -1,4 +1,8 @@
-"""How DYNAMIC_KEY routes: pools of workers that grow and shrink, compiled."""
+"""How DYNAMIC_KEY routes, compiled: pools of workers that grow and shrink, and the key spaces that say for which keys.
+
+The spaces are generations, as in a JVM's garbage collection: baby, teenage, old. A fixed number of slots hold the
+watched keys; a slot's space is a mark on it, so that promotion moves nothing.
+"""
 
 from typing import NamedTuple
 
@@ -6,15 +10,35 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unskew.grouping.compiled import kernel
-from unskew.grouping.dynamic.key_spaces import BABY, OLD, TEENAGE, KeySpaces, admit, promote
-from unskew.grouping.slots import find_slot
+from unskew.grouping.slots import enter_slot, find_slot, slot_table
+
+FREE, BABY, TEENAGE, OLD = 0, 1, 2, 3
+NEVER = np.int64(-(1 << 62))
 
 # Positions in `clock` and `tally`.
 ORIGIN, NOW, LANDMARK = 0, 1, 2
 TUPLES, CYCLES, UPS, DOWNS = 0, 1, 2, 3
 UNSET = -(1 << 62)
-NEVER = 1 << 62
+_ENDLESS = 1 << 62
 _INITIAL = 2  # the pool that every key starts with
+
+
+class KeySpaces(NamedTuple):
+    """C slots, and the hash table that finds a key's slot.
+
+    At a promotion the babies are reduced to ``capacity[BABY]``; until then as many newcomers are let in again.
+    """
+
+    capacity: NDArray[np.int64]  # [4], keys of each space (of FREE: 0)
+    space: NDArray[np.int8]  # [C], FREE, BABY, TEENAGE or OLD
+    key: NDArray[np.uint64]  # [C], the key's hash
+    frequency: NDArray[np.float64]  # [C], the key's tuples since it was let in
+    born: NDArray[np.int64]  # [C], the number of the tuple that it came with
+    seen: NDArray[np.int64]  # [C], ms, when it was seen last
+    checked: NDArray[np.int64]  # [C], ms, when its pool's scaling was checked last
+    pool: NDArray[np.int32]  # [C], workers that it may use
+    size: NDArray[np.int64]  # [4], keys in each space; [FREE]: a slot below which none is free
+    table: NDArray[np.int32]  # see unskew.grouping.slots
 
 
 class Rules(NamedTuple):
@@ -29,6 +53,24 @@ class Rules(NamedTuple):
     scale_up: float
     scale_down: float
     half_life: int  # 0: shares don't decay
+
+
+def key_spaces(distinct_keys: int) -> KeySpaces:
+    """Empty spaces, sized 50 / 40 / 10 % of the hint (each at least 1)."""
+    baby, teenage, old = (max(1, distinct_keys * percent // 100) for percent in (50, 40, 10))
+    slots = 2 * baby + teenage + old
+    return KeySpaces(
+        capacity=np.array([0, baby, teenage, old]),
+        space=np.zeros(slots, np.int8),
+        key=np.zeros(slots, np.uint64),
+        frequency=np.zeros(slots),
+        born=np.zeros(slots, np.int64),
+        seen=np.zeros(slots, np.int64),
+        checked=np.zeros(slots, np.int64),
+        pool=np.zeros(slots, np.int32),
+        size=np.zeros(4, np.int64),
+        table=slot_table(slots),
+    )
 
 
 @kernel
@@ -147,7 +189,7 @@ def _advance(
     clock: NDArray[np.int64],
     tally: NDArray[np.int64],
 ) -> None:
-    """Move the clock; make up, one by one and each at its own time, for the promotions that it passes."""
+    """Move the clock, and do the promotions that it passes, one by one and each as of its own time."""
     if clock[ORIGIN] == UNSET:
         clock[ORIGIN] = time
         clock[LANDMARK] = time
@@ -182,7 +224,7 @@ def _advance(
 @kernel
 def _last_without_eviction(rules: Rules, spaces: KeySpaces, clock: NDArray[np.int64]) -> int:
     """The number of the last promotion that evicts no key, if no more tuples come."""
-    last = NEVER
+    last = _ENDLESS
     for slot in range(len(spaces.space)):
         if spaces.space[slot] >= TEENAGE:
             last = min(last, (spaces.seen[slot] + rules.evict_after - clock[ORIGIN]) // rules.period)
@@ -191,7 +233,79 @@ def _last_without_eviction(rules: Rules, spaces: KeySpaces, clock: NDArray[np.in
 
 @kernel
 def weight_of(clock: NDArray[np.int64], rules: Rules) -> float:
-    """What a tuple counts now: 1, or with decaying shares the more the later (the earlier ones halve by comparison)."""
+    """What a tuple counts now: 1; with decaying shares later tuples count more, so that earlier ones halve."""
     if rules.half_life == 0 or clock[NOW] == UNSET:
         return 1.0
     return 2.0 ** ((clock[NOW] - clock[LANDMARK]) / rules.half_life)
+
+
+@kernel
+def admit(spaces: KeySpaces, key: np.uint64, pool: int, born: int) -> int:
+    """Let a key that is in no space into the babies, which must be fewer than twice their capacity; its slot."""
+    slot: int = spaces.size[FREE]
+    while spaces.space[slot] != FREE:
+        slot += 1
+    spaces.size[FREE] = slot + 1
+    spaces.space[slot] = BABY
+    spaces.key[slot] = key
+    spaces.frequency[slot] = 0
+    spaces.born[slot] = born
+    spaces.checked[slot] = NEVER
+    spaces.pool[slot] = pool
+    spaces.size[BABY] += 1
+    enter_slot(spaces.table, spaces.key, slot)
+    return slot
+
+
+@kernel
+def promote(spaces: KeySpaces, now: int, into_old: bool, evict_after: int) -> None:
+    """One promotion.
+
+    1. Old and teenage keys that haven't been seen for ``evict_after`` ms go.
+    2. Of the babies, the most frequent stay, as many as have room.
+    3. The most frequent of babies and teenagers together are the teenagers.
+    4. If ``into_old``: likewise, of teenagers and old.
+
+    Of equals the one in the higher space is first, then the one that came first.
+    """
+    for slot in range(len(spaces.space)):
+        if spaces.space[slot] >= TEENAGE and now - spaces.seen[slot] > evict_after:
+            spaces.space[slot] = FREE
+    babies = _by_frequency(spaces, BABY, BABY)
+    for slot in babies[spaces.capacity[BABY] :]:
+        spaces.space[slot] = FREE
+    _fill(spaces, BABY, TEENAGE)
+    if into_old:
+        _fill(spaces, TEENAGE, OLD)
+    rebuild(spaces)
+
+
+@kernel
+def rebuild(spaces: KeySpaces) -> None:
+    """Compute the sizes and the hash table from the slots."""
+    spaces.table[:] = -1
+    spaces.size[:] = 0
+    for slot in range(len(spaces.space)):
+        space = spaces.space[slot]
+        if space != FREE:
+            spaces.size[space] += 1
+            enter_slot(spaces.table, spaces.key, slot)
+
+
+@kernel
+def _fill(spaces: KeySpaces, lower: int, upper: int) -> None:
+    best = _by_frequency(spaces, lower, upper)
+    room = spaces.capacity[upper]
+    for slot in best[:room]:
+        spaces.space[slot] = upper
+    for slot in best[room:]:
+        spaces.space[slot] = lower
+
+
+@kernel
+def _by_frequency(spaces: KeySpaces, lower: int, upper: int) -> NDArray[np.int64]:
+    """The slots of two spaces, most frequent first; three stable sorts, the least important first."""
+    slots = np.flatnonzero((spaces.space == lower) | (spaces.space == upper))
+    slots = slots[np.argsort(spaces.born[slots], kind="mergesort")]
+    slots = slots[np.argsort(-spaces.space[slots], kind="mergesort")]
+    return slots[np.argsort(-spaces.frequency[slots], kind="mergesort")]

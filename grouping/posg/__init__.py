@@ -1,5 +1,5 @@
 """POSG: scheduling by sketched execution times; router, monitor, controller, and the paper's own message machine."""
 
-from unskew.grouping.posg.router import Posg
+from unskew.grouping.posg.posg import Posg
 
 __all__ = ["Posg"]

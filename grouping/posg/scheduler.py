@@ -18,8 +18,8 @@ STATE, TURN, EPOCH = 0, 1, 2
 class Scheduler(NamedTuple):
     """What one scheduler knows of k instances.
 
-    Until an instance has sent matrices, its are 0. ``means`` is what a tuple costs there on average: the estimate
-    for an item that the instance has never seen, where W/F is 0/0 and the paper is silent.
+    Until an instance has sent matrices, its matrices are 0. ``means`` is what a tuple costs there on average: the
+    estimate for an item that the instance has never seen, where W/F is 0/0 and the paper is silent.
     """
 
     control: NDArray[np.int64]  # [3], state, next instance of a round robin, epoch of the synchronisation
@@ -53,7 +53,7 @@ def submit(scheduler: Scheduler, at: NDArray[np.int32], key: int) -> int:
 
 @kernel
 def receive_matrices(scheduler: Scheduler, op: int) -> None:
-    """Instance ``op``'s new matrices are in place: on to SEND_ALL, from ROUND_ROBIN only when all have sent theirs."""
+    """Go on to SEND_ALL, as instance ``op`` has sent matrices; from ROUND_ROBIN only when all instances have."""
     scheduler.known[op] = True
     if scheduler.control[STATE] != ROUND_ROBIN or scheduler.known.all():
         scheduler.control[TURN] = 0
@@ -63,7 +63,7 @@ def receive_matrices(scheduler: Scheduler, op: int) -> None:
 
 @kernel
 def synchronise(scheduler: Scheduler, deltas: NDArray[np.float64]) -> None:
-    """All replies of the epoch are there: Ĉ += Δ, and RUN (Figure 3.E)."""
+    """Correct the accounts when all replies of the epoch have come: Ĉ += Δ, and RUN (Figure 3.E)."""
     scheduler.estimated[:] += deltas
     _enter(scheduler, RUN)
 

@@ -2,7 +2,7 @@
 
 ``Posg`` gets its feedback by intervals. This is the machine itself: a request travels with a tuple and is answered when
 that tuple has been executed, sketches leave an instance at the tuple that made them stable, and every message takes
-effect at its own moment. The steps (``scheduler``, ``instances``, ``sketch``) are the same compiled ones.
+effect when it arrives. The steps (``scheduler``, ``instances``, ``sketch``) are the same compiled ones.
 """
 
 from typing import NamedTuple
@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 from unskew.grouping.compiled import kernel
 from unskew.grouping.keys import Keys
 from unskew.grouping.posg.instances import execute, new_instances, reset
-from unskew.grouping.posg.mail import due, new_mail, post, remove
-from unskew.grouping.posg.router import Posg
+from unskew.grouping.posg.posg import Posg
 from unskew.grouping.posg.scheduler import (
     EPOCH,
     SEND_ALL,
@@ -30,7 +29,7 @@ from unskew.grouping.posg.sketch import cells
 
 
 class Timeline(NamedTuple):
-    """What became of n tuples."""
+    """Where and when n tuples were executed."""
 
     workers: NDArray[np.int32]  # [n]
     finishes: NDArray[np.float64]  # [n], ms
@@ -59,7 +58,7 @@ def unfold(
     arrivals : float64[n], ms, ascending
         When each tuple reaches the scheduler.
     services : float64[n] or [n, k], ms
-        What it takes, the same on all instances or on each.
+        What each tuple takes to execute: the same on all instances, or on each of them.
     latency : float, ms, default 0
         How long a message from an instance to the scheduler travels.
 
@@ -73,6 +72,15 @@ def unfold(
     at = cells(keys, router.seed, router.rows, router.columns)
     settings = (router.window, router.tolerance, latency, router.settle == "clock")
     return Timeline(*_unfold(scheduler, keys.codes, at, arrivals, matrix, *settings))
+
+
+class Messages(NamedTuple):
+    """Messages under way from instances to the scheduler, in no order."""
+
+    times: NDArray[np.float64]  # when each arrives, ms
+    about: NDArray[np.int64]  # [:, 4], sending instance, epoch of a reply, slot of matrices or -1, message's number
+    deltas: NDArray[np.float64]  # of a reply
+    counts: NDArray[np.int64]  # [2], messages under way, and messages ever sent
 
 
 @kernel
@@ -94,13 +102,13 @@ def _unfold(
     # An instance sends matrices at most once in two windows, and a reply at most once for each of those messages.
     room = n // (2 * window) + 1
     sent_frequencies, sent_works = np.empty((room, rows, columns), np.int64), np.empty((room, rows, columns))
-    mail = new_mail(room * (k + 1))
+    messages = no_messages(room * (k + 1))
     matrices = 0
     deltas, replies = np.zeros(k), 0
     for i in range(n):
-        letter = due(mail, arrivals[i])
-        while letter >= 0:
-            op, epoch, slot = mail.about[letter, 0], mail.about[letter, 1], mail.about[letter, 2]
+        message = due(messages, arrivals[i])
+        while message >= 0:
+            op, epoch, slot = messages.about[message, 0], messages.about[message, 1], messages.about[message, 2]
             if slot >= 0:
                 scheduler.frequencies[op] = sent_frequencies[slot]
                 scheduler.works[op] = sent_works[slot]
@@ -108,12 +116,12 @@ def _unfold(
                 receive_matrices(scheduler, op)
                 replies = 0
             elif epoch == scheduler.control[EPOCH] and scheduler.control[STATE] in (SEND_ALL, WAIT_ALL):
-                deltas[op] = mail.deltas[letter]
+                deltas[op] = messages.deltas[message]
                 replies += 1
                 if replies == k:
                     synchronise(scheduler, deltas)
-            remove(mail, letter)
-            letter = due(mail, arrivals[i])
+            remove(messages, message)
+            message = due(messages, arrivals[i])
         states[i] = scheduler.control[STATE]
         op = submit(scheduler, at, codes[i])
         workers[i] = op
@@ -122,11 +130,51 @@ def _unfold(
         if states[i] == SEND_ALL:
             # The tuple carries a request; the answer leaves when it has been executed.
             delta = (finishes[i] if clock else cumulated[op]) - scheduler.estimated[op]
-            post(mail, finishes[i] + latency, op, scheduler.control[EPOCH], -1, delta)
+            send(messages, finishes[i] + latency, op, scheduler.control[EPOCH], -1, delta)
         if execute(instances, op, at, codes[i], services[i, op], window, tolerance):
             sent_frequencies[matrices] = instances.frequencies[op]
             sent_works[matrices] = instances.works[op]
             reset(instances, op)
-            post(mail, finishes[i] + latency, op, 0, matrices, 0.0)
+            send(messages, finishes[i] + latency, op, 0, matrices, 0.0)
             matrices += 1
-    return workers, finishes, states, int(mail.counts[1])
+    return workers, finishes, states, int(messages.counts[1])
+
+
+@kernel
+def no_messages(room: int) -> Messages:
+    """None under way yet; room for ``room`` messages."""
+    return Messages(np.empty(room), np.empty((room, 4), np.int64), np.empty(room), np.zeros(2, np.int64))
+
+
+@kernel
+def send(messages: Messages, time: float, op: int, epoch: int, slot: int, delta: float) -> None:
+    """Send a reply (``slot`` -1) or matrices, to arrive at ``time`` (ms)."""
+    end = messages.counts[0]
+    messages.times[end], messages.deltas[end] = time, delta
+    messages.about[end, 0], messages.about[end, 1], messages.about[end, 2] = op, epoch, slot
+    messages.about[end, 3] = messages.counts[1]
+    messages.counts[0] += 1
+    messages.counts[1] += 1
+
+
+@kernel
+def due(messages: Messages, now: float) -> int:
+    """The first message that has arrived by now, or -1; of several at one moment, the one that was sent first."""
+    first = -1
+    for i in range(messages.counts[0]):
+        if messages.times[i] <= now and (
+            first < 0
+            or messages.times[i] < messages.times[first]
+            or (messages.times[i] == messages.times[first] and messages.about[i, 3] < messages.about[first, 3])
+        ):
+            first = i
+    return first
+
+
+@kernel
+def remove(messages: Messages, message: int) -> None:
+    """Take a message out."""
+    messages.counts[0] -= 1
+    last = messages.counts[0]
+    messages.times[message], messages.deltas[message] = messages.times[last], messages.deltas[last]
+    messages.about[message] = messages.about[last]

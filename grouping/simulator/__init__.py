@@ -8,10 +8,10 @@
 (True, True)
 """
 
-from unskew.grouping.costs import class_costs
 from unskew.grouping.simulator.feedback import Feedback
 from unskew.grouping.simulator.outcome import Outcome
 from unskew.grouping.simulator.run import simulate
 from unskew.grouping.simulator.workload import Speeds, Workload, arrivals_at, workload
+from unskew.grouping.streams import class_costs
 
 __all__ = ["Feedback", "Outcome", "Speeds", "Workload", "arrivals_at", "class_costs", "simulate", "workload"]

@@ -26,8 +26,8 @@ class Feedback:
     delay : float, ms
         From the moment when all reports of an interval are there to the moment when the sources have the plan.
     transfer : float, ms
-        How long a unit of state that moves (of ``migration``) keeps the worker busy that hands it out, and the one that
-        takes it in. Tuples that come meanwhile wait.
+        How long a unit of state that moves (of ``migration``) keeps busy the worker that hands it out, and the worker
+        that takes it in. Tuples that come meanwhile wait.
 
     """
 
@@ -43,7 +43,7 @@ class Feedback:
 
 @dataclass(slots=True)
 class Loop:
-    """The controller's side of the simulation."""
+    """The controller, and the reports and plans that are under way to and from it."""
 
     controller: Controller
     delay: float
@@ -55,17 +55,17 @@ class Loop:
 
     @property
     def pending(self) -> bool:
-        """Whether anything is on its way."""
+        """Whether a report or a plan is under way."""
         return bool(self.reported or self.planned)
 
     def report(self, ready: float, reports: Reports, queues: NDArray[np.int64], sources: Reports) -> None:
-        """Note an interval's reports, all there at ``ready`` (ms), not before those of earlier intervals."""
+        """Note an interval's reports. They come at ``ready`` (ms), but not before those of earlier intervals."""
         if self.reported:
             ready = max(ready, self.reported[-1][0])
         self.reported.append((ready, reports, queues, sources))
 
     def take_up(self, now: float, routers: Sequence[Grouping]) -> list[Plan]:
-        """Plan from what is there, and let the routers adopt what is due by ``now``: those plans."""
+        """Plan from the reports that have come by ``now``, let the routers adopt the plans due, and return these."""
         while self.reported and self.reported[0][0] <= now:
             ready, reports, queues, sources = self.reported.popleft()
             plan = self.controller.plan(reports, queues.astype(float).tolist(), sources)
@@ -85,7 +85,7 @@ class Loop:
 
 
 def transferred(plans: Sequence[Plan], workers: int) -> NDArray[np.float64]:
-    """The state that each worker hands out or takes in for these plans, of those that say: float64[W]."""
+    """The state that each worker hands out or takes in for these plans, as far as plans say it: float64[W]."""
     moved = np.zeros(workers)
     for plan in plans:
         values: Mapping[str, Any] = plan.values

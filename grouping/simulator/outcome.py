@@ -1,4 +1,4 @@
-"""What a simulation gives: figures for the whole run, and how they came about over time."""
+"""What a simulation gives: figures for the whole run, and the series of samples over time."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 
 from unskew.grouping.compiled import kernel
 from unskew.grouping.measures import dist_cost, imbalance_fraction, skew, std_dev
-from unskew.grouping.simulator.crew import Crew
 from unskew.grouping.simulator.feedback import Loop
 from unskew.grouping.simulator.sources import Sources
+from unskew.grouping.simulator.workers import Workers
 from unskew.grouping.simulator.workload import Workload
 
 
@@ -29,7 +29,7 @@ class Outcome:
     work_imbalance: float  # the same at the end, of work
     std_dev: float  # of the workers' shares at the end, in % (DKG's measure)
     skew: float  # S of the DPA paper, at the end
-    replication: float  # workers that held a key, on average (DIST_COST)
+    replication: float  # replicas of a key, on average (DIST_COST)
     memory: int  # (key, worker) pairs: partial results in all workers together
     aggregation_messages: int  # (window, key, worker) pairs: partial results sent on
     plans: int  # adopted
@@ -122,18 +122,18 @@ def outcome(
     load: Workload,
     senders: Sources,
     sources: int,
-    crew: Crew,
+    workers: Workers,
     loop: Loop | None,
     marks: NDArray[np.int64],
     waiting: NDArray[np.int64],
     window: float | None,
 ) -> Outcome:
-    """Sum up a run."""
+    """Compute the figures and the series of a run."""
     router, n = senders.routers[0], len(load)
-    at_marks, average = count_loads(crew.assigned, marks, router.workers)
-    completions = crew.finishes - load.arrivals
+    at_marks, average = count_loads(workers.assigned, marks, router.workers)
+    completions = workers.finishes - load.arrivals
     keys = int(np.count_nonzero(np.bincount(load.keys.codes)))  # a dictionary may name keys that no tuple has
-    memory = partials(load, crew.assigned, router.workers, None)
+    memory = partials(load, workers.assigned, router.workers, None)
     return Outcome(
         grouping=router.name,
         sources=sources,
@@ -142,24 +142,24 @@ def outcome(
         distinct_keys=keys,
         average_imbalance=average / n,
         final_imbalance=imbalance_fraction(at_marks[-1]),
-        work_imbalance=imbalance_fraction(np.bincount(crew.assigned, crew.services, router.workers)),
+        work_imbalance=imbalance_fraction(np.bincount(workers.assigned, workers.services, router.workers)),
         std_dev=std_dev(at_marks[-1]),
         skew=skew(at_marks[-1]),
         replication=dist_cost(memory, keys),
         memory=memory,
-        aggregation_messages=memory if window is None else partials(load, crew.assigned, router.workers, window),
+        aggregation_messages=memory if window is None else partials(load, workers.assigned, router.workers, window),
         plans=loop.plans if loop else 0,
-        moved_keys=crew.moved + (loop.moved if loop else 0),
+        moved_keys=workers.moved + (loop.moved if loop else 0),
         migration=loop.migration if loop else 0.0,
-        forwarded=crew.forwarded,
+        forwarded=workers.forwarded,
         mean_queue=float(waiting.mean()),
         longest_queue=int(waiting.max()),
         mean_completion=float(completions.mean()),
         p99_completion=float(np.percentile(completions, 99)),
-        makespan=float(crew.finishes.max() - load.arrivals[0]),
+        makespan=float(workers.finishes.max() - load.arrivals[0]),
         routing_ns=senders.nanoseconds / n,
-        assigned=crew.assigned,
+        assigned=workers.assigned,
         completions=completions,
         loads=at_marks[-1],
-        series=series_of(load, marks, at_marks, crew.finishes, waiting),
+        series=series_of(load, marks, at_marks, workers.finishes, waiting),
     )

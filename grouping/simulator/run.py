@@ -1,6 +1,7 @@
 """`simulate`: what would this stream do with that grouping and W workers?"""
 
 from collections.abc import Callable
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -8,11 +9,10 @@ from numpy.typing import NDArray
 from unskew.grouping.arguments import integer
 from unskew.grouping.feedback import Monitor
 from unskew.grouping.interface import Grouping
-from unskew.grouping.simulator.crew import Crew, Fifo, Forwarding
 from unskew.grouping.simulator.feedback import Feedback, Loop, Reports, transferred
 from unskew.grouping.simulator.outcome import Outcome, marks_of, outcome
-from unskew.grouping.simulator.sources import Sources
-from unskew.grouping.simulator.substream import Substreams
+from unskew.grouping.simulator.sources import Sources, Substreams
+from unskew.grouping.simulator.workers import FifoWorkers, ForwardingWorkers, Workers
 from unskew.grouping.simulator.workload import Speeds, Workload
 
 
@@ -29,8 +29,9 @@ def simulate(
 ) -> Outcome:
     """Route a workload with S sources and let W workers serve it, each first in, first out.
 
-    A scheme with a controller gets feedback; without one, each source routes its share at once. All times are
-    simulated, but for ``routing_ns``. O(1) a tuple beside what the scheme takes, and O(W) a sample and interval; about
+    A scheme with a controller gets feedback; without one, each source routes its share at once, or batch by batch if
+    the scheme looks at batches. (A tuple doesn't wait for its batch's end here.) All times are simulated, but for
+    ``routing_ns``. O(1) a tuple beside what the scheme takes, and O(W) a sample and interval; about
     40 bytes a tuple.
 
     Parameters
@@ -42,11 +43,11 @@ def simulate(
     sources : int
         S ≥ 1. Sources of a scheme that says so share one router.
     split : "even" or "key"
-        How tuples come to the sources: in turn, or by the key's hash.
+        How tuples are divided between the sources: in turn, or by the key's hash.
     speeds : Speeds, optional
         Default: all workers alike.
     feedback : Feedback, optional
-        For schemes with a controller.
+        For schemes with a controller; its interval is the batch of schemes that look at batches.
     window : float, ms, optional
         After which the workers send their partial results to be aggregated. Default: at the end only.
     samples : int
@@ -77,76 +78,86 @@ def simulate(
     speeds = speeds or Speeds.fixed(np.ones(router.workers))
     if speeds.factors.shape[1] != router.workers:
         raise ValueError(f"speeds are of {speeds.factors.shape[1]} workers, there are {router.workers}")
-    crew: Crew = Forwarding(load, speeds, router) if router.forwards else Fifo(load, speeds)
-    samples_of = Samples(crew, load, marks_of(len(load), integer("samples", samples, 1)), router.workers)
+    workers: Workers = ForwardingWorkers(load, speeds, router) if router.forwards else FifoWorkers(load, speeds)
+    samples_of = Samples(workers, load, marks_of(len(load), integer("samples", samples, 1)))
     controller = router.controller()
     loop = None
+    feedback = feedback or Feedback()
     if controller is None:
-        senders.route(0, len(load), crew.assigned)
-        samples_of.serve(0, len(load), float("inf"))
+        ends = _ends(load, feedback.interval) if router.batched else [len(load)]
+        for start, stop in pairwise([0, *ends]):
+            senders.route(start, stop, workers.assigned)
+            samples_of.serve(start, stop, float("inf"))
     else:
-        feedback = feedback or Feedback()
         loop = Loop(controller, feedback.delay)
-        _follow(load, senders, crew, samples_of, loop, feedback)
-    return outcome(load, senders, sources, crew, loop, samples_of.marks, samples_of.waiting, window)
+        _follow(load, senders, workers, samples_of, loop, feedback)
+    return outcome(load, senders, sources, workers, loop, samples_of.marks, samples_of.waiting, window)
+
+
+def _ends(load: Workload, interval: float) -> list[int]:
+    """Where the batches end that begin with the first arrival and last ``interval`` (ms); only those with tuples."""
+    which = ((load.arrivals - load.arrivals[0]) // interval).astype(np.int64)
+    return [*(np.flatnonzero(np.diff(which)) + 1).tolist(), len(load)]
 
 
 class Samples:
-    """Lets the crew serve, and looks at the queues after the tuples at ``marks``."""
+    """Lets the workers serve, and samples their queues after the tuples at ``marks``."""
 
-    def __init__(self, crew: Crew, load: Workload, marks: NDArray[np.int64], workers: int) -> None:
+    def __init__(self, workers: Workers, load: Workload, marks: NDArray[np.int64]) -> None:
         self.marks = marks
-        self.waiting = np.zeros((len(marks), workers), np.int64)
-        self._crew, self._load, self._taken = crew, load, 0
+        self.waiting = np.zeros((len(marks), workers.count), np.int64)
+        self._workers, self._load, self._taken = workers, load, 0
 
     def serve(self, start: int, stop: int, until: float) -> None:
-        """Have the tuples [start, stop) served, and all that happens up to ``until`` (ms)."""
+        """Let the workers take the tuples [start, stop) and serve up to ``until`` (ms)."""
         while self._taken < len(self.marks) and self.marks[self._taken] <= stop:
             mark = int(self.marks[self._taken])
             now = float(self._load.arrivals[mark - 1])
-            self._crew.serve(start, mark, now)
-            self.waiting[self._taken] = self._crew.waiting(now)
+            self._workers.serve(start, mark, now)
+            self.waiting[self._taken] = self._workers.waiting(now)
             self._taken += 1
             start = mark
-        self._crew.serve(start, stop, until)
+        self._workers.serve(start, stop, until)
 
 
-def _follow(load: Workload, senders: Sources, crew: Crew, samples: Samples, loop: Loop, feedback: Feedback) -> None:
+def _follow(
+    load: Workload, senders: Sources, workers: Workers, samples: Samples, loop: Loop, feedback: Feedback
+) -> None:
     """Interval by interval: adopt, route, serve, report."""
     router, interval = senders.routers[0], feedback.interval
-    observers = Observers(router, load, crew) if router.monitor() is not None else None
+    monitors = Monitors(router, load, workers) if router.monitor() is not None else None
     now, start = float(load.arrivals[0]), 0
-    while start < len(load) or not crew.done():
+    while start < len(load) or not workers.done():
         if plans := loop.take_up(now, senders.routers):
-            crew.adopted(router, start)
-            crew.occupy(now, feedback.transfer * transferred(plans, router.workers))
+            workers.adopted(router, start)
+            workers.occupy(now, feedback.transfer * transferred(plans, router.workers))
         end = now + interval
-        if start < len(load) and crew.done() and not loop.pending:
-            # Nothing happens before the next arrival: go to its interval.
+        if start < len(load) and workers.done() and not loop.pending:
+            # Nothing happens before the next arrival: go on to the interval of that arrival.
             end += max(0.0, (load.arrivals[start] - end) // interval + 1) * interval
         stop = int(np.searchsorted(load.arrivals, end))
-        senders.route(start, stop, crew.assigned)
+        senders.route(start, stop, workers.assigned)
         samples.serve(start, stop, end)
-        reports, ready = observers.observe(start, stop) if observers else ({}, end)
-        loop.report(max(end, ready), reports, crew.waiting(end), senders.reports())
+        reports, ready = monitors.observe(start, stop) if monitors else ({}, end)
+        loop.report(max(end, ready), reports, workers.waiting(end), senders.reports())
         now, start = end, stop
 
 
-class Observers:
+class Monitors:
     """The workers' monitors."""
 
-    def __init__(self, router: Grouping, load: Workload, crew: Crew) -> None:
+    def __init__(self, router: Grouping, load: Workload, workers: Workers) -> None:
         self._monitors: list[Monitor] = [m for _ in range(router.workers) if (m := router.monitor()) is not None]
         self._substreams = Substreams(load.keys)
-        self._crew = crew
+        self._workers = workers
 
     def observe(self, start: int, stop: int) -> tuple[Reports, float]:
-        """The reports about the tuples [start, stop), and when the last of these is finished (ms)."""
-        here = self._crew.assigned[start:stop]
+        """The workers' reports about the tuples [start, stop), and when the last of these is finished (ms)."""
+        here = self._workers.assigned[start:stop]
         order = start + np.argsort(here, kind="stable")
         ends = np.cumsum(np.bincount(here, minlength=len(self._monitors)))
         for worker in np.unique(here).tolist():
             which = order[ends[worker - 1] if worker else 0 : ends[worker]]
-            self._monitors[worker].observe(self._substreams.part(which), self._crew.services[which])
+            self._monitors[worker].observe(self._substreams.part(which), self._workers.services[which])
         reports = {w: report for w, monitor in enumerate(self._monitors) if (report := monitor.report()) is not None}
-        return reports, float(self._crew.finishes[start:stop].max(initial=0.0))
+        return reports, float(self._workers.finishes[start:stop].max(initial=0.0))

@@ -1,22 +1,29 @@
-"""The sources: how the stream's tuples come to them, and what their routers make of them."""
+"""The sources: how the stream is divided between them, and how their routers route its parts.
+
+A part of a stream has no more distinct keys than tuples, as a router's batch in a topology (``Substreams``).
+"""
 
 from collections.abc import Callable, Iterator
 from time import thread_time_ns
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
+from unskew.grouping.arguments import one_of
+from unskew.grouping.compiled import kernel
 from unskew.grouping.hashing import function, homes
 from unskew.grouping.interface import Grouping
+from unskew.grouping.keys import Keys
+from unskew.grouping.planned import Planned
 from unskew.grouping.simulator.feedback import Reports
-from unskew.grouping.simulator.substream import Substreams
 from unskew.grouping.simulator.workload import Workload
 
 SPLITS = ("even", "key")
 
 
 class Sources:
-    """S sources with a router each, or one for all where the scheme says so (``Grouping.shared``).
+    """S sources with a router each, or one for all where the scheme says so (``Grouping.shared``, ``batched``).
 
     Attributes
     ----------
@@ -27,11 +34,12 @@ class Sources:
     """
 
     def __init__(self, make: Callable[[], Grouping], load: Workload, sources: int, split: str) -> None:
-        if split not in SPLITS:
-            raise ValueError(f"split is {split!r}; valid: {', '.join(SPLITS)}")
+        one_of("split", split, SPLITS)
         first = make()
         count = 1 if first.shared else sources
-        self.routers = [first.at_source(0), *(make().at_source(source) for source in range(1, count))]
+        routers = 1 if first.batched else count
+        self.routers = [first.at_source(0), *(make().at_source(source) for source in range(1, routers))]
+        self._count = count
         self._load = load
         self._substreams = Substreams(load.keys)
         self._source = None
@@ -46,8 +54,11 @@ class Sources:
         self.nanoseconds = 0
 
     def route(self, start: int, stop: int, assigned: NDArray[np.int32]) -> None:
-        """Route the tuples [start, stop) into their places of ``assigned``."""
+        """Route the tuples [start, stop), and write their workers into ``assigned`` [n]."""
         load = self._load
+        if isinstance(self.routers[0], Planned):
+            self._route_batch(self.routers[0], start, stop, assigned)
+            return
         for source, which in self._parts(start, stop):
             keys = self._substreams.part(which)
             times, costs = load.arrivals[which].astype(np.int64), load.costs[which]
@@ -56,13 +67,24 @@ class Sources:
             self.nanoseconds += thread_time_ns() - began
             assigned[which] = workers
 
+    def _route_batch(self, planner: Planned, start: int, stop: int, assigned: NDArray[np.int32]) -> None:
+        """Route a batch: all sources count, one plan is made, each source follows it."""
+        own = [which for _, which in self._parts(start, stop)]
+        parts = [self._substreams.part(which) for which in own]
+        costs = [self._load.costs[which] for which in own]
+        began = thread_time_ns()
+        routed = planner.together(parts, costs)
+        self.nanoseconds += thread_time_ns() - began
+        for which, workers in zip(own, routed, strict=True):
+            assigned[which] = workers
+
     def reports(self) -> Reports:
-        """What the routers have to report."""
+        """The routers' reports, of those that have one."""
         return {s: report for s, router in enumerate(self.routers) if (report := router.report()) is not None}
 
     def _parts(self, start: int, stop: int) -> Iterator[tuple[int, slice | NDArray[np.int64]]]:
-        """Each source that has any of the tuples [start, stop), and which: a slice or their numbers, ascending."""
-        count = len(self.routers)
+        """Each source that has any of the tuples [start, stop), with their slice or their numbers, ascending."""
+        count = self._count
         if self._source is None:
             for first in range(start, min(start + count, stop)):
                 yield first % count, slice(first, stop, count)
@@ -72,3 +94,36 @@ class Sources:
         ends = np.cumsum(np.bincount(here, minlength=count))
         for source in np.unique(here).tolist():
             yield source, order[ends[source - 1] if source else 0 : ends[source]]
+
+
+class Substreams:
+    """Cuts parts out of a stream of n tuples with K distinct keys; O(1) a tuple of the part, 4 · K bytes."""
+
+    def __init__(self, keys: Keys) -> None:
+        self.keys = keys
+        self._position = np.full(len(keys.hashes), -1, np.int32)
+
+    def part(self, which: slice | NDArray[np.int64]) -> Keys:
+        """The tuples of a slice or of these numbers."""
+        codes = self.keys.codes[which]
+        if len(codes) >= len(self.keys.hashes):
+            return Keys(codes, self.keys.hashes, self.keys.distinct)
+        renumbered, used = _renumber(np.ascontiguousarray(codes), self._position)
+        return Keys(renumbered, self.keys.hashes[used], self.keys.distinct.take(pa.array(used)))
+
+
+@kernel
+def _renumber(codes: NDArray[np.int32], position: NDArray[np.int32]) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    """Number the codes by first appearance: the new codes, and the old code of each; ``position`` is −1 again after."""
+    renumbered, used = np.empty(len(codes), np.int32), np.empty(len(codes), np.int32)
+    distinct = 0
+    for i in range(len(codes)):
+        code = codes[i]
+        if position[code] < 0:
+            position[code] = distinct
+            used[distinct] = code
+            distinct += 1
+        renumbered[i] = position[code]
+    for i in range(distinct):
+        position[used[i]] = -1
+    return renumbered, used[:distinct].copy()

@@ -1,9 +1,12 @@
-"""The compact representation of keys (section 4): those that are alike in everything a planner asks are one record."""
+"""The compact representation of keys (section 4): keys that are alike in everything a planner looks at are one record.
+
+Costs and sizes are made alike by HLHE, half-linear-half-exponential discretisation (section 4.2).
+"""
 
 import numpy as np
 from numpy.typing import NDArray
 
-from unskew.grouping.table.hlhe import discretise
+from unskew.grouping.compiled import kernel
 from unskew.grouping.table.records import Placement, Records
 
 
@@ -11,8 +14,8 @@ def compact(keys: Records, degree: int) -> tuple[Records, NDArray[np.int64]]:
     """Group keys by their six-dimensional vector ``(d', d, d_h, v_c, v_S, #)``.
 
     ``d`` is the worker that has the keys, ``d_h`` the one that the hash function names, ``v_c`` and ``v_S`` their
-    discretised cost and memory, ``#`` how many they are. ``d'``, the worker that they'll go to, is what planning
-    finds out: a ``Placement`` says it, with one row for each part of a record that goes elsewhere.
+    discretised cost and memory, ``#`` the number of keys. ``d'``, the worker to which they'll go, is the result of
+    planning: a ``Placement``, with one row for each part of a record that goes to another worker.
 
     Parameters
     ----------
@@ -55,7 +58,8 @@ def compact(keys: Records, degree: int) -> tuple[Records, NDArray[np.int64]]:
 def expand(placement: Placement, group: NDArray[np.int64], psi: NDArray[np.float64]) -> NDArray[np.int32]:
     """Name the keys that a placement of groups moves.
 
-    Of a record's keys, those that ψ selects first move, by the planner's order of moving; the others stay.
+    Of a record's keys, the ones that ψ selects first move, in the order in which the planner moved them; the others
+    stay.
 
     Parameters
     ----------
@@ -78,3 +82,75 @@ def expand(placement: Placement, group: NDArray[np.int64], psi: NDArray[np.float
     destination = np.empty(len(group), np.int32)
     destination[keys] = np.repeat(placement.worker[rows], placement.count[rows])
     return destination
+
+
+def discretise(values: NDArray[np.float64], degree: int) -> NDArray[np.float64]:
+    """Replace each value by one of few representatives, so that sums stay what they were.
+
+    The values are normalised by their smallest. Representatives are the multiples of R = ``degree`` (the linear
+    half) and below R the powers of 2 (the exponential half). Each value has two candidates, the representative just
+    below and the one just above; in descending order of the values, that one is taken which pulls the accumulated
+    deviation Σ (x − φ(x)) back towards 0.
+
+    Guarantees
+    ----------
+    * Each value is off by less than the distance of its two candidates: R above R, less than the value itself below.
+    * The accumulated deviation of every prefix (the n largest values, for each n) is below R times the smallest
+      value, in either direction.
+
+    Time O(n log n).
+
+    Parameters
+    ----------
+    values : float64[n]
+        At least 0. Zeros stay zeros and take no part.
+    degree : int
+        R, a power of 2: 1 keeps whole multiples of the smallest value exactly; the larger, the fewer and coarser
+        the representatives. The paper tries 1 to 256 and finds that load estimates stay within 1 %.
+
+    Returns
+    -------
+    float64[n]
+
+    Notes
+    -----
+    Theorem 3 claims that the total deviation always ends at 0. It needn't: a single value of 3 with R = 4 is
+    represented by 2. What can be proved is the bound above; with many small values it does get back to 0.
+
+    References
+    ----------
+    Fang et al., *Parallel Stream Processing Against Workload Skewness and Variance*, section 4.2, figure 6(b).
+
+    Examples
+    --------
+    Ten keys of 38 in all, four representatives (8, 4, 2, 1) that sum up to 39:
+
+    >>> phi = discretise(np.array([8.0, 7, 6, 5, 4, 3, 2, 1, 1, 1]), 4)
+    >>> phi.tolist(), float(phi.sum())
+    ([8.0, 4.0, 8.0, 8.0, 4.0, 2.0, 2.0, 1.0, 1.0, 1.0], 39.0)
+
+    """
+    order = np.argsort(-values, kind="stable")
+    order = order[: np.count_nonzero(values)]
+    phi = np.zeros(len(values))
+    if len(order):
+        unit = values[order[-1]]
+        phi[order] = _represent(values[order] / unit, float(degree)) * unit
+    return phi
+
+
+@kernel
+def _represent(descending: NDArray[np.float64], degree: float) -> NDArray[np.float64]:
+    phi = np.empty(len(descending))
+    deviation = 0.0
+    for i in range(len(descending)):
+        x = descending[i]
+        if x >= degree:
+            below = np.floor(x / degree) * degree
+            above = below + degree
+        else:
+            below = 2.0 ** np.floor(np.log2(x))
+            above = 2 * below
+        phi[i] = above if deviation > 0 and x > below else below
+        deviation += x - phi[i]
+    return phi

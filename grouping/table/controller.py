@@ -9,14 +9,12 @@ from numpy.typing import NDArray
 from unskew.grouping.feedback import Controller
 from unskew.grouping.state import Value
 from unskew.grouping.table.compact import compact, expand
-from unskew.grouping.table.lookup import look_up
-from unskew.grouping.table.migration import MigrationPlan, migrate
-from unskew.grouping.table.records import Placement, Records, sum_at
-from unskew.grouping.table.window import Window, empty_window
+from unskew.grouping.table.records import MigrationPlan, Placement, Records, look_up, migrate, sum_at
+from unskew.grouping.table.reports import Window, empty_window
 
 
 class Scheme(Protocol):
-    """How a routing table scheme plans: what the controller asks of a ``TableRouter``."""
+    """How a routing table scheme plans: the part of a ``TableRouter`` that the controller uses."""
 
     workers: int
     theta_max: float
@@ -24,7 +22,7 @@ class Scheme(Protocol):
     degree: int | None
 
     def home(self, hashes: NDArray[np.uint64]) -> NDArray[np.int32]:
-        """Each key's worker by its hash."""
+        """Each key's home."""
         ...
 
     def place(self, records: Records, limit: float) -> Placement:
@@ -45,8 +43,7 @@ class TableController(Controller):
     Parameters
     ----------
     scheme : Scheme
-        Says how to plan; its own routing table is not looked at. The controller knows the table by what it has
-        planned itself.
+        Says how to plan; its own routing table is not looked at, as the controller keeps the table that it planned.
     identity : str
         Of the routers that it plans for.
 
@@ -71,7 +68,7 @@ class TableController(Controller):
         self.table_keys: NDArray[np.uint64] = np.empty(0, np.uint64)
         self.table_workers: NDArray[np.int32] = np.empty(0, np.int32)
         self.keys, self.sizes, self.intervals, self.costs = empty_window()
-        #: What the keys that nobody named have added to all states, in each interval of the window.
+        #: What the keys that no report named have added to all states, in each interval of the window.
         self.rest_sizes = np.empty(0)
 
     def _plan(
@@ -98,7 +95,7 @@ class TableController(Controller):
         memory: NDArray[np.float64],
         silent: NDArray[np.bool_],
     ) -> tuple[NDArray[np.uint64], NDArray[np.float64], NDArray[np.float64]]:
-        """Beside the keys that are named, those of entries at workers that don't name all: they aren't forgotten."""
+        """Add the keys of the table's entries for workers that don't name all their keys, so that the entries stay."""
         there = self.table_keys[silent[self.table_workers]]
         there = there[~np.isin(there, hashes, assume_unique=True)]
         at, nothing = np.searchsorted(hashes, there), np.zeros(len(there))
@@ -115,7 +112,7 @@ class TableController(Controller):
         """Plan for K keys (hashes ascending) of these costs and state sizes, all [K]; None: leave all as it is.
 
         ``rest`` is the load that each worker has of other keys (float64[W]), ``rest_size`` the size of their states.
-        A plan is taken for adopted: the next one starts from its routing table.
+        The next call starts from this plan's routing table, as if all routers had adopted it.
         """
         scheme = self._scheme
         home = scheme.home(hashes)

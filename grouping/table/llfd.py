@@ -12,7 +12,7 @@ class Llfd(TableRouter):
     """Take the heaviest keys from overloaded workers and assign them anew, heaviest first, to the least loaded worker.
 
     Where that would overload the worker, it gives up some of its own smaller keys in exchange, which are assigned in
-    their turn (``table.fit``). Only the load counts: neither the routing table's size nor migration does.
+    their turn (``table.phases.fit``). Only the load counts: neither the routing table's size nor migration does.
 
     Guarantees
     ----------

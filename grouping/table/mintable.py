@@ -28,8 +28,8 @@ class MinTable(TableRouter):
 
     Notes
     -----
-    No deviation from Algorithm 2; for what it leaves open see ``Llfd``. All keys go home in its mind, also those that
-    no worker has named lately: with more keys than ``report_keys`` they bring a load along that it doesn't know.
+    No deviation from Algorithm 2; for what it leaves open see ``Llfd``. The plan supposes all keys at home, also those
+    that no worker has named lately: with more keys than ``report_keys`` these bring a load along that isn't known.
 
     References
     ----------

@@ -9,8 +9,8 @@ from unskew.grouping.table.records import Placement, Records
 class MixedBruteForce(Mixed):
     """MIXED, with every number of entries to move back tried, and the best plan kept.
 
-    The best is, of the plans whose table fits, the one with the least overload beyond θmax, then with the least
-    migration, then with the fewest entries moved back. It shows what MIXED's short cut gives away.
+    The best is, of the plans with a table that fits, the one with the least overload beyond θmax, then with the least
+    migration, then with the fewest entries moved back. It shows how much MIXED's short cut gives away.
 
     Guarantees
     ----------

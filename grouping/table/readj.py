@@ -21,7 +21,7 @@ class Readj(TableRouter):
     Guarantees
     ----------
     * Only tracked keys have entries in the table, so it has at most W/σ of them.
-    * Each step lowers the variance; nothing is said of where it ends.
+    * Each step lowers the variance; no bound on the result is known.
 
     Time O(T² + T·W) a step, for T tracked keys; as many steps as keys move, or a few times that. Memory: W/σ entries
     a router.
@@ -115,7 +115,7 @@ class _Tracked(NamedTuple):
 
 
 class _Readjustment(NamedTuple):
-    """A move (other < 0) or swap, and what it does; key < 0: none."""
+    """A move (other < 0) or a swap, with its gain and migration; key < 0: there is none."""
 
     gain: float
     migration: float
@@ -173,11 +173,11 @@ def _best_swap(keys: _Tracked, best: _Readjustment) -> _Readjustment:
 
 @kernel
 def _gain(keys: _Tracked, at: int, to: int, moved: float) -> float:
-    """Half of what Σ L(d)² falls by when ``moved`` goes from one worker to another; at most 0 if they're the same."""
+    """Half of the fall of Σ L(d)² when ``moved`` goes from one worker to another; at most 0 if they're the same."""
     return moved * (keys.load[at] - keys.load[to] - moved)
 
 
 @kernel
 def _migration(keys: _Tracked, key: int, at: int, to: int) -> float:
-    """By how much the state to migrate grows if a key that is to be at one worker is to be at another."""
+    """How much the state to migrate grows if a key is planned for the worker ``to`` instead of ``at``."""
     return keys.memory[key] * float(int(to != keys.current[key]) - int(at != keys.current[key]))

@@ -1,17 +1,25 @@
-"""What a planner plans with: keys, or groups of alike keys, where they are, and where they should go."""
+"""What planners take and give: records of keys, where these are, where they should go, and the plan that moves them.
 
-from dataclasses import dataclass
+A planner takes ``Records`` and gives a ``Placement``; ``migrate`` makes of it the new routing table and the list of
+keys that move. ``look_up`` is the assignment function F: routing table first, then hash (Equation 1).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-# Loads are sums of floats in changing order: what is above a limit by less than this part of it isn't above it.
+from unskew.grouping.state import Value
+
+# Loads are sums of floats in changing order: a load that exceeds a limit by less than this part of it doesn't count.
 _ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
 class Records:
-    """R keys as the last intervals showed them; or R groups of keys that are alike in all of this.
+    """R keys as the last intervals showed them; or R groups of keys that are alike in all attributes.
 
     Attributes
     ----------
@@ -28,7 +36,7 @@ class Records:
     workers : int
         N_D, the number of workers.
     rest : float64[W], or 0
-        The load of each worker's other keys: those that nobody names, and so none can move.
+        The load of each worker's other keys: no report names these keys, so they can't be moved.
 
     """
 
@@ -65,18 +73,18 @@ class Records:
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """Where a planner wants the keys: one row a (record, worker), which together hold every key of every record.
+    """Where a planner wants the keys: one row a (record, worker); together the rows have every key of every record.
 
     Attributes
     ----------
     records : Records
-        What was planned with.
+        The records that were planned.
     record : int64[E]
-        Which record,
+        The record of each row.
     worker : int32[E]
-        goes to which worker (F'),
+        The worker that gets it (F').
     count : int64[E]
-        with how many of its keys.
+        How many of the record's keys go there.
 
     """
 
@@ -111,5 +119,125 @@ def overload(loads: NDArray[np.float64]) -> float:
 
 
 def sum_at(at: NDArray[np.integer], values: NDArray[np.float64], n: int) -> NDArray[np.float64]:
-    """The sum of the values at each of n places: float64[n]."""
+    """Sum values by position: float64[n], where ``at`` has the position of each value, in [0, n)."""
     return np.bincount(at, values, n).astype(np.float64, copy=False)
+
+
+def look_up(
+    hashes: NDArray[np.uint64],
+    home: NDArray[np.int32],
+    table_keys: NDArray[np.uint64],
+    table_workers: NDArray[np.int32],
+) -> NDArray[np.int32]:
+    """F(k) of each key: O(k log N_A).
+
+    Parameters
+    ----------
+    hashes : uint64[k]
+        The keys.
+    home : int32[k]
+        h(k), the worker that the hash function names.
+    table_keys : uint64[N_A], ascending
+        The keys of the routing table's entries.
+    table_workers : int32[N_A]
+        The workers of the routing table's entries.
+
+    Returns
+    -------
+    int32[k]
+        The entry's worker where there is one, else the key's home.
+
+    """
+    if not len(table_keys):
+        return home
+    order = np.argsort(hashes)  # one after the other they are found in half the time or less
+    at = np.empty(len(hashes), np.int64)
+    at[order] = np.searchsorted(table_keys, hashes[order])
+    at = np.minimum(at, len(table_keys) - 1)
+    return np.where(table_keys[at] == hashes, table_workers[at], home)
+
+
+@dataclass(frozen=True, slots=True)
+class MigrationPlan:
+    """What the controller broadcasts: F' as the routing table A', and Δ(F, F'), the keys to migrate.
+
+    Attributes
+    ----------
+    table_keys : uint64[N_A]
+        Hashes of the keys that the routing table names, ascending.
+    table_workers : int32[N_A]
+        The worker of each of them.
+    moved_keys : uint64[M]
+        Hashes of the keys in Δ(F, F'), ascending: all whose worker changes, also those of ``expiring`` entries.
+    moved_from, moved_to : int32[M]
+        The workers that have and get their state.
+    moved_sizes : float64[M]
+        S(k, w), the size of each one's state.
+    total_size : float
+        The size of all keys' states.
+
+    """
+
+    table_keys: NDArray[np.uint64]
+    table_workers: NDArray[np.int32]
+    moved_keys: NDArray[np.uint64]
+    moved_from: NDArray[np.int32]
+    moved_to: NDArray[np.int32]
+    moved_sizes: NDArray[np.float64]
+    total_size: float
+
+    @property
+    def cost(self) -> float:
+        """M(w, F, F'), Equation 2: the size of the state that moves."""
+        return float(self.moved_sizes.sum())
+
+    @property
+    def share(self) -> float:
+        """The cost as a share of all state: the "migration cost" of the paper's figures."""
+        return self.cost / self.total_size if self.total_size else 0.0
+
+    def expiring(self, keys: NDArray[np.uint64], workers: NDArray[np.int32], home: NDArray[np.int32]) -> Self:
+        """Send home E keys (uint64[E]) whose entries expire: they came in no interval of the window, so of size 0."""
+        moved_keys = np.append(self.moved_keys, keys)
+        order = np.argsort(moved_keys)
+        return replace(
+            self,
+            moved_keys=moved_keys[order],
+            moved_from=np.append(self.moved_from, workers)[order],
+            moved_to=np.append(self.moved_to, home)[order],
+            moved_sizes=np.append(self.moved_sizes, np.zeros(len(keys)))[order],
+        )
+
+    def values(self) -> Mapping[str, Value]:
+        """The values of the controller's plan (``unskew.grouping.feedback.Plan``)."""
+        return {
+            "table_keys": self.table_keys,
+            "table_workers": self.table_workers,
+            "moved_keys": self.moved_keys,
+            "moved_from": self.moved_from,
+            "moved_to": self.moved_to,
+            "moved_sizes": self.moved_sizes,
+            "moved": len(self.moved_keys),
+            "migration": self.cost,
+            "migration_share": self.share,
+        }
+
+
+def migrate(
+    hashes: NDArray[np.uint64], keys: Records, destination: NDArray[np.int32], rest_size: float = 0.0
+) -> MigrationPlan:
+    """The plan that takes K keys (hashes uint64[K] ascending, a record each) to their destinations, int32[K].
+
+    ``rest_size`` is the size of the other keys' states, which no report names.
+    """
+    routed = destination != keys.home
+    moved = destination != keys.current
+    return MigrationPlan(
+        hashes[routed],
+        destination[routed],
+        hashes[moved],
+        keys.current[moved],
+        destination[moved],
+        keys.memory[moved],
+        float(keys.memory.sum()) + rest_size,
+    )

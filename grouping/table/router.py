@@ -12,9 +12,8 @@ from unskew.grouping.hashing import function, homes
 from unskew.grouping.interface import Costs, Grouping, Times
 from unskew.grouping.keys import Keys
 from unskew.grouping.table.controller import TableController
-from unskew.grouping.table.lookup import look_up
-from unskew.grouping.table.monitor import KeyMonitor
-from unskew.grouping.table.records import Placement, Records
+from unskew.grouping.table.records import Placement, Records, look_up
+from unskew.grouping.table.reports import KeyMonitor
 
 
 class TableRouter(Grouping):
@@ -84,7 +83,7 @@ class TableRouter(Grouping):
         return homes(hashes, function(self.seed), self.workers)
 
     def moving(self, other: Grouping, most: int | None = None) -> NDArray[np.uint64] | None:
-        """Those that a routing table names, here or there, with another owner; None if W or the seed differ too."""
+        """Keys that one of the two routing tables names, with another owner; None if W or the seed differ too."""
         if not isinstance(other, TableRouter) or (self.workers, self.seed) != (other.workers, other.seed):
             return None
         if most is not None and max(len(self.table_keys), len(other.table_keys)) > most:
@@ -96,7 +95,7 @@ class TableRouter(Grouping):
         return named[here != there]
 
     def _adopt(self, values: Mapping[str, Any], *, missed: bool) -> None:
-        """Take up the plan's routing table: it is whole, so it doesn't matter what was missed."""
+        """Take up the plan's routing table: it is whole, so it doesn't matter which plans were missed."""
         self.table_keys = np.asarray(values["table_keys"], np.uint64)
         self.table_workers = np.asarray(values["table_workers"], np.int32)
 

@@ -1,17 +1,15 @@
-"""Streams of plain keys with a distribution from the papers: no application behind them, ``{"key"}`` messages."""
+"""Streams of plain keys with a distribution from the papers, as ``{"key"}`` messages of no application."""
 
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from unskew.grouping import streams
+from unskew.grouping.streams import KeyStream
 from unskew.producers.dataset import Block, Generated, Published
-from unskew.producers.messages import keyed
-from unskew.producers.rendering import digits
-
-if TYPE_CHECKING:
-    from unskew.grouping.streams import KeyStream
+from unskew.producers.messages import digits, keyed
 
 
 class Synthetic(Generated):
@@ -23,7 +21,7 @@ class Synthetic(Generated):
         See ``Dataset``.
     law : tuple
         The name of the function of ``unskew.grouping.streams`` that makes the stream, and its arguments. It is called
-        when the first block is read: it brings a compiler, and large tables take time to build.
+        when the first block is read, as a large table takes time to build.
     records, seed : int
         See ``Generated``.
     published : Published or None
@@ -47,10 +45,8 @@ class Synthetic(Generated):
         self.published = published
 
     @cached_property
-    def stream(self) -> "KeyStream":
+    def stream(self) -> KeyStream:
         """The keys, as numbers."""
-        from unskew.grouping import streams
-
         name, *arguments = self._law
         return getattr(streams, name)(*arguments)
 
@@ -63,7 +59,7 @@ class Synthetic(Generated):
         return distinct.drawn(keys.indices.to_numpy())
 
 
-# More would fill a small machine's memory with their table, and no dataset here has a tenth of that.
+# The table of more keys would fill a small machine's memory, and no dataset here has a tenth as many.
 _MOST_KEYS = 100_000_000
 _STEEPEST = 100
 
@@ -122,6 +118,6 @@ def posg_zipf(alpha: float = 1.0, items: int = 4096, *, records: int = 32_768, s
 
 
 def _require(name: str, value: float, least: float, most: float) -> None:
-    # Here, as the stream itself is made late, in the middle of a load.
+    # The check is here as the stream itself, which has one too, is made only when the first block is read.
     if not least <= value <= most:
         raise ValueError(f"{name} is {value:,}; valid: {least:,} to {most:,}")

@@ -1,19 +1,28 @@
-"""COLUMN: any column of a table as keys."""
+"""COLUMN: any column of a table as keys. A table is Parquet, CSV with a header, or JSON lines."""
 
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeAlias
 
 import numpy as np
+import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.csv as arrow_csv
+import pyarrow.parquet as pq
 
-from unskew.errors import UsageError
-from unskew.producers.dataset import Block, Dataset
+from unskew.errors import EnvironmentFault, UsageError
+from unskew.producers.dataset import Block, Dataset, iso
 from unskew.producers.messages import keyed
-from unskew.producers.readers.inputs import STANDARD_INPUT, Input
+from unskew.producers.readers.inputs import STANDARD_INPUT, ByteStream, Input
+from unskew.producers.readers.lines import TOO_LONG, sections
 from unskew.producers.readers.rejects import Reject, Rejects
-from unskew.producers.readers.tables import tables
-from unskew.producers.since import iso
+
+Rows: TypeAlias = Mapping[str, pa.Array]
+#: Called with each row that can't be read: its number, the reason, and its bytes.
+RejectRow: TypeAlias = Callable[[int, str, bytes], None]
+_ROWS = 1 << 16
+_PARQUET, _JSON = b"PAR1", b"{"
 
 
 class Columns(Dataset):
@@ -29,9 +38,9 @@ class Columns(Dataset):
     rejects : Rejects
         Takes the rows that give no message.
     column : str
-        Where the keys are.
+        The column of the keys.
     time : str
-        Where the times are; empty: nowhere.
+        The column of the times; empty: there is none.
     limit : int or None
         Read no more than so many records.
 
@@ -49,7 +58,7 @@ class Columns(Dataset):
         self._column, self._time = column, time
         self._rejects = rejects
         self._limit = limit
-        self._noted: set[str] = set()
+        self._read: set[str] = set()  # files that were read to their end, whose rejects are known
 
     def identity(self) -> dict[str, Any] | None:
         if any(file.name == STANDARD_INPUT for file in self._files):
@@ -69,23 +78,23 @@ class Columns(Dataset):
                     yield block.slice(first, last)
                 if self._limit is not None and position >= self._limit:
                     return
-            self._noted.add(file.name)
+            self._read.add(file.name)
 
     def _file(self, file: Input) -> Iterator[Block]:
-        def odd(row: int, reason: str, data: bytes) -> None:
-            if file.name not in self._noted:
+        def reject(row: int, reason: str, data: bytes) -> None:
+            if file.name not in self._read:
                 self._rejects.add(Reject(file.name, row, reason, data))
 
         before = 0
-        for rows in tables(file, [name for name in (self._column, self._time) if name], odd):
-            keys = _text(rows[self._column])
+        for rows in tables(file, [name for name in (self._column, self._time) if name], reject):
+            keys = _keys(rows[self._column])
             times = _milliseconds(rows[self._time]) if self._time else None
             bad = {f"no {self._column}": _nulls(keys)}
             if times is not None:
                 bad[f"no {self._time}"] = _nulls(times) & ~_nulls(keys)
             for reason, where in bad.items():
                 for row in np.flatnonzero(where).tolist():
-                    odd(before + row + 1, reason, b"")
+                    reject(before + row + 1, reason, b"")
             before += len(keys)
             good = pa.array(~np.logical_or.reduce(list(bad.values())))
             yield keyed(keys.filter(good), None if times is None else times.filter(good).to_numpy())
@@ -95,7 +104,7 @@ def _nulls(column: pa.Array) -> np.ndarray[Any, np.dtype[np.bool_]]:
     return column.is_null().to_numpy(zero_copy_only=False)
 
 
-def _text(column: pa.Array) -> pa.Array:
+def _keys(column: pa.Array) -> pa.Array:
     try:
         return pc.cast(column, pa.string())
     except pa.ArrowException:
@@ -116,3 +125,94 @@ def _moment(text: str | None) -> int | None:
         return None if text is None else int(text) if text.isdecimal() else iso(text)
     except ValueError:
         return None
+
+
+def tables(file: Input, columns: Sequence[str], reject: RejectRow) -> Iterator[Rows]:
+    """These columns of a file, some rows at a time; the columns of CSV and JSON are text, with nulls.
+
+    The file's first bytes determine which kind of table it is.
+
+    Raises
+    ------
+    UsageError
+        A column isn't there.
+    EnvironmentFault
+        The file can't be read.
+
+    """
+    with file.open() as stream:
+        begin = stream.peek()
+        if begin.startswith(_PARQUET):
+            if file.name == STANDARD_INPUT:
+                raise UsageError("Parquet can't be read from standard input")
+            yield from _parquet(file.name, columns)
+        elif begin.lstrip().startswith(_JSON):
+            yield from _json(stream, columns, reject)
+        else:
+            yield from _csv(file.name, stream, columns, reject)
+
+
+def _parquet(name: str, columns: Sequence[str]) -> Iterator[Rows]:
+    try:
+        with pq.ParquetFile(Path(name)) as table:
+            _require(name, columns, table.schema_arrow.names)
+            for rows in table.iter_batches(_ROWS, columns=list(columns)):
+                yield {column: rows[column] for column in columns}
+    except (OSError, pa.ArrowException) as error:
+        raise EnvironmentFault(f"{name} cannot be read: {error}") from None
+
+
+def _csv(name: str, stream: ByteStream, columns: Sequence[str], reject: RejectRow) -> Iterator[Rows]:
+    def invalid(row: arrow_csv.InvalidRow) -> str:
+        reason = f"{row.actual_columns} columns instead of {row.expected_columns}"
+        reject(row.number or 0, reason, row.text.encode())
+        return "skip"
+
+    header = stream.peek().partition(b"\n")[0]
+    separator = "\t" if b"\t" in header else ","
+    parse = arrow_csv.ParseOptions(delimiter=separator, newlines_in_values=True, invalid_row_handler=invalid)
+    convert = arrow_csv.ConvertOptions(column_types=dict.fromkeys(columns, pa.string()), strings_can_be_null=True)
+    try:
+        with arrow_csv.open_csv(
+            pa.PythonFile(stream, "r"), arrow_csv.ReadOptions(use_threads=False), parse, convert
+        ) as reader:
+            _require(name, columns, reader.schema.names)
+            for rows in reader:
+                yield {column: rows[column] for column in columns}
+    except pa.ArrowInvalid as error:
+        raise EnvironmentFault(f"{name} cannot be read: {error}") from None
+
+
+def _json(stream: ByteStream, columns: Sequence[str], reject: RejectRow) -> Iterator[Rows]:
+    for section in sections(stream):
+        for number, data in section.overlong:
+            reject(number, TOO_LONG, data)
+        rows = []
+        for at, number in enumerate(section.lines.numbers.tolist()):
+            line = section.lines[at]
+            row = _document(line)
+            if row is None:
+                reject(number, "not a JSON object", line)
+            else:
+                rows.append(row)
+        yield {column: pa.array([_text(row.get(column)) for row in rows], pa.string()) for column in columns}
+
+
+def _document(line: bytes) -> dict[str, Any] | None:
+    try:
+        document = orjson.loads(line)
+    except orjson.JSONDecodeError:
+        return None
+    return document if isinstance(document, dict) else None
+
+
+def _text(value: Any) -> str | None:
+    if value is None or isinstance(value, str):
+        return value
+    return None if isinstance(value, (dict, list)) else orjson.dumps(value).decode()
+
+
+def _require(name: str, columns: Sequence[str], there: Sequence[str]) -> None:
+    for column in columns:
+        if column not in there:
+            raise UsageError(f"{name} has no column {column!r}; valid: {', '.join(there)}")

@@ -1,40 +1,55 @@
-"""A dataset read from files."""
+"""A dataset read from files of lines."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, TypeAlias
+from dataclasses import dataclass
+from typing import Any, Self, TypeAlias
 
 from unskew.producers.dataset import Block, Dataset
-from unskew.producers.readers.fields import Parsed
 from unskew.producers.readers.inputs import STANDARD_INPUT, Input
-from unskew.producers.readers.lines import TOO_LONG, Batch, Lines, batches
+from unskew.producers.readers.lines import TOO_LONG, Lines, Parsed, Section, sections
 from unskew.producers.readers.rejects import Reject, Rejects
 
 Format: TypeAlias = Callable[[Lines], Parsed]
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """Where in the files a record is.
+class Position:
+    """A position between two records, in the files.
 
     Attributes
     ----------
-    position : int
+    records : int
         Records before it, in all files.
     file : int
-        Which file, from 0.
+        The number of its file, from 0.
     offset, line : int
         Bytes (decompressed) and lines of that file before it.
     begin : bytes
-        The file's first line, which tells its format.
+        The file's first line, which determines the format.
 
     """
 
-    position: int = 0
+    records: int = 0
     file: int = 0
     offset: int = 0
     line: int = 0
     begin: bytes = b""
+
+    def as_json(self) -> dict[str, Any]:
+        """The position as a JSON-able value."""
+        return {
+            "position": self.records,
+            "file": self.file,
+            "offset": self.offset,
+            "line": self.line,
+            "begin": self.begin.decode("latin-1"),
+        }
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Self:
+        """The position that ``as_json`` wrote."""
+        begin = value["begin"].encode("latin-1")
+        return cls(value["position"], value["file"], value["offset"], value["line"], begin)
 
 
 class Files(Dataset):
@@ -47,7 +62,7 @@ class Files(Dataset):
     files : sequence of Input
         What to read.
     format_of : callable
-        The format of a file that begins with this line.
+        Returns the format of a file, by the file's first line.
     rejects : Rejects
         Takes the lines that give no message, each once, however often the files are read.
     limit : int or None
@@ -56,9 +71,10 @@ class Files(Dataset):
     Attributes
     ----------
     consumed : int
-        Bytes of the files that have been read, as they lie there.
+        Bytes of the files that have been read, compressed as they are.
     size : int or None
         Bytes of all files; None: unknown.
+
     """
 
     def __init__(
@@ -74,12 +90,12 @@ class Files(Dataset):
         self.files = list(files)
         self.consumed = 0
         self.size = None if any(file.size is None for file in files) else sum(file.size or 0 for file in files)
-        self._place = Place()
+        self._position = Position()
         self._format_of = format_of
         self._rejects = rejects
         self._limit = limit
-        self._known = Place()
-        self._noted = (-1, 0)
+        self._known = Position()
+        self._rejected = (-1, 0)  # the last file and line whose reject, if it was one, is known
 
     def done(self) -> float | None:
         return self.consumed / self.size if self.size else None
@@ -90,47 +106,46 @@ class Files(Dataset):
         files = [file.fingerprint() for file in self.files]
         return {"dataset": self.name, "files": files, "limit": self._limit}
 
-    def place(self) -> dict[str, Any]:
-        """Up to where the blocks given out reach."""
-        return {**asdict(self._place), "begin": self._place.begin.decode("latin-1")}
+    def position(self) -> dict[str, Any]:
+        return self._position.as_json()
 
-    def recall(self, place: Mapping[str, Any]) -> None:
-        self._known = Place(**{**place, "begin": place["begin"].encode("latin-1")})
+    def recall(self, position: Mapping[str, Any]) -> None:
+        self._known = Position.from_json(position)
 
     def blocks(self, start: int = 0) -> Iterator[Block]:
-        at = self._known if self._known.position <= start else Place()
+        at = self._known if self._known.records <= start else Position()
         for number in range(at.file, len(self.files)):
             if number > at.file:
-                at = Place(at.position, number)
-            for block, place in self._file(at):
-                first, last = max(start - at.position, 0), len(block)
+                at = Position(at.records, number)
+            for block, behind in self._file(at):
+                first, last = max(start - at.records, 0), len(block)
                 if self._limit is not None:
-                    last = min(last, self._limit - at.position)
-                at = self._place = place
+                    last = min(last, self._limit - at.records)
+                at = self._position = behind
                 if first < last:
                     yield block if (first, last) == (0, len(block)) else block.slice(first, last)
-                if self._limit is not None and at.position >= self._limit:
+                if self._limit is not None and at.records >= self._limit:
                     return
 
-    def _file(self, at: Place) -> Iterator[tuple[Block, Place]]:
-        """The blocks of one file from a place in it, each with the place behind it."""
+    def _file(self, at: Position) -> Iterator[tuple[Block, Position]]:
+        """The blocks of one file from a position in it, each with the position behind it."""
         before = sum(file.size or 0 for file in self.files[: at.file])
-        position, begin = at.position, at.begin
+        records, begin = at.records, at.begin
         with self.files[at.file].open() as stream:
             stream.skip(at.offset)
-            for batch in batches(stream, number=at.line):
+            for section in sections(stream, number=at.line):
                 self.consumed = before + stream.consumed
-                if not begin and len(batch.lines):
-                    begin = batch.lines[0]
-                parsed = self._format_of(begin)(batch.lines)
-                self._note(at.file, batch, parsed)
-                position += len(parsed.block)
-                yield parsed.block, Place(position, at.file, batch.offset, batch.number, begin)
+                if not begin and len(section.lines):
+                    begin = section.lines[0]
+                parsed = self._format_of(begin)(section.lines)
+                self._reject(at.file, section, parsed)
+                records += len(parsed.block)
+                yield parsed.block, Position(records, at.file, section.offset, section.number, begin)
 
-    def _note(self, file: int, batch: Batch, parsed: Parsed) -> None:
-        overlong = [(number, TOO_LONG, data) for number, data in batch.overlong]
+    def _reject(self, file: int, section: Section, parsed: Parsed) -> None:
+        overlong = [(number, TOO_LONG, data) for number, data in section.overlong]
         for line, reason, data in sorted(overlong + parsed.rejected):
-            if (file, line) > self._noted:
+            if (file, line) > self._rejected:
                 self._rejects.add(Reject(self.files[file].name, line, reason, data))
-        if batch.number:
-            self._noted = max(self._noted, (file, batch.number))
+        if section.number:
+            self._rejected = max(self._rejected, (file, section.number))

@@ -13,7 +13,7 @@ import pyarrow as pa
 from unskew.errors import EnvironmentFault, UsageError
 
 STANDARD_INPUT = "-"
-# How a file begins tells how it is compressed; its name may lie, and standard input has none.
+# The first bytes of a file tell its compression; its name may be wrong, and standard input has none.
 _MAGIC = {b"\x1f\x8b": "gzip", b"BZh": "bz2", b"\x28\xb5\x2f\xfd": "zstd"}
 _PEEK = 4
 _SAMPLE = 1 << 16
@@ -26,9 +26,9 @@ class Input:
     Attributes
     ----------
     name : str
-        As messages name it: the path, or ``-``.
+        Its name in messages: the path, or ``-``.
     size : int or None
-        Its bytes, compressed as it is; None: unknown before the end.
+        Bytes of the file, compressed as it is; None: unknown before the end.
 
     """
 
@@ -36,17 +36,17 @@ class Input:
     size: int | None
 
     def fingerprint(self) -> list[Any]:
-        """What tells whether it is the same file, JSON-able: its path, size and time of change."""
+        """The file's path, size and time of change, JSON-able: equal for the same file."""
         stat = Path(self.name).stat()
         return [str(Path(self.name).absolute()), stat.st_size, stat.st_mtime_ns]
 
     def open(self) -> "ByteStream":
-        """Its bytes from the beginning.
+        """The file's bytes from the beginning.
 
         Raises
         ------
         EnvironmentFault
-            It can't be opened.
+            The file can't be opened.
 
         """
         try:
@@ -58,7 +58,7 @@ class Input:
 
 
 def inputs(arguments: Iterable[str]) -> list[Input]:
-    """What a command's arguments name: paths, patterns, directories (the files in them, by name), or ``-``.
+    """The files that a command's arguments name: paths, patterns, directories (their files by name), or ``-``.
 
     Raises
     ------
@@ -119,11 +119,11 @@ class ByteStream:
 
     @property
     def closed(self) -> bool:
-        """Nothing can be read any more."""
+        """Whether the file is closed."""
         return self._raw.closed
 
     def peek(self) -> bytes:
-        """Some of the next bytes, a line at least, which stay the next ones; at the end none."""
+        """Some of the next bytes, at least a line, without moving past them; none at the end."""
         while b"\n" not in self._peeked and len(self._peeked) < _SAMPLE:
             if not (more := self._decompressed(_SAMPLE)):
                 break
@@ -145,7 +145,7 @@ class ByteStream:
         return data
 
     def skip(self, size: int) -> None:
-        """Go on ``size`` bytes further; what is compressed has to be decompressed for it."""
+        """Move ``size`` bytes further; compressed bytes have to be decompressed for it."""
         if self._seekable and not self._peeked:
             self._raw.seek(size)
             self.offset += size
@@ -162,7 +162,7 @@ class ByteStream:
 
 
 class _Counted(io.RawIOBase):
-    """A file that counts what is read of it, and can be looked into before."""
+    """A file that counts the bytes that are read, and whose next bytes can be looked at."""
 
     def __init__(self, raw: io.BufferedReader) -> None:
         self._raw = raw
@@ -178,7 +178,7 @@ class _Counted(io.RawIOBase):
 
     def read(self, size: int = -1) -> bytes:
         ahead, self._ahead = self._ahead, b""
-        # read1: what a pipe has now, not what fills the buffer some day
+        # read1 returns the bytes that a pipe has now, and doesn't wait for a full buffer.
         data = ahead + self._raw.read1(size - len(ahead) if size >= 0 else size)
         self.consumed += len(data)
         return data

@@ -1,12 +1,17 @@
-"""Text as batches of lines, and their fields, without a Python object for any of them."""
+"""Text as sections of lines, and the lines' fields as whole columns, without a Python object for any of them.
+
+Only the lines that can't be read are looked at one by one.
+"""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from unskew.producers.dataset import Block
 from unskew.producers.readers.inputs import ByteStream
 
 _NEWLINE, _RETURN = 0x0A, 0x0D
@@ -14,6 +19,10 @@ _BOM = b"\xef\xbb\xbf"
 #: Longer lines are rejected. Six times as much, were every character escaped, still fits into a Kafka message.
 LONGEST = 160_000
 TOO_LONG = f"line of more than {LONGEST:,} bytes"
+# More digits may not fit into 64 bits; nothing is counted that often.
+_DIGITS = 18
+# Seconds since the epoch, up to the year 33658.
+_SECONDS = r"^[0-9]{1,12}(\.[0-9]*)?$"
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +32,7 @@ class Lines:
     Attributes
     ----------
     data : uint8[bytes]
-        Where they are.
+        The part of the file that the lines are in.
     starts, stops : int64[n]
         Line i is ``data[starts[i]:stops[i]]``.
     numbers : int64[n]
@@ -43,7 +52,7 @@ class Lines:
         return self.data[self.starts[line] : self.stops[line]].tobytes()
 
     def only(self, lines: NDArray[np.bool_]) -> "Lines":
-        """The lines for which it is true, bool[n]."""
+        """The lines whose entry in ``lines``, bool[n], is true."""
         return Lines(self.data, self.starts[lines], self.stops[lines], self.numbers[lines])
 
     def valid_utf8(self) -> NDArray[np.bool_]:
@@ -54,8 +63,8 @@ class Lines:
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
-    """What one step through a file gives.
+class Section:
+    """Some consecutive lines of a file.
 
     Attributes
     ----------
@@ -64,7 +73,7 @@ class Batch:
     overlong : list of (number, first bytes)
         Lines that were too long to be kept.
     offset, number : int
-        Bytes (decompressed) and lines of the file up to the end of the batch.
+        Bytes (decompressed) and lines of the file up to the section's end.
 
     """
 
@@ -74,8 +83,8 @@ class Batch:
     number: int
 
 
-def batches(stream: ByteStream, size: int = 1 << 21, number: int = 0) -> Iterator[Batch]:
-    """The lines of a stream in batches of about ``size`` bytes; memory is bounded whatever the lines' length.
+def sections(stream: ByteStream, size: int = 1 << 21, number: int = 0) -> Iterator[Section]:
+    """The lines of a stream in sections of about ``size`` bytes; memory is bounded whatever the lines' length.
 
     Lines end with LF or CR LF; the last one may lack its end. ``number`` lines come before the stream's position.
     """
@@ -104,7 +113,7 @@ def batches(stream: ByteStream, size: int = 1 << 21, number: int = 0) -> Iterato
             overlong.append((number + 1, rest[:LONGEST]))
             rest, skipped = b"", len(rest)
         if len(lines) or overlong:
-            yield Batch(lines, overlong, offset, number)
+            yield Section(lines, overlong, offset, number)
             overlong = []
         if not read:
             return
@@ -128,7 +137,7 @@ def pieces(data: NDArray[np.uint8], starts: NDArray[np.int64], stops: NDArray[np
     """``data[starts[i]:stops[i]]`` for each i, which must ascend without overlap: binary[n]."""
     if not len(starts):
         return pa.array([], pa.binary())
-    # Every piece and what is between it and the next, as one array over the data; then every other one.
+    # An array over the data of every piece and of the bytes between it and the next; then every other element of it.
     offsets = np.empty(2 * len(starts), np.int32)
     offsets[0::2], offsets[1::2] = starts, stops
     both = pa.Array.from_buffers(pa.binary(), len(offsets) - 1, [None, pa.py_buffer(offsets), pa.py_buffer(data)])
@@ -141,3 +150,112 @@ def _is_utf8(data: bytes) -> bool:
     except UnicodeDecodeError:
         return False
     return True
+
+
+@dataclass(frozen=True, slots=True)
+class Parsed:
+    """The messages of some lines.
+
+    Attributes
+    ----------
+    block : Block
+        The messages.
+    rejected : list of (number, reason, line)
+        The lines that gave no message because something is wrong with them, with their numbers in the file.
+
+    """
+
+    block: Block
+    rejected: list[tuple[int, str, bytes]] = field(default_factory=list)
+
+
+class Fields:
+    """The fields of the lines that have the right number of fields; the checks reject more lines.
+
+    Parameters
+    ----------
+    lines : Lines
+        The lines.
+    separator : bytes
+        One byte.
+    names : tuple of str
+        The fields, as reasons name them.
+
+    """
+
+    def __init__(self, lines: Lines, separator: bytes, names: tuple[str, ...]) -> None:
+        self._lines = lines
+        self._names = names
+        self._where = np.arange(len(lines))
+        self.rejected: list[tuple[int, str, bytes]] = []
+        self._require(lines.valid_utf8(), "not UTF-8")
+
+        separators = np.flatnonzero(lines.data == separator[0])
+        first = np.searchsorted(separators, lines.starts[self._where])
+        found = np.searchsorted(separators, lines.stops[self._where]) - first
+        right = found == len(names) - 1
+        for line, count in zip(self._where[~right].tolist(), (found[~right] + 1).tolist(), strict=True):
+            self._reject(line, f"{count} fields instead of {len(names)}")
+        self._where, first = self._where[right], first[right]
+        bounds = (
+            separators[first[:, None] + np.arange(len(names) - 1)] if len(first) else np.empty((0, len(names) - 1), int)
+        )
+        # bounds[i, j] … bounds[i, j + 1]: field j of line i, with the byte before it
+        self._bounds = np.column_stack(
+            [lines.starts[self._where] - 1, bounds.astype(np.int64), lines.stops[self._where]]
+        )
+
+    def __len__(self) -> int:
+        """How many lines are left."""
+        return len(self._where)
+
+    def text(self, name: str) -> pa.Array:
+        """A column of text, string[n] of the lines that are left."""
+        return self._bytes(name).cast(pa.string())
+
+    def require_text(self, name: str) -> None:
+        """Reject the lines in which this field is empty."""
+        self._require(self._lengths(name) > 0, f"no {name}")
+
+    def require_digits(self, name: str) -> None:
+        """Reject the lines in which this field is no whole number of at least 0."""
+        lengths = self._lengths(name)
+        good = (lengths > 0) & (lengths <= _DIGITS)
+        column = self._bytes(name)
+        used = np.frombuffer(column.buffers()[2] or b"", np.uint8)[: int(lengths.sum())]
+        if ((used < ord("0")) | (used > ord("9"))).any():
+            good &= np.array([text.isdigit() for text in column.to_pylist()], np.bool_)
+        self._require(good, f"{name} is no number")
+
+    def require_seconds(self, name: str) -> None:
+        """Reject the lines in which this field is no time in seconds, with or without a fraction."""
+        good = pc.call_function("match_substring_regex", [self.text(name)], pc.MatchSubstringOptions(_SECONDS))
+        self._require(good.to_numpy(zero_copy_only=False), f"{name} is no time in seconds")
+
+    def digits(self, name: str) -> NDArray[np.int64]:
+        """A column of whole numbers, int64[n]; ``require_digits`` comes first."""
+        return pc.cast(self.text(name), pa.int64()).to_numpy()
+
+    def seconds(self, name: str) -> NDArray[np.int64]:
+        """A column of times, whole seconds, int64[n]; ``require_seconds`` comes first."""
+        return pc.cast(self.text(name), pa.float64()).to_numpy().astype(np.int64)
+
+    def _bytes(self, name: str) -> pa.Array:
+        at = self._names.index(name)
+        return pieces(self._lines.data, self._bounds[:, at] + 1, self._bounds[:, at + 1])
+
+    def _lengths(self, name: str) -> NDArray[np.int64]:
+        at = self._names.index(name)
+        return self._bounds[:, at + 1] - self._bounds[:, at] - 1
+
+    def _require(self, good: NDArray[np.bool_], reason: str) -> None:
+        if good.all():
+            return
+        for line in self._where[~good].tolist():
+            self._reject(line, reason)
+        self._where = self._where[good]
+        if hasattr(self, "_bounds"):
+            self._bounds = self._bounds[good]
+
+    def _reject(self, line: int, reason: str) -> None:
+        self.rejected.append((int(self._lines.numbers[line]), reason, self._lines[line]))

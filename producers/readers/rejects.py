@@ -1,4 +1,4 @@
-"""The lines that gave no message: counted, sampled, and written down."""
+"""Rejects, the lines that gave no message: they are counted, the first are shown, and all can be written to a file."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ SHOWN = 100  # characters of a line
 
 @dataclass(frozen=True, slots=True)
 class Reject:
-    """One such line: where it is, why it was rejected, and its bytes."""
+    """A line that gave no message: its file and number, the reason, and its bytes."""
 
     file: str
     line: int
@@ -31,14 +31,14 @@ class Reject:
 
 
 class Rejects:
-    """A context manager: the file is complete when it ends.
+    """The rejects of an upload. It is a context manager; when it ends, the file is complete.
 
     Parameters
     ----------
     path : Path or None
         JSON lines ``{"file","line","reason","text"}`` are written to it.
     strict : bool
-        The first one is an error.
+        The first reject is an error.
 
     Attributes
     ----------
@@ -72,11 +72,11 @@ class Rejects:
 
     @property
     def total(self) -> int:
-        """How many lines there were."""
+        """How many rejects there were."""
         return self.reasons.total()
 
     def show(self, console: Console) -> None:
-        """Print how many there were and why, with the first few; nothing if there were none."""
+        """Print the number of rejects for each reason, and the first few of them; nothing if there were none."""
         if not self.total:
             return
         table = Table("lines", "why", title=f"{self.total:,} lines gave no message", title_justify="left")
@@ -89,12 +89,12 @@ class Rejects:
             )
 
     def add(self, reject: Reject) -> None:
-        """Note one.
+        """Count a reject, and write it to the file.
 
         Raises
         ------
         UsageError
-            We are strict.
+            ``strict`` is set.
 
         """
         if self._strict:

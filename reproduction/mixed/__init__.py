@@ -3,13 +3,12 @@
 from collections.abc import Callable
 
 from reproduction.mixed import live, sweeps
-from reproduction.mixed.chart import figure_18, sweep_report
 from reproduction.mixed.claims import claims
 from reproduction.mixed.compact import figure_11
 from reproduction.mixed.follow import Point
-from reproduction.mixed.hashing import figure_7
-from reproduction.mixed.live_claims import claims as live_claims
-from reproduction.mixed.setting import figure_4, table_2
+from reproduction.mixed.live import live_claims
+from reproduction.mixed.setting import figure_4, figure_7, table_2
+from reproduction.mixed.sweeps import figure_18, sweep_report
 from reproduction.page import Report, Sizing
 from reproduction.stage import Stage
 

@@ -42,7 +42,7 @@ def _of(points: Iterable[Point], scheme: str, window: int | None = 1) -> Outcome
 
 
 def _times(of: Outcomes, to: Outcomes, what: str) -> str:
-    """How many times ``to``'s number ``of``'s is, over all values, as text."""
+    """The ratio of ``of``'s number to ``to``'s, from the least to the greatest over all values, as text."""
     ratios = [getattr(of[value], what) / getattr(to[value], what) for value in of if getattr(to[value], what) > 0]
     return f"{min(ratios):.1f} to {max(ratios):.1f} times"
 

@@ -5,9 +5,9 @@ import time
 from dataclasses import dataclass
 from functools import cache
 from itertools import islice
-from typing import TYPE_CHECKING
 
 import numpy as np
+from matplotlib.figure import Figure
 
 from reproduction.mixed.sweeps import base
 from reproduction.page import Report, Sizing
@@ -16,9 +16,6 @@ from unskew.grouping import encode
 from unskew.grouping.table import Mixed, Records
 from unskew.grouping.table.compact import compact, expand
 from unskew.grouping.table.records import overload, sum_at
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 DEGREES = (1, 2, 4, 16, 64, 256)
 
@@ -32,11 +29,11 @@ class Compacted:
     degree : int, optional
         R; None: the original key space.
     records : int
-        Vectors that are planned with.
+        The number of vectors with which is planned.
     grouping, planning : float
-        CPU ms to make them from the keys' statistics, and to plan with them: medians.
+        CPU ms to make the vectors from the keys' statistics, and to plan with them: medians.
     mean_error, max_error : float
-        % by which the load estimated from them is off the true one, over the workers.
+        % by which the load estimated from the vectors is off the true load, over the workers.
     theta : float
         % by which the highest true load is above the mean after the plan.
 
@@ -94,7 +91,7 @@ def figure_11(settings: Sizing) -> Report:
     names = ["none" if c.degree is None else str(c.degree) for c in results]
     numbers = [(c.records, c.grouping, c.planning, c.mean_error, c.max_error, c.theta) for c in results]
 
-    def draw(figure: "Figure") -> None:
+    def draw(figure: Figure) -> None:
         times, errors = figure.subplots(1, 2)
         times.plot(names, [c.planning for c in results], color=colour("MIXED"), marker=".", label="plan")
         times.plot(

@@ -1,8 +1,8 @@
-"""Following a routing table scheme through a workload, and sweeps of one parameter over several schemes."""
+"""Following a routing table scheme through the paper's synthetic workload, and sweeps of one parameter over schemes."""
 
 import statistics
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
 from itertools import islice
 from typing import Any, Self, TypeAlias
@@ -10,13 +10,76 @@ from typing import Any, Self, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from reproduction.mixed.workload import Workload
 from unskew.grouping import create, encode, parameters
 from unskew.grouping.table.controller import TableController
-from unskew.grouping.table.lookup import look_up
-from unskew.grouping.table.records import overload, sum_at
+from unskew.grouping.table.records import look_up, overload, sum_at
+from unskew.grouping.table.reports import empty_window
 from unskew.grouping.table.router import TableRouter
-from unskew.grouping.table.window import empty_window
+
+TUPLES_PER_KEY = 100
+
+
+@dataclass(frozen=True)
+class Workload:
+    """Section 5, "Synthetic data". The defaults are those of Table 2 as far as they can be made out.
+
+    Attributes
+    ----------
+    keys : int
+        K, size of the key domain.
+    z : float
+        Distribution skewness.
+    f : float
+        Fluctuation rate: between two intervals the load that hashing gives to some worker changes by f·L̄ at least.
+    seed : int
+        Everything random comes from it.
+
+    """
+
+    keys: int = 10_000
+    z: float = 0.85
+    f: float = 1.0
+    seed: int = 0
+
+    def intervals(self, home: NDArray[np.int32], workers: int) -> Iterator[NDArray[np.float64]]:
+        """The tuples of each key, interval after interval without end: float64[K].
+
+        Parameters
+        ----------
+        home : int32[K]
+            h(k), the worker that the hash function names: swaps are between keys of different workers.
+        workers : int
+            N_D.
+
+        Notes
+        -----
+        The paper "keeps swapping frequencies between keys from different task instances until the change on workload
+        is significant enough". Swaps of random keys don't get to f = 1 with thousands of keys. Here one worker,
+        drawn anew each time, gets the frequencies of random *tuples'* keys of other workers in exchange for
+        smaller ones of its own.
+
+        """
+        rng = np.random.default_rng(self.seed)
+        share = np.arange(1, self.keys + 1) ** -self.z
+        frequency = np.sort(rng.multinomial(TUPLES_PER_KEY * self.keys, share / share.sum()))[::-1].astype(np.float64)
+        cumulated = np.cumsum(frequency)
+        key = rng.permutation(self.keys)  # of each rank
+        rank = np.argsort(key)  # of each key
+        while True:
+            yield frequency[rank]
+            worker = rng.integers(workers)
+            own = np.flatnonzero(home == worker)
+            wanted = self.f * cumulated[-1] / workers if 0 < len(own) < self.keys else 0.0
+            for _ in range(100 * self.keys):
+                if wanted <= 0:
+                    break
+                heavy = int(np.searchsorted(cumulated, rng.random() * cumulated[-1], side="right"))
+                light = int(rank[rng.choice(own)])
+                if home[key[heavy]] != worker and frequency[heavy] > frequency[light]:
+                    wanted -= frequency[heavy] - frequency[light]
+                    key[heavy], key[light] = key[light], key[heavy]
+                    rank[key[heavy]], rank[key[light]] = heavy, light
+
 
 #: READJ is run with σ for so many tracked keys each, and the best result is reported, as the paper does.
 TRACKED = (50, 200, 800, 2000)
@@ -46,7 +109,7 @@ class Case:
     )
 
     def at(self, **changed: Any) -> Self:
-        """The case with some parameters changed, whosever they are."""
+        """The case with some parameters changed: of the workload, of the schemes, or ``workers``."""
         ours = {name: changed.pop(name) for name in ("workers",) if name in changed}
         theirs = {f.name: changed.pop(f.name) for f in fields(Workload) if f.name in changed}
         return replace(self, workload=replace(self.workload, **theirs), options={**self.options, **changed}, **ours)
@@ -54,7 +117,7 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of following a scheme, over the intervals after the first plan.
+    """A scheme's figures over the intervals after the first plan.
 
     Attributes
     ----------
@@ -80,7 +143,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One scheme at one value of what is swept; ``window`` is w."""
+    """One scheme at one value of the parameter that is swept; ``window`` is w."""
 
     value: Any
     window: int

@@ -3,13 +3,9 @@
 from collections.abc import Callable
 
 from reproduction.page import Report, Sizing
-from reproduction.pkg.figure_4 import figure_4
-from reproduction.pkg.figure_6 import figure_6
-from reproduction.pkg.figure_7 import figure_7
-from reproduction.pkg.figure_9 import figure_9
-from reproduction.pkg.probing import probing
-from reproduction.pkg.table_2 import table_2
-from reproduction.pkg.threshold import threshold
+from reproduction.pkg.estimation import figure_4, figure_6, probing
+from reproduction.pkg.skew import figure_7, figure_9
+from reproduction.pkg.table_2 import table_2, threshold
 
 EXPERIMENTS: dict[str, Callable[[Sizing], Report]] = {
     "table-2": table_2,

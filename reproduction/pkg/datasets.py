@@ -1,12 +1,21 @@
-"""Streams like those of the PKG paper's Table I: messages, keys and p1 as published, shapes assumed."""
+"""Streams like those of the PKG paper's Table I, and routing alone: the paper's measure needs no queues.
+
+The streams have the messages, keys and p1 that are published; the shapes of their distributions are assumed.
+"""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from reproduction.page import Sizing
-from unskew.grouping import encode, streams
+from unskew.grouping import create, encode, streams
 from unskew.grouping.keys import Keys
+from unskew.grouping.measures import imbalance_fraction
+from unskew.grouping.simulator import Workload
+from unskew.grouping.simulator.outcome import count_loads
+from unskew.grouping.simulator.sources import Sources
 from unskew.grouping.streams import KeyStream
 
 # The TW trace (1.2 G words) isn't run whole: this many messages at scale 1.
@@ -55,3 +64,32 @@ LN2 = Dataset("LN2", 10_000_000, 1_100, 0.0701)
 def share_of_first(keys: Keys) -> float:
     """The p1 that a drawn stream has."""
     return float(np.bincount(keys.codes).max() / len(keys))
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """Where m messages went.
+
+    Attributes
+    ----------
+    final, average : float
+        I(m) / m, and the mean of I(t) over all t, over m.
+    assigned : int32[m]
+        The worker of each message.
+
+    """
+
+    final: float
+    average: float
+    assigned: NDArray[np.int32]
+
+
+def route(name: str, keys: Keys, workers: int, *, sources: int = 1, seed: int = 0, **options: Any) -> Spread:
+    """Route the messages, dealt evenly to the sources."""
+    m = len(keys)
+    load = Workload(keys, np.arange(m, dtype=np.float64), np.ones(m))
+    senders = Sources(lambda: create(name, workers, seed=seed, **options), load, sources, "even")
+    assigned = np.empty(m, np.int32)
+    senders.route(0, m, assigned)
+    loads, average = count_loads(assigned, np.array([m]), workers)
+    return Spread(imbalance_fraction(loads[-1]), average / m, assigned)

@@ -38,21 +38,21 @@ def figure_11(settings: Sizing, stage: Stage) -> Report:
     }  # fmt: skip
     robin, posg = (found[name] for name in SCHEMES)
     start, turn = _running(posg), change // batch
-    heard = _sketches_after(posg, turn)
+    renewed = _sketches_after(posg, turn)
     rows: list[tuple[Cell, ...]] = [
         ("first tuple scheduled in RUN", "20,978", None, f"{start * batch:,}", None),
-        ("first one after a sketch since the change", "82,311", None, f"{heard * batch:,}", "a"),
+        ("first one after a sketch since the change", "82,311", None, f"{renewed * batch:,}", "a"),
     ]
     parts = {
         "before RUN": (1, start, "the same"),
         "from RUN to the change": (start, turn, "lower"),
-        "from the change to the sketch": (turn, heard, "degrades"),
-        "to the end": (heard, len(posg.tuples), "recovers"),
+        "from the change to the sketch": (turn, renewed, "degrades"),
+        "to the end": (renewed, len(posg.tuples), "recovers"),
     }
-    for name, (first, stop, said) in parts.items():
+    for name, (first, stop, paper) in parts.items():
         if stop > first:
             means = [course.within(first, stop).completion for course in (robin, posg)]
-            rows.append((f"mean completion {name}, ms", said, *means, None))
+            rows.append((f"mean completion {name}, ms", paper, *means, None))
     deviations = [float(np.std(course.within(start).completions)) for course in (robin, posg)]
     rows.append(("its deviation between batches since RUN, ms", "lower", *deviations, None))
     notes = [
@@ -72,7 +72,7 @@ def figure_12(settings: Sizing, stage: Stage) -> Report:
     keys = streams.matched(_P1, _ENTITIES).take(0, m, seed=settings.seed)
     means: dict[str, list[float]] = {name: [] for name in SCHEMES}
     rows: list[tuple[Cell, ...]] = []
-    said = {1: "1", 10: "1.16"}
+    paper = {1: "1", 10: "1.16"}
     for k in numbers:
         found = {
             name: stage.play(
@@ -85,7 +85,7 @@ def figure_12(settings: Sizing, stage: Stage) -> Report:
         for name, course in found.items():
             means[name].append(course.within(start).completion)
         robin, posg = (means[name][-1] for name in SCHEMES)
-        rows.append((k, robin, posg, said.get(k), robin / posg, "a" if k > 1 else None))
+        rows.append((k, robin, posg, paper.get(k), robin / posg, "a" if k > 1 else None))
     ups = [r / p for k, r, p in zip(numbers, *means.values(), strict=True) if k > 1]
     rows.append(("mean, k > 1", None, None, "1.37", float(np.mean(ups)) if ups else None, "a"))
     notes = [
@@ -104,12 +104,12 @@ def figure_12(settings: Sizing, stage: Stage) -> Report:
 
 def _running(posg: Course) -> int:
     """The first batch that begins in RUN; the second one if none does."""
-    return next((at + 1 for at, told in enumerate(posg.internals[:-1]) if told["state"] == "RUN"), 1)
+    return next((at + 1 for at, internals in enumerate(posg.internals[:-1]) if internals["state"] == "RUN"), 1)
 
 
 def _sketches_after(posg: Course, turn: int) -> int:
     """The first batch that begins with sketches that were sent after the change."""
-    epochs = [told["epoch"] for told in posg.internals]
+    epochs = [internals["epoch"] for internals in posg.internals]
     return next((at + 1 for at in range(turn, len(epochs)) if epochs[at] > epochs[turn - 1]), len(epochs))
 
 

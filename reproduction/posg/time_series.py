@@ -32,22 +32,25 @@ def time_series(settings: Sizing) -> Report:
         timelines[settle] = line
         times[settle] = line.finishes - arrivals
     starts = {name: int(np.flatnonzero(line.states == RUN)[0]) for name, line in timelines.items()}
-    heard = {name: _sketches_after(line, 1) for name, line in timelines.items()}
-    learnt = {name: _sketches_after(line, 2 * K) for name, line in timelines.items()}
+    renewed = {name: _sketches_after(line, 1) for name, line in timelines.items()}
+    all_renewed = {name: _sketches_after(line, 2 * K) for name, line in timelines.items()}
     rows: list[tuple[Cell, ...]] = [
         ("first tuple scheduled in RUN", "10,690 (prototype 20,978)", None, *(f"{v:,}" for v in starts.values()), "a"),
         (
             "first new sketch after the change",
             "84,912 (prototype 82,311)",
             None,
-            *(f"{v:,}" for v in heard.values()),
+            *(f"{v:,}" for v in renewed.values()),
             "c",
         ),
-        ("all sketches are new", None, None, *(f"{v:,}" for v in learnt.values()), "b"),
+        ("all sketches are new", None, None, *(f"{v:,}" for v in all_renewed.values()), "b"),
     ]
-    bounds = [0, max(starts.values()), CHANGE, max(learnt.values()), M]
+    bounds = [0, max(starts.values()), CHANGE, max(all_renewed.values()), M]
     for what, first, last in zip(
-        ("until both run", "until the change", "until both have learnt", "to the end"), bounds, bounds[1:], strict=False
+        ("until both run", "until the change", "until both have learnt", "to the end"),
+        bounds,
+        bounds[1:],
+        strict=False,
     ):
         means = {name: float(values[first:last].mean()) for name, values in times.items()}
         rows.append(
@@ -67,7 +70,7 @@ def time_series(settings: Sizing) -> Report:
 
 
 def _sketches_after(line: Timeline, count: int) -> int:
-    """The tuple by which that many new sketches have set the scheduler to SEND_ALL since the change."""
+    """The tuple by which ``count`` new sketches have set the scheduler to SEND_ALL since the change."""
     entered = np.flatnonzero((line.states[1:] == SEND_ALL) & (line.states[:-1] != SEND_ALL)) + 1
     after = entered[entered > CHANGE]
     return int(after[min(count, len(after)) - 1]) if len(after) else M

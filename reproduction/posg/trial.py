@@ -10,14 +10,14 @@ from numpy.typing import NDArray
 from unskew.grouping import create, encode, streams
 from unskew.grouping.posg import Posg
 from unskew.grouping.posg.timeline import Timeline, unfold
-from unskew.grouping.simulator.queues import new_queues, serve
+from unskew.grouping.simulator.workers import new_queues, serve
 
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """Section V-A: m tuples of n items, whose costs are w_n values evenly from 1 to w_max ms, k instances.
+    """Section V-A: m tuples of n items for k instances; an item's cost is one of w_n values evenly from 1 to w_max ms.
 
-    ``z`` None is the uniform distribution; ``provisioning`` is k instances' capacity over what arrives.
+    ``z`` None is the uniform distribution; ``provisioning`` is the k instances' capacity over the arriving work.
     """
 
     m: int = 32_768
@@ -51,7 +51,7 @@ class Trial:
 
 
 def trial(stream: Stream, seed: int, **options: Any) -> Trial:
-    """Draw the stream (keys, and which items cost what) and schedule it three ways."""
+    """Draw the stream (its items, and each item's cost) and schedule it in three ways."""
     items, costs, arrivals = drawn(stream, seed)
     timeline = unfold(Posg(stream.k, seed=seed, **options), encode(items), arrivals, costs)
     known = create("FULL_KNOWLEDGE", stream.k).route(items, costs=costs)
@@ -79,7 +79,7 @@ def turns(m: int, k: int) -> NDArray[np.int32]:
 def finishes(
     workers: NDArray[np.int32], arrivals: NDArray[np.float64], services: NDArray[np.float64], k: int
 ) -> NDArray[np.float64]:
-    """When each tuple is done, ms."""
+    """When each tuple is finished, ms."""
     done = np.empty(len(workers))
     serve(new_queues(len(workers), k), 0, workers, arrivals, services, done)
     return done

@@ -1,4 +1,7 @@
-"""The prototype's operator: a tuple costs by its key's class, and by its instance, which changes in mid-stream."""
+"""The prototype's operator: a tuple's cost depends on its key's class and on its instance, and changes in mid-stream.
+
+It is a module of its own, as it travels to Spark's Python workers by value.
+"""
 
 import time
 from dataclasses import dataclass
@@ -8,21 +11,23 @@ import pyarrow as pa
 from pyspark import TaskContext
 
 from unskew.grouping import encode
-from unskew.grouping.costs import class_costs
+from unskew.grouping.streams import class_costs
 
 
 @dataclass(frozen=True)
 class Drifting:
-    """Busy for each tuple, and says for how long.
+    """Sleeps for each tuple's cost, and gives that cost as the result.
 
     Parameters
     ----------
     unit : float
-        Of a cost, ms.
+        The unit of a cost, ms.
     costs : tuple of float
-        Of the classes of keys.
+        The cost of each class of keys, in units.
     change : int
-        The offset from which ``after`` holds instead of ``before``: factors of the instances.
+        The offset from which the factors ``after`` hold instead of ``before``.
+    before, after : tuple of float
+        The factor of each instance.
 
     """
 
@@ -33,7 +38,7 @@ class Drifting:
     after: tuple[float, ...]
 
     def __call__(self, tuples: pa.RecordBatch) -> pa.RecordBatch:
-        """Sleep; a result a tuple with its ``cost``, ms."""
+        """Sleep for the tuples' costs; a result for each tuple has its ``cost``, ms."""
         context = TaskContext.get()
         assert context is not None
         instance = context.partitionId()

@@ -1,4 +1,4 @@
-"""The two ways in which a user's command fails without being our defect: one line on stderr, no stack trace."""
+"""The ways in which a user's command fails without being our defect: one line on stderr, no stack trace."""
 
 
 class UserError(Exception):
@@ -17,3 +17,9 @@ class EnvironmentFault(UserError):
     """The arguments are fine, the world isn't: no Java, no broker, no disk, a port taken."""
 
     exit_code = 1
+
+
+class TakenOver(UserError):
+    """Another driver goes on with the checkpoint. To start this one again would take the checkpoint from that one."""
+
+    exit_code = 3

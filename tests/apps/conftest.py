@@ -1,16 +1,18 @@
-"""Spark for the tests of a process, and small topologies whose truth is known."""
+"""Spark for the tests of a process, and small topologies over streams with known counts."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import orjson
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from pyspark.sql import SparkSession
 
 from tests.conftest import GENERATED
+from tests.waiting import PATIENCE
 from unskew.apps.run import session
 from unskew.apps.run.run import Outcome, Run
 from unskew.apps.topology.settings import Settings
@@ -52,7 +54,7 @@ def settings(connection: Connection, topic: str, tmp_path: Path) -> Callable[...
             "window": 0.5,
             "trigger": 0.4,  # less often is cheaper: other tests use the time
             "until_drained": True,
-            "run_time": 300.0,
+            "run_time": 3600.0,
         }
         return Settings(**(given | changes))
 
@@ -84,7 +86,15 @@ def publish(
         producer.produce(topic, value, partition=i % partitions, timestamp=ms)
         if i % 1000 == 0:
             producer.poll(0)
-    assert producer.flush(30) == 0
+    assert producer.flush(PATIENCE) == 0
+
+
+def skewed(n: int, seed: int = 0) -> list[str]:
+    """Keys of n tuples, four fifths of them one key."""
+    rng = np.random.default_rng(seed)
+    return [
+        "Turkey" if hot else f"Country {i}" for hot, i in zip(rng.random(n) < 0.8, rng.integers(0, 50, n), strict=True)
+    ]
 
 
 def countries(keys: list[str]) -> list[bytes | None]:

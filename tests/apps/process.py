@@ -1,11 +1,11 @@
-"""`unskew topology` as a process of its own, over a stream whose truth is known window by window."""
+"""`unskew topology` as a process of its own, over a stream with known counts, window by window."""
 
 import os
 import signal
 import subprocess
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ import pytest
 from tests.apps.conftest import countries, final_counts, publish
 from tests.commands import UNSKEW
 from unskew.apps.checkpoint.folders import numbers
-from unskew.apps.checkpoint.place import Place
+from unskew.apps.checkpoint.location import Location
 from unskew.deploy.client.connection import Connection
 
 TUPLES = 24_000
@@ -34,24 +34,25 @@ class Topology:
         grouping: str,
         *more: str,
         mode: str = "LOCAL",
-        place: Place | None = None,
+        location: Location | None = None,
         environment: Mapping[str, str] | None = None,
+        command: Sequence[str] = UNSKEW,
     ) -> None:
-        self.output = folder / "topology.log"
+        self.log = folder / "topology.log"
         self.checkpoint = folder / "checkpoint"
-        self._place = place or Place(str(self.checkpoint))
+        self._location = location or Location(str(self.checkpoint))
         self._environment = {**os.environ, **(environment or {})}
         self._restarts = 2  # that a service manager would make, beside those that a test makes
         self._command = [
-            *UNSKEW, "topology", mode, "COUNTRY_SKEW_R80", grouping,
+            *command, "topology", mode, "COUNTRY_SKEW_R80", grouping,
             topic, "2", "4", "x0", "--until-drained", "--time", "event", "--window", str(WINDOW_MS / 1000),
-            "--lateness", "1", "--max-tuples", "4000", "--trigger", "0.1", "--checkpoint", str(self._place),
+            "--lateness", "1", "--max-tuples", "4000", "--trigger", "0.1", "--checkpoint", str(self._location),
             "--bootstrap-servers", connection.bootstrap_servers, *more,
         ]  # fmt: skip
         self.process = self.start()
 
     def start(self) -> subprocess.Popen[bytes]:
-        with self.output.open("ab") as log:
+        with self.log.open("ab") as log:
             self._began = log.tell()
             how = {"start_new_session": True, "env": self._environment}
             self.process = subprocess.Popen(self._command, stdout=log, stderr=log, **how)
@@ -74,7 +75,7 @@ class Topology:
         return [_command(pid) for pid in self.children("")]
 
     def children(self, *names: str) -> list[int]:
-        """The process' descendants whose command line has one of these, in no order: process ids wrap around."""
+        """The process' descendants with one of these in their command line, in no order: process ids wrap around."""
         parents = {int(p.name): parent(int(p.name)) for p in Path("/proc").iterdir() if p.name.isdigit()}
 
         def ours(pid: int) -> bool:
@@ -86,33 +87,42 @@ class Topology:
 
         return [pid for pid in parents if ours(pid) and any(name in _command(pid) for name in names)]
 
-    def said(self) -> str:
+    def output(self) -> str:
         """What it has printed since it was last started."""
-        return self.output.read_bytes()[self._began :].decode()
+        return self.log.read_bytes()[self._began :].decode()
 
-    def goes_on(self, batches: int) -> None:
-        """Wait until so many more batches are committed."""
+    def goes_on(self, batches: int, longer: float = 0.0) -> None:
+        """Wait until so many more batches are committed, then `longer` (s), but not beyond the next commit.
+
+        So many batches are used up at most, `batches` and one, however fast the machine is.
+        """
         before = self._committed()
-        deadline = time.monotonic() + 300
-        while self._committed() < before + batches:
+
+        def committed(number: int) -> bool:
             if self.process.poll() is not None:
                 assert self.process.returncode, "it came to its end already"
                 self._start_again()
-            assert time.monotonic() < deadline, self.output.read_text()
-            time.sleep(1.0 if self._place.folder().costly else 0.02)
+            return self._committed() >= before + number
+
+        every = 1.0 if self._location.folder().costly else 0.02
+        while not committed(batches):  # pytest has a limit
+            time.sleep(every)
+        end = time.monotonic() + longer
+        while time.monotonic() < end and not committed(batches + 1):
+            time.sleep(every)
 
     def finish(self) -> None:
         """Wait for the end."""
-        while self.process.wait(1200):
+        while self.process.wait():
             self._start_again()
 
     def _start_again(self) -> None:
-        assert self._restarts, self.output.read_text()
+        assert self._restarts, self.log.read_text()
         self._restarts -= 1
         self.start()
 
     def _committed(self) -> int:
-        return max(numbers(self._place.folder("commits")), default=-1)
+        return max(numbers(self._location.folder("commits")), default=-1)
 
 
 def parent(pid: int) -> int:

@@ -3,6 +3,9 @@
 import io
 import json
 import pickle
+import time
+from functools import partial
+from types import SimpleNamespace
 
 import pytest
 from fastavro import schemaless_writer
@@ -12,12 +15,12 @@ from pyspark.sql import functions as F
 
 from tests.apps.conftest import by_key, final_counts, publish, records
 from tests.apps.schema_registry import schema_registry
-from unskew.apps.topology.avro import Decoder
-from unskew.apps.topology.columns import Schemas
+from unskew.apps.splitter.avro import Asking, Decoder, Refusals, Registry, _fetched, of_file
+from unskew.apps.splitter.formats import Schemas, splitter
 from unskew.apps.topology.publisher import result_topics
-from unskew.apps.topology.registry import Registry, of_file
-from unskew.apps.topology.splitter import splitter
 from unskew.errors import EnvironmentFault, UsageError
+
+pytestmark = pytest.mark.xdist_group("spark-1")
 
 KEYS = ["string", "long", "double", "boolean", "null", "bytes", {"type": "enum", "name": "E", "symbols": ["A", "B"]}]
 USER = {"type": "record", "name": "User", "fields": [{"name": "id", "type": KEYS}, {"name": "name", "type": "string"}]}
@@ -58,6 +61,7 @@ KINDS = [
 
 def split(spark, reader, messages):
     rows = spark.createDataFrame(list(enumerate(messages)), "i int, value binary").repartition(1)
+    rows = rows.withColumn("partition", F.lit(0))
     read = reader.split(rows, F.col("i"), reader.reason(F.col("value")).alias("reason")).collect()
     wanted = {row["i"] for row in rows.where(reader.rejects(F.col("value"))).select("i").collect()}
     assert wanted == {row["i"] for row in read if row["key"] is None}
@@ -100,10 +104,10 @@ def test_every_kind_of_message_by_a_registry(spark):
         registry.put(3, {}, schemaType="JSON")
         address = url.replace("http://", "http://me:s3cret%20word@")
         reader = splitter("COLUMN", "user.id", "avro", [click("u1", 1)], Schemas(registry=address))
-        assert registry.asked == ["/schemas/ids/1"]
+        assert registry.paths == ["/schemas/ids/1"]
         got = split(spark, reader, [message for message, _, _ in expected])
         assert got == {i: (key, why) for i, (_, key, why) in enumerate(expected)}
-        assert registry.asked.count("/schemas/ids/1") == 1, "what the driver fetched travels to the tasks"
+        assert registry.paths.count("/schemas/ids/1") == 1, "what the driver fetched travels to the tasks"
 
 
 @given(st.binary(max_size=40) | st.text(max_size=9).map(click) | st.integers(0, 2**60).map(click), st.integers(0, 50))
@@ -111,11 +115,11 @@ def test_every_kind_of_message_by_a_registry(spark):
 def test_no_bytes_are_more_than_a_reason(message, cut):
     decoder = Decoder("user.id", schema=CLICK)
     for each in message, message[:cut], message[cut:]:
-        key, reason = decoder.told(each)
+        key, reason = decoder.read(each)
         assert (key is None) != (reason is None)
 
 
-def test_a_password_is_not_told():
+def test_a_password_is_not_shown():
     registry = Registry.at("https://me:s3cret@registry:8081/api/")
     assert registry.url == "https://registry:8081/api"
     assert "s3cret" not in repr(registry) + repr(Schemas(registry="https://me:s3cret@registry:8081"))
@@ -125,21 +129,95 @@ def test_a_password_is_not_told():
     assert "s3cret" not in str(error.value)
 
 
-def test_a_registry_that_does_not_answer_rejects_nothing():
+@pytest.fixture
+def slept(monkeypatch):
+    """How long a client waits between its attempts (s); in truth it doesn't."""
+    pauses = []
+    monkeypatch.setattr("urllib3.util.retry.time", SimpleNamespace(sleep=pauses.append, time=time.time))
+    return pauses
+
+
+def decoder(url, login="", **more):
+    return Decoder("user.id", registry=Registry.at(url.replace("//", f"//{login}@") if login else url), **more)
+
+
+def test_a_registry_that_does_not_answer_rejects_nothing(slept):
     with schema_registry("me:s3cret") as (registry, url):
         registry.put(1, CLICK)
-        reader = Decoder("user.id", registry=Registry.at(url.replace("//", "//me:wrong@")))
         with pytest.raises(EnvironmentFault, match=f"{url} answers 401 to /schemas/ids/1"):
+            decoder(url, "me:wrong").key(click("u1", 1))
+        assert len(registry.paths) == 1, "what is refused is refused again"
+        reader = decoder(url, "me:s3cret")
+        registry.first = [(503,)] * 6
+        with pytest.raises(EnvironmentFault, match=f"{url} answers 503 to /schemas/ids/1"):
             reader.key(click("u1", 1))
-        reader = Decoder("user.id", registry=Registry.at(url.replace("//", "//me:s3cret@")))
-        registry.down = True
-        with pytest.raises(EnvironmentFault, match="503"):
-            reader.key(click("u1", 1))
-        registry.down = False
+        assert not registry.first, "it was asked six times"
         assert [reader.key(click(f"u{i}", 1)) for i in range(3)] == ["u0", "u1", "u2"]
-        assert len(registry.asked) == 3, "a schema is fetched once"
-    with pytest.raises(EnvironmentFault, match="doesn't answer"):
-        Decoder("user.id", registry=Registry.at(url)).key(click("u1", 99))
+        assert len(registry.paths) == 8, "a schema is fetched once"
+    with pytest.raises(EnvironmentFault, match=r"doesn't answer: .*refused"):
+        decoder(url).key(click("u1", 99))
+    assert len(slept) == 4 + 4, "the first of five attempts more doesn't wait"
+
+
+def test_a_busy_registry_says_when_it_is_asked_again(slept):
+    with schema_registry() as (registry, url):
+        registry.put(1, CLICK)
+        registry.first = [(429, ("Retry-After", "7")), (429, ("Retry-After", "86400")), (502,)]
+        assert decoder(url).key(click("u1", 1)) == "u1"
+    assert slept == [7, 30, 4]
+
+
+def test_a_login_goes_to_no_other_server():
+    with schema_registry() as (other, elsewhere), schema_registry("me:s3cret") as (registry, url):
+        registry.put(1, CLICK)
+        other.put(1, CLICK)
+        registry.first = [(302, ("Location", "/schemas/ids/1")), (301, ("Location", f"{elsewhere}/schemas/ids/1"))]
+        assert decoder(url, "me:s3cret").key(click("u1", 1)) == "u1"
+        assert None not in registry.logins
+        assert other.logins == [None]
+
+
+class Stream:
+    """A stream's batches, and the tasks that read its messages: each in a process of its own."""
+
+    def __init__(self, checkpoint, url):
+        self.batch = 0
+        self.refusals = Refusals(str(checkpoint), lambda: self.batch)
+        self.decoder = decoder(url)
+
+    def read(self, number, *, partition=0, decides=True):
+        _fetched.clear()
+        asking = Asking(self.decoder.registry, self.refusals, decides=decides)
+        return self.decoder.read(click("u1", number), partial(asking.schema, partition))
+
+
+def test_what_a_batch_rejects_it_rejects_again(tmp_path):
+    refused = (None, "no schema 9 in the registry")
+    with schema_registry() as (registry, url):
+        stream = Stream(tmp_path, url)
+        registry.late[9] = CLICK, 1
+        assert stream.read(9) == refused
+        assert stream.read(9) == refused, "by the task's next attempt"
+        assert stream.read(9, decides=False) == refused, "by who reads the rejected messages"
+        assert registry.paths == ["/schemas/ids/9"]
+        assert stream.read(9, partition=1) == ("u1", None), "another partition's task had another answer"
+        stream.batch = 1
+        assert stream.read(9) == ("u1", None)
+        stream.batch = 0
+        schemas = Schemas(registry=url, refusals=stream.refusals)
+        known = schemas.decoder("user.id", [click("u1", 9), click("u1", 8)]).registry.schemas
+        assert set(known) == set()
+        assert stream.read(9) == refused, "by a replay, of a driver to which the registry gives the schema"
+
+
+def test_what_is_counted_is_not_rejected_as_well(tmp_path):
+    with schema_registry() as (registry, url):
+        stream = Stream(tmp_path, url)
+        registry.put(9, CLICK)
+        assert stream.read(9) == stream.read(9, decides=False) == ("u1", None)
+        registry.schemas.clear()
+        with pytest.raises(EnvironmentFault, match="had a schema by which messages are routed: no schema 9"):
+            stream.read(9, decides=False)
 
 
 def test_a_registry_of_the_environment_is_for_avro_alone(monkeypatch, avsc):
@@ -159,15 +237,17 @@ def test_what_is_no_schema_is_refused(tmp_path, text):
         of_file(str(tmp_path / "x.avsc"))
 
 
+@pytest.mark.full
 @pytest.mark.spark
 @pytest.mark.kafka
 def test_a_topic_in_avro(settings, drain, connection, topic):
     with schema_registry() as (registry, url):
         registry.put(1, CLICK)
+        registry.late[9] = CLICK, 2  # it isn't there for the driver and for the router, and then it is
         publish(connection, topic, 2, [*(click(f"u{i % 3}", 1) for i in range(60)), b"broken", click("u1", 9)])
         run = settings("PARTIAL_KEY", source_type="COLUMN", key_field="user.id", format="avro", schema_registry=url)
         _, reports = drain(run)
     assert by_key(final_counts(connection, result_topics(run)["aggregator"])) == {"u0": 20, "u1": 20, "u2": 20}
     assert reports[-1].totals.rejected == 2
-    told = {value["reason"] for _, value in records(connection, f"{topic}-rejected")}
-    assert told == {"no schema's number before it", "no schema 9 in the registry"}
+    reasons = {value["reason"] for _, value in records(connection, f"{topic}-rejected")}
+    assert reasons == {"no schema's number before it", "no schema 9 in the registry"}

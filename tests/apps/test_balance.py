@@ -1,19 +1,24 @@
 """`balance` and `balanced_map` in somebody else's job: files in, Parquet out, nothing of our topology."""
 
 import os
-from collections import defaultdict
+from collections import Counter, defaultdict
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+import unskew.apps.balance
 from unskew.apps.balance import balance, balanced_map
+from unskew.apps.routing import packets
+from unskew.apps.run.ending import cause
+from unskew.errors import UsageError
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark-1")]
 
 ROWS = 600
 FILES = 5
@@ -48,7 +53,13 @@ def collect(df: DataFrame, tmp_path: Path) -> list[dict]:
     return df.sparkSession.read.parquet(out).collect()
 
 
-CASES = [("KEY", "string"), ("KEY", "int"), ("PARTIAL_KEY", "binary"), ("SHUFFLE", "string"), ("DYNAMIC_KEY", "int")]
+CASES = [
+    ("PARTIAL_KEY", "binary"),
+    *(
+        pytest.param(*case, marks=pytest.mark.full)
+        for case in (("KEY", "string"), ("KEY", "int"), ("SHUFFLE", "string"), ("DYNAMIC_KEY", "int"))
+    ),
+]
 
 
 @pytest.mark.parametrize(("grouping", "events"), CASES, indirect=["events"])
@@ -66,10 +77,11 @@ def test_rows_are_placed_where_the_grouping_says(events, tmp_path, grouping):
     assert max(len(w) for w in workers.values()) == most
 
 
+@pytest.mark.full
 def test_learned_state_outlives_a_batch_and_a_restart(events, tmp_path):
     later = [(tmp_path / "events" / f"{number}.parquet", tmp_path / f"{number}.later") for number in (3, 4)]
-    for file, place in later:
-        file.rename(place)
+    for file, aside in later:
+        file.rename(aside)
     for batches in (3, 5):
         placed = balance(events, key="user_id", workers=7, grouping="SHUFFLE", checkpoint=str(tmp_path / "cp"))
         rows = collect(placed.select("worker"), tmp_path)
@@ -77,9 +89,9 @@ def test_learned_state_outlives_a_batch_and_a_restart(events, tmp_path):
         assert loads.sum() == ROWS * batches
         # One source, batches of 600 over 7 workers: round robin that forgot its turn would be as many apart.
         assert loads.max() - loads.min() <= 1
-        for file, place in later:
-            if place.exists():
-                place.rename(file)
+        for file, aside in later:
+            if aside.exists():
+                aside.rename(file)
 
 
 def test_work_over_packets(events, tmp_path):
@@ -103,6 +115,172 @@ def test_a_batch_job_needs_no_checkpoint(spark):
     assert placed.groupBy("key").agg(F.count_distinct("worker").alias("n")).where("n > 1").count() == 0
 
 
+@pytest.fixture
+def routed(spark, monkeypatch):
+    """The number of rows that routers have routed, as an accumulator."""
+    rows = spark.sparkContext.accumulator(0)
+
+    def counting(*given):
+        route = packets.route_column(*given)
+
+        def workers(batches):
+            def seen():
+                for columns in batches:
+                    rows.add(len(columns if isinstance(columns, pa.Array) else columns[0]))
+                    yield columns
+
+            return route(seen())
+
+        workers.__annotations__ = route.__annotations__
+        return workers
+
+    monkeypatch.setattr(unskew.apps.balance, "route_column", counting)
+    return rows
+
+
+W = 6
+# What a plan may do with rows that are placed: → (rows with `n` and `worker`, whether they stay in their partitions).
+# A rule of Spark's that moves or copies an expression applies to one or several of these.
+PLANS = {
+    "worker": lambda placed: (placed.where("worker = 3"), True),
+    "column": lambda placed: (placed.where("n % 7 = 0"), True),
+    "both": lambda placed: (placed.where("worker > 1 and n % 7 = 0 or user_id = 0"), True),
+    "project": lambda placed: (placed.select("worker", "n"), True),
+    "repeated": lambda placed: (
+        placed.selectExpr("n", "worker", "worker + 1 as next", "worker * 2 as twice")
+        .where("next = 2 or twice = 8").where("worker = next - 1 and twice = 2 * worker"), True,
+    ),
+    "join": lambda placed: (placed.join(F.broadcast(numbers(placed).where("n % 2 = 0")), "n"), True),
+    "join by worker": lambda placed: (placed.join(F.broadcast(workers(placed)), "worker"), True),
+    "self-join": lambda placed: (
+        placed.select("n", "worker").alias("a").join(placed.select("n", "worker").alias("b"), ["n", "worker"]), False,
+    ),
+    "union": lambda placed: (placed.where("worker < 4").unionByName(placed.where("worker > 2")), True),
+    "distinct": lambda placed: (placed.select("n", "worker").distinct(), False),
+    "limit": lambda placed: (placed.select("n", "worker").limit(50), False),
+}  # fmt: skip
+# What is expected of them, of rows (n, user, worker).
+TRUTH = {
+    "worker": lambda n, user, worker: worker == 3,
+    "column": lambda n, user, worker: n % 7 == 0,
+    "both": lambda n, user, worker: (worker > 1 and n % 7 == 0) or user == 0,
+    "repeated": lambda n, user, worker: worker in (1, 4),
+    "join": lambda n, user, worker: n % 2 == 0,
+    "join by worker": lambda n, user, worker: worker % 2 == 0,
+    "union": lambda n, user, worker: (worker < 4) + (worker > 2),
+}
+
+
+def numbers(placed: DataFrame) -> DataFrame:
+    return placed.sparkSession.range(ROWS * FILES).withColumnRenamed("id", "n")
+
+
+def workers(placed: DataFrame) -> DataFrame:
+    return placed.sparkSession.range(0, W, 2).selectExpr("cast(id as int) as worker")
+
+
+def check(plan: str, rows: list, everything: list) -> None:
+    """That nothing is lost or doubled, and each row is at the worker at which it is without the plan, in its place."""
+    wanted = Counter()
+    for n, user, worker in everything:
+        wanted[n, worker] += int(TRUTH.get(plan, lambda *_: True)(n, user, worker))
+    found = Counter((row["n"], row["worker"]) for row in rows)
+    if plan == "limit":
+        assert sum(found.values()) == 50
+        assert found <= wanted
+    else:
+        assert found == +wanted
+    assert all(row["partition"] % W == row["worker"] for row in rows if row["partition"] is not None)
+
+
+def planned(plan: str, placed: DataFrame) -> DataFrame:
+    rows, stay = PLANS[plan](placed)
+    return rows.select("n", "worker", (F.spark_partition_id() if stay else F.lit(None)).alias("partition"))
+
+
+def in_tiers(plans):
+    return [pytest.param(plan, marks=[] if plan == "worker" else pytest.mark.full) for plan in plans]
+
+
+@pytest.mark.parametrize("plan", in_tiers([*PLANS, "cache"]))
+def test_no_plan_moves_or_doubles_the_router(spark, tmp_path, routed, plan):
+    df = spark.range(3000).selectExpr("id as n", "case when id % 5 < 3 then 0 else id % 97 end as user_id")
+    df.repartition(3).write.parquet(str(tmp_path / "in"))  # files are read the same way each time
+    placed = balance(spark.read.parquet(str(tmp_path / "in")), "user_id", W, "PARTIAL_KEY")
+    everything = [(row["n"], row["user_id"], row["worker"]) for row in placed.collect()]
+    assert routed.value == 3000
+    if plan == "cache":
+        placed = placed.cache()
+        check("worker", planned("worker", placed).collect(), everything)
+        check("column", planned("column", placed).collect(), everything)
+        placed.unpersist()
+    else:
+        check(plan, planned(plan, placed).collect(), everything)
+    assert routed.value - 3000 in ({3000, 6000} if plan in ("self-join", "union") else {3000})
+
+
+@pytest.mark.parametrize("events", ["int"], indirect=True)
+@pytest.mark.parametrize("plan", in_tiers(PLANS))
+def test_no_plan_moves_or_doubles_the_router_of_a_stream(events, tmp_path, routed, plan):
+    numbered = events.withColumn("n", F.col("payload.n"))
+    (tmp_path / "alone").mkdir()
+    alone = balance(numbered, "user_id", W, "PARTIAL_KEY", str(tmp_path / "alone" / "cp"))
+    everything = [(row["n"], row["user_id"], row["worker"]) for row in collect(alone, tmp_path / "alone")]
+    total = ROWS * FILES
+    assert routed.value == total
+    placed = balance(numbered, "user_id", W, "PARTIAL_KEY", str(tmp_path / "cp"))
+    check(plan, collect(planned(plan, placed), tmp_path), everything)
+    assert routed.value - total in ({total, 2 * total} if plan in ("self-join", "union") else {total})
+
+
+@pytest.mark.full
+def test_packets_of_a_result_that_is_used_twice(events, tmp_path):
+    def work(batches):
+        for batch in batches:
+            yield pa.record_batch([batch.column("payload").field("n")], ["n"])
+
+    placed = balanced_map(events, "user_id", 4, work, "n long", "SHUFFLE", str(tmp_path / "cp"))
+    rows = collect(placed.where("n % 2 = 0").union(placed), tmp_path)
+    assert Counter(row["n"] for row in rows) == {n: 2 - n % 2 for n in range(ROWS * FILES)}
+
+
+@pytest.mark.full
+def test_routers_of_one_query_are_told_apart_by_name(events, tmp_path):
+    checkpoint = str(tmp_path / "cp")
+    by_user = balance(events, "user_id", 7, "SHUFFLE", checkpoint, name="users").select("worker")
+    hot = balance(events.where("user_id = '0'"), "user_id", 7, "SHUFFLE", checkpoint, name="hot").select("worker")
+    rows = collect(by_user.withColumn("hot", F.lit(False)).union(hot.withColumn("hot", F.lit(True))), tmp_path)
+    for of in (False, True):
+        loads = np.bincount([row["worker"] for row in rows if row["hot"] == of], minlength=7)
+        assert loads.max() - loads.min() <= 1  # each has remembered its own turn from batch to batch
+    assert sorted(path.name for path in (tmp_path / "cp" / "unskew" / "routers").iterdir()) == ["hot", "users"]
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        lambda df, checkpoint: balance(df, "user_id", 3, "SHUFFLE", checkpoint),
+        pytest.param(
+            lambda df, checkpoint: balanced_map(
+                df, "user_id", 3, lambda batches: batches, df.schema, "SHUFFLE", checkpoint
+            ),
+            marks=pytest.mark.full,
+        ),
+    ],
+)
+@pytest.mark.parametrize("other", ["none", pytest.param("another", marks=pytest.mark.full)])
+def test_a_checkpoint_that_is_not_the_querys(events, tmp_path, place, other):
+    """As an executor sees it that has another disk: nothing is there, or another query's checkpoint."""
+    if other == "another":
+        (tmp_path / "other" / "cp").mkdir(parents=True)
+        (tmp_path / "other" / "cp" / "metadata").write_text('{"id": "another"}')
+    with pytest.raises(StreamingQueryException) as error:
+        collect(place(events, str(tmp_path / "other" / "cp")), tmp_path)
+    assert cause(error.value).startswith(f"the checkpoint file:{tmp_path}/other/cp is not seen by executors on ")
+    assert f"(the query there: {other}, this one: " in cause(error.value)
+    assert not (tmp_path / "other" / "cp" / "unskew").exists()
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -110,8 +288,9 @@ def test_a_batch_job_needs_no_checkpoint(spark):
         ({"workers": 0}, "workers is 0"),
         ({"grouping": "PARTIAL_KEY", "choices": 1}, "choices is 1"),
         ({"d": 3}, "has no parameter 'd'"),
+        ({"name": "a/b"}, "name is 'a/b'; valid: letters, digits, _ and -"),
     ],
 )
 def test_bad_arguments_fail_on_the_driver(spark, change, message):
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises((ValueError, UsageError), match=message):
         balance(spark.range(1), **({"key": "id", "workers": 2} | change))

@@ -1,6 +1,13 @@
+"""Checkpoints: their locations, the run that they belong to, and versioned values beside them."""
+
+import pickle
+
 import pytest
 
+from tests.commands import unskew
 from unskew.apps.checkpoint.checkpoint import Checkpoint
+from unskew.apps.checkpoint.location import Location, location_by
+from unskew.apps.checkpoint.versions import Versions
 from unskew.errors import EnvironmentFault, UsageError
 
 
@@ -26,9 +33,146 @@ def test_a_location_that_cannot_be_written(tmp_path):
         Checkpoint("/proc/checkpoint").claim({})
 
 
-def test_who_only_reads_writes_nothing(tmp_path):
+def test_a_reader_writes_nothing(tmp_path):
     checkpoint = Checkpoint(str(tmp_path / "checkpoint"))
     assert checkpoint.claimed() == {}
     assert checkpoint.partitions() is None
     assert checkpoint.clock.ahead_ms == 0
     assert not (tmp_path / "checkpoint").exists()
+
+
+@pytest.fixture(params=["path", "file:/", "file:///"])
+def versions(request, tmp_path) -> Versions:
+    prefix = {"path": "", "file:/": "file:", "file:///": "file://"}[request.param]
+    return Versions(f"{prefix}{tmp_path}/state")
+
+
+def test_a_replay_reads_what_the_first_run_read(versions):
+    versions.write(3, b"three")
+    versions.write(4, b"four")
+    assert versions.newest(3) == (3, b"three")
+    assert versions.newest(9) == (4, b"four")
+
+
+def test_nothing_is_found_before_the_first(versions):
+    assert versions.newest(5) is None
+    versions.write(6, b"six")
+    assert versions.newest(5) is None
+
+
+def test_a_second_attempt_overwrites(versions):
+    versions.write(1, b"same")
+    versions.write(1, b"same")
+    assert versions.newest(1) == (1, b"same")
+
+
+def test_old_versions_go_but_never_the_one_a_replay_needs(versions, tmp_path):
+    for version in range(20):
+        versions.write(version, b"%d" % version)
+        # batch version - 1 wrote this; were it replayed, it would read version - 1
+        if version:
+            assert versions.newest(version - 1) == (version - 1, b"%d" % (version - 1))
+    assert len(list((tmp_path / "state").iterdir())) <= 3
+
+
+def test_a_half_written_version_is_not_seen(versions, tmp_path):
+    versions.write(1, b"one")
+    (tmp_path / "state" / ".2-interrupted").write_bytes(b"tw")
+    assert versions.newest(2) == (1, b"one")
+
+
+ARGUMENTS = (
+    "topology", "LOCAL", "COUNTRY_SKEW_R80", "KEY", "t", "2", "4", "x0", "--bootstrap-servers", "127.0.0.1:1",
+)  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def _no_environment(monkeypatch):
+    for name in ("ACCESS_KEY_ID", "SECRET_ACCESS_KEY", "SESSION_TOKEN", "ENDPOINT_URL", "ENDPOINT_URL_S3", "REGION"):
+        monkeypatch.delenv(f"AWS_{name}", raising=False)
+    monkeypatch.delenv("AWS_DEFAULT_REGION", raising=False)
+
+
+@pytest.mark.parametrize(
+    ("address", "scheme"),
+    [("a/path", "file"), ("/a/path", "file"), ("file:/a", "file"), ("file:///a", "file"), ("s3a://bucket", "s3a"),
+     ("s3a://bucket/a/b", "s3a"), ("hdfs://host:8020/a", "hdfs"), ("hdfs:///a", "hdfs")],
+)  # fmt: skip
+def test_addresses(address, scheme):
+    location = Location.of(address)
+    assert (location.scheme, str(location)) == (scheme, address)
+    assert pickle.loads(pickle.dumps(location)) == location
+
+
+@pytest.mark.parametrize("address", ["s3://bucket/a", "gs://bucket/a", "s3a:///a", "hdfs:/a", "file://host/a"])
+def test_other_addresses_are_refused_in_a_line(address):
+    done = unskew(*ARGUMENTS, "--checkpoint", address)
+    assert done.returncode == 2
+    message = " ".join(done.stderr.split())
+    assert f"the checkpoint's address is '{address}'; valid: a path, file:/path, s3a://bucket/path, hdfs://" in message
+
+
+def test_a_password_in_an_address_is_not_repeated():
+    done = unskew(*ARGUMENTS, "--checkpoint", "s3a://AKIA:s3cret@bucket/a")
+    assert done.returncode == 2
+    assert "has a name or a password in it" in done.stderr
+    assert "s3cret" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    "name",
+    [*(f"hadoop.fs.s3a.{name}" for name in ("secret.key", "access.key", "session.token", "bucket.mine.secret.key")),
+     "executorEnv.AWS_SECRET_ACCESS_KEY"],
+)  # fmt: skip
+def test_secrets_among_the_settings_are_refused(name):
+    done = unskew(*ARGUMENTS, "--checkpoint", "s3a://bucket/a", "--conf", f"spark.{name}=s3cret")
+    assert done.returncode == 2
+    message = " ".join(done.stderr.split())
+    assert f"spark.{name} would be seen by all" in message
+    assert "AWS_SECRET_ACCESS_KEY" in message
+    assert "=s3cret" not in message
+    with pytest.raises(UsageError):
+        location_by("/a", {f"spark.{name}": "s3cret"})
+
+
+def test_the_environment_fills_what_settings_leave_open(monkeypatch):
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "me")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "s3cret")
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://env:1")
+    monkeypatch.setenv("AWS_REGION", "eu-west-1")
+    settings = {
+        "spark.hadoop.fs.s3a.endpoint": "http://conf:2",
+        "spark.hadoop.fs.s3a.bucket.own.endpoint": "http://own:3",
+    }
+    assert Location.of("s3a://bucket/a").access["fs.s3a.endpoint"] == "http://env:1"
+    assert Location.of("s3a://bucket/a", settings).access["fs.s3a.endpoint"] == "http://conf:2"
+    location = Location.of("s3a://own/a", settings)
+    assert location.access["fs.s3a.endpoint"] == "http://own:3"
+    assert location.access["fs.s3a.secret.key"] == "s3cret"
+    # Spark's settings go on a command line, and the location may be printed.
+    assert "s3cret" not in str(location.spark)
+    assert "s3cret" not in repr(location)
+    assert location.spark["spark.hadoop.fs.s3a.endpoint.region"] == "eu-west-1"
+    assert Location.of("/a", settings).access == {}
+
+
+def test_keys_of_a_session_go_with_no_token_of_the_environment(monkeypatch):
+    monkeypatch.setenv("AWS_SESSION_TOKEN", "other")
+    given = {"spark.hadoop.fs.s3a.access.key": "me", "spark.hadoop.fs.s3a.secret.key": "mine"}
+    assert "fs.s3a.session.token" not in Location.of("s3a://bucket/a", given).access
+
+
+def test_an_address_without_a_scheme_gets_the_one_of_the_settings(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    default = {"spark.hadoop.fs.defaultFS": "hdfs://ns:8020/"}
+    assert str(location_by("a/b", {})) == f"file:{tmp_path}/a/b"
+    assert str(location_by("/a/b", {"spark.hadoop.fs.defaultFS": "file:///"})) == "file:/a/b"
+    assert str(location_by("/a/b", default)) == "hdfs://ns:8020/a/b"
+    assert str(location_by("file:/a/b", default)) == "file:/a/b"
+    with pytest.raises(UsageError, match=r"is 'a/b', below fs.defaultFS hdfs://ns:8020; valid: /path, a path, file:"):
+        location_by("a/b", default)
+
+
+def test_hdfs_takes_hadoops_settings():
+    given = {"spark.hadoop.dfs.nameservices": "ns", "spark.hadoop.fs.s3a.endpoint": "x", "spark.master": "local"}
+    assert Location.of("hdfs://ns/a", given).access == {"dfs.nameservices": "ns"}

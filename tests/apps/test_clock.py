@@ -9,9 +9,11 @@ import pytest
 
 from tests.apps.conftest import by_key, countries, final_counts, publish
 from unskew.apps.checkpoint.checkpoint import Checkpoint
-from unskew.apps.checkpoint.clock import Clock
+from unskew.apps.checkpoint.versions import Clock
 from unskew.apps.run.run import Run
 from unskew.apps.topology.publisher import result_topics
+
+pytestmark = pytest.mark.xdist_group("spark-2")
 
 HOUR = 3_600_000  # ms
 
@@ -19,8 +21,8 @@ HOUR = 3_600_000  # ms
 def test_what_a_replay_finds(tmp_path):
     clock = Clock(str(tmp_path))
     assert clock.ahead_ms == 0
-    clock.put_on(7, 100)
-    clock.put_on(9, 20)
+    clock.advance(7, 100)
+    clock.advance(9, 20)
     assert clock.ahead_ms == Clock(str(tmp_path)).ahead_ms == 120
 
 
@@ -33,6 +35,7 @@ def by_a_clock_that_was_ahead(checkpoint: str) -> None:
             entry.with_name(f".{entry.name}.crc").unlink()
 
 
+@pytest.mark.full
 @pytest.mark.spark
 @pytest.mark.kafka
 @pytest.mark.parametrize("grouping", ["SHUFFLE", "DYNAMIC_KEY"])
@@ -57,6 +60,7 @@ def test_another_driver_whose_clock_is_behind(settings, drain, connection, topic
     assert by_key(final_counts(connection, result_topics(run)["aggregator"]))["d"] == 10
 
 
+@pytest.mark.full
 @pytest.mark.spark
 @pytest.mark.kafka
 @pytest.mark.parametrize(("early", "late"), [(0, -5), (5, 0)], ids=["right before", "ahead before"])
@@ -64,11 +68,11 @@ def test_a_clock_set_back_under_a_run(settings, spark, connection, topic, monkey
     """Spark would wait until its next trigger's time comes again: the query is started anew instead."""
     publish(connection, topic, 2, countries(["a"] * 300))
     clock, reports, progress = time.time, [], []
-    # once the query runs it is put on, or not, and later set back
+    # Once the query runs the clock is set forward, or not, and later set back.
     monkeypatch.setattr(time, "time", lambda: clock() + (0, early, late)[min(len(reports), 2)])
     run = settings("SHUFFLE", window=0.5, run_time=600.0, max_tuples=50)
     assert Run(run, [reports.append], [progress.append]).run(spark).drained
-    assert len({told["runId"] for told in progress}) == 2
+    assert len({each["runId"] for each in progress}) == 2
     numbers = [report.batch.number for report in reports]
     assert numbers == sorted(set(numbers))
     assert by_key(final_counts(connection, result_topics(run)["aggregator"])) == {"a": 300}

@@ -15,12 +15,11 @@ import pytest
 from tests.apps.process import check, launch, truth  # noqa: F401  fixtures
 from tests.commands import UNSKEW
 from tests.conftest import SHORT_LIVED
+from tests.waiting import PATIENCE
 from unskew.deploy.client.topics import ensure_topic
 from unskew.deploy.servers.cluster import Cluster
 
-KILLS = 20
-
-pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.kafka]
+pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.kafka, pytest.mark.xdist_group("cluster")]
 
 
 @pytest.fixture(scope="session")
@@ -29,42 +28,59 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         yield started
 
 
-@pytest.fixture
-def options(cluster: Cluster, tmp_path: Path) -> list[str]:
-    """The executors' Python has the libraries but not this project: what they run was shipped to them."""
-    python = tmp_path / "python"
-    libraries = sysconfig.get_paths()["purelib"]
-    # -S: the files that put an editable checkout on the path are not read
-    python.write_text(f'#!/bin/sh\nPYTHONPATH="$PYTHONPATH:{libraries}" exec {sys.executable} -S "$@"\n')
-    python.chmod(0o755)
+def program(path: Path, *lines: str) -> Path:
+    """A shell script."""
+    path.write_text("\n".join(["#!/bin/sh", *lines, ""]))
+    path.chmod(0o755)
+    return path
+
+
+def conf_of(cluster: Cluster, python: Path) -> list[str]:
     settings = cluster.conf | {
         "spark.pyspark.python": str(python),
-        "spark.pyspark.driver.python": sys.executable,
         "spark.executor.extraJavaOptions": f"{SHORT_LIVED} {cluster.conf['spark.executor.extraJavaOptions']}",
     }
     return ["--master", cluster.master, *(f"--conf={key}={value}" for key, value in settings.items())]
 
 
+@pytest.fixture
+def options(cluster: Cluster, tmp_path: Path) -> list[str]:
+    """The executors' Python has the libraries but not this project: what they run was shipped to them."""
+    libraries = sysconfig.get_paths()["purelib"]
+    # -S: the files that put an editable checkout on the path are not read
+    run = f'PYTHONPATH="$PYTHONPATH:{libraries}" exec {sys.executable} -S "$@"'
+    return conf_of(cluster, program(tmp_path / "python", f"touch {tmp_path}/was-run", run))
+
+
+@pytest.mark.full
 def test_a_checkpoint_that_only_the_driver_sees(connection, topic, tmp_path, options):
     ensure_topic(connection, topic, 2)
     own = "/proc/self/cwd/checkpoint"  # for each process another folder
     done = subprocess.run(
         [*UNSKEW, "topology", "CLUSTER", "COUNTRY_SKEW_R80", "KEY", topic, "2", "4", "x0", "--checkpoint", own,
          "--bootstrap-servers", connection.bootstrap_servers, *options],
-        cwd=tmp_path, capture_output=True, text=True, timeout=600, check=False,
+        cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE, check=False,
     )  # fmt: skip
     assert done.returncode == 2, done.stderr
-    assert f"the checkpoint {own} is not seen by executors on" in done.stderr.replace("\n", " ")
+    assert f"the checkpoint file:{own} is not seen by executors on" in done.stderr.replace("\n", " ")
     assert "Traceback" not in done.stderr
 
 
 @pytest.mark.timeout(1800)
-def test_executors_are_killed_at_any_moment(connection, topic, tmp_path, truth, launch, options, cluster):
-    # Round robin: a source that forgot its turn would send nearly all its tuples elsewhere.
-    topology = launch("SHUFFLE", *options, "--max-tuples", "200", mode="CLUSTER")
+@pytest.mark.parametrize(
+    "kills",
+    [
+        pytest.param(1, marks=pytest.mark.takes(60)),
+        pytest.param(20, marks=[pytest.mark.full, pytest.mark.takes(150)]),
+    ],
+)
+def test_executors_are_killed_at_any_moment(connection, topic, tmp_path, truth, launch, options, cluster, kills):
+    # Round robin: a source that forgot its turn would send nearly all its tuples elsewhere. There are many more batches
+    # than kills: an executor takes some of them to come back.
+    topology = launch("SHUFFLE", *options, "--max-tuples", "100", mode="CLUSTER")
     rng = random.Random(10)
     hit: set[int] = set()
-    while topology.process.poll() is None and len(hit) < KILLS:
+    while topology.process.poll() is None and len(hit) < kills:
         time.sleep(rng.random())
         running = cluster.executors()
         planned = [int(file.name) for file in (tmp_path / "checkpoint" / "offsets").glob("[0-9]*")]
@@ -73,8 +89,56 @@ def test_executors_are_killed_at_any_moment(connection, topic, tmp_path, truth, 
         if len(running) == 2 and batch and batch not in hit:
             os.kill(rng.choice(running), signal.SIGKILL)
             hit.add(batch)
-    assert len(hit) == KILLS, topology.output.read_text()
+    assert len(hit) == kills, topology.log.read_text()
     topology.process.send_signal(signal.SIGTERM)  # the rest in larger batches
-    assert topology.process.wait(300) == 0
+    assert topology.process.wait(PATIENCE) == 0
     launch("SHUFFLE", *options, mode="CLUSTER").finish()
     check(connection, topic, "sg", truth)
+    assert (tmp_path / "was-run").exists(), "the executors ran another Python than the one of the settings"
+
+
+#: What is said of a Python at executors that can't run tasks.
+OF_ANOTHER_VERSION = "import runpy, sys; sys.version_info = (3, 99); runpy.run_module(sys.argv[2], run_name='__main__')"
+CANNOT = {
+    "another version": (
+        [f'exec {sys.executable} -c "{OF_ANOTHER_VERSION}" "$@"'],
+        "it is Python 3.99, the driver's is",
+    ),
+    "no libraries": ([f'exec {sys.executable} -S "$@"'], "ModuleNotFoundError: No module named 'numpy'"),
+    "no program": ([], "No such file or directory"),
+}
+
+
+@pytest.mark.full
+@pytest.mark.takes(15)
+@pytest.mark.parametrize("kind", CANNOT)
+def test_an_executors_python_that_cannot_run_tasks(connection, topic, tmp_path, cluster, kind):
+    ensure_topic(connection, topic, 2)
+    lines, said = CANNOT[kind]
+    python = program(tmp_path / "python", *lines) if lines else tmp_path / "python"
+    done = topology(connection, topic, tmp_path, *conf_of(cluster, python))
+    assert done.returncode == 1, done.stderr
+    error = " ".join(done.stderr.split())
+    assert f"executors can't run tasks by their Python, {python} (" in error
+    assert said in error
+    assert "it must be Python" in error
+    assert "Traceback" not in error
+
+
+@pytest.mark.full
+@pytest.mark.takes(15)
+def test_states_need_the_executors_python_at_the_driver_too(connection, topic, tmp_path, cluster):
+    ensure_topic(connection, topic, 2)
+    work = ["--work", "unskew.works:Sessions", "--work-option", "gap=1"]
+    done = topology(connection, topic, tmp_path, *conf_of(cluster, Path("./environment/bin/python")), *work)
+    assert done.returncode == 2, done.stderr
+    assert "on the driver's machine, and it isn't there; valid:" in " ".join(done.stderr.split())
+
+
+def topology(connection, topic, folder, *more):
+    """The command's end."""
+    return subprocess.run(
+        [*UNSKEW, "topology", "CLUSTER", "COUNTRY_SKEW_R80", "KEY", topic, "2", "4", "x0", "--checkpoint", folder / "c",
+         "--bootstrap-servers", connection.bootstrap_servers, *more],
+        cwd=folder, capture_output=True, text=True, timeout=PATIENCE, check=False,
+    )  # fmt: skip

@@ -5,9 +5,11 @@ import pytest
 from pyspark.sql import functions as F
 
 from tests.apps.conftest import by_key, final_counts, publish, records
+from unskew.apps.splitter.formats import splitter
 from unskew.apps.topology.publisher import result_topics
-from unskew.apps.topology.splitter import splitter
 from unskew.errors import UsageError
+
+pytestmark = pytest.mark.xdist_group("spark-1")
 
 FRAME = b"\x00\x00\x00\x01\x02"
 
@@ -57,6 +59,7 @@ def test_every_kind_of_message(spark, form, field):
     assert got == {i: (key, reason) for i, (_, key, reason) in enumerate(expected)}
 
 
+@pytest.mark.full
 @pytest.mark.spark
 @pytest.mark.kafka
 def test_a_topic_of_ones_own(settings, drain, connection, topic):

@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 from tests.apps.conftest import by_key, final_counts
 from tests.commands import UNSKEW
 from tests.pictures import figures, lines, panels  # noqa: F401
+from tests.waiting import PATIENCE
 from unskew.apps.cli import app
 from unskew.apps.commandline.options import GroupingOptions
 from unskew.apps.compare import tables
@@ -135,7 +136,7 @@ def start(connection, arguments, **more):
 
 @pytest.mark.kafka
 def test_nothing_starts_without_messages_to_compare_with(connection, topic):
-    def ask(sources):
+    def run(sources):
         command = ["COUNTRY_SKEW_R80", topic, sources, "4", "x0", "--bootstrap-servers", connection.bootstrap_servers]
         result = CliRunner().invoke(app, ["compare", *command])
         assert result.exception
@@ -143,15 +144,15 @@ def test_nothing_starts_without_messages_to_compare_with(connection, topic):
 
     for _ in range(2):  # no topic, then an empty one
         with pytest.raises(UsageError, match="no messages to compare with; publish some: unskew produce COUNTRY_SKEW"):
-            ask("2")
+            run("2")
         ensure_topic(connection, topic, 2)
     with pytest.raises(UsageError, match="has 2 partitions, not the 3 asked for"):
-        ask("3")
+        run("3")
 
 
 @pytest.mark.kafka
 @pytest.mark.spark
-@pytest.mark.slow
+@pytest.mark.full
 def test_compares_two_groupings(connection, topic, tmp_path):
     ensure_topic(connection, topic, 2)
     sent = publish(connection, topic, create("COUNTRY_SKEW_R80", records=4_000))
@@ -159,7 +160,7 @@ def test_compares_two_groupings(connection, topic, tmp_path):
     given += ["--max-tuples", "1000"]
     given += ["--output", str(tmp_path / "out"), "--checkpoint", str(tmp_path / "checkpoints")]
     with start(connection, [topic, *given]) as process:
-        out, err = process.communicate(timeout=600)
+        out, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0, err
     assert "waiting, first batch" in err
     runs = {run["grouping"]: run for run in json.loads((tmp_path / "out" / "comparison.json").read_text())["runs"]}
@@ -178,7 +179,7 @@ def test_compares_two_groupings(connection, topic, tmp_path):
 
 @pytest.mark.kafka
 @pytest.mark.spark
-@pytest.mark.slow
+@pytest.mark.full
 def test_interrupted_it_keeps_what_is_finished(connection, topic, tmp_path):
     ensure_topic(connection, topic, 2)
     publish(connection, topic, create("COUNTRY_SKEW_R80", records=2_000))
@@ -190,7 +191,7 @@ def test_interrupted_it_keeps_what_is_finished(connection, topic, tmp_path):
             if line.startswith("■ KEY"):
                 break
         os.killpg(process.pid, signal.SIGINT)
-        out, err = process.communicate(timeout=300)
+        out, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == 130, err
     assert "Traceback" not in err
     document = json.loads((tmp_path / "out" / "comparison.json").read_text())

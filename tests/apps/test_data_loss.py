@@ -1,4 +1,4 @@
-"""Messages that Kafka has removed before they were counted: told, and skipped only by order."""
+"""Messages that Kafka has removed before they were counted: an error, or skipped if the user wants that."""
 
 from collections import Counter
 
@@ -7,20 +7,21 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from tests.apps.conftest import by_key, countries, final_counts, publish, records
+from tests.waiting import awaited
 from unskew.apps.run.run import Run
-from unskew.apps.topology.loss import gone
 from unskew.apps.topology.publisher import result_topics
-from unskew.deploy.client.topics import first_offsets
+from unskew.apps.topology.source import lost_messages
+from unskew.deploy.client.topics import first_offsets, partitions_of
 from unskew.errors import EnvironmentFault
 
-pytestmark = [pytest.mark.spark, pytest.mark.kafka]
+pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.xdist_group("spark-2")]
 
 
 def remove(connection, topic, **before) -> None:
     """Remove the messages before these offsets of the partitions p0, p1, as retention does."""
-    places = [TopicPartition(topic, int(name[1:]), offset) for name, offset in before.items()]
-    admin = AdminClient(connection.client())  # held until the answers are here
-    for removed in admin.delete_records(places).values():
+    positions = [TopicPartition(topic, int(name[1:]), offset) for name, offset in before.items()]
+    admin = AdminClient(connection.client())  # a name, so that it lives until the answers are here
+    for removed in admin.delete_records(positions).values():
         removed.result()
     assert first_offsets(connection, topic) == {int(name[1:]): offset for name, offset in before.items()}
 
@@ -28,12 +29,13 @@ def remove(connection, topic, **before) -> None:
 def test_what_is_gone(connection, topic):
     publish(connection, topic, 2, countries(["a"] * 20))
     remove(connection, topic, p0=7, p1=0)
-    assert gone(connection, topic, {"0": 3, "1": 0}) == {0: 4}
-    assert gone(connection, topic, {"0": 3, "1": 0}, {"0": 5, "1": 9}) == {0: 2}
-    assert gone(connection, topic, {"0": 8, "1": 10}) == {}
-    assert gone(connection, topic, {"0": 10, "1": 50}) == {1: 10}, "a topic that was made anew"
+    assert lost_messages(connection, topic, {"0": 3, "1": 0}) == {0: 4}
+    assert lost_messages(connection, topic, {"0": 3, "1": 0}, {"0": 5, "1": 9}) == {0: 2}
+    assert lost_messages(connection, topic, {"0": 8, "1": 10}) == {}
+    assert lost_messages(connection, topic, {"0": 10, "1": 50}) == {1: 10}, "a topic that was made anew"
 
 
+@pytest.mark.full
 def test_it_is_told_and_skipped_by_order(settings, drain, connection, topic):
     publish(connection, topic, 2, countries(["a"] * 20))
     run = settings("SHUFFLE", window=0.5, run_time=600.0)
@@ -55,6 +57,7 @@ def test_it_is_told_and_skipped_by_order(settings, drain, connection, topic):
     assert len(records(connection, result_topics(run)["rejected"])) == 1
 
 
+@pytest.mark.full
 def test_it_happens_under_a_run(settings, spark, connection, topic):
     publish(connection, topic, 2, countries(["a"] * 10))
     removed = []
@@ -68,3 +71,49 @@ def test_it_happens_under_a_run(settings, spark, connection, topic):
     run = Run(settings("SHUFFLE", max_tuples=10, window=0.5, run_time=600.0, until_drained=False), [remove_once])
     with pytest.raises(EnvironmentFault, match=r"no longer has 7 messages that are not counted yet \(partition 0: 7\)"):
         run.run(spark)
+
+
+def make_again(connection, topic, keys) -> None:
+    """Delete the topic, and make it again with these messages."""
+    admin = AdminClient(connection.client())
+    admin.delete_topics([topic])[topic].result()
+    awaited(lambda: partitions_of(connection, topic) is None, "the topic is gone")
+    publish(connection, topic, 2, countries(keys))
+
+
+@pytest.mark.takes(30)
+def test_a_topic_that_was_made_again_is_told_and_skipped_by_order(settings, drain, connection, topic):
+    publish(connection, topic, 2, countries(["a"] * 20))
+    run = settings("SHUFFLE", run_time=600.0)
+    drain(run)
+    make_again(connection, topic, ["b"] * 20 + ["c"] * 30)  # it has outgrown the offsets
+    with pytest.raises(EnvironmentFault) as error:
+        Run(run, [])
+    first, *rest = str(error.value).splitlines()
+    assert first.startswith(f"topic {topic} was deleted and made again since the checkpoint {run.location} began (id ")
+    assert first.endswith(
+        ": begin with another --checkpoint; --on-data-loss skip goes on at the offsets of the old one"
+    )
+    assert not rest
+    patient = settings("SHUFFLE", run_time=600.0, on_data_loss="skip")
+    _, reports = drain(patient)
+    assert by_key(final_counts(connection, result_topics(run)["aggregator"])) == Counter(a=20, c=30)
+    assert (reports[-1].totals.skipped, reports[-1].totals.tuples) == (20, 50)
+    Run(run, [])  # this topic is known by now
+
+
+@pytest.mark.full
+@pytest.mark.takes(30)
+def test_it_is_made_again_under_a_run(settings, spark, connection, topic):
+    publish(connection, topic, 2, countries(["a"] * 20))
+    made = []
+
+    def again(report):
+        if not made and report.totals.routed == 20:
+            made.append(report)
+            make_again(connection, topic, ["b"] * 50)
+
+    run = Run(settings("SHUFFLE", run_time=600.0, until_drained=False), [again])
+    with pytest.raises(EnvironmentFault, match=f"topic {topic} was deleted and made again since the checkpoint"):
+        run.run(spark)
+    assert made

@@ -1,4 +1,4 @@
-"""Every source type, from its generator and from real-format files: the splitter finds what the producer meant."""
+"""Every source type, from its generator and from real-format files: the splitter finds the producer's keys."""
 
 import json
 from collections import Counter
@@ -11,16 +11,17 @@ from pyspark.sql import functions as F
 from benchmarks.appetite import DEFAULT
 from benchmarks.native import FIELDS, cut, parsed_tuples
 from tests.apps.conftest import by_key, final_counts
+from unskew.apps.splitter.formats import SPLITTERS, splitter
 from unskew.apps.topology.publisher import result_topics
-from unskew.apps.topology.splitter import SPLITTERS, splitter
 from unskew.deploy.client.topics import ensure_topic
 from unskew.producers.dataset import Dataset
 from unskew.producers.publish import publish
 from unskew.producers.readers.files import Files
-from unskew.producers.readers.formats import FORMATS
 from unskew.producers.readers.inputs import inputs
 from unskew.producers.readers.rejects import Rejects
-from unskew.producers.registry import DATASETS, create
+from unskew.producers.registry import DATASETS, FORMATS, create
+
+pytestmark = pytest.mark.xdist_group("spark-1")
 
 DATA = Path(__file__).parents[1] / "data"
 FILES = [
@@ -65,10 +66,10 @@ def table(spark, messages: list[bytes]) -> DataFrame:
 
 
 def split(spark, name: str, messages: list[bytes]) -> tuple[Counter[str], Counter[str]]:
-    return told(splitter(name).split(table(spark, messages)))
+    return tally(splitter(name).split(table(spark, messages)))
 
 
-def told(rows: DataFrame) -> tuple[Counter[str], Counter[str]]:
+def tally(rows: DataFrame) -> tuple[Counter[str], Counter[str]]:
     if "count" not in rows.columns:
         rows = rows.withColumn("count", F.lit(1))
     tuples, counts = Counter(), Counter()
@@ -89,9 +90,12 @@ def test_generated_messages(spark, name):
 @pytest.mark.parametrize("name", DEFAULT)
 def test_what_benchmarks_set_beside_ours_finds_the_same(spark, name):
     tuples, counts, messages = truth(create(name, records=RECORDS))
-    assert told(parsed_tuples(table(spark, messages), name)) == (tuples, counts)
+    assert tally(parsed_tuples(table(spark, messages), name)) == (tuples, counts)
     if name in FIELDS:
-        assert told(table(spark, messages).select(cut(F.col("value"), FIELDS[name]).alias("key"))) == (tuples, counts)
+        assert tally(table(spark, messages).select(cut(F.col("value"), FIELDS[name]).alias("key"))) == (
+            tuples,
+            counts,
+        )
 
 
 @pytest.mark.spark
@@ -138,7 +142,7 @@ def test_a_message_without_keys_leaves_nothing(spark):
     assert rows.where(splitter("TWITTER_ELECTION").rejects(F.col("value"))).collect() == []
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.spark
 @pytest.mark.kafka
 @pytest.mark.parametrize("name", APPLICATIONS)

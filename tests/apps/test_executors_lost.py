@@ -9,11 +9,12 @@ import pytest
 
 from tests.apps.conftest import by_key, countries, final_counts, publish
 from tests.apps.process import START
+from unskew.apps.routing.batches import batch_number
+from unskew.apps.routing.packets import route_packets
+from unskew.apps.routing.router import Routing
 from unskew.apps.topology.publisher import result_topics
-from unskew.apps.topology.router import Routing, batch_number
-from unskew.apps.topology.routes import route_packets
 
-pytestmark = [pytest.mark.spark, pytest.mark.kafka]
+pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.xdist_group("spark-2")]
 
 
 def waiting(folder: Path):
@@ -28,6 +29,7 @@ def waiting(folder: Path):
     return work
 
 
+@pytest.mark.full
 def test_what_a_batch_has_shuffled_is_lost_while_it_is_at_work(spark, settings, drain, connection, topic, tmp_path):
     """As when an executor dies: of six workers four have their packets, for the others the routers do it again."""
     publish(connection, topic, 2, countries(["a", "b", "c"] * 400), ms=[START + i for i in range(1200)])

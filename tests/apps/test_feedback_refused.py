@@ -15,7 +15,7 @@ CASES = [*((name, {}) for name in NEEDY), ("PARTIAL_KEY", {"probe_every": 1000})
 
 @pytest.mark.parametrize(("name", "own"), CASES)
 def test_refused_with_the_same_line_everywhere(name, own):
-    said = set()
+    messages = set()
     for refused, how in (
         (ValueError, lambda: standalone(name, 3, **own)),
         (ValueError, lambda: balance(None, "key", 3, name, **own)),  # type: ignore[arg-type]  it isn't looked at
@@ -23,8 +23,8 @@ def test_refused_with_the_same_line_everywhere(name, own):
     ):
         with pytest.raises(refused) as error:
             how()
-        said.add(str(error.value))
-    (line,) = said
+        messages.add(str(error.value))
+    (line,) = messages
     assert line.startswith(f"{name} with probe_every 1000 needs" if own else f"{name} needs")
     assert "which `topology`, `compare` and `simulate` give; here valid: SHUFFLE, " in line
     assert "\n" not in line

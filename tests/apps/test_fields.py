@@ -1,9 +1,6 @@
-"""Fields of JSON messages, as the kernels read them: as Spark's parser does, and plain Python."""
+"""Fields of JSON messages: read as Spark's parser reads them, and plain Python; and the reasons."""
 
-import os
 import random
-import subprocess
-import sys
 
 import pyarrow as pa
 import pytest
@@ -12,10 +9,11 @@ from hypothesis import settings as examples
 from hypothesis import strategies as st
 from pyspark.sql import functions as F
 
-from benchmarks.faults import fuzz
-from benchmarks.faults.oracle import FIELD, read
+from oracle.messages import FIELD, fuzzed, read, reason_of
 from tests.apps.json_messages import NUMBERS, messages_of
-from unskew.apps.topology.fields import FRAME, MOST, Fields
+from unskew.apps.splitter.fields import FRAME, MOST, Fields
+
+pytestmark = pytest.mark.xdist_group("spark-1")
 
 FRAMING = b"\x00\x00\x00\x01\x02"
 
@@ -97,34 +95,61 @@ def test_numbers_are_written_as_spark_writes_them(spark):
         assert ours == expected or (float(ours) == float(expected) and len(expected) > 16), number
 
 
-FUZZED = """
-import pyarrow as pa, random
-from benchmarks.faults import fuzz
-from unskew.apps.topology.fields import Fields
-rng = random.Random(7)
-messages = [fuzz.message(rng) for _ in range(400)]
-print(Fields((fuzz.FIELD,)).read(pa.array(messages, pa.binary()))[0].to_pylist())
-"""
-
-
 def test_fuzzed_messages_are_read_as_plain_python_reads_them():
     rng = random.Random(11)
-    messages = [fuzz.message(rng) for _ in range(20_000)]
+    messages = [fuzzed(rng) for _ in range(20_000)]
     fields = Fields((FIELD,))
     together = keys(fields, messages)
-    for message, found in zip(messages, together, strict=True):
-        assert found == read(message)[0], message
+    reasons = fields.reasons(pa.array(messages, pa.binary())).to_pylist()
+    for message, found, reason in zip(messages, together, reasons, strict=True):
+        assert (found, reason and reason_of(reason)) == read(message), message
     assert [keys(fields, [message])[0] for message in messages[:2000]] == together[:2000], "no other's bytes are read"
 
 
-def test_nothing_is_read_beyond_the_end():
-    """Without a compiler indices are checked."""
-    plain = {**os.environ, "NUMBA_DISABLE_JIT": "1"}
-    said = [
-        subprocess.run([sys.executable, "-c", FUZZED], env=env, capture_output=True, text=True, check=True).stdout
-        for env in (plain, dict(os.environ))
+@pytest.mark.parametrize("fields", [Fields(("country",), "n"), Fields(("a", "id"), scalars=True, framed=True)])
+@given(seed=st.integers(0, 2**32))
+@examples(max_examples=20)
+def test_a_message_has_a_key_or_a_reason(fields, seed):
+    messages = messages_of(seed, fields.path, 200)
+    found = fields.read(pa.array(messages, pa.binary()))[0].to_pylist()
+    reasons = fields.reasons(pa.array(messages, pa.binary())).to_pylist()
+    for message, key, reason in zip(messages, found, reasons, strict=True):
+        assert (key is None) != (reason is None), message
+
+
+COUNTS = {
+    "{}": "no field 'curr'",
+    '{"curr":"a"}': "no field 'n'",
+    '{"curr":7,"n":7}': "field 'curr' is BIGINT, not STRING",
+    '{"curr":"a","n":"7"}': "field 'n' is STRING, not BIGINT",
+    '{"curr":"a","n":1.0}': "field 'n' is DECIMAL(1,0), not BIGINT",
+    '{"curr":"a","n":1e3}': "field 'n' is DOUBLE, not BIGINT",
+    '{"curr":"a","n":9999999999999999999}': "field 'n' is DECIMAL(19,0), not BIGINT",
+    '{"curr":"a","n":999999999999999999}': f"the count is 999999999999999999, not 0 to {MOST}",
+    '{"curr":"a","n":-1}': f"the count is -1, not 0 to {MOST}",
+    '{"curr":"a","n":1,"x":{"n":1,"n":1}}': "not JSON",
+    '{"curr":"a","n":1}': None,
+}
+
+
+def test_reasons_against_a_count():
+    messages = pa.array([message.encode() for message in COUNTS], pa.binary())
+    assert Fields(("curr",), "n").reasons(messages).to_pylist() == list(COUNTS.values())
+
+
+@pytest.mark.spark
+def test_what_a_value_is_is_said_in_sparks_words(spark):
+    values = [*NUMBERS, "12.50", "-0.0", "0.05", "-9223372036854775808", "9223372036854775808", "9" * 38, "9" * 39]
+    values += ["0." + "1" * 38, "0." + "1" * 39, "null", "true", "[]", "{}", "[[]]", "[null,1]", '["a"]', '[1,"a"]']
+    values += ['{"b":[],"a":{"c":null}}', '[{"a":1.5},{"a":1.5}]']
+    messages = pa.array([b'{"key":%s}' % value.encode() for value in values], pa.binary())
+    ours = [
+        why and why.split(" is ", 1)[1].split(", not STRING")[0]
+        for why in Fields(("key",)).reasons(messages).to_pylist()
     ]
-    assert said[0] == said[1] != ""
+    rows = spark.createDataFrame(list(enumerate(values)), "i int, value string").repartition(1)
+    theirs = rows.select("i", F.schema_of_variant(F.parse_json("value"))).collect()
+    assert ours == [kind for _, kind in sorted(theirs)]
 
 
 @pytest.mark.parametrize(
@@ -160,6 +185,12 @@ def test_names_are_compared_however_many_and_however_spelled():
         assert keys(fields, [(whole % of).encode(), (again % of).encode()]) == ["Chad", None], few
     odd = [r'{"coun\u0074ry":"Chad"}', r'{"coun\u0074ry":"Chad","country":"x"}', r'{"\u0061":1,"country":"\u00e9"} x']
     assert keys(fields, [message.encode() for message in odd]) == ["Chad", None, "\u00e9"]
+    colons = [
+        rb'{"x":1,"x":"\u003a","country":"Chad"}',
+        b'{"x:":[{":":1,"y":2}],"country":"a:b"}',
+        b'{"country":"::","x":[{}]}',
+    ]
+    assert keys(fields, colons) == [None, "a:b", "::"], "colons tell how many names there were"
     nested = r'{"user":{"i\u0064":1.50},"n":{"user":1,"n":2}}'
     assert keys(Fields(("user", "id"), scalars=True), [nested.encode()]) == ["1.5"]
     assert keys(Fields(("curr",), "n"), [rb'{"\u0063urr":"a","n":7}', rb'{"\u0063urr":"a","n":-7}']) == [
@@ -196,7 +227,18 @@ def test_any_array_of_messages():
         assert fields.read(array[10:])[0].to_pylist() == [None, None]
 
 
+@pytest.mark.parametrize("distinct", [1, 100, 400, 100_000])
+def test_messages_that_repeat_each_other_are_read_as_if_each_were_alone(distinct):
+    rng = random.Random(distinct)
+    different = [fuzzed(rng) for _ in range(min(distinct, 3_000))] + [None]
+    messages = [*different, *rng.choices(different, k=3_000)]
+    rng.shuffle(messages)
+    for fields in (Fields((FIELD,)), Fields((FIELD,), "n"), Fields((FIELD,), scalars=True, framed=True)):
+        assert keys(fields, messages) == [keys(fields, [message])[0] for message in messages]
+        assert keys(fields, messages[17:]) == keys(fields, messages)[17:]
+
+
 def test_a_long_message():
-    name, tags = r"\u00e9" * 100_000, ", ".join("1" * 100_000)
+    name, tags = r"\u00e9" * 30_000, ", ".join("1" * 100_000)
     long = f'{{"country": "{name}", "tags": [{tags}]}}'
-    assert keys(Fields(("country",)), [long.encode()]) == ["\u00e9" * 100_000]
+    assert keys(Fields(("country",)), [long.encode()]) == ["\u00e9" * 30_000]

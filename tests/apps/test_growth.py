@@ -13,11 +13,11 @@ from unskew.apps.topology.rejected import rejected
 from unskew.deploy.client.topics import partitions_of
 from unskew.errors import UsageError
 
-pytestmark = [pytest.mark.spark, pytest.mark.kafka]
+pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.xdist_group("spark-2")]
 
 
 def grow(connection, topic, partitions) -> None:
-    admin = AdminClient(connection.client())  # held until the answer is here
+    admin = AdminClient(connection.client())  # a name, so that it lives until the answer is here
     admin.create_partitions([NewPartitions(topic, partitions)])[topic].result()
     while partitions_of(connection, topic) != partitions:
         pass
@@ -29,6 +29,7 @@ def refill(connection, topic, partitions, keys) -> None:
     publish(connection, topic, partitions, [*[b"{"] * partitions, *countries(keys)])
 
 
+@pytest.mark.full
 def test_a_run_goes_on_with_more_sources(settings, spark, drain, connection, topic, caplog):
     publish(connection, topic, 2, countries(["a"] * 40))
     reports = []

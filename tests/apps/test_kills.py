@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from tests.apps.process import Topology, check, launch, parent, truth  # noqa: F401  fixtures
-from tests.waiting import awaited
+from tests.waiting import PATIENCE, awaited
 from unskew.apps.checkpoint.checkpoint import Checkpoint
 from unskew.deploy.client.connection import Connection
 from unskew.deploy.servers.broker import Broker
@@ -51,24 +51,25 @@ def the_jvm(topology: Topology, broker: Broker) -> None:
     found = topology.children("org.apache.spark.deploy.SparkSubmit")
     [jvm] = [pid for pid in found if parent(pid) == topology.process.pid]
     os.kill(jvm, signal.SIGKILL)
-    assert topology.process.wait(120) == 1
-    said = topology.said()
-    assert "Traceback" not in said
-    assert "Exception" not in said
-    assert said.splitlines()[-1].startswith("unskew: Spark's JVM died (signal 9;")
+    assert topology.process.wait(PATIENCE) == 1
+    output = topology.output()
+    assert "Traceback" not in output
+    assert "Exception" not in output
+    assert output.splitlines()[-1].startswith("unskew: Spark's JVM died (signal 9;")
     topology.start()
 
 
 def ctrl_c(topology: Topology, broker: Broker) -> None:
     topology.process.send_signal(signal.SIGINT)
-    assert topology.process.wait(120) == 0
-    said = topology.said()
-    assert "Traceback" not in said
-    assert re.search(r"stopped after \d+ batch(es)?; start it again, and it goes on from its checkpoint\.", said)
+    assert topology.process.wait(PATIENCE) == 0
+    output = topology.output()
+    assert "Traceback" not in output
+    assert re.search(r"stopped after \d+ batch(es)?; start it again, and it goes on from its checkpoint\.", output)
     topology.start()
 
 
-HARMS: list[Callable[[Topology, Broker], None]] = [
+EACH: list[Callable[[Topology, Broker], None]] = [everything, python_workers, the_broker, the_jvm, ctrl_c]
+HARMS = [
     *[everything] * 4,
     *[python_workers] * 7,
     *[the_broker] * 3,
@@ -87,17 +88,26 @@ GROUPINGS = [
 ]
 
 
-def test_whatever_is_killed_again_and_again(broker, connection, topic, truth, launch):
-    """In any order, under any grouping that remembers, or plans: the seed is printed if it fails."""
+@pytest.mark.parametrize(
+    ("harms", "most"),
+    [
+        pytest.param(EACH, 1_200, id="each once", marks=pytest.mark.takes(60)),
+        pytest.param(HARMS, 400, id="again and again", marks=[pytest.mark.full, pytest.mark.takes(180)]),
+    ],
+)
+def test_whatever_is_killed(broker, connection, topic, truth, launch, harms, most):
+    """In any order, under any grouping that remembers, or plans: the seed is printed if it fails.
+
+    A harm uses up to three batches of the stream: those that it waits for, and one in which it comes.
+    """
     seed = random.randrange(1 << 32)
     rng = random.Random(seed)
     grouping, short, *options = rng.choice(GROUPINGS)
-    harms = rng.sample(HARMS, len(HARMS))
+    harms = rng.sample(harms, len(harms))
     print(f"seed {seed}, {grouping}: {', '.join(harm.__name__ for harm in harms)}")
-    topology = launch(grouping, "--max-tuples", "600", "--state-partitions", "3", *options)
+    topology = launch(grouping, "--max-tuples", str(most), "--state-partitions", "3", *options)
     for harm in harms:
-        topology.goes_on(rng.randint(1, 2))
-        time.sleep(rng.random())  # anywhere in a batch
+        topology.goes_on(rng.randint(1, 2), longer=rng.random())  # anywhere in a batch
         harm(topology, broker)
     topology.finish()
     check(connection, topic, short, truth)

@@ -19,7 +19,7 @@ def changed(position: int, value: str) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "error"),
     [
         (changed(0, "CLOUD"), "unknown mode 'CLOUD'; valid: LOCAL, CLUSTER"),
         (changed(1, "COUNTRY"), "unknown sourceType 'COUNTRY'; valid: COUNTRY_SKEW_R0"),
@@ -34,12 +34,12 @@ def changed(position: int, value: str) -> list[str]:
         ([*GOOD, "--bootstrap-servers", "localhost"], "'localhost' is no Kafka address"),
     ],
 )
-def test_usage(arguments: list[str], said: str) -> None:
-    done = unskew("topology", *arguments)  # it is said before anybody asks where Kafka is
+def test_usage(arguments: list[str], error: str) -> None:
+    done = unskew("topology", *arguments)  # the error comes before a connection to Kafka
     assert done.returncode == 2
     assert done.stdout == ""
     last = done.stderr.strip().splitlines()[-1]
-    assert said in last
+    assert error in last
     assert "Traceback" not in done.stderr
 
 
@@ -67,9 +67,9 @@ def test_a_topic_with_other_partitions(kafka: Broker, topic: str) -> None:
 @pytest.mark.kafka
 def test_a_checkpoint_of_another_run(connection: Connection, topic: str, tmp_path: Path) -> None:
     checkpoint = str(tmp_path / "checkpoint")
-    place = ["--bootstrap-servers", connection.bootstrap_servers, "--checkpoint", checkpoint]
+    where = ["--bootstrap-servers", connection.bootstrap_servers, "--checkpoint", checkpoint]
     Run(Settings("LOCAL", "COUNTRY_SKEW_R80", "KEY", topic, 2, 4, "x0", connection, checkpoint), [])
-    done = unskew("topology", *changed(3, topic), "--seed", "7", *place)
+    done = unskew("topology", *changed(3, topic), "--seed", "7", *where)
     assert done.returncode == 2
     assert "seed 0, this one has 7" in done.stderr.replace("\n", " ")
 
@@ -77,7 +77,7 @@ def test_a_checkpoint_of_another_run(connection: Connection, topic: str, tmp_pat
 @pytest.mark.kafka
 def test_a_checkpoint_that_cannot_be_reached(kafka: Broker, topic: str, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    place = ["--bootstrap-servers", kafka.bootstrap_servers, "--checkpoint", str(tmp_path / "file" / "checkpoint")]
-    done = unskew("topology", *changed(3, topic), *place)
+    where = ["--bootstrap-servers", kafka.bootstrap_servers, "--checkpoint", str(tmp_path / "file" / "checkpoint")]
+    done = unskew("topology", *changed(3, topic), *where)
     assert done.returncode == 1
     assert "can't be read" in done.stderr

@@ -1,4 +1,4 @@
-"""Listeners that fail: the run goes on, tells of it once, and counts it."""
+"""Listeners that fail: the run goes on, logs the first failure, and counts them all."""
 
 import logging
 
@@ -9,12 +9,14 @@ from unskew.apps.run.listeners import Listeners
 from unskew.apps.run.run import Run
 from unskew.apps.topology.publisher import result_topics
 
+pytestmark = pytest.mark.xdist_group("spark-2")
 
-def closed(told):
+
+def closed(message):
     raise OSError(5, "Input/output error")  # what writing to a terminal that is gone gives
 
 
-def test_the_others_are_told_and_it_is_mentioned_once(caplog):
+def test_the_others_are_called_and_the_failure_is_logged_once(caplog):
     heard = []
     listeners = Listeners("batches", [closed, heard.append])
     with caplog.at_level(logging.ERROR):
@@ -27,6 +29,7 @@ def test_the_others_are_told_and_it_is_mentioned_once(caplog):
     ]
 
 
+@pytest.mark.full
 @pytest.mark.spark
 @pytest.mark.kafka
 def test_the_run_goes_on(settings, spark, connection, topic):

@@ -1,4 +1,4 @@
-"""The live view, fed with what a run tells, as text."""
+"""The live view of reports and progress, as text."""
 
 import io
 
@@ -7,12 +7,11 @@ import pytest
 from rich.console import Console
 
 from unskew.apps.checkpoint.checkpoint import Batch
-from unskew.apps.checkpoint.totals import Totals
+from unskew.apps.checkpoint.versions import Totals
 from unskew.apps.monitoring import catalogue
-from unskew.apps.monitoring.display import Display
-from unskew.apps.monitoring.live import LiveView, sparkline
-from unskew.apps.monitoring.samples import of_progress
-from unskew.apps.run.follow import lags
+from unskew.apps.monitoring.display import Display, LiveView, sparkline
+from unskew.apps.monitoring.monitor import of_progress
+from unskew.apps.run.progress import lags
 from unskew.apps.topology.observer import Distribution, HotKey
 from unskew.apps.topology.sink import BatchReport
 from unskew.errors import UsageError
@@ -68,16 +67,16 @@ def test_the_newest_batch_its_lag_and_the_hottest_keys(run):
 
 
 def test_a_replayed_batch_has_no_lag(run):
-    """Spark doesn't ask then what there is; where the sources stand is known all the same."""
-    told = progress(3.0, {"0": 10, "1": 20}, {})
-    told["sources"][0]["latestOffset"] = None
-    assert lags(told) == {}
+    """Spark doesn't get Kafka's newest offsets then; the sources' own offsets are known all the same."""
+    replayed = progress(3.0, {"0": 10, "1": 20}, {})
+    replayed["sources"][0]["latestOffset"] = None
+    assert lags(replayed) == {}
     view = LiveView(run)
     view.batch(report([1, 1, 1, 1]))
-    view.progress(told)
+    view.progress(replayed)
     assert "lag" not in shown(view)
-    told |= {"batchId": 7, "durationMs": {}, "stateOperators": []}
-    sources = [sample for sample in of_progress(told, 5) if sample.subject == catalogue.SOURCE]
+    replayed |= {"batchId": 7, "durationMs": {}, "stateOperators": []}
+    sources = [sample for sample in of_progress(replayed, 5) if sample.subject == catalogue.SOURCE]
     assert [sample.values for sample in sources] == [{"offset": 10}, {"offset": 20}]
 
 

@@ -7,9 +7,11 @@ import pyarrow as pa
 import pytest
 
 from tests.apps.conftest import countries, final_counts, publish
-from unskew.apps.topology.packets import cut
+from unskew.apps.routing.packets import cut
 from unskew.apps.topology.publisher import Publisher, result_topics
 from unskew.apps.topology.worker import Worker
+
+pytestmark = pytest.mark.xdist_group("spark-2")
 
 START = 1_700_000_000_000
 
@@ -32,6 +34,7 @@ def test_each_tuple_is_in_its_window(encoded):
     assert {round(r["time"].timestamp() * 1000) for r in rows} == set(latest.values())
 
 
+@pytest.mark.full
 @pytest.mark.spark
 @pytest.mark.kafka
 def test_a_batch_sends_once(settings, drain, connection, topic, monkeypatch):

@@ -1,10 +1,14 @@
+from itertools import pairwise
+
 import numpy as np
 import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from unskew.apps.topology import packets
-from unskew.apps.topology.packets import Packer
+from unskew.apps.routing import packets
+from unskew.apps.routing.packets import Packer
+from unskew.apps.routing.router import Routing, SourceRouter
+from unskew.grouping import create
 
 tuples_lists = st.lists(st.tuples(st.sampled_from("abcdefgh"), st.integers(0, 6), st.integers()), max_size=200)
 
@@ -35,6 +39,19 @@ def test_each_worker_gets_its_tuples_in_order(batches, dictionary):
     assert unpacked(out) == expected
 
 
+@given(tuples_lists, st.lists(st.integers(0, 200), max_size=4))
+def test_a_grouping_that_looks_at_batches_gets_the_source_s_part_whole(rows, cuts):
+    """However Spark cuts it: the loads are the whole batch's, and each piece gets its own tuples' workers."""
+    keys = pa.array([r[0] for r in rows], pa.string())
+    bounds = [0, *sorted(min(cut, len(rows)) for cut in cuts), len(rows)]
+    pieces = [keys[first:end] for first, end in pairwise(bounds)]
+    router = SourceRouter(Routing("PLANNED", 7), 0, None)
+    routed = list(router.through((piece, piece.dictionary_encode(), None) for piece in pieces))
+    assert [own for own, _ in routed] == pieces
+    workers = np.concatenate([workers for _, workers in routed])
+    assert workers.tolist() == create("PLANNED", 7).route(keys).tolist()
+
+
 def test_memory_is_bounded_by_flushing():
     packer = Packer(2)
     batch = pa.record_batch([pa.array(np.zeros(40_000, np.int64))], ["key"])
@@ -57,3 +74,22 @@ def test_large_dictionaries_are_not_repeated_in_every_packet():
     cut = packets.cut(pa.record_batch([keys], ["key"]), (np.arange(n) % 100).astype(np.int32), 100)
     size = sum(len(p.as_py()) for p in cut.column("packet"))
     assert size < 4 * keys.dictionary.nbytes
+
+
+def test_long_keys_are_few_to_a_packet():
+    """A dictionary hides how large tuples are: in packets they are written out, or a dictionary is in each."""
+    packer = Packer(1000)
+    keys = pa.array([f"{i}".ljust(1 << 16, "x") for i in range(100)])
+    column = pa.DictionaryArray.from_arrays(pa.array((np.arange(1000) % 100).astype(np.int32)), keys)
+    workers = (np.arange(1000) * 7 % 1000).astype(np.int32)
+    sizes = [cut.nbytes for _ in range(10) for cut in packer.add(pa.record_batch([column], ["key"]), workers)]
+    assert max(sizes) < 2 * packets._MAX_BYTES
+
+
+def test_a_dictionary_is_not_in_every_packet_if_it_is_large():
+    """60 keys of 64 KiB, which 60,000 tuples name, but each worker gets few of them."""
+    keys = pa.array([f"{i}".ljust(1 << 16 if i < 30 else 5, "x") for i in range(60)], pa.string())
+    codes = np.where(np.arange(60_000) < 300, np.arange(60_000) % 30, 30 + np.arange(60_000) % 30)
+    column = pa.DictionaryArray.from_arrays(pa.array(codes.astype(np.int32)), keys)
+    cut = packets.cut(pa.record_batch([column], ["key"]), (np.arange(60_000) % 1000).astype(np.int32), 1000)
+    assert cut.nbytes < 64 << 20

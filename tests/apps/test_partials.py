@@ -5,10 +5,9 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from unskew.apps.topology import partials
-from unskew.apps.topology.packets import cut
-from unskew.apps.topology.partials import Partials, count
-from unskew.apps.topology.worker import Worker
+from unskew.apps.routing.packets import cut
+from unskew.apps.topology import worker
+from unskew.apps.topology.worker import Partials, Worker, count
 
 rows = st.lists(st.tuples(st.sampled_from(["a", "b", "", "ü"]), st.integers(-(2**61), 2**61)), max_size=50)
 
@@ -35,7 +34,7 @@ def test_tuples_and_counts_can_come_from_different_batches():
 
 
 def test_merging_now_and_then_changes_nothing(monkeypatch):
-    monkeypatch.setattr(partials, "_MERGE_ROWS", 10)
+    monkeypatch.setattr(worker, "_MERGE_ROWS", 10)
     merged = Partials()
     rng = np.random.default_rng(0)
     truth: Counter = Counter()

@@ -8,7 +8,7 @@ from unskew.apps.topology.publisher import Publisher
 from unskew.apps.topology.sink import Sink
 from unskew.errors import EnvironmentFault
 
-pytestmark = [pytest.mark.spark, pytest.mark.kafka]
+pytestmark = [pytest.mark.full, pytest.mark.spark, pytest.mark.kafka, pytest.mark.xdist_group("spark-2")]
 
 
 class Died(Exception):
@@ -29,7 +29,7 @@ def test_a_second_sink_writes_what_the_first_wrote(settings, spark, drain, conne
     def dies(sink, rows, report):
         wrote.append([])
         published = publish_(sink, rows, report)
-        if not report.internals and not died:  # in this batch no source had anything to say
+        if not report.internals and not died:  # no source had a tuple in this batch
             died.append(len(wrote))
             raise Died
         return published

@@ -6,11 +6,10 @@ import numpy as np
 import pytest
 
 from tests.apps.conftest import countries, final_counts, publish
-from unskew.apps.checkpoint.checkpoint import Checkpoint
-from unskew.apps.checkpoint.crew import Crew
-from unskew.apps.feedback.plans import Plans
-from unskew.apps.keyed.tokens import tokens
-from unskew.apps.run.intake import claim
+from unskew.apps.checkpoint.checkpoint import Checkpoint, WorkerHistory
+from unskew.apps.keyed.flow import tokens
+from unskew.apps.routing.plans import Plans
+from unskew.apps.run.preconditions import claim
 from unskew.apps.run.run import Run
 from unskew.apps.topology.publisher import result_topics
 from unskew.apps.topology.settings import Settings
@@ -18,9 +17,12 @@ from unskew.deploy.client.connection import Connection
 from unskew.errors import UsageError
 from unskew.works import Running
 
+pytestmark = pytest.mark.xdist_group("spark-2")
+
 START, LENGTH = 1_700_000_000_000, 10_000
 
 
+@pytest.mark.full
 @pytest.mark.spark
 @pytest.mark.kafka
 @pytest.mark.parametrize("grouping", ["D_CHOICES", pytest.param("MIXED", marks=pytest.mark.slow)])
@@ -53,8 +55,8 @@ def test_counts_of_windows_that_are_open_meanwhile(grouping, settings, spark, co
     assert offsets[1:] == ends, "each goes on where the one before it ended"
     assert [len(these[-1].loads) for these in reports] == [6, 3, 8]
     assert len(reports[1][0].loads) == 6, "the first batch has the workers that there were"
-    said = [str(each) for these in reports for report in these for each in report.rebalances if each.workers]
-    assert said == ["rescaled from 6 to 3 workers", "rescaled from 3 to 8 workers"]
+    lines = [str(each) for these in reports for report in these for each in report.rebalances if each.workers]
+    assert lines == ["rescaled from 6 to 3 workers", "rescaled from 3 to 8 workers"]
     assert Plans(run.checkpoint).newest().workers == 8
 
 
@@ -87,14 +89,14 @@ def test_another_runs_checkpoint_stays_as_it_is(tmp_path):
 
 
 def test_what_is_noted_of_all_runs():
-    crew = Crew.of({}, 10)
-    assert crew == Crew(10, 10)
-    claimed = {"numWorkers": 10} | crew.noted()
-    for workers, expected in ((20, Crew(10, 20)), (5, Crew(10, 20))):
-        crew = Crew.of(claimed, workers)
-        assert crew == expected
-        claimed = {"numWorkers": workers} | crew.noted()
-    assert Crew.of({"numWorkers": 10}, 20) == Crew(10, 20), "what a version before this one noted"
+    history = WorkerHistory.of({}, 10)
+    assert history == WorkerHistory(10, 10)
+    claimed = {"numWorkers": 10} | history.entries()
+    for workers, expected in ((20, WorkerHistory(10, 20)), (5, WorkerHistory(10, 20))):
+        history = WorkerHistory.of(claimed, workers)
+        assert history == expected
+        claimed = {"numWorkers": workers} | history.entries()
+    assert WorkerHistory.of({"numWorkers": 10}, 20) == WorkerHistory(10, 20), "the record of an older version"
 
 
 @pytest.mark.parametrize("partitions", [1, 4, 10])

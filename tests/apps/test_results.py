@@ -4,7 +4,6 @@ import json
 import os
 import signal
 import subprocess
-import time
 from contextlib import contextmanager
 
 import pytest
@@ -14,10 +13,10 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from tests.commands import UNSKEW
+from tests.waiting import PATIENCE, awaited
 from unskew.apps.results.command import results
 from unskew.apps.results.layouts import layout
-from unskew.apps.results.reader import Reader, Record, kind_of
-from unskew.apps.results.selection import Selection
+from unskew.apps.results.reader import Reader, Record, Selection, kind_of
 from unskew.deploy.client.topics import ensure_topic
 from unskew.errors import UsageError
 
@@ -87,7 +86,7 @@ def test_selection_keeps_the_last_of_each_key(written, cut):
         ]
 
 
-def test_unknown_window_names_those_there_are():
+def test_an_unknown_window_is_refused_with_the_valid_ones():
     selection = Selection("2025")
     selection.require_known()  # nothing there at all: nothing to complain of
     selection.add([counted(FIRST, "a", 1)])
@@ -110,7 +109,7 @@ def test_keys_cannot_act_on_the_terminal():
     assert max(map(len, text.splitlines())) <= 80
 
 
-def test_most_frequent_keys_first_and_what_is_left_out_is_said():
+def test_most_frequent_keys_first_and_the_number_of_the_others():
     window = {str(i): counted(FIRST, f"key{i}", i, workers=2) for i in range(100)}
     text = shown(layout("aggregator", {FIRST: window}, 3))
     assert text.index("key99") < text.index("key98") < text.index("key97")
@@ -120,27 +119,61 @@ def test_most_frequent_keys_first_and_what_is_left_out_is_said():
     assert all(f"key{i} " in everything for i in range(100))
 
 
-@pytest.mark.kafka
-def told(window, key, start, count):
+def state_result(window, key, start, count, batch=None):
     tags = {"key": key} | ({} if window == "-" else {"window": window})
     body = {"key": key, "messageId": "0", "timestamp": 0, "tags": tags, "fields": {"start": start, "count": count}}
+    if batch is not None:
+        body["batch"] = {"time": batch[0], "number": batch[1]}
     return Record(f'{window}/{key}/{{"start":{start}}}', json.dumps(body).encode())
 
 
-def test_what_a_work_with_states_has_told():
+def test_results_of_a_keyed_work():
     selection = Selection()
-    selection.add([told(FIRST, "a", 1, 5), told(SECOND, "b/c", 7, 1), told(SECOND, "a", 8, 2), told(SECOND, "a", 8, 3)])
+    selection.add(
+        [
+            state_result(FIRST, "a", 1, 5),
+            state_result(SECOND, "b/c", 7, 1),
+            state_result(SECOND, "a", 8, 2),
+            state_result(SECOND, "a", 8, 3),
+        ]
+    )
     text = shown(layout("results", selection.windows, 20))
     assert [line.split() for line in text.split("\n")[1:4]] == [
         ["key", "start", "count"], ["a", "8", "3"], ["b/c", "7", "1"],
     ]  # fmt: skip
     assert text.startswith("2026-01-31T12:00:15 (UTC)")
     selection = Selection()
-    selection.add([told("-", "a" * 30, 1, 5), told("-", "b", 2, 6)])
+    selection.add([state_result("-", "a" * 30, 1, 5), state_result("-", "b", 2, 6)])
     assert "a" * 30 in shown(layout("results", selection.windows, 20))
     assert list(selection.windows) == ["-"]
 
 
+def test_a_result_that_is_too_large_is_shown_as_such():
+    large = json.loads(state_result("-", "a", 1, 5).value) | {"fields": {}, "error": "the result's record has 7 bytes"}
+    records = {"x": Record("-/a/{}", json.dumps(large).encode()), "y": state_result("-", "b", 1, 5)}
+    text = shown(layout("results", {"-": records}, 20))
+    assert [line.split() for line in text.split("\n")[:3]] == [
+        ["key", "error", "start", "count"], ["a", "the", "result's", "record", "has", "7", "bytes"], ["b", "1", "5"],
+    ]  # fmt: skip
+
+
+@pytest.mark.kafka
+def test_an_older_result_behind_a_newer_one_does_not_count(connection, topic, capsys):
+    """As a driver writes that was paused, or a producer that tries again."""
+    name = f"{topic}-s1-w2-kg-results"
+    newer = [state_result("-", "a", 1, 5, (2000, 7)), state_result(FIRST, "b", 1, 9, (2000, 7))]
+    older = [state_result("-", "a", 1, 4, (1000, 6)), state_result(FIRST, "b", 1, 8, (2000, 6))]
+    first = [state_result("-", "a", 1, 3), state_result(FIRST, "b", 1, 7)]  # of a version that named no batch
+    anew = [state_result("-", "c", 1, 2, (500, 90)), state_result("-", "c", 1, 1, (900, 0))]  # another checkpoint
+    send(connection, name, [*first, *newer, *older, *anew], 1)
+    results(name, json=True, window="all", bootstrap_servers=connection.bootstrap_servers)
+    found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert {(value["key"], value["fields"]["count"]) for value in found} == {("a", 5), ("b", 9), ("c", 1)}
+    results(name, window="all", bootstrap_servers=connection.bootstrap_servers)
+    assert [line.split() for line in capsys.readouterr().out.splitlines() if line.startswith("b ")] == [["b", "1", "9"]]
+
+
+@pytest.mark.kafka
 def test_topics_are_listed_and_named_in_errors(connection, topic, capsys):
     name = f"{topic}-s3-w2-kg-aggregator"
     send(connection, name, [counted(FIRST, "a", 1), counted(FIRST, "b", 1)])
@@ -162,10 +195,7 @@ def test_reads_many_records_over_partitions_to_the_end(connection, topic):
         assert sorted(r.key for r in reader.to_end()) == sorted(r.key for r in written)
         assert reader.new(0.1) == []
         send(connection, topic, [counted(SECOND, "late", 1)])
-        deadline = time.monotonic() + 30
-        new = []
-        while not new and time.monotonic() < deadline:
-            new = reader.new(0.5)
+        new = awaited(lambda: reader.new(0.5), "the new record")
         assert [r.window for r in new] == [SECOND]
 
 
@@ -199,7 +229,7 @@ def following(connection, *arguments):
 
 def interrupt(process):
     os.kill(process.pid, signal.SIGINT)
-    rest, errors = process.communicate(timeout=60)
+    rest, errors = process.communicate(timeout=PATIENCE)
     assert (process.returncode, errors) == (0, "")
     return rest
 

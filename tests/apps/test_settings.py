@@ -65,14 +65,14 @@ def test_options_are_read_by_their_defaults():
 
 
 @pytest.mark.parametrize(
-    ("given", "says"),
+    ("given", "message"),
     [
         ("half_life=long", "'long'; valid: a number, or several"),
         ("own_choices=yes", "'yes'; valid: a value like False"),
     ],
 )
-def test_an_option_that_cannot_be_read_is_named(given, says):
-    with pytest.raises(UsageError, match=says):
+def test_an_option_that_cannot_be_read_is_named(given, message):
+    with pytest.raises(UsageError, match=message):
         GroupingOptions(grouping_option=[given]).of(["D_CHOICES"])
 
 
@@ -83,7 +83,7 @@ def test_the_simulated_cost():
 
 
 def test_the_simulated_cost_by_key():
-    """The same for a key wherever it is asked, of one of the classes, as the paper's 64 values."""
+    """The cost of a key is the same at routers and workers, and that of its class, as the paper's 64 values."""
     cost = settings(speed="x2", key_costs="1..64").cost
     ms = cost.of([f"item {i}" for i in range(20_000)])
     assert sorted(set(ms.tolist())) == [0.5 * value for value in range(1, 65)]

@@ -8,18 +8,49 @@ import sysconfig
 
 import pytest
 
-from unskew.apps.run import shipping
+from unskew.apps.run import python
 
-SAYS = "import unskew.apps.run.daemon as daemon, unskew; print(daemon.__file__, unskew.__file__, sep='\\n')"
-
-
-def test_behind_nothing_but_what_the_user_gives():
-    assert shipping.path({}) == {"spark.executorEnv.PYTHONPATH": "unskew.zip"}
-    given = {"spark.executorEnv.PYTHONPATH": "a:b"}
-    assert shipping.path(given) == {"spark.executorEnv.PYTHONPATH": os.pathsep.join(["unskew.zip", "a:b"])}
+PRINT_FILES = "import unskew.apps.run.daemon as daemon, unskew; print(daemon.__file__, unskew.__file__, sep='\\n')"
 
 
-@pytest.mark.parametrize(("compiled", "runs"), [("it", ".pyc"), ("another source", ".py"), ("nothing", ".py")])
+def test_the_archive_comes_before_the_users_own_path():
+    path = "spark.executorEnv.PYTHONPATH"
+    assert python.archive_settings({})[path] == "unskew.zip"
+    assert python.archive_settings({path: "a:b"})[path] == os.pathsep.join(["unskew.zip", "a:b"])
+
+
+@pytest.mark.parametrize(
+    ("master", "conf", "variable", "chosen"),
+    [
+        ("yarn", {}, None, "python3"),
+        ("k8s://https://host:6443", {}, None, "python3"),
+        ("k8s://https://host:6443", {}, "/opt/bin/python", "/opt/bin/python"),
+        ("yarn", {"spark.executorEnv.PYSPARK_PYTHON": "python3.11"}, "/opt/bin/python", "python3.11"),
+        ("yarn", {"spark.pyspark.python": "./a", "spark.executorEnv.PYSPARK_PYTHON": "b"}, "c", "./a"),
+        ("spark://host:7077", {}, None, sys.executable),
+        ("spark://host:7077", {"spark.pyspark.python": "/opt/bin/python"}, None, "/opt/bin/python"),
+        ("local[2]", {}, None, python.python()),
+        ("local[2]", {"spark.pyspark.python": "python3"}, None, "python3"),
+    ],
+)
+def test_tasks_run_the_python_that_the_user_says_else_one_that_is_there(master, conf, variable, chosen, monkeypatch):
+    monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
+    if variable:
+        monkeypatch.setenv("PYSPARK_PYTHON", variable)
+    assert python.tasks_python(master, conf) == chosen
+
+
+def test_a_python_of_another_version_ends_before_it_imports_anything():
+    other = os.environ | {"UNSKEW_PYTHON_VERSION": "3.7"}
+    done = subprocess.run(
+        [sys.executable, "-S", "-c", "import unskew.apps.run.daemon"],
+        env=other | {"PYTHONPATH": os.pathsep.join(sys.path)}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    own = ".".join(map(str, sys.version_info[:2]))
+    assert (done.returncode, done.stderr) == (1, f"it is Python {own}, the driver's is 3.7\n")
+
+
+@pytest.mark.parametrize(("compiled", "runs"), [("the source", ".pyc"), ("another source", ".py"), ("nothing", ".py")])
 def test_a_python_runs_what_is_compiled_if_it_is_of_the_source(compiled, runs, tmp_path, monkeypatch):
     other = tmp_path / "other.py"
     other.touch()
@@ -27,14 +58,14 @@ def test_a_python_runs_what_is_compiled_if_it_is_of_the_source(compiled, runs, t
     def cached(source):
         if compiled == "nothing":
             return str(tmp_path / "none")
-        return py_compile.compile(source if compiled == "it" else str(other), str(tmp_path / "compiled"))
+        return py_compile.compile(source if compiled == "the source" else str(other), str(tmp_path / "compiled"))
 
-    monkeypatch.setattr(shipping, "cache_from_source", cached)
-    archive = shipping.pack(tmp_path)
+    monkeypatch.setattr(python, "cache_from_source", cached)
+    archive = python.write_archive(tmp_path)
     libraries = os.pathsep.join([str(archive), sysconfig.get_paths()["purelib"]])
     # -S: the files that put an editable checkout on the path are not read
     done = subprocess.run(
-        [sys.executable, "-S", "-c", SAYS],
+        [sys.executable, "-S", "-c", PRINT_FILES],
         env=os.environ | {"PYTHONPATH": libraries}, capture_output=True, text=True, check=True,
     )  # fmt: skip
     assert done.stdout.split() == [f"{archive}/unskew/{name}{runs}" for name in ("apps/run/daemon", "__init__")]

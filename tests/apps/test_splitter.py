@@ -5,10 +5,12 @@ import sys
 import pytest
 from pyspark.sql import functions as F
 
-from benchmarks.faults import fuzz
-from benchmarks.faults.oracle import read, reason_of
-from unskew.apps.topology.splitter import splitter
+from oracle.messages import fuzzed, read, reason_of
+from unskew.apps.splitter.fields import LONGEST_KEY
+from unskew.apps.splitter.formats import splitter
 from unskew.errors import UsageError
+
+pytestmark = pytest.mark.xdist_group("spark-1")
 
 MESSAGES = [
     (b'{"country":"Turkey"}', "Turkey", None),
@@ -33,6 +35,9 @@ MESSAGES = [
     (b'{"country":["Turkey"]}', None, "field 'country' is ARRAY<STRING>, not STRING"),
     (b'{"country":"\xff\xfe"}', None, "not UTF-8"),
     (b"\x00\x01\x02", None, "not JSON"),
+    (b'{"country":"%s"}' % (b"x" * 65_536), "x" * 65_536, None),
+    (b'{"country":"%s"}' % (b"\\u0041" * 65_537), None, "the key has 65537 bytes, not 65536 at most"),
+    (('{"country":"%s"}' % ("ü" * 32_769)).encode(), None, "the key has 65538 bytes, not 65536 at most"),
 ]
 
 
@@ -41,16 +46,16 @@ def outcomes(spark, split, messages):
     # a column that can't be folded at planning time, as in a stream
     rows = spark.createDataFrame(list(enumerate(messages)), "i int, value binary").repartition(1)
     value = F.col("value")
-    said = split.split(rows, F.col("i"), split.why(value).alias("why"), split.rejects(value).alias("rejected"))
-    return [(row["key"], row["why"], row["rejected"]) for row in sorted(said.collect(), key=lambda row: row["i"])]
+    rows = split.split(rows, F.col("i"), split.why(value).alias("why"), split.rejects(value).alias("rejected"))
+    return [(row["key"], row["why"], row["rejected"]) for row in sorted(rows.collect(), key=lambda row: row["i"])]
 
 
 @pytest.mark.spark
 def test_fuzzed_messages_are_read_as_plain_python_reads_them(spark):
     rng = random.Random(11)
-    messages = [fuzz.message(rng) for _ in range(4000)]
-    said = outcomes(spark, splitter("COUNTRY_SKEW_R80"), messages)
-    for message, (key, reason, rejected) in zip(messages, said, strict=True):
+    messages = [fuzzed(rng) for _ in range(4000)]
+    found = outcomes(spark, splitter("COUNTRY_SKEW_R80"), messages)
+    for message, (key, reason, rejected) in zip(messages, found, strict=True):
         assert rejected == (key is None), message
         found = (key, None) if key is not None else (None, reason_of(reason))
         assert found == read(message), message
@@ -59,8 +64,8 @@ def test_fuzzed_messages_are_read_as_plain_python_reads_them(spark):
 @pytest.mark.spark
 def test_every_kind_of_message(spark):
     split = splitter("COUNTRY_SKEW_R80")
-    said = outcomes(spark, split, [message for message, _, _ in MESSAGES])
-    for (message, key, reason), found in zip(MESSAGES, said, strict=True):
+    outcome = outcomes(spark, split, [message for message, _, _ in MESSAGES])
+    for (message, key, reason), found in zip(MESSAGES, outcome, strict=True):
         assert found == (key, reason, key is None), message
 
 
@@ -77,6 +82,25 @@ def test_a_key_or_a_reason_never_both_never_none(spark, good):
 
 
 @pytest.mark.spark
+@pytest.mark.parametrize(
+    ("split", "message"),
+    [
+        (splitter("COLUMN", "key"), '{"key": "KEY"}'),
+        (splitter("TWITTER_ELECTION"), '{"hashtags": ["a", "KEY", "b"]}'),
+        (splitter("COLUMN", None, "text"), "KEY"),
+        (splitter("COLUMN", "2", "csv"), "a,KEY,b"),
+    ],
+)
+def test_every_format_rejects_a_key_that_is_too_long(spark, split, message):
+    longest = "é" * (LONGEST_KEY // 2)
+    messages = [message.replace("KEY", key).encode() for key in (longest, longest + "x")]
+    *good, (key, reason, rejected) = outcomes(spark, split, messages)
+    assert longest in [key for key, _, _ in good]
+    assert {reason for _, reason, _ in good} == {None}
+    assert (key, reason, rejected) == (None, f"the key has {LONGEST_KEY + 1} bytes, not {LONGEST_KEY} at most", True)
+
+
+@pytest.mark.spark
 def test_spark_parses_a_message_once_or_not_at_all(spark):
     for name, times in {"TWITTER_ELECTION": 1, "COUNTRY_SKEW_R80": 0}.items():
         rows = splitter(name).split(spark.createDataFrame([(b"",)], "value binary").repartition(1))
@@ -88,8 +112,8 @@ def test_settings_are_checked_before_spark_is_there(tmp_path):
     (tmp_path / "x.avsc").write_text('{"type": "record", "name": "X", "fields": [{"name": "x", "type": "string"}]}')
     made = "; ".join(
         [
-            "from unskew.apps.topology.columns import Schemas",
-            "from unskew.apps.topology.splitter import SPLITTERS, splitter",
+            "from unskew.apps.splitter.formats import Schemas",
+            "from unskew.apps.splitter.formats import SPLITTERS, splitter",
             "[splitter(name) for name in SPLITTERS]",
             f"splitter('COLUMN', 'x', 'avro', schemas=Schemas(file={str(tmp_path / 'x.avsc')!r}))",
             "[splitter('COLUMN', field, form) for form, field in dict(json='x', csv='1', text=None).items()]",

@@ -1,27 +1,24 @@
-"""The whole topology against a real broker: counts are exact whatever the routing does."""
+"""The whole topology against a real broker: counts are exact, whatever the routing and whatever messages claim."""
 
 from collections import Counter
 
 import numpy as np
+import orjson
 import pyarrow as pa
 import pytest
 
-from tests.apps.conftest import by_key, countries, final_counts, publish, records
+from tests.apps.conftest import by_key, countries, final_counts, publish, records, skewed
+from tests.apps.process import START
+from unskew.apps.results.reader import Reader
 from unskew.apps.topology.publisher import result_topics
+from unskew.deploy.client.topics import ensure_topic, partitions_of
 from unskew.grouping.registry import STANDALONE
 
-pytestmark = [pytest.mark.spark, pytest.mark.kafka]
-
-
-def skewed(n: int, seed: int = 0) -> list[str]:
-    rng = np.random.default_rng(seed)
-    return [
-        "Turkey" if hot else f"Country {i}" for hot, i in zip(rng.random(n) < 0.8, rng.integers(0, 50, n), strict=True)
-    ]
+pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.xdist_group("spark-1")]
 
 
 MOST = ("KEY", "DYNAMIC_KEY")  # of what a grouping may do
-GROUPINGS = [pytest.param(name, marks=[] if name in MOST else pytest.mark.slow) for name in STANDALONE]
+GROUPINGS = [pytest.param(name, marks=[] if name in MOST else pytest.mark.full) for name in STANDALONE]
 
 
 @pytest.mark.parametrize("grouping", GROUPINGS)
@@ -36,7 +33,23 @@ def test_counts_are_exact(grouping, settings, drain, connection, topic):
     assert sum(report.batch.number for report in reports) > 0, "one batch would prove little"
 
 
-@pytest.mark.slow
+@pytest.mark.full
+def test_result_topics_that_operators_made_are_used_as_they_are(settings, drain, connection, topic):
+    keys = skewed(1_000)
+    publish(connection, topic, 2, [*countries(keys), b"bad"])
+    run = settings("PARTIAL_KEY")
+    made = dict(zip(result_topics(run).values(), (5, 1, 7), strict=True))
+    for name, partitions in made.items():
+        ensure_topic(connection, name, partitions, {"cleanup.policy": "compact"})
+    drain(run)
+    assert by_key(final_counts(connection, result_topics(run)["aggregator"])) == Counter(keys)
+    for name, partitions in made.items():
+        assert partitions_of(connection, name) == partitions
+        with Reader(connection, name) as reader:
+            assert len(list(reader.to_end())) == len(records(connection, name)) > 0
+
+
+@pytest.mark.full
 def test_routing_is_the_groupings(settings, drain, connection, topic):
     keys = skewed(5_000)
     publish(connection, topic, 2, countries(keys))
@@ -52,7 +65,7 @@ def test_routing_is_the_groupings(settings, drain, connection, topic):
     assert max(windows["PARTIAL_KEY"].loads) < max(windows["KEY"].loads)
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_state_goes_on_from_batch_to_batch(settings, drain, connection, topic):
     publish(connection, topic, 2, countries(["a"] * 39 + ["b"]))
     _, reports = drain(settings("SHUFFLE", max_tuples=10, trigger=0.0, workers=7))
@@ -76,7 +89,7 @@ def test_rejected_messages_are_published_and_stop_nothing(settings, drain, conne
         assert key == f"{topic}-{value['partition']}-{value['offset']}"
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_only_rejected_messages(settings, drain, connection, topic):
     publish(connection, topic, 2, [b"?"] * 10)
     _, reports = drain(settings("DYNAMIC_KEY"))
@@ -96,7 +109,7 @@ def test_event_time_windows_equal_the_truth_of_the_topic(settings, drain, connec
     assert reports[-1].totals.late == 0
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_what_is_late_is_counted(settings, drain, connection, topic):
     start = 1_700_000_000_000
     # a minute in order, then ten tuples of its first second: windows long closed by then
@@ -128,7 +141,7 @@ def test_the_distribution_topic(settings, drain, connection, topic):
     assert {value["tags"]["key"] for value in hottest} == {"Turkey"}
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_the_users_work(settings, drain, connection, topic):
     def score(tuples: pa.RecordBatch) -> pa.RecordBatch:
         # two results for a hot tuple, none for the others
@@ -145,7 +158,6 @@ def test_the_users_work(settings, drain, connection, topic):
     assert reports[-1].totals.tuples == len(keys)  # loads are counted in tuples, whatever the work yields
 
 
-@pytest.mark.slow
 def test_a_drained_run_goes_on_from_its_checkpoint(settings, drain, connection, topic):
     run = settings("PARTIAL_KEY")
     publish(connection, topic, 2, countries(skewed(1_000, 1)))
@@ -157,6 +169,25 @@ def test_a_drained_run_goes_on_from_its_checkpoint(settings, drain, connection, 
     assert counts == Counter(skewed(1_000, 1) + skewed(1_000, 2))
 
 
+@pytest.mark.full
 def test_an_empty_topic_is_drained_at_once(settings, drain):
     _, reports = drain(settings("KEY"))
     assert reports[-1].totals.tuples == 0
+
+
+def views(n):
+    return orjson.dumps({"lang": "en", "page": "p", "n": n, "m": 1})
+
+
+def test_counts_that_no_sum_can_hold(settings, drain, connection, topic):
+    nonsense = [2**63 - 1, 2**63 - 1, -(2**63), -7, 10**18, 10**12 + 1]
+    counts = [5, *nonsense, 3, 10**12, 0]
+    # All in one window, in several batches.
+    publish(connection, topic, 2, list(map(views, counts)), ms=[START] * len(counts))
+    run = settings("KEY", source_type="WIKIPEDIA_PAGEVIEWS_BY_LANG", max_tuples=2, time="event", run_time=600.0)
+    _, reports = drain(run)
+    topics = result_topics(run)
+    assert by_key(final_counts(connection, topics["aggregator"])) == {"en": 10**12 + 8}
+    assert reports[-1].totals.rejected == len(nonsense)
+    reasons = {value["reason"] for _, value in records(connection, topics["rejected"])}
+    assert reasons == {f"the count is {n}, not 0 to {10**12}" for n in nonsense}

@@ -16,20 +16,20 @@ import pytest
 
 from tests.apps.conftest import by_key, countries, final_counts, publish
 from unskew.apps.checkpoint.checkpoint import FORMAT, Checkpoint
-from unskew.apps.checkpoint.totals import Totals, TotalsLog
-from unskew.apps.checkpoint.versions import Versions
-from unskew.apps.feedback.plans import Plans
-from unskew.apps.feedback.standing import Standing
-from unskew.apps.run.intake import require_plans
+from unskew.apps.checkpoint.versions import Totals, TotalsLog, Versions
+from unskew.apps.routing.plans import Plans, PlanState
+from unskew.apps.routing.router import Routing, SourceRouter
+from unskew.apps.run.preconditions import require_plans
 from unskew.apps.run.run import Run
 from unskew.apps.topology.publisher import result_topics
-from unskew.apps.topology.router import Routing, SourceRouter
 from unskew.apps.topology.settings import Settings
 from unskew.deploy.client.connection import Connection
 from unskew.errors import EnvironmentFault, UsageError
 from unskew.grouping import create
 from unskew.grouping.feedback import Plan
 from unskew.works import Running
+
+pytestmark = pytest.mark.xdist_group("spark-2")
 
 KEPT = Path(__file__).parents[1] / "data" / "checkpoint-1"
 TOPIC = "kept"  # a checkpoint names its topic
@@ -73,7 +73,7 @@ def test_a_state_that_cannot_be_read_is_a_cold_start(tmp_path, caplog):
 def of_another_version(checkpoint):
     """A plan for routers that there are no more."""
     plan = Plan(2, 1, "MIXED as it was", {"table_keys": np.empty(0, np.uint64)})
-    Plans(str(checkpoint)).write(5, Standing(3, active=plan))
+    Plans(str(checkpoint)).write(5, PlanState(3, active=plan))
 
 
 def test_a_plan_of_another_version_is_not_gone_by(tmp_path, caplog):
@@ -86,10 +86,10 @@ def test_a_plan_of_another_version_is_not_gone_by(tmp_path, caplog):
 
 def test_states_that_lie_by_a_plan_of_another_version(tmp_path):
     of_another_version(tmp_path)
-    said = Settings("LOCAL", "COUNTRY_SKEW_R80", "MIXED", "t", 1, 3, "x0", Connection("localhost:1"), str(tmp_path))
-    require_plans(said)
+    settings = Settings("LOCAL", "COUNTRY_SKEW_R80", "MIXED", "t", 1, 3, "x0", Connection("localhost:1"), str(tmp_path))
+    require_plans(settings)
     with pytest.raises(EnvironmentFault, match=r"lie as a plan for \(MIXED as it was\) has it, this version has"):
-        require_plans(replace(said, work=Running("offset")))
+        require_plans(replace(settings, work=Running("offset")))
 
 
 def test_options_that_only_one_version_has(tmp_path):
@@ -115,7 +115,7 @@ def test_a_later_format_is_refused(tmp_path):
 
 @pytest.mark.parametrize(("field", "form"), [("2", "csv"), ("user.id", None)])
 def test_a_run_of_column_goes_on(field, form, tmp_path):
-    """Also where an older version noted the messages' format in the place of the checkpoint's."""
+    """Also where an older version recorded the messages' format as the checkpoint's."""
     of = replace(
         Settings("LOCAL", "COUNTRY_SKEW_R0", "KEY", "t", 1, 3, "x0", Connection("localhost:1"), str(tmp_path)),
         source_type="COLUMN", key_field=field, format=form,

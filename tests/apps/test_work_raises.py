@@ -8,8 +8,10 @@ import pytest
 from tests.apps.conftest import by_key, countries, final_counts, publish, records
 from unskew.apps.run.run import Run
 from unskew.apps.topology.publisher import result_topics
-from unskew.apps.topology.work import results
+from unskew.apps.topology.worker import results
 from unskew.errors import EnvironmentFault
+
+pytestmark = pytest.mark.xdist_group("spark-2")
 
 
 def make():
@@ -37,6 +39,7 @@ def test_the_tuples_that_fail_are_found():
     assert failed == [("bad1", "'no\\nbad1'"), ("bad2", "'no\\nbad2'")]
 
 
+@pytest.mark.full
 @pytest.mark.spark
 @pytest.mark.kafka
 @pytest.mark.parametrize("time", ["batch", "event"])
@@ -55,6 +58,6 @@ def test_the_run_fails_in_one_line_or_rejects_the_message(settings, spark, drain
     assert by_key(final_counts(connection, result_topics(run)["aggregator"])) == {"a": 20, "b": 20}
     totals = reports[-1].totals
     assert (totals.rejected, totals.tuples, totals.routed) == (1, 40, 40)
-    [(key, said)] = records(connection, result_topics(run)["rejected"])
+    [(key, value)] = records(connection, result_topics(run)["rejected"])
     assert key == f"{topic}-0-10"
-    assert said["reason"].startswith(f"work: {__file__}:{LINE} in picky: KeyError: ")
+    assert value["reason"].startswith(f"work: {__file__}:{LINE} in picky: KeyError: ")

@@ -1,23 +1,27 @@
-"""The pure parts of the campaign of faults: its plan, its messages, its check, its slopes."""
+"""The parts of the campaign of faults: its plan, its records, its slopes, its lists, its two drivers."""
 
-import random
+import io
+import os
+import signal
+import subprocess
+import sys
+import time
 from collections import Counter
 from itertools import islice
 
 import orjson
+import psutil
 import pytest
+from rich.console import Console
 
-from benchmarks.faults import fuzz
-from benchmarks.faults.batches import BatchLog
-from benchmarks.faults.course import Course, together
-from benchmarks.faults.faults import FAULTS
-from benchmarks.faults.oracle import REASONS, read, reason_of
-from benchmarks.faults.plan import GROUPINGS, KINDS, plan, scene
+from benchmarks.faults.contestants import CONTESTANTS, contestant
+from benchmarks.faults.course import Course, show, together
+from benchmarks.faults.driver import BatchLog, Driver
+from benchmarks.faults.faults import FAULTS, KINDS, plan
+from benchmarks.faults.preloaded import Listing, Preloaded
 from benchmarks.faults.samples import Sample, trends
-from benchmarks.faults.truth import Published, Record, judge, missing, truth_of
+from tests.waiting import PATIENCE, awaited
 
-WINDOW_MS = 1000
-FUTURE_MS = 1_000_000
 ROUND = sum(kind.times for kind in KINDS.values())
 
 
@@ -26,150 +30,71 @@ def test_a_seed_has_one_plan_and_another_another():
     assert first == same != other
 
 
-def test_each_round_has_all_kinds_those_first_that_end_the_driver():
+def test_each_round_has_all_kinds():
     faults = [fault.kind for fault in islice(plan(1), 2 * ROUND)]
     for half in (faults[:ROUND], faults[ROUND:]):
         assert Counter(half) == {name: kind.times for name, kind in KINDS.items()}
-        ending = [KINDS[name].ends for name in half]
-        assert ending == sorted(ending, reverse=True)
     assert KINDS.keys() == FAULTS.keys()
     assert "disk" not in {fault.kind for fault in islice(plan(1, ("disk",)), 2 * ROUND)}
 
 
-def test_neighbouring_seeds_have_all_scenes():
-    assert len({scene(seed) for seed in range(5, 5 + 2 * len(GROUPINGS))}) == 2 * len(GROUPINGS)
+def test_neighbouring_seeds_have_all_contestants():
+    assert {contestant(seed) for seed in range(5, 5 + len(CONTESTANTS))} == {*CONTESTANTS}
+    assert len({each.name for each in CONTESTANTS}) == len(CONTESTANTS)
+    assert all(KINDS.keys() >= {*each.lacks} for each in CONTESTANTS)
 
 
-@pytest.mark.parametrize(
-    ("value", "found"),
-    [
-        (b'{"country":"a"}', ("a", None)),
-        (b' {"x":[1,{"y":-1.5e3}], "country" : "\\u0041"} ', ("A", None)),
-        (b'{"country":"\x01"}', (None, "not JSON")),
-        (b'{"country":"a"} and so on', ("a", None)),
-        (b'{"country":""}', ("", None)),
-        (None, (None, "no value")),
-        (b'{"country":"\xff"}', (None, "not UTF-8")),
-        (b"", (None, "not JSON")),
-        (b'{"x":1,"country":"\x01"}', (None, "not JSON")),
-        (b'{"country":"a","country":"b"}', (None, "not JSON")),
-        (b'{"country":"\\ud800"}', (None, "not JSON")),
-        (b'{"country":NaN}', (None, "not JSON")),
-        (b'{"country":"a","x":' + b"[" * 1500 + b"]" * 1500 + b"}", (None, "not JSON")),
-        (b"12x", (None, "not JSON")),
-        (b"nullx", (None, "not JSON")),
-        (b"null", (None, "no field")),
-        (b'["country"]', (None, "no field")),
-        (b'{"country":123456789012345678901234567890}', (None, "field of another type")),
-        (b'{"country":null}', (None, "field of another type")),
-    ],
-)
-def test_the_oracle(value, found):
-    assert read(value) == found
-    assert read(value, future=True) == (None, found[1] or "from the future")
+@pytest.mark.skipif(not Preloaded.possible(), reason="there is no C compiler, or no Linux")
+def test_lists_show_no_new_names_for_a_while(tmp_path):
+    own = tmp_path / "checkpoint" / "unskew" / "states"
+    own.mkdir(parents=True)
+    listing = Listing(tmp_path, tmp_path / "checkpoint")
 
+    def listed():
+        """The names that another process finds in the folder, and whether it finds the newest by its name."""
+        code = "import os, sys; print(*sorted(os.listdir(sys.argv[1])), os.path.exists(sys.argv[1] + '/2'))"
+        command = [sys.executable, "-c", code, own]
+        environment = {**os.environ, **listing.environment}
+        return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout.split()
 
-def test_published_reasons_are_told_apart():
-    said = ["no value", "not UTF-8", "not JSON", "no field 'country'", "field 'country' is VOID, not STRING"]
-    assert [reason_of(reason) for reason in said] == list(REASONS)[:5]
-    assert reason_of("timestamp 2100-01-01T00:00:00.000Z is more than 3600 s ahead") == "from the future"
-    assert reason_of("something else") == "something else"
-
-
-def test_the_fuzzer_finds_every_reason_and_the_same_by_the_same_seed():
-    one, same = ([fuzz.message(rng) for _ in range(3000)] for rng in (random.Random(7), random.Random(7)))
-    assert one == same
-    reasons = Counter(read(message)[1] for message in one)
-    assert reasons.keys() == {None, *REASONS} - {"from the future"}
-    assert 0.05 < reasons[None] / len(one) < 0.3
-
-
-def messages():
-    keys = ["a", "a", "b", "a", "b", "c"]
-    records = [Record(0, i, f"1-{i}", b'{"country":"%s"}' % key.encode(), 400 * i) for i, key in enumerate(keys)]
-    return [*records, Record(1, 0, "1-6", b"{", 0), Record(1, 1, "1-7", b'{"country":"d"}', FUTURE_MS)]
-
-
-def results(counts):
-    """Aggregator records of these counts."""
-    for number, ((window, key), count) in enumerate(counts.items()):
-        value = {"tags": {"window": window, "key": key}, "fields": {"count": count}}
-        yield Record(0, number, f"{window}/{key}", orjson.dumps(value), 0)
-
-
-def rejects(reasons):
-    return [Record(0, 0, place, orjson.dumps({"reason": reason}), 0) for place, reason in reasons.items()]
+    (own / "1").touch()
+    time.sleep(0.05)  # the file system's clock may be behind by a tick
+    listing.keep()
+    time.sleep(0.05)
+    (own / "2").touch()
+    assert listed() == ["1", "True"]
+    listing.renew()
+    assert listed() == ["1", "2", "True"]
 
 
 @pytest.fixture
-def truth():
-    return truth_of("t", messages(), WINDOW_MS, lambda record: record.time_ms, FUTURE_MS)
+def driver(tmp_path):
+    """A program in the driver's place: it says when it is there, and ends as it is told on the next line."""
+    code = "import sys, time; print('here', flush=True); time.sleep(600)"
+    one = Driver([sys.executable, "-c", code], tmp_path, tmp_path / "checkpoint", {})
+    yield one
+    one.kill()
+    one.wait(PATIENCE)
 
 
-REJECTED = {"t-1-0": "not JSON", "t-1-1": "timestamp x is more than 3600 s ahead"}
-
-
-def verdict(truth, counts, again=(), rejected=REJECTED):
-    counted = Published.of([*results(counts), *again])
-    return judge(truth, counted, Published.of(rejects(rejected)))
-
-
-def test_what_is_exact(truth):
-    assert truth.counts == {
-        ("1970-01-01T00:00:00.000Z", "a"): 2, ("1970-01-01T00:00:00.000Z", "b"): 1,
-        ("1970-01-01T00:00:01.000Z", "a"): 1, ("1970-01-01T00:00:01.000Z", "b"): 1,
-        ("1970-01-01T00:00:02.000Z", "c"): 1,
-    }  # fmt: skip
-    first = dict(islice(truth.counts.items(), 1))
-    found = verdict(truth, truth.counts, again=results(first))
-    assert found.exact
-    assert (found.tuples, found.windows, found.windows_again) == (6, 3, 1)
-    assert found.rejected == {"not JSON": 1, "from the future": 1}
-
-
-@pytest.mark.parametrize(("by", "wrong"), [(-1, "lost"), (1, "doubled")])
-def test_one_tuple_too_few_or_too_many(truth, by, wrong):
-    place = next(iter(truth.counts))
-    found = verdict(truth, truth.counts | {place: truth.counts[place] + by})
-    assert not found.exact
-    assert getattr(found, wrong) == 1
-
-
-def test_a_window_that_was_lost_and_one_that_nobody_sent(truth):
-    counts = dict(truth.counts)
-    del counts["1970-01-01T00:00:02.000Z", "c"]
-    counts["1970-01-01T00:00:02.000Z", "z"] = 1
-    found = verdict(truth, counts)
-    assert (found.lost, found.doubled, found.exact) == (1, 1, False)
-
-
-def test_a_window_published_again_with_another_value(truth):
-    place = next(iter(truth.counts))
-    earlier = Published.of([*results({place: 7}), *results(truth.counts)])
-    found = judge(truth, earlier, Published.of(rejects(REJECTED)))
-    assert (found.altered, found.lost, found.doubled, found.exact) == (1, 0, 0, False)
-
-
-@pytest.mark.parametrize(
-    "rejected",
-    [{"t-1-0": "not JSON"}, REJECTED | {"t-0-0": "not JSON"}, REJECTED | {"t-1-0": "no value"}],
-    ids=["one less", "one more", "another reason"],
-)
-def test_a_rejected_message_that_is_wrong(truth, rejected):
-    found = verdict(truth, truth.counts, rejected=rejected)
-    assert found.rejected_wrongly
-    assert not found.exact
-
-
-def test_a_message_that_no_batch_took():
-    truth = truth_of("t", messages(), WINDOW_MS, lambda record: None if record.offset == 2 else 0, FUTURE_MS)
-    assert judge(truth, Published.of(results(truth.counts)), Published.of(rejects(REJECTED))).lost == 1
-
-
-def test_what_was_acknowledged_and_isnt_there(tmp_path):
-    notes = tmp_path / "acknowledged-1"
-    notes.write_text("1-0 0 0\n1-6 1 0\n1-9 0 9\n1-3 0 4\n1-1 0")  # the fourth is elsewhere, the last one was cut
-    assert missing([notes], messages()) == 2
+def test_a_second_driver_begins_beside_a_first_that_is_paused(driver, tmp_path):
+    with pytest.raises(TimeoutError, match="no driver to be the first of two"):
+        driver.supplant()
+    driver.tend()
+    first = psutil.Process(driver.pid)
+    resume = driver.supplant()
+    second = psutil.Process(driver.pid)
+    assert first.pid != second.pid
+    awaited(lambda: first.status() == psutil.STATUS_STOPPED, "the first one's pause")
+    resume()
+    awaited(lambda: first.status() != psutil.STATUS_STOPPED, "the first one's going on")
+    driver.tend()
+    assert not driver.ends
+    first.kill()
+    driver.end_elders()
+    assert [end.code for end in driver.ends] == [-signal.SIGKILL]
+    assert (driver.starts, driver.twins, second.is_running()) == (2, 0, True)
+    awaited(lambda: (tmp_path / "driver-2.log").read_text() == "here\n", "the second one's line")
 
 
 def test_batches_are_read_from_the_checkpoint(tmp_path):
@@ -206,6 +131,7 @@ def test_a_slope_is_that_within_the_parts():
 def test_runs_are_kept_and_put_together(tmp_path):
     course = Course(["1: KEY, batch time"], 60.0, Counter(jvm=2), {"jvm": [1.5, 2.5]}, batches=7, ends=Counter(x=1))
     course.verdict.rejected["not JSON"] = course.verdict.lost = 3
+    course.refusals["it is another topic"] = course.unrefused = 1
     course.samples = [Sample(float(at), "JVM", 5, "MiB", 10.0 + at) for at in range(0, 400, 10)]
     course.save(tmp_path)
     assert Course.load(tmp_path) == course
@@ -213,4 +139,17 @@ def test_runs_are_kept_and_put_together(tmp_path):
     assert both.recoveries == {"jvm": [1.5, 2.5, 1.5, 2.5]}
     assert (both.inflicted, both.batches, both.verdict.lost) == ({"jvm": 4}, 14, 6)
     assert both.verdict.rejected == {"not JSON": 6}
+    assert (both.refusals, both.unrefused, both.checked, both.good) == ({"it is another topic": 2}, 2, True, False)
     assert trends(both.samples)["JVM", "MiB"].parts == 2
+
+
+def test_tables_have_a_line_for_each_run():
+    one, other = Course(["1: a"], 60.0, Counter(jvm=2)), Course(["2: b"], 60.0, Counter(second=1), checked=False)
+    console = Console(width=200, record=True, file=io.StringIO())
+    show([one, other], console)
+    lines = console.export_text().splitlines()
+    assert [line.split("|")[-2].strip() for line in lines if line.startswith(("| 1: a", "| 2: b"))] == [
+        "",
+        "not checked",
+    ]
+    assert any(line.startswith("| all ") and " 3 " in line for line in lines)

@@ -1,4 +1,4 @@
-"""A KEY run, and a DYNAMIC_KEY run whose workers remember, over one stream: told to real servers of metrics."""
+"""A KEY run, and a DYNAMIC_KEY run with a keyed work, over one stream, whose metrics are in real servers."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -10,15 +10,14 @@ import pytest
 from tests.apps.conftest import countries, publish, spark  # noqa: F401
 from tests.monitoring.conftest import influxd_program, influxdb, prometheus_program  # noqa: F401
 from tests.waiting import awaited
-from unskew.apps.feedback.rebalance import Rebalance
 from unskew.apps.monitoring.monitor import Monitor
 from unskew.apps.monitoring.outputs import Destinations, Outputs
+from unskew.apps.routing.plans import Rebalance
 from unskew.apps.run.run import Run
 from unskew.apps.topology.settings import Settings
 from unskew.apps.topology.sink import BatchReport
-from unskew.dashboards.preview.answers import InfluxDB, Prometheus
-from unskew.dashboards.preview.chosen import Chosen
-from unskew.dashboards.preview.sources import Sources
+from unskew.dashboards.preview.data_sources import DataSources, InfluxDB, Prometheus
+from unskew.dashboards.preview.selection import Selection
 from unskew.deploy.client.connection import Connection
 from unskew.deploy.servers import prometheus
 from unskew.deploy.servers.broker import Broker
@@ -34,8 +33,8 @@ RUNS = {"KEY": f"{TOPIC}-s2-w4-kg", "DYNAMIC_KEY": f"{TOPIC}-s2-w4-dkg"}
 class Seen:
     """Where the runs can be seen, and when they were."""
 
-    sources: Sources
-    chosen: Chosen
+    sources: DataSources
+    selection: Selection
     token: str
 
 
@@ -75,9 +74,9 @@ def seen(kafka: Broker, spark, influxdb, prometheus_program, tmp_path_factory) -
                 listeners = [lambda report, tell=monitor.batch: tell(moved(report))]
                 assert Run(run, listeners, [monitor.progress]).run(spark).drained
             until_scraped(server, RUNS["DYNAMIC_KEY"])
-        chosen = Chosen(begin, datetime.now(UTC))
-        sources = Sources(InfluxDB(influxdb.url, influxdb.token, influxdb.org, BUCKET), Prometheus(server.url))
-        yield Seen(sources, chosen, influxdb.token)
+        selection = Selection(begin, datetime.now(UTC))
+        sources = DataSources(InfluxDB(influxdb.url, influxdb.token, influxdb.org, BUCKET), Prometheus(server.url))
+        yield Seen(sources, selection, influxdb.token)
 
 
 def moved(report: BatchReport) -> BatchReport:
@@ -88,7 +87,7 @@ def moved(report: BatchReport) -> BatchReport:
 
 def until_scraped(server: prometheus.Prometheus, run: str) -> None:
     """Until its last state has been seen more than once, for there to be rates."""
-    asked = (
+    query = (
         f'count_over_time(unskew_run_tuples_total{{run="{run}"}}[1m] ) > 5 and unskew_run_tuples_total == {len(STREAM)}'
     )
-    awaited(lambda: server.query(asked), asked)
+    awaited(lambda: server.query(query), query)

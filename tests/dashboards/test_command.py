@@ -12,16 +12,18 @@ from tests.dashboards.conftest import RUNS
 from tests.pictures import figures  # noqa: F401
 from unskew.apps.monitoring.catalogue import METRICS
 from unskew.dashboards import checked_in
-from unskew.dashboards.command import app
-from unskew.dashboards.markdown import metric_list
-from unskew.dashboards.preview.times import filled
+from unskew.dashboards.command import app, metric_list
+from unskew.dashboards.preview.data_sources import filled
 from unskew.errors import EnvironmentFault, UsageError
 
 README = Path(checked_in.__file__).with_name("README.md")
 
 
 # The SDK's builders warn of themselves.
-pytestmark = pytest.mark.filterwarnings("ignore:Prefer using dashboardv2:DeprecationWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:Prefer using dashboardv2:DeprecationWarning"),
+    pytest.mark.xdist_group("spark-1"),
+]
 
 
 def unskew_dashboards(*arguments: str) -> str:
@@ -62,10 +64,11 @@ def test_a_stale_file_is_named(tmp_path, monkeypatch):
     unskew_dashboards("generate", "--check")
 
 
+@pytest.mark.full
 @pytest.mark.kafka
 @pytest.mark.spark
 def test_all_are_drawn_and_put_on_one_page(preview, figures):
-    said, out = preview()
+    printed, out = preview()
     page = (out / "index.html").read_text()
     for (name, dashboard), figure in zip(checked_in.dashboards().items(), figures, strict=True):
         assert matplotlib.image.imread(out / f"{name}.png").shape[1] == 1600
@@ -77,24 +80,26 @@ def test_all_are_drawn_and_put_on_one_page(preview, figures):
     # It needs nothing else.
     assert page.count('src="data:image/png;base64,') == len(checked_in.NAMES)
     assert not re.search(r"https?://", page)
-    assert "no data" not in said
+    assert "no data" not in printed
 
 
+@pytest.mark.full
 @pytest.mark.kafka
 @pytest.mark.spark
 def test_what_has_no_data_is_said(preview):
-    said, out = preview("overview", "--run", "nobody")
+    printed, out = preview("overview", "--run", "nobody")
     panels = checked_in.dashboards()["overview"]["panels"]
-    assert f"no data in {len(panels)} panels: overview: STD_DEV" in said
+    assert f"no data in {len(panels)} panels: overview: STD_DEV" in printed
     assert sorted(path.name for path in out.iterdir()) == ["index.html", "overview.png"]
 
 
+@pytest.mark.full
 @pytest.mark.kafka
 @pytest.mark.spark
 def test_the_time_range_is_cut_to_where_there_are_batches(seen):
-    wide = type(seen.chosen)(seen.chosen.start - timedelta(minutes=20), seen.chosen.stop, {})
+    wide = type(seen.selection)(seen.selection.start - timedelta(minutes=20), seen.selection.stop, {})
     cut = filled(wide, seen.sources.influxdb)
-    assert seen.chosen.start - timedelta(minutes=1) < cut.start < cut.stop <= wide.stop
+    assert seen.selection.start - timedelta(minutes=1) < cut.start < cut.stop <= wide.stop
     one = filled(type(wide)(wide.start, wide.stop, {"run": [RUNS["KEY"]]}), seen.sources.influxdb)
     assert one.stop < cut.stop
     none = type(wide)(wide.start, wide.stop, {"run": ["nobody"]})
@@ -108,7 +113,7 @@ def test_the_time_range_is_cut_to_where_there_are_batches(seen):
         (["--from", "yesterday"], "--from yesterday: no such time; valid: now, -90s"),
         (["--from", "now"], "--from now is not before --to now"),
         (["--influx-url", "localhost"], "--influx-url localhost: no address"),
-        (["--influx-url", "http://x"], "--influx-url needs --influx-token"),
+        (["--influx-url", "http://x"], "--influx-url needs a token: INFLUXDB_V2_TOKEN"),
     ],
 )
 def test_mistakes_are_told(monkeypatch, arguments, says):
@@ -137,3 +142,17 @@ def test_a_server_that_does_not_answer_is_named():
     ]
     with pytest.raises(EnvironmentFault, match=r"InfluxDB does not answer at http://127.0.0.1:1"):
         unskew_dashboards("preview", *unreachable)
+
+
+def test_a_token_on_the_command_line_is_seen_by_all(monkeypatch, caplog):
+    def warned(*arguments) -> list[str]:
+        caplog.clear()
+        with pytest.raises(UsageError, match="--influx-url ftp://x"):
+            unskew_dashboards("preview", "--influx-url", "ftp://x", *arguments)
+        return [record.getMessage() for record in caplog.records]
+
+    monkeypatch.setenv("INFLUXDB_V2_TOKEN", "s3cret")
+    assert warned() == []
+    [line] = warned("--influx-token", "s3cret")
+    assert line.startswith("--influx-token is seen by all")
+    assert line.endswith("$INFLUXDB_V2_TOKEN")

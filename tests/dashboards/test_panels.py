@@ -1,21 +1,22 @@
-"""Every panel's own query, asked of real servers that a real run has filled, has an answer, and the right one."""
+"""Every panel's own query has an answer of real servers that a real run has filled, and the right one."""
 
 import pytest
 
 from tests.dashboards.conftest import RUNS, STREAM
 from unskew.apps.monitoring.catalogue import metric
 from unskew.dashboards.checked_in import dashboards
-from unskew.dashboards.preview.answers import Table
-from unskew.dashboards.preview.chosen import Chosen
+from unskew.dashboards.preview.data_sources import Table
+from unskew.dashboards.preview.panels import Panel
+from unskew.dashboards.preview.selection import Selection
 
-pytestmark = [pytest.mark.kafka, pytest.mark.spark]
+pytestmark = [pytest.mark.full, pytest.mark.kafka, pytest.mark.spark, pytest.mark.xdist_group("spark-1")]
 
 NAMES = {grouping: f"{grouping} · dashboards-s2-w4" for grouping in RUNS}
 
 
 def panel(seen, dashboard: str, title: str, **values: list[str]):
     spec = next(panel for panel in dashboards()[dashboard]["panels"] if panel["title"] == title)
-    return seen.sources.panel(spec, Chosen(seen.chosen.start, seen.chosen.stop, values))
+    return Panel.of(spec, seen.sources, Selection(seen.selection.start, seen.selection.stop, values))
 
 
 def newest(shown) -> dict[str, float]:
@@ -24,14 +25,14 @@ def newest(shown) -> dict[str, float]:
 
 @pytest.mark.parametrize("name", dashboards())
 def test_every_panel_has_data(seen, name):
-    panels = [seen.sources.panel(spec, seen.chosen) for spec in dashboards()[name]["panels"]]
+    panels = [Panel.of(spec, seen.sources, seen.selection) for spec in dashboards()[name]["panels"]]
     assert [panel.title for panel in panels if panel.empty] == []
 
 
 @pytest.mark.parametrize("name", dashboards())
 def test_every_series_has_its_groupings_colour(seen, name):
     for spec in dashboards()[name]["panels"]:
-        shown = seen.sources.panel(spec, seen.chosen)
+        shown = Panel.of(spec, seen.sources, seen.selection)
         if not isinstance(shown.data, Table):
             for series in shown.series:
                 wanted = "#d55e00" if series.labels.get("grouping", shown.name(series)).startswith("KEY") else "#009e73"
@@ -39,10 +40,10 @@ def test_every_series_has_its_groupings_colour(seen, name):
 
 
 def test_what_happened_is_marked(seen):
-    marks = seen.sources.marks(dashboards()["overview"], seen.chosen)
+    marks = seen.sources.marks(dashboards()["overview"], seen.selection)
     assert [mark.kind for mark in marks].count("Starts and restarts") == len(RUNS)
     assert {"Scale-ups", "Rebalances"} <= {mark.kind for mark in marks}
-    assert all(seen.chosen.start <= mark.time <= seen.chosen.stop for mark in marks)
+    assert all(seen.selection.start <= mark.time <= seen.selection.stop for mark in marks)
 
 
 def test_shares_are_of_the_whole_load(seen):
@@ -108,7 +109,7 @@ def test_the_variables_offer_what_there_is(seen):
     offered = {}
     for variable in dashboards()["workers"]["templating"]["list"]:
         if variable["type"] == "query":
-            answer = seen.sources.influxdb.answer(variable["query"], seen.chosen)
+            answer = seen.sources.influxdb.answer(variable["query"], seen.selection)
             offered[variable["name"]] = sorted(answer.columns["_value"])
     assert offered == {
         "run": sorted(RUNS.values()),
@@ -116,5 +117,5 @@ def test_the_variables_offer_what_there_is(seen):
         "worker": ["0", "1", "2", "3"],
     }
     known = metric("run", "tuples").prometheus_name
-    asked = [v["query"]["query"] for v in dashboards()["pipeline"]["templating"]["list"] if v["type"] == "query"]
-    assert asked == [f"label_values({known}, run)", f"label_values({known}, grouping)"]
+    queries = [v["query"]["query"] for v in dashboards()["pipeline"]["templating"]["list"] if v["type"] == "query"]
+    assert queries == [f"label_values({known}, run)", f"label_values({known}, grouping)"]

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
+from tests.programs import REQUIRED
 from unskew.dashboards.checked_in import dashboards
-from unskew.deploy.home import cache
-from unskew.deploy.installation.programs import REQUIRED
+from unskew.deploy.directories import cache_directory
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.programs]
 
 _COMPOSE = Path(__file__).parents[2] / "deploy" / "compose.yaml"
 _TYPESCRIPT = "5.9.3"
@@ -53,21 +53,21 @@ def in_compose() -> str:
 def packages(request) -> Path:
     """A directory with TypeScript and one version of Grafana's schema, installed once for all checkouts."""
     version = _OLDEST if request.param == "oldest" else in_compose()
-    place = cache() / "grafana-schema" / f"{version}-typescript-{_TYPESCRIPT}"
-    if (place / "installed").exists():
-        return place
+    folder = cache_directory() / "grafana-schema" / f"{version}-typescript-{_TYPESCRIPT}"
+    if (folder / "installed").exists():
+        return folder
     npm = shutil.which("npm")
     if npm is None:
         lacking("npm is not on the PATH")
-    place.mkdir(parents=True, exist_ok=True)
+    folder.mkdir(parents=True, exist_ok=True)
     pinned = {"@grafana/schema": version, "typescript": _TYPESCRIPT}
-    (place / "package.json").write_text(json.dumps({"private": True, "type": "module", "dependencies": pinned}))
+    (folder / "package.json").write_text(json.dumps({"private": True, "type": "module", "dependencies": pinned}))
     install = [npm, "install", "--ignore-scripts", "--no-audit", "--no-fund", "--no-package-lock"]
-    done = subprocess.run(install, cwd=place, capture_output=True, text=True, check=False)
+    done = subprocess.run(install, cwd=folder, capture_output=True, text=True, check=False)
     if done.returncode:
         lacking(f"npm can't install {pinned}: {done.stderr[-500:]}")
-    (place / "installed").touch()
-    return place
+    (folder / "installed").touch()
+    return folder
 
 
 def lacking(reason: str):

@@ -11,7 +11,7 @@ import time
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from tests.waiting import gone
+from tests.waiting import PATIENCE, gone
 from unskew.deploy.client.connection import Connection
 from unskew.deploy.client.topics import end_offsets, ensure_topic
 from unskew.deploy.servers import server
@@ -32,7 +32,7 @@ def publish(connection: Connection, topic: str, values: list[bytes]) -> None:
         producer.produce(
             topic, value, partition=0, on_delivery=lambda error, _: failures.append(error) if error else None
         )
-    assert producer.flush(30) == 0
+    assert producer.flush(PATIENCE) == 0
     assert not failures
 
 
@@ -40,7 +40,7 @@ def read(connection: Connection, topic: str, count: int) -> list[bytes]:
     consumer = Consumer(connection.client(**{"group.id": "unused", "enable.auto.commit": False}))
     consumer.assign([TopicPartition(topic, 0, 0)])
     try:
-        return [message.value() for message in consumer.consume(count, timeout=30)]
+        return [message.value() for message in consumer.consume(count, timeout=PATIENCE)]
     finally:
         consumer.close()
 
@@ -82,7 +82,7 @@ def test_the_broker_ends_when_its_parent_is_killed(tmp_path):
     assert gone(pid)
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_the_broker_survives_the_thread_that_started_it(tmp_path):
     broker = Broker(tmp_path)
     try:
@@ -102,7 +102,7 @@ def test_a_port_that_something_listens_on_is_refused(tmp_path):
             Broker(tmp_path, port=port).start()
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_foreign_broker_on_the_port_is_not_taken_for_ours(kafka, tmp_path, monkeypatch):
     monkeypatch.setattr(server, "is_free", lambda port: True)  # taken after we looked
     mine = Broker(tmp_path, port=port_of(kafka))
@@ -112,7 +112,7 @@ def test_a_foreign_broker_on_the_port_is_not_taken_for_ours(kafka, tmp_path, mon
     assert kafka.alive
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_free_port_that_is_snatched_is_replaced(kafka, tmp_path, monkeypatch):
     ports = iter([port_of(kafka)])
     choose = server.free_port

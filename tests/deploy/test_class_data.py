@@ -6,14 +6,14 @@ import pytest
 
 from unskew.deploy.installation import class_data
 from unskew.deploy.installation.jars import broker_jars
-from unskew.deploy.installation.java import find_java
+from unskew.deploy.installation.machine import find_java
 
 
 @pytest.fixture
 def tool(tmp_path, monkeypatch):
     """A program on the broker's class path that is over at once; gives the lines of what it loads, and from where."""
-    jars = ":".join(map(str, broker_jars()))  # before the home is another
-    monkeypatch.setattr(class_data, "home", lambda: tmp_path)
+    jars = ":".join(map(str, broker_jars()))  # before the data directory is another
+    monkeypatch.setattr(class_data, "data_directory", lambda: tmp_path)
     class_data.folder().mkdir()
 
     def run() -> list[str]:
@@ -37,8 +37,8 @@ def test_what_one_jvm_recorded_the_next_finds_in_its_archive(tool, monkeypatch):
 
 
 def test_each_java_and_all_programs_have_their_own(tmp_path, monkeypatch):
-    monkeypatch.setattr(class_data, "home", lambda: tmp_path)
-    monkeypatch.setattr(class_data, "described", lambda: "other jars")
+    monkeypatch.setattr(class_data, "data_directory", lambda: tmp_path)
+    monkeypatch.setattr(class_data, "identity", lambda: "other jars")
     assert len({class_data.archive(program) for program in class_data.PROGRAMS}) == len(class_data.PROGRAMS)
     others = class_data.archive("spark")
     monkeypatch.undo()
@@ -46,7 +46,7 @@ def test_each_java_and_all_programs_have_their_own(tmp_path, monkeypatch):
 
 
 def test_one_that_is_missing_is_missed(tmp_path, monkeypatch):
-    monkeypatch.setattr(class_data, "home", lambda: tmp_path)
+    monkeypatch.setattr(class_data, "data_directory", lambda: tmp_path)
     class_data.folder().mkdir()
     class_data.archive("spark").touch()
     assert class_data.missing()

@@ -5,16 +5,16 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
 from tests.conftest import SHORT_LIVED
-from unskew.deploy.installation.java import find_java
+from tests.waiting import PATIENCE, awaited
+from unskew.deploy.installation.machine import find_java
 from unskew.deploy.servers.cluster import Cluster
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+pytestmark = [pytest.mark.full, pytest.mark.spark, pytest.mark.slow]
 
 # Counts in four tasks, each in Python and not done before a file exists, and says which Python it was.
 JOB = """
@@ -35,9 +35,9 @@ with builder.getOrCreate() as spark:
 
 
 class Job:
-    def __init__(self, cluster: Cluster, place: Path) -> None:
-        self.go = place / "go"
-        self.log = place / "driver.log"
+    def __init__(self, cluster: Cluster, directory: Path) -> None:
+        self.go = directory / "go"
+        self.log = directory / "driver.log"
         environment = {**os.environ, "JAVA_HOME": str(find_java().home), "PYSPARK_PYTHON": sys.executable}
         options = f"{SHORT_LIVED} {cluster.conf['spark.executor.extraJavaOptions']}"
         conf = cluster.conf | {"spark.executor.extraJavaOptions": options}
@@ -51,9 +51,9 @@ class Job:
         return self.driver.poll() is None
 
     def result(self) -> list:
-        said, _ = self.driver.communicate(timeout=180)
+        output, _ = self.driver.communicate(timeout=PATIENCE)
         assert self.driver.returncode == 0, self.log.read_text()
-        return json.loads(said)
+        return json.loads(output)
 
 
 EXPECTED = [[sys.executable], sum(range(1000))]
@@ -65,13 +65,6 @@ def running(pid: int) -> bool:
     except ProcessLookupError:
         return False
     return True
-
-
-def wait_until(condition, what: str) -> None:
-    deadline = time.monotonic() + 120
-    while not condition():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.1)
 
 
 def test_a_job_runs_with_our_python_and_survives_a_killed_executor_and_a_killed_worker(tmp_path):
@@ -86,13 +79,13 @@ def _survives(cluster: Cluster, tmp_path: Path) -> None:
         assert job.runs(), job.log.read_text()
         return set(cluster.executors()) - other_than
 
-    wait_until(lambda: len(executors(set())) == 2, "two executors")
+    awaited(lambda: len(executors(set())) == 2, "two executors")
     first = executors(set())
     os.kill(min(first), signal.SIGKILL)
-    wait_until(lambda: executors(first), "another executor in its place")
+    awaited(lambda: executors(first), "another executor in its place")
     cluster.kill_worker(1)
     cluster.add_worker()
-    wait_until(lambda: len(executors(set())) == 2, "an executor on the new worker")
+    awaited(lambda: len(executors(set())) == 2, "an executor on the new worker")
     job.go.touch()
     assert job.result() == EXPECTED
 
@@ -110,4 +103,4 @@ def test_nothing_is_left_when_the_parent_is_killed(tmp_path):
     assert all(map(running, pids))
     parent.kill()
     parent.communicate()
-    wait_until(lambda: not any(map(running, pids)), "the end of master and worker")
+    awaited(lambda: not any(map(running, pids)), "the end of master and worker")

@@ -12,16 +12,22 @@ import shutil
 import subprocess
 import sys
 import time
+import tomllib
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
 from tests.commands import UNSKEW
+from tests.programs import REQUIRED
+from tests.waiting import PATIENCE, awaited
+from unskew.apps.monitoring import catalogue
+from unskew.apps.monitoring.catalogue import Sample
+from unskew.apps.monitoring.outputs import Exporter
 from unskew.deploy.client.connection import Connection
 from unskew.deploy.client.topics import topics
-from unskew.deploy.installation.programs import REQUIRED
 from unskew.deploy.servers.broker import Broker
-from unskew.deploy.servers.ports import free_port
+from unskew.deploy.servers.loopback import free_port
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
@@ -40,16 +46,18 @@ def services():
     return json.loads(done.stdout)["services"]
 
 
+@pytest.mark.programs
 def test_versions_are_pinned_and_are_those_that_the_tests_run(services):
     images = {name: service["image"] for name, service in services.items() if "build" not in service}
     assert set(images) == {"kafka", "influxdb", "prometheus", "grafana"}
     assert all(re.fullmatch(r"[\w/-]+:v?\d+\.\d+\.\d+", image) for image in images.values())
     kafka = re.search(r'name="kafka_2.13" rev="(\S+)"', (DEPLOY / "installation" / "ivy.xml").read_text())
-    influxdb = re.search(r"influxdb/v2 v(\S+)", (DEPLOY / "installation" / "programs" / "go.mod").read_text())
+    influxdb = re.search(r"influxdb/v2 v(\S+)", (ROOT / "tests" / "programs" / "go.mod").read_text())
     assert images["kafka"] == f"apache/kafka:{kafka and kafka[1]}"
     assert images["influxdb"] == f"influxdb:{influxdb and influxdb[1]}"
 
 
+@pytest.mark.programs
 def test_every_service_tells_its_health_and_waits_for_what_it_needs(services):
     for name, service in services.items():
         assert service["healthcheck"]["test"], name
@@ -60,12 +68,33 @@ def test_every_service_tells_its_health_and_waits_for_what_it_needs(services):
     assert services["topology"]["depends_on"]["kafka"]["condition"] == "service_healthy"
 
 
+@pytest.mark.programs
+def test_a_topology_without_progress_is_not_healthy(services):
+    _, _, *check = services["topology"]["healthcheck"]["test"]
+    run = dict.fromkeys(("run", "source_type", "grouping", "workers"), "7")
+    with Exporter(0) as exporter:
+
+        def healthy() -> bool:
+            command = [sys.executable, *(part.replace("9464", str(exporter.port)) for part in check)]
+            return not subprocess.run(command, capture_output=True, check=False).returncode
+
+        exporter.write([Sample(catalogue.RUN, 0, {"tuples": 5})], run)
+        assert not healthy(), "no batch yet"
+        exporter.write([Sample(catalogue.QUERY, 0, {"batch": time.time()})], run)
+        assert healthy()
+        exporter.write([Sample(catalogue.QUERY, 0, {"batch": time.time() - 600})], run)
+        assert not healthy(), "it hangs"
+    assert not healthy(), "it has ended"
+
+
+@pytest.mark.programs
 def test_nothing_listens_beyond_this_machine(services):
     published = [port for service in services.values() for port in service.get("ports", [])]
     assert published
     assert {port["host_ip"] for port in published} == {"127.0.0.1"}
 
 
+@pytest.mark.programs
 def test_what_is_mounted_is_there(services):
     mounted = {
         volume["target"]: Path(volume["source"])
@@ -81,11 +110,12 @@ def test_what_is_mounted_is_there(services):
     assert f"path: {dashboards}\n" in provider
 
 
+@pytest.mark.programs
 def test_the_data_sources_have_the_uids_and_variables_that_are_meant(services):
-    from unskew.dashboards.grafana.sources import SOURCES
+    from unskew.dashboards.grafana.page import DATA_SOURCES
 
     text = (ROOT / "dashboards" / "provisioning" / "datasources" / "unskew.yaml").read_text()
-    assert set(re.findall(r"uid: (\S+)", text)) == {uid for _, uid in SOURCES.values()}
+    assert set(re.findall(r"uid: (\S+)", text)) == {uid for _, uid in DATA_SOURCES.values()}
     assert set(re.findall(r": \$(\w+)$", text, re.MULTILINE)) <= set(services["grafana"]["environment"])
 
 
@@ -115,7 +145,7 @@ def kafka_as_composed(services, tmp_path):
 
 @pytest.mark.kafka
 @pytest.mark.spark
-@pytest.mark.slow
+@pytest.mark.full
 def test_producer_and_topology_run_as_composed(services, kafka_as_composed, tmp_path):
     inside, outside = kafka_as_composed
     port = str(free_port())
@@ -131,26 +161,29 @@ def test_producer_and_topology_run_as_composed(services, kafka_as_composed, tmp_
     def await_health(service: str, process: subprocess.Popen[bytes]) -> None:
         _, _, *check = map(composed, services[service]["healthcheck"]["test"])
         environment = {**os.environ, "KAFKA_BOOTSTRAP_SERVERS": inside}
-        deadline = time.monotonic() + 300
-        while subprocess.run([sys.executable, *check], env=environment, capture_output=True, check=False).returncode:
+
+        def healthy() -> bool:
             assert process.poll() is None
-            assert time.monotonic() < deadline
-            time.sleep(1)
+            command = [sys.executable, *check]
+            return not subprocess.run(command, env=environment, capture_output=True, check=False).returncode
+
+        awaited(healthy, f"the health of {service}", every=1)
 
     running = []
     try:
         for service in ("producer", "topology"):
             running.append(unskew(service))
             await_health(service, running[-1])
-        deadline = time.monotonic() + 300
-        while not any(name.endswith("-distribution") for name in topics(Connection(outside))):
+
+        def publishes() -> bool:
             assert running[-1].poll() is None
-            assert time.monotonic() < deadline
-            time.sleep(1)
+            return any(name.endswith("-distribution") for name in topics(Connection(outside)))
+
+        awaited(publishes, "a result", every=1)
     finally:
         for process in reversed(running):
             process.terminate()
-            process.wait(120)
+            process.wait(PATIENCE)
 
 
 def test_the_image_has_what_its_steps_need(tmp_path):
@@ -179,11 +212,31 @@ def test_the_image_has_what_its_steps_need(tmp_path):
     assert done.stdout.startswith(str(tmp_path))
 
 
+def test_the_images_packages_are_held_by_hash():
+    installs = re.findall(r"pip install (.+)", (DEPLOY / "Dockerfile").read_text())
+    assert all("--require-hashes" in each or "--no-deps --no-build-isolation" in each for each in installs)
+    assert len(installs) == 3
+
+    def packages(lock: Path) -> dict[str, str]:
+        found = re.findall(r"^[a-z].*(?:\n    .*)*", lock.read_text(), re.MULTILINE)
+        return {package.split("==")[0]: package for package in found}
+
+    pins, of_the_image = packages(ROOT / "requirements.lock"), packages(DEPLOY / "requirements.lock")
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
+    wanted = map(Requirement, [*project["dependencies"], *extras["spark"], *extras["app"], "setuptools"])
+    assert {each.name for each in wanted} - {"unskew"} <= of_the_image.keys()
+    for name, package in of_the_image.items():
+        assert "--hash=sha256:" in package
+        if name in pins:
+            assert re.findall(r"==\S+|sha256:\S+", package) == re.findall(r"==\S+|sha256:\S+", pins[name])
+
+
 def test_the_image_has_what_its_command_needs(tmp_path):
     for source in re.findall(r"^COPY (\S+) \1$", (DEPLOY / "Dockerfile").read_text(), re.MULTILINE):
         shutil.copytree(ROOT / source, tmp_path / source, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
-    for given, code, said in (
+    for given, code, message in (
         (["topology", "--help"], 0, "--checkpoint"),
         (["check-work", "unskew.works:Running", "--cases", "1"], 0, "no failure in 1 cases"),
         (["reproduce"], 1, "in the project's repository"),
@@ -194,4 +247,4 @@ def test_the_image_has_what_its_command_needs(tmp_path):
             env=os.environ | {"PYTHONPATH": "src", "UNSKEW_HOME": str(tmp_path / "home")},
         )  # fmt: skip
         assert done.returncode == code, done.stderr
-        assert said in done.stdout + done.stderr
+        assert message in done.stdout + done.stderr

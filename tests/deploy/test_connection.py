@@ -65,6 +65,7 @@ def test_the_same_login_for_both_clients(tmp_path):
     }
     assert connection.spark() == {
         "kafka.bootstrap.servers": "host:1",
+        "kafka.isolation.level": "read_committed",
         "kafka.security.protocol": "SASL_SSL",
         "kafka.sasl.mechanism": "PLAIN",
         "kafka.sasl.jaas.config": "org.apache.kafka.common.security.plain.PlainLoginModule required "
@@ -90,6 +91,7 @@ def test_certificates_are_given_to_java_by_value(tmp_path):
     }
     assert Connection("host:1", tls).spark() == {
         "kafka.bootstrap.servers": "host:1",
+        "kafka.isolation.level": "read_committed",
         "kafka.security.protocol": "SSL",
         "kafka.ssl.truststore.type": "PEM",
         "kafka.ssl.truststore.certificates": CERTIFICATE,
@@ -102,7 +104,7 @@ def test_certificates_are_given_to_java_by_value(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("properties", "said"),
+    ("properties", "message"),
     [
         ({"ssl.ca.location": "/nowhere/ca.pem"}, "not a readable PEM file"),
         ({"ssl.ca.pem": "nonsense"}, "no PEM text"),
@@ -111,10 +113,30 @@ def test_certificates_are_given_to_java_by_value(tmp_path):
         ({"sasl.mechanism": "GSSAPI", "sasl.username": "u"}, "valid are PLAIN, SCRAM-SHA-256, SCRAM-SHA-512"),
     ],
 )
-def test_what_java_cannot_have_is_a_clear_error(properties, said):
-    with pytest.raises(UsageError, match=said) as error:
+def test_what_java_cannot_have_is_a_clear_error(properties, message):
+    with pytest.raises(UsageError, match=message) as error:
         Connection("host:1", properties).spark()
     assert "\n" not in str(error.value)
+
+
+def test_the_isolation_level_is_the_same_for_all(tmp_path):
+    path = config(tmp_path, "isolation.level=READ_UNCOMMITTED\n")
+    connection = Connection.of("host:1", path)
+    assert connection.client()["isolation.level"] == "READ_UNCOMMITTED"
+    assert connection.spark()["kafka.isolation.level"] == "read_uncommitted"
+    assert (connection.committed, Connection("host:1").committed) == (False, True)
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("isolation.level=serializable", "serializable"),
+        ("java.isolation.level=read_committed", r"java.isolation.level: all clients read alike; give isolation.level"),
+    ],
+)
+def test_another_isolation_level_is_refused(tmp_path, line, message):
+    with pytest.raises(UsageError, match=message):
+        Connection.of("host:1", config(tmp_path, f"{line}\n"))
 
 
 def test_what_only_java_has_goes_to_spark_alone(tmp_path):
@@ -129,7 +151,7 @@ def test_what_only_java_has_goes_to_spark_alone(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("security.protocol", "line 1: 'security.protocol' is not NAME=VALUE"),
         ("no.such.setting=1", "client.properties: .*no.such.setting"),
@@ -137,8 +159,8 @@ def test_what_only_java_has_goes_to_spark_alone(tmp_path):
         ("security.protocol=nonsense", "client.properties: .*nonsense"),
     ],
 )
-def test_a_bad_file_is_a_usage_error(tmp_path, text, said):
-    with pytest.raises(UsageError, match=said):
+def test_a_bad_file_is_a_usage_error(tmp_path, text, message):
+    with pytest.raises(UsageError, match=message):
         Connection.of("host:1", config(tmp_path, text))
 
 

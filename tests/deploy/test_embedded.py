@@ -4,14 +4,14 @@ import os
 import signal
 import socket
 import subprocess
-import time
 
 import pytest
 
 from tests.commands import UNSKEW, unskew
+from tests.waiting import PATIENCE, awaited
 from unskew.deploy.client.connection import Connection
 from unskew.deploy.client.topics import ensure_topic, topics
-from unskew.deploy.home import home
+from unskew.deploy.directories import data_directory
 from unskew.deploy.installation.jars import broker_jars
 from unskew.deploy.servers import embedded
 from unskew.errors import EnvironmentFault
@@ -22,13 +22,13 @@ pytestmark = pytest.mark.kafka
 @pytest.fixture
 def own_home(tmp_path, monkeypatch):
     broker_jars()
-    fetched = home() / "jars"
-    place = tmp_path / "home"
-    place.mkdir()
-    (place / "jars").symlink_to(fetched)
-    monkeypatch.setenv("UNSKEW_HOME", str(place))
+    fetched = data_directory() / "jars"
+    directory = tmp_path / "home"
+    directory.mkdir()
+    (directory / "jars").symlink_to(fetched)
+    monkeypatch.setenv("UNSKEW_HOME", str(directory))
     monkeypatch.delenv("KAFKA_BOOTSTRAP_SERVERS", raising=False)
-    yield place
+    yield directory
     embedded.stop()
 
 
@@ -39,7 +39,7 @@ def kafka_command(*arguments: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.slow
 def test_the_broker_outlives_the_command_and_is_found_again(own_home):
     command = [*UNSKEW, "kafka", "start"]  # a process of its own, that ends
-    started = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    started = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert started.returncode == 0, started.stderr
     address = embedded.running()
     assert address
@@ -71,14 +71,32 @@ def test_the_broker_outlives_the_command_and_is_found_again(own_home):
     assert "no embedded broker is running" in kafka_command("stop").stdout
 
 
-@pytest.mark.slow
+@pytest.mark.full
+def test_a_later_start_has_the_same_address_unless_another_program_has_its_port(own_home):
+    first = embedded.start()
+    embedded.stop()
+    again = kafka_command("start")
+    assert f"Kafka is ready at {first.bootstrap_servers}" in again.stdout
+    assert "taken" not in again.stdout
+    embedded.stop()
+    with socket.create_server(("127.0.0.1", first.port)):
+        elsewhere = kafka_command("start")
+        assert elsewhere.returncode == 0, elsewhere.stderr
+        address = embedded.running()
+        assert address
+        assert address.port != first.port
+        for shown in (elsewhere.stdout, kafka_command("status").stdout):
+            assert shown.count(f"port {first.port}, which Kafka had before, is taken by another program") == 1
+        embedded.stop()
+        kept = embedded.start()
+    assert (kept.port, kept.moved_from) == (address.port, None)
+
+
+@pytest.mark.full
 def test_a_broker_that_crashed_is_not_running(own_home):
     address = embedded.start(own_home / "data")
     os.kill(address.pid, signal.SIGKILL)
-    deadline = time.monotonic() + 30
-    while embedded.running() and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert embedded.running() is None
+    assert awaited(lambda: embedded.running() is None, "the broker's end")
 
 
 def test_a_taken_port_is_one_line(own_home):
@@ -95,7 +113,7 @@ def test_a_bad_option_is_a_usage_error(own_home, argument):
     assert embedded.running() is None
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.parametrize("name", [signal.SIGINT, signal.SIGTERM])
 def test_in_the_foreground_it_ends_with_the_command(own_home, name):
     command = subprocess.Popen([*UNSKEW, "kafka", "start", "--foreground"], stdout=subprocess.PIPE, text=True)
@@ -104,7 +122,7 @@ def test_in_the_foreground_it_ends_with_the_command(own_home, name):
         assert command.poll() is None
     assert embedded.running()
     command.send_signal(name)
-    said, _ = command.communicate(timeout=60)
+    output, _ = command.communicate(timeout=PATIENCE)
     assert command.returncode == 0
-    assert "stopped" in said
+    assert "stopped" in output
     assert embedded.running() is None

@@ -1,5 +1,6 @@
 """Real Ivy, on a Maven repository of one artifact in a directory: no network."""
 
+import hashlib
 import os
 import subprocess
 import sys
@@ -8,7 +9,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from unskew.deploy.installation import jars
-from unskew.deploy.installation.maven_mirror import ivy_settings
+from unskew.deploy.installation.jars import ivy_settings
 from unskew.errors import EnvironmentFault
 
 DESCRIPTION = """<ivy-module version="2.0"><info organisation="test" module="jars"/>
@@ -18,6 +19,7 @@ DESCRIPTION = """<ivy-module version="2.0"><info organisation="test" module="jar
 </dependencies></ivy-module>"""
 POM = """<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>
 <groupId>org.test</groupId><artifactId>thing</artifactId><version>1.0</version></project>"""
+KNOWN = hashlib.sha256(b"PK-something").hexdigest()
 
 
 @pytest.fixture
@@ -34,7 +36,10 @@ def repository(tmp_path, monkeypatch):
         '<ivysettings><settings defaultResolver="here"/><resolvers>'
         f'<ibiblio name="here" m2compatible="true" root="{root.as_uri()}"/></resolvers></ivysettings>'
     )
+    sums = tmp_path / "jars.sha256"
+    sums.write_text("".join(f"{KNOWN}  {configuration}/thing-1.0.jar\n" for configuration in ("broker", "connector")))
     monkeypatch.setattr(jars, "_DESCRIPTION", description)
+    monkeypatch.setattr(jars, "_SUMS", sums)
     monkeypatch.setenv("UNSKEW_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("UNSKEW_IVYSETTINGS", str(settings))
     return module
@@ -50,6 +55,38 @@ def test_jars_are_fetched_once(repository):
         file.unlink()
     assert jars.connector_jars() == [jar]
     assert [path.name for path in jars.broker_jars()] == ["thing-1.0.jar"]
+
+
+def test_another_archive_of_that_name_is_not_kept(repository):
+    (repository / "thing-1.0.jar").write_bytes(b"PK-something else")
+    with pytest.raises(EnvironmentFault, match=r"thing-1\.0\.jar is not the archive .*ask who runs the server"):
+        jars.connector_jars()
+    assert not jars.fetched()
+    (repository / "thing-1.0.jar").write_bytes(b"PK-something")
+    assert len(jars.connector_jars()) == 1
+
+
+@pytest.mark.parametrize("change", ["changed", "gone", "added"])
+def test_an_archive_that_was_changed_here_is_not_used(repository, change):
+    (jar,) = jars.connector_jars()
+    if change == "gone":
+        jar.unlink()
+    else:
+        (jar if change == "changed" else jar.with_name("other.jar")).write_bytes(b"PK-something else")
+    with pytest.raises(EnvironmentFault, match=r"\.jar is not the archive .*; remove \S+, and they are fetched anew"):
+        jars.connector_jars()
+    assert len(jars.broker_jars()) == 1, "each is checked where it is used"
+
+
+def test_all_archives_have_a_hash(pytestconfig):
+    rows = [line.split() for line in jars._SUMS.read_text().splitlines()]
+    assert {name.split("/")[0] for _, name in rows} == {"broker", "connector", "s3a"}
+    named = {
+        f"{each.get('name')}-{each.get('rev')}.jar"
+        for description in ("ivy.xml", "s3a.xml")
+        for each in ET.parse(pytestconfig.rootpath / "deploy" / "installation" / description).iterfind("*/dependency")
+    }
+    assert named <= {name.split("/")[1] for _, name in rows}
 
 
 @pytest.mark.slow
@@ -72,9 +109,9 @@ def test_a_new_description_is_fetched_anew(repository, tmp_path):
 def test_processes_that_fetch_at_the_same_time_agree(repository, tmp_path):
     code = (
         "import sys; from pathlib import Path; from unskew.deploy.installation import jars;"
-        "jars._DESCRIPTION = Path(sys.argv[1]); print(len(jars.broker_jars()))"
+        "jars._DESCRIPTION, jars._SUMS = map(Path, sys.argv[1:]); print(len(jars.broker_jars()))"
     )
-    command = [sys.executable, "-c", code, str(tmp_path / "ivy.xml")]
+    command = [sys.executable, "-c", code, str(tmp_path / "ivy.xml"), str(tmp_path / "jars.sha256")]
     processes = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(3)]
     assert [process.communicate()[0].strip() for process in processes] == ["1"] * 3
 

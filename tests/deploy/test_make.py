@@ -16,24 +16,24 @@ pytestmark = pytest.mark.skipif(not shutil.which("make"), reason="no make")
 @pytest.fixture
 def programs(tmp_path) -> Path:
     """A directory of the few programs that the bare machine has."""
-    place = tmp_path / "bin"
-    place.mkdir()
+    directory = tmp_path / "bin"
+    directory.mkdir()
     for name in ("awk", "bash"):
-        (place / name).symlink_to(Path(str(shutil.which(name))).resolve())
-    return place
+        (directory / name).symlink_to(Path(str(shutil.which(name))).resolve())
+    return directory
 
 
 def make(programs: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     # Not in the checkout itself: if the check failed to stop it, it would install.
-    place = programs.parent / "project"
-    if not place.exists():
+    directory = programs.parent / "project"
+    if not directory.exists():
         for name in ("deploy", "src"):
-            shutil.copytree(ROOT / name, place / name, symlinks=True)
+            shutil.copytree(ROOT / name, directory / name, symlinks=True)
         for name in ("Makefile", "pyproject.toml", "requirements.lock"):
-            shutil.copy(ROOT / name, place)
+            shutil.copy(ROOT / name, directory)
     environment = {"PATH": str(programs), "HOME": str(programs.parent), "PYTHONDONTWRITEBYTECODE": "1"}
     command = [str(shutil.which("make")), "--no-print-directory", *arguments]
-    return subprocess.run(command, cwd=place, env=environment, capture_output=True, text=True, check=False)
+    return subprocess.run(command, cwd=directory, env=environment, capture_output=True, text=True, check=False)
 
 
 def only_line(done: subprocess.CompletedProcess[str]) -> str:

@@ -12,14 +12,15 @@ from confluent_kafka.admin import AdminClient, ScramCredentialInfo, ScramMechani
 
 from tests.apps.conftest import countries, final_counts, publish, spark  # noqa: F401
 from tests.commands import UNSKEW
+from tests.waiting import PATIENCE
 from unskew.deploy.client.connection import Connection
 from unskew.deploy.client.topics import end_offsets, ensure_topic, require_reachable
-from unskew.deploy.home import home
+from unskew.deploy.directories import data_directory
 from unskew.deploy.servers.broker import Broker
-from unskew.deploy.servers.ports import LOOPBACK, free_port
+from unskew.deploy.servers.loopback import LOOPBACK, free_port
 from unskew.errors import EnvironmentFault
 
-pytestmark = [pytest.mark.kafka, pytest.mark.slow]
+pytestmark = [pytest.mark.full, pytest.mark.kafka, pytest.mark.slow, pytest.mark.xdist_group("spark-1")]
 
 USER, PASSWORD = "alice", 'it\'s "s3cret" \\ =x'
 
@@ -29,20 +30,20 @@ def authority(tmp_path_factory) -> Path:
     """A certificate authority, and the broker's key and certificate by it."""
     if not shutil.which("openssl"):
         pytest.skip("no openssl to make certificates with")
-    place = tmp_path_factory.mktemp("authority")
+    directory = tmp_path_factory.mktemp("authority")
 
     def openssl(*arguments: str) -> None:
-        subprocess.run(["openssl", *arguments], cwd=place, check=True, capture_output=True)
+        subprocess.run(["openssl", *arguments], cwd=directory, check=True, capture_output=True)
 
     new = ("req", "-newkey", "rsa:2048", "-nodes")
     openssl(*new, "-x509", "-days", "2", "-subj", "/CN=test authority", "-keyout", "ca.key", "-out", "ca.pem")
     openssl(*new, "-subj", "/CN=broker", "-keyout", "broker.key", "-out", "broker.csr")
-    (place / "names").write_text(f"subjectAltName=IP:{LOOPBACK}\n")
+    (directory / "names").write_text(f"subjectAltName=IP:{LOOPBACK}\n")
     signer = ("-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-extfile", "names")
     openssl("x509", "-req", "-days", "2", "-in", "broker.csr", *signer, "-out", "broker.pem")
-    key_store = (place / "broker.key").read_text() + (place / "broker.pem").read_text()
-    (place / "broker-store.pem").write_text(key_store)
-    return place
+    key_store = (directory / "broker.key").read_text() + (directory / "broker.pem").read_text()
+    (directory / "broker-store.pem").write_text(key_store)
+    return directory
 
 
 @pytest.fixture(scope="module")
@@ -91,7 +92,7 @@ def greet(connection: Connection, topic: str) -> None:
     ensure_topic(connection, topic, 2)
     producer = Producer(connection.client())
     producer.produce(topic, b"hello", partition=1)
-    assert producer.flush(30) == 0
+    assert producer.flush(PATIENCE) == 0
 
 
 def test_admin_and_producer(connection, topic):
@@ -110,7 +111,8 @@ def test_a_wrong_password_is_one_line(connection):
 def test_spark_reads_and_writes(connection, topic, spark):
     greet(connection, topic)
     messages = spark.read.format("kafka").options(**connection.spark()).option("subscribe", topic).load()
-    messages.select("value").write.format("kafka").options(**connection.spark()).option("topic", topic).save()
+    sink = messages.select("value").write.format("kafka").mode("append").options(**connection.spark())
+    sink.option("topic", topic).save()
     assert sum(end_offsets(connection, topic).values()) == 2
 
 
@@ -126,8 +128,8 @@ def test_no_secret_is_written_down(secured, ports, topic, tmp_path):
     publish(Connection.of(at, config), topic, 2, countries(["Chad"] * 500))
     run = tmp_path / "run"
     (run / "home").mkdir(parents=True)
-    for place in ("jars", "class-data"):
-        (run / "home" / place).symlink_to(home() / place)
+    for name in ("jars", "class-data"):
+        (run / "home" / name).symlink_to(data_directory() / name)
     environment = {
         **os.environ,
         "UNSKEW_HOME": str(run / "home"),
@@ -141,16 +143,19 @@ def test_no_secret_is_written_down(secured, ports, topic, tmp_path):
         "--conf", f"spark.local.dir={run / 'local'}",
     ]  # fmt: skip
     seen = ""
-    with (run / "said").open("w") as said, subprocess.Popen(command, env=environment, stdout=said, stderr=said) as job:
+    with (
+        (run / "output").open("w") as output,
+        subprocess.Popen(command, env=environment, stdout=output, stderr=output) as job,
+    ):
         while job.poll() is None:
             listed = subprocess.run(["ps", "-axww", "-o", "command="], capture_output=True, text=True, check=True)
             lines = listed.stdout.splitlines()
             seen += "\n".join(line for line in lines if topic in line or "spark" in line)
             time.sleep(0.5)
-    assert job.returncode == 0, (run / "said").read_text()
+    assert job.returncode == 0, (run / "output").read_text()
     assert final_counts(Connection.of(at, config), f"{topic}-s2-w2-kg-aggregator")
     files = [file for file in run.rglob("*") if file.is_file()]  # not the jars and classes, which are links
-    assert {"said", "run.json"} < {file.name for file in files}
+    assert {"output", "run.json"} < {file.name for file in files}
     assert any(file.name.startswith("spark-") for file in files)
     assert [file for file in files if b"s3cret" in file.read_bytes()] == []
     assert "SparkSubmit" in seen

@@ -1,9 +1,12 @@
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 from confluent_kafka import Producer
 
+from tests.waiting import awaited
 from unskew.deploy.client.connection import Connection
-from unskew.deploy.client.topics import end_offsets, ensure_topic, partitions_of, require_reachable, topics
-from unskew.deploy.servers.ports import free_port
+from unskew.deploy.client.topics import end_offsets, ensure_topic, partitions_of, require_reachable, topic_id, topics
+from unskew.deploy.servers.loopback import free_port
 from unskew.errors import EnvironmentFault, UsageError
 
 pytestmark = pytest.mark.kafka
@@ -22,18 +25,44 @@ def test_a_missing_topic_is_made_once(connection, topic):
     assert topics(connection)[topic] == 3
 
 
+def test_many_make_one_topic_at_once(connection, topic):
+    with ThreadPoolExecutor(8) as pool:
+        for number in range(10):  # the controller has a topic before the broker's metadata has
+            made = list(pool.map(lambda _, name=f"{topic}-{number}": ensure_topic(connection, name, 2), range(8)))
+            assert made.count(True) == 1
+
+
 def test_another_number_of_partitions_is_refused(connection, topic):
     ensure_topic(connection, topic, 2)
     with pytest.raises(UsageError, match=f"{topic} has 2 partitions, not the 5 asked for"):
         ensure_topic(connection, topic, 5)
 
 
+def test_any_number_of_partitions_will_do_where_it_is_said(connection, topic):
+    ensure_topic(connection, topic, 2)
+    assert not ensure_topic(connection, topic, 5, any_number=True)
+    assert partitions_of(connection, topic) == 2
+
+
+def test_a_topic_that_is_made_again_has_another_id(connection, topic):
+    admin = connection.admin()
+    assert topic_id(admin, topic) is None
+    ensure_topic(connection, topic, 1)
+    first = topic_id(admin, topic)
+    assert first is not None
+    assert topic_id(admin, topic) == first
+    admin.delete_topics([topic])[topic].result()
+    awaited(lambda: partitions_of(connection, topic) is None, "the topic is gone")
+    ensure_topic(connection, topic, 1)
+    assert topic_id(admin, topic) not in (None, first)
+
+
 @pytest.mark.parametrize(
-    ("name", "partitions", "config", "said"),
+    ("name", "partitions", "config", "message"),
     [("a b", 1, {}, "invalid"), ("fine", 1, {"nonsense": "1"}, "nonsense"), ("fine", -3, {}, "partitions")],
 )
-def test_what_kafka_refuses_is_the_users_mistake(connection, name, partitions, config, said):
-    with pytest.raises(UsageError, match=rf"(?i)topic {name} cannot be made: .*{said}"):
+def test_what_kafka_refuses_is_the_users_mistake(connection, name, partitions, config, message):
+    with pytest.raises(UsageError, match=rf"(?i)topic {name} cannot be made: .*{message}"):
         ensure_topic(connection, name, partitions, config)
 
 

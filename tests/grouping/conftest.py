@@ -5,4 +5,4 @@ import pytest
 
 @pytest.fixture(scope="session", autouse=True)
 def _compiled(kernels: None) -> None:
-    """No test of these waits for a compiler in the middle."""
+    """All kernels are compiled before the first test, so that no test waits for the compiler."""

@@ -38,9 +38,9 @@ class World:
         for start in range(0, len(stream), interval):
             queues = self.route(stream.part(start, start + interval))
             self.step()
-            reports, told = _reports(self.monitors), _reports(self.sources)
+            reports, of_sources = _reports(self.monitors), _reports(self.sources)
             self.step()
-            plan = self.controller.plan(reports, queues, told)
+            plan = self.controller.plan(reports, queues, of_sources)
             self.step()
             if plan is not None:
                 self.plans.append(plan)
@@ -71,7 +71,7 @@ class World:
 
 
 class RestartedWorld(World):
-    """All are new between any two steps, and load what the ones before them saved."""
+    """Routers, monitors and controller are new between any two steps, and load what their predecessors saved."""
 
     def step(self):
         self.sources = [_copy(old, self.make(WORKERS).at_source(n)) for n, old in enumerate(self.sources)]
@@ -80,7 +80,7 @@ class RestartedWorld(World):
 
 
 class ReplayingWorld(World):
-    """The newest plan is adopted between any two steps once more, and the one before it."""
+    """Between any two steps the newest plan, and the one before it, are adopted once more."""
 
     def adopt(self, plan):
         super().adopt(Plan.read(plan.save()))

@@ -1,4 +1,4 @@
-"""BOUNDED_LOAD in plain Python, from its docstring: buckets in a list, places in a dictionary."""
+"""BOUNDED_LOAD in plain Python, from its docstring: buckets in a list, replicas in a dictionary."""
 
 from math import sqrt
 
@@ -10,7 +10,7 @@ from unskew.grouping import encode
 OPEN, WHOLE, FULL = (0.01, 1), (0.06, 6.5), (0.08, 8)
 
 
-class Place:
+class Replicas:
     def __init__(self, worker):
         self.workers = [worker]
         self.used = [True]
@@ -32,7 +32,7 @@ class PlainBoundedLoad:
         self.now, self.tuples, self.turn = 0.0, 0, 0
         self.ahead, self.recent, self.passing = [0.0] * workers, [0.0] * workers, [0.0] * workers
         self.rival, self.votes = [0] * workers, [0] * workers
-        self.places = {}
+        self.keys = {}
 
     def route(self, keys, costs=None):
         encoded = encode(keys)
@@ -52,26 +52,26 @@ class PlainBoundedLoad:
     def one(self, key, cost):
         self.tuples += 1
         self.now += cost
-        if key not in self.places and self.placed and self.placing:
-            self.place(key)
-        place = self.places.get(key)
-        worker = place.workers[0] if place else self.named(key, 0)
-        split = place is not None and len(place.workers) > 1
+        if key not in self.keys and self.placed and self.placing:
+            self.choose_first(key)
+        replicas = self.keys.get(key)
+        worker = replicas.workers[0] if replicas else self.named(key, 0)
+        split = replicas is not None and len(replicas.workers) > 1
         if not split and self.level(worker) > self.limit(WHOLE):
             is_full = self.level(worker) > self.limit(FULL)
-            spare = self.nodes - sum(len(place.workers) - 1 for place in self.places.values())
+            spare = self.nodes - sum(len(replicas.workers) - 1 for replicas in self.keys.values())
             if self.leads(key, worker) or (is_full and 4 * spare > self.nodes):
-                place = self.places.setdefault(key, Place(worker))
+                replicas = self.keys.setdefault(key, Replicas(worker))
                 split = True
             elif is_full:
-                worker = self.elsewhere(key, False, self.limit(WHOLE))
+                worker = self.next_worker(key, False, self.limit(WHOLE))
         if split:
-            worker = self.own(place)
+            worker = self.own(replicas)
             if worker is None:
-                worker = self.elsewhere(key, True, self.reach(place))
-                self.join(place, worker)
-        if place:
-            place.seen = True
+                worker = self.next_worker(key, True, self.reach(replicas))
+                self.join(replicas, worker)
+        if replicas:
+            replicas.seen = True
         self.ahead[worker] = max(self.ahead[worker], self.now) + cost * self.pace[worker]
         self.passing[worker] += cost
         if self.tuples % max(self.window // 10, 10 * self.w) == 0:
@@ -80,27 +80,27 @@ class PlainBoundedLoad:
             self.tidy()
         return worker
 
-    def join(self, place, worker):
-        if len(place.workers) < self.w:
-            place.cursor = len(place.workers)
-            place.workers.append(worker)
-            place.used.append(True)
+    def join(self, replicas, worker):
+        if len(replicas.workers) < self.w:
+            replicas.cursor = len(replicas.workers)
+            replicas.workers.append(worker)
+            replicas.used.append(True)
 
     def firsts(self, worker):
-        return sum(place.workers[0] == worker for place in self.places.values())
+        return sum(replicas.workers[0] == worker for replicas in self.keys.values())
 
-    def place(self, key):
-        if len(self.places) >= self.placed:
+    def choose_first(self, key):
+        if len(self.keys) >= self.placed:
             self.placing = False
             return
         best = self.named(key, 0)
         fewest = self.firsts(best) * self.pace[best]
-        if fewest > len(self.places) * (self.w / (1 + self.slack)) / self.w:
+        if fewest > len(self.keys) * (self.w / (1 + self.slack)) / self.w:
             for look in range(1, 16):
                 worker = self.named(key, look)
                 if self.firsts(worker) * self.pace[worker] < fewest:
                     best, fewest = worker, self.firsts(worker) * self.pace[worker]
-        self.places[key] = Place(best)
+        self.keys[key] = Replicas(best)
 
     def leads(self, key, worker):
         if self.votes[worker] and self.rival[worker] != key:
@@ -114,32 +114,32 @@ class PlainBoundedLoad:
         self.votes[worker] = 0
         return True
 
-    def reach(self, place):
-        return self.limit(OPEN) + (self.limit(WHOLE) - self.limit(OPEN)) * (1 / sqrt(sqrt(len(place.workers))))
+    def reach(self, replicas):
+        return self.limit(OPEN) + (self.limit(WHOLE) - self.limit(OPEN)) * (1 / sqrt(sqrt(len(replicas.workers))))
 
-    def own(self, place):
-        d = len(place.workers)
-        reach = self.reach(place)
+    def own(self, replicas):
+        d = len(replicas.workers)
+        reach = self.reach(replicas)
         if d <= 8:
-            open_ones = [i for i in range(d) if self.level(place.workers[i]) <= self.limit(OPEN)]
-            found = open_ones[0] if open_ones else min(range(d), key=lambda i: (self.level(place.workers[i]), -i))
-            if self.level(place.workers[found]) > reach:
+            open_ones = [i for i in range(d) if self.level(replicas.workers[i]) <= self.limit(OPEN)]
+            found = open_ones[0] if open_ones else min(range(d), key=lambda i: (self.level(replicas.workers[i]), -i))
+            if self.level(replicas.workers[found]) > reach:
                 return None
         else:
-            place.since += 1
-            begin = place.cursor
-            if place.since > d:
-                place.since, begin = 1, 0
+            replicas.since += 1
+            begin = replicas.cursor
+            if replicas.since > d:
+                replicas.since, begin = 1, 0
             circle = [(begin + step) % d for step in range(min(d, 64))]
-            found = next((i for i in circle if self.level(place.workers[i]) <= reach), None)
+            found = next((i for i in circle if self.level(replicas.workers[i]) <= reach), None)
             if found is None:
                 return None
-        place.cursor = found
-        place.used[found] = True
-        return place.workers[found]
+        replicas.cursor = found
+        replicas.used[found] = True
+        return replicas.workers[found]
 
-    def elsewhere(self, key, stays, reach):
-        """The least recently loaded that is open; with other sources the first that is."""
+    def next_worker(self, key, stays, reach):
+        """The open worker with the least recent load; with other sources the first open one."""
         looked, best = [], None
         agree = stays and not self.placed
         opening = min(0.4 * self.limit(FULL), reach) if agree else self.limit(OPEN)
@@ -179,14 +179,14 @@ class PlainBoundedLoad:
             self.passing[worker] = 0.0
 
     def tidy(self):
-        for key, place in list(self.places.items()):
-            kept = [i for i in range(len(place.workers)) if i == 0 or place.used[i]]
-            place.workers = [place.workers[i] for i in kept]
-            place.used = [False] * len(kept)
-            place.cursor = place.since = 0
-            stays = self.placed and (self.placing or place.seen)
-            place.seen = False
+        for key, replicas in list(self.keys.items()):
+            kept = [i for i in range(len(replicas.workers)) if i == 0 or replicas.used[i]]
+            replicas.workers = [replicas.workers[i] for i in kept]
+            replicas.used = [False] * len(kept)
+            replicas.cursor = replicas.since = 0
+            stays = self.placed and (self.placing or replicas.seen)
+            replicas.seen = False
             if len(kept) == 1 and not stays:
-                del self.places[key]
-        if len(self.places) <= self.placed // 16:
+                del self.keys[key]
+        if len(self.keys) <= self.placed // 16:
             self.placing = True

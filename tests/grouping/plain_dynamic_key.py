@@ -1,9 +1,15 @@
-"""DYNAMIC_KEY in plain Python, straight from the authors' README: lists of keys, sorted and cut."""
+"""DYNAMIC_KEY in plain Python, straight from the authors' README: lists of keys, sorted and cut.
+
+Beside it the streams and routers that its tests share: short periods, and a hot key.
+"""
 
 from dataclasses import dataclass, field
 from math import sqrt
 
+import numpy as np
+
 from tests.grouping import plain_hashing as plain
+from unskew.grouping import create
 
 
 @dataclass(eq=False)
@@ -112,7 +118,7 @@ class PlainDynamicKey:
             self.teenage, self.old = self.up(self.teenage, self.old, "old")
 
     def up(self, lower, upper, space):
-        """Fill the free places with the most frequent, then swap as long as one below is more frequent."""
+        """Fill the upper space with the most frequent, then swap as long as a key below is more frequent."""
         lower, upper = _most_frequent_first(lower), _most_frequent_first(upper)
         while lower and len(upper) < self.room[space]:
             upper.append(lower.pop(0))
@@ -125,3 +131,31 @@ class PlainDynamicKey:
 
 
 SIZES = {"baby": 50, "teenage": 40, "old": 10}
+
+SHORT = {"warm_up": 1, "check_interval": 0.5, "promotion_period": 0.5, "periods_to_old": 2}
+
+
+def both(workers, keys, times, **options):
+    fast = create("DYNAMIC_KEY", workers, **options)
+    slow = PlainDynamicKey(workers, **options)
+    return (
+        fast,
+        slow,
+        fast.route(keys, times=times).tolist(),
+        slow.route(keys, np.broadcast_to(times, len(keys)).tolist()),
+    )
+
+
+def hot_stream(seconds, hot="tr", share=0.8, per_second=100):
+    """A batch a second: ``share`` of one key, the rest of 40 others."""
+    rng = np.random.default_rng(5)
+    for second in range(seconds):
+        others = [f"k{i}" for i in rng.integers(0, 40, per_second)]
+        yield (
+            1000 * second,
+            [hot if u < share else other for u, other in zip(rng.random(per_second), others, strict=True)],
+        )
+
+
+def pool_of(router, key):
+    return next((item["pool"] for item in router.internals()["old"] if item["key"] == key), 2)

@@ -1,4 +1,4 @@
-"""Small skewed streams with times and costs, the same for everyone who asks with the same numbers."""
+"""Small skewed streams with times and costs; equal arguments give equal streams."""
 
 from dataclasses import dataclass
 
@@ -19,7 +19,7 @@ class Stream:
 
 
 def skewed(n=4000, distinct=300, z=1.2, seed=0, duration=400):
-    """Zipf keys k0, k1, …, whose ranks change once, halfway; ``duration`` in s."""
+    """Zipf keys k0, k1, …, with ranks that change once, halfway; ``duration`` in s."""
     rng = np.random.default_rng(seed)
     share = np.arange(1, distinct + 1) ** -float(z)
     rank = rng.choice(distinct, n, p=share / share.sum())

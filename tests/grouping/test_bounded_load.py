@@ -58,7 +58,7 @@ streams = st.sampled_from(
     st.booleans(),
 )
 def test_equals_the_plain_version(stream, workers, seed, slack, window, sources, weighted):
-    """Tuple for tuple; a second stream follows, so that places are given up."""
+    """Tuple for tuple; a second stream follows, so that replicas are given up."""
     keys = np.concatenate([stream.take(0, 3000, seed), 10**6 + hot(0.5).take(0, 3000, seed)])
     options = {"seed": seed, "slack": slack, "window": window, "sources": sources}
     if weighted:
@@ -153,7 +153,7 @@ def test_replicas_are_given_up_within_two_windows():
 
 
 def test_a_key_whose_worker_keeps_up_is_on_one():
-    """Nothing is split for nothing: with many small keys it's KEY."""
+    """No key is split without need: with many small keys the routes are KEY's."""
     keys = uniform(1_000_000).take(0, 500_000)
     assert (create("BOUNDED_LOAD", 5, sources=2).route(keys) == create("KEY", 5).route(keys)).all()
 
@@ -204,7 +204,7 @@ def test_bad_parameters():
         create("BOUNDED_LOAD", 3, balance="cost").route(["a"])
 
 
-def test_who_has_use_of_the_number_of_sources_is_told_it():
+def test_a_scheme_with_a_use_for_the_number_of_sources_gets_it():
     assert shared("BOUNDED_LOAD", 4, {"window": 7}) == {"sources": 4, "window": 7}
     assert shared("BOUNDED_LOAD", 4, {"sources": 2}) == {"sources": 2}
     assert shared("KEY", 4, {}) == {}

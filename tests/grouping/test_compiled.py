@@ -56,9 +56,9 @@ def test_compile_all_leaves_nothing_of_a_loop_to_compile():
             routes = router.route(keys)
             if monitor is not None:
                 monitor.observe(keys, np.linspace(1.0, 2.0, len(keys)))
-            told = monitor.report() if monitor is not None else None
+            report = monitor.report() if monitor is not None else None
             queues = np.bincount(routes, minlength=4).tolist()
-            reports = {} if told is None else dict.fromkeys(range(4), told)
+            reports = {} if report is None else dict.fromkeys(range(4), report)
             plan = controller.plan(reports, queues, {0: router.report()} if router.report() else None)
             if plan is not None:
                 router.adopt(plan)
@@ -136,14 +136,14 @@ def test_the_same_sources_are_compiled_once_wherever_they_lie(package, tmp_path)
 
 @pytest.mark.slow
 def test_without_a_place_for_a_cache_it_is_compiled_each_time(package, tmp_path):
-    """As by an executor whose user has no home."""
+    """As by an executor that runs as a user without a home folder."""
     (tmp_path / "file").touch()
     for _ in range(2):
         assert answer(package.parent, "someones", tmp_path / "file" / "cache") == (20, 0, 1)
 
 
 def test_every_kernel_is_cached_so():
-    """None is made with numba's decorator directly."""
+    """No kernel is made with numba's decorator directly."""
     for source in Path(grouping.__file__).parent.rglob("*.py"):
         if source.name != "compiled.py":
             assert "njit" not in source.read_text(), source

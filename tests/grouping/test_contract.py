@@ -1,18 +1,22 @@
-"""The contract, over every grouping of the registry: a new one is covered by its line there."""
+"""The contract, over every grouping of the registry: a new one is covered by its line there. No clock seeds one."""
 
+import ast
 import multiprocessing
 import re
 from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
 
 import pytest
 
 from tests.grouping.contract import CHECKS, SKIPPED, routed
 from tests.grouping.skewed import skewed
+from unskew import grouping
 from unskew.grouping import GROUPINGS, create, named, parameters
 
 # Parameters to check besides the defaults.
 VARIANTS = {
     "BOUNDED_LOAD": [{"sources": 16}, {"balance": "cost"}, {"window": 500, "slack": 0.01}],
+    "PLANNED": [{"slack": 0, "threshold": 0}, {"threshold": 0.5, "remember": 500}, {"balance": "cost"}],
     "PARTIAL_KEY": [{"choices": 5}, {"probe_every": 1000}, {"half_life": 700}],
     "D_CHOICES": [{"threshold": 2, "tolerance": 0.01}, {"half_life": 900, "own_choices": True}],
     "W_CHOICES": [{"threshold": 2}, {"half_life": 900}],
@@ -44,11 +48,10 @@ def test_contract(name, options, check):
 @schemes
 def test_restored_in_another_process(name, options, elsewhere):
     stream = skewed()
-    expected = routed(create(name, 10, **options), stream)
     first = create(name, 10, **options)
     routed(first, stream.part(0, 1500))
     rest = elsewhere.submit(_go_on, name, options, first.save(), stream.part(1500, len(stream))).result()
-    assert rest == expected[1500:].tolist()
+    assert rest == routed(first, stream.part(1500, len(stream))).tolist()
 
 
 @pytest.fixture(scope="module")
@@ -103,3 +106,23 @@ def test_unknown_names():
 def test_bad_workers(name, workers):
     with pytest.raises(ValueError, match=r"workers is .*; valid: an integer of at least 1"):
         create(name, workers)
+
+
+FILES = sorted(Path(grouping.__file__).parent.rglob("*.py"))
+SOURCES_OF_CHANCE = {"random", "secrets", "uuid", "datetime", "time"}
+#: It measures how long routing takes.
+MEASURES = "simulator/sources.py"
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.relative_to(FILES[0].parent).as_posix())
+def test_no_clock_and_no_unseeded_draw(file):
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            imported = {name.name.partition(".")[0] for name in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            imported = {(node.module or "").partition(".")[0]}
+        else:
+            imported = set()
+            if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("default_rng"):
+                assert node.args, f"line {node.lineno}: a generator without a seed"
+        assert file.as_posix().endswith(MEASURES) or not imported & SOURCES_OF_CHANCE

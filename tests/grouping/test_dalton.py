@@ -11,14 +11,14 @@ from unskew.grouping.streams import hot, uniform, zipf
 
 
 class PlainDalton:
-    """As the authors' ``ContextualBandits``, ``State`` and ``HotStatistics``; exact counts, and places that expire."""
+    """As the authors' ``ContextualBandits``, ``State``, ``HotStatistics``; exact counts, and replicas that expire."""
 
     def __init__(self, workers, slide, window, explore, splits, seed=0):
         self.w, self.slide, self.window, self.explore = workers, slide, window // slide, explore
         self.splits, self.seed = splits or workers, seed
         self.tuples, self.counts, self.threshold = 0, {}, slide
         self.loads, self.sent = [0] * workers, []  # of the window; the worker of each tuple
-        self.hot, self.q, self.places, self.sated, self.split = {}, {}, {}, set(), 2
+        self.hot, self.q, self.replicas, self.sated, self.split = {}, {}, {}, set(), 2
 
     def begin_slide(self, now):
         self.counts, self.threshold = {}, self.slide // self.w
@@ -26,7 +26,7 @@ class PlainDalton:
         for worker in expired:
             self.loads[worker] -= 1
         for key in [key for key, expires in self.hot.items() if expires <= now]:
-            del self.hot[key], self.q[key], self.places[key]
+            del self.hot[key], self.q[key], self.replicas[key]
             self.sated.discard(key)
 
     def draw(self, key, home, oldest):
@@ -39,8 +39,8 @@ class PlainDalton:
             return max(tried, key=lambda worker: (q[worker], worker == home))
         again = plain.mix(drawn, number)
         if key in self.sated:
-            places = [worker for worker in reversed(self.q[key]) if self.places[key][worker] >= oldest]
-            return places[plain.below(again, len(places))]
+            replicas = [worker for worker in reversed(self.q[key]) if self.replicas[key][worker] >= oldest]
+            return replicas[plain.below(again, len(replicas))]
         return plain.below(again, self.w)
 
     def partition(self, key):
@@ -51,26 +51,26 @@ class PlainDalton:
         chosen = home = plain.below(plain.mix(key, self.seed << 32), self.w)
         if self.counts[key] > self.threshold:
             if key not in self.hot:
-                self.q[key], self.places[key] = {home: -2.0}, {home: now}
+                self.q[key], self.replicas[key] = {home: -2.0}, {home: now}
             self.hot[key] = now + 2
         self.tuples += 1
         oldest = now - self.window
         if key in self.hot:
             chosen = self.draw(key, home, oldest)
             self.q[key].setdefault(chosen, -2.0)
-            self.places[key][chosen] = now
+            self.replicas[key][chosen] = now
         self.loads[chosen] += 1
         self.sent.append(chosen)
         if key in self.hot:
-            places = sum(last >= oldest for last in self.places[key].values())
+            replicas = sum(last >= oldest for last in self.replicas[key].values())
             mean = sum(self.loads) / self.w
             cost = (self.loads[chosen] - mean) / max(self.loads[chosen], mean)
-            self.learn(key, chosen, -(cost + places / self.w) / 2, places)
+            self.learn(key, chosen, -(cost + replicas / self.w) / 2, replicas)
         return chosen
 
-    def learn(self, key, worker, reward, places):
+    def learn(self, key, worker, reward, replicas):
         self.q[key][worker] += 0.1 * (reward - self.q[key][worker])
-        if places == self.split:
+        if replicas == self.split:
             self.sated.add(key)
         if self.split < self.splits and len(self.sated) >= 0.7 * len(self.hot):
             self.sated.clear()
@@ -86,7 +86,7 @@ class PlainDalton:
     st.sampled_from([None, 2, 6]),
 )
 def test_equals_the_authors(stream, workers, seed, spans, explore, splits):
-    """As long as there are counters for all keys; a second stream follows, so that hot keys get cold."""
+    """It equals them as long as there are counters for all keys; a second stream follows, so that hot keys get cold."""
     keys = encode(np.concatenate([stream.take(0, 1500, seed), 500 + hot(0.5, 20).take(0, 1500, seed)]))
     options = {"seed": seed, "slide": spans[0], "window": spans[1], "explore": explore, "splits": splits}
     router, authors = create("DALTON", workers, **options), PlainDalton(workers, **options)

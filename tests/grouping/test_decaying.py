@@ -111,7 +111,7 @@ def after(name, **options):
 
 
 def test_change_is_forgotten():
-    """The first hot key, the next, none: without a half-life the shares and loads of the whole stream count."""
+    """The stream has a hot key, then another, then none: without a half-life all shares and loads of the past count."""
     appeared, swapped, _ = after("D_CHOICES")
     assert appeared > 2
     assert swapped > 1.2

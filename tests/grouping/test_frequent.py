@@ -6,13 +6,13 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from unskew.grouping.choices.frequent import TAKEN_OFF, USED, frequent, make_room
+from unskew.grouping.frequent import TAKEN_OFF, USED, frequent, make_room
 from unskew.grouping.slots import enter_slot, enter_slots, find_slot
 from unskew.grouping.streams import zipf
 
 
 def count(sketch, key):
-    """As ``route_by_weight`` does; its oracle's test tells whether it really does."""
+    """Counts as ``route_by_weight`` does (held by the test against its oracle)."""
     slot = find_slot(sketch.table, sketch.key, key)
     if slot < 0:
         slot = sketch.size[USED]

@@ -44,7 +44,7 @@ class PlainHolistic:
     st.sampled_from([0, 0.01, 0.3]),
 )
 def test_equals_the_authors(stream, workers, seed, threshold, tolerance):
-    """As long as there are counters for all keys."""
+    """It equals them as long as there are counters for all keys."""
     keys = encode(stream.take(0, 3000, seed))
     options = {"threshold": threshold, "tolerance": tolerance, "seed": seed}
     router, authors = create("HOLISTIC", workers, **options), PlainHolistic(workers, **options)

@@ -1,4 +1,4 @@
-"""Keys of any type are encoded; equal keys hash alike, others don't."""
+"""Keys of any type are encoded; equal keys hash alike, others don't; and sums by key are exact."""
 
 import numpy as np
 import pyarrow as pa
@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.grouping.plain_hashing import key_hash
-from unskew.grouping.keys import Keys, encode
+from unskew.grouping.keys import Keys, encode, sum_by_key
 
 keys_of_a_type = st.one_of(
     st.lists(st.one_of(st.none(), st.text(alphabet=st.characters(exclude_categories=["Cs"]), max_size=40))),
@@ -116,3 +116,15 @@ def test_slice_of_an_array_with_a_large_dictionary():
     assert keys.codes.tolist() == [2, 3, 0, 1]
     assert keys.hashes.tolist() == [key_hash(key) for key in keys.distinct.to_pylist()]
     assert len(encode(large.slice(0, 0)).hashes) == 0
+
+
+@given(st.lists(st.tuples(st.integers(0, 5), st.integers(-(2**60), 2**60)), max_size=8))
+def test_sums_by_key_are_exact(pairs):
+    """Beyond 2^53, too, where floating point isn't; keys without a value have the sum 0."""
+    codes, values = np.array([code for code, _ in pairs], np.int32), np.array([value for _, value in pairs], np.int64)
+    expected = [sum(value for code, value in pairs if code == key) for key in range(6)]
+    assert sum_by_key(codes, values, 6).tolist() == expected
+
+
+def test_sums_of_other_integers():
+    assert sum_by_key(np.array([1, 1]), np.array([200, 100], np.uint8), 2).tolist() == [0, 300]

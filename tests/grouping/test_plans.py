@@ -32,7 +32,7 @@ def made(name, workers=5, seed=0, **more):
 
 
 def interval(router, number):
-    """What the monitors report, and the queues, when a router has routed an interval of its own."""
+    """The monitors' reports, and the queues, after a router has routed an interval of its own."""
     rng = np.random.default_rng(number)
     share = rng.permutation(np.arange(1, len(POOL) + 1) ** -1.1)
     keys = encode(np.array(POOL)[rng.choice(len(POOL), 5000, p=share / share.sum())])
@@ -118,19 +118,19 @@ def test_plans_are_numbered_and_adopted_once(name):
     assert not restored.adopt(seen[-1])
 
 
-class Told(Key):
-    """Remembers what it was told."""
+class Adopting(Key):
+    """Remembers the plan that it adopted last, and whether it missed the one before."""
 
     def _adopt(self, values, *, missed):
-        self.told = (values["of"], missed)
+        self.adopted = (values["of"], missed)
 
 
-def test_a_router_is_told_when_it_has_missed_a_plan():
-    router, told = Told(2), []
+def test_a_router_knows_when_it_has_missed_a_plan():
+    router, adopted = Adopting(2), []
     for number in (1, 2, 4, 5, 9):
         assert router.adopt(Plan(number, number - 1, "KEY workers=2 seed=0", {"of": number}))
-        told.append(router.told)
-    assert told == [(1, False), (2, False), (4, True), (5, False), (9, True)]
+        adopted.append(router.adopted)
+    assert adopted == [(1, False), (2, False), (4, True), (5, False), (9, True)]
 
 
 @pytest.mark.parametrize("name", MOVING)
@@ -177,7 +177,7 @@ def test_a_plan_names_every_key_that_it_moves(name, intervals):
 
 @pytest.mark.parametrize("name", TABLES)
 def test_after_a_lost_plan_every_key_is_where_its_move_begins(name):
-    """A router that missed a plan is where no plan knows: what the newest says of origins isn't true for it."""
+    """For a router that missed a plan, the newest plan's list of moves doesn't start where the router is."""
     router, lost, wrong = made(name), made(name), 0
     for plan in plans_of(router, range(6)):
         if plan.number % 2:

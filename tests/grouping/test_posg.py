@@ -1,12 +1,171 @@
-"""POSG by intervals: router, monitors and controller together."""
+"""POSG: its sketches, the compiled machine beside the paper's, and router, monitors and controller by intervals.
+
+The sketches keep Count-Min's bound, the estimates' range and the paper's numbers; the machine equals the paper's, tuple
+for tuple and message for message.
+"""
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.grouping.plain_posg import run
 from unskew.grouping import create, encode, streams
 from unskew.grouping.feedback import Plan
+from unskew.grouping.posg import Posg
+from unskew.grouping.posg.scheduler import STATES
+from unskew.grouping.posg.sketch import cells, estimate, expected_estimate, frequency, shape, update
+from unskew.grouping.posg.timeline import unfold
+
+
+def sketched(keys, costs, seed, rows, columns):
+    encoded = encode(keys)
+    at = cells(encoded, seed, rows, columns)
+    frequencies, works = np.zeros((1, rows, columns), np.int64), np.zeros((1, rows, columns))
+    for code, cost in zip(encoded.codes, costs, strict=True):
+        update(frequencies, works, 0, at, code, cost)
+    return encoded, at, frequencies, works
+
+
+@given(
+    z=st.floats(0, 2),
+    k=st.integers(1, 2000),
+    epsilon=st.floats(0.01, 1),
+    delta=st.floats(0.01, 0.5),
+    seed=st.integers(0, 2**31),
+)
+def test_count_min_bound(z, k, epsilon, delta, seed):
+    """Estimate ≥ f, always; estimate - f ≥ ε(m - f) for a key with probability at most δ."""
+    m = 1000
+    keys = streams.zipf(z, k).take(0, m, seed=seed)
+    rows, columns = shape(epsilon, delta)
+    encoded, at, frequencies, _ = sketched(keys, np.ones(m), seed, rows, columns)
+    true = np.bincount(encoded.codes)
+    estimated = np.array([frequency(frequencies, 0, at, key) for key in range(len(at))])
+    assert (estimated >= true).all()
+    bad = (estimated - true >= epsilon * (m - true)) & (true < m)
+    # The keys of one sketch aren't independent: Markov's inequality, far on the safe side.
+    assert bad.mean() <= 4 * delta
+
+
+def test_count_min_bound_on_average():
+    epsilon, delta, m = 0.1, 0.1, 2000
+    bad = []
+    for seed in range(60):
+        keys = streams.zipf(0.8, 3000).take(0, m, seed=seed)
+        encoded, at, frequencies, _ = sketched(keys, np.ones(m), seed, *shape(epsilon, delta))
+        true = np.bincount(encoded.codes)
+        estimated = np.array([frequency(frequencies, 0, at, key) for key in range(len(at))])
+        bad.append((estimated - true >= epsilon * (m - true)).mean())
+    assert np.mean(bad) <= delta
+
+
+@given(st.lists(st.tuples(st.integers(0, 50), st.floats(1, 64)), min_size=1, max_size=200), st.integers(0, 100))
+def test_estimates_lie_between_the_least_and_the_greatest_cost(tuples, seed):
+    keys, costs = [key for key, _ in tuples], [cost for _, cost in tuples]
+    _, at, frequencies, works = sketched(keys, costs, seed, 3, 7)
+    for key in range(len(at)):
+        assert min(costs) - 1e-9 <= estimate(frequencies, works, 0, at, key, 0.0) <= max(costs) + 1e-9
+
+
+def test_alone_in_its_cell_a_key_is_exact():
+    _, at, frequencies, works = sketched(["a", "b", "a"], [5.0, 9.0, 7.0], 0, 4, 1000)
+    assert [estimate(frequencies, works, 0, at, key, 0.0) for key in range(2)] == [6.0, 9.0]
+
+
+def test_theorem_4_3_numeric_case():
+    """With k = 55, n = 4096, costs 1 to 64, each 64 times: E between 32.08 and 32.92."""
+    expected = expected_estimate(np.repeat(np.arange(1, 65.0), 64), 55)
+    assert np.floor(100 * expected.min()) / 100 == 32.08
+    assert np.floor(100 * expected.max()) / 100 == 32.91
+    assert round(expected.max(), 2) == 32.92
+
+
+def test_theorem_4_3_holds_for_our_hash_functions():
+    n, columns = 200, 20
+    costs = np.random.default_rng(1).permutation(np.arange(n)) % 64 + 1.0
+    encoded = encode(np.arange(n))
+    ratios = np.zeros((400, n))
+    for seed in range(400):
+        at = cells(encoded, seed, 1, columns)[:, 0]
+        ratios[seed] = (np.bincount(at, costs, columns) / np.maximum(1, np.bincount(at, minlength=columns)))[at]
+    error = ratios.mean(axis=0) - expected_estimate(costs, columns)
+    assert np.abs(error).max() < 5 * ratios.std(axis=0).max() / 20
+
+
+@pytest.mark.parametrize(("epsilon", "delta"), [(0.05, 0.1), (0.7, 0.25), (1.0, 0.1), (0.001, 0.1)])
+def test_shapes(epsilon, delta):
+    """Rows: 4 for δ = 0.1 and 2 for 0.25; c is e/ε, rounded up (the paper's 54 and 55 columns for 0.05)."""
+    rows, columns = shape(epsilon, delta)
+    assert rows == {0.1: 4, 0.25: 2}[delta]
+    assert columns == int(np.ceil(np.e / epsilon))
+
+
+@pytest.mark.parametrize(("epsilon", "delta"), [(0, 0.1), (-1, 0.1), (0.1, 0), (0.1, 1), (0.1, 2)])
+def test_bad_precision(epsilon, delta):
+    with pytest.raises(ValueError, match=r"(epsilon|delta) is .*; valid"):
+        shape(epsilon, delta)
+
+
+def compare(keys, arrivals, services, k, *, latency=0.0, **options):
+    router = Posg(k, **options)
+    got = unfold(router, encode(keys), arrivals, services, latency=latency)
+    expected = run(
+        [int(key) for key in keys], arrivals, services, k,
+        rows=router.rows, columns=router.columns, seed=router.seed,
+        window=router.window, tolerance=router.tolerance, latency=latency, settle=router.settle,
+    )  # fmt: skip
+    workers, finishes, states, messages = expected
+    assert got.workers.tolist() == workers
+    assert got.finishes.tolist() == finishes
+    assert [STATES[state] for state in got.states] == states
+    assert got.messages == messages
+    return states
+
+
+@pytest.mark.parametrize("settle", ["work", "clock"])
+@given(
+    k=st.integers(1, 6),
+    window=st.integers(1, 40),
+    tolerance=st.sampled_from([0.0, 0.05, 0.3, 2.0]),
+    latency=st.sampled_from([0.0, 3.0, 500.0]),
+    z=st.sampled_from([0.0, 1.0, 2.0]),
+    load=st.floats(0.3, 1.5),
+    seed=st.integers(0, 1000),
+)
+def test_equals_the_paper(k, window, tolerance, latency, z, load, seed, settle):
+    n = 800
+    rng = np.random.default_rng(seed)
+    keys = streams.zipf(z, 60).take(0, n, seed=seed)
+    services = rng.integers(1, 65, 60).astype(float)[keys][:, None] * rng.uniform(0.8, 1.2, k)
+    arrivals = np.cumsum(rng.exponential(services.mean() / k / load, n))
+    compare(
+        keys, arrivals, services, k,
+        latency=latency, seed=seed, window=window, tolerance=tolerance, settle=settle, epsilon=0.3, delta=0.2,
+    )  # fmt: skip
+
+
+def test_goes_through_all_states_and_back():
+    n, k = 6000, 3
+    keys = streams.zipf(1.0, 100).take(0, n)
+    services = np.repeat(1.0 + keys[:, None] % 9, k, axis=1)
+    states = compare(keys, np.arange(n) * 2.0, services, k, window=64, tolerance=0.2)
+    order = [a for a, b in zip(states, [*states[1:], ""], strict=True) if a != b]
+    assert order[:4] == ["ROUND_ROBIN", "SEND_ALL", "WAIT_ALL", "RUN"]
+    assert order.count("RUN") > 3
+
+
+def test_beats_round_robin_once_it_runs():
+    """The paper's default stream, long enough that learning is a small part of it."""
+    n, k = 150_000, 5
+    keys = streams.zipf(1.0, 4096).take(0, n)
+    costs = np.random.default_rng(0).permutation(np.repeat(np.arange(1, 65.0), 64))[keys]
+    arrivals = np.arange(n) * (1.02 * costs.mean() / k)
+    robin = unfold(Posg(k, window=n), encode(keys), arrivals, costs)
+    posg = unfold(Posg(k, settle="clock"), encode(keys), arrivals, costs)
+    assert set(robin.states) == {0}
+    assert (posg.finishes - arrivals).mean() < 0.9 * (robin.finishes - arrivals).mean()
+
 
 COSTS = np.random.default_rng(0).permutation(np.arange(200)) % 20 + 1.0
 
@@ -137,7 +296,7 @@ def test_a_source_that_lost_its_state_is_in_step_by_the_newest_plan(sources, see
 
 @given(seed=st.integers(0, 50), lost=st.integers(4, 9))
 def test_accounts_are_true_again_after_a_source_lost_its_state(seed, lost):
-    """It routes an interval by itself before it gets a plan, and the sources are in step from then on."""
+    """The source routes an interval before it gets a plan; from then on the sources are in step."""
     world, synchronised = World(sources=3), 0
     for number in range(20):
         if number == lost:
@@ -211,7 +370,7 @@ def test_bad_parameters(options, says):
 
 @given(cuts=st.lists(st.integers(1, 1999), max_size=10), seed=st.integers(0, 50))
 def test_all_sketches_that_become_stable_are_handed_over(cuts, seed):
-    """However the stream is cut into intervals: several in one are handed over as their sum."""
+    """However the stream is cut into intervals: several sketches of one interval are reported as their sum."""
     keys = streams.zipf(1.0, len(COSTS)).take(0, 2000, seed=seed)
     sums = []
     for ends in (range(50, 2001, 50), [*sorted(set(cuts)), 2000]):

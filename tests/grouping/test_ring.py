@@ -1,13 +1,39 @@
-"""CONSISTENT_HASH against the paper's ring, and its load balancer against predicate 1."""
+"""CONSISTENT_HASH against the paper's ring in plain Python (section 4.2), and its load balancer against predicate 1."""
+
+from bisect import bisect_left
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.grouping.plain_ring import PlainRing
+from tests.grouping.plain_hashing import function, key_hash, mix
 from unskew.grouping import create, encode
 from unskew.grouping.feedback import Plan
+
+
+class PlainRing:
+    def __init__(self, tokens, seed=0):
+        self.seed = seed
+        self.tokens = {node: [f"{node}-{j}" for j in range(count)] for node, count in enumerate(tokens)}
+
+    def place(self, text):
+        return mix(key_hash(text), function(self.seed))
+
+    def key_lookup(self, key):
+        ring = sorted((self.place(token), node) for node, tokens in self.tokens.items() for token in tokens)
+        at = bisect_left(ring, (self.place(key), -1))
+        return ring[at % len(ring)][1]
+
+    def halve(self, node):
+        kept = len(self.tokens[node]) - len(self.tokens[node]) // 2
+        self.tokens[node] = self.tokens[node][:kept]
+
+    def double(self, relieved):
+        for node, tokens in self.tokens.items():
+            if node != relieved:
+                tokens += [f"{node}-{j}" for j in range(len(tokens), 2 * len(tokens))]
+
 
 LETTERS = [chr(c) for c in range(ord("a"), ord("z") + 1)]
 METHODS = ("halving", "doubling")

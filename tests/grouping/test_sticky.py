@@ -127,7 +127,7 @@ def test_order_of_table_ii():
 
 @given(st.floats(0.3, 1), st.integers(5, 50))
 def test_no_splitting_no_balance_above_p1(p1, workers):
-    """Whoever doesn't split the first key has an imbalance of at least p1 − 1/W; Off-Greedy has just that."""
+    """A scheme that doesn't split the first key has an imbalance of at least p1 − 1/W; Off-Greedy has just that."""
     stream = hot(p1, 2000).take(0, 50_000)
     router = create("OFF_GREEDY", workers)
     router.foresee(stream)

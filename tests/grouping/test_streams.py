@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from unskew.grouping import streams
-from unskew.grouping.alias import alias_table
+from unskew.grouping.streams import alias_table
 
 SOME = {
     "zipf": streams.zipf(1.2, 5000),
@@ -43,9 +43,9 @@ def test_seeds_give_other_keys():
 def test_the_alias_table_holds_exactly_the_weights(weights):
     array = np.array(weights)
     threshold, alias = alias_table(array)
-    held = threshold.copy()
-    np.add.at(held, alias, 1 - threshold)
-    assert np.allclose(held / len(array), array / array.sum(), atol=1e-9)
+    share = threshold.copy()
+    np.add.at(share, alias, 1 - threshold)
+    assert np.allclose(share / len(array), array / array.sum(), atol=1e-9)
     assert threshold.min() >= 0
     assert threshold.max() <= 1 + 1e-9
 

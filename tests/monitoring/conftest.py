@@ -1,6 +1,7 @@
-"""Real servers for the tests of what leaves the topology: skipped with the reason where one can't be had.
+"""Real InfluxDB and Prometheus servers, for the tests of metrics and of dashboards.
 
-With `UNSKEW_REQUIRE_SERVERS=1`, as CI has it, that is a failure.
+A test is skipped where it lacks a server's program, with the reason. With `UNSKEW_REQUIRE_SERVERS=1`, as CI has it,
+that is a failure.
 """
 
 from collections.abc import Callable, Iterator
@@ -9,26 +10,24 @@ from pathlib import Path
 
 import pytest
 
-from tests.servers import influxd_waited_for
-from unskew.deploy.installation.programs import REQUIRED
-from unskew.deploy.installation.programs.prometheus import PrometheusPrograms, prometheus_programs
-from unskew.deploy.servers.influxdb import InfluxDB
-from unskew.deploy.servers.prometheus import Prometheus
+from tests.programs import REQUIRED
+from unskew.deploy.servers.influxdb import InfluxDB, influxd
+from unskew.deploy.servers.prometheus import Prometheus, PrometheusPrograms, prometheus_programs
 from unskew.errors import EnvironmentFault
 
 
 @pytest.fixture(scope="session")
-def influxd_program(pytestconfig: pytest.Config) -> Path:
-    """InfluxDB's program; waited for if it is being built."""
+def influxd_program() -> Path:
+    """InfluxDB's program."""
     try:
-        return influxd_waited_for(pytestconfig)
+        return influxd()
     except EnvironmentFault as fault:
         _lacking(fault)
 
 
 @pytest.fixture(scope="session")
 def prometheus_program() -> PrometheusPrograms:
-    """Prometheus' programs; fetched now if need be."""
+    """Prometheus' programs."""
     try:
         return prometheus_programs()
     except EnvironmentFault as fault:

@@ -6,13 +6,11 @@ import urllib.request
 import pytest
 
 from tests.apps.conftest import connection, settings  # noqa: F401
-from unskew.apps.checkpoint.totals import Totals, TotalsLog
+from unskew.apps.checkpoint.versions import Totals, TotalsLog
 from unskew.apps.monitoring import catalogue
-from unskew.apps.monitoring.catalogue import COMMON, METRICS
-from unskew.apps.monitoring.exporter import Exporter
+from unskew.apps.monitoring.catalogue import COMMON, METRICS, Sample
 from unskew.apps.monitoring.monitor import Monitor
-from unskew.apps.monitoring.outputs import Destinations, Outputs
-from unskew.apps.monitoring.samples import Sample
+from unskew.apps.monitoring.outputs import Destinations, Exporter, Outputs
 from unskew.errors import UsageError
 
 LABELS = {"run": "r", "source_type": "T", "grouping": "KEY", "workers": "2"}
@@ -54,7 +52,7 @@ def test_a_port_that_is_taken():
             Exporter(port)
 
 
-def test_the_page_is_this_machines_unless_told_otherwise():
+def test_by_default_only_this_machine_sees_the_page():
     with Exporter(0) as exporter:
         assert exporter.url == f"http://127.0.0.1:{exporter.port}/metrics"
         # 127/8 is all of this machine: another address of it stands for another interface.

@@ -5,8 +5,8 @@ import time
 import pytest
 
 from unskew.apps.monitoring import catalogue
-from unskew.apps.monitoring.influx import QUEUE, InfluxWriter
-from unskew.apps.monitoring.samples import Sample
+from unskew.apps.monitoring.catalogue import Sample
+from unskew.apps.monitoring.outputs import QUEUE, InfluxWriter
 from unskew.deploy.client.influx_target import Target
 from unskew.deploy.servers.influxdb import InfluxDB
 from unskew.errors import UsageError
@@ -64,6 +64,7 @@ def test_what_is_refused_is_counted(influxdb, changes, reason):
     assert reason in writer.reason or "at the end" in writer.reason
 
 
+@pytest.mark.full
 def test_a_server_that_comes_back_soon_costs_nothing(server):
     with InfluxWriter(target(server)) as writer:
         writer.write(samples(100), COMMON)
@@ -74,6 +75,7 @@ def test_a_server_that_comes_back_soon_costs_nothing(server):
     assert values(server, server.bucket) == list(range(200))
 
 
+@pytest.mark.full
 def test_a_server_that_hangs_is_not_waited_for(server):
     server.pause()
     with InfluxWriter(target(server)) as writer:

@@ -18,7 +18,13 @@ from tests.monitoring.test_run_metrics import monitored, points
 from unskew.apps.monitoring.outputs import Destinations, Outputs
 from unskew.deploy.servers.influxdb import InfluxDB
 
-pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.slow]
+pytestmark = [
+    pytest.mark.full,
+    pytest.mark.kafka,
+    pytest.mark.spark,
+    pytest.mark.slow,
+    pytest.mark.xdist_group("spark-1"),
+]
 KEYS = ["Turkey", "Turkey", "Turkey", "Peru", "Chad"] * 700
 
 
@@ -74,7 +80,7 @@ def test_influxdb_in_trouble(harm, spark, settings, connection, topic, server):
     if harm is kill_and_start:
         assert outputs.influx.lost == 0
         found = points(server, topic)
-        assert len({place for place in found if place[0] == "batch"}) == outcome.batches
+        assert len({series for series in found if series[0] == "batch"}) == outcome.batches
     else:
         assert outputs.influx.lost > 0
         assert f"{outputs.influx.lost:,} points for InfluxDB lost" in outputs.balance

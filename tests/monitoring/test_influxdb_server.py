@@ -15,7 +15,7 @@ from tests.waiting import gone
 from unskew.deploy.servers.influxdb import InfluxDB
 from unskew.errors import EnvironmentFault
 
-pytestmark = pytest.mark.usefixtures("influxd_program")
+pytestmark = [pytest.mark.full, pytest.mark.usefixtures("influxd_program")]
 
 
 def client_of(server: InfluxDB, **more) -> InfluxDBClient:
@@ -101,7 +101,7 @@ def test_a_port_that_something_listens_on_is_refused(tmp_path):
             InfluxDB(tmp_path, port=port).start()
 
 
-def test_a_port_that_is_snatched_after_we_looked_is_told(tmp_path, monkeypatch):
+def test_a_port_that_is_taken_after_the_look_is_reported(tmp_path, monkeypatch):
     monkeypatch.setattr("unskew.deploy.servers.server.is_free", lambda port: True)
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]

@@ -57,7 +57,7 @@ def test_what_prometheus_refuses_is_one_line(prometheus, tmp_path):
     assert "\n" not in str(fault.value)
 
 
-def test_a_bad_query_is_told(prometheus):
+def test_a_bad_query_is_reported(prometheus):
     server = prometheus()
     with pytest.raises(OSError, match="parse error"):
         server.query("things_total{")

@@ -1,4 +1,4 @@
-"""A rebalance, told of everywhere: as metrics, as a mark, in the terminal, in the summary."""
+"""A rebalance wherever it is shown: as metrics, as a mark, in the terminal, in the summary."""
 
 from dataclasses import replace
 
@@ -6,13 +6,12 @@ import pytest
 
 from tests.apps.test_live import report, shown
 from tests.apps.test_settings import settings
-from unskew.apps.feedback.rebalance import Rebalance
 from unskew.apps.monitoring import catalogue, display
-from unskew.apps.monitoring.live import LiveView
-from unskew.apps.monitoring.monitor import Monitor
+from unskew.apps.monitoring.display import LiveView
+from unskew.apps.monitoring.monitor import Monitor, of_batch
 from unskew.apps.monitoring.outputs import Destinations, Outputs
-from unskew.apps.monitoring.samples import of_batch
 from unskew.apps.monitoring.summary import Tally
+from unskew.apps.routing.plans import Rebalance
 
 ONE = Rebalance(3, 6, 0.25, 12, 2.5, keys=1500, bytes=64_000, batch=7, after=1.25)
 RING = Rebalance(4, 7, 0.75, 36, 1.5, batch=8, after=1.2)

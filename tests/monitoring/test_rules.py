@@ -7,8 +7,8 @@ from pathlib import Path
 
 from tests.waiting import awaited
 from unskew.apps.monitoring import catalogue
-from unskew.apps.monitoring.exporter import Exporter
-from unskew.apps.monitoring.samples import Sample
+from unskew.apps.monitoring.catalogue import Sample
+from unskew.apps.monitoring.outputs import Exporter
 from unskew.deploy.servers.stack import RULES
 
 DEPLOY = RULES[0].parents[1]

@@ -15,7 +15,7 @@ from unskew.apps.run.run import Run
 from unskew.apps.topology.publisher import result_topics
 from unskew.deploy.client.topics import end_offsets
 
-pytestmark = [pytest.mark.kafka, pytest.mark.spark]
+pytestmark = [pytest.mark.full, pytest.mark.kafka, pytest.mark.spark, pytest.mark.xdist_group("spark-1")]
 
 # InfluxDB's and Prometheus' field → the distribution topic's
 WINDOW = {
@@ -34,7 +34,7 @@ WORKER = {"tuples": "tuples", "counts": "count", "distinct_keys": "distinctKeys"
 HOT_KEY = {"tuples": "tuples", "counts": "count", "holders": "workers"}
 STREAM = countries((["Turkey"] * 16 + ["Peru", "Chad", "Fiji", "Oman"]) * 200)
 
-# What a run without states, and of a grouping without a controller, has no say of.
+# A run without states, and with a grouping without a controller, has none of these.
 NOT_HERE = (catalogue.METRICS_OUT, catalogue.STATES, catalogue.WORKER_STATES, catalogue.REBALANCE)
 
 
@@ -53,8 +53,8 @@ def points(server, bucket):
             for r in table.records:
                 subject = next(m.subject for m in catalogue.METRICS if m.subject.name == r.get_measurement())
                 label = tuple(r.values[name] for name in subject.labels)
-                place = (subject.name, round(r.get_time().timestamp() * 1000), *label)
-                found[place][r.get_field()] = r.get_value()
+                series = (subject.name, round(r.get_time().timestamp() * 1000), *label)
+                found[series][r.get_field()] = r.get_value()
     return found
 
 
@@ -96,16 +96,16 @@ def test_every_window_is_the_same_everywhere(spark, settings, connection, topic,
     assert outputs.losses == ""
     # InfluxDB has them all.
     found = points(influxdb, topic)
-    assert {place for place in found if place[0] in {"window", "worker", "hot_key"}} == truth.keys()
-    for place, fields in truth.items():
+    assert {series for series in found if series[0] in {"window", "worker", "hot_key"}} == truth.keys()
+    for series, fields in truth.items():
         for name, value in fields.items():
-            assert found[place][name] == (value if isinstance(value, str) else pytest.approx(value)), (place, name)
-    assert sum(fields["tuples"] for place, fields in found.items() if place[0] == "batch") == len(STREAM)
-    kinds = {place[2] for place in found if place[0] == "event"}
+            assert found[series][name] == (value if isinstance(value, str) else pytest.approx(value)), (series, name)
+    assert sum(fields["tuples"] for series, fields in found.items() if series[0] == "batch") == len(STREAM)
+    kinds = {series[2] for series in found if series[0] == "event"}
     assert kinds == {"start", "scale_up"}
-    # All that is in the list is told of by such a run, and nothing else.
-    told = {(place[0], name) for place, fields in found.items() for name in fields}
-    assert told == {(m.subject.name, m.name) for m in catalogue.METRICS if m.subject not in NOT_HERE}
+    # Such a run gives values of all metrics in the catalogue, and of no others.
+    metrics = {(series[0], name) for series, fields in found.items() for name in fields}
+    assert metrics == {(m.subject.name, m.name) for m in catalogue.METRICS if m.subject not in NOT_HERE}
 
 
 def test_a_restart_goes_on_and_is_marked(spark, settings, connection, topic, influxdb):
@@ -116,8 +116,8 @@ def test_a_restart_goes_on_and_is_marked(spark, settings, connection, topic, inf
         with Outputs(Destinations.of(influxdb.url, influxdb.token, influxdb.org, topic, None)) as outputs:
             assert monitored(spark, run, outputs).drained
     found = points(influxdb, topic)
-    assert sorted(place[2] for place in found if place[0] == "event") == ["restart", "start"]
-    newest = max(place for place in found if place[0] == "run")
+    assert sorted(series[2] for series in found if series[0] == "event") == ["restart", "start"]
+    newest = max(series for series in found if series[0] == "run")
     assert found[newest]["tuples"] == 2000
 
 
@@ -128,9 +128,9 @@ def test_lag_tools_see_the_run(spark, settings, connection, topic):
     with Outputs(Destinations()) as outputs:
         assert monitored(spark, run, outputs).drained
     admin = AdminClient(connection.client())
-    asked = [ConsumerGroupTopicPartitions(f"{topic}-watched")]
-    (group,) = (future.result() for future in admin.list_consumer_group_offsets(asked).values())
-    committed = {place.partition: place.offset for place in group.topic_partitions}
+    groups = [ConsumerGroupTopicPartitions(f"{topic}-watched")]
+    (group,) = (future.result() for future in admin.list_consumer_group_offsets(groups).values())
+    committed = {part.partition: part.offset for part in group.topic_partitions}
     assert committed == end_offsets(connection, topic)
 
 

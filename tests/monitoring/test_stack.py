@@ -10,15 +10,15 @@ import pytest
 from influxdb_client import InfluxDBClient
 
 from tests.commands import UNSKEW, unskew
-from tests.waiting import awaited
+from tests.waiting import PATIENCE, awaited
 from unskew.apps.monitoring import catalogue
+from unskew.apps.monitoring.catalogue import Sample
 from unskew.apps.monitoring.outputs import Destinations, Outputs
-from unskew.apps.monitoring.samples import Sample
 from unskew.deploy.servers import stack
-from unskew.deploy.servers.loopback import ask
-from unskew.deploy.servers.scraping import scraped
+from unskew.deploy.servers.loopback import response
+from unskew.deploy.servers.stack import scraped
 
-pytestmark = pytest.mark.usefixtures("influxd_program", "prometheus_program")
+pytestmark = [pytest.mark.full, pytest.mark.usefixtures("influxd_program", "prometheus_program")]
 
 COMMON = {"run": "test", "source_type": "T", "grouping": "KEY", "workers": "2"}
 
@@ -39,7 +39,7 @@ def command(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 def test_it_outlives_the_command_is_found_again_and_keeps_its_data(own_home):
     first = [*UNSKEW, "stack", "start"]  # a process of its own, that ends
-    started = subprocess.run(first, capture_output=True, text=True, timeout=120, check=False)
+    started = subprocess.run(first, capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert started.returncode == 0, started.stderr
     influxdb, prometheus = (stack.running(part) for part in stack.PARTS)
     assert influxdb
@@ -57,7 +57,8 @@ def test_it_outlives_the_command_is_found_again_and_keeps_its_data(own_home):
     assert "stopped InfluxDB" in command("stop", "influxdb").stdout
     assert stack.running("influxdb") is None
     assert stack.running("prometheus") == prometheus
-    assert stack.start("influxdb").access == influxdb.access
+    kept = stack.start("influxdb")
+    assert (kept.access, kept.url, kept.moved_from) == (influxdb.access, influxdb.url, None)
     assert command("stop").returncode == 0
     silent = command("status")
     assert (silent.returncode, silent.stdout, silent.stderr.count("\n")) == (1, "", 1)
@@ -87,7 +88,7 @@ def test_metrics_find_their_way_without_options(own_home):
 
         def exported():
             url = f"{prometheus.url}/api/v1/query?query=unskew_window_std_dev_percent"
-            return ask(url)["data"]["result"]
+            return response(url)["data"]["result"]
 
         (series,) = awaited(exported, "the series in Prometheus")
         assert (series["metric"]["instance"], series["metric"]["job"]) == (page, "unskew")

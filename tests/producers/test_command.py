@@ -10,6 +10,7 @@ import pytest
 
 from tests.commands import UNSKEW, unskew
 from tests.producers.topic_contents import size
+from tests.waiting import PATIENCE
 from unskew.deploy.client.connection import Connection
 from unskew.deploy.client.topics import end_offsets
 from unskew.producers.registry import DATASETS
@@ -56,7 +57,7 @@ def test_no_broker_is_one_line_and_exit_1():
 
 
 @pytest.mark.kafka
-def test_a_load_makes_the_topic_and_ends_with_a_summary(kafka, topic):
+def test_an_upload_makes_the_topic_and_ends_with_a_summary(kafka, topic):
     done = unskew(
         *("produce", "country_skew_r80", "--topic", topic, "--records", 50_000, "--partitions", 3),
         KAFKA_BOOTSTRAP_SERVERS=kafka.bootstrap_servers,
@@ -70,10 +71,10 @@ def test_a_load_makes_the_topic_and_ends_with_a_summary(kafka, topic):
 @pytest.mark.kafka
 def test_an_existing_topic_keeps_its_partitions(kafka, topic):
     where = {"KAFKA_BOOTSTRAP_SERVERS": kafka.bootstrap_servers}
-    load = ("produce", "COUNTRY_SKEW_R0", "--topic", topic, "--records", 100)
-    assert unskew(*load, "--partitions", 2, **where).returncode == 0
-    assert unskew(*load, **where).returncode == 0
-    refused = unskew(*load, "--partitions", 4, **where)
+    upload = ("produce", "COUNTRY_SKEW_R0", "--topic", topic, "--records", 100)
+    assert unskew(*upload, "--partitions", 2, **where).returncode == 0
+    assert unskew(*upload, **where).returncode == 0
+    refused = unskew(*upload, "--partitions", 4, **where)
     assert refused.returncode == 2
     assert "has 2 partitions, not the 4" in refused.stderr
     assert end_offsets(Connection(kafka.bootstrap_servers), topic) == {0: 100, 1: 100}
@@ -83,7 +84,7 @@ def test_an_existing_topic_keeps_its_partitions(kafka, topic):
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_ctrl_c_ends_with_the_summary_of_what_was_sent(kafka, topic, number):
     connection = Connection(kafka.bootstrap_servers)
-    load = subprocess.Popen(
+    upload = subprocess.Popen(
         [*UNSKEW, *f"produce COUNTRY_SKEW_R80 --topic {topic} --rate 20000 --loop --partitions 2".split()],
         env={**os.environ, "KAFKA_BOOTSTRAP_SERVERS": kafka.bootstrap_servers},
         stdout=subprocess.PIPE,
@@ -91,11 +92,11 @@ def test_ctrl_c_ends_with_the_summary_of_what_was_sent(kafka, topic, number):
         text=True,
     )
     while not size(connection, topic):
-        assert load.poll() is None
+        assert upload.poll() is None
         time.sleep(0.05)
-    load.send_signal(number)
-    output, errors = load.communicate(timeout=30)
-    assert load.returncode == 130, errors
+    upload.send_signal(number)
+    output, errors = upload.communicate(timeout=PATIENCE)
+    assert upload.returncode == 130, errors
     sent = int(re.search(r"records\W+([\d,]+) \(stopped\)", output)[1].replace(",", ""))
     assert sent == sum(end_offsets(connection, topic).values())
 

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from unskew.producers.distinct import Distinct
-from unskew.producers.keycounts import KeyCounts
+from unskew.producers.keycounts import Distinct, KeyCounts
 
 texts = st.lists(st.sampled_from(["a", "b", "ü", "", "zz", "日本"]), max_size=30)
 
@@ -65,8 +64,8 @@ def test_with_too_many_keys_the_error_is_bounded(blocks, capacity):
     assert counts.distinct == len(expected)  # few enough to be known exactly
     for key, tuples in counts.top(capacity):
         assert expected[key] - counts.error <= tuples <= expected[key]
-    held = dict(counts.top(capacity))
-    assert all(n <= counts.error for key, n in expected.items() if key not in held)
+    known = dict(counts.top(capacity))
+    assert all(n <= counts.error for key, n in expected.items() if key not in known)
     if counts.error:
         with pytest.raises(ValueError, match="only the most frequent"):
             counts.tuples()

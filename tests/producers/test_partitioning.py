@@ -14,10 +14,10 @@ from unskew.deploy.client.topics import end_offsets, ensure_topic
 from unskew.errors import UsageError
 from unskew.grouping import create as grouping
 from unskew.producers.dataset import Block
-from unskew.producers.journal import Journal
 from unskew.producers.partitioning import ByGrouping, Spread
 from unskew.producers.publish import publish
 from unskew.producers.registry import create
+from unskew.producers.resumption import Journal
 
 
 def keys_of(dataset):
@@ -85,7 +85,7 @@ def test_records_carry_their_keys(connection, topic):
 
 
 @pytest.mark.kafka
-def test_a_load_by_a_grouping_can_be_resumed(connection, topic, tmp_path):
+def test_an_upload_by_a_grouping_can_be_resumed(connection, topic, tmp_path):
     ensure_topic(connection, topic, 4)
     dataset = create("COUNTRY_SKEW_R80", records=200_000, seed=3)
     for resume, limit in ((False, 80_000), (True, 10**9)):
@@ -114,7 +114,7 @@ def test_another_number_of_partitions_is_refused(connection, topic):
 
 
 @pytest.mark.kafka
-@pytest.mark.slow
+@pytest.mark.full
 def test_the_example_of_a_consumer_group_runs(capsys):
     path = Path(__file__).parents[2] / "examples" / "balanced_consumers.py"
     spec = importlib.util.spec_from_file_location("balanced_consumers", path)

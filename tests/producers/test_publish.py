@@ -9,10 +9,10 @@ from tests.producers.topic_contents import contents, expected
 from unskew.deploy.client.connection import Connection
 from unskew.deploy.client.topics import end_offsets, ensure_topic
 from unskew.errors import EnvironmentFault, UsageError
+from unskew.producers.dataset import Repeated
 from unskew.producers.pace import Rate
 from unskew.producers.publish import publish
 from unskew.producers.registry import create
-from unskew.producers.repeat import Repeated
 
 pytestmark = pytest.mark.kafka
 

@@ -1,4 +1,4 @@
-"""An interrupted load goes on where it stopped: nothing is lost, nothing is there twice."""
+"""An interrupted upload goes on where it stopped: nothing is lost, nothing is there twice."""
 
 import os
 import re
@@ -18,16 +18,14 @@ from unskew.deploy.client.topics import ensure_topic
 from unskew.deploy.servers.broker import Broker
 from unskew.errors import UsageError
 from unskew.producers.dataset import Dataset
-from unskew.producers.journal import Journal
 from unskew.producers.pace import Rate
 from unskew.producers.partitioning import Spread
-from unskew.producers.publish import publish
+from unskew.producers.publish import DeliveryFault, publish
 from unskew.producers.readers.files import Files
-from unskew.producers.readers.formats import FORMATS
 from unskew.producers.readers.inputs import inputs
 from unskew.producers.readers.rejects import Rejects
-from unskew.producers.registry import create
-from unskew.producers.summary import DeliveryFault
+from unskew.producers.registry import FORMATS, create
+from unskew.producers.resumption import Journal
 
 pytestmark = pytest.mark.kafka
 RECORDS = 300_000
@@ -53,7 +51,7 @@ def reader(path, rejects=None):
 
 
 def stop_after(records):
-    """A ``progress`` and a ``stopped`` that end a load after so many records."""
+    """A ``progress`` and a ``stopped`` that end an upload after so many records."""
     sent = [0]
 
     def progress(now, size):
@@ -62,7 +60,7 @@ def stop_after(records):
     return {"progress": progress, "stopped": lambda: sent[0] >= records}
 
 
-def test_a_stopped_load_goes_on(connection, topic, clicks, tmp_path):
+def test_a_stopped_upload_goes_on(connection, topic, clicks, tmp_path):
     ensure_topic(connection, topic, 3)
     total, parts = 0, 0
     while True:
@@ -106,7 +104,7 @@ def test_somebody_else_s_records_are_noticed(connection, topic, clicks, tmp_path
     other = Producer(connection.client())
     other.produce(topic, b"{}", partition=1)
     other.flush()
-    with pytest.raises(UsageError, match="has other records in partition 1 than this load's"):
+    with pytest.raises(UsageError, match="has other records in partition 1 than this upload's"):
         publish(connection, topic, reader(clicks), journal=Journal(topic, reader(clicks), tmp_path), resume=True)
 
 
@@ -127,7 +125,7 @@ def test_another_grouping_is_noticed(connection, topic, tmp_path):
         publish(connection, topic, dataset, journal=Journal(topic, dataset, tmp_path), resume=True)
 
 
-def test_other_files_are_another_load(clicks, tmp_path):
+def test_other_files_are_another_upload(clicks, tmp_path):
     journal = Journal("t", reader(clicks), tmp_path)
     journal.begin([0], "any")
     assert Journal("t", reader(clicks), tmp_path).load()
@@ -141,7 +139,7 @@ def test_what_can_t_be_read_again_can_t_be_resumed(tmp_path):
         Journal("t", reader("-"), tmp_path)
 
 
-def test_the_last_places_are_kept(tmp_path, monkeypatch):
+def test_the_last_positions_are_kept(tmp_path, monkeypatch):
     class Walk(Dataset):
         name, summary, at = "walk", "", 0
         blocks = None
@@ -149,15 +147,15 @@ def test_the_last_places_are_kept(tmp_path, monkeypatch):
         def identity(self):
             return {"dataset": self.name}
 
-        def place(self):
+        def position(self):
             self.at += 10
             return {"position": self.at}
 
-        def recall(self, place):
-            self.recalled = place["position"]
+        def recall(self, position):
+            self.recalled = position["position"]
 
     Walk.__abstractmethods__ = frozenset()
-    monkeypatch.setattr("unskew.producers.journal._EVERY", 0)
+    monkeypatch.setattr("unskew.producers.resumption._EVERY", 0)
     walk = Walk()
     journal = Journal("t", walk, tmp_path)
     journal.begin([0], "any")
@@ -180,11 +178,12 @@ def test_a_spread_begins_where_something_is_missing(there):
 
 @pytest.mark.slow
 def test_kill_9_again_and_again(kafka, connection, topic, clicks, tmp_path):
-    load = f"produce WIKIPEDIA_CLICKSTREAM {clicks} --topic {topic} --partitions 3 --rate 30000 --resume".split()
+    """The upload that is killed is slow: it would take a minute, and a kill comes after eight seconds."""
+    load = f"produce WIKIPEDIA_CLICKSTREAM {clicks} --topic {topic} --partitions 3 --resume".split()
     environment = {**os.environ, "KAFKA_BOOTSTRAP_SERVERS": kafka.bootstrap_servers, "UNSKEW_HOME": str(tmp_path)}
     before = 0
     for _ in range(3):
-        process = subprocess.Popen([*UNSKEW, *load], env=environment, stderr=subprocess.DEVNULL)
+        process = subprocess.Popen([*UNSKEW, *load, "--rate", "5000"], env=environment, stderr=subprocess.DEVNULL)
         while size(connection, topic) < before + 40_000:
             assert process.poll() is None
             time.sleep(0.05)
@@ -200,8 +199,8 @@ def test_kill_9_again_and_again(kafka, connection, topic, clicks, tmp_path):
     assert size(connection, topic) == RECORDS - RECORDS // 10_000
 
 
-@pytest.mark.slow
-def test_a_load_that_failed_leaves_no_gap(clicks, tmp_path):
+@pytest.mark.full
+def test_an_upload_that_failed_leaves_no_gap(clicks, tmp_path):
     with Broker(tmp_path / "broker") as broker:
         connection = Connection(broker.bootstrap_servers, {"delivery.timeout.ms": "3000"})
         ensure_topic(connection, "gap", 3)

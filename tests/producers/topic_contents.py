@@ -2,6 +2,7 @@
 
 from confluent_kafka import Consumer, TopicPartition
 
+from tests.waiting import PATIENCE
 from unskew.deploy.client.topics import end_offsets
 from unskew.errors import EnvironmentFault, UsageError
 
@@ -13,7 +14,7 @@ def contents(connection, topic):
     consumer.assign([TopicPartition(topic, partition, 0) for partition in ends])
     values = {partition: [] for partition in ends}
     while missing := sum(ends.values()) - sum(map(len, values.values())):
-        batch = consumer.consume(min(missing, 10_000), timeout=10)
+        batch = consumer.consume(min(missing, 10_000), timeout=PATIENCE)
         assert batch, "the broker has fewer records than its offsets say"
         for message in batch:
             assert not message.error()

@@ -1,4 +1,4 @@
-"""The wheel, built once a process."""
+"""The wheel, which each test process builds once."""
 
 from pathlib import Path
 

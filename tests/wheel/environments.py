@@ -1,4 +1,4 @@
-"""The wheel in environments of its own, far from the checkout: they hold what it asks for, and nothing else."""
+"""Virtual environments with the wheel, far from the checkout: each holds what the wheel asks for, and nothing else."""
 
 import shutil
 import subprocess
@@ -44,9 +44,9 @@ class Environment:
 
     @classmethod
     def of(cls, wheel: Path, folder: Path, extras: tuple[str, ...], others: tuple[str, ...] = ()) -> "Environment":
-        """Make one: the wheel, what it needs with these extras, and what else its user has.
+        """Make an environment with the wheel, what the wheel needs with these extras, and the user's `others`.
 
-        The packages are links to those that these tests run with: the same versions, and no download.
+        The packages are links to those that the tests run with: the same versions, and no download.
         """
         subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
         [site] = (folder / "lib").glob("python*/site-packages")
@@ -58,14 +58,14 @@ class Environment:
             wanted = [*_own(described.requires or [], extras), *others]
         for package in sorted(_closure(wanted)):
             for part in {Path(str(file)).parts[0] for file in metadata.files(package) or []} - {"..", "__pycache__"}:
-                place = site / part
-                if not place.exists():
-                    place.symlink_to(Path(str(metadata.distribution(package).locate_file(part))))
+                link = site / part
+                if not link.exists():
+                    link.symlink_to(Path(str(metadata.distribution(package).locate_file(part))))
         return cls(folder)
 
 
 def _own(requirements: list[str], extras: tuple[str, ...]) -> list[str]:
-    """What the wheel needs with these extras, and with those that they name in turn."""
+    """What the wheel needs with these extras, and with the extras that these name in turn."""
     found = list(_needed(requirements, extras))
     named = {extra for wanted in map(Requirement, found) if wanted.name == "unskew" for extra in wanted.extras}
     return found if named <= {*extras} else _own(requirements, (*extras, *sorted(named - {*extras})))

@@ -1,8 +1,8 @@
-"""A user's job, run beside the user's own packages `apps` and `deploy`: a stream balanced, and a work at its workers.
+"""A user's job beside the user's own packages `apps` and `deploy`: it balances a stream and runs a work at workers.
 
     python job.py MASTER CONF FOLDER
 
-Prints what came out as JSON. MASTER: local[2], spark://…, or connect for a Spark Connect server of its own.
+It prints its results as JSON. MASTER: local[2], spark://…, or connect for a Spark Connect server of its own.
 """
 
 import json

@@ -9,38 +9,42 @@ from collections import Counter
 import pytest
 
 from tests.apps.conftest import by_key, final_counts
+from tests.waiting import PATIENCE
 from tests.wheel.environments import Environment
 from unskew.dashboards import checked_in
 from unskew.deploy.client.connection import Connection
-from unskew.deploy.home import home
+from unskew.deploy.directories import data_directory
 from unskew.deploy.servers import stack
 from unskew.producers.registry import create
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.kafka
 @pytest.mark.spark
 @pytest.mark.influxdb
+@pytest.mark.takes(120)
 def test_from_nothing_to_results_that_can_be_read(wheel, tmp_path):
     app = Environment.of(wheel, tmp_path / "app", ("app",))
     (tmp_path / "home").mkdir()
-    (tmp_path / "home" / "jars").symlink_to(home() / "jars")  # no need to fetch them again
+    (tmp_path / "home" / "jars").symlink_to(data_directory() / "jars")  # no need to fetch them again
     env = {name: value for name, value in os.environ.items() if name != "KAFKA_BOOTSTRAP_SERVERS"}
     env["UNSKEW_HOME"] = str(tmp_path / "home")
 
     def unskew(*arguments: str) -> str:
         command = [app.unskew, *arguments]
-        done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=600, check=False)
+        done = subprocess.run(
+            command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=PATIENCE, check=False
+        )
         assert done.returncode == 0, done.stderr
         return done.stdout
 
     try:
-        said = unskew("demo", "--quick", "--output", str(tmp_path / "out"))
-        # What it says is what was measured.
+        printed = unskew("demo", "--quick", "--output", str(tmp_path / "out"))
+        # The table shows what was measured.
         runs = json.loads((tmp_path / "out" / "comparison.json").read_text())["runs"]
         assert [run["grouping"] for run in runs] == ["KEY", "DYNAMIC_KEY", "BOUNDED_LOAD"]
         for run in runs:
-            assert f"{run['std_dev']:.2f}" in said
+            assert f"{run['std_dev']:.2f}" in printed
         key, dynamic, bounded = runs
         assert dynamic["std_dev"] < key["std_dev"] / 2
         # DYNAMIC_KEY learns by the clock: how far it gets with so few tuples depends on the machine.
@@ -51,8 +55,8 @@ def test_from_nothing_to_results_that_can_be_read(wheel, tmp_path):
         assert 1 < bounded["dist_cost"] < dynamic["dist_cost"]
         assert (tmp_path / "out" / "comparison.png").exists()
         # The broker is left running: the topics that it names hold exactly what was published.
-        connection = Connection(re.search(r"Kafka is ready at (\S+)", said)[1])
-        topics = re.findall(r"results (demo-\S+-aggregator)", said)
+        connection = Connection(re.search(r"Kafka is ready at (\S+)", printed)[1])
+        topics = re.findall(r"results (demo-\S+-aggregator)", printed)
         dataset = create("COUNTRY_SKEW_R80", records=key["tuples"])
         truth = Counter()
         for block in dataset.blocks():
@@ -62,15 +66,15 @@ def test_from_nothing_to_results_that_can_be_read(wheel, tmp_path):
             assert by_key(final_counts(connection, topic)) == truth
             assert "Turkey" in unskew("results", topic)
             assert "load of each worker" in unskew("results", topic.replace("aggregator", "distribution"))
-        assert "kafka stop" in said
+        assert "kafka stop" in printed
         # The servers are at hand if other tests have got them: then all runs are seen on the dashboards.
         if all(map(stack.at_hand, stack.PARTS)):
-            assert "stack stop" in said
-            assert "none lost" in said
+            assert "stack stop" in printed
+            assert "none lost" in printed
             for name in checked_in.NAMES:
                 picture = tmp_path / "out" / "dashboards" / f"{name}.png"
                 assert picture.read_bytes().startswith(b"\x89PNG")
-                assert str(picture) in said
+                assert str(picture) in printed
     finally:
         unskew("kafka", "stop")
         unskew("stack", "stop")

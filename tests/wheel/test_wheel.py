@@ -13,8 +13,9 @@ import pytest
 
 import unskew
 from tests.conftest import SHORT_LIVED
+from tests.waiting import PATIENCE
 from tests.wheel.environments import ROOT, Environment
-from unskew.deploy.installation.java import find_java
+from unskew.deploy.installation.machine import find_java
 from unskew.deploy.servers.cluster import Cluster
 
 TRUTH = Counter("hot" if i % 5 else f"key {i % 40}" for i in range(3000))
@@ -41,7 +42,9 @@ def run(command: list[str | Path], cwd: Path, **more: str) -> str:
         name: os.environ[name] for name in ("PATH", "SPARK_SUBMIT_OPTS", "SPARK_DAEMON_JAVA_OPTS", "NUMBA_CACHE_DIR")
     }
     environment = {**kept, "HOME": str(cwd), "JAVA_HOME": str(find_java().home), **more}
-    done = subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=300, check=False)
+    done = subprocess.run(
+        command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=PATIENCE, check=False
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
@@ -56,9 +59,10 @@ def test_it_adds_one_name_and_has_every_file(wheel):
     wanted = {file for file in ours if not file.endswith((".md", ".png")) and Path(file).name not in {*_FOR_DOCKER}}
     assert wanted - {f"unskew/{folder}" for folder in folders} <= packed
     assert "unskew/py.typed" in packed
+    assert not [name for name in packed if "/programs/" in name or "go.mod" in name], "tools of the tests"
 
 
-_FOR_DOCKER = ("Dockerfile", "Dockerfile.dockerignore")
+_FOR_DOCKER = ("Dockerfile", "Dockerfile.dockerignore", "requirements.lock")
 
 
 @pytest.mark.parametrize("name", ["apps", "producers", "grouping", "dashboards", "deploy", "works"])
@@ -70,10 +74,10 @@ def test_no_module_has_two_names(name, monkeypatch):
 
 def test_the_library_needs_neither_spark_nor_the_command(wheel, tmp_path):
     bare = Environment.of(wheel, tmp_path / "bare", ())
-    says = run(
+    printed = run(
         [bare.python, "-c", "import unskew; print(unskew.create('KEY', 4).route(['a', 'a']).tolist())"], tmp_path
     )
-    first, second = json.loads(says)
+    first, second = json.loads(printed)
     assert first == second
     done = subprocess.run([bare.unskew, "--help"], capture_output=True, text=True, check=False)
     assert done.returncode == 1
@@ -91,7 +95,10 @@ def test_public_names_are_had_without_the_command_s_packages(wheel, library, tmp
 
 @pytest.mark.slow
 @pytest.mark.spark
-@pytest.mark.parametrize("master", ["local[2]", "cluster", "connect"])
+@pytest.mark.takes(30)
+@pytest.mark.parametrize(
+    "master", [*(pytest.param(name, marks=pytest.mark.full) for name in ("local[2]", "cluster")), "connect"]
+)
 def test_a_stream_is_balanced_beside_the_users_own_packages(master, library, project, tmp_path):
     def job(address: str, conf: dict[str, str]) -> str:
         python = str(library.python)
@@ -101,10 +108,10 @@ def test_a_stream_is_balanced_beside_the_users_own_packages(master, library, pro
         with Cluster(tmp_path / "elsewhere", workers=2, memory_mb=512) as cluster:
             options = f"{SHORT_LIVED} {cluster.conf['spark.executor.extraJavaOptions']}"
             own = {"spark.pyspark.python": str(library.python), "spark.executor.extraJavaOptions": options}
-            said = job(cluster.master, cluster.conf | own)
+            printed = job(cluster.master, cluster.conf | own)
     else:
-        said = job(master, {})
-    found = json.loads(said.splitlines()[-1])
+        printed = job(master, {})
+    found = json.loads(printed.splitlines()[-1])
     assert found["user"] == ["apps of the user", "deploy of the user"]
     assert (found["rows"], found["misplaced"], found["workers of the hot key"]) == (3000, 0, 2)
     assert found["mapped"] == dict(TRUTH)

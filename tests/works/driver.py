@@ -1,23 +1,37 @@
-"""The protocol of keyed works in memory: what an engine does with a work, and nothing else.
+"""Works on the engine, in memory: streams of batches, on one worker that has all keys or on workers that share them.
 
 A stream is a list of batches. A batch has tuples, each with its key, its time and the worker that the grouping chose.
+The engine is that of ``tests.apps.keyed.driver``: the functions that Spark's tasks run.
 
-* **Kept whole** (each key at one worker): ``update``, whose results are published; then ``settle``.
-* **Split**: each worker's ``update`` makes a *fragment* of what it got, and its results are dropped. At a merge all
-  workers hand out their fragments, and forget them; with the state that the merger has they make one (``merge``), which
-  is settled, and kept at the merger.
-* A state that is null throughout is none: it is dropped.
-* **Expiry**: a key whose last tuple is a TTL before the watermark is finished and forgotten; where keys are split,
-  after a merge. At the end (a window's close) all are.
+* **Whole** (each key at one worker): ``update``, whose results are published; then ``settle``.
+* **Split**: each worker's ``update`` makes a *fragment* of its tuples, and its results are dropped. At a merge all
+  workers send their fragments, and forget them; the merger makes one state (``merge``) of them and the one that it has.
+  That state is settled, and kept at the merger.
+* A state that is null throughout is none.
+* **Expiry**: a key with its last tuple a TTL before the watermark is finished and forgotten; where keys are split, at a
+  merge. At the end all are.
 """
 
-from collections import defaultdict
+import copy
 from dataclasses import dataclass, field
 from random import Random
 
+import numpy as np
 import pyarrow as pa
+from hypothesis import strategies as st
 
+from tests.apps.keyed.driver import Engine as Memory
+from tests.apps.keyed.driver import packets_of
+from unskew.apps.keyed.program import Program
+from unskew.apps.keyed.store import KEY, MemoryStore
+from unskew.apps.keyed.table import Table
 from unskew.works import Now
+from unskew.works.faults import StateFault
+from unskew.works.interface import result_schema
+
+KEYS = ("a", "b", "c", "")
+WORKERS = 4
+_FOR_EVER = 1 << 40  # ms: after all times of a stream
 
 
 @dataclass
@@ -32,7 +46,7 @@ class Tuple:
 class Batch:
     tuples: list[Tuple]
     now: Now
-    merged: bool = False  # where keys are split: whether a merge follows
+    merged: bool = False  # where keys are split: whether fragments are merged at its end
 
 
 class Engine:
@@ -45,136 +59,155 @@ class Engine:
 
     """
 
-    def __init__(self, work, columns, *, split=False, seed=0):
+    def __init__(self, work, columns, *, split=False, workers=WORKERS, seed=0):
         self.work, self.columns, self.split = work, columns, split
-        self.published = []
-        self.fragments = defaultdict(list)  # key → its states at the workers; only if keys are split
-        self.states = {}  # key → its state, at its worker or at the merger
-        self.last = {}  # key → the greatest time of its tuples
-        self.random = Random(seed)
+        self._merges = _Merges()
+        ttl_ms = _FOR_EVER if work.ttl_ms is None else work.ttl_ms
+        program = Program(
+            _watched(work, Random(seed)), pa.string(), workers if split else 1, split, event=True, ttl_ms=ttl_ms,
+            merge_every=self._merges if split else None,
+        )  # fmt: skip
+        self._engine = Memory(program)
 
     def run(self, batches):
         for batch in batches:
             self.batch(batch)
-        self.end(batches[-1].now if batches else Now(0, 0))
+        self.end()
         return self
 
     def batch(self, batch):
-        for each in batch.tuples:
-            self.last[each.key] = max(each.time, self.last.get(each.key, each.time))
-        for worker in sorted({each.worker for each in batch.tuples}):
-            self.work_on([each for each in batch.tuples if each.worker == worker or not self.split], batch.now, worker)
-            if not self.split:
-                break
-        if self.split and batch.merged:
-            self.merge(batch.now)
-        self.expire(batch.now)
+        self._merges.now = batch.merged
+        routed = np.array([each.worker * self.split for each in batch.tuples], np.int32)
+        assert not len(routed) or routed.max() < len(self._engine.workers)
+        packets = packets_of(self._rows(batch.tuples), routed, len(self._engine.workers))
+        try:
+            self._engine.run(packets, batch.now.batch_ms, batch.now.watermark_ms)
+        except StateFault as fault:
+            raise (fault.__cause__ or fault) from None
 
-    def work_on(self, tuples, now, worker):
-        """One worker's tuples of a batch."""
-        keys = list(dict.fromkeys(each.key for each in tuples))
-        own = {key: dict(self.fragments[key]).get(worker) for key in keys} if self.split else self.states
-        before = self.rows([own.get(key) for key in keys])
-        results, after = self.work.update(self.arrow(tuples, keys), before, now)
-        self.check(after, len(keys))
-        if self.split:
-            for key, row in zip(keys, after.to_pylist(), strict=True):
-                others = [(who, state) for who, state in self.fragments[key] if who != worker]
-                self.fragments[key] = [*others, (worker, row)] if there(row) else others
-        else:
-            self.publish(keys, results)
-            self.settle(keys, before, after, now)
+    def end(self):
+        """All states are merged, and leave."""
+        self.batch(Batch([], Now(2 * _FOR_EVER, 2 * _FOR_EVER), merged=True))
 
-    def merge(self, now):
-        """All fragments of all keys that have one."""
-        keys = sorted(key for key, fragments in self.fragments.items() if fragments)
-        if not keys:
-            return
-        before = self.rows([self.states.get(key) for key in keys])
-        rows = [(slot, state) for slot, key in enumerate(keys) for _, state in self.fragments[key]]
-        rows += [(slot, self.states[key]) for slot, key in enumerate(keys) if key in self.states]
-        self.random.shuffle(rows)
-        self.fragments.clear()
-        slots = pa.array([slot for slot, _ in rows], pa.int32())
-        after = self.work.merge(self.rows([state for _, state in rows]), slots, len(keys))
-        self.check(after, len(keys))
-        self.settle(keys, before, after, now)
+    @property
+    def published(self):
+        names = self.work.results.names
+        return [(key, dict(zip(names, row, strict=True))) for _, key, *row in self._engine.results]
 
-    def settle(self, keys, before, after, now):
-        results, kept = self.work.settle(before, after, now)
-        self.check(kept, len(keys))
-        self.publish(keys, results)
-        for key, row in zip(keys, kept.to_pylist(), strict=True):
-            self.states[key] = row
-            if not there(row):
-                del self.states[key]
-
-    def expire(self, now):
-        if self.work.ttl_ms is None:
-            return
-        gone = [
-            key
-            for key in sorted(self.states)
-            if self.last[key] + self.work.ttl_ms <= now.watermark_ms and not self.fragments.get(key)
-        ]
-        self.finish(gone, now)
-
-    def end(self, now):
-        """The window closes."""
-        if self.split:
-            self.merge(now)
-        self.finish(sorted(self.states), now)
-
-    def finish(self, keys, now):
-        if keys:
-            self.publish(keys, self.work.finish(self.rows([self.states.pop(key) for key in keys]), now))
-
-    def publish(self, keys, results):
-        if results is None:
-            return
-        assert isinstance(results, pa.RecordBatch)
-        assert results.schema.equals(pa.schema([pa.field("slot", pa.int32()), *self.work.results]))
-        results.validate(full=True)
-        for row in results.to_pylist():
-            self.published.append((keys[row.pop("slot")], row))
+    @property
+    def states(self):
+        """Key → its state, at its worker or at the merger."""
+        store = MemoryStore()
+        store.blobs = dict((self._engine.mergers if self.split else self._engine.workers)[0].blobs)
+        table = Table(store, 0, self.work.state, pa.string(), self._engine.program.ttl_ms)
+        rows = [row for window in table.windows for part in table.take(window) for row in part.to_pylist()]
+        return {row[KEY]: {name: row[name] for name in self.work.state.names} for row in rows}
 
     def final(self):
-        """(Key, what tells a result from the key's others) → the last one that was published."""
+        """(Key, the columns that tell a result from the key's others) → the last one that was published."""
         return {(key, *(row[name] for name in self.work.identity)): row for key, row in self.published}
 
-    def rows(self, states):
-        empty = dict.fromkeys(self.work.state.names)
-        return pa.RecordBatch.from_pylist([state or empty for state in states], schema=self.work.state)
-
-    def arrow(self, tuples, keys):
-        slots = {key: slot for slot, key in enumerate(keys)}
+    def _rows(self, tuples):
         columns = {
-            "slot": pa.array([slots[each.key] for each in tuples], pa.int32()),
-            "time": pa.array([each.time for each in tuples], pa.int64()),
+            "key": pa.array([each.key for each in tuples], pa.string()),
+            "time": pa.array([each.time for each in tuples], pa.timestamp("ms", "UTC")),
         }
         for name in self.work.columns:
-            if name == "key":
-                columns["key"] = pa.array([each.key for each in tuples]).dictionary_encode()
-            else:
+            if name != "key":
                 columns[name] = pa.array([each.values.get(name) for each in tuples], self.columns[name])
         return pa.RecordBatch.from_pydict(columns)
 
-    def check(self, states, keys):
-        assert isinstance(states, pa.RecordBatch)
-        assert states.schema.equals(self.work.state)
-        assert states.num_rows == keys
-        states.validate(full=True)
+
+class _Merges:
+    """When fragments are merged: as the batch says."""
+
+    batches, ms, now = 1, 0, False
+
+    def ends(self, before_ms, now_ms, number):
+        return self.now
 
 
-def there(row):
-    return any(value is not None for value in row.values())
+def _watched(work, random):
+    """The work, with checks of all that its methods give: schemas must be exactly as declared, not merely castable.
+
+    States come to ``merge`` in random order.
+    """
+    seen = copy.copy(work)
+
+    def results(batch):
+        if batch is not None:
+            assert isinstance(batch, pa.RecordBatch)
+            assert batch.schema.equals(result_schema(work))
+            batch.validate(full=True)
+        return batch
+
+    def states(batch, keys):
+        assert isinstance(batch, pa.RecordBatch)
+        assert batch.schema.equals(work.state)
+        assert batch.num_rows == keys
+        batch.validate(full=True)
+        return batch
+
+    def update(tuples, before, now):
+        given, after = work.update(tuples, before, now)
+        return results(given), states(after, before.num_rows)
+
+    def merge(before, slots, keys):
+        order = pa.array(random.sample(range(len(slots)), len(slots)), pa.int64())
+        return states(work.merge(before.take(order), slots.take(order), keys), keys)
+
+    def settle(before, after, now):
+        given, kept = work.settle(before, after, now)
+        return results(given), states(kept, after.num_rows)
+
+    seen.update, seen.settle = update, settle
+    seen.finish = lambda before, now: results(work.finish(before, now))
+    if work.mergeable:
+        seen.merge = merge
+    return seen
 
 
 def whole(work, columns, batches):
-    """One process that keeps all keys."""
+    """One worker that has all keys."""
     return Engine(work, columns).run(batches)
 
 
 def parts(work, columns, batches, seed=0):
     """Workers that share keys, merged when the batches say so."""
-    return Engine(work, columns, split=True, seed=seed).run(batches)
+    workers = 1 + max((each.worker for each in tuples_of(batches)), default=0)
+    return Engine(work, columns, split=True, workers=workers, seed=seed).run(batches)
+
+
+@st.composite
+def streams(draw, **values):
+    """Batches whose tuples are never older than the watermark of the batch before.
+
+    ``values``: column → strategy.
+    """
+    tuples = st.builds(
+        Tuple,
+        st.sampled_from(KEYS),
+        st.integers(0, 40),
+        st.integers(0, WORKERS - 1),
+        st.fixed_dictionaries(values),
+    )
+    batches, watermark = [], draw(st.integers(0, 5)) * 100
+    for drawn in draw(st.lists(st.lists(tuples, max_size=12), max_size=6)):
+        for each in drawn:
+            each.time += watermark
+        now = watermark + draw(st.integers(0, 60))
+        batches.append(Batch(drawn, Now(now + 1000, now), draw(st.booleans())))
+        watermark = now
+    return batches
+
+
+def tuples_of(batches):
+    return [each for batch in batches for each in batch.tuples]
+
+
+def by_key(batches):
+    """Key → its tuples."""
+    found = {}
+    for each in tuples_of(batches):
+        found.setdefault(each.key, []).append(each)
+    return found

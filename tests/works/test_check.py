@@ -10,9 +10,8 @@ import pytest
 from tests.commands import unskew
 from unskew import works
 from unskew.works import Folded, KeyedWork, PerKey
-from unskew.works.cases import case
-from unskew.works.check import check
-from unskew.works.folded import known
+from unskew.works.check import case, check
+from unskew.works.interface import has_state
 from unskew.works.named import load
 
 COUNT = pa.schema([("count", pa.int64())])
@@ -42,18 +41,18 @@ def test_only_what_tells_at_the_end_is_waited_for(name, when):
     """By an engine whose states are whole: settled, then finished."""
     options = {"when": when} if "when" in signature(getattr(works, name)).parameters else {}
     work = load(f"unskew.works:{name}", WORKS[name] | options)
-    told = 0
+    published = 0
     for number in range(20):
         of = case(work, 6, number, {}, nulls=True)
         nothing = pa.RecordBatch.from_arrays([pa.nulls(of.keys, field.type) for field in work.state], schema=work.state)
         _, states = work.settle(nothing, work.update(of.tuples, nothing, of.now)[1], of.now)
-        left = work.finish(states.filter(pa.array(known(states))), of.now)
-        told += left.num_rows if left is not None else 0
-    assert bool(told) == work.tells_at_end
+        left = work.finish(states.filter(pa.array(has_state(states))), of.now)
+        published += left.num_rows if left is not None else 0
+    assert bool(published) == work.tells_at_end
 
 
 class Count(Folded):
-    """A right one; the others break it."""
+    """A right work; its subclasses break it."""
 
     state = COUNT
     results = COUNT
@@ -95,8 +94,8 @@ class Remembering(Count):
 class Whimsical(Count):
     def settle(self, before, after, now):
         slots = pa.array(np.arange(after.num_rows, dtype=np.int32))
-        told = pa.array([random.randrange(10**9) for _ in slots])
-        return pa.RecordBatch.from_pydict({"slot": slots, "count": told}), after
+        counts = pa.array([random.randrange(10**9) for _ in slots])
+        return pa.RecordBatch.from_pydict({"slot": slots, "count": counts}), after
 
 
 class Batches(Count):
@@ -141,6 +140,24 @@ class Raising(Count):
         return super().merge(states, slots, keys)
 
 
+class Renamed(Count):
+    """Has an older version, with a number that is today's count."""
+
+    older = (pa.schema([("number", pa.int64())]),)
+
+    def upgrade(self, states):
+        return self.of(states.column(0).fill_null(0).to_numpy(zero_copy_only=False))
+
+
+class Forgetful(Renamed):
+    upgrade = KeyedWork.upgrade
+
+
+class Partial(Renamed):
+    def upgrade(self, states):
+        return super().upgrade(states.slice(1))
+
+
 class Alone(KeyedWork):
     """Can't be split."""
 
@@ -161,6 +178,9 @@ def failures(work, **given):
         (Count, set()),
         (Alone, set()),
         (Counted, set()),
+        (Renamed, set()),
+        (Forgetful, {"upgrade"}),
+        (Partial, {"upgrade"}),
         (Unfit, {"schemas"}),
         (Short, {"schemas"}),
         (Nameless, {"schemas"}),
@@ -186,10 +206,11 @@ def test_a_failure_shows_a_small_case():
     assert failures(Nameless())["schemas"] == "identity has 'name', which results haven't"
 
 
-def test_what_is_not_checked_is_said():
+def test_what_is_not_checked_is_named():
     skipped = {each.name for each in check(Alone(), 1) if each.skipped}
     assert skipped == {"alone", "commutative", "associative", "split"}
     assert {each.name for each in check(Counted(), 1) if each.skipped} == {"cuts", "split"}
+    assert "upgrade" not in {each.name for each in check(Count(), 1)}
 
 
 def test_functions_that_take_no_nulls():
@@ -220,7 +241,7 @@ def test_the_command():
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (["Sessions"], "the work is 'Sessions'; valid: MODULE:NAME"),
         (["unskew.works:Sessions", "-o", "gap"], "--option is 'gap'; valid: NAME=VALUE"),
@@ -232,8 +253,8 @@ def test_the_command():
         (["unskew.works:Latest", "--column", "value=number"], "column value is 'number'; valid: an Arrow type"),
     ],
 )
-def test_mistakes(arguments, said):
+def test_mistakes(arguments, message):
     done = unskew("check-work", *arguments)
     assert done.returncode == 2
-    assert done.stderr.startswith(f"unskew: {said}")
+    assert done.stderr.startswith(f"unskew: {message}")
     assert done.stderr.count("\n") == 1

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.works.driver import Batch, Engine, Tuple, parts, whole
-from tests.works.streams import streams, tuples_of
+from tests.works.driver import Batch, Engine, Tuple, parts, streams, tuples_of, whole
 from unskew.works import Distinct, Now
 
 IDS = {
@@ -27,27 +26,27 @@ def test_each_id_once(data, kind):
     work, columns = Distinct("id", kind), {"id": TYPES[kind]}
     first = {}
     for each in tuples_of(batches):
-        place = each.key, each.values["id"]
-        first[place] = min(each.time, first.get(place, each.time))
+        address = each.key, each.values["id"]
+        first[address] = min(each.time, first.get(address, each.time))
     for run in (whole, parts):
         published = [(key, row["id"]) for key, row in run(work, columns, batches).published]
         assert Counter(published) == Counter(list(first))
-    # All in one batch: the time told is the first there is.
+    # All in one batch: the time published is the first there is.
     together = [Batch(tuples_of(batches), Now(0, 0), merged=True)]
     for run in (whole, parts):
-        told = {(key, row["id"]): row["time"] for key, row in run(work, columns, together).published}
-        assert told == first
+        published = {(key, row["id"]): row["time"] for key, row in run(work, columns, together).published}
+        assert published == first
 
 
 @given(batches=streams(id=IDS["int64"]), within=st.integers(1, 50))
-def test_an_id_is_told_again_only_when_it_was_long_ago(batches, within):
+def test_an_id_is_published_again_only_when_it_was_long_ago(batches, within):
     work = Distinct("id", "int64", within / 1000)
     for run in (whole, parts):
-        told = {}
+        published = {}
         for key, row in run(work, {"id": pa.int64()}, batches).published:
-            told.setdefault((key, row["id"]), []).append(row["time"])
-        assert told.keys() == {(each.key, each.values["id"]) for each in tuples_of(batches)}
-        for times in told.values():
+            published.setdefault((key, row["id"]), []).append(row["time"])
+        assert published.keys() == {(each.key, each.values["id"]) for each in tuples_of(batches)}
+        for times in published.values():
             assert all(after - before >= within for before, after in pairwise(times))
 
 

@@ -7,8 +7,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.works.driver import Batch, Engine, Tuple, parts, whole
-from tests.works.streams import streams
+from tests.works.driver import Batch, Engine, Tuple, parts, streams, whole
 from unskew.works import NaiveBayes, Now
 from unskew.works.naive_bayes import PRIOR, classify
 
@@ -17,27 +16,27 @@ CLASSES = ("ham", "spam", "")
 
 
 def plain(batches, *, split):
-    """(Word, document, class) → the last count that was told; documents are None where the model is."""
-    model, asked, told = defaultdict(Counter), set(), {}
+    """(Word, document, class) → the last count that was published; documents are None where the model is."""
+    model, questions, published = defaultdict(Counter), set(), {}
     for at, batch in enumerate(batches):
         for each in batch.tuples:
             if each.values["class"] is None:
-                asked.add((each.key, each.values["document"]))
+                questions.add((each.key, each.values["document"]))
             else:
                 model[each.key][each.values["class"]] += 1
         if not split or batch.merged or at == len(batches) - 1:
-            for word, document in asked:
+            for word, document in questions:
                 for name, count in (model[word] or {None: 0}).items():
-                    told[word, document, name] = count
-            asked.clear()
-    return told | {(word, None, name): count for word, counts in model.items() for name, count in counts.items()}
+                    published[word, document, name] = count
+            questions.clear()
+    return published | {(word, None, name): count for word, counts in model.items() for name, count in counts.items()}
 
 
 @given(batches=streams(**{"class": st.none() | st.sampled_from(CLASSES), "document": st.sampled_from("DEF")}))
 def test_answers_are_those_of_the_model(batches):
     for run, split in ((whole, False), (parts, True)):
         final = run(NaiveBayes(), COLUMNS, batches).final()
-        assert {place: row["count"] for place, row in final.items()} == plain(batches, split=split)
+        assert {address: row["count"] for address, row in final.items()} == plain(batches, split=split)
 
 
 def test_a_word_that_was_only_asked_is_forgotten():
@@ -58,8 +57,8 @@ def documents(*texts):
 
 def test_a_mail_is_classified():
     learned = [("win a prize", "spam", "1"), ("win a win", "spam", "2"), ("lunch at noon", "ham", "3")]
-    asked = [("win at noon", None, "4"), ("a prize", None, "5"), ("unheard", None, "6")]
-    batches = [Batch(documents(*learned), Now(0, 0)), Batch(documents(*asked), Now(0, 0))]
+    questions = [("win at noon", None, "4"), ("a prize", None, "5"), ("unheard", None, "6")]
+    batches = [Batch(documents(*learned), Now(0, 0)), Batch(documents(*questions), Now(0, 0))]
     for run in (whole, parts):
         answers = defaultdict(lambda: defaultdict(dict))
         for (word, document, name), row in run(NaiveBayes(), COLUMNS, batches).final().items():

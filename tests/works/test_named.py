@@ -42,7 +42,7 @@ def test_a_function_or_an_object():
 
 
 @pytest.mark.parametrize(
-    ("path", "options", "said"),
+    ("path", "options", "message"),
     [
         ("Sessions", {}, "the work is 'Sessions'; valid: MODULE:NAME, such as unskew.works:Sessions"),
         ("nowhere:Work", {}, "the work 'nowhere:Work' can't be loaded (No module named 'nowhere')"),
@@ -60,8 +60,8 @@ def test_a_function_or_an_object():
         ("builtins:dict", {}, "builtins:dict makes dict; valid: an object of a class of unskew.works.KeyedWork's"),
     ],
 )
-def test_mistakes_are_one_line(path, options, said):
+def test_mistakes_are_one_line(path, options, message):
     with pytest.raises(UsageError) as raised:
         load(path, options)
-    assert str(raised.value).startswith(said)
+    assert str(raised.value).startswith(message)
     assert "\n" not in str(raised.value)

@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.works.driver import Batch, Tuple, parts, whole
-from tests.works.streams import by_key, streams
+from tests.works.driver import Batch, Tuple, by_key, parts, streams, whole
 from unskew.works import Now, PerKey
 
 STATE = pa.schema([("n", pa.int64()), ("words", pa.list_(pa.string()))])
@@ -71,7 +70,7 @@ BATCH = [Batch([Tuple("a", 0, 0, {"word": "x"})], Now(0, 0))]
 
 
 @pytest.mark.parametrize(
-    ("gives", "said"),
+    ("gives", "message"),
     [
         (([], {"n": "many"}), "'n' of a state isn't int64"),
         (([], {"m": 1}), "a state is {'m': 1}; valid: a mapping with n, words"),
@@ -79,9 +78,9 @@ BATCH = [Batch([Tuple("a", 0, 0, {"word": "x"})], Now(0, 0))]
         (([{"k": 1}], {"n": 1}), "a result is {'slot': 0, 'k': 1}; valid: a mapping with n, words"),
     ],
 )
-def test_what_does_not_fit_the_schema(gives, said):
+def test_what_does_not_fit_the_schema(gives, message):
     work = PerKey(lambda key, tuples, state: gives, state=STATE, results=RESULTS, columns=("word",))
     with pytest.raises(ValueError) as raised:
         whole(work, COLUMNS, BATCH)
-    assert str(raised.value).startswith(said)
+    assert str(raised.value).startswith(message)
     assert "\n" not in str(raised.value)

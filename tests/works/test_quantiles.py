@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.works.driver import Batch, Tuple, parts, whole
-from tests.works.streams import by_key, streams
+from tests.works.driver import Batch, Tuple, by_key, parts, streams, whole
 from unskew.works import KllQuantiles, Now, Quantiles
 
 COLUMNS = {"x": pa.float64()}
@@ -38,8 +37,8 @@ def test_values_within_the_error(batches, error):
     assert one == split
     true = expected(batches)
     assert one.keys() == true.keys()
-    for place, row in one.items():
-        value, count = true[place]
+    for address, row in one.items():
+        value, count = true[address]
         assert row["count"] == count
         if value is None:
             assert row["value"] is None
@@ -51,7 +50,7 @@ def test_values_within_the_error(batches, error):
 def test_kll_is_exact_of_few_values(batches):
     for run in (whole, parts):
         final = run(KllQuantiles("x", AT), COLUMNS, batches).final()
-        assert {place: (row["value"], row["count"]) for place, row in final.items()} == expected(batches)
+        assert {address: (row["value"], row["count"]) for address, row in final.items()} == expected(batches)
 
 
 def test_kll_ranks_within_the_error():

@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.works.driver import Batch, Tuple, parts, whole
-from tests.works.streams import by_key, streams
+from tests.works.driver import Batch, Tuple, by_key, parts, streams, whole
 from unskew.works import Now, Running, exact
 
 COLUMNS = {"x": pa.float64()}

@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.works.driver import Batch, Engine, Tuple, parts, whole
-from tests.works.streams import by_key, streams
+from tests.works.driver import Batch, Engine, Tuple, by_key, parts, streams, whole
 from unskew.works import Now, Sessions
 
 
@@ -33,7 +32,7 @@ def test_each_session_once(batches, gap):
         assert sorted(run(work, {}, batches).published, key=str) == sorted(expected, key=str)
 
 
-def test_a_session_is_told_when_its_gap_has_passed():
+def test_a_session_is_published_when_its_gap_has_passed():
     engine = Engine(Sessions(0.010), {})
     engine.batch(Batch([Tuple("a", 100), Tuple("a", 109)], Now(0, 119)))
     assert engine.published == []
@@ -47,9 +46,9 @@ def test_a_session_is_told_when_its_gap_has_passed():
 def test_a_key_that_falls_silent_expires():
     engine = Engine(Sessions(0.010), {}, split=True)
     engine.batch(Batch([Tuple("a", 100)], Now(0, 100), merged=True))
-    engine.batch(Batch([], Now(0, 110)))
+    engine.batch(Batch([], Now(0, 110), merged=True))
     assert engine.published == []
-    engine.batch(Batch([], Now(0, 111)))
+    engine.batch(Batch([], Now(0, 111), merged=True))
     assert engine.published == [("a", {"start": 100, "last": 100, "count": 1})]
     assert not engine.states
 

@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.works.driver import Batch, Engine, Tuple, parts, whole
-from tests.works.streams import by_key, streams
+from tests.works.driver import Batch, Engine, Tuple, by_key, parts, streams, whole
 from unskew.works import Now, TopK
 
 COLUMNS = {"item": pa.string()}
@@ -49,8 +48,8 @@ def test_no_frequent_item_is_missed(batches, counters):
     true = counts(batches)
     final = parts(TopK("item", k=counters, counters=counters, when="end"), COLUMNS, batches).final()
     for key, count in true.items():
-        told = {row["item"] for (of, _), row in final.items() if of == key}
-        assert told >= {item for item, n in count.items() if n > count.total() / (counters + 1)}
+        published = {row["item"] for (of, _), row in final.items() if of == key}
+        assert published >= {item for item, n in count.items() if n > count.total() / (counters + 1)}
 
 
 def test_an_empty_rank_is_overwritten():

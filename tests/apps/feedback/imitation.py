@@ -9,9 +9,10 @@ from numpy.typing import NDArray
 
 from unskew.apps.feedback.loop import Loop
 from unskew.apps.feedback.monitors import Monitors
-from unskew.apps.feedback.rebalance import Rebalance
-from unskew.apps.topology.cost import Cost
-from unskew.apps.topology.router import Routing, SourceRouter
+from unskew.apps.routing.cost import Cost
+from unskew.apps.routing.plans import Rebalance
+from unskew.apps.routing.reports import RouterReport, TaskReports, WorkerReport
+from unskew.apps.routing.router import Routing, SourceRouter
 from unskew.grouping import encode
 
 SOURCES, WORKERS, BATCH = 2, 4, 2_000
@@ -40,8 +41,8 @@ class Imitation:
     cost: Cost = field(default_factory=lambda: Cost(0.001, (1.0, 2.0, 9.0)))
     states_move: bool = False
     routes: dict[int, list[NDArray[np.int32]]] = field(default_factory=dict)  # batch → source → worker of each tuple
-    told: dict[int, tuple[Rebalance, ...]] = field(default_factory=dict)
-    report: dict[str, dict[int, dict[str, Any]]] = field(default_factory=dict)
+    rebalances: dict[int, tuple[Rebalance, ...]] = field(default_factory=dict)
+    reports: TaskReports = field(default_factory=TaskReports)
 
     @property
     def routing(self) -> Routing:
@@ -53,17 +54,17 @@ class Imitation:
 
     def steps(self, batch: int, keys: list[NDArray[Any]], factor: float = 1.0) -> Iterator[str]:
         """Do a batch; after each step one may stop. ``factor``: what is measured is so many times the cost."""
-        self.report = {"router": {}, "worker": {}}
+        self.reports = TaskReports()
         self.routes[batch] = []
         for source, part in enumerate(keys):
             router = SourceRouter(self.routing, source, batch)
             self.routes[batch].append(router.route(part, None))
             router.close()
-            self.report["router"][source] = {"report": router._grouping.report()}
+            self.reports.routers[source] = RouterReport(len(part), 0.0, grouping=router._grouping.report())
             yield f"router {source}"
         for worker in range(WORKERS):
             yield self.work(batch, worker, keys, factor)
-        self.told[batch] = self.loop.end(batch, self.report)
+        self.rebalances[batch] = self.loop.end(batch, self.reports)
         yield "loop"
 
     def work(self, batch: int, worker: int, keys: list[NDArray[Any]], factor: float) -> str:
@@ -75,8 +76,8 @@ class Imitation:
             tuples, busy = tuples + len(mine), busy + float(costs.sum()) / 1000
             if monitor is not None and len(mine):
                 monitor.observe(mine, costs)
-        said = {"tuples": tuples, "busy": busy, "monitor": None if monitor is None else monitor.close()}
-        self.report["worker"][worker] = said
+        observed = None if monitor is None else monitor.close()
+        self.reports.workers[worker] = WorkerReport(tuples, 0, busy, monitor=observed)
         return f"worker {worker}"
 
     def run(self, batch: int, keys: list[NDArray[Any]], kill_after: str = "", factor: float = 1.0) -> None:

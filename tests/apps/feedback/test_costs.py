@@ -1,4 +1,4 @@
-"""What the workers' monitors are told that tuples cost: measured, simulated, or said by the work."""
+"""The costs of tuples that workers' monitors get: measured, simulated, or by the work's results."""
 
 from collections import Counter
 
@@ -6,23 +6,23 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from unskew.apps.feedback.monitors import Monitors, told_by
+from unskew.apps.feedback.monitors import Monitors, costs_by
+from unskew.apps.routing.cost import FREE, Cost
+from unskew.apps.routing.packets import cut
+from unskew.apps.routing.router import Routing
 from unskew.apps.topology import worker as workers
-from unskew.apps.topology.cost import FREE, Cost
-from unskew.apps.topology.packets import cut
-from unskew.apps.topology.router import Routing
 from unskew.apps.topology.worker import Worker
 from unskew.grouping import encode
 
 KEYS = ["Turkey"] * 6 + ["Peru", "Chad"] * 2
 
 
-class Told:
+class Sent:
     def __init__(self):
         self.sent = {}
 
-    def send(self, batch, stage, partition, report):
-        self.sent[partition] = report
+    def send(self, batch, worker, report):
+        self.sent[worker] = report
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ def run(monkeypatch, tmp_path):
     monkeypatch.setattr(workers, "batch_number", lambda: 5)
 
     def executed(work=None, cost=FREE, grouping="MIXED", plain=True, **more):
-        reports = Told()
+        reports = Sent()
         monitors = Monitors(Routing(grouping, 4, str(tmp_path), streaming=True, cost=cost))
         keys = pa.array(KEYS) if plain else pa.array(KEYS).dictionary_encode()
         rows = pa.record_batch([keys, pa.array(range(len(KEYS)))], ["key", "offset"])
@@ -45,31 +45,31 @@ def run(monkeypatch, tmp_path):
 def by_name(report):
     """Key → (cost, size) as reported."""
     names = {int(h): name for h, name in zip(encode(sorted(set(KEYS))).hashes, sorted(set(KEYS)), strict=True)}
-    told = report["monitor"]
+    monitor = report.monitor
     return {
         names[int(key)]: (cost, size)
-        for key, cost, size in zip(told["keys"], told["costs"], told["sizes"], strict=True)
+        for key, cost, size in zip(monitor["keys"], monitor["costs"], monitor["sizes"], strict=True)
     }
 
 
 @pytest.mark.parametrize("plain", [True, False])
 def test_the_time_of_a_packet_is_shared_out_over_its_tuples(run, plain):
     report = run(cost=Cost(0.002), plain=plain)
-    told = by_name(report)
-    assert {name: size for name, (_, size) in told.items()} == Counter(KEYS)
-    assert sum(cost for cost, _ in told.values()) == pytest.approx(1000 * report["busy"])
-    assert all(cost >= 2 * size for cost, size in told.values())
+    costs = by_name(report)
+    assert {name: size for name, (_, size) in costs.items()} == Counter(KEYS)
+    assert sum(cost for cost, _ in costs.values()) == pytest.approx(1000 * report.busy)
+    assert all(cost >= 2 * size for cost, size in costs.values())
 
 
 def test_costs_by_key_are_the_keys_own(run):
     cost = Cost(0.001, tuple(range(1, 9)))
     report = run(cost=cost)
     own = dict(zip(KEYS, cost.of(KEYS), strict=True))
-    told = by_name(report)
+    costs = by_name(report)
     assert len(set(own.values())) > 1
-    rest = {name: (spent - size * own[name]) / size for name, (spent, size) in told.items()}
+    rest = {name: (spent - size * own[name]) / size for name, (spent, size) in costs.items()}
     assert min(rest.values()) >= 0
-    assert sum(spent for spent, _ in told.values()) == pytest.approx(1000 * report["busy"])
+    assert sum(spent for spent, _ in costs.values()) == pytest.approx(1000 * report.busy)
 
 
 def dear_turkey(tuples):
@@ -78,26 +78,26 @@ def dear_turkey(tuples):
     return pa.record_batch([keys, pa.array([1] * len(keys)), costs], ["key", "count", "cost"])
 
 
-def test_a_work_may_say_what_tuples_cost(run):
+def test_a_work_may_give_the_cost_of_tuples(run):
     assert by_name(run(dear_turkey)) == {"Turkey": (300.0, 6), "Peru": (1.0, 2), "Chad": (1.0, 2)}
 
 
 def test_results_of_another_shape_than_the_tuples():
     """As many rows as they like: a key's costs are divided among its tuples; keys without tuples don't count."""
     keys = encode(["a", "b", "a", "c"])
-    told = pa.table({"key": ["b", "z", "a", "b"], "cost": pa.array([1, 9, 6, 2], pa.int64())})
-    assert told_by(keys, told).tolist() == [3.0, 3.0, 3.0, 0.0]
+    results = pa.table({"key": ["b", "z", "a", "b"], "cost": pa.array([1, 9, 6, 2], pa.int64())})
+    assert costs_by(keys, results).tolist() == [3.0, 3.0, 3.0, 0.0]
 
 
 def test_posg_goes_on_with_its_sketches_from_batch_to_batch(run, monkeypatch):
     def spent():
-        return run(dear_turkey, grouping="POSG")["monitor"]["cumulated"]
+        return run(dear_turkey, grouping="POSG").monitor["cumulated"]
 
     assert spent() == 302
     monkeypatch.setattr(workers, "batch_number", lambda: 6)
     assert [spent(), spent()] == [604, 604], "run again, batch 6 begins where batch 5 ended"
 
 
-def test_a_scheme_that_observes_nothing_is_told_nothing(run):
-    assert "monitor" not in run(grouping="KEY")
-    assert "monitor" not in run(grouping="CONSISTENT_HASH")
+def test_a_scheme_that_observes_nothing_gets_no_report(run):
+    assert run(grouping="KEY").monitor is None
+    assert run(grouping="CONSISTENT_HASH").monitor is None

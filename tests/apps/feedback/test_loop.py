@@ -1,4 +1,4 @@
-"""The loop, on a topology without Spark: what it does for balance, what a replay sees, what pends."""
+"""The feedback loop on a topology without Spark: balance, replays, pending plans, and plan states as bytes."""
 
 from dataclasses import replace
 from types import SimpleNamespace
@@ -9,17 +9,20 @@ import pytest
 
 from tests.apps.feedback.imitation import SOURCES, WORKERS, Imitation, Killed, stream
 from tests.apps.keyed.driver import Tally
+from unskew.apps.checkpoint.versions import Versions
 from unskew.apps.feedback.loop import Loop
 from unskew.apps.feedback.monitors import Monitors
-from unskew.apps.feedback.plans import Plans
-from unskew.apps.feedback.standing import Standing
-from unskew.apps.keyed.program import Beat, Program
+from unskew.apps.keyed.program import Program, WorkerBatch
 from unskew.apps.keyed.store import MemoryStore
 from unskew.apps.keyed.worker import work
-from unskew.apps.topology.cost import Cost
-from unskew.apps.topology.packets import cut
-from unskew.apps.topology.router import Routing, SourceRouter
+from unskew.apps.routing.cost import Cost
+from unskew.apps.routing.packets import cut
+from unskew.apps.routing.plans import Plans, PlanState, Rebalance
+from unskew.apps.routing.reports import MigrationReport, TaskReports, WorkerReport
+from unskew.apps.routing.router import Routing, SourceRouter
 from unskew.grouping import measures
+from unskew.grouping.feedback import Plan
+from unskew.grouping.state import pack, unpack
 
 BATCHES = 6
 STEPS = [*(f"router {s}" for s in range(SOURCES)), *(f"worker {w}" for w in range(WORKERS)), "loop"]
@@ -50,9 +53,9 @@ def test_tables_balance_what_is_measured(name, tmp_path):
     keys = stream(BATCHES)
     before, after = (measures.straggling(busy(imitation, b, keys[b])) for b in (0, BATCHES - 1))
     assert after < 1 + (before - 1) / 2
-    standing = Plans(str(tmp_path)).at(BATCHES)
-    assert standing.active.number >= 1
-    first = imitation.told[1][0]
+    state = Plans(str(tmp_path)).at(BATCHES)
+    assert state.active.number >= 1
+    first = imitation.rebalances[1][0]
     assert (first.plan, first.made, first.batch) == (1, 0, 1)
     assert first.keys > 0
     assert first.before == pytest.approx(before)
@@ -68,19 +71,19 @@ def test_posg_has_all_sketches_and_keeps_each_batch_even(settle, tmp_path):
     assert router == WORKERS
     uneven = [measures.straggling(busy(imitation, batch, keys[batch])) for batch in range(6, 12)]
     assert np.mean(uneven) < 1.15, "work that is done must not count for work that waits: it gave 1.6"
-    assert imitation.told[11] == (), "nothing moves"
+    assert imitation.rebalances[11] == (), "nothing moves"
 
 
 def test_a_ring_moves_by_the_backlog(tmp_path):
     imitation = ran(Imitation(str(tmp_path), *CASES[2]))
     assert Plans(str(tmp_path)).at(BATCHES).active.values["tokens"].sum() > WORKERS
-    assert imitation.told[1][0].keys is None
+    assert imitation.rebalances[1][0].keys is None
 
 
 def test_probes_tell_the_sources_the_workers_loads(tmp_path):
     imitation = ran(Imitation(str(tmp_path), *CASES[3]))
-    told = Plans(str(tmp_path)).at(BATCHES).active.values["loads"]
-    assert told.tolist() == sum(imitation.loads(b) for b in range(BATCHES)).tolist()
+    loads = Plans(str(tmp_path)).at(BATCHES).active.values["loads"]
+    assert loads.tolist() == sum(imitation.loads(b) for b in range(BATCHES)).tolist()
 
 
 @pytest.mark.parametrize(("name", "options"), CASES)
@@ -120,10 +123,10 @@ def test_a_batch_without_tuples_is_no_interval(tmp_path):
     imitation = Imitation(str(tmp_path), "MIXED", {"window": 1})
     keys = stream(2)
     imitation.run(0, keys[0])
-    standing = Plans(str(tmp_path)).at(1)
-    assert imitation.loop.end(1, {}) == ()
-    assert imitation.loop.end(2, {"router": {}, "worker": {}}) == ()
-    assert Plans(str(tmp_path)).at(3) == standing
+    state = Plans(str(tmp_path)).at(1)
+    assert imitation.loop.end(1, TaskReports()) == ()
+    assert imitation.loop.end(2, TaskReports(routers={}, workers={})) == ()
+    assert Plans(str(tmp_path)).at(3) == state
 
 
 def test_a_controller_that_cannot_be_read_starts_cold_and_is_listened_to(tmp_path, caplog):
@@ -132,21 +135,23 @@ def test_a_controller_that_cannot_be_read_starts_cold_and_is_listened_to(tmp_pat
     for batch in range(2):
         imitation.run(batch, keys[batch])
     plans = Plans(str(tmp_path))
-    standing = plans.at(2)
-    plans.write(2, Standing(WORKERS, standing.active, controller=b"of another version"))
+    state = plans.at(2)
+    unreadable = PlanState(WORKERS, state.active, controller=b"of another version")
+    Versions(str(tmp_path / "unskew" / "plans")).write(2, unreadable.save())
     imitation.run(2, keys[2])
     assert "starts cold" in caplog.text
-    assert Plans(str(tmp_path)).at(3).active.number > standing.active.number
+    assert Plans(str(tmp_path)).at(3).active.number > state.active.number
 
 
 class TestPending:
     """Where workers have states that move."""
 
-    def told(self, imitation: Imitation, **of_workers):
-        report = {stage: {n: dict(said) for n, said in told.items()} for stage, told in imitation.report.items()}
-        for worker, said in of_workers.items():
-            report["worker"][int(worker[1:])] |= said
-        return report
+    def reports(self, imitation: Imitation, **of_workers: MigrationReport) -> TaskReports:
+        workers = dict(imitation.reports.workers)
+        for worker, migration in of_workers.items():
+            number = int(worker[1:])
+            workers[number] = replace(workers[number], migration=migration)
+        return replace(imitation.reports, workers=workers)
 
     @pytest.fixture
     def imitation(self, tmp_path):
@@ -159,43 +164,88 @@ class TestPending:
     def loop(self, imitation) -> Loop:
         return imitation.loop
 
-    def test_a_plan_pends_until_all_have_handed_out_what_it_takes(self, imitation, loop):
+    def test_a_plan_pends_until_all_have_released_the_states_that_it_takes(self, imitation, loop):
         first = Plans(imitation.checkpoint).at(1)
         assert (first.active, first.pending.number) == (None, 1)
-        ready = {"released": 1, "moved_keys": 3, "moved_bytes": 100}
-        assert loop.end(1, self.told(imitation, w0=ready, w2=ready)) == ()
+        ready = MigrationReport(released=1, keys=3, bytes=100)
+        assert loop.end(1, self.reports(imitation, w0=ready, w2=ready)) == ()
         second = Plans(imitation.checkpoint).at(2)
         assert (second.active, second.pending.number, second.released) == (None, 1, {0, 2})
-        assert loop.end(2, {}) == (), "a batch without rows"
+        assert loop.end(2, TaskReports()) == (), "a batch without rows"
         assert Plans(imitation.checkpoint).at(3) == second
-        # The others say so two batches later; those that have said it need not say it again.
-        assert loop.end(3, self.told(imitation, w1=ready, w3={"released": 1})) == ()
+        # The others report it two batches later; those that have reported it need not do so again.
+        assert loop.end(3, self.reports(imitation, w1=ready, w3=MigrationReport(released=1))) == ()
         third = Plans(imitation.checkpoint).at(4)
         assert third.active == first.pending
-        assert third.untold[0].keys == 9
-        assert third.untold[0].bytes == 300
-        (shown,) = loop.end(4, self.told(imitation))
+        assert third.unrouted[0].keys == 9
+        assert third.unrouted[0].bytes == 300
+        (shown,) = loop.end(4, self.reports(imitation))
         assert (shown.plan, shown.made, shown.batch, shown.keys) == (1, 0, 4, 9)
-        assert 1 not in {known.plan for known in Plans(imitation.checkpoint).at(5).untold}
+        assert 1 not in {known.plan for known in Plans(imitation.checkpoint).at(5).unrouted}
 
     def test_an_older_release_is_none(self, imitation, loop):
-        loop.end(1, self.told(imitation, **{f"w{w}": {"released": 0} for w in range(WORKERS)}))
+        loop.end(1, self.reports(imitation, **{f"w{w}": MigrationReport(released=0) for w in range(WORKERS)}))
         assert Plans(imitation.checkpoint).at(2).released == frozenset()
 
 
 def test_workers_with_states_observe_their_tuples_too(tmp_path):
     keys = np.array([f"key {i}" for part in stream(1)[0] for i in part])
-    sent: list[dict] = []
+    sent: list[WorkerReport] = []
     cost = Cost(0.0, (1.0,))
     monitors = Monitors(Routing("MIXED", WORKERS, str(tmp_path), streaming=True, cost=cost))
     program = Program(Tally(), pa.string(), WORKERS, split=True, ttl_ms=1000, monitors=monitors)
     program = replace(program, reports=SimpleNamespace(send=lambda *report: sent.append(report[-1])))
     rows = pa.record_batch([pa.array(keys), pa.array(np.ones(len(keys), np.int64))], ["key", "value"])
     (packet,) = cut(rows, np.zeros(len(keys), np.int32), 1).column("packet").to_pylist()
-    list(work(program, MemoryStore(), 2, [packet], Beat(3, 1000, 1000)))
-    list(work(program, MemoryStore(), 1, [], Beat(3, 1000, 1000)))
-    of_some, of_none = (said["monitor"] for said in sent)
+    list(work(program, MemoryStore(), 2, [packet], WorkerBatch(3, 1000, 1000)))
+    list(work(program, MemoryStore(), 1, [], WorkerBatch(3, 1000, 1000)))
+    of_some, of_none = (report.monitor for report in sent)
     assert of_none is None
     assert len(of_some["keys"]) == len(set(keys))
     assert of_some["sizes"].sum() == len(keys)
-    assert 0 < of_some["costs"].sum() <= 1000 * sent[0]["busy"]
+    assert 0 < of_some["costs"].sum() <= 1000 * sent[0].busy
+
+
+def plan(number: int) -> Plan:
+    values = {"table_keys": np.array([1, 1 << 63], np.uint64), "table_workers": np.array([0, 2], np.int32)}
+    return Plan(number, number - 1, "MIXED workers=3 seed=0", values)
+
+
+FULL = PlanState(
+    3, plan(4), plan(5), 6, b"\0state", frozenset({2, 0}), (Rebalance(5, 17, 0.25, 9, 3.5, keys=2),), {1: 12}, {11: 3}
+)  # fmt: skip
+
+
+def test_a_plan_state_is_the_same_when_it_is_read_again():
+    for state in (PlanState(3), FULL, replace(FULL, files=None)):
+        again = PlanState.read(state.save())
+        assert again == state
+        assert again.save() == state.save()
+    assert PlanState(3).pending_workers == 3
+
+
+def test_a_plan_state_of_an_older_version_names_no_files():
+    fields = unpack("standing", FULL.save())
+    older = {name: value for name, value in fields.items() if name not in ("files", "pending_files")}
+    assert PlanState.read(pack("standing", older)) == replace(FULL, files=None, pending_files=None)
+
+
+def test_a_plan_that_comes_too_late_changes_nothing(tmp_path):
+    """Another driver has done the batch meanwhile, and the next one has begun by what it wrote."""
+    plans = Plans(str(tmp_path))
+    plans.write(7, PlanState(3))
+    plans.write(7, FULL)
+    assert plans.at(7) == PlanState(3)
+
+
+def test_a_batch_sees_the_newest_that_was_written_before_it(tmp_path):
+    plans = Plans(str(tmp_path))
+    assert plans.at(7) is None
+    assert plans.written(7) is None
+    plans.write(3, PlanState(3))
+    plans.write(7, FULL)
+    assert plans.at(2) is None
+    assert plans.at(6) == PlanState(3)
+    assert plans.at(9) == FULL
+    assert plans.written(7) == FULL
+    assert plans.written(8) is None

@@ -10,9 +10,9 @@ import pytest
 
 from tests.apps.conftest import by_key, countries, final_counts, publish
 from unskew.apps.feedback.loop import Loop
-from unskew.apps.feedback.plans import Plans
+from unskew.apps.routing.cost import Cost
+from unskew.apps.routing.plans import Plans
 from unskew.apps.run.run import Run
-from unskew.apps.topology.cost import Cost
 from unskew.apps.topology.publisher import result_topics
 from unskew.apps.topology.settings import Settings
 from unskew.apps.topology.sink import BatchReport
@@ -20,7 +20,7 @@ from unskew.deploy.client.connection import Connection
 from unskew.errors import EnvironmentFault
 from unskew.grouping import GROUPINGS, create, measures
 
-pytestmark = [pytest.mark.spark, pytest.mark.kafka]
+pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.xdist_group("spark-1")]
 
 TOPIC, WORKERS, BATCH = "feedback", 4, 2_000
 #: Name → what it is run with, so that few batches are enough.
@@ -61,7 +61,7 @@ def stream() -> list[str]:
 
 @pytest.fixture(scope="module")
 def ran(spark, kafka, tmp_path_factory):
-    """The run of a scheme: all that are asked for of ``FEW`` or ``ALL`` were run side by side."""
+    """The run of a scheme: the wanted ones of ``FEW`` or ``ALL`` were run side by side."""
     connection = Connection(kafka.bootstrap_servers)
     publish(connection, TOPIC, 2, countries(stream()))
     done: dict[str, Ran] = {}
@@ -76,13 +76,13 @@ def ran(spark, kafka, tmp_path_factory):
         assert Run(settings, [reports.append]).run(spark).drained
         done[name] = Ran(settings, reports)
 
-    def asked(name: str) -> Ran:
+    def of(name: str) -> Ran:
         if name not in done:
             with ThreadPoolExecutor(_SIDE_BY_SIDE) as pool:
                 list(pool.map(run, [each for each in (FEW if name in FEW else ALL) if each not in done]))
         return done[name]
 
-    return asked
+    return of
 
 
 def test_these_are_all():
@@ -91,14 +91,14 @@ def test_these_are_all():
     assert set(MOVING) == {name for name in GROUPINGS if GROUPINGS[name].moves}
 
 
-@pytest.mark.parametrize("name", [n if n in FEW else pytest.param(n, marks=pytest.mark.slow) for n in ALL])
+@pytest.mark.parametrize("name", [n if n in FEW else pytest.param(n, marks=pytest.mark.full) for n in ALL])
 def test_counts_are_exact(name, ran):
     run = ran(name)
     topic = result_topics(run.settings)["aggregator"]
     assert by_key(final_counts(run.settings.connection, topic)) == Counter(stream())
 
 
-@pytest.mark.parametrize("name", [n if n in FEW else pytest.param(n, marks=pytest.mark.slow) for n in MOVING])
+@pytest.mark.parametrize("name", [n if n in FEW else pytest.param(n, marks=pytest.mark.full) for n in MOVING])
 def test_keys_move_and_the_load_is_more_even(name, ran):
     run = ran(name)
     rebalances = [rebalance for report in run.reports for rebalance in report.rebalances]
@@ -126,14 +126,14 @@ def test_posg_knows_what_tuples_cost(ran):
     assert not any(report.rebalances for report in run.reports), "it moves nothing"
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_probes_tell_each_source_of_all_tuples(ran):
     run = ran("PARTIAL_KEY")
-    told = Plans(run.settings.checkpoint).at(1 << 40).active.values["loads"]
-    assert told.sum() == len(stream())
+    loads = Plans(run.settings.checkpoint).at(1 << 40).active.values["loads"]
+    assert loads.sum() == len(stream())
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_full_knowledge_evens_out_times_where_shuffle_evens_out_tuples(settings, drain, connection, topic):
     cost = Cost(0.0001, (1.0, 40.0))
     names = np.array([f"Country {i}" for i in range(50)])
@@ -156,7 +156,7 @@ class Died(Exception):
     """As a driver that is killed when the plan is written and nothing is committed."""
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_driver_that_dies_between_a_plan_and_the_batch_that_it_is_for(
     settings, spark, drain, connection, topic, monkeypatch
 ):
@@ -164,8 +164,8 @@ def test_a_driver_that_dies_between_a_plan_and_the_batch_that_it_is_for(
     publish(connection, topic, 2, countries(keys))
     end, died, again = Loop.end, {}, []
 
-    def dies(loop, batch, told):
-        shown = end(loop, batch, told)
+    def dies(loop, batch, reports):
+        shown = end(loop, batch, reports)
         written = Plans(loop.checkpoint).written(batch + 1)
         if batch in died:
             again.append(batch)

@@ -1,24 +1,23 @@
-"""Workers and homes without Spark: the engine's own functions over dictionaries, batch by batch."""
+"""Workers and mergers without Spark: the engine's own functions over dictionaries, batch by batch."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
-from unskew.apps.keyed import home as homes
-from unskew.apps.keyed import parcels, worker
+from unskew.apps.keyed import merger, parcels, worker
 from unskew.apps.keyed.parcels import OUT, RESULTS, Parcel
-from unskew.apps.keyed.program import Beat, Program
+from unskew.apps.keyed.program import Program, WorkerBatch
 from unskew.apps.keyed.store import MemoryStore
-from unskew.apps.topology.packets import cut
+from unskew.apps.routing.packets import cut
 from unskew.grouping import create
 from unskew.works.interface import KeyedWork, Now
 
 
 class Tally(KeyedWork):
-    """Number and sum of a key's values, told whenever they are settled and when they leave."""
+    """Number and sum of a key's values, published whenever they are settled and when they leave."""
 
     state = pa.schema([("n", pa.int64()), ("total", pa.int64())])
     results = pa.schema([("kind", pa.string()), ("n", pa.int64()), ("total", pa.int64())])
@@ -43,65 +42,89 @@ class Tally(KeyedWork):
         return pa.record_batch(columns, schema=self.state)
 
     def settle(self, before, after, now: Now):
-        return self._told("settled", after), after
+        return self._rows("settled", after), after
 
     def finish(self, states, now: Now):
-        return self._told("finished", states)
+        return self._rows("finished", states)
 
-    def _told(self, kind, states):
+    def _rows(self, kind, states):
         k = states.num_rows
         columns = [pa.array(np.arange(k, dtype=np.int32)), pa.array([kind] * k), *states.columns]
         return pa.record_batch(columns, ["slot", *self.results.names])
 
 
-@dataclass
-class Driver:
-    """A run of W workers; each source routes with a grouping."""
+def packets_of(rows: pa.RecordBatch, routed: NDArray[np.int32], workers: int) -> list[list[bytes]]:
+    """Each worker's packets of these rows: none or one."""
+    packets: list[list[bytes]] = [[] for _ in range(workers)]
+    if rows.num_rows:
+        for to, packet in zip(*cut(rows, routed, workers).columns, strict=True):
+            packets[to.as_py()].append(packet.as_py())
+    return packets
 
-    program: Program
-    grouping: str
-    sources: int = 1
-    seed: int = 0
-    results: list[tuple[Any, ...]] = field(default_factory=list)
-    counts: list[tuple[Any, ...]] = field(default_factory=list)
 
-    def __post_init__(self) -> None:
-        w = self.program.workers
-        self.routers = [create(self.grouping, w, seed=self.seed).at_source(s) for s in range(self.sources)]
-        self.workers = [MemoryStore() for _ in range(w)]
-        self.homes = [MemoryStore() for _ in range(self.program.homes)]
+class Engine:
+    """Workers and mergers with their stores in memory: ``run`` runs one batch of a program.
+
+    Attributes
+    ----------
+    results, counts : list of tuples
+        The rows that were published, in their order: (window, key, the columns).
+
+    """
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.workers = [MemoryStore() for _ in range(program.workers)]
+        self.mergers = [MemoryStore() for _ in range(program.mergers)]
         self.number = 0
+        self.results: list[tuple[Any, ...]] = []
+        self.counts: list[tuple[Any, ...]] = []
+
+    def run(self, packets: Sequence[Sequence[bytes]], batch_ms: int, watermark_ms: int, *, empty: bool = False) -> None:
+        """Run one batch; worker w gets ``packets[w]``; ``empty``: as Spark does where only the watermark has moved."""
+        program = self.program
+        batch = WorkerBatch(self.number, batch_ms, watermark_ms, empty)
+        self.number += 1
+        sent: list[Parcel] = []
+        for w, store in enumerate(self.workers):
+            sent += worker.work(program, store, w, packets[w], batch)
+        if program.split:
+            arrived = [[p for p in sent if p.merger == h] for h in range(program.mergers)]
+            sent = [parcel for parcel in sent if parcel.kind in OUT]
+            for h, own in enumerate(arrived):
+                store = self.mergers[h] if program.mergers_keep else MemoryStore()
+                sent += merger.merge(program, store, h, own, batch)
+                assert program.mergers_keep or not any(address[2] >= 0 for address in store.blobs)
+        for parcel in sent:
+            for row in parcels.read(parcel.blob).to_pylist() if parcel.kind in OUT else []:
+                (self.results if parcel.kind == RESULTS else self.counts).append(tuple(row.values()))
+
+
+class Driver(Engine):
+    """An engine whose sources route with a grouping."""
+
+    def __init__(self, program: Program, grouping: str, sources: int = 1, seed: int = 0) -> None:
+        super().__init__(program)
+        self.routers = [create(grouping, program.workers, seed=seed).at_source(s) for s in range(sources)]
 
     def batch(self, streams: Sequence[pa.RecordBatch], batch_ms: int, watermark_ms: int | None = None) -> None:
         """Run one batch; a stream for each source, with ``key`` and what the program carries."""
-        program = self.program
-        beat = Beat(self.number, batch_ms, batch_ms if watermark_ms is None else watermark_ms)
-        self.number += 1
         packets: list[list[bytes]] = [[] for _ in self.workers]
         for router, stream in zip(self.routers, streams, strict=True):
             if stream.num_rows:
                 routed = router.route(stream.column("key"), np.full(stream.num_rows, batch_ms))
-                for to, packet in zip(*cut(stream, routed, program.workers).columns, strict=True):
-                    packets[to.as_py()].append(packet.as_py())
-        sent: list[Parcel] = []
-        for w, store in enumerate(self.workers):
-            sent += worker.work(program, store, w, packets[w], beat)
-        if program.split:
-            arrived = [[p for p in sent if p.home == h] for h in range(program.homes)]
-            sent = [parcel for parcel in sent if parcel.kind in OUT]
-            for h, own in enumerate(arrived):
-                store = self.homes[h] if program.lasting else MemoryStore()
-                sent += homes.meet(program, store, h, own, beat)
-                assert program.lasting or not any(place[2] >= 0 for place in store.blobs)
-        for parcel in sent:
-            for row in parcels.opened(parcel.blob).to_pylist() if parcel.kind in OUT else []:
-                of = tuple(row.values())
-                (self.results if parcel.kind == RESULTS else self.counts).append(of)
+                for w, own in enumerate(packets_of(stream, routed, len(self.workers))):
+                    packets[w] += own
+        self.run(packets, batch_ms, batch_ms if watermark_ms is None else watermark_ms)
+
+    def move(self, watermark_ms: int) -> None:
+        """Run a batch without rows, for the watermark alone."""
+        self.run([[] for _ in self.workers], watermark_ms, watermark_ms, empty=True)
 
     def finished(self) -> list[tuple[Any, ...]]:
         """(window, key, n, total) of the states of a ``Tally`` that have left, sorted."""
         return sorted((window, key, n, total) for window, key, kind, n, total in self.results if kind == "finished")
 
     def settled(self) -> dict[tuple[Any, ...], tuple[int, int]]:
-        """(window, key) → n and total as last told of a ``Tally``."""
+        """(window, key) → n and total as last published by a ``Tally``."""
         return {(window, key): (n, total) for window, key, kind, n, total in self.results if kind == "settled"}

@@ -1,4 +1,7 @@
-"""Whatever the stream, the batches, the grouping and the lifetime: what leaves is what a plain dictionary says."""
+"""Workers and mergers on any stream, in any batches, with any grouping: their results are those of a dictionary.
+
+So are the results of Sessions and Distinct, each published once.
+"""
 
 from collections import Counter, defaultdict
 
@@ -8,9 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.apps.keyed.driver import Driver, Tally
-from unskew.apps.keyed import buckets
-from unskew.apps.keyed.program import Period, Program
+from unskew.apps.keyed import store
+from unskew.apps.keyed.program import Period, Program, merging
 from unskew.grouping.registry import KEEPING, STANDALONE
+from unskew.works import Distinct, Sessions
 
 WINDOW, TTL, EVERY = 40, 60, 25
 FAR = 1 << 40
@@ -27,8 +31,8 @@ groupings = st.sampled_from(STANDALONE)
 @pytest.fixture(autouse=True)
 def _small(monkeypatch):
     """Buckets of a few keys, so that they split and merge."""
-    monkeypatch.setattr(buckets, "KEYS", 3)
-    monkeypatch.setattr(buckets, "_SHRINK", 2)
+    monkeypatch.setattr(store, "KEYS", 3)
+    monkeypatch.setattr(store, "_SHRINK", 2)
 
 
 def rows(chosen, batch_ms, *, event):
@@ -60,7 +64,7 @@ def play(driver, batches, *, event):
 def test_windows(every, grouping, batches, seed, workers, event):
     split = grouping not in KEEPING
     program = Program(
-        Tally(), pa.string(), workers, split, homes=2 if workers > 1 else 1, event=event, window_ms=WINDOW,
+        Tally(), pa.string(), workers, split, mergers=2 if workers > 1 else 1, event=event, window_ms=WINDOW,
         merge_every=every if split else None, counted_ms=WINDOW,
     )  # fmt: skip
     driver = Driver(program, grouping, sources=2, seed=seed)
@@ -76,8 +80,8 @@ def test_windows(every, grouping, batches, seed, workers, event):
     for window, key, n, count in driver.counts:
         assert n == count
         counted[window, key] += n
-    assert counted == {place: len(values) for place, values in truth.items()}
-    assert all(not any(place[2] >= 0 for place in store.blobs) for store in [*driver.workers, *driver.homes])
+    assert counted == {state: len(values) for state, values in truth.items()}
+    assert all(not any(address[2] >= 0 for address in store.blobs) for store in [*driver.workers, *driver.mergers])
     assert driver.settled() == {(window, key): (n, total) for window, key, n, total in expected}
 
 
@@ -89,7 +93,7 @@ def test_states_that_expire(grouping, batches, seed, workers, event, by_time):
     split = grouping not in KEEPING
     every = Period(ms=EVERY) if by_time else Period(batches=2)
     program = Program(
-        Tally(), pa.string(), workers, split, homes=2 if workers > 1 else 1, event=event, ttl_ms=TTL,
+        Tally(), pa.string(), workers, split, mergers=2 if workers > 1 else 1, event=event, ttl_ms=TTL,
         merge_every=every if split else None,
     )  # fmt: skip
     driver = Driver(program, grouping, sources=2, seed=seed)
@@ -111,9 +115,138 @@ def test_states_that_expire(grouping, batches, seed, workers, event, by_time):
             if not event or time >= before:
                 open_[key].append(value)
                 last[key] = max(last.get(key, 0), time) if len(open_[key]) > 1 else time
-        if not split or every.over(before_ms, ms, number):
+        if not split or every.ends(before_ms, ms, number):
             leave(watermark)
         before_ms = ms
     leave(FAR)
     assert driver.finished() == sorted(truth)
-    assert all(not any(place[2] >= 0 for place in store.blobs) for store in [*driver.workers, *driver.homes])
+    assert all(not any(address[2] >= 0 for address in store.blobs) for store in [*driver.workers, *driver.mergers])
+
+
+GAP = 20
+
+
+def sessions(arrived):
+    """(key, start, last, count) of each session of (key, time)s."""
+    times = defaultdict(list)
+    for key, time in arrived:
+        times[key].append(time)
+    for key, of in times.items():
+        of.sort()
+        cuts = [i for i in range(1, len(of)) if of[i] - of[i - 1] > GAP]
+        for start, stop in zip([0, *cuts], [*cuts, len(of)], strict=True):
+            yield key, of[start], of[stop - 1], stop - start
+
+
+@given(
+    grouping=groupings, batches=streams, seed=st.integers(0, 9), workers=st.integers(1, 4), event=st.booleans(),
+    by_time=st.booleans(),
+)  # fmt: skip
+def test_sessions(grouping, batches, seed, workers, event, by_time):
+    split, work = grouping not in KEEPING, Sessions(gap=GAP / 1000)
+    every = Period(ms=EVERY) if by_time else Period(batches=2)
+    program = Program(
+        work, pa.string(), workers, split, mergers=2 if workers > 1 else 1, event=event, ttl_ms=work.ttl_ms,
+        merge_every=every if split else None,
+    )  # fmt: skip
+    driver = Driver(program, grouping, sources=2, seed=seed)
+    driver.number = 0 if by_time else 1 - len(batches) % 2  # the last batch is one of those in which states meet
+    seen = play(driver, batches, event=event)
+    taken = [
+        (key, time) for _, before, _, arrived in seen for key, _, time in arrived if not event or time >= before
+    ]  # fmt: skip
+    assert Counter(driver.results) == Counter((0, *each) for each in sessions(taken))
+    assert all(not any(address[2] >= 0 for address in store.blobs) for store in [*driver.workers, *driver.mergers])
+
+
+LATENESS = 15
+in_order = st.lists(
+    st.tuples(st.integers(0, 5), st.integers(0, 12), st.integers(0, LATENESS)), max_size=60
+)  # key, how much later than the one before, how much earlier it is said to have been
+
+
+def in_batches(chosen, cuts):
+    """Tuples (key, time) of which none is late, cut into batches at these places: (watermark, batch)s."""
+    ms, arriving = 1000, []
+    for key, step, age in chosen:
+        ms += step
+        arriving.append((f"k{key}", ms - age))
+    places = sorted({min(cut, len(arriving)) for cut in cuts} - {0})
+    newest = 0
+    for start, stop in zip([0, *places], [*places, len(arriving)], strict=True):
+        yield max(0, newest - LATENESS), arriving[start:stop]
+        newest = max([newest, *(time for _, time in arriving[start:stop])])
+    yield max(0, newest - LATENESS), None
+
+
+def driver_by_event(work, grouping, workers, seed, *, every=None, **life):
+    """A driver by event time, with merges as they are by default."""
+    split = grouping not in KEEPING and workers > 1
+    period = merging(every if split else None, grouping, split=split, event=True, window_ms=None)
+    program = Program(work, pa.string(), workers, split, mergers=2 if workers > 1 else 1, event=True,
+                      merge_every=period, **life)  # fmt: skip
+    return Driver(program, grouping, sources=2, seed=seed)
+
+
+def feed(driver, watermark, arrived):
+    if arrived is None:
+        driver.move(watermark)
+        return
+    columns = [pa.array([key for key, _ in arrived], pa.string()), pa.array([1] * len(arrived), pa.int64()),
+               pa.array([time for _, time in arrived], pa.timestamp("ms", "UTC"))]  # fmt: skip
+    batch = pa.RecordBatch.from_arrays(columns, ["key", "value", "time"])
+    half = len(arrived) // 2
+    driver.batch([batch.slice(0, half), batch.slice(half)], 5, watermark)
+
+
+@given(
+    grouping=groupings, chosen=in_order, cuts=st.sets(st.integers(0, 60), max_size=8), seed=st.integers(0, 9),
+    workers=st.integers(1, 4), ttl=st.sampled_from([GAP + 1, 5 * GAP]),
+)  # fmt: skip
+def test_a_session_is_told_in_the_batch_in_which_the_watermark_passes_its_end(
+    grouping, chosen, cuts, seed, workers, ttl
+):
+    work = Sessions(gap=GAP / 1000)
+    prompt = driver_by_event(work, grouping, workers, seed, ttl_ms=ttl)
+    patient = driver_by_event(work, grouping, workers, seed, every="99 batches", ttl_ms=ttl)
+    taken = []
+    for watermark, arrived in in_batches(chosen, cuts):
+        feed(prompt, watermark, arrived)
+        feed(patient, watermark, arrived)
+        taken += arrived or []
+        over = [(0, *each) for each in sessions(taken) if each[2] + GAP < watermark]
+        assert Counter(prompt.results) == Counter(over)
+    assert Counter(patient.results) == Counter(prompt.results)
+
+
+@given(
+    grouping=groupings, chosen=in_order, cuts=st.sets(st.integers(0, 60), max_size=8), seed=st.integers(0, 9),
+    workers=st.integers(2, 4),
+)  # fmt: skip
+def test_by_event_time_split_keys_tell_what_whole_ones_tell_in_each_batch(grouping, chosen, cuts, seed, workers):
+    split, whole = (driver_by_event(Tally(), name, workers, seed, ttl_ms=TTL) for name in (grouping, "KEY"))
+    for watermark, arrived in in_batches(chosen, cuts):
+        for driver in (split, whole):
+            feed(driver, watermark, arrived)
+        assert sorted(split.results) == sorted(whole.results)
+
+
+@pytest.mark.parametrize("every", [None, Period(batches=3)])
+@given(grouping=groupings, batches=streams, seed=st.integers(0, 9), workers=st.integers(1, 4), event=st.booleans())
+def test_distinct(every, grouping, batches, seed, workers, event):
+    split = grouping not in KEEPING
+    program = Program(
+        Distinct("value", "int64"), pa.string(), workers, split, mergers=2 if workers > 1 else 1, event=event,
+        window_ms=WINDOW, merge_every=every if split else None,
+    )  # fmt: skip
+    driver = Driver(program, grouping, sources=2, seed=seed)
+    times = defaultdict(list)
+    for _, late_before, _, arrived in play(driver, batches, event=event):
+        for key, value, time in arrived:
+            window = time // WINDOW * WINDOW
+            if not event or window + WINDOW > late_before:
+                times[window, key, value].append(time)
+    assert sorted(each[:3] for each in driver.results) == sorted(times)
+    for *result, time in driver.results:
+        assert time in times[tuple(result)]
+        assert (every is not None or not split) or time == min(times[tuple(result)])

@@ -7,8 +7,7 @@ import pyarrow as pa
 import pytest
 
 from tests.apps.keyed.driver import Driver, Tally
-from unskew.apps.commandline.work import made
-from unskew.apps.keyed.calls import StateFault
+from unskew.apps.commandline.options import load_work
 from unskew.apps.keyed.program import Period, Program, lifetime, splits
 from unskew.apps.run.ending import cause
 from unskew.apps.topology.settings import Settings
@@ -16,6 +15,7 @@ from unskew.deploy.client.connection import Connection
 from unskew.errors import UsageError
 from unskew.grouping.registry import GROUPINGS, KEEPING, STANDALONE
 from unskew.works import DistinctCount
+from unskew.works.faults import StateFault
 
 KEYS = [f"k{i}" for i in range(40)]
 
@@ -61,17 +61,17 @@ class Picky(Tally):
     ("method", "grouping"),
     [("update", "KEY"), ("update", "SHUFFLE"), ("merge", "SHUFFLE"), ("settle", "KEY"), ("finish", "KEY")],
 )
-def test_a_work_that_raises_is_told_with_its_key(method, grouping):
+def test_the_error_of_a_work_names_the_key(method, grouping):
     work = Picky()
     work.method = method
     line = inspect.getsourcelines(Picky._check)[1] + 2
     with pytest.raises(StateFault) as fault:
         run(work, grouping)
-    said = f"the work Picky failed on key 'k17' ({__file__}:{line} in _check: KeyError: 'no\\n17')"
-    assert str(fault.value) == said
+    message = f"the work Picky failed on key 'k17' ({__file__}:{line} in _check: KeyError: 'no\\n17')"
+    assert str(fault.value) == message
     error: Exception = fault.value
-    wrapped = type("Wrapped", (), {"__str__": lambda _: f"Traceback…\nunskew.apps.keyed.calls.StateFault: {error}\n"})
-    assert cause(wrapped()) == f"{said}; nothing is lost: mend it and start again"
+    wrapped = type("Wrapped", (), {"__str__": lambda _: f"Traceback…\nunskew.works.faults.StateFault: {error}\n"})
+    assert cause(wrapped()) == f"{message}; nothing is lost: mend it and start again"
 
 
 class Wrong(Tally):
@@ -88,7 +88,7 @@ NAMES = ["slot", "kind", "n", "total"]
 
 
 @pytest.mark.parametrize(
-    ("change", "says"),
+    ("change", "message"),
     [
         (lambda r, s: (r, s.rename_columns(["n", "sum"])), "states have the columns n, sum; valid: n, total"),
         (lambda r, s: (r, s.slice(1)), "rows for"),
@@ -101,10 +101,10 @@ NAMES = ["slot", "kind", "n", "total"]
         (lambda r, s: (s, s), "results have the columns n, total; valid: slot, kind, n, total"),
     ],
 )
-def test_what_a_work_gives_must_fit_its_schemas(change, says):
+def test_what_a_work_gives_must_fit_its_schemas(change, message):
     with pytest.raises(StateFault, match="the work Wrong failed on key ") as fault:
         run(Wrong(change))
-    assert says in str(fault.value)
+    assert message in str(fault.value)
     assert "\n" not in str(fault.value)
 
 
@@ -117,8 +117,8 @@ class Hoard(Tally):
         blobs = pa.array([bytes(n) for n in size], pa.binary())
         return None, pa.record_batch([pa.array([1] * k), pa.array([1] * k), blobs], schema=self.state)
 
-    def _told(self, kind, states):
-        return super()._told(kind, states.select(["n", "total"]))
+    def _rows(self, kind, states):
+        return super()._rows(kind, states.select(["n", "total"]))
 
 
 def test_a_state_may_be_large_but_not_that_large():
@@ -152,8 +152,8 @@ def test_a_grouping_keeps_keys_or_doesnt(name):
     routed = [
         GROUPINGS[name](5).at_source(source).route(keys[source::2], times=np.arange(n // 2) * 10) for source in (0, 1)
     ]
-    places = {(key, int(w)) for source in (0, 1) for key, w in zip(keys[source::2], routed[source], strict=True)}
-    assert (len(places) == len(set(keys))) == GROUPINGS[name].keeps
+    replicas = {(key, int(w)) for source in (0, 1) for key, w in zip(keys[source::2], routed[source], strict=True)}
+    assert (len(replicas) == len(set(keys))) == GROUPINGS[name].keeps
 
 
 def test_lifetimes_and_periods():
@@ -172,7 +172,7 @@ def test_lifetimes_and_periods():
 
 
 @pytest.mark.parametrize(
-    ("given", "says"),
+    ("given", "message"),
     [
         ({"work": None, "ttl": 5.0}, "ttl is 5.0, but no work has states"),
         ({"work_errors": "reject"}, "work_errors is 'reject'; valid for a work with states: fail"),
@@ -182,28 +182,28 @@ def test_lifetimes_and_periods():
         ({"ttl": 0.0}, "ttl is 0"),
     ],
 )
-def test_settings_that_dont_fit(given, says):
-    fine = {
+def test_settings_that_dont_fit(given, message):
+    valid = {
         "mode": "LOCAL", "source_type": "COUNTRY_SKEW_R80", "grouping": "D_CHOICES", "source_name": "t", "sources": 1,
         "workers": 2, "speed": "x0", "connection": Connection("localhost:1"), "checkpoint": "c",
         "work": Tally("offset"),
     }  # fmt: skip
-    assert Settings(**fine).states
-    with pytest.raises(UsageError, match=says):
-        Settings(**fine | given)
+    assert Settings(**valid).states
+    with pytest.raises(UsageError, match=message):
+        Settings(**valid | given)
 
 
 def test_works_by_name():
-    assert made("unskew.works:Sessions", {"gap": "7"}).gap_ms == 7_000
-    assert made("tests.apps.keyed.test_faults:run", {}) is run
-    for path, options, says in (
+    assert load_work("unskew.works:Sessions", {"gap": "7"}).gap_ms == 7_000
+    assert load_work("tests.apps.keyed.test_faults:run", {}) is run
+    for path, options, message in (
         ("unskew.works:Sessions", {"gep": "7"}, "has no option 'gep'; valid: gap"),
         ("unskew.works:Sessions", {"gap": "x"}, "gap is 'x'; valid: a number"),
         ("tests.apps.keyed.test_faults:run", {"gap": "7"}, "has no option 'gap'; valid: none for a function"),
         (None, {"gap": "7"}, "there is no --work"),
     ):
-        with pytest.raises(UsageError, match=says):
-            made(path, options)
+        with pytest.raises(UsageError, match=message):
+            load_work(path, options)
 
 
 def test_states_made_with_other_parameters_are_another_runs():

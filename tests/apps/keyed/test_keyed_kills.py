@@ -1,7 +1,6 @@
-"""Real kills of a topology whose workers remember: whatever dies and whenever, each result is told, and only once."""
+"""Real kills of a topology with a keyed work: whatever dies and whenever, each result is published, and only once."""
 
 import random
-import time
 from collections import Counter, defaultdict
 
 import pytest
@@ -9,17 +8,17 @@ import pytest
 from tests.apps.conftest import records
 from tests.apps.process import START, TUPLES, WINDOW_MS, check, launch, stream, truth  # noqa: F401  fixtures
 from tests.apps.test_kills import broker, connection, everything, python_workers, the_broker, the_jvm  # noqa: F401
-from unskew.apps.feedback.plans import Plans
+from unskew.apps.routing.plans import Plans
 from unskew.deploy.client.topics import end_offsets
 
-pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.kafka, pytest.mark.timeout(2400)]
+pytestmark = [pytest.mark.full, pytest.mark.slow, pytest.mark.spark, pytest.mark.kafka, pytest.mark.timeout(2400)]
 
 GAP_MS = 400
 END = START + TUPLES
 SESSIONS = ["--work", "unskew.works:Sessions", "--work-option", f"gap={GAP_MS / 1000}"]
 DISTINCT = ["--work", "unskew.works:Distinct", "--work-option", "id=offset", "--work-option", "kind=int64"]
 
-#: Keys move after every batch that could have been more even, as measured times say: after most.
+#: Keys move after every batch in which workers' measured times differ: after most.
 ALWAYS = ["-g", "theta_max=0", "-g", "window=1"]
 
 
@@ -51,36 +50,37 @@ def ids_of(stream):
     return {(START + (ms - START) // WINDOW_MS * WINDOW_MS, key, offset) for key, ms, offset in stream}
 
 
-#: The first grouping has the one or the other, the next the other one.
+#: The first grouping gets one of the works, the next the other.
 DEALT = random.sample([SESSIONS, DISTINCT], 2)
 
 
+@pytest.mark.takes(150)
 @pytest.mark.parametrize(
     ("turn", "grouping", "short"), [(0, "D_CHOICES", "dc"), (1, "KEY", "kg"), (2, "MIXED", "mixed")]
 )
 def test_whatever_is_killed(broker, connection, topic, truth, launch, turn, grouping, short):
     """In any order, by either work: the seed is printed if it fails."""
     work = DEALT[turn % 2]
-    more = ALWAYS if grouping == "MIXED" else ["--merge-every", "2 batches"] if (turn, work) == (0, SESSIONS) else []
     seed = random.randrange(1 << 32)
     rng = random.Random(seed)
     harms = rng.sample(HARMS, len(HARMS))
-    print(f"{work[1]}, seed {seed}: {', '.join(harm.__name__ for harm in harms)}")
-    topology = launch(grouping, "--max-tuples", "1000", "--state-partitions", "3", *work, *more)
+    merges = rng.choice([[], ["--merge-every", "2 batches"]])  # fragments stay at the workers for a batch, or don't
+    more = ALWAYS if grouping == "MIXED" else merges if (turn, work) == (0, SESSIONS) else []
+    print(f"{work[1]}, {more}, seed {seed}: {', '.join(harm.__name__ for harm in harms)}")
+    topology = launch(grouping, "--max-tuples", "550", "--state-partitions", "3", *work, *more)
     for harm in harms:
-        topology.goes_on(rng.randint(1, 2))
-        time.sleep(rng.random())  # anywhere in a batch
+        topology.goes_on(rng.randint(1, 2), longer=rng.random())  # anywhere in a batch
         harm(topology, broker)
     topology.finish()
     check(connection, topic, short, truth)
     results = f"{topic}-s2-w4-{short}-results"
-    told = records(connection, results)
-    latest = dict(told).values()
+    published = records(connection, results)
+    latest = dict(published).values()
     if grouping == "MIXED":
-        standing = Plans(str(topology.checkpoint)).newest()
-        print(f"plan {standing.active.number} holds at the end")
-        assert standing.active.number > 2, "a run in which no keys move would prove nothing"
-    print(f"{len(told)} records of {len(latest)} results, {sum(end_offsets(connection, results).values())} in all")
+        state = Plans(str(topology.checkpoint)).newest()
+        print(f"plan {state.active.number} is active at the end")
+        assert state.active.number > 2, "a run in which no keys move would prove nothing"
+    print(f"{len(published)} records of {len(latest)} results, {sum(end_offsets(connection, results).values())} in all")
     if work is SESSIONS:
         found, all_of_them = read_sessions(latest), sessions_of(stream())
         assert len(all_of_them) > 100, "a stream without sessions would prove nothing"

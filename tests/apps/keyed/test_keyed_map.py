@@ -1,26 +1,29 @@
-"""`keyed_map` in somebody else's job: files in, Parquet out; the states are Spark's."""
+"""`keyed_map` in a job of the user's: files in, Parquet out; Spark keeps the states."""
 
 import os
 import sys
-from collections import defaultdict
+from collections import Counter, defaultdict
 from pathlib import Path
 
 import numpy as np
+import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyspark import cloudpickle
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from tests.apps.keyed import driver
 from tests.apps.keyed.driver import Tally
 from tests.apps.keyed.in_time import in_time
 from unskew import keyed_map
+from unskew.apps.keyed.flow import tokens
 from unskew.apps.run.ending import cause
 from unskew.errors import UsageError
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark-2")]
 
 ROWS, FILES, START = 400, 5, 1_700_000_000_000
 cloudpickle.register_pickle_by_value(driver)  # the tasks can't import the tests
@@ -59,38 +62,47 @@ def collect(df: DataFrame, tmp_path: Path) -> list[dict]:
 
 @pytest.mark.parametrize(
     ("grouping", "more"),
-    [("KEY", {}), ("D_CHOICES", {}), pytest.param("SHUFFLE", {"merge_every": "2 batches"}, marks=pytest.mark.slow)],
+    [
+        pytest.param("KEY", {}, marks=pytest.mark.full),
+        ("D_CHOICES", {"source": "shard"}),
+        pytest.param("SHUFFLE", {"merge_every": "2 batches"}, marks=pytest.mark.full),
+    ],
 )
 def test_windows_by_event_time(events, tmp_path, grouping, more):
     stream, rows = events
-    told = keyed_map(
-        stream, "user", 3, Tally(), grouping, str(tmp_path / "cp"), window=2.0, time="at", lateness=0.0, **more
+    sharded = stream.withColumn("shard", F.lit(0))  # of one source, which the work doesn't read
+    timeless = rows[-1][1] + 1  # rows with this value have no time
+    time = F.when(F.col("value") != timeless, F.col("at"))
+    results = keyed_map(
+        sharded, "user", 3, Tally(), grouping, str(tmp_path / "cp"), window=2.0, time=time, lateness=0.0, **more
     )
-    assert told.columns == ["user", "window", "kind", "n", "total"]
+    assert results.columns == ["user", "window", "kind", "n", "total"]
     truth = defaultdict(list)
     for user, value, ms in rows[:-1]:
-        truth[ms // 2000 * 2000, user].append(value)
+        if value != timeless:
+            truth[ms // 2000 * 2000, user].append(value)
     found = {
         (round(row["window"].timestamp() * 1000), row["user"]): (row["n"], row["total"])
-        for row in collect(told, tmp_path)
+        for row in collect(results, tmp_path)
         if row["kind"] == "finished"
     }
-    assert found == {place: (len(values), sum(values)) for place, values in truth.items()}
+    assert found == {state: (len(values), sum(values)) for state, values in truth.items()}
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("grouping", ["KEY", "PARTIAL_KEY"])
 def test_states_outlive_batches_and_restarts(events, tmp_path, grouping):
     stream, rows = events
     later = [(tmp_path / "events" / f"{number}.parquet", tmp_path / f"{number}.later") for number in (3, 4)]
-    for file, place in later:
-        file.rename(place)
+    for file, aside in later:
+        file.rename(aside)
     for _ in range(2):
         split = {"merge_every": "1 batches"} if grouping != "KEY" else {}
-        told = keyed_map(stream, "user", 3, Tally(), grouping, str(tmp_path / "cp"), ttl=3600.0, **split)
-        found = collect(told, tmp_path)
-        for file, place in later:
-            if place.exists():
-                place.rename(file)
+        results = keyed_map(stream, "user", 3, Tally(), grouping, str(tmp_path / "cp"), ttl=3600.0, **split)
+        found = collect(results, tmp_path)
+        for file, aside in later:
+            if aside.exists():
+                aside.rename(file)
     truth = defaultdict(list)
     for user, value, _ in rows:
         truth[user].append(value)
@@ -100,8 +112,59 @@ def test_states_outlive_batches_and_restarts(events, tmp_path, grouping):
     assert most == {user: (len(values), sum(values)) for user, values in truth.items()}
 
 
+def test_states_stay_where_their_partitions_were_counted(events, tmp_path, spark):
+    stream, rows = events
+    checkpoint, setting = tmp_path / "cp", "spark.sql.shuffle.partitions"
+    before = spark.conf.get(setting)
+
+    def defined():
+        return keyed_map(stream, "user", 3, Tally(), "KEY", str(checkpoint), ttl=3600.0)
+
+    def record():
+        return orjson.loads((checkpoint / "unskew" / "run.json").read_bytes())
+
+    try:
+        spark.conf.set(setting, 2)
+        query = defined()
+        spark.conf.set(setting, 5)
+        with pytest.raises(StreamingQueryException) as error:
+            collect(query, tmp_path)
+        assert cause(error.value).startswith(
+            f"{setting} was 2 when the work's states got their places, and is 5 in the"
+        )
+        # No state is written: it begins with the query's number, and keeps that over a restart.
+        query = defined()
+        spark.conf.set(setting, 2)
+        assert {row["user"]: row["n"] for row in sorted(collect(query, tmp_path), key=lambda row: row["n"])} == Counter(
+            user for user, *_ in rows
+        )
+        assert (record()["statePartitions"], record()["tokens"]) == (5, tokens(3, 5))
+        defined()
+        changed = record() | {"tokens": tokens(3, 4)}
+        (checkpoint / "unskew" / "run.json").write_bytes(orjson.dumps(changed))
+        with pytest.raises(UsageError, match=r"belongs to a run with tokens \[.*\], this one has \["):
+            defined()
+    finally:
+        spark.conf.set(setting, before)
+
+
+def test_a_relative_checkpoint_is_where_spark_has_it(events, tmp_path, spark, monkeypatch):
+    relative = os.path.relpath(tmp_path / "cp", spark._jvm.java.lang.System.getProperty("user.dir"))
+    monkeypatch.chdir(tmp_path / "events")
+    keyed_map(events[0], "user", 3, Tally(), "KEY", relative, ttl=3600.0)
+    assert (tmp_path / "cp" / "unskew" / "run.json").exists()
+
+
+@pytest.mark.full
+def test_a_checkpoint_that_is_not_the_querys(events, tmp_path):
+    query = keyed_map(events[0], "user", 3, Tally(), "KEY", str(tmp_path / "other"), ttl=3600.0)
+    with pytest.raises(StreamingQueryException) as error:
+        collect(query, tmp_path)
+    assert cause(error.value).startswith(f"the checkpoint file:{tmp_path}/other is not seen by executors on ")
+
+
 class Hoard(Tally):
-    """A state as large as a key's values say, in MB."""
+    """A state with as many MB as the sum of its key's values."""
 
     state = pa.schema([("n", pa.int64()), ("total", pa.int64()), ("all", pa.binary())])
 
@@ -113,10 +176,11 @@ class Hoard(Tally):
         total = pa.array([len(blob) >> 20 for blob in old])
         return None, pa.record_batch([pa.array([1] * k), total, pa.array(old, pa.binary())], schema=self.state)
 
-    def _told(self, kind, states):
-        return super()._told(kind, states.select(["n", "total"]))
+    def _rows(self, kind, states):
+        return super()._rows(kind, states.select(["n", "total"]))
 
 
+@pytest.mark.full
 def test_null_keys_large_states_and_those_too_large(spark, tmp_path):
     schema = "user long, value long"
     folder = tmp_path / "in"
@@ -139,7 +203,7 @@ def test_null_keys_large_states_and_those_too_large(spark, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("given", "says"),
+    ("given", "message"),
     [
         ({"checkpoint": ""}, "checkpoint is empty"),
         ({"key": "who"}, "there is no column 'who'; valid: timestamp, value"),
@@ -148,11 +212,11 @@ def test_null_keys_large_states_and_those_too_large(spark, tmp_path):
         ({"merge_every": "5s"}, "merge_every is '5s', but KEY splits no keys"),
     ],
 )
-def test_bad_arguments(spark, tmp_path, given, says):
-    fine = {"key": "value", "workers": 2, "work": Tally(), "grouping": "KEY", "checkpoint": str(tmp_path), "ttl": 5.0}
+def test_bad_arguments(spark, tmp_path, given, message):
+    valid = {"key": "value", "workers": 2, "work": Tally(), "grouping": "KEY", "checkpoint": str(tmp_path), "ttl": 5.0}
     stream = spark.readStream.format("rate").load()
-    assert keyed_map(stream, **fine).columns == ["value", "kind", "n", "total"]
-    with pytest.raises(UsageError, match=says):
-        keyed_map(stream, **fine | given)
+    assert keyed_map(stream, **valid).columns == ["value", "kind", "n", "total"]
+    with pytest.raises(UsageError, match=message):
+        keyed_map(stream, **valid | given)
     with pytest.raises(UsageError, match="give it a stream"):
-        keyed_map(spark.range(1).withColumnRenamed("id", "value"), **fine)
+        keyed_map(spark.range(1).withColumnRenamed("id", "value"), **valid)

@@ -1,4 +1,4 @@
-"""`unskew state`: what it shows is what the run's workers hold."""
+"""`unskew state` shows the states of the run's workers."""
 
 from collections import Counter, defaultdict
 from contextlib import nullcontext
@@ -7,13 +7,14 @@ import orjson
 import pytest
 from pyspark import cloudpickle
 
-from tests.apps.conftest import countries, publish
+from tests.apps.conftest import countries, publish, skewed
 from tests.apps.keyed import driver
 from tests.apps.keyed.driver import Tally
-from tests.apps.keyed.test_keyed_topology import skewed
 from tests.commands import unskew
-from unskew.apps.keyed.reading import States
-from unskew.apps.run import jvm
+from unskew.apps.keyed.state_reader import States
+from unskew.apps.run import session
+
+pytestmark = pytest.mark.xdist_group("spark-2")
 
 cloudpickle.register_pickle_by_value(driver)  # the tasks can't import the tests
 
@@ -21,7 +22,7 @@ cloudpickle.register_pickle_by_value(driver)  # the tasks can't import the tests
 @pytest.fixture
 def state(spark, monkeypatch):
     """The command, with the Spark of the tests, which it leaves as it is."""
-    monkeypatch.setattr(jvm, "lasting", lambda *_: nullcontext())
+    monkeypatch.setattr(session, "lasting", lambda *_: nullcontext())
     return lambda *arguments: unskew("state", *arguments)
 
 
@@ -30,20 +31,21 @@ def tables(text):
     return [[cell.strip() for cell in line.strip("│").split("│")] for line in text.splitlines() if line[0] == "│"]
 
 
+@pytest.mark.full
 @pytest.mark.spark
 @pytest.mark.kafka
-def test_it_shows_what_workers_hold(state, settings, spark, drain, connection, topic):
+def test_it_shows_the_workers_states(state, settings, spark, drain, connection, topic):
     keys = skewed(1_000)
     run = settings("KEY", ttl=3600.0, work=Tally("offset"))
     publish(connection, topic, 2, countries(keys))
     drain(run)
     at = {row["key"]: row["number"] for row in States(spark, run.checkpoint).rows().collect()}
-    held = Counter(at.values())
+    numbers = Counter(at.values())
 
     shown = state(run.checkpoint, "--top", "3")
     assert (shown.returncode, shown.stderr) == (0, "")
     rows = tables(shown.stdout)
-    assert {row[0]: int(row[1]) for row in rows[:-3]} == {f"worker {n}": count for n, count in held.items()}
+    assert {row[0]: int(row[1]) for row in rows[:-3]} == {f"worker {n}": count for n, count in numbers.items()}
     # All states are of one size: then by name.
     assert [row[:3] for row in rows[-3:]] == [[key, "16", f"w{at[key]}"] for key in sorted(at)[:3]]
 
@@ -65,11 +67,11 @@ def test_it_shows_what_workers_hold(state, settings, spark, drain, connection, t
         (["--key", "Turkey", "--worker", elsewhere], f"no state of the key 'Turkey' at worker {elsewhere}"),
         (["--worker", "4"], "worker is 4; valid: 0 to 3"),
     ):
-        said = state(run.checkpoint, *wrong)
-        assert (said.returncode, said.stdout, said.stderr) == (2, "", f"unskew: {complaint}\n")
+        done = state(run.checkpoint, *wrong)
+        assert (done.returncode, done.stdout, done.stderr) == (2, "", f"unskew: {complaint}\n")
 
 
 def test_there_is_no_such_run(tmp_path):
-    said = unskew("state", "nowhere", UNSKEW_HOME=str(tmp_path))
+    done = unskew("state", "nowhere", UNSKEW_HOME=str(tmp_path))
     valid = "none yet, or the path of a checkpoint"
-    assert (said.returncode, said.stderr) == (2, f"unskew: there is no run 'nowhere'; valid: {valid}\n")
+    assert (done.returncode, done.stderr) == (2, f"unskew: there is no run 'nowhere'; valid: {valid}\n")

@@ -1,9 +1,15 @@
-"""`unskew reproduce` as users call it."""
+"""`unskew reproduce` as users call it, and the report of an experiment, printed and saved."""
+
+import csv
+import io
 
 import pytest
+from rich.console import Console
 from typer.testing import CliRunner
 
 from reproduction.command import PAPERS
+from reproduction.page import Report, Sizing, page
+from tests.pictures import figures  # noqa: F401
 from unskew.apps.cli import app
 from unskew.errors import UserError
 
@@ -42,3 +48,58 @@ def test_bad_arguments_are_named(arguments, says):
     result = run(*arguments)
     assert isinstance(result.exception, UserError)
     assert says in str(result.exception)
+
+
+REPORT = Report(
+    "A paper, Table 1",
+    ("W", "paper", "ours", "why they differ"),
+    [(5, 3.7e-8, 0.00012345, "agree"), (10, None, 2.0, None)],
+    ["A note."],
+    lambda figure: figure.subplots().plot([1, 2]),
+)
+
+
+def test_print():
+    text = io.StringIO()
+    REPORT.print(Console(file=text, width=100))
+    for part in ("A paper, Table 1", "3.7e-08", "0.000123", "–", "A note."):
+        assert part in text.getvalue()
+
+
+def test_markdown():
+    lines = REPORT.markdown("paper.png").splitlines()
+    assert lines[0] == "## A paper, Table 1"
+    assert lines[2:6] == [
+        "| W | paper | ours | why they differ |",
+        "| --- | --- | --- | --- |",
+        "| 5 | 3.7e-08 | 0.000123 | agree |",
+        "| 10 | – | 2 | – |",
+    ]
+    assert lines[-1] == "![A paper, Table 1](paper.png)"
+
+
+def test_page():
+    lines = page("unskew reproduce pkg", [REPORT.title], [REPORT.markdown()]).splitlines()
+    assert "`unskew reproduce pkg`" in lines[2]
+    assert "- [A paper, Table 1](#a-paper-table-1)" in lines
+    assert "## A paper, Table 1" in lines
+
+
+def test_save(tmp_path, figures):
+    files = REPORT.save(tmp_path / "new", "paper-table-1")
+    assert [file.name for file in files] == ["paper-table-1.csv", "paper-table-1.png"]
+    with files[0].open() as file:
+        assert list(csv.reader(file)) == [
+            ["W", "paper", "ours", "why they differ"],
+            ["5", "3.7e-08", "0.00012345", "agree"],
+            ["10", "", "2.0", ""],
+        ]
+    assert files[1].read_bytes().startswith(b"\x89PNG")
+    (figure,) = figures
+    assert figure.get_suptitle() == REPORT.title
+    assert [list(line.get_ydata()) for line in figure.axes[0].lines] == [[1, 2]]
+
+
+@pytest.mark.parametrize(("scale", "full", "least", "expected"), [(0.1, 1000, 1, 100), (0.1, 50, 20, 20), (1, 7, 1, 7)])
+def test_scale(scale, full, least, expected):
+    assert Sizing(scale).of(full, least) == expected

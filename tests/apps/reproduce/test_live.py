@@ -16,7 +16,9 @@ from reproduction.posg import work
 from reproduction.stage import Course, Stage
 from tests.apps.reproduce.test_command import run
 from unskew.grouping import create, encode
-from unskew.grouping.costs import class_costs
+from unskew.grouping.streams import class_costs
+
+pytestmark = pytest.mark.xdist_group("spark-2")
 
 TINY = Sizing(scale=0.0001)
 
@@ -37,11 +39,11 @@ def test_a_tuple_costs_by_its_key_and_by_its_instance(monkeypatch):
     costs = (1.0, 2.0, 64.0)
     operator = work.Drifting(0.5, costs, 3, (1.0, 0.9), (1.0, 1.1))
     keys = pa.array([f"k{i}" for i in range(6)])
-    told = operator(pa.record_batch([keys, pa.array(np.arange(6))], ["key", "offset"]))
+    given = operator(pa.record_batch([keys, pa.array(np.arange(6))], ["key", "offset"]))
     expected = 0.5 * class_costs(encode(keys), costs) * [0.9, 0.9, 0.9, 1.1, 1.1, 1.1]
-    assert told.column("cost").to_numpy() == pytest.approx(expected)
+    assert given.column("cost").to_numpy() == pytest.approx(expected)
     assert slept == [pytest.approx(expected.sum() / 1000)]
-    assert told.column("key").equals(keys)
+    assert given.column("key").equals(keys)
 
 
 def test_what_a_course_says():
@@ -63,8 +65,8 @@ class Imitation(Stage):
         for start in range(0, len(keys), batch):
             routed = router.route(keys[start : start + batch])
             tuples.append(np.bincount(routed, minlength=workers))
-        told = [{"state": "RUN" if at else "SEND_ALL", "epoch": at // 5} for at in range(len(tuples))]
-        return Course(np.array(tuples), np.array(tuples) * 0.001, told, [])
+        given = [{"state": "RUN" if at else "SEND_ALL", "epoch": at // 5} for at in range(len(tuples))]
+        return Course(np.array(tuples), np.array(tuples) * 0.001, given, [])
 
 
 @pytest.mark.parametrize("name", [*(("mixed", name) for name in MIXED), *(("posg", name) for name in POSG)])
@@ -77,7 +79,7 @@ def test_every_experiment_gives_a_whole_table(name, tmp_path):
     report.save(tmp_path, "report")
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.spark
 @pytest.mark.kafka
 def test_live_experiments_run(spark, connection, tmp_path, monkeypatch):

@@ -5,9 +5,8 @@ import re
 import numpy as np
 import pytest
 
-from reproduction.dkg import country
-from reproduction.dpa.rounds import METHODS, PAPER, skews
-from reproduction.dpa.workloads import SHAPES, letters
+from reproduction import dkg
+from reproduction.dpa import METHODS, PAPER, SHAPES, letters, skews
 from reproduction.page import TELLING, Sizing
 from reproduction.pkg import EXPERIMENTS as PKG
 from reproduction.pkg.datasets import CT, LN1, LN2, TW, WP, share_of_first
@@ -109,7 +108,7 @@ def test_dpa_a_round_relieves_the_most_skewed():
 
 
 def test_dkg_between_its_bounds():
-    rows = {row[1]: row for row in country.half_skew(SMALL).rows}
+    rows = {row[1]: row for row in dkg.half_skew(SMALL).rows}
     assert rows["SHUFFLE"][3] < rows["DYNAMIC_KEY"][3] < rows["PARTIAL_KEY"][3] < rows["KEY"][3]
     assert rows["KEY"][5] == 1 < rows["DYNAMIC_KEY"][5] < rows["SHUFFLE"][5] == 10
     assert rows["DYNAMIC_KEY_DECAY"][4] < rows["DYNAMIC_KEY"][4]

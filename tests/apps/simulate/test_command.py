@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from tests.pictures import figures, lines, panels  # noqa: F401
 from unskew.apps.cli import app
-from unskew.apps.topology.valid import numbers
+from unskew.apps.topology.settings import numbers
 from unskew.errors import UserError
 
 

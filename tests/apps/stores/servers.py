@@ -1,15 +1,17 @@
-"""An S3 and an HDFS as processes of our own: what checkpoints are tried on that lie elsewhere."""
+"""An S3 and a Hadoop as processes of the tests: checkpoints that aren't on this machine's disk, executors on YARN."""
 
 import re
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 
+import psutil
 from pyarrow import fs
 
-from unskew.apps.checkpoint.place import Place
+from tests.waiting import awaited
+from unskew.apps.checkpoint.location import Location
 from unskew.deploy.installation.jars import described_jars, pyspark_home
-from unskew.deploy.installation.java import find_java
+from unskew.deploy.installation.machine import find_java
 from unskew.deploy.servers.server import Server
 
 _ARCHIVES = Path(__file__).with_name("servers.xml")
@@ -19,7 +21,7 @@ BUCKET = "bucket"
 
 
 def _jars(configuration: str) -> list[Path]:
-    return described_jars(_ARCHIVES, configuration, "S3Proxy and Hadoop's minicluster for tests", 2, "about 105 MB")
+    return described_jars(_ARCHIVES, configuration, "S3Proxy and Hadoop's minicluster for tests", 5, "about 115 MB")
 
 
 class S3(Server):
@@ -28,14 +30,14 @@ class S3(Server):
     name = "S3Proxy"
     user, secret = "unskew", "s3cret-of-tests"
 
-    def place(self, name: str) -> Place:
-        """A place in its bucket."""
+    def location(self, name: str) -> Location:
+        """A location in the bucket."""
         keys = {"fs.s3a.access.key": self.user, "fs.s3a.secret.key": self.secret}
-        return Place(f"s3a://{BUCKET}/{name}", {"fs.s3a.endpoint": f"http://{self.listens}", **keys})
+        return Location(f"s3a://{BUCKET}/{name}", {"fs.s3a.endpoint": f"http://{self.listens}", **keys})
 
     @property
     def environment(self) -> dict[str, str]:
-        """What its users have in theirs, as AWS's usual variables."""
+        """AWS's usual variables for its users' environment."""
         return {
             "AWS_ACCESS_KEY_ID": self.user,
             "AWS_SECRET_ACCESS_KEY": self.secret,
@@ -43,13 +45,13 @@ class S3(Server):
         }
 
     def files(self) -> fs.S3FileSystem:
-        """It, as pyarrow sees it."""
+        """A client of pyarrow's."""
         keys = {"access_key": self.user, "secret_key": self.secret, "region": "us-east-1"}
         return fs.S3FileSystem(endpoint_override=self.listens, scheme="http", allow_bucket_creation=True, **keys)
 
     def requests(self) -> list[tuple[str, str]]:
         """All requests so far, as (method, path with query)."""
-        return re.findall(r"request: Request\((\w+) http://[^/]+(\S*)\)@", self._said())
+        return re.findall(r"request: Request\((\w+) http://[^/]+(\S*)\)@", self._output())
 
     def _command(self) -> list[str | Path]:
         settings = self.directory / "s3proxy.properties"
@@ -71,31 +73,63 @@ class S3(Server):
         return {"endpoint": self.listens}
 
 
-class Hdfs(Server):
-    """A name node and a data node."""
+class Hadoop(Server):
+    """HDFS, a name node and a data node; and YARN, once somebody asks for it.
 
-    name = "HDFS"
+    YARN's nodes find programs in the folder `programs` first.
+    """
+
+    name = "Hadoop"
     environment: Mapping[str, str] = {}
 
-    def place(self, name: str) -> Place:
-        """A place in it."""
-        return Place(f"hdfs://{self.listens}/{name}")
+    @property
+    def programs(self) -> Path:
+        """For programs that the nodes have by their names, as python3."""
+        return self.directory / "programs"
+
+    def location(self, name: str) -> Location:
+        """A location in the file system."""
+        return Location(f"hdfs://{self.listens}/{name}")
+
+    def yarn(self) -> Path:
+        """`HADOOP_CONF_DIR` of YARN, which is started now unless it runs."""
+        self._configuration.mkdir(exist_ok=True)
+        awaited(lambda: "yarn ready" in self._output().splitlines() or not self.alive, "YARN")
+        assert self.alive, self._output()
+        return self._configuration
+
+    def executors(self) -> list[psutil.Process]:
+        """Spark's executors that YARN runs now."""
+        return [each for each in psutil.Process(self.pid).children(recursive=True) if _is_executor(each)]
+
+    @property
+    def _configuration(self) -> Path:
+        return self.directory / "configuration"
 
     def _command(self) -> list[str | Path]:
         shipped = pyspark_home() / "jars"
         needed = ("hadoop-client-*", "slf4j-api-*", "jcl-over-slf4j-*", "log4j-*", "commons-*", "jackson-*")
-        path = [*_jars("hdfs"), *(jar for pattern in needed for jar in sorted(shipped.glob(f"{pattern}.jar")))]
-        source = Path(__file__).with_name("MiniHdfs.java")
+        path = [*_jars("hadoop"), *(jar for pattern in needed for jar in sorted(shipped.glob(f"{pattern}.jar")))]
+        source = Path(__file__).with_name("MiniHadoop.java")
         port = self.listens.rpartition(":")[2]
         return [
             find_java().launcher, *_LEAN, "-cp", ":".join(map(str, path)), source, port, self.directory / "data",
+            self._configuration, self.programs,
         ]  # fmt: skip
 
     def _answers(self) -> bool:
-        return "ready" in self._said().splitlines()
+        return "ready" in self._output().splitlines()
 
     def _announcement(self) -> dict[str, str]:
         return {"address": f"hdfs://{self.listens}"}
+
+
+def _is_executor(process: psutil.Process) -> bool:
+    try:
+        # The class is in the command line of the shells that start the JVM, too.
+        return process.name() == "java" and any("ExecutorBackend" in word for word in process.cmdline())
+    except psutil.Error:  # it has ended
+        return False
 
 
 def by_method(requests: list[tuple[str, str]]) -> str:

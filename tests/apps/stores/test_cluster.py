@@ -15,17 +15,25 @@ from tests.commands import UNSKEW
 # With two sources and four partitions of the state; 48 to 59 were counted, but for a batch with which a query begins.
 MOST_REQUESTS = 90
 
-pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.kafka, pytest.mark.timeout(1800)]
+pytestmark = [
+    pytest.mark.full,
+    pytest.mark.slow,
+    pytest.mark.spark,
+    pytest.mark.kafka,
+    pytest.mark.timeout(1800),
+    pytest.mark.xdist_group("cluster"),
+]
 
 
+@pytest.mark.takes(70)
 def test_executors_get_there(connection, topic, tmp_path, truth, options, cluster, s3, capsys):
-    """Counts are exact, secrets kept, and a batch asks for little."""
+    """Counts are exact, secrets stay secret, and a batch makes few requests."""
     groupings = {"KEY": "kg", "DYNAMIC_KEY": "dkg"}  # the one forgets, the other remembers
-    place = s3.place(topic)
+    location = s3.location(topic)
     command = [
         *UNSKEW, "compare", "COUNTRY_SKEW_R80", topic, "2", "4", "x0", "--groupings", ",".join(groupings),
         "--time", "event", "--window", str(WINDOW_MS / 1000), "--lateness", "1", "--max-tuples", "8000",
-        "--trigger", "0.1", "--checkpoint", str(place), "--output", str(tmp_path / "out"),
+        "--trigger", "0.1", "--checkpoint", str(location), "--output", str(tmp_path / "out"),
         "--bootstrap-servers", connection.bootstrap_servers, *options,
     ]  # fmt: skip
     done = subprocess.run(

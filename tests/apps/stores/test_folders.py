@@ -1,45 +1,50 @@
-"""What a checkpoint asks of any store, of each kind that there is."""
+"""The folders of a checkpoint, on each kind of store."""
 
 import pyarrow as pa
 import pytest
 
 from unskew.apps.checkpoint.checkpoint import Checkpoint
-from unskew.apps.checkpoint.place import Place
+from unskew.apps.checkpoint.location import Location
 from unskew.apps.checkpoint.versions import Versions
-from unskew.apps.keyed.bins import KEY
-from unskew.apps.keyed.handed import Handed
+from unskew.apps.keyed.migration import Transfers
 from unskew.apps.keyed.parcels import WINDOW
+from unskew.apps.keyed.store import KEY
 from unskew.errors import EnvironmentFault
 
-pytestmark = pytest.mark.slow  # two servers are started
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("cluster")]  # two servers are started
 
 
 @pytest.fixture(params=["local", "s3", "hdfs"])
-def place(request, tmp_path) -> Place:
+def location(request, tmp_path) -> Location:
     if request.param == "local":
-        return Place(str(tmp_path / "checkpoint"))
-    return request.getfixturevalue(request.param).place(tmp_path.name)
+        return Location(str(tmp_path / "checkpoint"))
+    return request.getfixturevalue(request.param).location(tmp_path.name)
 
 
-def test_what_is_written_is_read_and_listed(place):
-    folder = place.folder("a", "b")
+def test_what_is_written_is_read_and_listed(location):
+    folder = location.folder("a", "b")
     assert folder.names() == []
     with pytest.raises(FileNotFoundError):
         folder.read("one")
     folder.write("one", b"1")
     folder.write("one", b"another")
     folder.write("empty", b"")
-    assert sorted(folder.names()) == ["empty", "one"]
+    assert sorted(folder.names()) == ["empty", "one"], "nothing unfinished is left"
+    assert not folder.create("one", b"a third")
+    assert folder.create("two", b"2")
+    assert not folder.create("two", b"two")
     assert folder.read("one") == b"another"
+    assert folder.read("two") == b"2"
+    folder.remove("two")
     assert folder.read("empty") == b""
-    assert place.folder("a").names() == ["b"]
+    assert location.folder("a").names() == ["b"]
     with folder.open("one") as file:
         file.seek(2)
         assert file.read(3) == b"oth"
 
 
-def test_what_is_removed_is_gone(place):
-    folder = place.folder("a")
+def test_what_is_removed_is_gone(location):
+    folder = location.folder("a")
     folder.write("one", b"1")
     folder.write("two", b"2")
     folder.remove("one")
@@ -50,42 +55,43 @@ def test_what_is_removed_is_gone(place):
     assert folder.names() == []
 
 
-def test_versions(place):
-    versions = Versions(place.below("versions"))
+def test_versions(location):
+    versions = Versions(location.below("versions"))
     assert versions.newest(3) is None
     for number in range(1, 60, 2):
         versions.write(number, b"%d" % number)
         assert versions.newest(number) == (number, b"%d" % number)
         assert versions.newest(number - 1) == ((number - 2, b"%d" % (number - 2)) if number > 1 else None)
     # Where requests cost money, the old ones go from time to time.
-    assert len(place.folder("versions").names()) < 25
+    assert len(location.folder("versions").names()) < 25
 
 
-def test_rows_handed_over(place):
+def test_states_on_their_way(location):
     rows = pa.record_batch({WINDOW: pa.array([0, 0]), KEY: ["a", "b"]})
-    handed = Handed(place)
-    handed.hand(1, 7, 4, {2: rows, 3: rows.slice(0, 1)}, rows.schema)
-    assert handed.plans() == [7]
-    assert handed.to(3, 7, 5)[0].num_rows == 1
-    assert sum(part.num_rows for part in handed.back(1, 7, 5)) == 3
-    handed.forget([7])
-    assert handed.plans() == []
+    transfers = Transfers(location)
+    transfers.write(1, 7, 4, {2: rows, 3: rows.slice(0, 1)}, rows.schema)
+    assert transfers.plans() == [7]
+    assert transfers.listed(7, 5) == {1: 4}
+    assert transfers.to(3, 7, {1: 4})[0].num_rows == 1
+    assert sum(part.num_rows for part in transfers.by(1, 7, 4)) == 3
+    transfers.forget([7])
+    assert transfers.plans() == []
 
 
-def test_a_checkpoint_is_claimed_once_and_for_all(place):
-    assert Checkpoint(place).claimed() == {}
-    Checkpoint(place).claim({"numWorkers": 4})
-    assert Checkpoint(place).claimed()["numWorkers"] == 4
-    Checkpoint(place).clock.put_on(3, 250)
-    assert Checkpoint(place).clock.ahead_ms == 250
+def test_a_checkpoint_is_claimed_once_and_for_all(location):
+    assert Checkpoint(location).claimed() == {}
+    Checkpoint(location).claim({"numWorkers": 4})
+    assert Checkpoint(location).claimed()["numWorkers"] == 4
+    Checkpoint(location).clock.advance(3, 250)
+    assert Checkpoint(location).clock.ahead_ms == 250
 
 
 def test_a_store_that_refuses_is_told_in_a_line(s3):
-    place = s3.place("refused")
-    wrong = Place(place.address, {**place.access, "fs.s3a.secret.key": "wrong-s3cret"})
-    with pytest.raises(EnvironmentFault, match=r"s3a://bucket/refused/unskew can't be (read|written)") as told:
+    location = s3.location("refused")
+    wrong = Location(location.address, {**location.access, "fs.s3a.secret.key": "wrong-s3cret"})
+    with pytest.raises(EnvironmentFault, match=r"s3a://bucket/refused/unskew can't be (read|written)") as error:
         Checkpoint(wrong).claim({})
-    assert "\n" not in str(told.value)
-    assert "s3cret" not in str(told.value)
+    assert "\n" not in str(error.value)
+    assert "s3cret" not in str(error.value)
     with pytest.raises(EnvironmentFault, match=r"s3a://no-such-bucket/x/unskew can't be written"):
-        Checkpoint(Place("s3a://no-such-bucket/x", place.access)).claim({})
+        Checkpoint(Location("s3a://no-such-bucket/x", location.access)).claim({})

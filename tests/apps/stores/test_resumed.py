@@ -1,4 +1,4 @@
-"""A run whose checkpoint lies on S3 or HDFS is killed and goes on: the counts are exact."""
+"""A run with its checkpoint on S3 or HDFS is killed and goes on: the counts are exact."""
 
 import os
 import subprocess
@@ -11,31 +11,39 @@ from tests.apps.keyed.test_keyed_kills import ALWAYS, SESSIONS, read_sessions, s
 from tests.apps.process import check, launch, stream, truth  # noqa: F401  fixtures
 from tests.apps.stores.servers import BUCKET
 from tests.commands import UNSKEW
-from unskew.apps.feedback.plans import Plans
-from unskew.deploy.home import home
+from tests.waiting import PATIENCE
+from unskew.apps.routing.plans import Plans
+from unskew.deploy.directories import data_directory
 
-pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.kafka, pytest.mark.timeout(1800)]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.spark,
+    pytest.mark.kafka,
+    pytest.mark.timeout(1800),
+    pytest.mark.xdist_group("cluster"),
+]
 
 
+@pytest.mark.takes(50)
 @pytest.mark.parametrize("store", ["s3", "hdfs"])
 def test_states_that_move(connection, topic, truth, launch, request, store):
-    """Plans, what workers hand each other, and Spark's own states lie there too; `unskew state` reads them."""
+    """Plans, states on their way and Spark's own states are there too; `unskew state` reads them."""
     server = request.getfixturevalue(store)
-    place, environment = server.place(topic), server.environment
-    topology = launch("MIXED", *SESSIONS, *ALWAYS, place=place, environment=environment)
+    location, environment = server.location(topic), server.environment
+    topology = launch("MIXED", *SESSIONS, *ALWAYS, location=location, environment=environment)
     topology.goes_on(3)
     seen = topology.command_lines()
     topology.kill()
     topology.start()
     topology.finish()
     check(connection, topic, "mixed", truth)
-    told = Counter(read_sessions(dict(records(connection, f"{topic}-s2-w4-mixed-results")).values()))
-    assert told == Counter(sessions_of(stream()))
-    assert Plans(place).newest().active.number > 1, "a run in which no keys move would prove nothing"
+    results = Counter(read_sessions(dict(records(connection, f"{topic}-s2-w4-mixed-results")).values()))
+    assert results == Counter(sessions_of(stream()))
+    assert Plans(location).newest().active.number > 1, "a run in which no keys move would prove nothing"
 
-    command = [*UNSKEW, "state", str(place)]
+    command = [*UNSKEW, "state", str(location)]
     shown = subprocess.run(
-        command, env={**os.environ, **environment}, capture_output=True, text=True, timeout=300, check=False
+        command, env={**os.environ, **environment}, capture_output=True, text=True, timeout=PATIENCE, check=False
     )
     assert shown.returncode == 0, shown.stderr
     assert "states of Sessions" in shown.stdout
@@ -43,7 +51,7 @@ def test_states_that_move(connection, topic, truth, launch, request, store):
     secret = getattr(server, "secret", None)
     if secret:
         assert any("SparkSubmit" in line for line in seen)
-        logs = [topology.output, *home().glob(f"logs/spark-{topology.process.pid}.log")]
+        logs = [topology.log, *data_directory().glob(f"logs/spark-{topology.process.pid}.log")]
         assert len(logs) == 2
         assert not any(secret in text for text in [*seen, *(log.read_text() for log in logs)])
         assert not any(secret.encode() in each for each in objects(server, topic))

@@ -11,8 +11,8 @@ from tests.grouping.simulator.plain_workers import fifo
 from unskew.grouping import create, encode, streams
 from unskew.grouping.feedback import Plan
 from unskew.grouping.simulator import Feedback, Speeds, arrivals_at, class_costs, simulate, workload
-from unskew.grouping.simulator.crew import Fifo
 from unskew.grouping.simulator.feedback import transferred
+from unskew.grouping.simulator.workers import FifoWorkers
 
 
 def some(n=3000, workers=7, z=1.2, keys=200, load=0.9, seed=0, cost=1.0):
@@ -75,7 +75,7 @@ def test_split_by_key_sends_a_key_to_one_source():
     assert (got.assigned != turns.assigned).any()
 
 
-def test_an_offline_scheme_is_told_what_comes():
+def test_an_offline_scheme_foresees_the_stream():
     load = some(z=1.0)
     offline = simulate(lambda: create("OFF_GREEDY", 5), load)
     online = simulate(lambda: create("ON_GREEDY", 5), load)
@@ -190,13 +190,13 @@ def test_bad_parameters(call, says):
 def test_moving_state_keeps_both_workers_busy():
     """By hand: a plan at 10 ms that takes 4 units of state from worker 0 to 1, and 2 from 2 to 1, at 3 ms a unit."""
     arrivals = [0, 0, 0, 0, 11, 11, 11, 11, 40]
-    crew = Fifo(workload(["a"] * 9, arrivals), Speeds.fixed(np.ones(4)))
-    crew.assigned[:] = [0, 1, 2, 3, 0, 1, 2, 3, 1]
-    crew.serve(0, 4, 10.0)
+    workers = FifoWorkers(workload(["a"] * 9, arrivals), Speeds.fixed(np.ones(4)))
+    workers.assigned[:] = [0, 1, 2, 3, 0, 1, 2, 3, 1]
+    workers.serve(0, 4, 10.0)
     values = {"moved_from": np.array([0, 2]), "moved_to": np.array([1, 1]), "moved_sizes": np.array([4.0, 2.0])}
-    crew.occupy(10.0, 3 * transferred([Plan(1, 0, "", values), Plan(2, 1, "", {"tokens": 1})], 4))
-    crew.serve(4, 9, 100.0)
-    assert crew.finishes.tolist() == [1, 1, 1, 1, 23, 29, 17, 12, 41]
+    workers.occupy(10.0, 3 * transferred([Plan(1, 0, "", values), Plan(2, 1, "", {"tokens": 1})], 4))
+    workers.serve(4, 9, 100.0)
+    assert workers.finishes.tolist() == [1, 1, 1, 1, 23, 29, 17, 12, 41]
 
 
 def test_migration_takes_its_time():

@@ -1,12 +1,15 @@
-"""Streams for property tests, as the oracle and as the planners take them."""
+"""Streams for property tests, as the oracle and as the planners take them; routers, and their workers' reports."""
 
 from fractions import Fraction
 
 import numpy as np
+import pytest
 from hypothesis import strategies as st
 
 from tests.grouping.table.plain_table import Stream
+from unskew.grouping import GROUPINGS, encode
 from unskew.grouping.table import Records
+from unskew.grouping.table.router import TableRouter
 
 
 @st.composite
@@ -61,3 +64,19 @@ def planned(scheme, stream):
     assert placement.table() == stream.table(destination.tolist())
     assert placement.migration() == stream.migration(destination.tolist())
     return destination.tolist()
+
+
+TABLES = [name for name, scheme in GROUPINGS.items() if issubclass(scheme, TableRouter)]
+tables = pytest.mark.parametrize("name", TABLES)
+WORKERS = 6
+
+
+def observed(router, keys, workers, costs=None):
+    """The workers' reports of one interval."""
+    reports = {}
+    for worker in np.unique(workers):
+        mine = workers == worker
+        monitor = router.monitor()
+        monitor.observe(encode(keys.distinct.take(keys.codes[mine])), None if costs is None else costs[mine])
+        reports[int(worker)] = monitor.report()
+    return reports

@@ -5,7 +5,7 @@ from collections import Counter, deque
 import numpy as np
 import pytest
 
-from tests.grouping.table.table_workers import TABLES, WORKERS, observed, tables
+from tests.grouping.table.table_cases import TABLES, WORKERS, observed, tables
 from unskew.grouping import create, encode
 from unskew.grouping.table.records import overload
 
@@ -19,7 +19,7 @@ def interval(number, n=20_000):
 
 @tables
 def test_it_balances(name):
-    """Each interval starts from the plan of the one before, and the plan balances that interval."""
+    """Each interval starts from the plan of the interval before, and its own plan balances it."""
     router = create(name, WORKERS, theta_max=0.08)
     controller = router.controller()
     plans = 0
@@ -96,7 +96,7 @@ def test_restored_controller_plans_on(name):
 
 @tables
 def test_costs_count_where_they_are_measured(name):
-    """Keys of as many tuples, some ten times as dear: what is balanced are the costs."""
+    """All keys have as many tuples, some cost ten times as much: the costs are balanced, not the tuples."""
     keys = encode([f"k{i}" for i in range(40)] * 25)
     costs = np.where(keys.codes < 4, 10.0, 1.0)
     router = create(name, 4, theta_max=0.1)
@@ -110,7 +110,7 @@ def test_costs_count_where_they_are_measured(name):
 
 @tables
 def test_a_key_too_heavy_stays(name):
-    """The others leave its worker, then nothing helps any more: no plan; and silence is no reason to plan either."""
+    """The other keys leave its worker, then no plan helps any more, so none is made; nor is one without reports."""
     router = create(name, 3, theta_max=0.0)
     controller = router.controller()
     keys = encode(["hot"] * 1000 + [f"k{i}" for i in range(30)] * 2)

@@ -1,4 +1,4 @@
-"""What the generators' statistics are measured with."""
+"""Measures of the generators' statistics."""
 
 import numpy as np
 
@@ -7,10 +7,7 @@ from unskew.producers.keycounts import KeyCounts
 
 def counted(dataset):
     """The counts of all keys of a dataset."""
-    counts = KeyCounts()
-    for block in dataset.blocks():
-        counts.add(block.keys, block.counts)
-    return counts
+    return KeyCounts.of(dataset.blocks())
 
 
 def slope(frequencies, first, last):

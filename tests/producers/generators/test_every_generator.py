@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from tests.producers.generators.counting import counted
 from unskew.producers.dataset import Generated
-from unskew.producers.hashtags import hashtag_keys
-from unskew.producers.messages import WIKI_URL
+from unskew.producers.messages import WIKI_URL, hashtag_keys
 from unskew.producers.registry import DATASETS, create, parameters
 
 CHUNK = Generated.chunk

@@ -5,10 +5,9 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from unskew.producers.generators.election import Election
-from unskew.producers.generators.ticker import P1, weekly_shares
-from unskew.producers.hashtags import hashtag_keys
+from unskew.producers.generators.twitter import P1, Election, weekly_shares
 from unskew.producers.keycounts import KeyCounts
+from unskew.producers.messages import hashtag_keys
 from unskew.producers.registry import create
 
 WEEK = 7 * 86_400_000

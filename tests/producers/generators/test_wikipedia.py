@@ -5,9 +5,9 @@ import pyarrow.compute as pc
 import pytest
 
 from tests.producers.generators.counting import counted, slope
-from unskew.producers.generators import clickstream as clicks
-from unskew.producers.generators.pageviews_by_lang import SHARES, languages, shares
-from unskew.producers.generators.titles import titles
+from unskew.producers.generators import wikipedia as clicks
+from unskew.producers.generators.invented import titles
+from unskew.producers.generators.wikipedia import SHARES, languages, shares
 from unskew.producers.keycounts import KeyCounts
 from unskew.producers.registry import create
 
@@ -108,8 +108,8 @@ class TestClickstream:
     def test_the_mean_of_n_is_the_published_one(self, kind, mean):
         # A mean over draws says little when the tail is that heavy: this is the law's own, over its quantiles.
         quantiles = 1 - np.geomspace(1e-12, 1, 2_000_001)[::-1]
-        places = np.full(len(quantiles), list(clicks.KINDS).index(kind), np.int32)
-        n = clicks._clicks(quantiles, places).astype(float)
+        kinds = np.full(len(quantiles), list(clicks.KINDS).index(kind), np.int32)
+        n = clicks._clicks(quantiles, kinds).astype(float)
         assert np.trapezoid(n, quantiles) == pytest.approx(mean, rel=0.02)
 
     @pytest.mark.parametrize(("kind", "exponent"), [("link", 1.104), ("external", 0.868), ("other", 1.174)])

@@ -6,9 +6,9 @@ import orjson
 import pytest
 
 from unskew.producers.readers.files import Files
-from unskew.producers.readers.formats import FORMATS
 from unskew.producers.readers.inputs import inputs
 from unskew.producers.readers.rejects import Rejects
+from unskew.producers.registry import FORMATS
 
 DATA = Path(__file__).parents[2] / "data"
 SAMPLES = [

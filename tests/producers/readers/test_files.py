@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from tests.producers.readers.samples import ALL, DATA, SAMPLES, keys, read, reader
 from unskew.errors import EnvironmentFault, UsageError
 from unskew.producers.readers.files import Files
-from unskew.producers.readers.formats import FORMATS
 from unskew.producers.readers.inputs import Input, inputs
 from unskew.producers.readers.rejects import Rejects
+from unskew.producers.registry import FORMATS
 
 
 @ALL
@@ -62,24 +62,24 @@ def test_reading_may_begin_at_any_record(data):
     assert read(dataset, start) == whole[start:]
 
 
-def test_reading_goes_on_from_a_known_place(tmp_path):
+def test_reading_goes_on_from_a_known_position(tmp_path):
     paths = []
     for number in range(3):
         paths.append(tmp_path / f"{number}.gz")
         rows = "".join(f"{at}\tT{number}_{at}\n" for at in range(400_000))
         paths[-1].write_bytes(gzip.compress(rows.encode(), 1))
     dataset = reader("TWITTER_TICKER", *paths)
-    places = [(dataset.place(), 0)]
+    positions = [(dataset.position(), 0)]
     expected = []
     for block in dataset.blocks():
         expected += block.keys.to_pylist()
-        places.append((dataset.place(), len(expected)))
-    assert len(places) > 9
-    for place, position in places[:: len(places) // 6]:
-        assert place["position"] == position
+        positions.append((dataset.position(), len(expected)))
+    assert len(positions) > 9
+    for position, records in positions[:: len(positions) // 6]:
+        assert position["position"] == records
         again = reader("TWITTER_TICKER", *paths)
-        again.recall(place)
-        for start in (position, position + 7):
+        again.recall(position)
+        for start in (records, records + 7):
             first = next(iter(again.blocks(start)), None)
             got = first.keys.to_pylist() if first else []
             assert got == expected[start : start + len(got)]

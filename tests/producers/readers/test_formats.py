@@ -1,4 +1,4 @@
-"""Each format, from the files in tests/data: what comes out of good lines, and what is said of bad ones."""
+"""Each format, from the files in tests/data: the messages of good lines, and the reasons for bad ones."""
 
 import orjson
 import pytest
@@ -16,7 +16,7 @@ def test_good_lines_become_messages_and_bad_ones_are_counted(name, file, message
     assert rejects.total == rejected
     assert dataset.consumed == dataset.size == (DATA / file).stat().st_size
     assert dataset.done() == 1
-    assert dataset.place()["position"] == messages
+    assert dataset.position()["position"] == messages
 
 
 def test_clickstream_keeps_every_odd_title():

@@ -8,7 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from unskew.producers.readers.inputs import ByteStream
-from unskew.producers.readers.lines import LONGEST, batches, pieces
+from unskew.producers.readers.lines import LONGEST, pieces, sections
 
 
 def stream(data):
@@ -18,10 +18,10 @@ def stream(data):
 def read(data, size=1 << 16):
     """(number, line) of all lines, and the numbers of the overlong ones."""
     lines, overlong, last = [], [], None
-    for batch in batches(stream(data), size):
-        lines += [(int(batch.lines.numbers[at]), batch.lines[at]) for at in range(len(batch.lines))]
-        overlong += [number for number, _ in batch.overlong]
-        last = batch
+    for section in sections(stream(data), size):
+        lines += [(int(section.lines.numbers[at]), section.lines[at]) for at in range(len(section.lines))]
+        overlong += [number for number, _ in section.overlong]
+        last = section
     return lines, overlong, last
 
 
@@ -50,16 +50,16 @@ def test_lines_are_those_that_python_finds(parts, size):
 
 
 @given(texts, st.integers(3, 20))
-def test_reading_may_go_on_after_any_batch(parts, size):
+def test_reading_may_go_on_after_any_section(parts, size):
     data = b"".join(parts)
     whole, seen = plain(data), 0
-    for batch in batches(stream(data), size):
-        seen += len(batch.lines)
+    for section in sections(stream(data), size):
+        seen += len(section.lines)
         rest = stream(data)
-        rest.skip(batch.offset)
+        rest.skip(section.offset)
         after = [
             (int(more.lines.numbers[at]), more.lines[at])
-            for more in batches(rest, size, batch.number)
+            for more in sections(rest, size, section.number)
             for at in range(len(more.lines))
         ]
         assert after == whole[seen:]
@@ -90,5 +90,5 @@ def test_pieces_are_slices():
 
 def test_only_broken_lines_are_not_utf8():
     data = "okay\nüñ\n".encode() + b"\xff\xfe\nlast\n"
-    valid = [valid for batch in batches(stream(data)) for valid in batch.lines.valid_utf8().tolist()]
+    valid = [valid for section in sections(stream(data)) for valid in section.lines.valid_utf8().tolist()]
     assert valid == [True, True, False, True]

@@ -1,0 +1,237 @@
+"""The location of a checkpoint: one address, as Spark spells it, for Spark's files and for ours beside them."""
+
+import json
+import os
+import posixpath
+import re
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
+
+from unskew.apps.checkpoint.folders import AddressedFolder, Folder, LocalFolder, errors_in_a_line
+from unskew.errors import EnvironmentFault, UsageError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_VALID = "a path, file:/path, s3a://bucket/path, hdfs://host:port/path"
+
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
+
+_HADOOP = "spark.hadoop."
+# The prefixes of each store's settings, in Hadoop's names.
+_PREFIXES = {"s3a": ("fs.s3a.",), "hdfs": ("dfs.", "ipc.", "hadoop.", "fs.defaultFS")}
+# AWS's usual variables, for settings of Hadoop's that aren't given. (Spark itself takes the keys from them.)
+_FROM_ENVIRONMENT = {
+    "fs.s3a.access.key": ("AWS_ACCESS_KEY_ID",),
+    "fs.s3a.secret.key": ("AWS_SECRET_ACCESS_KEY",),
+    "fs.s3a.session.token": ("AWS_SESSION_TOKEN",),
+    "fs.s3a.endpoint": ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"),
+    "fs.s3a.endpoint.region": ("AWS_REGION", "AWS_DEFAULT_REGION"),
+}
+_KEYS = ("fs.s3a.access.key", "fs.s3a.secret.key", "fs.s3a.session.token")
+_SECRET = re.compile(
+    r"\.s3a\..*((access|secret)\.key|session\.token|password|encryption\.key)$|\.AWS_(SECRET_ACCESS_KEY|SESSION_TOKEN)$"
+)
+
+
+@dataclass(frozen=True)
+class Location:
+    """An address, with the settings to reach it; it travels to the tasks.
+
+    Attributes
+    ----------
+    address : str
+        As Spark spells it: a path, ``file:/path``, ``s3a://bucket/path``, ``hdfs://host:port/path``.
+    access : mapping
+        The store's settings, in Hadoop's names. They may be secret, and are neither shown nor written anywhere.
+
+    """
+
+    address: str
+    access: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    @classmethod
+    def of(cls, where: "Where", conf: Mapping[str, str] | None = None) -> Self:
+        """The location of an address, by Spark's settings and this process' environment.
+
+        Raises
+        ------
+        UsageError
+            There is no such kind of address.
+
+        """
+        if isinstance(where, Location):
+            return cls(where.address, where.access)
+        scheme, host, _ = _split(where)
+        return cls(where, _access(scheme, host, conf or {}))
+
+    def __str__(self) -> str:
+        return self.address
+
+    @property
+    def scheme(self) -> str:
+        """``file``, ``s3a`` or ``hdfs``."""
+        return _split(self.address)[0]
+
+    def below(self, *names: str) -> Self:
+        """The location of a folder further down."""
+        return replace(self, address=posixpath.join(self.address, *names))
+
+    def folder(self, *names: str) -> Folder:
+        """The folder here, or further down; neither has to exist."""
+        address = posixpath.join(self.address, *names)
+        with errors_in_a_line(address, "reached"):
+            return AddressedFolder(self._bare_folder(*_split(address)), address)
+
+    def _bare_folder(self, scheme: str, host: str, path: str) -> Folder:
+        # Each client is imported where it is needed: pyarrow's for S3 is large, hdfs-native is an extra.
+        if scheme == "s3a":
+            from unskew.apps.checkpoint.s3 import S3Folder
+
+            return S3Folder.at(host, path, self.access)
+        if scheme == "hdfs":
+            from unskew.apps.checkpoint.hdfs import HdfsFolder
+
+            return HdfsFolder.at(host, path, self.access)
+        return LocalFolder(path)
+
+    @property
+    def spark(self) -> dict[str, str]:
+        """Spark's settings to reach it, without the keys: Spark finds them in the environment, as this class does."""
+        return {_HADOOP + name: value for name, value in self.access.items() if name not in _KEYS}
+
+
+#: A location, or an address that this process' environment is enough to reach.
+Where: TypeAlias = str | Location
+
+
+def location_in(spark: "SparkSession", address: str) -> Location:
+    """The location of an address as a session's Spark resolves it, by the settings with which Spark reaches it.
+
+    An address without a scheme lies in Hadoop's default file system (``fs.defaultFS``), which may be set in a file that
+    only Spark reads.
+
+    Raises
+    ------
+    UsageError
+        There is no such kind of address.
+    EnvironmentFault
+        Spark can't tell where it is.
+
+    """
+    if not _SCHEME.match(address):
+        address = _resolved(spark, address)
+    prefixes = _PREFIXES.get(_split(address)[0])
+    return Location.of(address, _settings(spark, prefixes) if prefixes else None)
+
+
+def _resolved(spark: "SparkSession", address: str) -> str:
+    """Where an address without a scheme is, for Spark.
+
+    Spark says where a file isn't that it is asked to read: by no other way does it tell through Spark Connect, too.
+    """
+    from pyspark.errors import AnalysisException, PySparkException
+
+    absent = f".{uuid.uuid4().hex}"
+    path = posixpath.join(address, absent)
+    try:
+        # Of a single path Spark would log, with a stack trace, that it isn't there.
+        _ = spark.read.text([path, path]).schema
+    except AnalysisException as error:
+        found = (error.getMessageParameters() or {}).get("path", "")
+        if found.endswith(absent):
+            return found.removesuffix(absent).rstrip("/") or "/"
+        reason: Exception = error
+    except PySparkException as error:
+        reason = error
+    else:
+        raise AssertionError(f"{path} can't exist")
+    raise EnvironmentFault(f"Spark doesn't say where the checkpoint {address} is ({str(reason).splitlines()[0]})")
+
+
+def _settings(spark: "SparkSession", prefixes: tuple[str, ...]) -> dict[str, str]:
+    """Hadoop's settings with which a session's Spark reaches a store, named as Spark's settings.
+
+    Through Spark Connect only those are known that the session was given, not those in Hadoop's files on the server.
+    """
+    from pyspark.errors import PySparkAttributeError
+
+    try:
+        session: Any = spark._jsparkSession  # noqa: SLF001  Hadoop's configuration is had no other way
+    except PySparkAttributeError:
+        return spark.conf.getAll
+    hadoop = session.sessionState().newHadoopConf()
+    jvm: Any = spark._jvm  # noqa: SLF001
+    described = jvm.java.io.StringWriter()
+    jvm.org.apache.hadoop.conf.Configuration.dumpConfiguration(hadoop, described)
+    return {
+        _HADOOP + name: hadoop.get(name)  # the description leaves secrets out
+        for each in json.loads(described.toString())["properties"]
+        if (name := each["key"]).startswith(prefixes) and not str(each["resource"]).endswith("-default.xml")
+    }
+
+
+def location_by(address: str, conf: Mapping[str, str]) -> Location:
+    """The location of an address, by settings with which Spark is to be started.
+
+    An address without a scheme is a path of this machine, unless the settings name another default file system. What
+    comes out has a scheme, so that Spark, if it is given the location's address, can't resolve it otherwise.
+
+    Raises
+    ------
+    UsageError
+        There is no such kind of address; it is a relative path of another file system; or a secret is among the
+        settings: pyspark would put it on the JVM's command line, where everybody can see it.
+
+    """
+    for name in conf:
+        if _SECRET.search(name):
+            raise UsageError(
+                f"{name} would be seen by all who list this machine's processes; valid: AWS_ACCESS_KEY_ID, "
+                "AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN in the environment, AWS's credentials file, or a role"
+            )
+    if not _SCHEME.match(address):
+        default = conf.get(f"{_HADOOP}fs.defaultFS", "file:///").rstrip("/")
+        if default.startswith("file:"):
+            address = f"file:{os.path.abspath(address)}"  # noqa: PTH100  a string, as for the other schemes
+        elif address.startswith("/"):
+            address = default + address
+        else:
+            raise UsageError(
+                f"the checkpoint's address is {address!r}, below fs.defaultFS {default}; valid: /path, {_VALID}"
+            )
+    return Location.of(address, conf)
+
+
+def _split(address: str) -> tuple[str, str, str]:
+    """Scheme, host (or bucket) and path."""
+    found = re.fullmatch(r"([A-Za-z][A-Za-z0-9+.-]*):(?://([^/]*))?(.*)", address)
+    if found is None:
+        return "file", "", os.path.abspath(address)  # noqa: PTH100  a string, as for the other schemes
+    scheme, host, path = found[1].lower(), found[2] or "", found[3]
+    if "@" in host:
+        raise UsageError(f"the checkpoint's address {scheme}://… has a name or a password in it; valid: {_VALID}")
+    whole = {"file": not host and path.startswith("/"), "s3a": bool(host), "hdfs": found[2] is not None}
+    if whole.get(scheme):
+        return scheme, host, posixpath.normpath(path or "/")
+    raise UsageError(f"the checkpoint's address is {address!r}; valid: {_VALID}")
+
+
+def _access(scheme: str, host: str, conf: Mapping[str, str]) -> dict[str, str]:
+    prefixes = _PREFIXES.get(scheme)
+    if prefixes is None:
+        return {}
+    hadoop = {name.removeprefix(_HADOOP): value for name, value in conf.items() if name.startswith(_HADOOP)}
+    access = {name: value for name, value in hadoop.items() if name.startswith(prefixes)}
+    if scheme == "hdfs":
+        return access
+    bucket = f"fs.s3a.bucket.{host}."
+    own = {f"fs.s3a.{name.removeprefix(bucket)}": value for name, value in access.items() if name.startswith(bucket)}
+    environment = {
+        name: next(filter(None, map(os.environ.get, variables)), None) for name, variables in _FROM_ENVIRONMENT.items()
+    }
+    if any(name in access | own for name in _KEYS):  # the environment's token belongs to its own pair of keys
+        environment = {name: value for name, value in environment.items() if name not in _KEYS}
+    return {name: value for name, value in environment.items() if value} | access | own

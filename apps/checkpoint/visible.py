@@ -1,0 +1,68 @@
+"""Whether a task sees its query's checkpoint where Spark's driver has it.
+
+A path of a machine's own disk is another folder on each machine, so the routers of a batch might not find the states
+that the batch before has written. No task writes before it has looked.
+"""
+
+import json
+import socket
+
+from pyspark import TaskContext
+from pyspark.errors import AnalysisException
+from pyspark.sql import SparkSession
+
+from unskew.apps.checkpoint.location import Location, Where
+from unskew.errors import UsageError
+
+_QUERY = "sql.streaming.queryId"  # the local property in which a query's jobs have its id
+_MARK = "metadata"  # the file in which Spark's driver writes that id before the first batch
+
+_VALID = "the query's own checkpointLocation, where all machines see it (a network file system, s3a://…, hdfs://…)"
+
+# Where each request costs money, a process looks once: the (address, query) that it has seen.
+_seen: set[tuple[str, str]] = set()
+
+
+def require_visible(where: Where) -> None:
+    """Let the calling task look whether the checkpoint is its query's; a task of no query isn't asked.
+
+    Raises
+    ------
+    UsageError
+        There is no checkpoint, or another query's, where this task runs.
+    EnvironmentFault
+        The location can't be reached.
+
+    """
+    context = TaskContext.get()
+    query = context.getLocalProperty(_QUERY) if context else None
+    location = Location.of(where)
+    if query is None or (location.address, query) in _seen:
+        return
+    folder = location.folder()
+    try:
+        found = str(json.loads(folder.read(_MARK))["id"])
+    except FileNotFoundError:
+        found = "none"
+    if found != query:
+        raise UsageError(
+            f"the checkpoint {location} is not seen by executors on {socket.gethostname()} (the query there: {found}, "
+            f"this one: {query}); valid: {_VALID}"
+        )
+    if folder.costly:
+        _seen.add((location.address, query))
+
+
+def require_shared(spark: SparkSession, location: Location, *names: str) -> None:
+    """Refuse a location where Spark's driver doesn't see a file that this process has written.
+
+    Raises
+    ------
+    UsageError
+        Spark doesn't see it: the file system is another one, or Spark Connect's server is on another machine.
+
+    """
+    try:
+        _ = spark.read.text(location.below(*names).address).schema
+    except AnalysisException as error:
+        raise UsageError(f"the checkpoint {location} is not seen by Spark's driver; valid: {_VALID}") from error

@@ -1,0 +1,66 @@
+"""The execution of `unskew topology`: a run with its display, its metrics and its summary."""
+
+import signal
+from dataclasses import asdict
+from pathlib import Path
+
+import orjson
+
+from unskew.apps.monitoring.display import Display, LiveView
+from unskew.apps.monitoring.monitor import Monitor
+from unskew.apps.monitoring.outputs import Destinations, Outputs
+from unskew.apps.monitoring.summary import Tally
+from unskew.apps.run.run import Run
+from unskew.apps.run.session import session
+from unskew.apps.topology.publisher import result_topics
+from unskew.apps.topology.settings import Settings
+from unskew.errors import EnvironmentFault
+
+
+def execute(settings: Settings, destinations: Destinations, summary: Path | None, *, live: bool) -> None:
+    """Run the topology until it is drained, stopped by a signal, or fails; print its summary, and save it.
+
+    Parameters
+    ----------
+    settings : Settings
+        What to run.
+    destinations : Destinations
+        Where the metrics go.
+    summary : Path or None
+        Where to save the summary (JSON), if anywhere.
+    live : bool
+        Whether the display shows workers, balance, rate, lag and hot keys.
+
+    Raises
+    ------
+    EnvironmentFault
+        As ``unskew.apps.run.run.Run``; or the summary can't be written.
+    TakenOver
+        Another driver goes on with the checkpoint.
+
+    """
+    tally = Tally(settings.grouping)
+    view = LiveView(settings) if live else None
+    with Outputs(destinations) as outputs, Display(settings, view=view, notice=lambda: outputs.losses) as display:
+        if outputs.exporter is not None:
+            display.note(f"metrics for Prometheus: {outputs.exporter.url}")
+        monitor = Monitor(settings, outputs)
+        listeners, followers = [tally, monitor.batch], [monitor.progress]
+        if view is not None:
+            listeners.append(view.batch)
+            followers.append(view.progress)
+        run = Run(settings, [*listeners, display.batch], followers)
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, lambda *_: (run.stop(), display.stopping()))
+        with session(settings) as spark:
+            display.target(run.waiting)
+            outcome = run.run(spark)
+    result = tally.summary()
+    display.summary(result, outcome, result_topics(settings))
+    if outputs.balance:
+        print(outputs.balance)
+    if summary is not None:
+        try:
+            summary.write_bytes(orjson.dumps(asdict(result), option=orjson.OPT_INDENT_2))
+        except OSError as error:
+            raise EnvironmentFault(f"the summary can't be written to {summary} ({error.strerror})") from error

@@ -1,0 +1,212 @@
+"""The dataflow of a keyed work: router → packets → workers → mergers, if there are any → parcels → rows.
+
+A worker is one group of Spark's ``transformWithState``, and so is a merger. Spark finds a group by its *token*: an int,
+one for each worker, chosen so that its hash puts worker w in partition w mod P. (Grouping by the workers' own numbers
+collides: 0 to 9 fall on 7 of 10 partitions.)
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import mmh3
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+
+from unskew.apps.checkpoint.checkpoint import Checkpoint
+from unskew.apps.checkpoint.location import Where
+from unskew.apps.keyed.operators import PACKETS, PARCELS, MergerOperator, WorkerOperator
+from unskew.apps.keyed.parcels import read
+from unskew.apps.keyed.program import Program
+from unskew.apps.keyed.tasks import stateless_merger
+from unskew.apps.routing import packets
+from unskew.apps.routing.batches import milliseconds, partition
+from unskew.apps.routing.packets import route_packets
+from unskew.apps.routing.router import Routing
+from unskew.apps.splitter.fields import Fields
+from unskew.grouping import named
+
+Batches = Iterator[pa.RecordBatch]
+
+_SEED = 42  # of Spark's Murmur3Hash; a row's partition is pmod(hash, P)
+_LATEST = "latest"
+_ROUTED = pa.schema(
+    [("token", pa.int32()), ("worker", pa.int32()), ("source", pa.int32()), ("number", pa.int64()),
+     ("packet", pa.binary()), (_LATEST, pa.timestamp("us", "UTC"))]
+)  # fmt: skip
+_ROUTED_DDL = "token int, worker int, source int, number long, packet binary, latest timestamp"
+
+
+def tokens(workers: int, partitions: int) -> list[int]:
+    """The token of each worker: ints, all different.
+
+    >>> [mmh3.hash(token.to_bytes(4, "little"), 42) % 4 for token in tokens(6, 4)]
+    [0, 1, 2, 3, 0, 1]
+    """
+    found: defaultdict[int, list[int]] = defaultdict(list)
+    needed = -(-workers // partitions)
+    token = 0
+    while any(len(found[partition]) < needed for partition in range(min(workers, partitions))):
+        found[mmh3.hash(token.to_bytes(4, "little"), _SEED) % partitions].append(token)
+        token += 1
+    return [found[w % partitions][w // partitions] for w in range(workers)]
+
+
+def partitions_of(spark: SparkSession, checkpoint: Where) -> int:
+    """The number of partitions of a query's state: by its checkpoint, or of a new query by Spark's settings."""
+    return Checkpoint(checkpoint).partitions() or int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
+
+
+def routed(
+    tuples: DataFrame,
+    routing: Routing,
+    program: Program,
+    tokens: list[int],
+    *,
+    source: Column | None = None,
+    heartbeats: bool = False,
+    fields: Fields | None = None,
+) -> DataFrame:
+    """The tuples as packets, each with its worker's token.
+
+    Parameters
+    ----------
+    tuples : DataFrame
+        ``key``, the columns that the program carries, and by event time ``time``; ``__time`` if the grouping uses it.
+    routing : Routing
+        The grouping.
+    program : Program
+        What the workers do.
+    tokens : list of int
+        The workers' tokens.
+    source : Column, optional
+        The source of each row. Default: the task's number.
+    heartbeats : bool
+        Whether every task sends every worker a heartbeat.
+    fields : Fields, optional
+        The rows are messages, and the router first reads keys and counts from them.
+
+    """
+    carry = ["key", *program.columns]
+    columns = [F.col(name) for name in (carry if fields is None else fields.unread(carry))]
+    if source is not None:
+        columns.append(source.alias("__source"))
+    uses_time = named(routing.grouping).uses_time
+    if uses_time:
+        columns.append(F.col("__time"))
+    route = route_packets(routing, "key", "__source" if source is not None else None,
+                          "__time" if uses_time else None, carry, fields)  # fmt: skip
+    return tuples.select(*columns).mapInArrow(_with_tokens(route, program, tokens, heartbeats=heartbeats), _ROUTED_DDL)
+
+
+def _with_tokens(route: Callable[[Batches], Batches], program: Program, tokens: list[int], *, heartbeats: bool) -> Any:
+    def rows(batches: Batches) -> Batches:
+        program.require_place()
+        source, number = partition(), 0
+        token = np.array(tokens, np.int32)
+        for batch in route(batches):
+            workers = batch.column("worker")
+            numbers = np.arange(number, number + batch.num_rows)
+            number += batch.num_rows
+            of = np.full(batch.num_rows, source, np.int32)
+            latest = [_latest(packet) if program.event else None for packet in batch.column("packet")]
+            times = pa.array(latest, pa.timestamp("ms", "UTC")).cast(_ROUTED.types[-1])
+            columns = [pa.array(token[workers.to_numpy()]), workers, pa.array(of), pa.array(numbers),
+                       batch.column("packet"), times]  # fmt: skip
+            yield pa.RecordBatch.from_arrays(columns, schema=_ROUTED)
+        if heartbeats:
+            w = len(tokens)
+            columns = [pa.array(token), pa.array(np.arange(w, dtype=np.int32)), pa.array(np.full(w, -1, np.int32)),
+                       pa.array(np.full(w, number)), pa.nulls(w, pa.binary()),
+                       pa.nulls(w, _ROUTED.types[-1])]  # fmt: skip
+            yield pa.RecordBatch.from_arrays(columns, schema=_ROUTED)
+
+    return rows
+
+
+def _latest(packet: pa.BinaryScalar) -> int:
+    return int(milliseconds(packets.read(packet).column("time")).max())
+
+
+def to_workers(heartbeats: DataFrame, tokens: list[int], moment: Column) -> DataFrame:
+    """For each row of ``heartbeats`` a heartbeat to every worker, of that time, in the columns of ``routed``."""
+    workers = F.array(
+        *(F.struct(F.lit(token).alias("token"), F.lit(w).alias("worker")) for w, token in enumerate(tokens))
+    )
+    return heartbeats.select(F.explode(workers).alias("to")).select(
+        "to.*",
+        F.lit(-1).alias("source"),
+        F.lit(0).cast("long").alias("number"),
+        F.lit(None).cast("binary").alias("packet"),
+        moment.alias(_LATEST),
+    )
+
+
+def executed(
+    packets: DataFrame, program: Program, tokens: list[int], batch_time: Column, lateness: float | None
+) -> DataFrame:
+    """The results and counts that workers and mergers make of packets: rows of ``PARCELS``.
+
+    Parameters
+    ----------
+    packets : DataFrame
+        As ``routed`` gives them, with heartbeats.
+    program : Program
+        What the workers do.
+    tokens : list of int
+        The tokens of the workers; the first of them are the mergers' tokens, too.
+    batch_time : Column
+        The batch's time.
+    lateness : float, optional
+        By event time: how late a tuple may be (s). By batch time: None if no watermark is needed. (With a watermark
+        Spark runs one more batch, without rows, after each batch.)
+
+    """
+    if program.event:
+        packets = packets.withWatermark(_LATEST, f"{lateness} seconds")
+    elif lateness is not None:
+        packets = packets.withColumn(_LATEST, batch_time).withWatermark(_LATEST, "0 seconds")
+    arriving = packets.withColumn("batch_ms", F.unix_millis(batch_time))
+    mode = "EventTime" if program.event else "None"
+    rows = (
+        arriving.select(*PACKETS.names)
+        .groupBy("token")
+        .transformWithState(WorkerOperator(program, tokens), PARCELS, "Append", mode)
+    )
+    if program.mergers_keep:
+        return rows.groupBy("token").transformWithState(MergerOperator(program, tokens), PARCELS, "Append", "None")
+    if program.split:
+        return rows.repartitionById(program.mergers, "merger").mapInArrow(stateless_merger(program), PARCELS)
+    return rows
+
+
+def opened(
+    parcels: DataFrame, schema: StructType, columns: Callable[[int, int, pa.RecordBatch], list[pa.Array]]
+) -> DataFrame:
+    """The rows in parcels.
+
+    Parameters
+    ----------
+    parcels : DataFrame
+        As ``executed`` gives them.
+    schema : StructType
+        The schema of the result.
+    columns : (kind, sender, rows of a parcel) → list of Array
+        The result's columns, which are cast to the schema's types.
+
+    """
+    arrow = to_arrow_schema(schema, timezone="UTC")
+
+    def rows(batches: Batches) -> Batches:
+        for batch in batches:
+            described = (batch.column(name).to_pylist() for name in ("kind", "sender", "blob"))
+            for kind, sender, blob in zip(*described, strict=True):
+                arrays = columns(kind, sender, read(blob))
+                cast = [array.cast(of) for array, of in zip(arrays, arrow.types, strict=True)]
+                yield pa.RecordBatch.from_arrays(cast, schema=arrow)
+
+    return parcels.mapInArrow(rows, schema)

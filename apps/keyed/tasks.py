@@ -1,0 +1,85 @@
+"""The operators' batch: a worker makes parcels of packets, and a merger makes results of fragments."""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import Row
+
+from unskew.apps.keyed.merger import merge
+from unskew.apps.keyed.parcels import OUT, Parcel
+from unskew.apps.keyed.program import Program, WorkerBatch
+from unskew.apps.keyed.store import MemoryStore, SparkStore
+from unskew.apps.keyed.worker import work
+from unskew.apps.routing.batches import batch_number
+from unskew.works.faults import StateFault
+
+#: The most bytes that a worker or a merger may give in a batch: Spark sends all of its rows as one Arrow batch.
+MOST = (2 << 30) - (1 << 20)
+
+
+def worker_rows(
+    program: Program,
+    tokens: list[int],
+    state: Any,
+    worker: int,
+    packets: list[bytes],
+    batch_ms: int,
+    watermark_ms: int,
+    *,
+    empty: bool,
+) -> Iterator[Row]:
+    """A worker's batch: packets → rows of ``operators.PARCELS``; ``state`` is the worker's ``MapState``."""
+    batch = WorkerBatch(batch_number() or 0, batch_ms, watermark_ms, empty)
+    yield from _rows(work(program, SparkStore(state), worker, packets, batch), tokens, worker, batch)
+
+
+def merger_rows(program: Program, tokens: list[int], state: Any, arrived: list[Any]) -> Iterator[Row]:
+    """A merger's batch: rows of parcels → rows of parcels; ``state`` is the merger's ``MapState``.
+
+    Results and counts of the workers leave as they are.
+    """
+    yield from (row for row in arrived if row["kind"] in OUT)
+    first = arrived[0]
+    batch = WorkerBatch(batch_number() or 0, first["batch_ms"], first["watermark_ms"])
+    parcels = [Parcel(row["kind"], row["merger"], bytes(row["blob"])) for row in arrived]
+    merged = merge(program, SparkStore(state), first["merger"], parcels, batch)
+    yield from _rows(merged, tokens, first["merger"], batch)
+
+
+def _rows(parcels: Iterable[Parcel], tokens: list[int], sender: int, batch: WorkerBatch) -> Iterator[Row]:
+    size = 0
+    for number, parcel in enumerate(parcels):
+        size += len(parcel.blob)
+        if size > MOST:
+            raise StateFault(
+                f"worker {sender} gives more than {MOST:,} bytes in one batch, which is all that Spark takes; "
+                "valid: more workers, shorter windows, or smaller results"
+            )
+        yield Row(
+            token=tokens[parcel.merger], kind=parcel.kind, sender=sender, number=number, merger=parcel.merger,
+            blob=parcel.blob, batch_ms=batch.batch_ms, watermark_ms=batch.watermark_ms,
+        )  # fmt: skip
+
+
+def stateless_merger(program: Program) -> Any:
+    """A merger that keeps no states, as a function for ``DataFrame.mapInArrow``: every fragment leaves at once."""
+
+    def parcels(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        rows: list[dict[str, Any]] = []
+        schema = None
+        for batch in batches:
+            schema = batch.schema
+            out = pa.array([kind in OUT for kind in batch.column("kind").to_pylist()])
+            yield batch.filter(out)
+            rows += batch.filter(pa.array([not each.as_py() for each in out])).to_pylist()
+        if rows:
+            rows.sort(key=lambda row: (row["sender"], row["number"]))
+            first = rows[0]
+            own = WorkerBatch(batch_number() or 0, first["batch_ms"], first["watermark_ms"])
+            arrived = [Parcel(row["kind"], row["merger"], row["blob"]) for row in rows]
+            for number, parcel in enumerate(merge(program, MemoryStore(), first["merger"], arrived, own)):
+                row = first | {"kind": parcel.kind, "sender": first["merger"], "number": number, "blob": parcel.blob}
+                yield pa.RecordBatch.from_pylist([row], schema=schema)
+
+    return parcels

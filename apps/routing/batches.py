@@ -1,0 +1,101 @@
+"""The micro-batch that a task belongs to: its number and time, and the heartbeat that makes Spark run one."""
+
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+from pyspark import TaskContext
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+_BATCH = "streaming.sql.batchId"  # the local property in which a batch's jobs have its number
+# The local properties in which they have the number of the state's partitions: the first where Spark fixes it apart.
+_PARTITIONS = ("spark.sql.streaming.internal.stateStore.partitions", "spark.sql.shuffle.partitions")
+
+
+def batch_number() -> int | None:
+    """The number of the micro-batch that the calling task belongs to; None in a batch query."""
+    context = TaskContext.get()
+    number = context and context.getLocalProperty(_BATCH)
+    return int(number) if number is not None else None
+
+
+def state_partitions() -> int | None:
+    """How many partitions the state of the calling task's query has; None outside of a task."""
+    context = TaskContext.get()
+    found = [context.getLocalProperty(name) for name in _PARTITIONS] if context else []
+    return next((int(number) for number in found if number is not None), None)
+
+
+def in_a_stream(df: DataFrame) -> bool:
+    """Whether a DataFrame is a stream, or is made of a batch of one (in ``foreachBatch``)."""
+    return df.isStreaming or df.sparkSession.sparkContext.getLocalProperty(_BATCH) is not None
+
+
+def partition() -> int:
+    """The number of the calling task's partition; 0 outside of a task."""
+    context = TaskContext.get()
+    return context.partitionId() if context else 0
+
+
+def milliseconds(times: pa.Array) -> NDArray[np.int64]:
+    """An Arrow timestamp column as int64[n], ms since the epoch."""
+    return times.cast(pa.timestamp("ms", times.type.tz), safe=False).to_numpy(zero_copy_only=False).astype(np.int64)
+
+
+def windows_of(
+    tuples: pa.RecordBatch, times: NDArray[np.int64], length_ms: int
+) -> Iterator[tuple[int, pa.RecordBatch, int]]:
+    """Divide n tuples by tumbling windows, oldest first.
+
+    Parameters
+    ----------
+    tuples : RecordBatch
+        n ≥ 1 tuples.
+    times : int64[n]
+        Their times (ms).
+    length_ms : int
+        The windows' length.
+
+    Yields
+    ------
+    (int, RecordBatch, int)
+        A window's start (ms), its tuples in their order, and the latest of their times (ms).
+
+    """
+    starts = times // length_ms * length_ms
+    if (starts == starts[0]).all():
+        yield int(starts[0]), tuples, int(times.max())
+        return
+    order = np.argsort(starts, kind="stable")
+    ordered, starts, times = tuples.take(pa.array(order)), starts[order], times[order]
+    first = np.flatnonzero(np.diff(starts, prepend=starts[0] - 1))
+    for begin, stop, latest in zip(first, [*first[1:], len(times)], np.maximum.reduceat(times, first), strict=True):
+        yield int(starts[begin]), ordered.slice(begin, stop - begin), int(latest)
+
+
+def batch_time(ahead_ms: int, beside: Column | None = None) -> Column:
+    """The batch's time. Spark logs it with the batch, so a replay falls into the same windows.
+
+    Parameters
+    ----------
+    ahead_ms : int
+        How much batch time is ahead of Spark's (``unskew.apps.checkpoint.versions.Clock``).
+    beside : Column, optional
+        Any column of the rows, where there are few rows. The time is then looked up in each row by a function, which
+        takes half a microsecond. Without it the time is a constant in the code that Spark generates, and Spark compiles
+        that code anew in each batch.
+
+    """
+    time = F.timestamp_add("MILLISECOND", F.lit(ahead_ms), F.current_timestamp())
+    return time if beside is None else F.get(F.transform(F.array(beside), lambda _: time), F.lit(0))
+
+
+def heartbeats(spark: SparkSession) -> DataFrame:
+    """A stream of one row a batch, so that batches come though the topic is idle, and the last windows close too.
+
+    A row is there at every trigger (an idle run waits before it: ``unskew.apps.run.idle``). No clock decides: a clock
+    that is set back would stop the rows, or make them fail.
+    """
+    return spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 1).option("numPartitions", 1).load()

@@ -1,0 +1,209 @@
+"""Packets: some tuples of one source for one worker, as one row, sent to the worker's partition.
+
+A Spark row costs some hundred nanoseconds each time it changes between the JVM and Python, and more in a shuffle.
+Tuples that go to a Python worker anyway needn't pay that one by one. So the router cuts its Arrow batches by worker and
+sends each part through the shuffle as one row of (worker, Arrow IPC bytes).
+"""
+
+from collections.abc import Iterator
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from unskew.apps.routing.batches import milliseconds, partition
+from unskew.apps.routing.router import Part, Routing
+from unskew.grouping import named
+
+if TYPE_CHECKING:  # `balance` is had without what reads messages
+    from unskew.apps.splitter.fields import Fields
+
+SCHEMA = pa.schema([("worker", pa.int32()), ("packet", pa.binary())])
+DDL = "worker int, packet binary"
+
+# Tuples gathered before they are cut: so many that a packet's fixed cost (about 20 µs) vanishes, so few that memory
+# stays in megabytes.
+_ROWS = 65_536
+_ROWS_A_WORKER = 512
+_MAX_ROWS = 1_048_576
+_MAX_BYTES = 64 << 20
+
+
+class Packer:
+    """Gathers routed batches and cuts them into packets; each worker's tuples keep their order."""
+
+    def __init__(self, workers: int) -> None:
+        self.workers = workers
+        self._limit = min(max(_ROWS, workers * _ROWS_A_WORKER), _MAX_ROWS)
+        self._batches: list[pa.RecordBatch] = []
+        self._routes: list[NDArray[np.int32]] = []
+        self._rows = self._bytes = 0
+
+    def add(self, tuples: pa.RecordBatch, workers: NDArray[np.int32]) -> Iterator[pa.RecordBatch]:
+        """Add n tuples and their workers (int32[n]); yield packets if enough tuples are gathered."""
+        self._batches.append(tuples)
+        self._routes.append(workers)
+        self._rows += len(workers)
+        self._bytes += _plain_bytes(tuples)
+        if self._rows >= self._limit or self._bytes >= _MAX_BYTES:
+            yield from self.flush()
+
+    def flush(self) -> Iterator[pa.RecordBatch]:
+        """Yield packets of the tuples that are left, at most one a worker."""
+        if not self._rows:
+            return
+        table = pa.Table.from_batches(self._batches).unify_dictionaries().combine_chunks()
+        routes = np.concatenate(self._routes)
+        self._batches, self._routes, self._rows, self._bytes = [], [], 0, 0
+        yield cut(table.to_batches()[0], routes, self.workers)
+
+
+def cut(tuples: pa.RecordBatch, workers: NDArray[np.int32], count: int) -> pa.RecordBatch:
+    """Cut n tuples by worker: a batch of ``SCHEMA``, a row for each worker that has any."""
+    narrow = workers.astype(np.int16) if count <= np.iinfo(np.int16).max else workers  # a radix sort, where it fits
+    order = np.argsort(narrow, kind="stable")
+    bounds = np.searchsorted(narrow[order], np.arange(count + 1))
+    ordered = _light(tuples, count).take(pa.array(order))
+    named = np.flatnonzero(np.diff(bounds))
+    packets = [_write(ordered.slice(bounds[w], bounds[w + 1] - bounds[w])) for w in named]
+    return pa.record_batch([pa.array(named, pa.int32()), pa.array(packets, pa.binary())], schema=SCHEMA)
+
+
+def read(packet: pa.BinaryScalar) -> pa.RecordBatch:
+    """The tuples of a packet."""
+    with pa.ipc.open_stream(packet.as_buffer()) as reader:
+        return reader.read_next_batch()
+
+
+def _plain_bytes(tuples: pa.RecordBatch) -> int:
+    """The bytes of tuples when no dictionary saves any, as in packets."""
+    return sum(_decoded(column) if pa.types.is_dictionary(column.type) else column.nbytes for column in tuples.columns)
+
+
+def _decoded(column: pa.DictionaryArray) -> int:
+    """The bytes of a column without its dictionary."""
+    values = column.dictionary
+    if not (pa.types.is_string(values.type) or pa.types.is_binary(values.type)):
+        return len(column) * (values.nbytes // max(1, len(values)))
+    lengths = pc.call_function("binary_length", [values]).to_numpy(zero_copy_only=False)
+    return int(lengths[column.indices.to_numpy(zero_copy_only=False)].sum(dtype=np.int64)) + 4 * len(column)
+
+
+def _light(tuples: pa.RecordBatch, count: int) -> pa.RecordBatch:
+    """Decode the dictionaries that are larger than what they save: every packet has a copy of them."""
+    for i, column in enumerate(tuples.columns):
+        if pa.types.is_dictionary(column.type) and column.dictionary.nbytes * count > _decoded(column):
+            tuples = tuples.set_column(i, tuples.schema.names[i], column.cast(column.type.value_type))
+    return tuples
+
+
+def _write(tuples: pa.RecordBatch) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, tuples.schema) as writer:
+        writer.write_batch(tuples)
+    return sink.getvalue().to_pybytes()
+
+
+def route_column(routing: Routing, uses_source: bool, uses_time: bool) -> Any:
+    """The router as a function for ``pyspark.sql.functions.arrow_udf``: arrays of (key[, source][, time]) → worker."""
+
+    def workers(batches: Iterator[tuple[pa.Array, ...]]) -> Iterator[pa.Array]:
+        # Spark passes a single column as it is, not as a tuple of one.
+        arrays = ([columns] if isinstance(columns, pa.Array) else [*columns] for columns in batches)
+        first = next(arrays, None)
+        if first is None:
+            return
+        router = routing.open(first[1][0].as_py() if uses_source and len(first[0]) else partition())
+        parts = ((None, each[0], milliseconds(each[-1]) if uses_time else None) for each in chain([first], arrays))
+        for _, routes in router.through(parts):
+            yield pa.array(routes, pa.int32())
+        router.close()
+
+    # Spark reads the kind of the function from its hints.
+    workers.__annotations__ = {"batches": Iterator[tuple[pa.Array, ...]], "return": Iterator[pa.Array]}
+    return workers
+
+
+def route_packets(
+    routing: Routing,
+    key: str,
+    source: str | None,
+    time_column: str | None,
+    carry: list[str],
+    fields: "Fields | None" = None,
+) -> Any:
+    """The router as a function for ``DataFrame.mapInArrow``: record batches → packets.
+
+    A tuple without a key takes no part: it is counted in the report as rejected. Packets carry the columns ``carry``.
+    With ``fields``, key and count are read from messages first.
+    """
+
+    def packets(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        filled = (batch for batch in batches if batch.num_rows)
+        first = next(filled, None)
+        if first is None:
+            return
+        router = routing.open(first.column(source)[0].as_py() if source else partition())
+        packer, rejected = Packer(router.workers), 0
+
+        def parts() -> Iterator[Part[pa.RecordBatch]]:
+            nonlocal rejected
+            for batch in chain([first], filled):
+                read = fields(batch) if fields else batch
+                missing = read.column(key).null_count
+                tuples = read.filter(read.column(key).is_valid()) if missing else read
+                rejected += missing
+                if not tuples.num_rows:
+                    continue
+                keys = tuples.column(key).dictionary_encode()
+                columns = [keys if name == key else tuples.column(name) for name in carry]
+                times = milliseconds(tuples.column(time_column)) if time_column else None
+                yield pa.record_batch(columns, carry), keys, times
+
+        for tuples, workers in router.through(parts()):
+            yield from packer.add(tuples, workers)
+        yield from packer.flush()
+        router.close(rejected=rejected)
+
+    return packets
+
+
+def packets_at_workers(
+    df: DataFrame,
+    routing: Routing,
+    key: str,
+    carry: list[str],
+    *,
+    source: str | Column | None = None,
+    time: str | Column | None = None,
+    tasks: int | None = None,
+    fields: "Fields | None" = None,
+) -> DataFrame:
+    """Packets of the columns ``carry``, each in the partition of its worker.
+
+    With ``tasks`` there are so many partitions only, and worker *w* shares partition *w* mod ``tasks`` with others.
+    With ``fields`` the rows are messages, and the router first reads the keys from them.
+    """
+    chosen = df
+    source_column = time_column = None
+    if source is not None:
+        source_column = "__source"
+        chosen = chosen.withColumn(source_column, column(source))
+    if named(routing.grouping).uses_time:
+        time_column = "__time"
+        chosen = chosen.withColumn(time_column, F.current_timestamp() if time is None else column(time))
+    own = [c for c in (source_column, time_column) if c]
+    needed = dict.fromkeys([key, *carry, *own] if fields is None else [*fields.unread(carry), *own])
+    partitions = min(tasks or routing.workers, routing.workers)
+    route = route_packets(routing, key, source_column, time_column, carry, fields)
+    return chosen.select(*needed).mapInArrow(route, DDL).repartitionById(partitions, F.col("worker") % partitions)
+
+
+def column(of: str | Column) -> Column:
+    """A column by its name, or as it is."""
+    return F.col(of) if isinstance(of, str) else of

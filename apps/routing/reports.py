@@ -1,0 +1,285 @@
+"""Reports: what the tasks of a batch send to the driver beside their rows."""
+
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+from pyspark import SparkContext
+from pyspark.accumulators import Accumulator, AccumulatorParam
+
+#: (partition, offset) of a message → why it is rejected after all.
+Failures: TypeAlias = dict[tuple[int, int], str]
+
+
+@dataclass(frozen=True)
+class RouterReport:
+    """What one source's router did in a batch.
+
+    Attributes
+    ----------
+    tuples : int
+        Tuples routed.
+    seconds : float
+        Time spent in the grouping (s).
+    rejected : int
+        Messages without a key.
+    internals : dict
+        What the grouping shows of itself (``Grouping.internals``).
+    grouping : mapping, optional
+        The grouping's own report to its controller (``Grouping.report``).
+
+    """
+
+    tuples: int
+    seconds: float
+    rejected: int = 0
+    internals: dict[str, Any] = field(default_factory=dict)
+    grouping: Any = None
+
+
+@dataclass(frozen=True)
+class StateReport:
+    """A worker's states of a keyed work, after a batch.
+
+    Attributes
+    ----------
+    states, bytes : int
+        The states, and their size.
+    finished : int
+        States that left in the batch because their time was over.
+    fragments : int
+        States that the worker sent to mergers.
+
+    """
+
+    states: int
+    bytes: int
+    finished: int
+    fragments: int
+
+
+@dataclass(frozen=True)
+class MigrationReport:
+    """A worker's part in the plans that move keys.
+
+    Attributes
+    ----------
+    taken : int
+        The newest plan with states that the worker had taken in *before* the batch, so that no replay reads them.
+    released : int
+        The newest plan for which the worker has released its states.
+    keys, bytes : int
+        The states that it released in the batch, and their size.
+    wrote : bool
+        Whether it wrote a file of states in the batch, be it without any.
+
+    """
+
+    taken: int = 0
+    released: int = 0
+    keys: int = 0
+    bytes: int = 0
+    wrote: bool = False
+
+
+@dataclass(frozen=True)
+class WorkerReport:
+    """What one worker did in a batch.
+
+    Attributes
+    ----------
+    tuples, keys : int
+        Tuples executed, and their distinct keys.
+    busy : float
+        Time at work (s).
+    failures : dict
+        Messages on which the work raised.
+    windows : dict
+        Number of a window → tuples that came of it; by event time alone.
+    late : int
+        Tuples that came too late though their window was open (of states that live for a TTL).
+    monitor : mapping, optional
+        The report of the worker's monitor to the grouping's controller.
+    states : StateReport, optional
+        Of a keyed work.
+    migration : MigrationReport
+        All zero where keys don't move.
+
+    """
+
+    tuples: int
+    keys: int
+    busy: float
+    failures: Failures = field(default_factory=dict)
+    windows: dict[int, int] = field(default_factory=dict)
+    late: int = 0
+    monitor: Any = None
+    states: StateReport | None = None
+    migration: MigrationReport = MigrationReport()
+
+
+@dataclass(frozen=True)
+class MergerReport:
+    """What one merger did in a batch.
+
+    Attributes
+    ----------
+    states, bytes : int
+        The states that it keeps, and their size.
+    finished : int
+        States that left in the batch because their time was over.
+    merged : int
+        Keys with states that were merged in the batch.
+    merged_ms : int
+        The watermark when the states that outlive windows were last merged.
+    seconds : float
+        Time at work (s).
+
+    """
+
+    states: int
+    bytes: int
+    finished: int
+    merged: int
+    merged_ms: int
+    seconds: float
+
+
+Report: TypeAlias = RouterReport | WorkerReport | MergerReport
+
+
+@dataclass(frozen=True)
+class TaskReports:
+    """All reports of a batch.
+
+    Attributes
+    ----------
+    routers, workers, mergers : dict
+        Number of the source, of the worker, of the merger → its report.
+
+    """
+
+    routers: dict[int, RouterReport] = field(default_factory=dict)
+    workers: dict[int, WorkerReport] = field(default_factory=dict)
+    mergers: dict[int, MergerReport] = field(default_factory=dict)
+
+    @property
+    def tuples(self) -> int:
+        """Tuples that the workers executed."""
+        return sum(report.tuples for report in self.workers.values())
+
+    def busy(self, workers: int) -> NDArray[np.float64]:
+        """Each worker's time at work, float64[W], s."""
+        busy = np.zeros(workers)
+        for worker, report in self.workers.items():
+            if worker < workers:
+                busy[worker] = report.busy
+        return busy
+
+
+_Entry = tuple[int, type[Report], int]
+
+
+class _Merge(AccumulatorParam[dict[_Entry, Report]]):
+    """Later entries replace earlier ones of the same task: a retried task counts once."""
+
+    def zero(self, value: dict[_Entry, Report]) -> dict[_Entry, Report]:
+        return {}
+
+    def addInPlace(self, value1: dict[_Entry, Report], value2: dict[_Entry, Report]) -> dict[_Entry, Report]:  # noqa: N802
+        value1.update(value2)
+        return value1
+
+
+class Reports:
+    """The reports on their way from tasks to the driver: one a batch, kind of report, and number of the sender.
+
+    It is made on the driver, and travels to the tasks inside their functions. Spark delivers an entry when its task has
+    succeeded.
+    """
+
+    def __init__(self, context: SparkContext) -> None:
+        self._entries: Accumulator[dict[_Entry, Report]] = context.accumulator({}, _Merge())
+
+    def send(self, batch: int, number: int, report: Report) -> None:
+        """Report to the driver, from a task; a later call of the same task replaces an earlier one.
+
+        ``number`` is that of the source, worker or merger.
+        """
+        self._entries.add({(batch, type(report), number): report})
+
+    def take(self, batch: int) -> TaskReports:
+        """The reports of a batch, on the driver, once the batch's tasks are done. Older reports are dropped."""
+        entries = self._entries.value
+        reports = TaskReports()
+        for entry in [entry for entry in entries if entry[0] <= batch]:
+            report = entries.pop(entry)
+            if entry[0] != batch:
+                continue
+            number = entry[2]
+            match report:
+                case RouterReport():
+                    reports.routers[number] = report
+                case WorkerReport():
+                    reports.workers[number] = report
+                case MergerReport():
+                    reports.mergers[number] = report
+        return reports
+
+
+@dataclass(frozen=True)
+class StateSummary:
+    """The states of a keyed work after a batch, as workers and mergers reported them.
+
+    Attributes
+    ----------
+    states, size : int64[W]
+        States and their bytes at each worker; a merger's count with the worker of its number.
+    at_workers : int
+        The states that are at workers, not at mergers: of keys that may have more at other workers.
+    finished : int
+        States that left in the batch.
+    fragments : int
+        States that workers sent to mergers in the batch.
+    merged : int
+        The keys that the fragments are of.
+    merged_ms : int
+        The watermark when states that outlive windows were last merged: results are as of then.
+    merging : float
+        How long the slowest merger was at work (s).
+
+    """
+
+    states: NDArray[np.int64]
+    size: NDArray[np.int64]
+    at_workers: int
+    finished: int
+    fragments: int
+    merged: int
+    merged_ms: int
+    merging: float
+
+    @classmethod
+    def of(cls, reports: TaskReports, workers: int) -> "StateSummary":
+        """From the reports of workers and mergers."""
+        at_workers = {worker: report.states for worker, report in reports.workers.items() if report.states is not None}
+        mergers = reports.mergers
+        holders = [*at_workers.items(), *mergers.items()]
+        # After a rescaling to fewer workers, the other workers have states until they have released them.
+        most = max([workers, *(number + 1 for number, holder in holders if holder.states)])
+        states, size = np.zeros(most, np.int64), np.zeros(most, np.int64)
+        for number, holder in holders:
+            if holder.states:
+                states[number] += holder.states
+                size[number] += holder.bytes
+        return cls(
+            states,
+            size,
+            sum(report.states for report in at_workers.values()),
+            sum(holder.finished for _, holder in holders),
+            sum(report.fragments for report in at_workers.values()),
+            sum(report.merged for report in mergers.values()),
+            min((report.merged_ms for report in mergers.values()), default=0),
+            max((report.seconds for report in mergers.values()), default=0.0),
+        )

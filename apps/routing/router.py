@@ -1,0 +1,217 @@
+"""The router: a grouping inside a Spark task, its state read at the batch's start and written at its end.
+
+Routing is a function of the state at the start of the batch, the batch's rows, and the batch's time. Spark re-runs
+tasks, and a re-run that routed otherwise after some workers had fetched their packets would lose or double tuples. So
+routing depends on nothing else, and the state that batch ``b`` reads is a version that batch ``b`` never writes (see
+``unskew.apps.checkpoint.versions``).
+"""
+
+import logging
+import re
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias, TypeVar
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import ArrayLike, NDArray
+
+from unskew.apps.checkpoint.location import Location, Where
+from unskew.apps.checkpoint.versions import Versions
+from unskew.apps.checkpoint.visible import require_visible
+from unskew.apps.routing.batches import batch_number
+from unskew.apps.routing.cost import FREE, Cost
+from unskew.apps.routing.plans import Plans, PlanState
+from unskew.apps.routing.reports import Reports, RouterReport
+from unskew.errors import UsageError
+from unskew.grouping import Grouping, create, encode, standalone
+from unskew.grouping.feedback import Plan
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+#: A piece of a source's part of a batch: its tuples as the caller has them, their keys [n], their times (int64[n], ms).
+Part: TypeAlias = tuple[T, pa.Array, "NDArray[np.int64] | None"]
+
+
+@dataclass(frozen=True)
+class Routing:
+    """The routing of all sources; travels to the tasks.
+
+    Parameters
+    ----------
+    grouping : str
+        A groupingType; one that needs feedback adopts the plans that are beside the checkpoint, if a driver writes any.
+    workers : int
+        W ≥ 1.
+    checkpoint : str or Location, optional
+        The query's checkpoint location, beside which the routers' states are kept. Without it, or in a batch query,
+        every batch starts cold.
+    options : dict
+        The scheme's own parameters.
+    seed : int
+        The scheme's seed.
+    reports : Reports, optional
+        Where the tasks send their reports.
+    streaming : bool
+        Whether the tasks belong to a stream's batches; with a checkpoint, each task then needs its batch's number.
+    cost : Cost
+        The tuples' cost, for schemes that need it before a tuple is executed.
+    rescaled : bool
+        Whether earlier batches of the stream may have had other numbers of workers, which the plan state records.
+    name : str
+        Of these routers among others of the same query, whose states lie beside theirs.
+
+    """
+
+    grouping: str
+    workers: int
+    checkpoint: Where | None = None
+    options: dict[str, Any] = field(default_factory=dict)
+    seed: int = 0
+    reports: Reports | None = None
+    streaming: bool = False
+    cost: Cost = FREE
+    rescaled: bool = False
+    name: str = ""
+
+    def check(self) -> None:
+        """Raise ``UsageError`` or ``ValueError`` for what would fail in every task of a query without feedback."""
+        standalone(self.grouping, self.workers, seed=self.seed, **self.options)
+        if not re.fullmatch(r"[\w-]*", self.name):
+            raise UsageError(f"name is {self.name!r}; valid: letters, digits, _ and -")
+
+    def router(self, workers: int | None = None) -> Grouping:
+        """A new router of no source; ``workers``: another W."""
+        return create(self.grouping, workers or self.workers, seed=self.seed, **self.options)
+
+    @property
+    def planned(self) -> bool:
+        """Whether there may be plans."""
+        return self.checkpoint is not None and (self.rescaled or self.router().controller() is not None)
+
+    def plan_state(self, batch: int) -> PlanState:
+        """The plans by which a batch is routed."""
+        found = Plans(self.checkpoint).at(batch) if self.checkpoint is not None and self.planned else None
+        return found or PlanState(self.workers)
+
+    def require_visible(self) -> None:
+        """Let the calling task look whether it sees the query's checkpoint (``unskew.apps.checkpoint.visible``)."""
+        if self.checkpoint is not None:
+            require_visible(self.checkpoint)
+
+    def open(self, source: int) -> "SourceRouter":
+        """The router of one source for the batch that the calling task belongs to.
+
+        Raises
+        ------
+        RuntimeError
+            The task has no number of its stream's batch. Without it there is no state, and a re-run would route
+            otherwise.
+        UsageError
+            The task doesn't see the query's checkpoint.
+
+        """
+        batch = batch_number()
+        if self.streaming and self.checkpoint is not None and batch is None:
+            raise RuntimeError(
+                "a stream's router is run without the number of its batch; in foreachBatch, give a thread of your own "
+                "the batch's properties with pyspark.util.inheritable_thread_target(df.sparkSession)"
+            )
+        self.require_visible()
+        return SourceRouter(self, source, batch)
+
+
+class SourceRouter:
+    """One source's router during one batch; ``close`` it when the source's tuples of the batch are routed."""
+
+    def __init__(self, routing: Routing, source: int, batch: int | None) -> None:
+        self._routing = routing
+        self._source = source
+        self._batch = batch
+        self._plans = PlanState(routing.workers) if batch is None else routing.plan_state(batch)
+        self._grouping = self._new()
+        self._versions: Versions | None = None
+        self._tuples = 0
+        self._seconds = 0.0
+        if routing.checkpoint is not None and batch is not None and self._grouping.state_fields:
+            folder = ("routers", routing.name) if routing.name else ("sources",)
+            self._versions = Versions(Location.of(routing.checkpoint).below("unskew", *folder, str(source)))
+            self._restore(self._versions, batch)
+        if self._plans.active is not None:
+            self._adopt(self._plans.active)
+
+    @property
+    def workers(self) -> int:
+        """W in this batch."""
+        return self._grouping.workers
+
+    def _adopt(self, plan: Plan) -> None:
+        """Adopt the plan that is active in this batch."""
+        if not plan.values and plan.number > self._grouping.plan:
+            self._grouping = self._new()  # after a rescaling routers begin anew, and the restored state is older
+        try:
+            self._grouping.adopt(plan)
+        except ValueError as error:
+            # The plan is of another version of this program. (A run with states that were moved by such a plan doesn't
+            # get here: see ``require_plans`` in ``unskew.apps.run.preconditions``.)
+            log.warning("source %d goes without a plan until there is a new one: %s", self._source, error)
+
+    def _restore(self, versions: Versions, batch: int) -> None:
+        found = versions.newest(batch)
+        # A router may begin without its state: counts stay exact, and the scheme learns anew.
+        if found is None:
+            if batch > 0:
+                log.warning("source %d has no router state for batch %d: it starts cold", self._source, batch)
+            return
+        try:
+            self._grouping.load(found[1])
+        except Exception as error:  # noqa: BLE001  another version may raise any kind
+            log.warning("source %d can't read its router state (%s): it starts cold", self._source, error)
+            self._grouping = self._new()
+
+    def _new(self) -> Grouping:
+        return self._routing.router(self._plans.workers).at_source(self._source)
+
+    def route(self, keys: pa.Array | pa.ChunkedArray, times: ArrayLike | None) -> NDArray[np.int32]:
+        """Route n tuples, as ``Grouping.route``; times int64, ms."""
+        started = time.perf_counter()
+        if self._grouping.uses_cost:
+            encoded = encode(keys)
+            workers = self._grouping.route(encoded, times, self._routing.cost.of(encoded))
+        else:
+            workers = self._grouping.route(keys, times)
+        self._seconds += time.perf_counter() - started
+        self._tuples += len(workers)
+        return workers
+
+    def through(self, parts: Iterable[Part[T]]) -> Iterator[tuple[T, NDArray[np.int32]]]:
+        """Route the source's part of the batch piece by piece: each piece's own tuples, and their workers.
+
+        A grouping that looks at batches has all pieces held until the last has come. The pieces' size is an accident
+        of Spark's settings; held together they are the source's part of the batch, which is not.
+        """
+        if not self._grouping.batched:
+            for own, keys, times in parts:
+                yield own, self.route(keys, times)
+            return
+        held = list(parts)
+        if not held:
+            return
+        keys = pa.chunked_array([keys for _, keys, _ in held])
+        times = None if held[0][2] is None else np.concatenate([times for _, _, times in held if times is not None])
+        workers = self.route(keys, times)
+        ends = np.cumsum([len(keys) for _, keys, _ in held])
+        for (own, _, _), routes in zip(held, np.split(workers, ends[:-1]), strict=True):
+            yield own, routes
+
+    def close(self, rejected: int = 0) -> None:
+        """Write the state for the next batch, and send the report; ``rejected``: messages without a key."""
+        grouping = self._grouping.report()
+        if self._versions is not None and self._batch is not None:
+            self._versions.write(self._batch + 1, self._grouping.save())
+        if self._routing.reports is not None and self._batch is not None:
+            internals = dict(self._grouping.internals())
+            report = RouterReport(self._tuples, self._seconds, rejected, internals, grouping)
+            self._routing.reports.send(self._batch, self._source, report)

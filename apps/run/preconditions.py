@@ -1,0 +1,155 @@
+"""What must hold before a run begins: of its topic, and of its checkpoint."""
+
+import logging
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from unskew.apps.checkpoint.checkpoint import Checkpoint, WorkerHistory
+from unskew.apps.checkpoint.versions import TotalsLog
+from unskew.apps.feedback.loop import record_workers
+from unskew.apps.keyed.program import taken_over
+from unskew.apps.routing.plans import Plans
+from unskew.apps.topology.parts import loop_of
+from unskew.apps.topology.settings import Settings
+from unskew.apps.topology.source import loss_message, lost_messages, skipped_messages
+from unskew.deploy.client.topics import end_offsets, ensure_topic, partitions_of, topic_id
+from unskew.errors import EnvironmentFault
+
+log = logging.getLogger(__name__)
+
+
+def require_topic(settings: Settings, *, begun: bool) -> None:
+    """Make the topic if it is missing; if it has got more partitions since the run began, the run has more sources.
+
+    Raises
+    ------
+    UsageError
+        The topic has another number of partitions than the run has sources.
+    EnvironmentFault
+        The broker can't be reached.
+
+    """
+    found = partitions_of(settings.connection, settings.source_name) if begun else None
+    if found is not None and found > settings.sources:
+        log.warning(
+            "topic %s has %d partitions, %d when the run began: it goes on with %d sources",
+            settings.source_name, found, settings.sources, found,
+        )  # fmt: skip
+    else:
+        ensure_topic(settings.connection, settings.source_name, settings.sources)
+
+
+def claim(settings: Settings, checkpoint: Checkpoint, claimed: Mapping[str, Any]) -> None:
+    """Make the checkpoint this run's; a run with another number of workers may go on from it.
+
+    ``claimed`` is what the checkpoint says of its run; empty if it has none yet.
+
+    Raises
+    ------
+    UsageError
+        The checkpoint belongs to another run.
+
+    """
+    workers = settings.workers
+    history = WorkerHistory.of(claimed, workers).entries()
+    new = taken_over(settings.states.work, claimed) if settings.states else {}
+    run, changing = settings.identity | history | new, ("numWorkers", *history, *new)
+    # Nothing is written before it is certain that the checkpoint is this run's.
+    checkpoint.check(run, changing)
+    require_plans(settings)
+    if claimed.get("numWorkers", workers) != workers:
+        record_workers(checkpoint.location, claimed["numWorkers"], checkpoint.planned())
+        log.warning("the checkpoint has %d workers: one batch more, then it has %d", claimed["numWorkers"], workers)
+    checkpoint.claim(run, changing)
+
+
+def require_plans(settings: Settings) -> None:
+    """Refuse a checkpoint whose keys were moved by a plan of another version, which these routers can't follow.
+
+    Raises
+    ------
+    EnvironmentFault
+        The checkpoint has such a plan.
+
+    """
+    loop = loop_of(settings)
+    state = Plans(settings.location).newest() if loop is not None and loop.moving else None
+    if loop is None or state is None:
+        return
+    for plan, workers in ((state.active, state.workers), (state.pending, state.pending_workers)):
+        identity = loop.router(workers).identity
+        if plan is not None and plan.identity != identity:
+            raise EnvironmentFault(
+                f"the states of {settings.checkpoint} lie as a plan for ({plan.identity}) has it, this version has "
+                f"({identity}): go on with the version that made it, or begin with another --checkpoint"
+            )
+
+
+def require_messages(settings: Settings, checkpoint: Checkpoint) -> None:
+    """Refuse to go on if the topic no longer has the messages that come next.
+
+    Raises
+    ------
+    EnvironmentFault
+        The messages are gone, or it is another topic of the same name, and the settings don't say to skip them. Or an
+        earlier run, which read uncommitted messages, has counted some of a transaction that is still open.
+
+    """
+    topic = settings.source_name
+    following = checkpoint.next_offsets().get(topic)
+    require_same_topic(settings, checkpoint, following or {}, topic_id(settings.connection.admin(), topic))
+    if following and settings.connection.committed:
+        ends, there = (end_offsets(settings.connection, topic, committed=committed) for committed in (True, False))
+        if any(ends.get(int(p), 0) < offset <= there.get(int(p), 0) for p, offset in following.items()):
+            raise EnvironmentFault(
+                f"the checkpoint {checkpoint.location} has counted messages of a transaction in topic {topic} that is "
+                "still open: start again when it is over, or with isolation.level=read_uncommitted in --kafka-config"
+            )
+    if following and settings.on_data_loss == "fail":
+        lost = lost_messages(settings.connection, topic, following)
+        if lost:
+            raise EnvironmentFault(loss_message(topic, lost))
+
+
+def require_same_topic(
+    settings: Settings, checkpoint: Checkpoint, following: Mapping[str, int], found: str | None
+) -> None:
+    """Refuse to read on in a topic that was deleted and made again: offsets of the old one would skip its messages.
+
+    Where the settings say to skip what is lost, the run goes on from these offsets; what is before them in the new
+    topic is told and counted.
+
+    Parameters
+    ----------
+    settings, checkpoint
+        The run, and its checkpoint, which notes the id of the topic that it reads.
+    following : partition → offset
+        Where reading goes on.
+    found : str, optional
+        The id of the topic that is there now; None: nobody knows.
+
+    Raises
+    ------
+    EnvironmentFault
+        It is another topic, and the settings don't say to skip messages.
+
+    """
+    noted, topic = checkpoint.claimed().get("topicId"), settings.source_name
+    if found in (None, noted):
+        return
+    if noted is None:
+        checkpoint.claim({"topicId": found})
+        return
+    what = f"topic {topic} was deleted and made again since the checkpoint {checkpoint.location} began (id {noted}, "
+    what += f"now {found})"
+    if settings.on_data_loss == "fail":
+        raise EnvironmentFault(
+            f"{what}: begin with another --checkpoint; --on-data-loss skip goes on at the offsets of the old one"
+        )
+    skipped = sum(skipped_messages(settings.connection, topic, following).values())
+    log.warning("%s: it goes on at the offsets of the old one, and skips %s messages", what, f"{skipped:,}")
+    checkpoint.claim({"topicId": found}, ("topicId",))
+    totals, batch = TotalsLog(settings.location), checkpoint.following()
+    before = totals.at(batch)
+    totals.write(batch, replace(before, skipped=before.skipped + skipped))

@@ -1,0 +1,96 @@
+"""How far a query is: read from Spark's progress, and committed as a consumer group's offsets for Kafka's lag tools.
+
+A progress is the JSON of Spark's ``StreamingQueryProgress``, read into a mapping; Spark makes one a batch.
+"""
+
+import logging
+import time
+from collections.abc import Mapping
+from typing import Any, Self
+
+from confluent_kafka import Consumer, KafkaException, TopicPartition
+
+from unskew.deploy.client.connection import Connection
+
+log = logging.getLogger(__name__)
+
+_AT_THE_END = 10.0  # s that the last commits may take
+
+
+def kafka_source(progress: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The part of a query's progress that is about its Kafka source."""
+    return next(source for source in progress["sources"] if source["description"].startswith("Kafka"))
+
+
+def taken(progress: Mapping[str, Any]) -> dict[str, int]:
+    """Partition → the offset up to which (exclusive) its messages are counted."""
+    return _of_one_topic(kafka_source(progress)["endOffset"])
+
+
+def lags(progress: Mapping[str, Any]) -> dict[str, int]:
+    """Partition → messages that were in it when the batch was planned, and that the batch didn't take.
+
+    Empty for a batch that an earlier driver had planned: Spark runs it again without asking Kafka for its newest
+    offsets.
+    """
+    ends, offsets = _of_one_topic(kafka_source(progress)["latestOffset"] or {}), taken(progress)
+    return {partition: max(0, end - offsets[partition]) for partition, end in ends.items()}
+
+
+def processed_rate(progress: Mapping[str, Any]) -> float:
+    """Messages per second of the batch; 0 where Spark leaves the rate out."""
+    return kafka_source(progress).get("processedRowsPerSecond") or 0.0
+
+
+def _of_one_topic(offsets: Mapping[str, Mapping[str, int]]) -> dict[str, int]:
+    return dict(next(iter(offsets.values()), {}))
+
+
+class ConsumerGroup:
+    """Commits offsets to a Kafka consumer group, so that every lag tool sees the topology; a context manager.
+
+    Nothing reads them back: Spark resumes from its checkpoint, whatever the group has. A commit that the broker refuses
+    stops nothing; the first one is logged.
+    """
+
+    def __init__(self, connection: Connection, name: str) -> None:
+        # Not an AdminClient: librdkafka ends the process (an assertion, its issue 4605) if the broker dies while an
+        # AdminClient has a request to a group's coordinator under way.
+        self.name = name
+        settings = {"group.id": name, "enable.auto.commit": False, "log_level": 0, "on_commit": self._done}
+        self._consumer = Consumer(connection.client(**settings))
+        self._under_way = 0
+        self._complained = False
+
+    def __enter__(self) -> Self:
+        """The group itself: there is nothing to open."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Wait for the commits under way, but no longer than ``_AT_THE_END``."""
+        deadline = time.monotonic() + _AT_THE_END
+        while self._under_way > 0 and time.monotonic() < deadline:
+            self._consumer.poll(0.1)
+        self._consumer.close()
+
+    def commit(self, topic: str, offsets: Mapping[str, int]) -> None:
+        """Commit partition → next offset to count, without waiting for the broker's answer."""
+        following = [TopicPartition(topic, int(partition), offset) for partition, offset in offsets.items()]
+        try:
+            self._consumer.poll(0)  # calls _done for earlier commits
+            self._consumer.commit(offsets=following, asynchronous=True)
+        except KafkaException as error:
+            self._complain(error)
+        else:
+            self._under_way += 1
+
+    def _done(self, error: Any, committed: Any) -> None:
+        self._under_way -= 1
+        wrong = error or next((partition.error for partition in committed if partition.error), None)
+        if wrong is not None:
+            self._complain(wrong)
+
+    def _complain(self, error: Any) -> None:
+        if not self._complained:
+            self._complained = True
+            log.warning("the offsets can't be committed to the consumer group %s: %s", self.name, error)

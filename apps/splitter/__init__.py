@@ -1,0 +1,1 @@
+"""The splitter: from Kafka messages to keys and counts."""

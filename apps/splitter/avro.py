@@ -1,0 +1,417 @@
+"""Avro schemas: of a file, or by number from a schema registry that speaks Confluent's protocol.
+
+Messages in Avro: decoded in Python, whole, and keyed by a field of any depth.
+
+With a schema registry each message says by which schema it is written (a zero byte, the schema's number in four); the
+schemas are fetched once, on the driver where samples of the topic have them, else by the task that meets one first. A
+number that the registry doesn't have is asked for again in the next batch; within a batch the first answer holds
+(``Refusals``).
+"""
+
+import base64
+import io
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from decimal import Decimal
+from functools import cache, partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
+from urllib.parse import quote, unquote, urlsplit, urlunsplit
+from urllib.request import getproxies, proxy_bypass
+from uuid import UUID
+
+import pyarrow as pa
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+
+from unskew.apps.checkpoint.checkpoint import Checkpoint
+from unskew.apps.checkpoint.folders import numbers as numbers_in
+from unskew.apps.checkpoint.location import Location, Where
+from unskew.apps.checkpoint.versions import Versions
+from unskew.apps.splitter.fields import FRAME
+from unskew.apps.splitter.splitter import Splitter, over_arrays
+from unskew.errors import EnvironmentFault, UsageError
+
+if TYPE_CHECKING:
+    from urllib3 import PoolManager
+
+#: A schema that fastavro has read.
+Schema: TypeAlias = Any
+_PATIENCE = 10.0  # s; for each attempt
+# A registry that is busy, or is being started anew, is asked again: five times in half a minute, or when it says, which
+# may be half a minute each time. A login goes to no other server that a redirection names.
+_ATTEMPTS: dict[str, Any] = {
+    "total": 5,
+    "redirect": 3,
+    "status_forcelist": (429, 500, 502, 503, 504),
+    "backoff_factor": 1.0,
+    "backoff_max": 16,
+    "retry_after_max": 30,
+    "raise_on_status": False,
+}
+
+
+class NoSchema(Exception):
+    """The registry has no such Avro schema now."""
+
+
+@dataclass(frozen=True)
+class Registry:
+    """A schema registry.
+
+    Parameters
+    ----------
+    url : str
+        Where it is, without user and password.
+    authorization : str
+        The header that logs in; empty: none.
+    schemas : mapping
+        Number → schema, of those that are known.
+
+    """
+
+    url: str
+    authorization: str = field(default="", repr=False)
+    schemas: Mapping[int, Schema] = field(default_factory=dict, repr=False)
+
+    @classmethod
+    def at(cls, url: str) -> Self:
+        """By its address, which may have ``user:password@`` in it.
+
+        Raises
+        ------
+        UsageError
+            It is no address of a server.
+
+        """
+        try:
+            parts = urlsplit(url)
+            host = f"{parts.hostname}:{parts.port}" if parts.port else parts.hostname
+        except ValueError:
+            parts, host = urlsplit(""), None
+        if parts.scheme not in ("http", "https") or not host:
+            raise UsageError(f"--schema-registry is {_without_user(url)!r}; valid: http://HOST:PORT, https://…")
+        login = f"{unquote(parts.username or '')}:{unquote(parts.password or '')}"
+        header = f"Basic {base64.b64encode(login.encode()).decode()}" if parts.username else ""
+        return cls(urlunsplit((parts.scheme, host, parts.path.rstrip("/"), "", "")), header)
+
+    def knowing(self, numbers: set[int]) -> Self:
+        """The same with the schemas of these numbers, as far as there are any.
+
+        Raises
+        ------
+        EnvironmentFault
+            The registry doesn't answer.
+
+        """
+        found = dict(self.schemas)
+        for number in sorted(numbers - found.keys()):
+            try:
+                found[number] = self.fetch(number)
+            except NoSchema:
+                continue  # a task that reads a message with that number rejects it, and says why
+        return replace(self, schemas=found)
+
+    def fetch(self, number: int) -> Schema:
+        """A schema.
+
+        Raises
+        ------
+        NoSchema
+            The registry has none of that number, or it isn't Avro's.
+        EnvironmentFault
+            The registry doesn't answer.
+
+        """
+        named: dict[str, Any] = {}
+        return self._read(f"/schemas/ids/{number}", f"schema {number}", named)
+
+    def _read(self, path: str, what: str, named: dict[str, Any]) -> Schema:
+        from fastavro import parse_schema
+
+        answer = self._get(path, what)
+        if (kind := answer.get("schemaType", "AVRO")) != "AVRO":
+            raise NoSchema(f"{what} is {kind}, not AVRO")
+        for other in answer.get("references", []):
+            version = f"/subjects/{quote(other['subject'], safe='')}/versions/{other['version']}"
+            self._read(version, f"{what}, which refers to {other['name']}", named)
+        try:
+            return parse_schema(json.loads(answer["schema"]), named_schemas=named)
+        except Exception as error:
+            raise NoSchema(f"{what} is not to be read: {error}") from error
+
+    def _get(self, path: str, what: str) -> dict[str, Any]:
+        import urllib3
+
+        headers = {"Accept": "application/vnd.schemaregistry.v1+json, application/json"}
+        if self.authorization:
+            headers["Authorization"] = self.authorization
+        retries = urllib3.Retry(**_ATTEMPTS)
+        try:
+            answer = _client(self.url).request(
+                "GET", self.url + path, headers=headers, retries=retries, timeout=_PATIENCE
+            )
+            if answer.status == 200:
+                return answer.json()
+        except (urllib3.exceptions.HTTPError, ValueError) as error:
+            why = getattr(error, "reason", None) or error
+            raise EnvironmentFault(f"the schema registry {self.url} doesn't answer: {why}") from None
+        if answer.status == 404:
+            raise NoSchema(f"no {what} in the registry")
+        raise EnvironmentFault(f"the schema registry {self.url} answers {answer.status} to {path}")
+
+
+@cache
+def _client(url: str) -> "PoolManager":
+    """The connections of this process to a server, through the proxy that the environment names for it, if any."""
+    import urllib3
+    from urllib3.util import make_headers, parse_url
+
+    parts = urlsplit(url)
+    proxy = getproxies().get(parts.scheme)
+    if not proxy or proxy_bypass(parts.netloc):
+        return urllib3.PoolManager()
+    login = parse_url(proxy).auth
+    return urllib3.ProxyManager(proxy, proxy_headers=make_headers(proxy_basic_auth=unquote(login)) if login else None)
+
+
+@dataclass(frozen=True)
+class Refusals:
+    """Which schemas the batches of a stream do without, and why: beside the checkpoint, for each Kafka partition.
+
+    A schema that the registry doesn't have now may be there a moment later. A message that is rejected for it must not
+    be counted as well, whether by the task's next attempt or by a replay of the batch; and the rejected messages are
+    read by other tasks, which must reject what the router's task did. So that task writes down what it refuses before
+    it rejects a message, and all who read these messages in this batch go by it.
+
+    Parameters
+    ----------
+    where : str or Location
+        The query's checkpoint location.
+    batch : callable
+        Gives the number of the batch that the calling task belongs to; None outside of a stream.
+
+    """
+
+    where: Where
+    batch: Callable[[], int | None]
+
+    def read(self, partition: int) -> dict[int, str]:
+        """The schemas' numbers that the calling task's batch refuses in a Kafka partition, and why."""
+        batch = self.batch()
+        found = self._versions(partition).at(batch) if batch is not None else None
+        return _reasons(found) if found is not None else {}
+
+    def write(self, partition: int, refused: Mapping[int, str]) -> None:
+        """Replace them."""
+        batch = self.batch()
+        if batch is not None:
+            self._versions(partition).write(batch, json.dumps(refused).encode())
+
+    def newest(self) -> set[int]:
+        """The numbers that a batch to be replayed may refuse: those of each partition's newest batch with refusals."""
+        planned, partitions = Checkpoint(self.where).planned(), numbers_in(self._location().folder())
+        found = [self._versions(partition).last(planned) for partition in partitions]
+        return {number for each in found if each for number in _reasons(each[1])}
+
+    def _versions(self, partition: int) -> Versions:
+        return Versions(self._location().below(str(partition)))
+
+    def _location(self) -> Location:
+        return Location.of(self.where).below("unskew", "schemas")
+
+
+def _reasons(data: bytes) -> dict[int, str]:
+    return {int(number): why for number, why in json.loads(data).items()}
+
+
+def of_file(path: str) -> Schema:
+    """The schema of an ``.avsc`` file.
+
+    Raises
+    ------
+    UsageError
+        There is none.
+
+    """
+    from fastavro import parse_schema
+
+    try:
+        return parse_schema(json.loads(Path(path).read_text()))
+    except Exception as error:  # noqa: BLE001  as many kinds as a file can be wrong
+        raise UsageError(f"--schema {path} is no Avro schema: {error or type(error).__name__}") from None
+
+
+def _without_user(url: str) -> str:
+    return url.rpartition("@")[2]
+
+
+_KEYS = (str, int, float, Decimal, UUID)  # bool is an int
+
+#: (the registry's address, a schema's number) → the schema: for the life of a process, as a schema never changes.
+_fetched: dict[tuple[str, int], Schema] = {}
+
+
+class Rejected(Exception):
+    """Why a message has no key."""
+
+
+@dataclass(frozen=True)
+class Decoder:
+    """From messages to their keys; travels to the tasks.
+
+    Parameters
+    ----------
+    path : str
+        The key's field, of nested records with dots.
+    schema : Schema, optional
+        The schema of all messages; None: each message names its own.
+    registry : Registry, optional
+        Has the schemas that messages name.
+
+    """
+
+    path: str
+    schema: Schema = field(default=None, repr=False)
+    registry: Registry | None = None
+
+    def key(self, message: bytes | None, schema_of: Callable[[int], Schema] | None = None) -> str:
+        """The key of a message; ``schema_of`` gives the schema that it names (default: the registry does).
+
+        Raises
+        ------
+        Rejected
+            It has none.
+        EnvironmentFault
+            The registry doesn't answer.
+
+        """
+        from fastavro import schemaless_reader
+
+        if message is None:
+            raise Rejected("no value")
+        schema, begin, name = self._written_by(message, schema_of)
+        body = io.BytesIO(message)
+        body.seek(begin)
+        try:
+            read = schemaless_reader(body, schema, None)
+        except Exception as error:
+            raise Rejected(f"not Avro by {name}") from error
+        if body.tell() != len(message):
+            raise Rejected(f"not Avro by {name}: it is longer")
+        return self._field(read)
+
+    def _written_by(self, message: bytes, schema_of: Callable[[int], Schema] | None) -> tuple[Schema, int, str]:
+        """The schema of a message, where its body begins, and the schema's name."""
+        if self.registry is None:
+            return self.schema, 0, "the schema"
+        if len(message) < FRAME or message[0]:
+            raise Rejected("no schema's number before it")
+        number = int.from_bytes(message[1:FRAME], "big")
+        schema = self.registry.schemas.get(number)
+        if schema is None:
+            schema = (schema_of or partial(Asking(self.registry).schema, 0))(number)
+        return schema, FRAME, f"schema {number}"
+
+    def _field(self, read: Any) -> str:
+        for name in self.path.split("."):
+            if not isinstance(read, dict) or name not in read:
+                raise Rejected(f"no field {self.path!r}")
+            read = read[name]
+        if isinstance(read, bool):
+            return str(read).lower()
+        if not isinstance(read, _KEYS):
+            kind = "null" if read is None else type(read).__name__
+            raise Rejected(f"field {self.path!r} is {kind}, which is no key")
+        return str(read)
+
+    def read(
+        self, message: bytes | None, schema_of: Callable[[int], Schema] | None = None
+    ) -> tuple[str | None, str | None]:
+        """A message's key and None; or None and the reason why it has no key."""
+        try:
+            return self.key(message, schema_of), None
+        except Rejected as error:
+            return None, str(error)
+
+
+class Asking:
+    """How a task asks the registry for schemas that the driver hasn't fetched.
+
+    Parameters
+    ----------
+    registry : Registry
+        The registry.
+    refusals : Refusals, optional
+        Of the stream; without it, or outside of a stream, each answer stands for itself.
+    decides : bool
+        Whether the task is a router's, which refuses what the registry doesn't have. Another task does as the router's
+        has done.
+
+    """
+
+    def __init__(self, registry: Registry, refusals: Refusals | None = None, *, decides: bool = True) -> None:
+        self._registry = registry
+        self._refusals = refusals if refusals is not None and refusals.batch() is not None else None
+        self._decides = decides or self._refusals is None
+        self._refused: dict[int, dict[int, str]] = {}
+
+    def schema(self, partition: int, number: int) -> Schema:
+        """The schema that a message of a Kafka partition names.
+
+        Raises
+        ------
+        Rejected
+            The batch does without it.
+        EnvironmentFault
+            The registry doesn't answer; or it no longer has a schema by which messages were routed.
+
+        """
+        if partition not in self._refused:
+            self._refused[partition] = self._refusals.read(partition) if self._refusals else {}
+        refused = self._refused[partition]
+        known = self._registry.url, number
+        if number not in refused and known not in _fetched:
+            try:
+                _fetched[known] = self._registry.fetch(number)
+            except NoSchema as error:
+                if not self._decides:
+                    raise EnvironmentFault(f"{known[0]} had a schema by which messages are routed: {error}") from None
+                refused[number] = str(error)
+                if self._refusals:
+                    self._refusals.write(partition, refused)
+        if number in refused:
+            raise Rejected(refused[number])
+        return _fetched[known]
+
+
+def avro(decoder: Decoder, refusals: Refusals | None = None) -> Splitter:
+    """Messages in Avro, beside their ``partition``."""
+
+    def reading(batches: Iterator[pa.Array], *, decides: bool) -> Iterator[pa.Array]:
+        asking = Asking(decoder.registry, refusals, decides=decides) if decoder.registry else None
+        for rows in batches:
+            read = [
+                decoder.read(value, partial(asking.schema, partition) if asking else None)
+                for partition, value in zip(*map(pa.Array.to_pylist, rows.flatten()), strict=True)
+            ]
+            columns = [pa.array([row[n] for row in read], pa.string()) for n in range(2)]
+            yield pa.StructArray.from_arrays(columns, ["key", "reason"])
+
+    # A function for each: the router's tasks call the one, those that read rejected messages again the other.
+    def keys(batches: Iterator[pa.Array]) -> Iterator[pa.Array]:
+        yield from reading(batches, decides=True)
+
+    def reasons(batches: Iterator[pa.Array]) -> Iterator[pa.Array]:
+        yield from reading(batches, decides=False)
+
+    def column(function: Callable[[Iterator[pa.Array]], Iterator[pa.Array]], value: Column) -> Column:
+        return over_arrays(function, "key string, reason string", F.struct(F.col("partition"), value.alias("value")))
+
+    return Splitter(lambda value: column(keys, value)["key"], lambda value: column(reasons, value)["reason"])
+
+
+def numbers(samples: Sequence[bytes]) -> set[int]:
+    """The numbers of the schemas that messages name."""
+    return {int.from_bytes(m[1:FRAME], "big") for m in samples if len(m) >= FRAME and not m[0]}

@@ -1,0 +1,330 @@
+"""Fields of JSON messages, read in the router's task: Arrow arrays of messages in, arrays of keys and counts out.
+
+``orjson`` parses a message, and settles most that have a key. Other messages are read again, by Python's ``json``: this
+second reading decides, and gives the reason if the message is rejected. A message has to be an object as RFC 8259 has
+it, in which no object has a name twice and no escape is half of a surrogate pair. What follows the object only has to
+be UTF-8, as for Spark's parser.
+"""
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+import orjson
+import pyarrow as pa
+
+#: The column of the messages that are to be read.
+MESSAGE = "__message"
+#: Bytes before a message's body in Confluent's framing: a zero, and the schema's number.
+FRAME = 5
+#: What a message may count at most: so many of them a window that no sum of int64 overflows have to come first.
+MOST = 10**12
+
+#: The most bytes of a key (UTF-8). A result's record names its key three times, in JSON with up to six bytes for one,
+#: and must not be larger than brokers take.
+LONGEST_KEY = 64 << 10
+
+#: What is read of a message: its key, its count (-1: none), and, where it has no key, the reason.
+Reading: TypeAlias = tuple[str | None, int, str | None]
+
+_BLANK = " \t\r\n"
+_PRECISION = 38  # digits of a decimal
+_DEEPEST = 1000  # levels of objects and lists, as Spark's parser
+_SHALLOW = 2 * _DEEPEST  # bytes of a message that can't have more levels
+_FIRST = 512  # messages that tell whether the others repeat each other
+_ABSENT = object()  # in place of a field's value: there is no such field
+
+
+@dataclass(frozen=True)
+class Fields:
+    """Where the key and the count are in JSON messages; travels to the tasks.
+
+    Parameters
+    ----------
+    path : tuple of str
+        The fields' names from the outermost object down to the key, which is a text.
+    number : str, optional
+        The field of the outermost object that has the message's count, a whole number from 0 to ``MOST``.
+    scalars : bool
+        Whether numbers and truth values are keys, too.
+    framed : bool
+        Whether messages may have Confluent's framing.
+    rule : Array → Array, optional
+        Makes the keys of the field's values (strings).
+
+    """
+
+    path: tuple[str, ...]
+    number: str | None = None
+    scalars: bool = False
+    framed: bool = False
+    rule: Callable[[pa.Array], pa.Array] | None = None
+
+    @property
+    def gives(self) -> tuple[str, ...]:
+        """The columns that are read from the messages."""
+        return ("key", "count") if self.number else ("key",)
+
+    def unread(self, columns: list[str]) -> list[str]:
+        """The columns that are needed to have these: the message, and those of them that aren't read from it."""
+        return [MESSAGE, *(name for name in columns if name not in self.gives)]
+
+    def read(self, messages: pa.Array) -> tuple[pa.Array, ...]:
+        """Read n messages (binary): their keys (string; null: rejected), and their counts (int64) if they have any.
+
+        Where many messages are the same to the byte, as of a skewed stream without times or ids in them, each different
+        message is read once.
+        """
+        if not _repeat(messages):
+            return self._each(messages)
+        encoded = messages.dictionary_encode(null_encoding="encode")
+        return tuple(column.take(encoded.indices) for column in self._each(encoded.dictionary))
+
+    def _each(self, messages: pa.Array) -> tuple[pa.Array, ...]:
+        texts: list[str | None] = []
+        counts: list[int] = []
+        settled = self._settled()
+        for body in self._bodies(messages):
+            key, count, _ = settled(body) or self._decided(body)
+            texts.append(key)
+            counts.append(count)
+        keys = pa.array(texts, pa.string())
+        return (self.rule(keys) if self.rule else keys, *([pa.array(counts, pa.int64())] if self.number else []))
+
+    def reasons(self, messages: pa.Array) -> pa.Array:
+        """Why each of n messages (binary) is rejected (string); null where ``read`` finds a key."""
+        settled = self._settled()
+        reasons = [None if settled(body) else self._decided(body)[2] for body in self._bodies(messages)]
+        return pa.array(reasons, pa.string())
+
+    def __call__(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """A batch with the keys and counts instead of the messages."""
+        found = self.read(batch.column(MESSAGE))
+        others = [name for name in batch.schema.names if name != MESSAGE]
+        return pa.record_batch([*map(batch.column, others), *found], [*others, *self.gives])
+
+    def rows(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """All batches, with the keys and counts instead of the messages (for ``DataFrame.mapInArrow``)."""
+        yield from map(self, batches)
+
+    def _bodies(self, messages: pa.Array) -> list[bytes | None]:
+        """The messages without their framing."""
+        found = messages.to_pylist()
+        return [body[FRAME:] if body and body[0] == 0 else body for body in found] if self.framed else found
+
+    def _settled(self) -> Callable[[Any], Reading | None]:
+        """A function that reads a message by ``orjson``; it returns None for a message that has to be read again."""
+        loads, (first, *others), number, scalars = orjson.loads, self.path, self.number, self.scalars
+
+        def settled(body: Any) -> Reading | None:
+            try:
+                document = loads(body)  # which refuses None, too
+                key = document[first]
+                for name in others:
+                    key = key[name]
+                count = document[number] if number else -1
+            except (TypeError, ValueError, LookupError):
+                return None
+            if type(key) is not str:
+                if not scalars or type(key) not in (int, bool):
+                    return None
+                key = str(key).lower()
+            if number and not (type(count) is int and 0 <= count <= MOST):
+                return None
+            if len(body) > LONGEST_KEY and against_length(key):
+                return None
+            if len(body) < _SHALLOW and len(document) == body.count(b":"):  # as _plain has it, for nearly all
+                return key, count, None
+            return (key, count, None) if _plain(body, document) else None
+
+        return settled
+
+    def _decided(self, body: bytes | None) -> Reading:
+        """Read a message by Python's ``json``, whatever the message is."""
+        if body is None:
+            return None, -1, "no value"
+        try:
+            text = body.decode()
+        except UnicodeDecodeError:
+            return None, -1, "not UTF-8"
+        with _deep():
+            try:
+                document = _document(text)
+            except (ValueError, RecursionError):
+                return None, -1, "not JSON"
+            key = document
+            for name in self.path:
+                key = _field(key, name)
+            count = _field(document, self.number) if self.number else -1
+            reason = self._against_key(key) or (self._against_count(count) if self.number else None)
+        if reason:
+            return None, -1, reason
+        if isinstance(key, bool):
+            key = str(key).lower()
+        elif isinstance(key, _Number):
+            key = written(key)
+        too_long = against_length(key)
+        return (None, -1, too_long) if too_long else (key, int(count), None)
+
+    def _against_key(self, key: Any) -> str | None:
+        """Why a value is no key; None: it is one."""
+        name = ".".join(self.path)
+        if key is _ABSENT:
+            return f"no field {name!r}"
+        if self.scalars:
+            return f"field {name!r} is {kind(key)}, which is no key" if key is None or _inner(key) else None
+        return None if kind(key) == "STRING" else f"field {name!r} is {kind(key)}, not STRING"
+
+    def _against_count(self, count: Any) -> str | None:
+        """Why a value is no count; None: it is one."""
+        if count is _ABSENT:
+            return f"no field {self.number!r}"
+        if kind(count) != "BIGINT":
+            return f"field {self.number!r} is {kind(count)}, not BIGINT"
+        return None if 0 <= int(count) <= MOST else f"the count is {int(count)}, not 0 to {MOST}"
+
+
+def against_length(key: str) -> str | None:
+    """Why a key is too long; None: it isn't."""
+    size = len(key.encode())
+    return f"the key has {size} bytes, not {LONGEST_KEY} at most" if size > LONGEST_KEY else None
+
+
+def _repeat(messages: pa.Array) -> bool:
+    """Whether a message is there twice and more, by the first ones; to encode all of them costs more than to look."""
+    first = messages.slice(0, _FIRST)
+    return len(messages) > _FIRST and 2 * len(first.unique()) < len(first)
+
+
+def _plain(body: bytes, document: dict[str, Any]) -> bool:
+    """Whether ``orjson`` can't have dropped a name that was there twice, nor gone too deep.
+
+    Each name has a colon behind it; all other colons are in texts. A message with as many colons as the outermost
+    object has names has no others. Else the document is written again: if no colon is escaped, the message has more
+    colons than that exactly where a name was dropped.
+    """
+    colons = body.count(b":")
+    if len(document) != colons:
+        try:
+            if b"\\u003" in body or orjson.dumps(document).count(b":") != colons:
+                return False
+        except TypeError:  # more levels than orjson writes
+            return False
+    return len(body) < _SHALLOW or body.count(b"[") + body.count(b"{") <= _DEEPEST
+
+
+def written(number: str) -> str:
+    """A number of JSON as Spark writes it: as a decimal if it has no exponent and few digits, else as Java's double.
+
+    >>> [written(number) for number in ("-0", "12.50", "1e3", "1E-7", "1e400")]
+    ['0', '12.5', '1000.0', '1.0E-7', 'Infinity']
+    """
+    if _decimal(number) is not None:
+        plain = number.rstrip("0").rstrip(".") if "." in number else number
+        return "0" if plain == "-0" else plain
+    value = float(number)
+    if not np.isfinite(value):
+        return "Infinity" if value > 0 else "-Infinity"
+    if value == 0 or 1e-3 <= abs(value) < 1e7:
+        return np.format_float_positional(value, trim="0")
+    mantissa, exponent = np.format_float_scientific(value, trim="0").split("e")
+    return f"{mantissa}E{int(exponent)}"
+
+
+def kind(value: Any) -> str:
+    """What a value of JSON is, in Spark's words; of a list whose elements differ, ``ARRAY<VARIANT>``.
+
+    >>> [kind(_DECODER.decode(text)) for text in ("7", "1.50", "1e3", '["a", null]', '{"b": [], "a": true}')]
+    ['BIGINT', 'DECIMAL(2,1)', 'DOUBLE', 'ARRAY<STRING>', 'OBJECT<a: BOOLEAN, b: ARRAY<VOID>>']
+    """
+    if isinstance(value, dict):
+        return f"OBJECT<{', '.join(f'{name}: {kind(value[name])}' for name in sorted(value))}>"
+    if isinstance(value, list):
+        kinds = {kind(element) for element in value if element is not None} or {"VOID"}
+        return f"ARRAY<{kinds.pop() if len(kinds) == 1 else 'VARIANT'}>"
+    if isinstance(value, _Number):
+        digits = _decimal(value)
+        if digits is None:
+            return "DOUBLE"
+        whole = "." not in value and -(2**63) <= int(value) < 2**63
+        return "BIGINT" if whole else f"DECIMAL({digits[0]},{digits[1]})"
+    return "VOID" if value is None else "BOOLEAN" if isinstance(value, bool) else "STRING"
+
+
+def _decimal(number: str) -> tuple[int, int] | None:
+    """Precision and scale of a number that Spark takes for a decimal; None: it is a double."""
+    whole, _, fraction = number.lstrip("-").partition(".")
+    if "e" in number.lower() or max(len((whole + fraction).lstrip("0")), len(fraction)) > _PRECISION:
+        return None
+    fraction = fraction.rstrip("0")
+    return max(1, len(fraction), len((whole + fraction).lstrip("0"))), len(fraction)
+
+
+class _Number(str):
+    """A number as it is spelled."""
+
+    __slots__ = ()
+
+
+def _document(text: str) -> Any:
+    """The first value of a text; raises ValueError or RecursionError if that is no JSON."""
+    text = text.lstrip(_BLANK)
+    document, end = _DECODER.raw_decode(text)
+    after = text[end : end + 1]
+    if isinstance(document, _Number) and after.strip(_BLANK):
+        raise ValueError
+    if (document is None or isinstance(document, bool)) and (after.isalnum() or after in ("_", "\x7f")):
+        raise ValueError
+    if "\\u" in text:
+        json.dumps(document, ensure_ascii=False).encode()  # refuses half of a surrogate pair
+    if _levels(document) > _DEEPEST:
+        raise ValueError
+    return document
+
+
+def _levels(document: Any) -> int:
+    """How deep objects and lists are in each other."""
+    levels, level = 0, [document]
+    while level := [value for value in level if _inner(value)]:
+        levels += 1
+        level = [inner for value in level for inner in (value.values() if isinstance(value, dict) else value)]
+    return levels
+
+
+def _inner(value: Any) -> bool:
+    return isinstance(value, dict | list)
+
+
+def _field(value: Any, name: str) -> Any:
+    return value.get(name, _ABSENT) if isinstance(value, dict) else _ABSENT
+
+
+@contextmanager
+def _deep() -> Iterator[None]:
+    """Let functions call themselves for each of the levels that a message may have."""
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(limit + 5 * _DEEPEST)
+    try:
+        yield
+    finally:
+        sys.setrecursionlimit(limit)
+
+
+def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError
+    return found
+
+
+def _refused(_: str) -> Any:
+    raise ValueError
+
+
+_DECODER = json.JSONDecoder(
+    object_pairs_hook=_distinct, parse_int=_Number, parse_float=_Number, parse_constant=_refused
+)

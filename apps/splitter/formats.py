@@ -1,0 +1,239 @@
+"""The splitters of all source types: where the key is in a message, and why a message isn't of the format.
+
+First come the formats of our datasets, then those of a user's own topic (COLUMN), where the user names the field of
+the key; at the end stands the table of source types (``SPLITTERS``).
+"""
+
+import os
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+
+from unskew.apps.splitter.avro import Decoder, Refusals, Registry, avro, numbers, of_file
+from unskew.apps.splitter.fields import Fields
+from unskew.apps.splitter.splitter import Splitter, by_fields, document, unreadable
+from unskew.errors import UsageError
+from unskew.producers.messages import ELECTION_DAY, ELECTION_WORDS, LETTERS, MANGLED, WIKI_URL
+
+
+def text_field(name: str, number: str | None = None, rule: Callable[[pa.Array], pa.Array] | None = None) -> Splitter:
+    """JSON objects with the key as a text in one field, and perhaps a count in another; other fields are ignored."""
+    return by_fields(Fields((name,), number, rule=rule))
+
+
+def title(pages: pa.Array) -> pa.Array:
+    """A page's title, also where the page is given by its address."""
+    return _without(pages, f"^{re.escape(WIKI_URL)}", WIKI_URL)
+
+
+def language(projects: pa.Array) -> pa.Array:
+    """The language of a project, as ``en`` of ``en.m``."""
+    return _without(projects, r"(?s)\..*", ".")
+
+
+def _without(texts: pa.Array, pattern: str, hint: str) -> pa.Array:
+    """Texts without their first match of a pattern; only a text that contains the hint can match."""
+    found = pc.call_function("match_substring", [texts], pc.MatchSubstringOptions(hint))
+    if not pc.call_function("any", [found]).as_py():
+        return texts
+    once = pc.ReplaceSubstringOptions(pattern, "", max_replacements=1)
+    return pc.call_function("replace_substring_regex", [texts], once)
+
+
+def hashtags(name: str) -> Splitter:
+    """Messages with a list of hashtags, each a key by the rule of ``unskew.producers.messages``."""
+
+    def keys(parsed: Column) -> Column:
+        found = F.when(right(kind(parsed)), F.try_variant_get(parsed, f"$.{name}", "array<string>"))
+        return F.transform(F.filter(found, lambda tag: ~F.contains(tag, F.lit(MANGLED))), folded)
+
+    def folded(tag: Column) -> Column:
+        plain = F.lower(F.translate(tag, *LETTERS))
+        return F.when(plain.rlike("|".join(ELECTION_WORDS)), F.lit(ELECTION_DAY)).otherwise(plain)
+
+    def kind(parsed: Column) -> Column:
+        return F.schema_of_variant(F.try_variant_get(parsed, f"$.{name}", "variant"))
+
+    def right(found: Column) -> Column:
+        return found.isin("ARRAY<STRING>", "ARRAY<VOID>")  # an empty list is a list of anything
+
+    def reason(value: Column) -> Column:
+        parsed = document(value)
+        found = kind(parsed)
+        return (
+            unreadable(value)
+            .when(parsed.isNull(), F.lit("not JSON"))
+            .when(found.isNull(), F.lit(f"no field {name!r}"))
+            .when(~right(found), F.concat(F.lit(f"field {name!r} is "), found, F.lit(", not ARRAY<STRING>")))
+        )
+
+    return Splitter(keys, reason, several=True)
+
+
+#: The formats of the messages of a COLUMN topic.
+FORMATS = ("json", "avro", "csv", "text")
+REGISTRY_VARIABLE = "SCHEMA_REGISTRY_URL"
+_COLUMNS = 1 << 20  # of CSV: where there are more than Spark's parser is told of, it ends the query
+_CSV = {"escape": '"', "maxColumns": str(_COLUMNS)}  # RFC 4180: a quote inside quotes is doubled
+
+
+@dataclass(frozen=True)
+class Schemas:
+    """Where Avro's schemas come from: a file, or a schema registry (default: ``$SCHEMA_REGISTRY_URL``).
+
+    ``refusals`` are those of the stream whose messages are read, if they are a stream's.
+    """
+
+    file: str | None = None
+    registry: str | None = field(default=None, repr=False)
+    refusals: Refusals | None = field(default=None, compare=False)
+
+    def decoder(self, path: str, samples: Sequence[bytes]) -> Decoder:
+        """The decoder of the messages.
+
+        Raises
+        ------
+        UsageError
+            The file isn't a schema, or the address isn't one.
+        EnvironmentFault
+            The registry doesn't give the samples' schemas.
+
+        """
+        address = self.registry or (None if self.file else os.environ.get(REGISTRY_VARIABLE))
+        if (self.file is None) == (address is None):
+            raise UsageError(
+                f"--format avro needs --schema FILE or --schema-registry URL (${REGISTRY_VARIABLE}), not both"
+            )
+        if self.file is not None:
+            return Decoder(path, schema=of_file(self.file))
+        wanted = numbers(samples)
+        if wanted and self.refusals:
+            # A batch that is replayed refuses them again, even if the registry has them now.
+            wanted -= self.refusals.newest()
+        return Decoder(path, registry=Registry.at(str(address)).knowing(wanted))
+
+
+NO_SCHEMAS = Schemas()
+
+
+def column(form: str, field: str | None, samples: Sequence[bytes] = (), schemas: Schemas = NO_SCHEMAS) -> Splitter:
+    """The splitter of any topic; the key of ``json`` and ``avro`` is a field, of ``csv`` a column, of ``text`` all.
+
+    Parameters
+    ----------
+    form : str
+        One of ``FORMATS``. JSON may have Confluent's framing (a zero byte and a schema's number) before it.
+    field : str, optional
+        JSON, Avro: a field, of nested objects with dots (``user.id``); texts, numbers and truth values are keys. CSV:
+        the column's number, from 1. Text has none.
+    samples : sequence of bytes
+        Messages of the topic; the schemas of Avro that they name are fetched here.
+    schemas : Schemas
+        Where Avro's schemas come from.
+
+    Raises
+    ------
+    UsageError
+        There is no such format, or the format can't have such a field; Avro has no schema, or another format has one.
+    EnvironmentFault
+        The schema registry doesn't answer.
+
+    """
+    if form not in FORMATS:
+        raise UsageError(f"unknown format {form!r}; valid: {', '.join(FORMATS)}")
+    if schemas != NO_SCHEMAS and form != "avro":
+        raise UsageError(f"--schema and --schema-registry are for --format avro, not {form}")
+    if form == "text":
+        if field is not None:
+            raise UsageError(f"--key-field is {field!r}; valid with --format text: none, the whole text is the key")
+        return _plain(lambda text: text, "no text")
+    if form == "csv":
+        if not re.fullmatch(r"[1-9]\d{0,2}", field or ""):
+            raise UsageError(f"--key-field is {field!r}; valid with --format csv: the column's number, from 1 to 999")
+        names = [f"c{number}" for number in range(1, int(field or 0) + 1)]
+        schema = ", ".join(f"{name} string" for name in names)
+
+        def cell(text: Column) -> Column:
+            commas = F.octet_length(text) - F.octet_length(F.replace(text, F.lit(","), F.lit("")))
+            few = (F.octet_length(text) < _COLUMNS) | (commas < _COLUMNS)
+            return F.when(few, F.from_csv(text, schema, _CSV))[names[-1]]
+
+        return _plain(cell, f"nothing in column {field}")
+    if not re.fullmatch(r"[^.'\[\]]+(\.[^.'\[\]]+)*", field or ""):
+        raise UsageError(f"--key-field is {field!r}; valid with --format {form}: a field, as user, user.id")
+    if form == "avro":
+        return avro(schemas.decoder(str(field), samples), schemas.refusals)
+    return by_fields(Fields(tuple(str(field).split(".")), scalars=True, framed=True))
+
+
+def _plain(key: Callable[[Column], Column], missing: str) -> Splitter:
+    """Messages without a parser: their key is a function of their text."""
+
+    def keys(value: Column) -> Column:
+        text = value.cast("string")
+        return F.when(F.is_valid_utf8(text), key(text))
+
+    def reason(value: Column) -> Column:
+        return unreadable(value).when(keys(value).isNull(), F.lit(missing))
+
+    return Splitter(keys, reason)
+
+
+_COUNTRIES = [*(f"COUNTRY_SKEW_R{percent}" for percent in range(0, 101, 10)), "COUNTRY_HALF_SKEW_R80"]
+
+_SYNTHETIC = ["ZIPF", "DRIFTING_ZIPF", "LN1", "LN2", "POSG_UNIFORM", "POSG_ZIPF", "COLUMN"]
+
+#: sourceType → how its messages are read.
+SPLITTERS: dict[str, Callable[[], Splitter]] = {
+    **dict.fromkeys(_COUNTRIES, partial(text_field, "country")),
+    "TWITTER_TICKER": partial(text_field, "ticker"),
+    "TWITTER_ELECTION": partial(hashtags, "hashtags"),
+    "WIKIPEDIA_PAGEVIEWS": partial(text_field, "page", rule=title),
+    "WIKIPEDIA_PAGEVIEWS_BY_LANG": partial(text_field, "lang", "n", language),
+    "WIKIPEDIA_CLICKSTREAM": partial(text_field, "curr", "n"),
+    **dict.fromkeys(_SYNTHETIC, partial(text_field, "key")),
+}
+
+
+def splitter(
+    source_type: str,
+    key_field: str | None = None,
+    form: str | None = None,
+    samples: Sequence[bytes] = (),
+    schemas: Schemas = NO_SCHEMAS,
+) -> Splitter:
+    """The splitter of a source type.
+
+    Parameters
+    ----------
+    source_type : str
+        Any of ``SPLITTERS``.
+    key_field, form : str, optional
+        COLUMN only: where the key is in the messages of any topic, which are ``json`` (default), ``avro``, ``csv`` or
+        ``text``.
+    samples : sequence of bytes
+        Messages of the topic: the schemas of Avro that they name are fetched here.
+    schemas : Schemas
+        Where Avro's schemas come from.
+
+    Raises
+    ------
+    UsageError
+        There is no such source type, or it has no such field or format.
+
+    """
+    try:
+        found = SPLITTERS[source_type.upper()]
+    except KeyError:
+        raise UsageError(f"unknown sourceType {source_type!r}; valid: {', '.join(SPLITTERS)}") from None
+    if key_field is None and form is None and schemas == NO_SCHEMAS:
+        return found()
+    if source_type.upper() != "COLUMN":
+        raise UsageError(f"--key-field and --format are for sourceType COLUMN, not {source_type}, which has its own")
+    return column(form or "json", key_field, samples, schemas)

@@ -1,0 +1,160 @@
+"""The splitter: a Kafka message → its keys, and its count.
+
+A message that isn't what its source type promises gives one tuple with a null key. The router counts it as rejected,
+and ``unskew.apps.topology.rejected`` reads it again for the ``reason``.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import LongType, StringType
+
+from unskew.apps.splitter.fields import LONGEST_KEY, MESSAGE, Fields
+
+_DOCUMENT = "__document"
+_BY_BROKER = 1  # Kafka's type of a timestamp that is the time of the append
+
+
+def document(value: Column) -> Column:
+    """A message as Spark's JSON parser reads it (variant); null if it isn't JSON."""
+    text = value.cast("string")
+    return F.when(F.is_valid_utf8(text), F.try_parse_json(text))
+
+
+def unreadable(value: Column) -> Column:
+    """Why a message of any format is no text; a condition to which a format adds its own reasons by ``when``."""
+    return F.when(value.isNull(), F.lit("no value")).when(~F.is_valid_utf8(value.cast("string")), F.lit("not UTF-8"))
+
+
+@dataclass(frozen=True)
+class Splitter:
+    """How the messages of one source type are read.
+
+    Attributes
+    ----------
+    keys : Fields, or value → Column
+        ``Fields``: the router's task in Python, which sees all tuples anyway, reads the key from these fields. A
+        function: Spark makes the key (string; null where there is a ``reason``) of the value, or, if there may be
+        ``several``, the keys (array of string) of the ``document``.
+    reason : value → Column
+        Why a message isn't of the source type (string); null if it is.
+    several : bool
+        Whether a message may have several keys, or none.
+    condition : (Column, Column), optional
+        A condition that messages must meet besides (boolean), and the reason if one doesn't (string).
+
+    A message's *value* is a binary column.
+
+    """
+
+    keys: Fields | Callable[[Column], Column]
+    reason: Callable[[Column], Column]
+    several: bool = False
+    condition: tuple[Column, Column] | None = None
+
+    @property
+    def fields(self) -> Fields | None:
+        """The fields that Python reads when Spark has ``opened`` the messages; None: there are none."""
+        return self.keys if isinstance(self.keys, Fields) else None
+
+    @property
+    def counted(self) -> bool:
+        """Whether messages have a count."""
+        return self.fields is not None and self.fields.number is not None
+
+    def opened(self, messages: DataFrame, *carry: Column) -> DataFrame:
+        """Messages (with a column ``value``) → rows of ``carry`` and, for ``fields``, ``MESSAGE``; else ``key``."""
+        value = F.col("value")
+        if isinstance(self.keys, Fields):
+            return messages.select(*carry, self._if_met(value).alias(MESSAGE))
+        if not self.several:
+            return messages.select(
+                *carry, self._if_met(_of_length(self.keys(value), value, several=False)).alias("key")
+            )
+        # The document is a column of its own that the keys name twice, so Spark keeps the column and parses once.
+        read = messages.withColumn(_DOCUMENT, document(value))
+        keys = self._if_met(_of_length(self.keys(F.col(_DOCUMENT)), value, several=True))
+        # A rejected message gives one tuple without a key; a message with an empty list of keys gives none.
+        return read.select(*carry, F.explode(F.coalesce(keys, F.array(F.lit(None).cast("string")))).alias("key"))
+
+    def split(self, messages: DataFrame, *carry: Column) -> DataFrame:
+        """Messages (with a column ``value``) → a row a tuple: ``carry``, key, and count where there is one."""
+        opened = self.opened(messages, *carry)
+        if self.fields is None:
+            return opened
+        schema = opened.drop(MESSAGE).schema.add("key", StringType())
+        return opened.mapInArrow(self.fields.rows, schema.add("count", LongType()) if self.counted else schema)
+
+    def rejects(self, value: Column) -> Column:
+        """Whether a message is rejected (boolean)."""
+        return self.why(value).isNotNull()
+
+    def why(self, value: Column) -> Column:
+        """Why a message is rejected (string); null if it isn't."""
+        reason = self.reason(value)
+        if not isinstance(self.keys, Fields):
+            size = _longest(self.keys(document(value) if self.several else value), several=self.several)
+            said = F.concat(F.lit("the key has "), size, F.lit(f" bytes, not {LONGEST_KEY} at most"))
+            reason = F.coalesce(reason, F.when(size > LONGEST_KEY, said))
+        return reason if self.condition is None else F.coalesce(reason, F.when(~self.condition[0], self.condition[1]))
+
+    def _if_met(self, column: Column) -> Column:
+        """A column of the messages that meet the condition; null for the others."""
+        return column if self.condition is None else F.when(self.condition[0], column)
+
+
+def _longest(keys: Column, *, several: bool) -> Column:
+    """The bytes of a message's key, or of the longest of its keys; null if there is none."""
+    return F.array_max(F.transform(keys, F.octet_length)) if several else F.octet_length(keys)
+
+
+def _of_length(keys: Column, value: Column, *, several: bool) -> Column:
+    """The keys of a message; null if one is too long."""
+    # No key has four times its message's bytes, so the keys of nearly all messages needn't be measured.
+    short = 4 * F.octet_length(value) <= LONGEST_KEY
+    return F.when(short | (F.coalesce(_longest(keys, several=several), F.lit(0)) <= LONGEST_KEY), keys)
+
+
+def over_arrays(function: Callable[[Iterator[pa.Array]], Iterator[pa.Array]], ddl: str, column: Column) -> Column:
+    """A function over a task's Arrow arrays, applied to a column; ``ddl`` is the type of its results."""
+    # Spark reads the kind of the function from its hints.
+    function.__annotations__ = {"batches": Iterator[pa.Array], "return": Iterator[pa.Array]}
+    return F.arrow_udf(function, ddl)(column)  # pyright: ignore[reportCallIssue, reportArgumentType]
+
+
+def by_fields(fields: Fields) -> Splitter:
+    """Messages of JSON with keys that are read in Python; the same reader gives the reasons."""
+
+    def reasons(batches: Iterator[pa.Array]) -> Iterator[pa.Array]:
+        yield from map(fields.reasons, batches)
+
+    return Splitter(fields, lambda value: over_arrays(reasons, "string", value))
+
+
+# The times that every part of a run can hold, Python's own among them (ms since the epoch).
+_FIRST, LAST = 0, 253_402_300_799_999
+
+
+def rejecting_times(splitter: Splitter, now: Column, ahead: float | None) -> Splitter:
+    """A splitter that also rejects messages for their time (column ``timestamp``).
+
+    Rejected are times before 1970 (Kafka's −1 for "no time" among them) and after 9999; and with ``ahead`` (s) those
+    that are more than so much after ``now``: by event time a single such message would close the windows of all others.
+    Where the broker gives the times (column ``timestampType``), they are the topic's own clock, and none is ahead.
+    """
+    ms = F.unix_millis("timestamp")
+    possible = ms.between(_FIRST, LAST)
+    reason = F.when(~possible, F.concat(F.lit("timestamp "), ms, F.lit(" ms is not in the years 1970 to 9999")))
+    if ahead is None:
+        return replace(splitter, condition=(possible, reason))
+    bound = F.timestamp_add("MILLISECOND", F.lit(round(1000 * ahead)), now)
+    far = F.concat(
+        F.lit("timestamp "),
+        F.date_format("timestamp", "yyyy-MM-dd'T'HH:mm:ss.SSS'Z'"),  # our sessions are in UTC
+        F.lit(f" is more than {ahead:g} s ahead"),
+    )
+    met = (F.col("timestampType") == _BY_BROKER) | (F.col("timestamp") <= bound)
+    return replace(splitter, condition=(possible & met, reason.otherwise(far)))

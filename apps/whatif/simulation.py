@@ -1,0 +1,98 @@
+"""The simulation of a stream: what each of some groupings does with it."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from unskew.grouping import create, encode, shared
+from unskew.grouping.keys import Keys
+from unskew.grouping.simulator import Feedback, Outcome, Speeds, Workload, arrivals_at, class_costs, simulate, workload
+
+__all__ = ["Contestant", "Feedback", "Simulation", "encode"]
+
+
+class Contestant(NamedTuple):
+    """A grouping with some of its parameters."""
+
+    label: str
+    grouping: str
+    options: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Simulation:
+    """A stream, its workers' speeds and its sources: the same for all groupings and all numbers of workers.
+
+    Attributes
+    ----------
+    keys : Keys
+        The keys of the n tuples.
+    times : int64[n] or None
+        When each tuple arrives (ms); None: evenly, or at random with ``poisson``.
+    costs : sequence of float
+        The cost of a tuple (ms); several: by the class of its key.
+    factors, factors_end : sequence of float
+        How many times a tuple's cost each worker takes, repeated over the workers. Where there are factors for the
+        end, speeds drift from the first to these.
+    load : float
+        The share of the workers' capacity that the tuples need, where nothing says when they arrive.
+    poisson : bool
+        Whether the times between arrivals are drawn.
+    seed : int
+        Of the draws and of the hash functions.
+    sources : int
+        S.
+    feedback : Feedback
+        How often workers report, and when a plan takes effect.
+    settings : mapping
+        Further parameters of ``unskew.grouping.simulator.simulate``: split, window, samples.
+
+    """
+
+    keys: Keys
+    times: NDArray[np.int64] | None
+    costs: Sequence[float]
+    factors: Sequence[float]
+    factors_end: Sequence[float] | None
+    load: float
+    poisson: bool
+    seed: int
+    sources: int
+    feedback: Feedback
+    settings: dict[str, Any] = field(default_factory=dict)
+
+    def outcomes(self, contestants: Iterable[Contestant], workers: int) -> dict[str, Outcome]:
+        """Label → outcome of the simulation with so many workers.
+
+        Raises
+        ------
+        ValueError, TypeError
+            A grouping, or the simulator, has no such parameter, or one is out of range.
+
+        """
+        offered, speeds = self._workload(workers), self._speeds(workers)
+        found: dict[str, Outcome] = {}
+        for label, grouping, options in contestants:
+            own = shared(grouping, self.sources, options)
+            found[label] = simulate(
+                lambda grouping=grouping, own=own: create(grouping, workers, seed=self.seed, **own),
+                offered, sources=self.sources, speeds=speeds, feedback=self.feedback, **self.settings,
+            )  # fmt: skip
+        return found
+
+    def _workload(self, workers: int) -> Workload:
+        costs = class_costs(self.keys, self.costs, seed=self.seed)
+        arrivals = self.times
+        if arrivals is None:
+            seed = self.seed if self.poisson else None
+            arrivals = arrivals_at(self.load, costs, len(self.keys), workers, seed=seed)
+        return workload(self.keys, arrivals, costs)
+
+    def _speeds(self, workers: int) -> Speeds:
+        start = np.resize(self.factors, workers)
+        if self.factors_end is None:
+            return Speeds.fixed(start)
+        return Speeds.drifting(start, np.resize(self.factors_end, workers), len(self.keys))

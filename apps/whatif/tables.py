@@ -1,0 +1,183 @@
+"""A simulation's outcomes as tables and as files."""
+
+import csv
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from rich.console import Group
+from rich.table import Table
+
+from unskew.apps.monitoring.colours import colour
+from unskew.errors import EnvironmentFault
+from unskew.grouping.keys import Keys
+from unskew.grouping.measures import fewest_replicas, straggling
+from unskew.grouping.simulator import Outcome
+
+CAP = 1.1  # max/mean that the bound allows
+_WINDOWS = 10  # of the stream's second half: what lasts, without what a scheme has to learn first
+CAPTION = (
+    f"bound: no assignment whose busiest worker has at most {CAP:g} times the mean has less state. Loads are of the "
+    f"second half, max/mean of a tenth of it. cost: max/mean × state over the bound's, hardware times memory."
+)
+
+#: Name of a measure → its text for an outcome.
+MEASURES: dict[str, Callable[[Outcome], str]] = {
+    "imbalance, end (% of tuples)": lambda o: f"{100 * o.final_imbalance:.3g}",
+    "imbalance, mean over time": lambda o: f"{100 * o.average_imbalance:.3g}",
+    "imbalance of work, end (%)": lambda o: f"{100 * o.work_imbalance:.3g}",
+    "STD_DEV of loads (%)": lambda o: f"{o.std_dev:.3g}",
+    "skew S": lambda o: f"{o.skew:.3g}",
+    "replication: workers a key": lambda o: f"{o.replication:.3f}",
+    "memory: partial results": lambda o: f"{o.memory:,}",
+    "aggregation messages": lambda o: f"{o.aggregation_messages:,}",
+    "plans adopted": lambda o: f"{o.plans:,}",
+    "keys moved": lambda o: f"{o.moved_keys:,}",
+    "migration cost": lambda o: f"{o.migration:,.0f}",
+    "tuples passed on": lambda o: f"{o.forwarded:,}",
+    "queue, mean": lambda o: f"{o.mean_queue:,.1f}",
+    "queue, longest": lambda o: f"{o.longest_queue:,}",
+    "completion, mean (ms)": lambda o: f"{o.mean_completion:,.1f}",
+    "completion, p99 (ms)": lambda o: f"{o.p99_completion:,.1f}",
+    "makespan (s)": lambda o: f"{o.makespan / 1000:,.1f}",
+    "routing, measured (ns)": lambda o: f"{o.routing_ns:,.0f}",
+}
+_ONLY_WITH_PLANS = ("plans adopted", "keys moved", "migration cost", "tuples passed on")
+
+
+class Answer(NamedTuple):
+    """What a grouping does with a stream, in a few figures.
+
+    Attributes
+    ----------
+    lasting : float
+        The greatest load over the mean load of a window, the mean over the second half's windows.
+    least, most : float
+        The second half's tuples of the least and of the most loaded worker (%).
+    replicas : int
+        The replicas of all keys: how many states they need.
+    fullest : int
+        The keys of the worker that has most of them.
+    cost : float
+        ``lasting`` times ``replicas``, over the replicas of the bound.
+
+    """
+
+    lasting: float
+    least: float
+    most: float
+    replicas: int
+    fullest: int
+    cost: float
+
+
+def answer(outcome: Outcome, keys: Keys) -> Answer:
+    """The figures of a simulated run."""
+    workers, n = outcome.workers, outcome.tuples
+    late = outcome.assigned[n // 2 :]
+    windows = [part for part in np.array_split(late, _WINDOWS) if len(part)]
+    lasting = np.mean([straggling(np.bincount(part, minlength=workers)) for part in windows])
+    loads = np.bincount(late, minlength=workers) / len(late)
+    replicas = np.unique(keys.codes.astype(np.int64) * workers + outcome.assigned) % workers
+    least = fewest_replicas(np.bincount(keys.codes), workers, CAP)
+    fullest = int(np.bincount(replicas).max())
+    cost = float(lasting) * len(replicas) / least
+    return Answer(float(lasting), float(100 * loads.min()), float(100 * loads.max()), len(replicas), fullest, cost)
+
+
+def table(outcomes: Mapping[str, Outcome], keys: Keys) -> Table:
+    """A row for the bound, then one for each label, the cheapest first."""
+    first = next(iter(outcomes.values()))
+    least = fewest_replicas(np.bincount(keys.codes), first.workers, CAP)
+    shown = Table(title=_title(first), caption=CAPTION)
+    shown.add_column("grouping", no_wrap=True)
+    for column in ("cost", "max/\nmean", "a worker\ngets, %", "workers\na key", "keys\nheld", "… by one\nworker"):
+        shown.add_column(column, justify="right", no_wrap=True)
+    mean = 100 / first.workers
+    shown.add_row(
+        "bound", f"{CAP:.2f}", f"{CAP:.2f}", f"≤ {CAP * mean:.3g}", f"{least / first.distinct_keys:.2f}",
+        f"{least:,}", "", end_section=True,
+    )  # fmt: skip
+    answers = {label: answer(outcome, keys) for label, outcome in outcomes.items()}
+    for label in sorted(answers, key=lambda label: answers[label].cost):
+        found = answers[label]
+        shown.add_row(
+            f"[{colour(outcomes[label].grouping)}]■[/] " + label.replace(":", "\n  "),
+            f"{found.cost:.2f}",
+            f"{found.lasting:.2f}",
+            f"{found.least:.3g} to {found.most:.3g}",
+            f"{found.replicas / first.distinct_keys:.2f}",
+            f"{found.replicas:,}",
+            f"{found.fullest:,}",
+        )
+    return shown
+
+
+def details(outcomes: Mapping[str, Outcome], width: int) -> Group:
+    """The measures, a column a label; as many tables as a terminal of ``width`` characters needs."""
+    first = next(iter(outcomes.values()))
+    shown = [m for m in MEASURES if m not in _ONLY_WITH_PLANS or any(o.plans for o in outcomes.values())]
+    columns = {label: f"[{colour(o.grouping)}]■[/] " + label.replace(":", "\n") for label, o in outcomes.items()}
+    widest = 5 + max(len(line) for label in outcomes for line in label.split(":"))
+    room = max(1, (width - max(map(len, shown)) - 4) // widest)
+    labels = list(outcomes)
+    tables: list[Table] = []
+    for at in range(0, len(labels), room):
+        part = Table("")
+        for label in labels[at : at + room]:
+            part.add_column(columns[label], justify="right", no_wrap=True)
+        for what in shown:
+            part.add_row(what, *(MEASURES[what](outcomes[label]) for label in labels[at : at + room]))
+        tables.append(part)
+    return Group(_title(first), *tables)
+
+
+def save(outcomes: Mapping[tuple[str, int], Outcome], folder: Path, stream: str) -> list[Path]:
+    """Write ``series.parquet``, ``figures.csv`` and pictures to the folder; returns the files' paths.
+
+    Raises
+    ------
+    EnvironmentFault
+        The folder can't be written.
+
+    """
+    # matplotlib takes a second to import, and only --output needs it.
+    from unskew.apps.whatif.picture import draw_by_workers, draw_over_time
+
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        parts = [
+            pa.table(
+                {
+                    "grouping": [label] * len(o.series["tuples"]),
+                    "workers": [workers] * len(o.series["tuples"]),
+                    **o.series,
+                }
+            )
+            for (label, workers), o in outcomes.items()
+        ]
+        files = [folder / "series.parquet", folder / "figures.csv"]
+        pq.write_table(pa.concat_tables(parts), files[0])
+        rows = [{"label": label} | outcome.figures() for (label, _), outcome in outcomes.items()]
+        with files[1].open("w", newline="", encoding="utf-8") as file:
+            writer = csv.DictWriter(file, rows[0])
+            writer.writeheader()
+            writer.writerows(rows)
+        counts = sorted({workers for _, workers in outcomes})
+        for count in counts:
+            files.append(folder / f"over-time-w{count}.png")
+            here = {label: outcome for (label, at), outcome in outcomes.items() if at == count}
+            draw_over_time(here, f"{stream}, W = {count}", files[-1])
+        if len(counts) > 1:
+            files.append(folder / "by-workers.png")
+            draw_by_workers(outcomes, counts, stream, files[-1])
+    except OSError as error:
+        raise EnvironmentFault(f"--output {folder} can't be written ({error.strerror}): choose another") from error
+    return files
+
+
+def _title(first: Outcome) -> str:
+    return f"{first.tuples:,} tuples of {first.distinct_keys:,} keys, S = {first.sources}, W = {first.workers}"

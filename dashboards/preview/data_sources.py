@@ -1,0 +1,269 @@
+"""The servers behind a dashboard's data sources, and their answers as Grafana sees them: series, or a table."""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, Self
+from urllib.error import HTTPError, URLError
+from urllib.parse import urlencode
+from urllib.request import urlopen
+
+from influxdb_client.client.influxdb_client import InfluxDBClient
+from influxdb_client.rest import ApiException
+from urllib3.exceptions import HTTPError as ConnectionFault
+
+from unskew.dashboards.preview.selection import Selection
+from unskew.deploy.client.influx_target import Target, require_http
+from unskew.deploy.servers import stack
+from unskew.errors import EnvironmentFault
+
+_TIMEOUT = 30  # s
+_TIME = "dateTime:RFC3339"
+_MARGIN = 0.02  # of the range, on both sides
+_EXTENT = """
+points = from(bucket: v.defaultBucket)
+  |> range(start: v.timeRangeStart, stop: v.timeRangeStop)
+  |> filter(fn: (r) => r._measurement == "batch" and r._field == "tuples")
+  |> filter(fn: (r) => r.run =~ /^${run:regex}$/ and r.grouping =~ /^${grouping:regex}$/)
+  |> group()
+  |> keep(columns: ["_time"])
+union(tables: [points |> sort(columns: ["_time"]) |> limit(n: 1), points |> sort(columns: ["_time"], desc: true)
+  |> limit(n: 1)])
+  |> rename(columns: {_time: "time"})
+"""
+
+
+@dataclass(frozen=True)
+class Series:
+    """Values in the course of time.
+
+    Attributes
+    ----------
+    labels : dict
+        Label → value.
+    name : str
+        The name that the data source gives it; a panel may give it another.
+    times : list of datetime
+        Ascending.
+    values : list of float
+        As many.
+
+    """
+
+    labels: Mapping[str, str]
+    name: str
+    times: Sequence[datetime]
+    values: Sequence[float]
+
+
+@dataclass(frozen=True)
+class Table:
+    """Columns of equal length, by name, in their order."""
+
+    columns: Mapping[str, Sequence[Any]]
+
+
+Answer = list[Series] | Table
+
+
+class InfluxDB:
+    """A data source in Flux: an InfluxDB 2.
+
+    Parameters
+    ----------
+    url, token, org, bucket : str
+        As its data source in Grafana has them.
+
+    """
+
+    def __init__(self, url: str, token: str, org: str, bucket: str) -> None:
+        self.url, self.bucket = url, bucket
+        self._access = {"url": url, "token": token, "org": org, "timeout": 1000 * _TIMEOUT}
+
+    def answer(self, target: Mapping[str, Any], selection: Selection, width: int = 24) -> Answer:
+        """The answer to a panel's query.
+
+        Raises
+        ------
+        EnvironmentFault
+            The server doesn't answer, or refuses.
+
+        """
+        query = selection.in_flux(target["query"], self.bucket, width)
+        try:
+            with InfluxDBClient(**self._access) as client:
+                tables = client.query_api().query(query)
+        except ApiException as error:
+            raise EnvironmentFault(f"InfluxDB at {self.url} refuses: {_reason(error.body) or error.reason}") from error
+        except (ConnectionFault, OSError) as error:
+            raise EnvironmentFault(f"InfluxDB does not answer at {self.url}: {error}") from error
+        if tables and not _in_time(tables[0]):
+            columns = [str(c.label) for c in tables[0].columns if c.label not in ("result", "table")]
+            rows = [record.values for table in tables for record in table.records]
+            return Table({name: [row.get(name) for row in rows] for name in columns})
+        return [_series(table) for table in tables]
+
+
+class Prometheus:
+    """A data source in PromQL: a Prometheus, whose queries go over the time range, as those of Grafana's panels do.
+
+    Parameters
+    ----------
+    url : str
+        Its address.
+
+    """
+
+    def __init__(self, url: str) -> None:
+        self.url = url.rstrip("/")
+
+    def answer(self, target: Mapping[str, Any], selection: Selection, width: int = 24) -> Answer:
+        """The answer to a panel's query.
+
+        Raises
+        ------
+        EnvironmentFault
+            The server doesn't answer, or refuses.
+
+        """
+        step = selection.interval(width)
+        # Grafana rounds the times to whole steps too, so that a later query has the same points.
+        start, stop = (int(time.timestamp()) // step * step for time in (selection.start, selection.stop))
+        parameters = {"query": selection.in_promql(target["expr"], width), "start": start, "end": stop, "step": step}
+        try:
+            with urlopen(f"{self.url}/api/v1/query_range?{urlencode(parameters)}", timeout=_TIMEOUT) as page:  # noqa: S310
+                found = json.load(page)["data"]["result"]
+        except HTTPError as error:
+            reason = _reason(error.read().decode(errors="replace")) or error.reason
+            raise EnvironmentFault(f"Prometheus at {self.url} refuses: {reason}") from error
+        except (URLError, OSError) as error:
+            raise EnvironmentFault(f"Prometheus does not answer at {self.url}: {error}") from error
+        return [
+            Series(
+                one["metric"],
+                labelled(target.get("legendFormat", ""), one["metric"]),
+                [datetime.fromtimestamp(time, UTC) for time, _ in one["values"]],
+                [float(value) for _, value in one["values"]],
+            )
+            for one in found
+        ]
+
+
+@dataclass(frozen=True)
+class Mark:
+    """An event of a run: a line across the panels.
+
+    Attributes
+    ----------
+    time : datetime
+        When it happened.
+    kind : str
+        The dashboard's name for such events.
+    colour : str
+        The line's colour.
+
+    """
+
+    time: datetime
+    kind: str
+    colour: str
+
+
+@dataclass(frozen=True)
+class DataSources:
+    """The servers that the dashboards' data source variables stand for."""
+
+    influxdb: InfluxDB
+    prometheus: Prometheus
+
+    @classmethod
+    def of(
+        cls,
+        url: str | None = None,
+        token: str | None = None,
+        org: str | None = None,
+        bucket: str | None = None,
+        prometheus: str | None = None,
+    ) -> Self:
+        """The servers that are named, else those of the running stack.
+
+        Raises
+        ------
+        UsageError
+            A URL isn't one, or there is a URL of InfluxDB but no token.
+        EnvironmentFault
+            No server is named, and no stack runs.
+
+        """
+        target = Target.of(url, token, org, bucket)
+        if target is None:
+            raise _missing("InfluxDB", "--influx-url")
+        if prometheus is None:
+            found = stack.running("prometheus")
+            if found is None:
+                raise _missing("Prometheus", "--prometheus-url")
+            prometheus = found.url
+        require_http("--prometheus-url", prometheus)
+        return cls(InfluxDB(target.url, target.token, target.org, target.bucket), Prometheus(prometheus))
+
+    def answer(self, target: Mapping[str, Any], selection: Selection, width: int = 24) -> Answer:
+        """The answer to a query of the data source that it names. Raises as ``InfluxDB.answer`` does."""
+        source = getattr(self, target["datasource"]["uid"].strip("${}"))
+        return source.answer(target, selection, width)
+
+    def marks(self, dashboard: Mapping[str, Any], selection: Selection) -> list[Mark]:
+        """The dashboard's annotations."""
+        marks = []
+        for annotation in dashboard["annotations"]["list"]:
+            answer = self.answer(annotation["target"], selection)
+            times = answer.columns["time"] if isinstance(answer, Table) else ()
+            marks += [Mark(time, annotation["name"], annotation["iconColor"]) for time in times]
+        return marks
+
+
+def filled(selection: Selection, influxdb: InfluxDB) -> Selection:
+    """The selection cut to the time in which the selected runs have batches; all of it if there are none."""
+    answer = influxdb.answer({"query": _EXTENT}, selection)
+    times = sorted(answer.columns["time"]) if isinstance(answer, Table) else []
+    if not times:
+        return selection
+    margin = max(timedelta(seconds=2), _MARGIN * (times[-1] - times[0]))
+    start, stop = max(selection.start, times[0] - margin), min(selection.stop, times[-1] + margin)
+    return Selection(start, stop, selection.values)
+
+
+def labelled(text: str, labels: Mapping[str, Any]) -> str:
+    """A name with ``${__field.labels.x}`` or ``{{x}}`` replaced by the label."""
+    return re.sub(
+        r"\$\{__field\.labels\.(\w+)\}|\{\{\s*(\w+)\s*\}\}", lambda f: str(labels.get(f[1] or f[2], "")), text
+    )
+
+
+def _in_time(table: Any) -> bool:
+    """Whether Grafana takes the table for a series: it has a value, and a time of any name."""
+    kinds = {column.label: column.data_type for column in table.columns}
+    return "_value" in kinds and any(str(kind).startswith(_TIME) for kind in kinds.values())
+
+
+def _series(table: Any) -> Series:
+    tags = [c.label for c in table.columns if c.data_type == "string" and c.label != "result" and c.label[0] != "_"]
+    first = table.records[0].values
+    points = [(record.values["_time"], record.values["_value"]) for record in table.records]
+    points = [(time, value) for time, value in points if value is not None]
+    labels = {tag: first[tag] for tag in tags}
+    return Series(labels, str(first.get("_field", "")), [time for time, _ in points], [value for _, value in points])
+
+
+def _reason(body: str | None) -> str:
+    """The reason in a refusal's body."""
+    try:
+        answer = json.loads(body or "{}")
+    except ValueError:
+        return str(body)[:300]
+    return str(answer.get("message") or answer.get("error") or "")[:300]
+
+
+def _missing(name: str, option: str) -> EnvironmentFault:
+    return EnvironmentFault(f"no {name} of ours runs; start it with `unskew stack start`, or name one by {option}")

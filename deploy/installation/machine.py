@@ -1,0 +1,137 @@
+"""What the project needs of a machine: Python, Java, disk and memory.
+
+`install.py` reads this module before any package is installed: it needs the standard library alone.
+"""
+
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from unskew.errors import EnvironmentFault
+
+PYTHON = ((3, 11), (3, 14))  # first and last version that all pinned packages have wheels for
+DISK_GB = 3  # 2 for the environment, the rest for topics and checkpoints
+MEMORY_GB = 2  # 0.2 for the broker, 1 for Spark's driver, the rest for its Python workers
+JAVA = (17, 21)
+
+
+def require_python() -> None:
+    """Refuse a Python that the pinned packages don't run on.
+
+    Raises
+    ------
+    EnvironmentFault
+        With what to install.
+    """
+    first, last = (".".join(map(str, version)) for version in PYTHON)
+    if not PYTHON[0] <= sys.version_info[:2] <= PYTHON[1]:
+        raise EnvironmentFault(
+            f"Python {first} to {last} is needed and {sys.executable} is {platform.python_version()}; "
+            f"install one and name it: `make setup PYTHON=python{last}`"
+        )
+
+
+def require_disk(directory: Path, needed_gb: float = DISK_GB) -> None:
+    """Refuse a disk without enough room.
+
+    Raises
+    ------
+    EnvironmentFault
+        With how much is free and how much is needed.
+    """
+    free = shutil.disk_usage(existing_parent(directory)).free / 1e9
+    if free < needed_gb:
+        raise EnvironmentFault(
+            f"{directory}: {free:.1f} GB are free on that disk and {needed_gb:g} are needed; make room"
+        )
+
+
+def existing_parent(path: Path) -> Path:
+    """The path itself or the nearest directory above it that exists."""
+    while not path.exists():
+        path = path.parent
+    return path
+
+
+def memory_gb() -> float | None:
+    """Memory that programs can still have, in GB; None where the system doesn't say."""
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+        return next(int(line.split()[1]) for line in lines if line.startswith("MemAvailable:")) / 1e6
+    except (OSError, StopIteration):
+        pass
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 1e9  # macOS: all of the machine's
+    except (ValueError, OSError):
+        return None
+
+
+_INSTALL = (
+    "install OpenJDK 17 or 21 (Debian, Ubuntu: `sudo apt-get install openjdk-17-jre-headless`; "
+    "Fedora: `sudo dnf install java-21-openjdk-headless`; macOS: `brew install openjdk@21`) "
+    "and put its `java` on the PATH or set JAVA_HOME"
+)
+
+
+@dataclass(frozen=True)
+class Java:
+    """A Java runtime: its launcher, its home (the value for `JAVA_HOME`) and its feature version."""
+
+    launcher: Path
+    home: Path
+    version: int
+
+
+def find_java() -> Java:
+    """The first Java 17 or 21 among `$JAVA_HOME/bin/java` and the `java` on the PATH.
+
+    Returns
+    -------
+    Java
+        Set `JAVA_HOME` to its `home` for a program that looks for Java itself, as pyspark does.
+
+    Raises
+    ------
+    EnvironmentFault
+        If there is none; the message lists the others that were found and how to install the right one.
+    """
+    found: list[str] = []
+    for origin, launcher in _candidates():
+        java = _inspect(launcher)
+        if java is None:
+            found.append(f"{origin} {launcher} does not run")
+        elif java.version in JAVA:
+            return java
+        else:
+            found.append(f"{origin} {launcher} is Java {java.version}")
+    seen = "; ".join(found) if found else "JAVA_HOME is not set and there is no `java` on the PATH"
+    raise EnvironmentFault(f"Java 17 or 21 is needed: {seen}; {_INSTALL}")
+
+
+def _candidates() -> list[tuple[str, Path]]:
+    candidates: list[tuple[str, Path]] = []
+    if java_home := os.environ.get("JAVA_HOME"):
+        candidates.append(("JAVA_HOME's", Path(java_home) / "bin" / "java"))
+    if on_path := shutil.which("java"):
+        candidates.append(("the PATH's", Path(on_path)))
+    return candidates
+
+
+def _inspect(launcher: Path) -> Java | None:
+    # The launcher itself knows, be it a link, a wrapper or macOS' stub; a directory's name may be wrong.
+    try:
+        output = subprocess.run(
+            [launcher, "-XshowSettings:properties", "-version"], capture_output=True, text=True, timeout=60, check=True
+        ).stderr
+    except (OSError, subprocess.SubprocessError):
+        return None
+    properties = dict(re.findall(r"^\s+(java\.home|java\.specification\.version) = (.+)$", output, re.MULTILINE))
+    version = properties.get("java.specification.version", "").removeprefix("1.")  # Java 8 calls itself 1.8
+    if not version.isdigit() or "java.home" not in properties:
+        return None
+    return Java(launcher, Path(properties["java.home"].strip()), int(version))

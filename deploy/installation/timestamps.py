@@ -1,0 +1,82 @@
+"""Spark's Kafka source, changed in one place: a timestamp that Spark can't hold doesn't end the query.
+
+Kafka's timestamps are milliseconds and Spark's are microseconds. A producer that writes nanoseconds, say, gives a time
+past the largest one that Spark has. Spark's source then fails at this message, at each attempt, whether or not the
+query looks at the time, and no option lets it go on. In the copy of its archive that is made here, the class that reads
+timestamps calls ``TimeUnit.MILLISECONDS.toMicros`` instead, which gives the nearest time that there is.
+"""
+
+import io
+import logging
+import os
+import zipfile
+from pathlib import Path
+
+log = logging.getLogger(__name__)
+
+_CLASS = "org/apache/spark/sql/kafka010/KafkaRecordToRowConverter$.class"
+
+# `DateTimeUtils$.MODULE$.fromJavaTimestamp(new java.sql.Timestamp(record.timestamp()))` in the class of Spark 4.2.0:
+# the JVM's instructions, which name constants by their numbers.
+_BEFORE_CALL = bytes.fromhex("b2 009c  bb 009e 59 2b b6 00a3 b7 00a6  b6 00aa")
+_AFTER_CALL = bytes.fromhex("b2 009c  2b b6 00a3 00 00 00 00 00 00 00  b6 00aa")
+# The field that the call begins with: a name (MODULE$) and a type.
+_BEFORE_FIELD = bytes.fromhex("0c 0006 009a")
+_AFTER_FIELD = bytes.fromhex("0c 009d 009a")
+# The constants that the numbers stand for; number 9d, the class that is no longer made, becomes the field's name.
+_CONSTANTS = {
+    "org/apache/spark/sql/catalyst/util/DateTimeUtils$": "java/util/concurrent/TimeUnit",
+    "Lorg/apache/spark/sql/catalyst/util/DateTimeUtils$;": "Ljava/util/concurrent/TimeUnit;",
+    "java/sql/Timestamp": "MILLISECONDS",
+    "fromJavaTimestamp": "toMicros",
+    "(Ljava/sql/Timestamp;)J": "(J)J",
+}
+
+
+def lenient(jar: Path) -> Path:
+    """The copy of an archive whose source takes all timestamps; the archive itself if it doesn't have that class.
+
+    The copy is in the folder ``lenient`` beside the archive's own. If it isn't what it has to be, it is made again.
+    """
+    content = _copy(jar)
+    if content is None:
+        return jar
+    copy = jar.parent.parent / "lenient" / jar.name
+    if not copy.is_file() or copy.read_bytes() != content:
+        part = copy.with_suffix(f".{os.getpid()}.part")
+        try:
+            copy.parent.mkdir(exist_ok=True)
+            part.write_bytes(content)
+            part.replace(copy)
+        except OSError as error:
+            log.warning("a message with a timestamp that Spark can't hold will end the run: no %s (%s)", copy, error)
+            return jar
+    return copy
+
+
+def _copy(jar: Path) -> bytes | None:
+    """The copy's bytes, which are always the same; None if there is nothing to change."""
+    made = io.BytesIO()
+    with zipfile.ZipFile(jar) as archive, zipfile.ZipFile(made, "w") as new:
+        found = changed(archive.read(_CLASS)) if _CLASS in archive.namelist() else None
+        if found is None:
+            return None
+        for entry in archive.infolist():
+            content = found if entry.filename == _CLASS else archive.read(entry)
+            new.writestr(entry, content, zipfile.ZIP_STORED)
+    return made.getvalue()
+
+
+def changed(code: bytes) -> bytes | None:
+    """The class with the other conversion; None if it isn't the class that we know."""
+    constants = {_constant(before): _constant(after) for before, after in _CONSTANTS.items()}
+    for before, after in (constants | {_BEFORE_CALL: _AFTER_CALL, _BEFORE_FIELD: _AFTER_FIELD}).items():
+        if code.count(before) != 1:
+            return None
+        code = code.replace(before, after)
+    return code
+
+
+def _constant(text: str) -> bytes:
+    """A text as a class file's table of constants has it: a tag, the length, UTF-8."""
+    return b"\x01" + len(text).to_bytes(2, "big") + text.encode()

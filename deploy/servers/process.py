@@ -1,0 +1,173 @@
+"""Processes of servers: how we start one, how it ends with us, and how a command stays with it in the foreground.
+
+Each process has a session and a log of its own. None outlives us, unless it is detached.
+"""
+
+import os
+import queue
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+
+_LEASH = Path(__file__).with_name("leash.py")
+
+
+class Child:
+    """A server process.
+
+    It has a session of its own, so that Ctrl-C reaches only us and we stop it in good order. Unless `detached` it gets
+    a signal when this process dies, in whatever way. (That is so on Linux; elsewhere it ends only if we stop it.)
+
+    Parameters
+    ----------
+    command
+        Program and arguments.
+    log
+        File that both output streams are appended to.
+    environment
+        Variables that the process has beside ours.
+    detached
+        Let the process live on when we end.
+    keep_open
+        File descriptors that the process inherits.
+    at_our_death
+        The signal that it gets when we die. A process that may be paused (SIGSTOP) sleeps through all but SIGKILL.
+    """
+
+    def __init__(
+        self,
+        command: Sequence[str | Path],
+        log: Path,
+        *,
+        environment: Mapping[str, str] | None = None,
+        detached: bool = False,
+        keep_open: Sequence[int] = (),
+        at_our_death: signal.Signals = signal.SIGTERM,
+    ) -> None:
+        argv = [str(part) for part in command]
+        if not detached:
+            argv = [sys.executable, "-I", "-S", str(_LEASH), str(os.getpid()), str(at_our_death.value), *argv]
+
+        def start() -> subprocess.Popen[bytes]:
+            with log.open("ab") as output:
+                return subprocess.Popen(
+                    argv,
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=subprocess.STDOUT,
+                    env={**os.environ, **(environment or {})},
+                    start_new_session=True,
+                    pass_fds=tuple(keep_open),
+                )
+
+        self._process = _in_lasting_thread(start)
+
+    @property
+    def pid(self) -> int:
+        """Its process id (and its session's)."""
+        return self._process.pid
+
+    @property
+    def alive(self) -> bool:
+        """Whether the process still runs."""
+        return self._process.poll() is None
+
+    def stop(self, patience: float = 30) -> None:
+        """Send SIGTERM, wait until the process has ended, and kill it after `patience` seconds."""
+        if self.alive:
+            self._process.terminate()
+            try:
+                self._process.wait(patience)
+            except subprocess.TimeoutExpired:
+                self.kill()
+
+    def kill(self) -> None:
+        """End the process and all others of its session at once (SIGKILL)."""
+        if self.alive:
+            os.killpg(self.pid, signal.SIGKILL)
+        self._process.wait()
+
+
+def lives(pid: int) -> bool:
+    """Whether there is a process of that id."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass
+    return True
+
+
+def end(pid: int, runs: Callable[[], bool], patience: float = 30) -> None:
+    """End a server that another process of ours has started: by SIGTERM, and by SIGKILL after `patience` seconds.
+
+    Parameters
+    ----------
+    pid
+        The server's process id.
+    runs
+        Whether the server still runs; this function returns when it doesn't.
+    patience
+        Seconds.
+    """
+    deadline = time.monotonic() + patience
+    os.kill(pid, signal.SIGTERM)
+    while runs():
+        if time.monotonic() > deadline:
+            os.kill(pid, signal.SIGKILL)
+            deadline += patience
+        time.sleep(0.05)
+
+
+def _in_lasting_thread(start: Callable[[], subprocess.Popen[bytes]]) -> subprocess.Popen[bytes]:
+    # Linux sends the parent-death signal when the *thread* that forked ends. The caller's thread may end soon.
+    answer: queue.SimpleQueue[subprocess.Popen[bytes] | BaseException] = queue.SimpleQueue()
+    _requests(os.getpid()).put((start, answer))
+    result = answer.get()
+    if isinstance(result, BaseException):
+        raise result
+    return result
+
+
+@cache
+def _requests(_pid: int) -> queue.SimpleQueue:  # a queue for each process id: a fork doesn't inherit the thread
+    requests = queue.SimpleQueue()
+
+    def serve() -> None:
+        while True:
+            start, answer = requests.get()
+            try:
+                answer.put(start())
+            except BaseException as error:  # noqa: BLE001  `_in_lasting_thread` raises it
+                answer.put(error)
+
+    threading.Thread(target=serve, name="unskew-children", daemon=True).start()
+    return requests
+
+
+class Foreground:
+    """A command that stays with its server until the user stops it.
+
+    From now on Ctrl-C, SIGTERM and SIGHUP (a closing terminal) only make `stay` return, so that the command can stop
+    the server in good order.
+    """
+
+    def __init__(self) -> None:
+        self._signalled = False
+        for name in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(name, self._note)
+
+    def stay(self, alive: Callable[[], bool]) -> bool:
+        """Wait until the user stops the command (then the result is True) or the server has ended by itself."""
+        while alive() and not self._signalled:
+            time.sleep(0.1)
+        return self._signalled
+
+    def _note(self, *_: object) -> None:
+        self._signalled = True

@@ -1,0 +1,209 @@
+"""The replicas that BOUNDED_LOAD remembers: keys, each with its workers in the order in which they joined.
+
+C slots hold the keys. A key's first worker is in its slot; its other workers are nodes of a chain, and there are M
+nodes for all keys. A chain is read as a circle: node −1 stands for the first worker, and follows the last node.
+"""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from unskew.grouping.compiled import kernel
+from unskew.grouping.slots import enter_slot, enter_slots, slot_table
+
+KEYS, FREE, SPARE, SPAN = 0, 1, 2, 3  # positions in `size`
+NONE, SEEN, ALL = 0, 1, 2  # which keys with one worker `tidy` keeps: none, those that have come since, all
+FIRST = -1  # the node that stands for a key's first worker
+
+
+class Replicas(NamedTuple):
+    """C slots of 41 bytes, M nodes of 9, and the hash table that finds a key's slot, of 8 to 16 bytes a slot."""
+
+    key: NDArray[np.uint64]  # [C], the key's hash
+    first: NDArray[np.int32]  # [C], its first worker
+    length: NDArray[np.int32]  # [C], how many workers it has
+    reach: NDArray[np.float64]  # [C], length ** -1/4
+    cursor: NDArray[np.int32]  # [C], the node to which its last tuple went
+    since: NDArray[np.int32]  # [C], its tuples since the cursor was at the first worker
+    head: NDArray[np.int32]  # [C], its first node, or FIRST
+    last: NDArray[np.int32]  # [C], its last node, or FIRST
+    seen: NDArray[np.bool_]  # [C], whether the key has come since the last `tidy`
+    worker: NDArray[np.int32]  # [M]
+    following: NDArray[np.int32]  # [M], the next node, or FIRST
+    used: NDArray[np.bool_]  # [M], whether a tuple of the key has gone there since the last `tidy`
+    size: NDArray[np.int64]  # [4], keys; the first free node; nodes that are free; entries of the table in use
+    # See unskew.grouping.slots. Only its first ``size[SPAN]`` entries are in use, so that few keys stay in the cache.
+    table: NDArray[np.int32]
+
+
+def replicas(keys: int, nodes: int) -> Replicas:
+    """No replicas yet; room for that many keys, and for that many workers besides the keys' first ones."""
+    following = np.arange(1, nodes + 1).astype(np.int32)
+    following[-1] = FIRST
+    return Replicas(
+        key=np.zeros(keys, np.uint64),
+        first=np.zeros(keys, np.int32),
+        length=np.zeros(keys, np.int32),
+        reach=np.zeros(keys),
+        cursor=np.zeros(keys, np.int32),
+        since=np.zeros(keys, np.int32),
+        head=np.zeros(keys, np.int32),
+        last=np.zeros(keys, np.int32),
+        seen=np.zeros(keys, np.bool_),
+        worker=np.zeros(nodes, np.int32),
+        following=following,
+        used=np.zeros(nodes, np.bool_),
+        size=np.array([0, 0, nodes, 16]),
+        table=slot_table(keys),
+    )
+
+
+@kernel
+def reach_of(length: int) -> float:
+    """The limit of a key with that many workers, between 0 (what is open to all keys) and 1 (a whole key's limit)."""
+    return 1 / math.sqrt(math.sqrt(float(length)))
+
+
+@kernel
+def find(table: NDArray[np.int32], span: int, keys: NDArray[np.uint64], key: np.uint64) -> int:
+    """The slot with that key, or −1: ``unskew.grouping.slots.find_slot`` in the first ``span`` entries of the table."""
+    at = np.int64(key) & (span - 1)
+    while table[at] >= 0 and keys[table[at]] != key:
+        at = (at + 1) & (span - 1)
+    slot: int = table[at]
+    return slot
+
+
+@kernel
+def remember(replicas: Replicas, key: np.uint64, worker: int) -> int:
+    """Give a key that has no slot yet a slot (there must be a free one) with one worker; returns the slot."""
+    slot: int = replicas.size[KEYS]
+    replicas.size[KEYS] += 1
+    replicas.key[slot] = key
+    replicas.first[slot] = worker
+    replicas.length[slot] = 1
+    replicas.reach[slot] = 1.0
+    replicas.cursor[slot] = replicas.head[slot] = replicas.last[slot] = FIRST
+    replicas.since[slot] = 0
+    replicas.seen[slot] = True
+    if 4 * slot < replicas.size[SPAN] or replicas.size[SPAN] == len(replicas.table):
+        enter_slot(replicas.table[: replicas.size[SPAN]], replicas.key, slot)
+    else:
+        _enter_all(replicas)
+    return slot
+
+
+@kernel
+def _enter_all(replicas: Replicas) -> None:
+    """Enter all keys anew, into a part of the table with 4 to 8 entries a key, or into all of it."""
+    span = 16
+    while span < 4 * (replicas.size[KEYS] + 1) and span < len(replicas.table):
+        span *= 2
+    replicas.size[SPAN] = span
+    enter_slots(replicas.table[:span], replicas.key, replicas.size[KEYS])
+
+
+@kernel
+def join(replicas: Replicas, slot: int, worker: int) -> None:
+    """Add a worker to a key's workers, if a node is free; the cursor moves to that node."""
+    if replicas.size[SPARE] == 0:
+        return
+    added: int = replicas.size[FREE]
+    replicas.size[FREE] = replicas.following[added]
+    replicas.size[SPARE] -= 1
+    replicas.worker[added] = worker
+    replicas.used[added] = True
+    replicas.following[added] = FIRST
+    if replicas.head[slot] == FIRST:
+        replicas.head[slot] = added
+    else:
+        replicas.following[replicas.last[slot]] = added
+    replicas.last[slot] = replicas.cursor[slot] = added
+    replicas.length[slot] += 1
+    replicas.reach[slot] = reach_of(replicas.length[slot])
+
+
+@kernel
+def tidy(replicas: Replicas, keep: int) -> None:
+    """Forget the workers (but each key's first) to which no tuple went since the last time, and then whole keys.
+
+    A key that is left with one worker stays if ``keep`` is ALL, or if ``keep`` is SEEN and the key has come since.
+    """
+    kept = 0
+    for slot in range(replicas.size[KEYS]):
+        _forget_unused(replicas, slot)
+        if replicas.length[slot] == 1 and not (keep == ALL or (keep == SEEN and replicas.seen[slot])):
+            continue
+        replicas.key[kept] = replicas.key[slot]
+        replicas.first[kept] = replicas.first[slot]
+        replicas.length[kept] = replicas.length[slot]
+        replicas.reach[kept] = reach_of(replicas.length[slot])
+        replicas.head[kept] = replicas.head[slot]
+        replicas.last[kept] = replicas.last[slot]
+        replicas.cursor[kept] = FIRST
+        replicas.since[kept] = 0
+        replicas.seen[kept] = False
+        kept += 1
+    if kept < replicas.size[KEYS]:
+        replicas.size[KEYS] = kept
+        _enter_all(replicas)
+
+
+@kernel
+def _forget_unused(replicas: Replicas, slot: int) -> None:
+    before = FIRST
+    node: int = replicas.head[slot]
+    while node != FIRST:
+        after: int = replicas.following[node]
+        if replicas.used[node]:
+            replicas.used[node] = False
+            before = node
+        else:
+            if before == FIRST:
+                replicas.head[slot] = after
+            else:
+                replicas.following[before] = after
+            replicas.following[node] = replicas.size[FREE]
+            replicas.size[FREE] = node
+            replicas.size[SPARE] += 1
+            replicas.length[slot] -= 1
+        node = after
+    replicas.last[slot] = before
+
+
+@kernel
+def chained(replicas: Replicas) -> NDArray[np.int32]:
+    """All chains as rows, in the order of the slots: slot, worker, whether used, whether the cursor is there."""
+    rows = np.zeros((len(replicas.worker) - replicas.size[SPARE], 4), np.int32)
+    row = 0
+    for slot in range(replicas.size[KEYS]):
+        node: int = replicas.head[slot]
+        while node != FIRST:
+            rows[row, 0] = slot
+            rows[row, 1] = replicas.worker[node]
+            rows[row, 2] = replicas.used[node]
+            rows[row, 3] = replicas.cursor[slot] == node
+            node = replicas.following[node]
+            row += 1
+    return rows
+
+
+@kernel
+def chain(replicas: Replicas, rows: NDArray[np.int32]) -> None:
+    """Restore the chains that ``chained`` gave, and enter the keys; the slots' other fields are restored already."""
+    keys = replicas.size[KEYS]
+    replicas.length[:keys] = 1
+    replicas.reach[:keys] = 1.0
+    replicas.head[:keys] = FIRST
+    replicas.last[:keys] = FIRST
+    replicas.cursor[:keys] = FIRST
+    for row in range(len(rows)):
+        slot: int = rows[row, 0]
+        cursor: int = replicas.cursor[slot]
+        join(replicas, slot, rows[row, 1])
+        added: int = replicas.last[slot]
+        replicas.used[added] = rows[row, 2] != 0
+        replicas.cursor[slot] = added if rows[row, 3] else cursor
+    _enter_all(replicas)

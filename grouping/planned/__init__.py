@@ -1,0 +1,7 @@
+"""Planned routing: a batch is counted before it is routed, so its balance is exact and keys stay where they are."""
+
+from unskew.grouping.planned.counts import Counts
+from unskew.grouping.planned.planned import Planned
+from unskew.grouping.planned.quotas import Quotas
+
+__all__ = ["Counts", "Planned", "Quotas"]

@@ -1,0 +1,325 @@
+"""How a batch is laid on the workers, compiled: keys stay at the places that they have, as far as that fits.
+
+Keys and workers are the two sides of a network, a key's places are its edges, and each edge has an amount. A worker's
+load stays within its cap. Load for which there is no room is led along an augmenting path: other keys make room by
+shifting between places of theirs (Ford and Fulkerson, 1956; the paths are shortest, as Edmonds and Karp's, 1972).
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from unskew.grouping.compiled import kernel
+
+_NONE = -1
+#: Positions in ``Network.size``: how many edges there are.
+_EDGES = 0
+
+
+class Assigned(NamedTuple):
+    """Where the load goes of the keys that have or get several places, or another one than they had.
+
+    Attributes
+    ----------
+    item : int64[e]
+        The key; m + w: the tail of worker w. Ascending.
+    worker : int32[e]
+        One of its places; they stand in the order in which it got them.
+    amount : float64[e]
+        The load that goes there; perhaps 0.
+
+    """
+
+    item: NDArray[np.int64]
+    worker: NDArray[np.int32]
+    amount: NDArray[np.float64]
+
+    def where(self, which: NDArray[np.bool_]) -> "Assigned":
+        """The rows that are marked, bool[e]."""
+        return Assigned(self.item[which], self.worker[which], self.amount[which])
+
+
+class Network(NamedTuple):
+    """The keys that can be on several workers; n of them, with up to E places."""
+
+    key: NDArray[np.int32]  # [E], an edge's key, in [0, n)
+    worker: NDArray[np.int32]  # [E], its worker
+    amount: NDArray[np.float64]  # [E], how much of the key's load goes there
+    after_of_key: NDArray[np.int32]  # [E], the key's next edge, or −1
+    after_of_worker: NDArray[np.int32]  # [E], the worker's next edge, or −1
+    of_key: NDArray[np.int32]  # [n], a key's first edge, or −1
+    last_of_key: NDArray[np.int32]  # [n]
+    of_worker: NDArray[np.int32]  # [W]
+    unmet: NDArray[np.float64]  # [n], what of a key's load has no place yet
+    load: NDArray[np.float64]  # [W], each worker's load so far, that of other keys included
+    caps: NDArray[np.float64]  # [W]
+    size: NDArray[np.int64]  # [1]
+
+
+class Search(NamedTuple):
+    """A search for a worker with room."""
+
+    queue: NDArray[np.int32]  # [W]
+    seen: NDArray[np.bool_]  # [W]
+    seen_key: NDArray[np.bool_]  # [n]
+    gives: NDArray[np.int32]  # [W], the edge whose key makes room, or −1: the key that is searched for comes itself
+    takes: NDArray[np.int32]  # [W], the edge by which that key goes to this worker
+
+
+@kernel
+def assign(
+    loads: NDArray[np.float64],
+    starts: NDArray[np.int64],
+    places: NDArray[np.int32],
+    tails: NDArray[np.float64],
+    caps: NDArray[np.float64],
+    afresh: bool,
+) -> Assigned:
+    """Assign a batch's load to workers, within their caps, at as few new places as that takes.
+
+    1. What can be at one worker only is put there: keys with one place, and the tails.
+    2. Where that is more than the cap, the worker's greatest keys are taken off again until the rest fits, and after
+       all of them the tail.
+    3. These, and the keys that have several places, fill their places, the earlier ones first; then room is made for
+       what is left by augmenting paths.
+    4. What is left then, the greatest keys first, gets a place more: the worker with the most room. After each new
+       place augmenting paths come first.
+
+    Afresh, the keys of step 2 give up their place, and are put whole where they fit whole.
+
+    Parameters
+    ----------
+    loads : float64[m]
+        The load of each key.
+    starts : int64[m + 1]
+        The workers of key k are ``places[starts[k] : starts[k + 1]]``: at least one, all different.
+    places : int32[p]
+        See ``starts``.
+    tails : float64[W]
+        What is at each worker beside these keys.
+    caps : float64[W]
+        The most that each worker may have; Σ caps ≥ Σ loads + Σ tails.
+    afresh : bool
+        Whether nothing has been routed before.
+
+    Notes
+    -----
+    With whole numbers as loads and caps all amounts are whole numbers. O(m + p) and, for each new place and each
+    augmenting path, O(p' + W) with the p' places of step 3.
+
+    """
+    m, w_all = len(loads), len(caps)
+    load = tails.copy()
+    for k in range(m):
+        if starts[k + 1] - starts[k] == 1:
+            load[places[starts[k]]] += loads[k]
+    items = _taken_off(loads, starts, places, tails, caps, load)
+    net = _network(items, loads, starts, places, tails, load, caps, afresh)
+    for i in _by_number_of_places(net):
+        _fill(net, i)
+    search = Search(
+        np.empty(w_all, np.int32), np.empty(w_all, np.bool_), np.empty(len(items), np.bool_),
+        np.empty(w_all, np.int32), np.empty(w_all, np.int32),
+    )  # fmt: skip
+    whole = np.empty(len(items))
+    for i in range(len(items)):
+        whole[i] = loads[items[i]] if items[i] < m else tails[items[i] - m]
+    # Rounding leaves this much of costs, which are no whole numbers, at most.
+    negligible = 1e-9 * caps.mean()
+    for i in np.argsort(-whole, kind="mergesort"):
+        while net.unmet[i] > negligible:
+            room = _room(net, search, i)
+            if room != _NONE:
+                _shift(net, search, i, room)
+                continue
+            emptiest = int(np.argmax(caps - load))
+            gap = caps[emptiest] - load[emptiest]
+            edge = _join(net, i, emptiest)
+            # (Only by rounding there is no gap left.)
+            moved = min(net.unmet[i], gap) if gap > negligible else net.unmet[i]
+            net.amount[edge] = moved
+            load[emptiest] += moved
+            net.unmet[i] -= moved
+    return _edges(net, items)
+
+
+@kernel
+def _taken_off(
+    loads: NDArray[np.float64],
+    starts: NDArray[np.int64],
+    places: NDArray[np.int32],
+    tails: NDArray[np.float64],
+    caps: NDArray[np.float64],
+    load: NDArray[np.float64],
+) -> NDArray[np.int64]:
+    """Step 2: the items that may have several places, ascending; those that were put at one worker leave ``load``."""
+    m, workers = len(loads), len(caps)
+    taken = np.zeros(m + workers, np.bool_)
+    over = load > caps
+    ends = np.zeros(workers + 1, np.int64)
+    for k in range(m):
+        taken[k] = starts[k + 1] - starts[k] > 1
+        if not taken[k] and over[places[starts[k]]]:
+            ends[places[starts[k]] + 1] += 1
+    ends = np.cumsum(ends)
+    here, fill = np.empty(ends[-1], np.int64), ends.copy()
+    for k in range(m):
+        if not taken[k] and over[places[starts[k]]]:
+            here[fill[places[starts[k]]]] = k
+            fill[places[starts[k]]] += 1
+    for w in np.flatnonzero(over):
+        own = here[ends[w] : ends[w + 1]]
+        for i in np.argsort(-loads[own], kind="mergesort"):
+            if load[w] <= caps[w]:
+                break
+            taken[own[i]] = True
+            load[w] -= loads[own[i]]
+        if load[w] > caps[w]:
+            taken[m + w] = True
+            load[w] -= tails[w]
+    return np.flatnonzero(taken)
+
+
+@kernel
+def _network(
+    items: NDArray[np.int64],
+    loads: NDArray[np.float64],
+    starts: NDArray[np.int64],
+    places: NDArray[np.int32],
+    tails: NDArray[np.float64],
+    load: NDArray[np.float64],
+    caps: NDArray[np.float64],
+    afresh: bool,
+) -> Network:
+    m, n, workers = len(loads), len(items), len(caps)
+    edges = 0
+    for i in range(n):
+        edges += starts[items[i] + 1] - starts[items[i]] if items[i] < m else 1
+    # New places: one a key that then has all that it needs, or one that fills its worker (and one a key by rounding).
+    edges += 2 * n + workers
+    net = Network(
+        np.empty(edges, np.int32), np.empty(edges, np.int32), np.zeros(edges),
+        np.empty(edges, np.int32), np.empty(edges, np.int32),
+        np.full(n, _NONE, np.int32), np.full(n, _NONE, np.int32), np.full(workers, _NONE, np.int32),
+        np.empty(n), load, caps, np.zeros(1, np.int64),
+    )  # fmt: skip
+    for i in range(n):
+        k = items[i]
+        net.unmet[i] = loads[k] if k < m else tails[k - m]
+        if k >= m:
+            _join(net, i, k - m)
+        elif not afresh or starts[k + 1] - starts[k] > 1:
+            for p in range(starts[k], starts[k + 1]):
+                _join(net, i, places[p])
+    return net
+
+
+@kernel
+def _join(net: Network, i: int, worker: int) -> int:
+    """Give a key a place more, the last of its places; the new edge, with amount 0."""
+    edge: int = net.size[_EDGES]
+    net.size[_EDGES] += 1
+    net.key[edge], net.worker[edge] = i, worker
+    net.after_of_key[edge] = _NONE
+    if net.of_key[i] == _NONE:
+        net.of_key[i] = edge
+    else:
+        net.after_of_key[net.last_of_key[i]] = edge
+    net.last_of_key[i] = edge
+    net.after_of_worker[edge] = net.of_worker[worker]
+    net.of_worker[worker] = edge
+    return edge
+
+
+@kernel
+def _by_number_of_places(net: Network) -> NDArray[np.int64]:
+    """The keys, those with the fewest places first: they have the least choice."""
+    number = np.zeros(len(net.unmet), np.int64)
+    for edge in range(net.size[_EDGES]):
+        number[net.key[edge]] += 1
+    return np.argsort(number, kind="mergesort")
+
+
+@kernel
+def _fill(net: Network, i: int) -> None:
+    """Fill a key's places, one after the other."""
+    edge: int = net.of_key[i]
+    while edge != _NONE and net.unmet[i] > 0:
+        worker = net.worker[edge]
+        moved = min(net.unmet[i], net.caps[worker] - net.load[worker])
+        if moved > 0:
+            net.amount[edge] += moved
+            net.load[worker] += moved
+            net.unmet[i] -= moved
+        edge = net.after_of_key[edge]
+
+
+@kernel
+def _room(net: Network, search: Search, i: int) -> int:
+    """The worker at the end of a shortest augmenting path from a key, or −1: the keys seen have no room at all."""
+    search.seen[:] = False
+    search.seen_key[:] = False
+    search.seen_key[i] = True
+    last = _reach(net, search, i, _NONE, 0)
+    first = 0
+    while first < last:
+        worker: int = search.queue[first]
+        first += 1
+        if net.load[worker] < net.caps[worker]:
+            return worker
+        edge: int = net.of_worker[worker]
+        while edge != _NONE:
+            other = net.key[edge]
+            if net.amount[edge] > 0 and not search.seen_key[other]:
+                search.seen_key[other] = True
+                last = _reach(net, search, other, edge, last)
+            edge = net.after_of_worker[edge]
+    return _NONE
+
+
+@kernel
+def _reach(net: Network, search: Search, i: int, gives: int, last: int) -> int:
+    """Queue a key's workers that haven't been seen; the new end of the queue."""
+    edge: int = net.of_key[i]
+    while edge != _NONE:
+        worker = net.worker[edge]
+        if not search.seen[worker]:
+            search.seen[worker] = True
+            search.gives[worker], search.takes[worker] = gives, edge
+            search.queue[last] = worker
+            last += 1
+        edge = net.after_of_key[edge]
+    return last
+
+
+@kernel
+def _shift(net: Network, search: Search, i: int, room: int) -> None:
+    """Shift along the path that was found, as much as goes."""
+    moved = min(net.unmet[i], net.caps[room] - net.load[room])
+    worker = room
+    while search.gives[worker] != _NONE:
+        moved = min(moved, net.amount[search.gives[worker]])
+        worker = net.worker[search.gives[worker]]
+    net.load[room] += moved
+    net.unmet[i] -= moved
+    worker = room
+    while search.gives[worker] != _NONE:
+        net.amount[search.takes[worker]] += moved
+        net.amount[search.gives[worker]] -= moved
+        worker = net.worker[search.gives[worker]]
+    net.amount[search.takes[worker]] += moved
+
+
+@kernel
+def _edges(net: Network, items: NDArray[np.int64]) -> Assigned:
+    edges = net.size[_EDGES]
+    item, worker, amount = np.empty(edges, np.int64), np.empty(edges, np.int32), np.empty(edges)
+    row = 0
+    for i in range(len(items)):
+        edge = net.of_key[i]
+        while edge != _NONE:
+            item[row], worker[row], amount[row] = items[i], net.worker[edge], net.amount[edge]
+            row += 1
+            edge = net.after_of_key[edge]
+    return Assigned(item, worker, amount)

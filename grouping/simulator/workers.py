@@ -1,0 +1,306 @@
+"""The workers: they serve what the sources send, each first in, first out.
+
+``FifoWorkers`` execute what they are sent. ``ForwardingWorkers`` pass a waiting tuple on when its turn comes and its
+key has got another owner. Their queues are compiled: when does each tuple finish, and how many wait.
+"""
+
+from heapq import heapify, heappop, heappush
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from unskew.grouping.compiled import kernel
+from unskew.grouping.interface import Grouping
+from unskew.grouping.simulator.workload import Speeds, Workload
+
+
+class Workers(Protocol):
+    """W workers and their queues.
+
+    Attributes
+    ----------
+    count : int
+        W.
+    assigned : int32[n]
+        The worker of each tuple; the sources write here.
+    finishes, services : float64[n], ms
+        When each tuple served so far is finished, and what it takes its worker.
+    moved : int
+        Keys whose owner changed.
+
+    """
+
+    count: int
+    assigned: NDArray[np.int32]
+    finishes: NDArray[np.float64]
+    services: NDArray[np.float64]
+    moved: int
+
+    @property
+    def forwarded(self) -> int:
+        """How often a tuple has been passed on to another worker so far."""
+        ...
+
+    def serve(self, start: int, stop: int, until: float) -> None:
+        """Take the tuples [start, stop), which arrive up to ``until`` (ms), and serve up to then."""
+        ...
+
+    def waiting(self, now: float) -> NDArray[np.int64]:
+        """Tuples that wait at each worker, int64[W]; ``now`` is the ``until`` of the last ``serve``."""
+        ...
+
+    def adopted(self, router: Grouping, seen: int) -> None:
+        """Note that the routers have adopted a new plan; ``seen`` tuples have come so far."""
+        ...
+
+    def occupy(self, now: float, times: NDArray[np.float64]) -> None:
+        """Keep the workers busy with moving state, for float64[W] ms, from ``now`` on or after the tuples they have."""
+        ...
+
+    def done(self) -> bool:
+        """Whether a plan could change nothing any more about the tuples taken."""
+        ...
+
+
+class FifoWorkers:
+    """Workers that execute every tuple that they are sent."""
+
+    moved = 0
+
+    def __init__(self, load: Workload, speeds: Speeds) -> None:
+        self._load, self._speeds = load, speeds
+        n, self.count = len(load), speeds.factors.shape[1]
+        self.assigned, self.finishes, self.services = np.empty(n, np.int32), np.empty(n), np.empty(n)
+        self._queues = new_queues(n, self.count)
+
+    def serve(self, start: int, stop: int, until: float) -> None:
+        load, here = self._load, slice(start, stop)
+        self.services[here] = service_times(
+            start, self.assigned[here], load.costs[here], self._speeds.factors, self._speeds.starts
+        )
+        serve(self._queues, start, self.assigned[here], load.arrivals[here], self.services[here], self.finishes[here])
+
+    def waiting(self, now: float) -> NDArray[np.int64]:
+        return wait_at(self._queues, self.finishes, now)
+
+    def adopted(self, router: Grouping, seen: int) -> None:
+        return
+
+    def occupy(self, now: float, times: NDArray[np.float64]) -> None:
+        free = self._queues.free
+        free[:] = np.where(times > 0, np.maximum(free, now) + times, free)
+
+    def done(self) -> bool:
+        return True
+
+    @property
+    def forwarded(self) -> int:
+        return 0
+
+
+class ForwardingWorkers:
+    """Workers that pass a tuple on, when its turn comes, if its key has got another owner meanwhile."""
+
+    def __init__(self, load: Workload, speeds: Speeds, router: Grouping) -> None:
+        self._load = load
+        n, self.count = len(load), speeds.factors.shape[1]
+        self.assigned, self.finishes, self.services = np.empty(n, np.int32), np.full(n, np.nan), np.empty(n)
+        self._forwarded = np.zeros(1, np.int64)
+        self._stage = Stage(
+            load.keys.codes, load.arrivals, load.costs, speeds.factors, speeds.starts,
+            self.assigned, self.services, self.finishes, self._forwarded,
+        )  # fmt: skip
+        self._queues = new_queues(n, self.count)
+        self._busy = np.zeros(self.count, np.bool_)
+        self._owners = self._owners_of(router)
+        self.moved = 0
+
+    def serve(self, start: int, stop: int, until: float) -> None:
+        advance(self._stage, self._queues, self._busy, self._owners, start, stop, until)
+
+    def waiting(self, now: float) -> NDArray[np.int64]:
+        return self._queues.length.copy()
+
+    def adopted(self, router: Grouping, seen: int) -> None:
+        owners = self._owners_of(router)
+        known = np.bincount(self._load.keys.codes[:seen], minlength=len(owners)) > 0
+        self.moved += int(np.count_nonzero(known & (owners != self._owners)))
+        self._owners = owners
+
+    def occupy(self, now: float, times: NDArray[np.float64]) -> None:
+        # Only tuples are passed on: partial results stay at a key's former owners until they are merged at the end.
+        return
+
+    def done(self) -> bool:
+        return not self._busy.any()
+
+    @property
+    def forwarded(self) -> int:
+        return int(self._forwarded[0])
+
+    def _owners_of(self, router: Grouping) -> NDArray[np.int32]:
+        owners = router.owners(self._load.keys)
+        assert owners is not None, f"{router.name} forwards, so it must name its keys' owners"
+        return owners
+
+
+NONE = -1
+
+
+class Queues(NamedTuple):
+    """Tuples by their number in the stream, each worker's in a linked list."""
+
+    following: NDArray[np.int32]  # [n], the tuple after this one at its worker
+    head: NDArray[np.int32]  # [W], the worker's first tuple that isn't known to be finished
+    tail: NDArray[np.int32]  # [W]
+    length: NDArray[np.int64]  # [W], tuples from head on
+    free: NDArray[np.float64]  # [W], when the worker has finished its last tuple, ms
+
+
+def new_queues(n: int, workers: int) -> Queues:
+    """Empty queues for n tuples to come."""
+    return Queues(
+        np.full(n, NONE, np.int32),
+        np.full(workers, NONE, np.int32),
+        np.full(workers, NONE, np.int32),
+        np.zeros(workers, np.int64),
+        np.zeros(workers),
+    )
+
+
+@kernel
+def append(queues: Queues, worker: int, i: int) -> None:
+    """Append tuple i to a worker's queue."""
+    if queues.length[worker]:
+        queues.following[queues.tail[worker]] = i
+    else:
+        queues.head[worker] = i
+    queues.tail[worker] = i
+    queues.length[worker] += 1
+
+
+@kernel
+def pop(queues: Queues, worker: int) -> int:
+    """Take the first tuple off a worker's queue that isn't empty."""
+    i = queues.head[worker]
+    queues.head[worker] = queues.following[i]
+    queues.following[i] = NONE
+    queues.length[worker] -= 1
+    return int(i)
+
+
+@kernel
+def serve(
+    queues: Queues,
+    first: int,
+    workers: NDArray[np.int32],
+    arrivals: NDArray[np.float64],
+    services: NDArray[np.float64],
+    finishes: NDArray[np.float64],
+) -> None:
+    """Queue the tuples ``first``, ``first + 1``, … of these workers, arrivals and service times; set their finishes.
+
+    With queues that are first in, first out, a finish is known on arrival (Lindley): the later of arrival and the
+    worker's last finish, plus the service time. O(1) a tuple.
+    """
+    for i in range(len(workers)):
+        worker = workers[i]
+        finishes[i] = queues.free[worker] = max(arrivals[i], queues.free[worker]) + services[i]
+        append(queues, worker, first + i)
+
+
+@kernel
+def wait_at(queues: Queues, finishes: NDArray[np.float64], now: float) -> NDArray[np.int64]:
+    """How many tuples wait at each worker, the one being executed not among them: int64[W]. O(W) and O(1) a tuple.
+
+    ``finishes`` is of the whole stream; ``now`` never goes back.
+    """
+    waiting = np.empty(len(queues.head), np.int64)
+    for worker in range(len(queues.head)):
+        while queues.length[worker] and finishes[queues.head[worker]] <= now:
+            pop(queues, worker)
+        waiting[worker] = max(0, queues.length[worker] - 1)
+    return waiting
+
+
+@kernel
+def service_times(
+    first: int,
+    workers: NDArray[np.int32],
+    costs: NDArray[np.float64],
+    factors: NDArray[np.float64],
+    starts: NDArray[np.int64],
+) -> NDArray[np.float64]:
+    """What the tuples from number ``first`` on take: cost · factor of the phase and worker, float64[n], ms."""
+    services = np.empty(len(workers))
+    phase = np.searchsorted(starts, first, side="right") - 1
+    for i in range(len(workers)):
+        while phase + 1 < len(starts) and starts[phase + 1] <= first + i:
+            phase += 1
+        services[i] = costs[i] * factors[phase, workers[i]]
+    return services
+
+
+class Stage(NamedTuple):
+    """The stream that the workers serve, and where and when its tuples are executed."""
+
+    codes: NDArray[np.int32]  # [n]
+    arrivals: NDArray[np.float64]  # [n], ms
+    costs: NDArray[np.float64]  # [n], ms
+    factors: NDArray[np.float64]  # [P, W]
+    starts: NDArray[np.int64]  # [P]
+    workers: NDArray[np.int32]  # [n], the worker that has each tuple, in the end the one that executed it
+    services: NDArray[np.float64]  # [n], ms, set when the tuple starts
+    finishes: NDArray[np.float64]  # [n], ms, set when the tuple starts
+    forwarded: NDArray[np.int64]  # [1], how often a tuple was passed on
+
+
+@kernel
+def advance(
+    stage: Stage,
+    queues: Queues,
+    busy: NDArray[np.bool_],
+    owners: NDArray[np.int32],
+    first: int,
+    stop: int,
+    until: float,
+) -> None:
+    """Let the tuples [first, stop) arrive and the workers serve, up to ``until`` (ms).
+
+    Passing a tuple on takes no time. O(log W) an event.
+
+    ``busy`` [W] says which workers execute a tuple (until ``queues.free``), ``owners`` [K] which worker owns each key
+    now. The tuples are routed already (``stage.workers``).
+    """
+    ends = [(queues.free[worker], worker) for worker in range(len(busy)) if busy[worker]]
+    heapify(ends)
+    arriving = first
+    while True:
+        arrival = stage.arrivals[arriving] if arriving < stop else np.inf
+        end = ends[0][0] if ends else np.inf
+        now = min(arrival, end)
+        if now > until or now == np.inf:
+            return
+        if end <= arrival:
+            worker = heappop(ends)[1]
+            busy[worker] = False
+        else:
+            worker = int(stage.workers[arriving]) + 0  # numba: an int64, as on the heap
+            append(queues, worker, arriving)
+            arriving += 1
+        while not busy[worker] and queues.length[worker]:
+            i = pop(queues, worker)
+            owner = int(owners[stage.codes[i]]) + 0
+            if owner != worker:
+                stage.forwarded[0] += 1
+                stage.workers[i] = owner
+                if busy[owner]:
+                    append(queues, owner, i)
+                    continue
+            # An idle owner has nothing waiting: it can start at once.
+            phase = np.searchsorted(stage.starts, i, side="right") - 1
+            stage.services[i] = stage.costs[i] * stage.factors[phase, owner]
+            queues.free[owner] = stage.finishes[i] = now + stage.services[i]
+            busy[owner] = True
+            heappush(ends, (queues.free[owner], owner))

@@ -1,0 +1,72 @@
+"""What the generators invent: the times of the records, and titles."""
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from unskew.producers.messages import joined
+
+_HOUR = 3600
+_DAY = 24 * _HOUR
+#: How much busier the busiest hour is than the mean hour, and which hour it is (UTC).
+_SWING, _PEAK = 0.4, 18
+
+
+def times_of_day(first: int, n: int, records: int, start: int, seconds: int) -> NDArray[np.int64]:
+    """Times of n records of a stream that goes on day and night, busier in the evening than in the morning.
+
+    Parameters
+    ----------
+    first : int
+        Position of the first of them.
+    n : int
+        How many.
+    records : int
+        How many the whole stream has.
+    start, seconds : int
+        When the stream begins (s since the epoch) and how long it lasts.
+
+    Returns
+    -------
+    int64[n]
+        Seconds since the epoch, never falling.
+
+    """
+    # The stream's density is 1 + swing · cos; its integral up to a minute is the share of the records before it.
+    minutes = np.arange(0, seconds + 60, 60, dtype=np.float64)
+    phase = 2 * np.pi * (minutes - _PEAK * _HOUR) / _DAY
+    share = minutes + _SWING * _DAY / (2 * np.pi) * (np.sin(phase) - np.sin(phase[0]))
+    position = (np.arange(first, first + n) + 0.5) / max(records, 1) * share[-1]
+    return start + np.minimum(np.interp(position, share, minutes).astype(np.int64), seconds - 1)
+
+
+_ONSETS = ("b", "d", "f", "g", "k", "l", "m", "n", "p", "r", "s", "t", "v", "z", "ch", "st")
+_SYLLABLES = pa.array([onset + vowel for vowel in "aeio" for onset in _ONSETS])
+_FIRST = pa.array([syllable.capitalize() for syllable in _SYLLABLES.to_pylist()])
+_BITS = 6  # of a syllable, of which there are 64
+_PARTS = 5
+#: How many titles there are.
+TITLES = 1 << _BITS * _PARTS
+# An odd factor permutes the numbers below a power of two: neighbours in rank get titles that are no neighbours.
+_SCRAMBLE = 0x2545F491
+
+
+def titles(numbers: NDArray[np.int64], first: str) -> pa.StringArray:
+    """A pronounceable title for each number below 2^30, always the same for a number: string[n].
+
+    No two numbers have the same title; number 0 has ``first``.
+
+    Examples
+    --------
+    >>> titles(np.array([0, 1, 2]), "Main_Page").to_pylist()
+    ['Main_Page', 'Defeste_Deli', 'Fikicho_Fisa']
+
+    """
+    scrambled = numbers * _SCRAMBLE % TITLES
+    digit = [pa.array(scrambled >> _BITS * part & (1 << _BITS) - 1) for part in range(_PARTS)]
+    one, two, three, four, five = (
+        table.take(digit[part]) for part, table in enumerate((_FIRST, _SYLLABLES, _SYLLABLES, _FIRST, _SYLLABLES))
+    )
+    made = joined(one, two, three, "_", four, five)
+    return pc.call_function("if_else", [pa.array(numbers == 0), pa.scalar(first), made])

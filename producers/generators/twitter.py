@@ -1,0 +1,211 @@
+"""Twitter's datasets, generated.
+
+TWITTER_TICKER are the stocks that tweets mention in a month; some are hot for a week. TWITTER_ELECTION are the hashtags
+of an election day, when the news makes a hashtag hot within minutes.
+"""
+
+from functools import cached_property
+from importlib.resources import files
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from unskew.grouping.streams import KeyStream, Weighted, zipf
+from unskew.producers.dataset import Block, Published, Scaled, scaled
+from unskew.producers.generators.invented import times_of_day, titles
+from unskew.producers.messages import election, hashtag_keys, joined, ticker
+
+#: The paper's CT: messages, tickers, and the share of the most frequent one.
+MENTIONS, TICKERS, P1 = 690_000, 2900, 0.0329
+_MONTH, _DAYS, _WEEK = 1_383_264_000, 30, 7 * 86_400  # November 2013
+# A ticker's popularity in a week is its rank's times exp(N(0, σ²)); a part of this factor is kept from week to week.
+_SIGMA, _KEPT = 1.0, 0.5
+# The hottest of fewer tickers could not have a share as small as p1.
+_FEWEST = 290
+
+
+class Ticker(Scaled):
+    """``{"timestamp","ticker"}`` messages with the statistics of the PKG paper's CT: 690 k, 2.9 k keys, p1 = 3.29 %.
+
+    Popularity follows Zipf's law times a lognormal factor that changes from week to week, so that each week has its own
+    top tickers. The exponent is the one that gives the month's most frequent ticker the share p1.
+
+    Parameters
+    ----------
+    scale, records, seed
+        See ``Scaled``; the records, spread over the month, and the tickers are scaled, while p1 stays. The seed also
+        chooses which tickers are hot in which week.
+
+    References
+    ----------
+    Nasir et al.: Partial Key Grouping, Table I and Figure 3.
+
+    """
+
+    name = "TWITTER_TICKER"
+    summary = f"stocks in tweets of a month, others hot each week: 690 k, 2.9 k keys, p1 = {100 * P1:.2f} % (PKG's CT)"
+
+    def __init__(self, *, scale: float = 1.0, records: int | None = None, seed: int = 0) -> None:
+        super().__init__(MENTIONS, scale, records, seed)
+        self.published = Published("PKG, Table I: CT", scaled(MENTIONS, scale), scaled(TICKERS, scale), P1)
+        self._count = max(scaled(TICKERS, scale), _FEWEST)
+
+    @cached_property
+    def names(self) -> pa.StringArray:
+        """The tickers, the most popular first: real ones, then as many made-up ones as are needed."""
+        real = files("unskew.producers.generators").joinpath("tickers.txt").read_text().split()
+        made = [_made_up(number) for number in range(max(0, self._count - len(real)))]
+        return pa.array([*real, *made][: self._count])
+
+    @cached_property
+    def _weeks(self) -> list[KeyStream]:
+        return [Weighted(row) for row in weekly_shares(self._count, self.seed)]
+
+    def _draw(self, rng: np.random.Generator, first: int) -> Block:
+        seconds = times_of_day(first, self.chunk, self.records or 0, _MONTH, _DAYS * 86_400)
+        week = (seconds - _MONTH) // _WEEK
+        codes = np.concatenate(
+            [self._weeks[at].draw(rng, first, int((week == at).sum())) for at in range(week[0], week[-1] + 1)]
+        )
+        return ticker(seconds, pa.DictionaryArray.from_arrays(pa.array(codes.astype(np.int32)), self.names))
+
+
+def weekly_shares(tickers: int, seed: int) -> NDArray[np.float64]:
+    """Each ticker's share in each week, float64[weeks, k]; over the month the largest is p1."""
+    lengths = np.diff(np.append(np.arange(0, _DAYS * 86_400, _WEEK), _DAYS * 86_400)) / (_DAYS * 86_400)
+    rng = np.random.default_rng((seed, tickers))
+    noise = rng.standard_normal((len(lengths), tickers))
+    for at in range(1, len(lengths)):
+        noise[at] = _KEPT * noise[at - 1] + np.sqrt(1 - _KEPT**2) * noise[at]
+    ranks = np.log(np.arange(1, tickers + 1))
+
+    def of(exponent: float) -> NDArray[np.float64]:
+        weights = np.exp(_SIGMA * noise - exponent * ranks)
+        return weights / weights.sum(axis=1, keepdims=True)
+
+    low, high = 0.0, 3.0
+    for _ in range(50):
+        middle = (low + high) / 2
+        low, high = (middle, high) if (lengths @ of(middle)).max() < P1 else (low, middle)
+    return of(high)
+
+
+def _made_up(number: int) -> str:
+    """A ticker of five letters; no real ticker in the list has five."""
+    return "".join(chr(ord("A") + number // 26**digit % 26) for digit in range(5))
+
+
+TWEETS, HASHTAGS = 2_000_000, 50_000
+_ELECTION_DAY, _DAY = 1_478_563_200, 86_400  # 8 November 2016
+_Z = 1.0
+# How many hashtags a tweet has → the share of such tweets.
+_HOW_MANY = {1: 0.6, 2: 0.25, 3: 0.15}
+_EVENTS = 40
+
+
+class Election(Scaled):
+    """``{"text","hashtags","timestamp"}`` messages of one day, with bursts.
+
+    Most hashtags follow Zipf's law. Besides, forty times that day something happens: a hashtag from the middle ranks
+    rises within two to five minutes to a share of up to a third, and falls by half every ten to forty minutes.
+
+    Parameters
+    ----------
+    scale, records, seed
+        See ``Scaled``; 1 stands for 2 M tweets, spread over the day, and 50 k hashtags. The seed also
+        chooses the events.
+
+    """
+
+    name = "TWITTER_ELECTION"
+    summary = "hashtags of an election day: bursts that come within minutes and cool; several keys a message"
+
+    def __init__(self, *, scale: float = 1.0, records: int | None = None, seed: int = 0) -> None:
+        super().__init__(TWEETS, scale, records, seed)
+        self._count = scaled(HASHTAGS, scale)
+
+    @cached_property
+    def names(self) -> pa.StringArray:
+        """The hashtags, the most frequent first: plausible ones, then made-up ones."""
+        real = files("unskew.producers.generators").joinpath("hashtags.txt").read_text(encoding="utf-8").split()
+        made = titles(np.arange(1, max(1, self._count - len(real)) + 1), "").to_pylist()
+        return pa.array([*real, *(name.replace("_", "") for name in made)][: self._count])
+
+    @cached_property
+    def _keys(self) -> tuple[pa.Array, NDArray[np.bool_]]:
+        return hashtag_keys(self.names)
+
+    @cached_property
+    def events(self) -> "Events":
+        """The events of the day."""
+        return Events(self.seed, self._count)
+
+    @cached_property
+    def _stream(self) -> KeyStream:
+        return zipf(_Z, self._count)
+
+    def _draw(self, rng: np.random.Generator, first: int) -> Block:
+        n = self.chunk
+        seconds = times_of_day(first, n, self.records or 0, _ELECTION_DAY, _DAY)
+        milliseconds = seconds * 1000 + rng.integers(0, 1000, n)
+        milliseconds.sort()
+        sizes = rng.choice(list(_HOW_MANY), n, p=list(_HOW_MANY.values()))
+        offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int32)
+        codes = self._stream.draw(rng, first, 3 * n)[: offsets[-1]]
+        # The hashtag of the event that a tweet is about comes first.
+        hot = self.events.hashtag(seconds - _ELECTION_DAY, rng.random(n))
+        codes[offsets[:-1]] = np.where(hot >= 0, hot, codes[offsets[:-1]])
+
+        flat = pa.DictionaryArray.from_arrays(pa.array(codes.astype(np.int32)), self.names)
+        hashtags = pa.ListArray.from_arrays(pa.array(offsets), flat)
+        return election(_texts(hashtags), hashtags, milliseconds, self._keys)
+
+
+class Events:
+    """The events of a day, forty of them, each of which makes a hashtag hot.
+
+    Attributes
+    ----------
+    begin, rise, half_life : float64[40], s
+        When each event begins, how long its weight rises, and in what time the weight then falls by half.
+    peak : float64[40]
+        The largest weight; all tweets about no event together have the weight 1.
+    about : int64[40]
+        The rank of the event's hashtag.
+
+    """
+
+    def __init__(self, seed: int, hashtags: int) -> None:
+        rng = np.random.default_rng((seed, _EVENTS))
+        self.begin = np.sort(rng.uniform(0, _DAY, _EVENTS))
+        self.rise = rng.uniform(120, 300, _EVENTS)
+        self.half_life = rng.uniform(600, 2400, _EVENTS)
+        self.peak = rng.uniform(0.05, 0.5, _EVENTS)
+        self.about = rng.integers(min(20, hashtags - 1), min(2000, hashtags), _EVENTS)
+
+    def weights(self, seconds: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Each event's weight at each moment of the day, float64[n, 40]."""
+        since = seconds[:, None] - self.begin
+        rising = np.clip(since / self.rise, 0, 1)
+        falling = np.exp2(-np.maximum(since - self.rise, 0) / self.half_life)
+        return self.peak * rising * falling
+
+    def hashtag(self, seconds: NDArray[np.int64], uniform: NDArray[np.float64]) -> NDArray[np.int64]:
+        """The rank of the hashtag that a tweet of each moment is about, int64[n]; -1: of no event.
+
+        The moments ascend; ``uniform``, float64[n] of [0, 1), are the random numbers that decide.
+        """
+        moments, at = np.unique(seconds, return_inverse=True)
+        upto = np.cumsum(self.weights(moments), axis=1)
+        # An event's share is its weight in 1 + all events' weights.
+        drawn = uniform * (1 + upto[at, -1])
+        event = (upto[at] <= drawn[:, None]).sum(axis=1)
+        return np.where(event < _EVENTS, self.about[np.minimum(event, _EVENTS - 1)], -1)
+
+
+def _texts(hashtags: pa.ListArray) -> pa.Array:
+    flat = hashtags.flatten()
+    marked = joined("#", flat.dictionary).take(flat.indices)
+    return pc.call_function("binary_join", [pa.ListArray.from_arrays(hashtags.offsets, marked), pa.scalar(" ")])

@@ -1,0 +1,207 @@
+"""`unskew produce` at work: an upload with its progress and summary, or a dataset's statistics.
+
+Ctrl-C ends both early, and they show how far they came.
+"""
+
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType, TracebackType
+from typing import Self
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from unskew.deploy.client import topics
+from unskew.deploy.client.connection import Connection
+from unskew.errors import UsageError
+from unskew.grouping import standalone
+from unskew.producers.dataset import Dataset
+from unskew.producers.pace import Pace, Rate, Replay
+from unskew.producers.partitioning import ByGrouping, Partitioner
+from unskew.producers.publish import DeliveryFault, publish
+from unskew.producers.readers.rejects import Rejects
+from unskew.producers.resumption import Journal
+from unskew.producers.skew import statistics, statistics_table
+
+PLAIN_EVERY = 5.0  # seconds between two plain lines
+
+
+class UploadProgress:
+    """How far an upload is: a live line on a terminal, a plain line every few seconds elsewhere.
+
+    It is a context manager; ``publish`` calls its ``update``.
+
+    Parameters
+    ----------
+    title : str
+        The name of the dataset.
+    records : int or None
+        How many there will be; None: unknown, so there is no ETA.
+    console : rich.console.Console
+        Where the lines go; if it is no terminal, plain lines are printed.
+    done : callable, optional
+        Returns the share that is done, 0 to 1; None where the number of records measures it.
+
+    """
+
+    def __init__(
+        self, title: str, records: int | None, console: Console, done: Callable[[], float | None] | None = None
+    ) -> None:
+        self._title = title
+        self._records = records
+        self._done = done or (lambda: None)
+        self._sent = 0
+        self._console = console
+        self._begun = self._printed = time.monotonic()
+        self._bar = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TaskProgressColumn(),
+            TextColumn("{task.fields[sent]:,} records, {task.fields[rate]:,.0f}/s, {task.fields[size]:,.1f} MB"),
+            TimeElapsedColumn(),
+            TimeRemainingColumn(),
+            console=console,
+            transient=True,
+            disable=not console.is_terminal,
+        )
+        self._task = self._bar.add_task(title, total=None, sent=0, rate=0.0, size=0.0)
+
+    def __enter__(self) -> Self:
+        self._begun = self._printed = time.monotonic()
+        self._bar.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._bar.stop()
+
+    def update(self, records: int, size: int) -> None:
+        """So many records and bytes have been sent since the start."""
+        now = time.monotonic()
+        self._sent = records
+        rate, share = records / max(now - self._begun, 1e-9), self._done()
+        if share is None and self._records:
+            share = records / self._records
+        total = None if share is None else 1.0
+        self._bar.update(self._task, total=total, completed=share, sent=records, rate=rate, size=size / 1e6)
+        if self._bar.disable and now - self._printed >= PLAIN_EVERY:
+            self._printed = now
+            line = f"{self._title}: {records:,}{f' of {self._records:,}' if self._records else ''} records"
+            if share:
+                line += f" ({share:.0%}), {(now - self._begun) * (1 - share) / share:,.0f} s left"
+            self.line(f"{line}, {rate:,.0f}/s, {size / 1e6:,.1f} MB")
+
+    def line(self, text: str) -> None:
+        """Print a line of text, above the live one if there is one."""
+        self._console.print(text, soft_wrap=True, markup=False)
+
+
+@contextmanager
+def stop_on_signal() -> Iterator[Callable[[], bool]]:
+    """While in the context, the first SIGINT or SIGTERM only makes the yielded function true; the second one kills."""
+    received: list[int] = []
+
+    def remember(number: int, _: FrameType | None) -> None:
+        received.append(number)
+        for each in before:
+            signal.signal(each, signal.SIG_DFL)
+
+    before = {number: signal.signal(number, remember) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield lambda: bool(received)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def upload(
+    connection: Connection,
+    topic: str,
+    dataset: Dataset,
+    rejects: Rejects,
+    *,
+    pace: Pace,
+    partitioner: Partitioner | None,
+    resume: bool,
+) -> bool:
+    """Publish a dataset with progress and a summary; False if the user stopped it.
+
+    Every upload of a dataset that can be read a second time keeps a journal, so that it can be resumed.
+    """
+    output = Console()
+    journal = Journal(topic, dataset) if resume or dataset.identity() is not None else None
+    if journal and resume and journal.load() and journal.finished:
+        output.print(f"all of {dataset.name} is in {topic} already: nothing to resume", soft_wrap=True, highlight=False)
+        return True
+    with stop_on_signal() as stopped, _progress(dataset) as progress:
+        try:
+            summary = publish(
+                connection,
+                topic,
+                dataset,
+                pace=pace,
+                partitioner=partitioner,
+                progress=progress.update,
+                complain=progress.line,
+                stopped=stopped,
+                journal=journal,
+                resume=resume,
+            )
+        except DeliveryFault as fault:
+            output.print(fault.summary.table())
+            raise
+    output.print(summary.table())
+    rejects.show(output)
+    if summary.interrupted and journal:
+        output.print("To go on later: the same command with --resume", highlight=False)
+    return not summary.interrupted
+
+
+def show(dataset: Dataset, rejects: Rejects) -> bool:
+    """Print a dataset's first messages and statistics, and send nothing; False if the user stopped it."""
+    output = Console()
+    with stop_on_signal() as stopped, _progress(dataset) as progress:
+        found = statistics(dataset, progress=progress.update, stopped=stopped)
+    for message in found.first:
+        print(message.decode(errors="replace"))
+    output.print(statistics_table(dataset, found))
+    rejects.show(output)
+    return not stopped()
+
+
+def _progress(dataset: Dataset) -> UploadProgress:
+    return UploadProgress(dataset.name, dataset.records, Console(stderr=True), dataset.done)
+
+
+def pace_of(rate: float | None, speedup: float | None) -> Pace:
+    """The pace that --rate and --speedup say."""
+    if rate is not None and speedup is not None:
+        raise UsageError("--rate and --speedup exclude each other")
+    try:
+        if speedup is not None:
+            return Replay(speedup)
+        return Pace() if rate is None else Rate(rate)
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+
+
+def partitioner_of(grouping: str | None, partitions: int, seed: int) -> Partitioner | None:
+    """The partitioner that --grouping says; None without it."""
+    if grouping is None:
+        return None
+    try:
+        return ByGrouping(standalone(grouping, partitions, seed=seed, costs=True))
+    except ValueError as error:
+        raise UsageError(f"--grouping: {error}") from None
+
+
+def partitions_of(connection: Connection, topic: str, partitions: int | None, default: int) -> int:
+    """How many partitions the topic has; it is made if it is missing, with ``default`` if --partitions is not given."""
+    there = topics.partitions_of(connection, topic)
+    if there is None or partitions is not None:
+        there = partitions or default
+        topics.ensure_topic(connection, topic, there)
+    return there

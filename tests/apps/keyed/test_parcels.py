@@ -1,0 +1,75 @@
+"""Parcels hold all rows of every window, in their order, and none is large."""
+
+import pyarrow as pa
+import pytest
+
+from unskew.apps.keyed import parcels, tasks
+from unskew.apps.keyed.parcels import FRAGMENTS, RESULTS, Parcel, by_keys, by_window, mergers, packed, read, spread
+from unskew.apps.keyed.program import WorkerBatch
+from unskew.apps.keyed.store import KEY
+from unskew.works.faults import StateFault
+
+LARGEST = 4_000
+
+
+@pytest.fixture(autouse=True)
+def _small(monkeypatch):
+    monkeypatch.setattr(parcels, "LARGEST", LARGEST)
+    monkeypatch.setattr(parcels, "TOGETHER", 2 * LARGEST)
+
+
+def states(first, count, size=10):
+    keys = [f"key {i}" for i in range(first, first + count)]
+    return pa.RecordBatch.from_pydict({KEY: keys, "text": [f"{key} ".ljust(size, "x") for key in keys]})
+
+
+ROWS = [(0, states(0, 900)), (0, states(5, 0)), (60, states(0, 3)), (120, states(0, 5, 10_000)), (180, states(7, 40))]
+
+
+def opened(made):
+    return [
+        (window, row) for parcel in made for window, rows in by_window(read(parcel.blob)) for row in rows.to_pylist()
+    ]
+
+
+def test_rows_come_in_pieces():
+    made = list(packed(RESULTS, 3, ROWS))
+    assert opened(made) == [(window, row) for window, rows in ROWS for row in rows.to_pylist()]
+    assert {(parcel.kind, parcel.merger) for parcel in made} == {(RESULTS, 3)}
+    sizes = [read(parcel.blob).nbytes for parcel in made]
+    # but for rows that are larger, and what the windows' numbers add
+    assert [size for size in sizes if size > 2 * LARGEST] == [size for size in sizes if size > 10_000]
+    assert len([size for size in sizes if size > 10_000]) == 5
+    assert list(packed(RESULTS, 0, [(0, states(0, 0))])) == []
+    (one,) = packed(RESULTS, 0, [(0, states(0, 4)), (60, states(0, 4))])
+    assert len(opened([one])) == 8
+
+
+def test_fragments_come_in_pieces_each_to_its_merger():
+    made = list(spread(ROWS, 4))
+    assert all(parcel.kind == FRAGMENTS for parcel in made)
+    for parcel in made:
+        rows = read(parcel.blob)
+        assert set(mergers(rows.column(KEY), 4).tolist()) == {parcel.merger}
+        assert rows.nbytes <= 2 * LARGEST or rows.num_rows == 1
+    together = [(window, row) for window, rows in ROWS for row in rows.to_pylist()]
+    assert sorted(opened(made), key=repr) == sorted(together, key=repr)
+
+
+def test_all_fragments_of_a_key_meet_in_one_piece():
+    rows = [states(0, 900), states(300, 900), states(0, 5)]
+    pieces = list(by_keys(rows))
+    assert len(pieces) > 3
+    keys = [set(piece.column(KEY).to_pylist()) for piece in pieces]
+    assert sum(map(len, keys)) == len(set.union(*keys)) == 1200
+    assert sum(piece.num_rows for piece in pieces) == 1805
+    assert list(by_keys([])) == []
+
+
+def test_more_than_spark_takes_is_one_line(monkeypatch):
+    monkeypatch.setattr(tasks, "MOST", 100)
+    batch = WorkerBatch(0, 0, 0)
+    made = [Parcel(RESULTS, 0, b"x" * 60)] * 2
+    assert len(list(tasks._rows(made[:1], [7], 1, batch))) == 1
+    with pytest.raises(StateFault, match=r"worker 1 gives more than 100 bytes in one batch.*more workers"):
+        list(tasks._rows(made, [7], 1, batch))

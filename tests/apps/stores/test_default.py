@@ -1,0 +1,35 @@
+"""A checkpoint's address without a scheme, where HDFS is Hadoop's default: Spark's files are there, and so are ours."""
+
+import pytest
+
+from unskew import balance
+from unskew.apps.checkpoint.location import location_in
+
+pytestmark = [
+    pytest.mark.full,
+    pytest.mark.slow,
+    pytest.mark.spark,
+    pytest.mark.takes(40),
+    pytest.mark.xdist_group("cluster"),
+]
+
+
+def test_ours_are_where_spark_has_its_own(spark, hdfs, tmp_path):
+    source = f"file:{tmp_path}/in"
+    spark.range(500).selectExpr("id % 7 as key").write.parquet(source)
+    spark.conf.set("fs.defaultFS", f"hdfs://{hdfs.listens}")
+    spark.conf.set("dfs.client.use.datanode.hostname", "false")
+    try:
+        stream = spark.readStream.schema("key long").parquet(source)
+        placed = balance(stream, "key", 3, "SHUFFLE", "/placed")
+        writer = placed.writeStream.format("parquet").option("path", f"file:{tmp_path}/out")
+        writer.option("checkpointLocation", "/placed").trigger(availableNow=True).start().awaitTermination()
+        location = location_in(spark, "/placed")
+    finally:
+        spark.conf.unset("fs.defaultFS")
+        spark.conf.unset("dfs.client.use.datanode.hostname")
+    assert str(location) == f"hdfs://{hdfs.listens}/placed"
+    # What is set in the session reaches our client, too.
+    assert location.access["dfs.client.use.datanode.hostname"] == "false"
+    assert {"metadata", "unskew"} <= {*hdfs.location("placed").folder().names()}
+    assert spark.read.parquet(f"file:{tmp_path}/out").count() == 500

@@ -1,0 +1,91 @@
+"""CLUSTER mode on Kubernetes as far as it goes without one: what Spark's own client asks an API server for."""
+
+import json
+import sys
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.apps.process import launch  # noqa: F401  a fixture
+from tests.waiting import awaited
+from unskew.deploy.client.topics import ensure_topic
+from unskew.deploy.directories import data_directory
+from unskew.deploy.servers.loopback import LOOPBACK
+
+pytestmark = [pytest.mark.full, pytest.mark.slow, pytest.mark.spark, pytest.mark.kafka]
+
+
+class ApiServer(ThreadingHTTPServer):
+    """Accepts what is posted, and has nothing."""
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__((LOOPBACK, 0), _Request)
+        self.posted: list[dict[str, Any]] = []
+
+
+class _Request(BaseHTTPRequestHandler):
+    server: ApiServer
+
+    def do_GET(self) -> None:
+        self._answer(200, {"kind": "PodList", "apiVersion": "v1", "metadata": {"resourceVersion": "1"}, "items": []})
+
+    def do_POST(self) -> None:
+        sent = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        self.server.posted.append(sent)
+        self._answer(201, sent)
+
+    def do_DELETE(self) -> None:
+        self._answer(200, {"kind": "Status", "apiVersion": "v1", "status": "Success"})
+
+    def _answer(self, status: int, body: dict[str, Any]) -> None:
+        text = json.dumps(body).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(text)))
+        self.end_headers()
+        self.wfile.write(text)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def api_server() -> Iterator[ApiServer]:
+    with ApiServer() as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield server
+        server.shutdown()
+
+
+@pytest.mark.takes(20)
+def test_executors_pods_have_no_path_of_the_drivers_machine(connection, topic, tmp_path, launch, api_server):
+    ensure_topic(connection, topic, 2)
+    conf = {
+        "spark.kubernetes.container.image": "spark",
+        "spark.kubernetes.executor.enableApiWatcher": "false",
+        "spark.kubernetes.executor.apiPollingInterval": "1s",
+        "spark.driver.host": LOOPBACK,
+        "spark.driver.bindAddress": LOOPBACK,
+    }
+    topology = launch(
+        "KEY", "--master", f"k8s://http://{LOOPBACK}:{api_server.server_port}",
+        *(f"--conf={name}={value}" for name, value in conf.items()), mode="CLUSTER",
+    )  # fmt: skip
+
+    def pod() -> dict[str, Any] | None:
+        assert topology.process.poll() is None, topology.log.read_text()
+        return next((each for each in api_server.posted if each["kind"] == "Pod"), None)
+
+    asked = awaited(pod, "an executor's pod")
+    (container,) = asked["spec"]["containers"]
+    variables = {each["name"]: each.get("value") for each in container["env"]}
+    assert variables["PYTHONPATH"] == "unskew.zip"
+    assert "PYSPARK_PYTHON" not in variables
+    ours = [sys.prefix, sys.base_prefix, str(data_directory()), str(Path(__file__).parents[2]), str(tmp_path)]
+    assert not [path for path in ours if path in json.dumps(asked)]

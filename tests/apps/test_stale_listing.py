@@ -1,0 +1,127 @@
+"""Lists of a folder's files that lack the newest names for a while, as some file systems and stores have them."""
+
+import shutil
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from tests.apps.keyed.migration_model import MigrationModel
+from tests.apps.keyed.test_migration_model import moves, partly, rescales
+from unskew.apps.checkpoint.checkpoint import Checkpoint
+from unskew.apps.checkpoint.folders import LocalFolder
+from unskew.apps.checkpoint.versions import Clock, Totals, TotalsLog, Versions
+from unskew.apps.keyed import migration, store
+from unskew.apps.keyed.migration import Transfers
+from unskew.apps.keyed.parcels import WINDOW
+from unskew.apps.keyed.store import KEY
+from unskew.apps.routing.plans import Plans, PlanState
+from unskew.apps.routing.router import Routing, SourceRouter
+from unskew.errors import EnvironmentFault
+
+NAMES, WRITE = LocalFolder.names, LocalFolder.write
+
+
+@pytest.fixture
+def unlisted(monkeypatch):
+    """Lists are as they were when this list of paths was last cleared: what is written since isn't in them."""
+    new: list[Path] = []
+
+    def names(folder):
+        return [name for name in NAMES(folder) if not any((folder._path / name).is_relative_to(path) for path in new)]
+
+    def write(folder, name, data):
+        if not (folder._path / name).exists():
+            new.append(folder._path / name)
+        WRITE(folder, name, data)
+
+    def create(folder, name, data):
+        there = (folder._path / name).exists()
+        if not there:
+            folder.write(name, data)
+        return not there
+
+    monkeypatch.setattr(LocalFolder, "names", names)
+    monkeypatch.setattr(LocalFolder, "write", write)
+    monkeypatch.setattr(LocalFolder, "create", create, raising=False)
+    return new
+
+
+@pytest.mark.parametrize("fresh", [1, 3])
+@pytest.mark.parametrize(("grouping", "play"), [("MIXED", moves), ("MIXED", partly), ("KEY", rescales)])
+def test_no_state_on_its_way_is_lost(grouping, play, fresh, unlisted, monkeypatch):
+    """Lists lack what was written in the batch under way and in the ones before."""
+    monkeypatch.setattr(store, "KEYS", 2)
+    run = MigrationModel()
+    plan, since = MigrationModel.plan, [0] * fresh
+
+    def with_newer_lists(model, *of, **named):
+        since.append(len(unlisted))
+        known = since.pop(0)
+        del unlisted[:known]
+        since[:] = [number - known for number in since]
+        plan(model, *of, **named)
+
+    monkeypatch.setattr(MigrationModel, "plan", with_newer_lists)
+    run.begin(grouping=grouping, workers=4, event=False, seed=1)
+    try:
+        play(run)
+        run.teardown()
+    finally:
+        shutil.rmtree(run.folder, ignore_errors=True)
+
+
+def test_a_receiver_waits_for_a_file_that_is_named(tmp_path, monkeypatch):
+    rows = pa.record_batch({WINDOW: pa.array([0, 0]), KEY: ["a", "b"]})
+    transfers = Transfers(str(tmp_path))
+    monkeypatch.setattr("time.sleep", lambda _: transfers.write(1, 7, 4, {2: rows}, rows.schema))
+    assert transfers.to(2, 7, {1: 4})[0].num_rows == 2
+    monkeypatch.setattr("time.sleep", lambda _: None)
+    monkeypatch.setattr(migration, "_PATIENCE", 0.0)
+    with pytest.raises(EnvironmentFault, match=r"worker 3 released in batch 4 are not in .*/unskew/moves/7/3-4: does"):
+        transfers.to(2, 7, {1: 4, 3: 4})
+
+
+def test_versions_are_found(tmp_path, unlisted):
+    versions = Versions(str(tmp_path))
+    for version in (1, 2, 3):
+        versions.write(version, b"%d" % version)
+    unlisted.clear()
+    for version in (4, 5, 9):
+        versions.write(version, b"%d" % version)
+    for at_most, found in ((3, 3), (4, 4), (6, 5), (8, 5), (9, 9), (70, 9)):
+        assert versions.newest(at_most) == (found, b"%d" % found)
+    assert set(NAMES(LocalFolder(str(tmp_path)))) >= {f"{version:012d}" for version in (5, 9)}
+
+
+def test_versions_that_are_gone_are_not_listed_for_ever(tmp_path, unlisted, monkeypatch):
+    versions = Versions(str(tmp_path))
+    versions.write(1, b"one")
+    unlisted.clear()
+    monkeypatch.setattr(LocalFolder, "names", lambda folder: [*NAMES(folder), "000000000003"])
+    assert versions.newest(5) == (1, b"one")
+
+
+def test_a_source_that_had_no_rows_for_a_batch_goes_on(tmp_path, unlisted):
+    """Its router's state is of an earlier batch than the last one."""
+    routing = Routing("SHUFFLE", 4, str(tmp_path))
+    first = SourceRouter(routing, 0, 0)
+    first.route(pa.array(["a"] * 3), None)
+    first.close()
+    assert SourceRouter(routing, 0, 3).route(pa.array(["a"]), None) == first.route(pa.array(["a"]), None)
+
+
+def test_the_end_of_the_checkpoints_logs_is_found(tmp_path, unlisted):
+    checkpoint, totals = Checkpoint(str(tmp_path)), TotalsLog(str(tmp_path))
+    log = LocalFolder(str(tmp_path / "offsets"))
+    for batch in range(5):
+        log.write(str(batch), b"v1\n{}\n{}")
+        totals.write(batch + 1, Totals(routed=batch))
+        if batch == 2:
+            unlisted.clear()
+    Clock(str(tmp_path)).advance(3, 250)
+    Plans(str(tmp_path)).write(5, PlanState(3))
+    assert checkpoint.planned() == 4
+    assert totals.newest(4).routed == 4
+    assert checkpoint.clock.ahead_ms == 250
+    assert Plans(str(tmp_path)).newest() == PlanState(3)

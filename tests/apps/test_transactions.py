@@ -1,0 +1,96 @@
+"""Transactions: what is committed counts, what is aborted or still open doesn't, and no run waits for their ends."""
+
+from collections import Counter
+
+import pytest
+from confluent_kafka import Producer
+
+from benchmarks.measuring import messages
+from oracle.truth import topic_records
+from tests.apps.conftest import by_key, countries, final_counts, records
+from unskew.apps.results.reader import Reader
+from unskew.apps.run.progress import lags
+from unskew.apps.run.run import Run
+from unskew.apps.topology.publisher import result_topics
+from unskew.apps.whatif.stream import records as simulated
+from unskew.deploy.client.connection import Connection
+from unskew.deploy.client.topics import end_offsets, ensure_topic, newest_messages
+from unskew.errors import EnvironmentFault
+
+pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.xdist_group("spark-2")]
+
+COMMITTED = [*countries(["kept"] * 497), b"bad", *countries(["late"] * 2)]
+ABORTED = [*countries(["gone"] * 498), b"worse", b"worst"]
+
+
+def transaction(connection, topic, values):
+    """A producer with these messages in an open transaction, on two partitions in turns."""
+    producer = Producer(connection.client(**{"transactional.id": f"{topic}-{values[0]!r}", "log_level": 0}))
+    producer.init_transactions()
+    producer.begin_transaction()
+    for i, value in enumerate(values):
+        producer.produce(topic, value, partition=i % 2)
+    producer.flush()
+    return producer
+
+
+@pytest.fixture
+def published(connection, topic):
+    """500 messages are committed and 500 aborted, so that two ends of transactions are the last of each partition."""
+    ensure_topic(connection, topic, 2)
+    transaction(connection, topic, COMMITTED).commit_transaction()
+    transaction(connection, topic, ABORTED).abort_transaction()
+
+
+@pytest.mark.takes(20)
+def test_aborted_messages_do_not_count_and_drained_comes(settings, spark, connection, topic, published):
+    run = settings("PARTIAL_KEY", run_time=600.0)
+    reports, progresses = [], []
+    outcome = Run(run, [reports.append], [progresses.append]).run(spark)
+    assert outcome.drained
+    counts = by_key(final_counts(connection, result_topics(run)["aggregator"]))
+    assert counts == Counter(kept=497, late=2)
+    totals = reports[-1].totals
+    assert (totals.routed, totals.rejected, totals.skipped) == (499, 1, 0)
+    assert [value["value"] for _, value in records(connection, result_topics(run)["rejected"])] == ["bad"]
+    assert sum(lags(progresses[-1]).values()) == 0
+
+
+@pytest.mark.full
+@pytest.mark.takes(20)
+def test_an_open_transaction_is_not_waited_for(settings, drain, connection, topic, published):
+    still = transaction(connection, topic, countries(["open"] * 10))
+    run = settings("KEY", run_time=600.0)
+    drain(run)
+    assert by_key(final_counts(connection, result_topics(run)["aggregator"])) == Counter(kept=497, late=2)
+    assert (
+        sum(end_offsets(connection, topic, committed=False).values()) - sum(end_offsets(connection, topic).values())
+        == 10
+    )
+    still.commit_transaction()
+    drain(run)
+    assert by_key(final_counts(connection, result_topics(run)["aggregator"])) == Counter(kept=497, late=2, open=10)
+
+
+@pytest.mark.full
+@pytest.mark.takes(20)
+def test_who_wants_them_gets_all(settings, drain, connection, topic, published):
+    still = transaction(connection, topic, countries(["open"] * 10))
+    every = Connection(connection.bootstrap_servers, {"isolation.level": "read_uncommitted"})
+    _, reports = drain(settings("KEY", connection=every, run_time=600.0))
+    assert (reports[-1].totals.routed, reports[-1].totals.rejected) == (1007, 3)
+    run = settings("KEY", run_time=600.0)
+    with pytest.raises(EnvironmentFault, match=r"has counted messages of a transaction in topic .* still open: start"):
+        Run(run, [])
+    still.commit_transaction()
+    _, reports = drain(run)
+    assert (reports[-1].totals.routed, reports[-1].totals.rejected) == (1007, 3)
+
+
+def test_all_other_readers_come_to_the_end(connection, topic, published):
+    assert sorted(message.value() for message in newest_messages(connection, topic, 2000)) == sorted(COMMITTED)
+    assert len(list(topic_records(connection, topic))) == len(messages(connection, topic)) == 500
+    keys, _ = simulated(topic, "country", 2000, connection)
+    assert Counter(keys.to_pylist()) == {"kept": 497, "late": 2, None: 1}
+    with Reader(connection, topic) as reader:
+        assert len(list(reader.to_end())) == 500

@@ -1,0 +1,196 @@
+"""Two drivers on one checkpoint: the older one ends with a line, and counts, results and plans are exact."""
+
+import os
+import re
+import signal
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.apps.conftest import by_key, countries, final_counts, publish, records, skewed
+from tests.apps.keyed.test_keyed_kills import ALWAYS, SESSIONS, read_sessions, sessions_of
+from tests.apps.process import Topology, check, stream, truth  # noqa: F401  a fixture
+from tests.commands import UNSKEW
+from tests.waiting import PATIENCE, awaited
+from unskew.apps.checkpoint.checkpoint import Batch, Checkpoint
+from unskew.apps.checkpoint.hold import Hold
+from unskew.apps.checkpoint.location import Location
+from unskew.apps.checkpoint.versions import TotalsLog
+from unskew.apps.routing.plans import Plans
+from unskew.apps.run.run import Run
+from unskew.apps.topology.publisher import Publisher, result_topics
+from unskew.deploy.client.connection import Connection
+from unskew.errors import EnvironmentFault, TakenOver
+
+pytestmark = pytest.mark.xdist_group("spark-2")
+
+LINE = r"another driver \(process \d+ on \S+, since [-0-9]+ [:0-9]+ UTC\) goes on with the checkpoint .*: this one ends"
+
+
+def test_who_begins_last_has_it(tmp_path):
+    first, second = Hold(str(tmp_path)), Hold(str(tmp_path))
+    with pytest.raises(EnvironmentFault, match=r"holder.json names the checkpoint's driver, but can't be read"):
+        first.require()
+    first.take()
+    first.require()
+    second.take()
+    second.require()
+    with pytest.raises(TakenOver, match=LINE) as ended:
+        first.require()
+    assert ended.value.exit_code == 3
+    first.take()
+    with pytest.raises(TakenOver):
+        second.require()
+
+
+#: The looks of a batch that closes windows, in their order.
+LOOKS = ["begins", "distribution", "totals", "plans", "commit"]
+
+
+@pytest.mark.spark
+@pytest.mark.kafka
+@pytest.mark.parametrize(
+    "look", [each if each == "totals" else pytest.param(each, marks=pytest.mark.full) for each in LOOKS]
+)
+def test_a_driver_that_was_replaced_writes_nothing_more(look, settings, spark, drain, connection, topic, monkeypatch):
+    keys = skewed(2_000)
+    publish(connection, topic, 2, countries(keys), ms=[1_700_000_000_000 + 7 * i for i in range(len(keys))])
+    run = settings("MIXED", time="event", window=1.0, lateness=0.1, max_tuples=400, options={"window": 1})
+    began, looks, after = [], [], []
+    batch_of, require = Checkpoint.batch, Hold.require
+
+    def begins(checkpoint: Checkpoint, number: int) -> Batch:
+        began.append(number)
+        return batch_of(checkpoint, number)
+
+    def comes_before(hold: Hold) -> None:
+        looks.extend(began[-1:])
+        if looks.count(3) == LOOKS.index(look) + 1 and not after:
+            Hold(run.location).take()
+            after.append("another driver")
+        require(hold)
+
+    def noted(method: Callable[..., Any]) -> Callable[..., Any]:
+        def write(*of: Any) -> Any:
+            after.extend([method.__qualname__] if after else [])
+            return method(*of)
+
+        return write
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Checkpoint, "batch", begins)
+        patched.setattr(Hold, "require", comes_before)
+        for kind, name in ((Publisher, "send"), (Publisher, "write"), (TotalsLog, "write"), (Plans, "write")):
+            patched.setattr(kind, name, noted(getattr(kind, name)))
+        with pytest.raises(TakenOver, match=LINE):
+            Run(run, []).run(spark)
+    assert after == ["another driver"]
+    assert began[-1] == 3
+    drain(run)
+    assert by_key(final_counts(connection, result_topics(run)["aggregator"])) == Counter(keys)
+
+
+@pytest.fixture
+def start(connection: Connection, topic: str, tmp_path: Path) -> Iterator[Callable[..., Topology]]:
+    """Start a topology whose states move in every batch; one that stops itself at a place is waited for."""
+    started: list[Topology] = []
+
+    def one(*place: str) -> Topology:
+        folder = tmp_path / str(len(started))
+        folder.mkdir()
+        command = [sys.executable, "-m", "tests.apps.paused", *place] if place else UNSKEW
+        topology = Topology(
+            connection, topic, folder, "MIXED", "--state-partitions", "3", *SESSIONS, *ALWAYS,
+            location=Location(str(tmp_path / "checkpoint")), command=command,
+        )  # fmt: skip
+        started.append(topology)
+        if place:
+            stands_still(topology)
+        return topology
+
+    yield one
+    for topology in started:
+        if topology.process.poll() is None:
+            topology.kill()
+
+
+def stands_still(topology: Topology) -> None:
+    """Wait until it has stopped itself."""
+
+    def stopped() -> bool:
+        assert topology.process.poll() is None, topology.output()
+        return Path(f"/proc/{topology.process.pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+
+    awaited(stopped, "it stops itself")
+
+
+def wake(topology: Topology) -> None:
+    os.killpg(topology.process.pid, signal.SIGCONT)
+
+
+def ends_with_a_line(topology: Topology) -> None:
+    assert topology.process.wait(PATIENCE) == 3, topology.output()
+    output = topology.output()
+    assert "Traceback" not in output
+    assert re.fullmatch(f"unskew: {LINE}", output.splitlines()[-1]), output
+
+
+def exact(connection: Connection, topic: str, truth: Counter[tuple[str, str]]) -> None:
+    check(connection, topic, "mixed", truth)
+    found = Counter(read_sessions(dict(records(connection, f"{topic}-s2-w4-mixed-results")).values()))
+    assert found == Counter(sessions_of(stream()))
+
+
+def plans(checkpoint: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in (checkpoint / "unskew" / "plans").glob("[0-9]*")}
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+@pytest.mark.kafka
+@pytest.mark.timeout(1800)
+@pytest.mark.takes(60)
+@pytest.mark.parametrize(
+    "place", ["plans", *(pytest.param(each, marks=pytest.mark.full) for each in ("results", "idle", "commit"))]
+)
+def test_one_that_wakes_up_when_all_is_done(place, connection, topic, truth, start, tmp_path):
+    """It had looked, and was to write."""
+    first = start(place, "3")
+    second = start()
+    assert second.process.wait(PATIENCE) == 0, second.output()
+    exact(connection, topic, truth)
+    written = plans(tmp_path / "checkpoint")
+    wake(first)
+    ends_with_a_line(first)
+    exact(connection, topic, truth)
+    assert {name: data for name, data in plans(tmp_path / "checkpoint").items() if name in written} == written
+
+
+@pytest.mark.full
+@pytest.mark.slow
+@pytest.mark.spark
+@pytest.mark.kafka
+@pytest.mark.timeout(1800)
+@pytest.mark.takes(60)
+@pytest.mark.parametrize(
+    ("first_at", "second_at"),
+    [("looked", "totals"), ("totals", "looked"), ("plans", "commit"), ("commit", "plans"), ("commit", "commit")],
+)
+def test_both_are_at_the_same_batch(first_at, second_at, connection, topic, truth, start):
+    """The older one wakes up first, and may even commit the batch, which the newer one then finds committed.
+
+    (Where the older one has written the plan, the newer one doesn't come by the place where it would write it.)
+    """
+    first = start(first_at, "3")
+    second = start(second_at, "3")
+    wake(first)
+    ends_with_a_line(first)
+    wake(second)
+    assert second.process.wait(PATIENCE) == 0, second.output()
+    exact(connection, topic, truth)
+    found_committed = "the driver before this one was still at work" in second.output()
+    assert found_committed == (first_at == "commit" and second_at != "plans")

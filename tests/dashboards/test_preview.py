@@ -1,0 +1,147 @@
+"""A selection gets into queries as Grafana writes it there; the preview says which panels it can't draw."""
+
+import copy
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from tests.pictures import figures  # noqa: F401
+from unskew.dashboards import checked_in
+from unskew.dashboards.preview.data_sources import DataSources, Series, Table, labelled
+from unskew.dashboards.preview.drawing import TIMELESS
+from unskew.dashboards.preview.files import save
+from unskew.dashboards.preview.panels import OF_SERIES, OF_TABLE, Panel
+from unskew.dashboards.preview.selection import Selection
+
+NOON = datetime(2024, 1, 1, 12, tzinfo=UTC)
+
+
+def selection(**values: list[str]) -> Selection:
+    return Selection(NOON, NOON + timedelta(minutes=30), values)
+
+
+def test_flux_gets_times_period_and_bucket():
+    query = "from(bucket: v.defaultBucket) |> range(start: v.timeRangeStart, stop: v.timeRangeStop)"
+    assert selection().in_flux(query, "mine", 24) == (
+        'from(bucket: "mine") |> range(start: 2024-01-01T12:00:00.000Z, stop: 2024-01-01T12:30:00.000Z)'
+    )
+    assert selection().in_flux("every: v.windowPeriod", "mine", 24) == "every: 2s"
+
+
+@pytest.mark.parametrize(
+    ("values", "flux", "promql"),
+    [
+        ([], "/^.*$/", '".*"'),
+        (["a-s1"], "/^a-s1$/", '"a-s1"'),
+        (["a.b"], r"/^a\.b$/", r'"a\\.b"'),
+        (["a", "b/c"], r"/^(a|b\/c)$/", r'"(a|b\\/c)"'),
+    ],
+)
+def test_values_become_regular_expressions(values, flux, promql):
+    assert selection(run=values).in_flux("/^${run:regex}$/", "mine", 24) == flux
+    assert selection(run=values).in_promql('"$run"', 24) == promql
+
+
+def test_promql_gets_its_ranges():
+    query = 'label_replace(rate(x[$__rate_interval]) / increase(x[$__range]), "stream", "$1", "run", "(.+)")'
+    assert selection().in_promql(query, 24) == (
+        'label_replace(rate(x[8s]) / increase(x[1800s]), "stream", "$1", "run", "(.+)")'
+    )
+
+
+def test_a_narrow_panel_has_fewer_points_and_a_long_range_too():
+    assert [selection().interval(width) for width in (24, 8, 4)] == [2, 5, 10]
+    assert Selection(NOON, NOON + timedelta(days=7)).interval(24) == 600
+
+
+def test_names_are_made_of_labels():
+    assert labelled("${__field.labels.series}", {"series": "KEY · a"}) == "KEY · a"
+    assert labelled("{{grouping}} · {{ stream }}{{none}}", {"grouping": "KEY", "stream": "a"}) == "KEY · a"
+
+
+def geomap(spec: dict[str, Any]) -> None:
+    spec["type"] = "geomap"
+
+
+def transformed(spec: dict[str, Any]) -> None:
+    spec["transformations"] = [{"id": "reduce", "options": {}}]
+
+
+def with_two_queries(spec: dict[str, Any]) -> None:
+    spec["targets"] *= 2
+
+
+def without_a_query(spec: dict[str, Any]) -> None:
+    del spec["targets"]
+
+
+def of_another_source(spec: dict[str, Any]) -> None:
+    spec["targets"][0]["datasource"]["uid"] = "${loki}"
+
+
+UNDRAWABLE = [
+    (geomap, "is a geomap"),
+    (transformed, "uses reduce"),
+    (with_two_queries, "has 2 queries"),
+    (without_a_query, "has 0 queries"),
+    (of_another_source, "asks data source ${loki}"),
+]
+
+
+class Answering:
+    """A server whose every answer is the same."""
+
+    def __init__(self, answer):
+        self._answer = answer
+
+    def answer(self, *_):
+        return self._answer
+
+
+def sources(answer) -> DataSources:
+    server: Any = Answering(answer)
+    return DataSources(server, server)
+
+
+def test_all_drawable_kinds_have_what_draws_them():
+    assert {*OF_SERIES, *OF_TABLE} == {"timeseries", *TIMELESS}
+
+
+def test_the_checked_in_dashboards_can_be_drawn():
+    specs = [spec for dashboard in checked_in.dashboards().values() for spec in dashboard["panels"]]
+    assert [Panel(spec, []).undrawable for spec in specs] == [""] * len(specs)
+
+
+@pytest.mark.parametrize(("change", "says"), UNDRAWABLE, ids=[says for _, says in UNDRAWABLE])
+def test_what_the_preview_cannot_draw_it_says(change, says, figures, tmp_path, monkeypatch):
+    overview = copy.deepcopy(checked_in.dashboards()["overview"])
+    change(overview["panels"][0])
+    monkeypatch.setattr(checked_in, "dashboards", lambda: {"overview": overview})
+    (saved,) = save(["overview"], sources([]), selection(), tmp_path)
+    title, *others = [spec["title"] for spec in overview["panels"]]
+    assert saved.undrawn == {title: says}
+    assert saved.empty == others
+    (figure,) = figures
+    assert [text.get_text() for text in figure.axes[0].texts] == [f"the preview can't draw this: it {says}"]
+
+
+@pytest.mark.parametrize(("change", "says"), UNDRAWABLE[:2])
+def test_that_is_no_rule_for_a_dashboard(change, says):
+    lint = pytest.importorskip("unskew.dashboards.lint", exc_type=ImportError)
+    overview = copy.deepcopy(checked_in.dashboards()["overview"])
+    change(overview["panels"][0])
+    assert not any(says in problem for problem in lint.lint({"overview": overview}))
+
+
+def test_an_answer_of_another_shape_is_not_drawn():
+    stat = checked_in.dashboards()["overview"]["panels"][0]
+    assert Panel.of(stat, sources(Table({"x": [1]})), selection()).undrawable == "is a stat of a table"
+    series = Series({"series": "KEY · a"}, "", [NOON], [1.0])
+    assert Panel.of(stat, sources([series]), selection()).undrawable == ""
+
+
+def test_units_that_are_not_known_stand_behind_the_number():
+    stat = copy.deepcopy(checked_in.dashboards()["overview"]["panels"][0])
+    stat["fieldConfig"]["defaults"]["unit"] = "furlongs"
+    assert Panel(stat, []).write(8.5) == "8.5 furlongs"

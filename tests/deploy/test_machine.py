@@ -1,0 +1,69 @@
+"""What a machine must have: which Java and which Python will do."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from unskew.deploy.installation import machine
+from unskew.deploy.installation.machine import find_java, require_python
+from unskew.errors import EnvironmentFault
+
+
+@pytest.fixture(autouse=True)
+def no_java(monkeypatch, tmp_path):
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path / "nothing"))
+
+
+def fake_java(home: Path, version: str) -> Path:
+    launcher = home / "bin" / "java"
+    launcher.parent.mkdir(parents=True)
+    launcher.write_text(
+        "#!/bin/sh\n"
+        f'echo "    java.home = {home}" >&2\n'
+        f'echo "    java.specification.version = {version}" >&2\n'
+        f'echo "    java.vendor = somebody" >&2\n'
+    )
+    launcher.chmod(0o755)
+    return launcher
+
+
+def test_without_java_one_line_says_what_to_install():
+    with pytest.raises(EnvironmentFault) as fault:
+        find_java()
+    assert "no `java` on the PATH" in str(fault.value)
+    assert "apt-get install openjdk-17" in str(fault.value)
+    assert "\n" not in str(fault.value)
+
+
+@pytest.mark.parametrize(("version", "feature"), [("1.8", 8), ("11", 11), ("25", 25)])
+def test_a_wrong_java_is_named_with_its_version(tmp_path, monkeypatch, version, feature):
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "jdk"))
+    fake_java(tmp_path / "jdk", version)
+    with pytest.raises(EnvironmentFault, match=f"is Java {feature};"):
+        find_java()
+
+
+@pytest.mark.parametrize("version", [17, 21])
+def test_java_home_comes_first(tmp_path, monkeypatch, version):
+    fake_java(tmp_path / "old", "11")
+    launcher = fake_java(tmp_path / "jdk", str(version))
+    monkeypatch.setenv("PATH", str(tmp_path / "old" / "bin"))
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "jdk"))
+    java = find_java()
+    assert (java.launcher, java.home, java.version) == (launcher, tmp_path / "jdk", version)
+
+
+def test_the_path_counts_when_java_home_is_wrong(tmp_path, monkeypatch):
+    right = fake_java(tmp_path / "right", "21")
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "gone"))
+    monkeypatch.setenv("PATH", f"{tmp_path}/nothing{os.pathsep}{right.parent}")
+    assert find_java().launcher == right
+
+
+@pytest.mark.parametrize("version", [(3, 10, 9), (3, 15, 0)])
+def test_another_python_is_refused_with_the_range(monkeypatch, version):
+    monkeypatch.setattr(machine.sys, "version_info", version)
+    with pytest.raises(EnvironmentFault, match=r"Python 3\.11 to 3\.14 is needed"):
+        require_python()

@@ -1,0 +1,99 @@
+"""A dataset's later part, and a dataset again and again."""
+
+import orjson
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from unskew.errors import UsageError
+from unskew.producers.dataset import Repeated, Since, moment
+from unskew.producers.messages import hashtag_keys
+from unskew.producers.readers.files import Files
+from unskew.producers.readers.inputs import inputs
+from unskew.producers.readers.rejects import Rejects
+from unskew.producers.registry import FORMATS, create
+
+HALF = 1_383_264_000_000 + 15 * 86_400_000
+
+
+def rows(dataset, start=0):
+    return [
+        (message, time)
+        for block in dataset.blocks(start)
+        for message, time in zip(block.messages.to_pylist(), block.times.tolist(), strict=True)
+    ]
+
+
+@pytest.fixture(scope="module")
+def month():
+    return create("TWITTER_TICKER", scale=0.2)
+
+
+def test_what_happened_before_is_left_out(month):
+    expected = [row for row in rows(month) if row[1] >= HALF]
+    assert rows(Since(month, HALF)) == expected
+    assert 0.4 < len(expected) / month.records < 0.6
+
+
+@pytest.mark.parametrize("start", [0, 1, 40_000, 60_000, 10**9])
+def test_positions_count_what_is_left(month, start):
+    assert rows(Since(month, HALF), start) == rows(Since(month, HALF))[start:]
+
+
+def test_it_is_another_upload_than_the_whole(month):
+    assert Since(month, HALF).identity() not in (month.identity(), Since(month, 0).identity())
+
+
+@pytest.mark.slow
+def test_keys_of_several_go_with_their_messages():
+    later = 1_478_563_200_000 + 43_200_000
+    for block in Since(create("TWITTER_ELECTION", records=50_000), later).blocks():
+        expected = []
+        for owner, message in enumerate(block.messages.to_pylist()):
+            tags, kept = hashtag_keys(pa.array(orjson.loads(message)["hashtags"], pa.string()))
+            expected += [(owner, tag) for tag, has_key in zip(tags.to_pylist(), kept, strict=True) if has_key]
+        assert list(zip(block.owners.tolist(), block.keys.to_pylist(), strict=True)) == expected
+
+
+def test_records_without_times_have_no_since():
+    with pytest.raises(UsageError, match="ZIPF has no times"):
+        next(Since(create("ZIPF", records=5), 0).blocks())
+
+
+@pytest.mark.parametrize("text", ["soon", "2013-13-01", ""])
+def test_a_moment_is_seconds_or_iso(text):
+    with pytest.raises(ValueError, match="is no moment"):
+        moment(text)
+
+
+def messages(dataset, start=0):
+    blocks = [block.messages.dictionary_decode() for block in dataset.blocks(start)]
+    return pa.concat_arrays(blocks).to_pylist() if blocks else []
+
+
+@settings(deadline=None, max_examples=25)
+@given(records=st.integers(1, 300), times=st.integers(1, 4), start=st.integers(0, 1300))
+def test_the_records_come_again_in_the_same_order(records, times, start):
+    once = create("COUNTRY_SKEW_R30", records=records, seed=2)
+    again = Repeated(once, times)
+    assert again.records == records * times
+    assert messages(again, start) == (messages(once) * times)[start:]
+
+
+def test_without_end():
+    blocks = Repeated(create("COUNTRY_SKEW_R30", records=10)).blocks(5)
+    assert [len(next(blocks)) for _ in range(4)] == [5, 10, 10, 10]
+
+
+def test_nothing_cannot_be_repeated():
+    with pytest.raises(ValueError, match="no records"):
+        Repeated(create("COUNTRY_SKEW_R30", records=0))
+
+
+def test_the_share_that_is_done_is_that_of_all_times(tmp_path):
+    (tmp_path / "ticks.tsv").write_text("1\tA\n" * 10)
+    once = Files("TWITTER_TICKER", inputs([str(tmp_path / "ticks.tsv")]), FORMATS["TWITTER_TICKER"], Rejects())
+    again = Repeated(once, 4)
+    assert [again.done() for _ in again.blocks()] == [0.25, 0.5, 0.75, 1.0]
+    assert Repeated(once).done() is None

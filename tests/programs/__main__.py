@@ -1,0 +1,56 @@
+"""`python -m tests.programs`, which `make servers` runs: get the server programs before the tests that need them.
+
+Where a program can't be had, the reason is printed; that fails only if `$UNSKEW_REQUIRE_SERVERS` says so. `--beside
+PID` gets them beside that process: at low priority, and no longer than it lives.
+"""
+
+import argparse
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from tests.programs import REQUIRED
+from tests.programs.influxd import influxd
+from tests.programs.prometheus import prometheus_programs
+from unskew.errors import EnvironmentFault
+
+_NICENESS = 10
+
+
+def main() -> None:
+    """Find, fetch or build each program."""
+    parser = argparse.ArgumentParser(prog="python -m tests.programs", description="Get the server programs, once.")
+    parser.add_argument("--beside", type=int, metavar="PID", help="at low priority, no longer than this process lives")
+    beside = parser.parse_args().beside
+    if beside is not None:
+        os.setpgid(0, 0)
+        os.nice(_NICENESS)
+        threading.Thread(target=_end_with, args=[beside], daemon=True).start()
+    wanted: tuple[Callable[[], Path], ...] = (lambda: prometheus_programs().prometheus, influxd)
+    missing = 0
+    for want in wanted:
+        try:
+            print(want(), flush=True)
+        except EnvironmentFault as fault:
+            missing += 1
+            print(f"unskew: {fault}", file=sys.stderr)
+    if missing and REQUIRED:
+        sys.exit(EnvironmentFault.exit_code)
+
+
+def _end_with(process: int) -> None:
+    """End this process and the compilers that it started when the other process is gone."""
+    while True:
+        try:
+            os.kill(process, 0)
+        except ProcessLookupError:
+            os.killpg(0, signal.SIGTERM)
+        time.sleep(0.5)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,180 @@
+"""`influxd`, copied out of the official container image where an engine answers, else built.
+
+A copy takes seconds, a build minutes. The program is copied, not run in a container: a test that kills or pauses it
+then meets the server itself, not the engine's client. The tests have a stand-in for the engine; no real one was at hand
+where this was written.
+
+Go builds it from the module proxy and crates.io: `go.mod` beside this file says what, this file how. Nothing lighter
+answers what we ask: InfluxDB 1.8, which needs no Rust, has neither the buckets' API nor the setup with a token, and its
+Flux is of 2020; Debian's package is a 1.6 without Flux.
+"""
+
+import os
+import platform
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+from unskew.deploy.directories import cache_directory
+from unskew.deploy.installation.machine import require_disk
+from unskew.deploy.installation.steps import Progress, exclusive, followed, workshop
+from unskew.deploy.servers.influxdb import VERSION, cached, is_version_2, present
+from unskew.errors import EnvironmentFault
+
+_DESCRIPTION = Path(__file__).with_name("go.mod")
+_MODULE = "github.com/influxdata/influxdb/v2"
+_FLUX = "github.com/influxdata/flux"
+# `fipsonly` is Flux's own tag that leaves out its clients of Snowflake and SQL Server, 145 packages.
+_TAGS = "sqlite_foreign_keys,sqlite_json,fipsonly"
+# The program is for tests and for trying out, so the compilers do as little as they can. InfluxData's own settings take
+# three times as long.
+_CHEAP = {
+    "CGO_CFLAGS": "-O0",
+    "GOGC": "400",  # for the compiler's own garbage; it stays below 1 GB
+    "CARGO_INCREMENTAL": "0",
+    "CARGO_PROFILE_RELEASE_LTO": "off",
+    "CARGO_PROFILE_RELEASE_OPT_LEVEL": "0",
+    # Alike for what runs in the build and what is built, so that both use the same libraries.
+    "CARGO_PROFILE_RELEASE_CODEGEN_UNITS": "16",
+    "CARGO_PROFILE_RELEASE_BUILD_OVERRIDE_CODEGEN_UNITS": "16",
+    # A newer Rust warns of what Flux does, and Flux takes warnings for errors.
+    "RUSTFLAGS": "--cap-lints warn",
+}
+_CHEAP_GO = "all=-N -l -dwarf=false"
+# What Go asks pkg-config for.
+_PKG_CONFIG = """#!/bin/sh
+case "$*" in *--cflags*) echo "-I'{headers}'" ;; *) echo "-L'{library}' -lflux -ldl -lm" ;; esac
+"""
+_DISK_GB = 4  # Go's and cargo's caches
+_ENGINES = ("docker", "podman")
+_PATIENCE = 300  # seconds, for an image of 300 MB
+
+
+def influxd() -> Path:
+    """The program that is `present`, else the one that is copied or built now, once.
+
+    Raises
+    ------
+    EnvironmentFault
+        If what `$UNSKEW_INFLUXD` names is no InfluxDB 2, or there is none and it can't be had.
+    """
+    return present() or built()
+
+
+def built() -> Path:
+    """The program in the user's cache, which is made first if it isn't there yet.
+
+    It is copied from the official image where a container engine answers, else built: some 5 minutes on two cores.
+
+    Raises
+    ------
+    EnvironmentFault
+        If no engine answers and Go, cargo or a C compiler is missing, or the build fails.
+    """
+    program = cached()
+    directory = program.parent.parent
+    if program.is_file():
+        return program
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        with exclusive(directory / "build.lock"), workshop(directory) as here:
+            if not program.is_file():  # else another process was faster
+                result = here / "result"
+                if not _copy(result / "influxd"):
+                    _require_tools()
+                    require_disk(directory, _DISK_GB)
+                    _build(here, result / "influxd", build_log())
+                result.rename(program.parent)
+    except (OSError, subprocess.SubprocessError) as error:
+        raise EnvironmentFault(f"cannot build InfluxDB in {directory}: {error}; XDG_CACHE_HOME moves it") from error
+    return program
+
+
+def build_log() -> Path:
+    """The file of all that Go and cargo print during a build."""
+    return cache_directory() / "influxd" / "build.log"
+
+
+def _copy(program: Path) -> bool:
+    """Copy the program out of the official image; whether that was possible and it runs here."""
+    if platform.system() != "Linux":  # images have Linux' programs
+        return False
+    program.parent.mkdir(parents=True)
+    for engine in _ENGINES:
+        if shutil.which(engine) and _copied(engine, program) and is_version_2(program):
+            return True
+    program.unlink(missing_ok=True)  # Go doesn't overwrite what it hasn't made
+    return False
+
+
+def _copied(engine: str, program: Path) -> bool:
+    show = 'cat "$(command -v influxd)"'
+    command = (engine, "run", "--rm", "--entrypoint", "sh", f"influxdb:{VERSION}", "-c", show)
+    try:
+        subprocess.run([engine, "info"], capture_output=True, timeout=20, check=True)
+        with program.open("wb") as file:
+            subprocess.run(command, stdout=file, stderr=subprocess.DEVNULL, timeout=_PATIENCE, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return False
+    program.chmod(0o755)
+    return True
+
+
+def _build(here: Path, program: Path, log: Path) -> None:
+    log.unlink(missing_ok=True)
+    shutil.copy(_DESCRIPTION, here)
+    pkg_config = here / "pkg-config"
+    environment = {
+        **os.environ,
+        **_CHEAP,
+        "GOFLAGS": "-mod=mod",  # go.sum is made as it goes, checked against Go's public one
+        "CGO_ENABLED": "1",
+        "PKG_CONFIG": str(pkg_config),
+    }
+    with Progress(f"building InfluxDB {VERSION}, once", None, "about 5 minutes") as progress:
+
+        def step(*command: str | Path) -> None:
+            if followed(command, log, progress, _is_step, directory=here, environment=environment):
+                raise EnvironmentFault(_explain(log))
+
+        step("go", "mod", "download", _FLUX)
+        source, made = _source(here, environment), here / "libflux"
+        # `cargo build` would make a shared library too.
+        only = ("--package", "flux", "--lib", "--crate-type", "staticlib", "--release", "--locked")
+        step("cargo", "rustc", "--manifest-path", source / "Cargo.toml", "--target-dir", made, *only)
+        pkg_config.write_text(_PKG_CONFIG.format(headers=source / "include", library=made / "release"))
+        pkg_config.chmod(0o755)
+        flags = ("-v", "-trimpath", "-tags", _TAGS, "-gcflags", _CHEAP_GO)
+        linked = ("-ldflags", f"-s -w -X main.version=v{VERSION}")
+        step("go", "build", *flags, *linked, "-o", program, f"{_MODULE}/cmd/influxd")
+
+
+def _source(here: Path, environment: dict[str, str]) -> Path:
+    """Where Go has put the part of Flux that is in Rust."""
+    command = ["go", "list", "-m", "-f", "{{.Dir}}", _FLUX]
+    return Path(subprocess.check_output(command, cwd=here, env=environment, text=True).strip()) / "libflux"
+
+
+def _is_step(line: str) -> bool:  # go build -v names each package that it compiles, cargo each crate
+    return line.lstrip().startswith("Compiling ") or (" " not in line and "/" in line)
+
+
+def _explain(log: Path) -> str:
+    lines = [line for line in log.read_text(errors="replace").splitlines() if line.strip()]
+    faults = [line for line in lines if re.search(r"(?i)\berror\b|dial tcp|no space left|requires go", line)]
+    reason = (faults or lines or ["there is no word in the log"])[0].strip()[:300]
+    return (
+        f"cannot build InfluxDB: {reason} (log: {log}). Mend that and run the command again, or put an influxd of "
+        "InfluxDB 2.7 on the PATH or name it in UNSKEW_INFLUXD"
+    )
+
+
+def _require_tools() -> None:
+    compiler = os.environ.get("CC", "cc").split()[0]
+    wanted = {"go": "Go 1.24 or later", "cargo": "Rust's cargo", compiler: "a C compiler"}
+    if missing := [what for tool, what in wanted.items() if shutil.which(tool) is None]:
+        raise EnvironmentFault(
+            f"InfluxDB is not on this machine, and building it needs {' and '.join(missing)}: install that, "
+            "or put an influxd of InfluxDB 2.7 on the PATH or name it in UNSKEW_INFLUXD"
+        )

@@ -1,0 +1,163 @@
+"""How the tests are spread over processes: how many processes, which tests share one, and which begin first.
+
+A plugin of pytest. It reads marks of the tests, which pyproject.toml lists, and no names of files:
+
+* `xdist_group(name)`: the tests of a group run in one process, as they share a Spark session or servers that take long
+  to start. Tests without this mark are grouped by their file.
+* `takes(seconds)`: about how long a test takes. The groups that take longest begin first, so that no process is left
+  with a long one at the end.
+
+pytest-xdist's own `--dist loadgroup` does nothing under this version of pytest, and says nothing: it renames tests by
+an attribute that there is no more. So the processes note their tests' groups in a file, which the scheduler reads.
+"""
+
+import json
+import os
+import tempfile
+from collections import defaultdict
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from xdist.scheduler import LoadScopeScheduling
+
+from unskew.deploy.installation.machine import memory_gb
+
+#: What a process needs, at most: pytest, Spark's driver and its Python workers, a broker (GB).
+_MEMORY_GB = 2.5
+_FILES = 15  # that the end of a run names
+#: Seconds that a test takes about, by its marks; a test without any of them is fast.
+_TAKES = {"spark": 5.0, "slow": 3.0, "kafka": 0.5}
+_FAST = 0.05
+#: Fixtures that are programs which `make servers` gets.
+_SERVERS = {"influxd_program", "prometheus_program"}
+_GROUPS = pytest.StashKey[Path]()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """How many processes `-n auto` means: three for two cores, as much of a test is waiting, or what memory allows.
+
+    `$PYTEST_XDIST_AUTO_NUM_WORKERS` and `-n NUMBER` override it.
+    """
+    if given := os.environ.get("PYTEST_XDIST_AUTO_NUM_WORKERS"):
+        return int(given)
+    return processes(_cores(), _memory_gb())
+
+
+def processes(cores: float, memory: float | None) -> int:
+    """As many processes as cores and memory (GB; None: unknown) allow; one at the least."""
+    by_cores = max(1, int(1.5 * cores))
+    return by_cores if memory is None else max(1, min(by_cores, int(memory / _MEMORY_GB)))
+
+
+def _cores() -> float:
+    """The cores that this process may use; a container may have a share of the machine's."""
+    there = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    quota = _limit("cpu.max")  # microseconds, in so many microseconds
+    return there if quota is None else min(there, quota[0] / quota[1])
+
+
+def _memory_gb() -> float | None:
+    """The memory that programs can still have; None where the system doesn't say."""
+    free, most = memory_gb(), _limit("memory.max")
+    return min((each for each in (free, most and most[0] / 1e9) if each is not None), default=None)
+
+
+def _limit(file: str) -> list[float] | None:
+    """The numbers in this container's limit, in a file of Linux' control groups; None where there is no limit."""
+    try:
+        return [float(word) for word in (Path("/sys/fs/cgroup") / file).read_text().split()]
+    except (OSError, ValueError):  # no such file; "max"
+        return None
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """Tell a process where to note its tests' groups."""
+    node.workerinput["groups"] = str(_groups_file(node.config))
+
+
+@pytest.hookimpl(tryfirst=True)  # before pytest-xdist reports that the process has collected its tests
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Note the groups; all processes write the same."""
+    if file := getattr(session.config, "workerinput", {}).get("groups"):
+        Path(file).write_text(json.dumps({item.nodeid: group_of(item) for item in session.items}))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeScheduling:
+    """Run a group's tests in one process, the groups in the order of `pytest_collection_modifyitems`."""
+
+    @cache  # it is called after all processes have collected their tests
+    def groups() -> dict[str, str]:
+        return json.loads(_groups_file(config).read_text())
+
+    config.option.loadscopereorder = False
+    scheduler = LoadScopeScheduling(config, log)
+    scheduler._split_scope = lambda nodeid: groups()[nodeid]
+    return scheduler
+
+
+def _groups_file(config: pytest.Config) -> Path:
+    if _GROUPS not in config.stash:
+        folder = tempfile.TemporaryDirectory(prefix="unskew-tests-")
+        config.add_cleanup(folder.cleanup)
+        config.stash[_GROUPS] = Path(folder.name) / "groups.json"
+    return config.stash[_GROUPS]
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
+    """Give tests their marks before pytest selects by marks; of the selected ones, put the longest groups first."""
+    _mark(items)
+    yield
+    groups: dict[str, list[pytest.Item]] = defaultdict(list)
+    for item in items:
+        groups[group_of(item)].append(item)
+    items[:] = [item for members in sorted(groups.values(), key=_seconds, reverse=True) for item in members]
+
+
+def _mark(items: list[pytest.Item]) -> None:
+    """Mark what needs InfluxDB or Prometheus, and give a group to each test that has none."""
+    for item in items:
+        if _SERVERS & set(getattr(item, "fixturenames", ())):
+            item.add_marker("programs")
+            item.add_marker("slow")
+        if item.get_closest_marker("xdist_group") is None:
+            if "spark" in getattr(item, "fixturenames", ()):
+                raise pytest.UsageError(
+                    f"{item.nodeid} uses the fixture spark, which a group shares; mark its xdist_group"
+                )
+            item.add_marker(pytest.mark.xdist_group(item.nodeid.partition("::")[0]))
+
+
+def group_of(item: pytest.Item) -> str:
+    """The name of the test's group."""
+    mark = item.get_closest_marker("xdist_group")
+    assert mark is not None
+    return mark.args[0]
+
+
+def _seconds(members: list[pytest.Item]) -> float:
+    return sum(map(_takes, members))
+
+
+def _takes(item: pytest.Item) -> float:
+    if given := item.get_closest_marker("takes"):
+        return given.args[0]
+    return max((seconds for mark, seconds in _TAKES.items() if item.get_closest_marker(mark)), default=_FAST)
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Say which files took longest, all their tests together, with what they share."""
+    spent: dict[str, float] = defaultdict(float)
+    for reports in terminalreporter.stats.values():
+        for report in reports:
+            spent[getattr(report, "nodeid", "").partition("::")[0]] += getattr(report, "duration", 0.0)
+    longest = sorted(spent.items(), key=lambda each: -each[1])[:_FILES]
+    terminalreporter.section(f"slowest {len(longest)} files, of {sum(spent.values()):.0f}s in all")
+    for file, seconds in longest:
+        terminalreporter.write_line(f"{seconds:.0f}s {file}")

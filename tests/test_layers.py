@@ -1,0 +1,23 @@
+"""The layers of packages: no import upwards, and no package that stands in no layer."""
+
+import tomllib
+from pathlib import Path
+
+from importlinter.cli import EXIT_STATUS_SUCCESS, lint_imports
+
+ROOT = Path(__file__).parents[1]
+
+
+def test_imports_go_downwards_only():
+    contract = str(ROOT / "pyproject.toml")
+    assert lint_imports(config_filename=contract, no_cache=True, no_logo=True) == EXIT_STATUS_SUCCESS
+
+
+def test_each_package_has_its_layer():
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    layers = {name.strip() for contract in contracts for line in contract["layers"] for name in line.split("|")}
+    source = ROOT / "src/unskew"
+    there = {path.stem for path in source.iterdir() if path.is_dir() or path.suffix == ".py"}
+    inside = {f"apps.{path.stem}" for path in (source / "apps").iterdir() if path.is_dir() or path.suffix == ".py"}
+    packages = {f"unskew.{name}" for name in there - {"apps"} | inside if not name.rpartition(".")[2].startswith("__")}
+    assert packages == layers
