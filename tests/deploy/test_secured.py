@@ -12,7 +12,7 @@ from confluent_kafka.admin import AdminClient, ScramCredentialInfo, ScramMechani
 
 from tests.apps.conftest import countries, final_counts, publish, spark  # noqa: F401
 from tests.commands import UNSKEW
-from tests.waiting import PATIENCE
+from tests.waiting import PATIENCE, awaited
 from unskew.deploy.client.connection import Connection
 from unskew.deploy.client.topics import end_offsets, ensure_topic, require_reachable
 from unskew.deploy.directories import data_directory
@@ -143,15 +143,20 @@ def test_no_secret_is_written_down(secured, ports, topic, tmp_path):
         "--conf", f"spark.local.dir={run / 'local'}",
     ]  # fmt: skip
     seen = ""
+
+    def processes() -> list[str]:
+        listed = subprocess.run(["ps", "-axww", "-o", "command="], capture_output=True, text=True, check=True)
+        return [line for line in listed.stdout.splitlines() if topic in line or "spark" in line]
+
     with (
         (run / "output").open("w") as output,
         subprocess.Popen(command, env=environment, stdout=output, stderr=output) as job,
     ):
         while job.poll() is None:
-            listed = subprocess.run(["ps", "-axww", "-o", "command="], capture_output=True, text=True, check=True)
-            lines = listed.stdout.splitlines()
-            seen += "\n".join(line for line in lines if topic in line or "spark" in line)
+            seen += "\n".join(processes())
             time.sleep(0.5)
+    # its JVM still removes what it had on disk
+    awaited(lambda: not any(str(run) in line for line in processes()), "the end of the run's JVM")
     assert job.returncode == 0, (run / "output").read_text()
     assert final_counts(Connection.of(at, config), f"{topic}-s2-w2-kg-aggregator")
     files = [file for file in run.rglob("*") if file.is_file()]  # not the jars and classes, which are links
