@@ -20,6 +20,7 @@ from unskew.apps.routing import packets
 from unskew.apps.routing.batches import in_a_stream
 from unskew.apps.routing.packets import column, packets_at_workers, route_column
 from unskew.apps.routing.router import Routing
+from unskew.apps.spark import column_of, placed
 from unskew.grouping import named
 
 Batches = Iterator[pa.RecordBatch]
@@ -95,10 +96,8 @@ def balance(
     uses_time = named(grouping).uses_time
     if uses_time:
         columns.append(F.current_timestamp() if time is None else column(time))
-    route = F.arrow_udf(route_column(routing, source is not None, uses_time), IntegerType())  # pyright: ignore[reportCallIssue, reportArgumentType]
-    # A router has a state: Spark must neither push filters below it nor evaluate it again where ``worker`` is used.
-    route = route.asNondeterministic()
-    return df.withColumn(worker_column, route(*columns)).repartitionById(workers, worker_column)
+    route = column_of(df, route_column(routing, source is not None, uses_time), columns, IntegerType())
+    return placed(df.withColumn(worker_column, route), workers, F.col(worker_column))
 
 
 def balanced_map(

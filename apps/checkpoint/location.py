@@ -7,7 +7,7 @@ import re
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Self, TypeAlias
+from typing import TYPE_CHECKING, Self, TypeAlias
 
 from unskew.apps.checkpoint.folders import AddressedFolder, Folder, LocalFolder, errors_in_a_line
 from unskew.errors import EnvironmentFault, UsageError
@@ -156,16 +156,14 @@ def _settings(spark: "SparkSession", prefixes: tuple[str, ...]) -> dict[str, str
 
     Through Spark Connect only those are known that the session was given, not those in Hadoop's files on the server.
     """
-    from pyspark.errors import PySparkAttributeError
+    from unskew.apps.spark import is_remote, java_session, jvm  # it needs pyspark; a location doesn't
 
-    try:
-        session: Any = spark._jsparkSession  # noqa: SLF001  Hadoop's configuration is had no other way
-    except PySparkAttributeError:
+    if is_remote(spark):
         return spark.conf.getAll
-    hadoop = session.sessionState().newHadoopConf()
-    jvm: Any = spark._jvm  # noqa: SLF001
-    described = jvm.java.io.StringWriter()
-    jvm.org.apache.hadoop.conf.Configuration.dumpConfiguration(hadoop, described)
+    hadoop = java_session(spark).sessionState().newHadoopConf()
+    classes = jvm()
+    described = classes.java.io.StringWriter()
+    classes.org.apache.hadoop.conf.Configuration.dumpConfiguration(hadoop, described)
     return {
         _HADOOP + name: hadoop.get(name)  # the description leaves secrets out
         for each in json.loads(described.toString())["properties"]

@@ -5,21 +5,19 @@ one for each worker, chosen so that its hash puts worker w in partition w mod P.
 collides: 0 to 9 fall on 7 of 10 partitions.)
 """
 
-from collections import defaultdict
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import mmh3
 import numpy as np
 import pyarrow as pa
+import pyspark
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from unskew.apps.checkpoint.checkpoint import Checkpoint
 from unskew.apps.checkpoint.location import Where
-from unskew.apps.keyed.operators import PACKETS, PARCELS, MergerOperator, WorkerOperator
+from unskew.apps.keyed.operators import PACKETS, PARCELS, InPandas, MergerOperator, WorkerOperator
 from unskew.apps.keyed.parcels import read
 from unskew.apps.keyed.program import Program
 from unskew.apps.keyed.tasks import stateless_merger
@@ -27,33 +25,19 @@ from unskew.apps.routing import packets
 from unskew.apps.routing.batches import milliseconds, partition
 from unskew.apps.routing.packets import route_packets
 from unskew.apps.routing.router import Routing
+from unskew.apps.spark import arrow_schema, is_remote, placed
 from unskew.apps.splitter.fields import Fields
+from unskew.errors import UsageError
 from unskew.grouping import named
 
 Batches = Iterator[pa.RecordBatch]
 
-_SEED = 42  # of Spark's Murmur3Hash; a row's partition is pmod(hash, P)
 _LATEST = "latest"
 _ROUTED = pa.schema(
     [("token", pa.int32()), ("worker", pa.int32()), ("source", pa.int32()), ("number", pa.int64()),
      ("packet", pa.binary()), (_LATEST, pa.timestamp("us", "UTC"))]
 )  # fmt: skip
 _ROUTED_DDL = "token int, worker int, source int, number long, packet binary, latest timestamp"
-
-
-def tokens(workers: int, partitions: int) -> list[int]:
-    """The token of each worker: ints, all different.
-
-    >>> [mmh3.hash(token.to_bytes(4, "little"), 42) % 4 for token in tokens(6, 4)]
-    [0, 1, 2, 3, 0, 1]
-    """
-    found: defaultdict[int, list[int]] = defaultdict(list)
-    needed = -(-workers // partitions)
-    token = 0
-    while any(len(found[partition]) < needed for partition in range(min(workers, partitions))):
-        found[mmh3.hash(token.to_bytes(4, "little"), _SEED) % partitions].append(token)
-        token += 1
-    return [found[w % partitions][w // partitions] for w in range(workers)]
 
 
 def partitions_of(spark: SparkSession, checkpoint: Where) -> int:
@@ -172,16 +156,26 @@ def executed(
         packets = packets.withColumn(_LATEST, batch_time).withWatermark(_LATEST, "0 seconds")
     arriving = packets.withColumn("batch_ms", F.unix_millis(batch_time))
     mode = "EventTime" if program.event else "None"
-    rows = (
-        arriving.select(*PACKETS.names)
-        .groupBy("token")
-        .transformWithState(WorkerOperator(program, tokens), PARCELS, "Append", mode)
-    )
+    rows = _with_state(arriving.select(*PACKETS.names), WorkerOperator(program, tokens), mode)
     if program.mergers_keep:
-        return rows.groupBy("token").transformWithState(MergerOperator(program, tokens), PARCELS, "Append", "None")
+        return _with_state(rows, MergerOperator(program, tokens), "None")
     if program.split:
-        return rows.repartitionById(program.mergers, "merger").mapInArrow(stateless_merger(program), PARCELS)
+        return placed(rows, program.mergers, F.col("merger")).mapInArrow(stateless_merger(program), PARCELS)
     return rows
+
+
+def _with_state(rows: DataFrame, operator: WorkerOperator | MergerOperator, mode: str) -> DataFrame:
+    """Apply an operator to the rows of each token, in a time mode of Spark's."""
+    groups: Any = rows.groupBy("token")
+    if hasattr(groups, "transformWithState"):
+        return groups.transformWithState(operator, PARCELS, "Append", mode)
+    if hasattr(groups, "transformWithStateInPandas"):  # all that Spark 4.0 has, and not through Connect
+        return groups.transformWithStateInPandas(InPandas(operator), PARCELS, "Append", mode)
+    through = " through Spark Connect" if is_remote(rows.sparkSession) else ""
+    raise UsageError(
+        f"pyspark {pyspark.__version__} keeps no states of Python{through}; valid for keyed_map: Spark 4.0 or later, "
+        "through Spark Connect 4.1 or later"
+    )
 
 
 def opened(
@@ -199,7 +193,7 @@ def opened(
         The result's columns, which are cast to the schema's types.
 
     """
-    arrow = to_arrow_schema(schema, timezone="UTC")
+    arrow = arrow_schema(schema)
 
     def rows(batches: Batches) -> Batches:
         for batch in batches:

@@ -8,19 +8,19 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_type
 from pyspark.sql.types import StructField, StructType, TimestampType
 
 from unskew.apps.checkpoint.checkpoint import RECORD, Checkpoint
 from unskew.apps.checkpoint.location import Location, location_in
 from unskew.apps.checkpoint.visible import require_shared
-from unskew.apps.keyed.flow import executed, opened, partitions_of, routed, to_workers, tokens
+from unskew.apps.keyed.flow import executed, opened, partitions_of, routed, to_workers
 from unskew.apps.keyed.parcels import WINDOW
 from unskew.apps.keyed.program import Program, lifetime, merging, splits, taken_over
 from unskew.apps.keyed.store import KEY
 from unskew.apps.routing.batches import batch_time, heartbeats
 from unskew.apps.routing.packets import column
 from unskew.apps.routing.router import Routing
+from unskew.apps.spark import arrow_type, spark_schema, tokens
 from unskew.errors import UsageError
 from unskew.works.interface import KeyedWork
 
@@ -148,7 +148,7 @@ def _require_stream(df: DataFrame, checkpoint: str) -> None:
     if not checkpoint:
         raise UsageError("checkpoint is empty; valid: the query's checkpointLocation")
     provider = df.sparkSession.conf.get(_PROVIDER, "")
-    if provider != _ROCKSDB:
+    if "RocksDB" not in (provider or ""):  # vendors have their own, as com.databricks.….RocksDBStateStoreProvider
         raise UsageError(
             f"{_PROVIDER} is {provider!r}; valid for keyed_map: spark.conf.set({_PROVIDER!r}, {_ROCKSDB!r})"
         )
@@ -157,7 +157,7 @@ def _require_stream(df: DataFrame, checkpoint: str) -> None:
 def _key_type(df: DataFrame, key: str) -> pa.DataType:
     if key not in df.columns:
         raise UsageError(f"there is no column {key!r}; valid: {', '.join(df.columns)}")
-    kind = to_arrow_type(df.schema[key].dataType, timezone="UTC")
+    kind = arrow_type(df.schema[key].dataType)
     if not (pa.types.is_string(kind) or pa.types.is_binary(kind) or pa.types.is_integer(kind)):
         raise UsageError(f"the key {key!r} is {df.schema[key].dataType.simpleString()}; valid: string, binary, integer")
     return kind
@@ -188,8 +188,8 @@ def _tuples(
 
 def _result_schema(key: str, program: Program) -> StructType:
     """The key, the window where states live for one, and the columns that the work publishes."""
-    results = from_arrow_schema(program.work.results)
-    own = from_arrow_schema(pa.schema([(key, program.key)]))
+    results = spark_schema(program.work.results)
+    own = spark_schema(pa.schema([(key, program.key)]))
     window = [StructField("window", TimestampType())] if program.window_ms is not None else []
     fields = [*own.fields, *window, *results.fields]
     names = [field.name for field in fields]

@@ -123,6 +123,38 @@ class MergerOperator(_Operator):
         yield from _tasks().merger_rows(self._program, self._tokens, self._state, arrived)
 
 
+class InPandas(StatefulProcessor):
+    """An operator for ``transformWithStateInPandas``: what it gets and yields as rows travels as frames of pandas."""
+
+    def __init__(self, operator: _Operator) -> None:
+        self._operator = operator
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        """Open the state."""
+        self._operator.init(handle)
+
+    def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[Any]:  # noqa: N802, N803
+        """Do a batch."""
+        arrived = (row for frame in rows for row in frame.to_dict("records"))
+        yield from _frames(self._operator.handleInputRows(key, arrived, timerValues))
+
+    def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[Any]:  # noqa: N802, N803
+        """Do a batch without rows."""
+        yield from _frames(self._operator.handleExpiredTimer(key, timerValues, expiredTimerInfo))
+
+    def close(self) -> None:
+        """Close the operator."""
+        self._operator.close()
+
+
+def _frames(rows: Iterator[Any]) -> Iterator[Any]:
+    import pandas as pd  # Spark needs it for this operator
+
+    found = [row.asDict() for row in rows]
+    if found:
+        yield pd.DataFrame(found)[PARCELS.names]
+
+
 def _tasks() -> ModuleType:
     from unskew.apps.keyed import tasks  # not at the top: the process that plans a batch doesn't need it
 

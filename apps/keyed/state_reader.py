@@ -11,11 +11,11 @@ from pyspark.sql import functions as F
 
 from unskew.apps.checkpoint.checkpoint import Checkpoint, WorkerHistory
 from unskew.apps.checkpoint.location import Location, Where
-from unskew.apps.keyed.flow import tokens
 from unskew.apps.keyed.operators import AT_MERGERS, AT_WORKERS
 from unskew.apps.keyed.parcels import mergers
 from unskew.apps.keyed.store import KEY, LAST, Directory, bucket_of
 from unskew.apps.keyed.table import DIRECTORY
+from unskew.apps.spark import tokens
 from unskew.errors import UsageError
 from unskew.grouping.keys import hash_keys
 

@@ -9,6 +9,8 @@ from pyspark import TaskContext
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from unskew.apps.spark import is_remote
+
 _BATCH = "streaming.sql.batchId"  # the local property in which a batch's jobs have its number
 # The local properties in which they have the number of the state's partitions: the first where Spark fixes it apart.
 _PARTITIONS = ("spark.sql.streaming.internal.stateStore.partitions", "spark.sql.shuffle.partitions")
@@ -30,7 +32,11 @@ def state_partitions() -> int | None:
 
 def in_a_stream(df: DataFrame) -> bool:
     """Whether a DataFrame is a stream, or is made of a batch of one (in ``foreachBatch``)."""
-    return df.isStreaming or df.sparkSession.sparkContext.getLocalProperty(_BATCH) is not None
+    if df.isStreaming:
+        return True
+    # Through Spark Connect a frame doesn't tell: what is static there is taken for a batch query.
+    spark = df.sparkSession
+    return not is_remote(spark) and spark.sparkContext.getLocalProperty(_BATCH) is not None
 
 
 def partition() -> int:

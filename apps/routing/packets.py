@@ -18,6 +18,7 @@ from pyspark.sql import functions as F
 
 from unskew.apps.routing.batches import milliseconds, partition
 from unskew.apps.routing.router import Part, Routing
+from unskew.apps.spark import placed
 from unskew.grouping import named
 
 if TYPE_CHECKING:  # `balance` is had without what reads messages
@@ -110,22 +111,18 @@ def _write(tuples: pa.RecordBatch) -> bytes:
 
 
 def route_column(routing: Routing, uses_source: bool, uses_time: bool) -> Any:
-    """The router as a function for ``pyspark.sql.functions.arrow_udf``: arrays of (key[, source][, time]) → worker."""
+    """The router as a function for ``unskew.apps.spark.column_of``: arrays of (key[, source][, time]) → worker."""
 
     def workers(batches: Iterator[tuple[pa.Array, ...]]) -> Iterator[pa.Array]:
-        # Spark passes a single column as it is, not as a tuple of one.
-        arrays = ([columns] if isinstance(columns, pa.Array) else [*columns] for columns in batches)
-        first = next(arrays, None)
+        first = next(batches, None)
         if first is None:
             return
         router = routing.open(first[1][0].as_py() if uses_source and len(first[0]) else partition())
-        parts = ((None, each[0], milliseconds(each[-1]) if uses_time else None) for each in chain([first], arrays))
+        parts = ((None, each[0], milliseconds(each[-1]) if uses_time else None) for each in chain([first], batches))
         for _, routes in router.through(parts):
             yield pa.array(routes, pa.int32())
         router.close()
 
-    # Spark reads the kind of the function from its hints.
-    workers.__annotations__ = {"batches": Iterator[tuple[pa.Array, ...]], "return": Iterator[pa.Array]}
     return workers
 
 
@@ -201,7 +198,7 @@ def packets_at_workers(
     needed = dict.fromkeys([key, *carry, *own] if fields is None else [*fields.unread(carry), *own])
     partitions = min(tasks or routing.workers, routing.workers)
     route = route_packets(routing, key, source_column, time_column, carry, fields)
-    return chosen.select(*needed).mapInArrow(route, DDL).repartitionById(partitions, F.col("worker") % partitions)
+    return placed(chosen.select(*needed).mapInArrow(route, DDL), partitions, F.col("worker") % partitions)
 
 
 def column(of: str | Column) -> Column:

@@ -16,7 +16,6 @@ import pyarrow.compute
 import pyarrow.fs
 import pyarrow.ipc  # noqa: F401
 import pyspark.worker  # noqa: F401
-from pyspark.daemon import manager
 
 import unskew.apps.keyed.merger
 import unskew.apps.keyed.operators
@@ -25,6 +24,7 @@ import unskew.apps.routing.packets
 import unskew.apps.splitter.fields
 import unskew.apps.topology.aggregator
 import unskew.apps.topology.worker  # noqa: F401
+from unskew.apps.spark import daemon
 from unskew.grouping import warm
 
 #: The variable that names the groupings (with commas) whose kernels are compiled before the first task.
@@ -37,4 +37,4 @@ if __name__ == "__main__":
     # The objects that exist now are no garbage: the walk leaves them out.
     gc.collect()
     gc.freeze()
-    manager()
+    daemon()()

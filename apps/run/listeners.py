@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Generic, TypeVar
 
-from pyspark import SparkContext
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.listener import (
     JStreamingQueryListener,
@@ -17,6 +16,8 @@ from pyspark.sql.streaming.listener import (
     QueryTerminatedEvent,
     StreamingQueryListener,
 )
+
+from unskew.apps.spark import jvm
 
 log = logging.getLogger(__name__)
 
@@ -93,8 +94,7 @@ class _Listener(StreamingQueryListener):
     @property
     def _jlistener(self) -> Any:
         if self._called is None:
-            jvm: Any = SparkContext._jvm  # noqa: SLF001
-            self._called = jvm.PythonStreamingQueryListenerWrapper(_Calls(self))
+            self._called = jvm().PythonStreamingQueryListenerWrapper(_Calls(self))
         return self._called
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802

@@ -13,13 +13,13 @@ from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from subprocess import Popen, TimeoutExpired
 from tempfile import TemporaryDirectory, gettempdir, mkdtemp
-from typing import Any
 
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
 from unskew.apps.checkpoint.location import Location
 from unskew.apps.run.python import archive_settings, drivers_python, require_python, tasks_python, write_archive
+from unskew.apps.spark import accumulator_server, jvm_process
 from unskew.apps.topology.settings import Settings
 from unskew.apps.topology.source import MOST_ROWS, ROWS
 from unskew.deploy.directories import data_directory
@@ -300,8 +300,7 @@ def lasting(spark: SparkSession, log_file: Path) -> Iterator[None]:
         The JVM died meanwhile: it was killed, or was out of memory.
 
     """
-    gateway: Any = spark.sparkContext._gateway  # noqa: SLF001  pyspark has no public way to the process
-    process: Popen[bytes] = gateway.proc
+    process: Popen[bytes] = jvm_process(spark)
     with _noise_to(log_file, spark):
         try:
             yield
@@ -332,7 +331,7 @@ def _noise_to(log_file: Path, spark: SparkSession) -> Iterator[None]:
     root, own = logging.getLogger(), logging.getLogger("unskew")
     others = logging.FileHandler(log_file, delay=True)
     ours = logging.lastResort or logging.NullHandler()  # stderr, as without any handler
-    server: Any = spark.sparkContext._accumulatorServer  # noqa: SLF001
+    server = accumulator_server(spark)
     server.handle_error = lambda *_: root.error("the accumulators' connection is gone", exc_info=True)
     root.addHandler(others)
     own.addHandler(ours)

@@ -8,13 +8,13 @@ It also compiles the groupings that most people try first, so that their first r
 import os
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 import orjson
 from confluent_kafka import Producer
 
 from unskew.apps.run.run import Run
 from unskew.apps.run.session import session
+from unskew.apps.spark import jvm_process
 from unskew.apps.topology.settings import Settings
 from unskew.deploy.client.connection import Connection
 from unskew.deploy.client.topics import ensure_topic
@@ -65,11 +65,11 @@ def _run(folder: Path) -> None:
             for time in ("batch", "event")
         )  # fmt: skip
         with session(batch, _TRIED_FIRST) as spark:
-            gateway: Any = spark.sparkContext._gateway  # noqa: SLF001  pyspark has no public way to the process
+            process = jvm_process(spark)
             for settings in (batch, event):
                 Run(settings, []).run(spark)
-        gateway.proc.stdin.close()  # the JVM ends by that, and writes its archive
-        gateway.proc.wait(_DUMP)
+        process.stdin.close()  # the JVM ends by that, and writes its archive
+        process.wait(_DUMP)
 
 
 def _publish(connection: Connection) -> None:

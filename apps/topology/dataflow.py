@@ -10,17 +10,17 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_type
 from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
 
 from unskew.apps.checkpoint.checkpoint import WorkerHistory
 from unskew.apps.feedback.monitors import Monitors
-from unskew.apps.keyed.flow import executed, opened, partitions_of, routed, to_workers, tokens
+from unskew.apps.keyed.flow import executed, opened, partitions_of, routed, to_workers
 from unskew.apps.keyed.parcels import COUNTS, WINDOW
 from unskew.apps.keyed.store import KEY
 from unskew.apps.routing.batches import batch_time, heartbeats
 from unskew.apps.routing.packets import packets_at_workers
 from unskew.apps.routing.reports import Reports
+from unskew.apps.spark import arrow_type, spark_schema, tokens
 from unskew.apps.topology.parts import StateSettings, routing_of
 from unskew.apps.topology.settings import Settings
 from unskew.apps.topology.source import messages, reading
@@ -174,7 +174,7 @@ def _keyed(
     heartbeats_to_all = to_workers(heartbeats(spark), chosen, F.lit(flush_at).cast("timestamp"))
     time = batch_time(ahead_ms, F.col("worker"))
     parcels = executed(packets.unionByName(heartbeats_to_all), program, chosen, time, settings.lateness)
-    result = from_arrow_schema(program.work.results)
+    result = spark_schema(program.work.results)
     schema = StructType(
         [
             StructField("worker", IntegerType()),
@@ -185,7 +185,7 @@ def _keyed(
             StructField("result", result),
         ]
     )
-    fields = to_arrow_type(result, timezone="UTC")
+    fields = arrow_type(result)
     lasting = program.window_ms is None
 
     def columns(kind: int, sender: int, rows: pa.RecordBatch) -> list[pa.Array]:

@@ -77,6 +77,22 @@ def test_rows_are_placed_where_the_grouping_says(events, tmp_path, grouping):
     assert max(len(w) for w in workers.values()) == most
 
 
+@pytest.mark.parametrize(("named", "events"), [(False, "int"), (True, "string")], indirect=["events"])
+def test_with_what_spark_4_0_has(events, tmp_path, monkeypatch, named):
+    """Without `arrow_udf` and `repartitionById`, which came with 4.1; DYNAMIC_KEY has times, and null is a key."""
+    monkeypatch.delattr(F, "arrow_udf")
+    for kind in type(events).__mro__:
+        if "repartitionById" in vars(kind):
+            monkeypatch.delattr(kind, "repartitionById")
+    some_null = events.withColumn("user_id", F.when(F.col("user_id") != F.lit("7"), F.col("user_id")))
+    source = F.lit(0) if named else None
+    placed = balance(some_null, "user_id", 6, "DYNAMIC_KEY", str(tmp_path / "cp"), source=source)
+    rows = collect(placed.withColumn("partition", F.spark_partition_id()), tmp_path)
+    assert sorted(row["payload"]["n"] for row in rows) == list(range(ROWS * FILES))
+    assert all(row["partition"] == row["worker"] for row in rows)
+    assert len({row["worker"] for row in rows if row["user_id"] is None}) <= 2
+
+
 @pytest.mark.full
 def test_learned_state_outlives_a_batch_and_a_restart(events, tmp_path):
     later = [(tmp_path / "events" / f"{number}.parquet", tmp_path / f"{number}.later") for number in (3, 4)]
@@ -126,12 +142,11 @@ def routed(spark, monkeypatch):
         def workers(batches):
             def seen():
                 for columns in batches:
-                    rows.add(len(columns if isinstance(columns, pa.Array) else columns[0]))
+                    rows.add(len(columns[0]))
                     yield columns
 
             return route(seen())
 
-        workers.__annotations__ = route.__annotations__
         return workers
 
     monkeypatch.setattr(unskew.apps.balance, "route_column", counting)

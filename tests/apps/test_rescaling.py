@@ -7,10 +7,10 @@ import pytest
 
 from tests.apps.conftest import countries, final_counts, publish
 from unskew.apps.checkpoint.checkpoint import Checkpoint, WorkerHistory
-from unskew.apps.keyed.flow import tokens
 from unskew.apps.routing.plans import Plans
 from unskew.apps.run.preconditions import claim
 from unskew.apps.run.run import Run
+from unskew.apps.spark import tokens
 from unskew.apps.topology.publisher import result_topics
 from unskew.apps.topology.settings import Settings
 from unskew.deploy.client.connection import Connection

@@ -53,6 +53,7 @@ rows = drained(placed.withColumn("partition", F.spark_partition_id()), "placed")
 mapped = drained(
     balanced_map(events(), "key", WORKERS, work, "key string", "D_CHOICES", str(folder / "mapped-checkpoint")), "mapped"
 )
+static = balance(spark.read.parquet(str(folder / "in")), "key", WORKERS, "PARTIAL_KEY")
 print(
     json.dumps(
         {
@@ -60,6 +61,7 @@ print(
             "rows": rows.count(),
             "misplaced": rows.where("worker != partition").count(),
             "workers of the hot key": rows.where("key = 'hot'").select("worker").distinct().count(),
+            "static": static.groupBy((F.col("worker") == F.spark_partition_id()).alias("right")).count().collect(),
             "mapped": {row["key"]: row["count"] for row in mapped.groupBy("key").count().collect()},
         }
     )

@@ -114,4 +114,5 @@ def test_a_stream_is_balanced_beside_the_users_own_packages(master, library, pro
     found = json.loads(printed.splitlines()[-1])
     assert found["user"] == ["apps of the user", "deploy of the user"]
     assert (found["rows"], found["misplaced"], found["workers of the hot key"]) == (3000, 0, 2)
+    assert found["static"] == [[True, 3000]]
     assert found["mapped"] == dict(TRUTH)

@@ -14,13 +14,14 @@ from pyspark import cloudpickle
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.group import GroupedData
 
 from tests.apps.keyed import driver
 from tests.apps.keyed.driver import Tally
 from tests.apps.keyed.in_time import in_time
 from unskew import keyed_map
-from unskew.apps.keyed.flow import tokens
 from unskew.apps.run.ending import cause
+from unskew.apps.spark import tokens
 from unskew.errors import UsageError
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark-2")]
@@ -90,8 +91,15 @@ def test_windows_by_event_time(events, tmp_path, grouping, more):
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("grouping", ["KEY", "PARTIAL_KEY"])
-def test_states_outlive_batches_and_restarts(events, tmp_path, grouping):
+@pytest.mark.parametrize(
+    ("grouping", "own"), [("KEY", True), ("PARTIAL_KEY", True), pytest.param("PARTIAL_KEY", False, id="as-spark-4.0")]
+)
+def test_states_outlive_batches_and_restarts(events, tmp_path, monkeypatch, grouping, own):
+    """Also with what Spark 4.0 has: operators over frames of pandas, and no `repartitionById`."""
+    if not own:
+        for kind in (*type(events[0]).__mro__, *GroupedData.__mro__):
+            for name in {"repartitionById", "transformWithState"} & vars(kind).keys():
+                monkeypatch.delattr(kind, name)
     stream, rows = events
     later = [(tmp_path / "events" / f"{number}.parquet", tmp_path / f"{number}.later") for number in (3, 4)]
     for file, aside in later:

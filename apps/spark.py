@@ -1,0 +1,207 @@
+"""Spark as it is installed: what some versions lack, with its substitute, and pyspark's private names.
+
+All that depends on Spark's version is here, as are the names that pyspark doesn't promise to keep. Of each private name
+the function says what it is for, and what happens where it is missing. What matters is what the installed pyspark has,
+and not its number: a vendor's Spark may have more than the release that it is called after.
+"""
+
+import inspect
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import mmh3
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import DataType, IntegralType, StructType, TimestampType
+
+if TYPE_CHECKING:  # `balance` needs pandas only where Spark is 4.0
+    import pandas as pd
+
+Arrays = Iterator[tuple[pa.Array, ...]]
+
+_SEED = 42  # of Spark's Murmur3Hash; a row's partition is pmod(hash, P)
+
+
+def tokens(workers: int, partitions: int) -> list[int]:
+    """The token of each worker: ints, all different; the hash of worker w's is partition w mod P.
+
+    >>> [mmh3.hash(token.to_bytes(4, "little"), 42) % 4 for token in tokens(6, 4)]
+    [0, 1, 2, 3, 0, 1]
+    """
+    found: defaultdict[int, list[int]] = defaultdict(list)
+    needed = -(-workers // partitions)
+    token = 0
+    while any(len(found[partition]) < needed for partition in range(min(workers, partitions))):
+        found[mmh3.hash(token.to_bytes(4, "little"), _SEED) % partitions].append(token)
+        token += 1
+    return [found[w % partitions][w // partitions] for w in range(workers)]
+
+
+def placed(df: DataFrame, partitions: int, number: Column) -> DataFrame:
+    """Each row in the partition of that number: ``repartitionById``, or below Spark 4.1 by a token's hash."""
+    if hasattr(df, "repartitionById"):
+        return df.repartitionById(partitions, number)
+    by_number = F.array(*map(F.lit, tokens(partitions, partitions)))
+    return df.repartition(partitions, F.get(by_number, number))
+
+
+def column_of(
+    df: DataFrame, function: Callable[[Arrays], Iterator[pa.Array]], columns: Sequence[Column], returned: DataType
+) -> Column:
+    """A function over Arrow arrays as a column of ``df``, to the optimizer non-deterministic.
+
+    Spark neither pushes filters below it nor evaluates it twice for a row.
+
+    Parameters
+    ----------
+    df : DataFrame
+        What the columns belong to.
+    function : iterator of tuples of Array → iterator of Array
+        It gets the columns of each Arrow batch, and yields as many values; it may read ahead.
+    columns : sequence of Column
+        What it gets.
+    returned : DataType
+        What it yields.
+
+    """
+    if hasattr(F, "arrow_udf"):
+        arrow: Any = F.arrow_udf(_tuples(function), returned)  # pyright: ignore[reportCallIssue, reportArgumentType]
+        return arrow.asNondeterministic()(*columns)
+    # Below Spark 4.1 by way of pandas, in which an integer column with nulls is one of floats, and times lose their
+    # zone: both travel as integers without nulls.
+    kinds = [field.dataType for field in df.select(*columns).schema]
+    given: list[Column] = []
+    for column, kind in zip(columns, kinds, strict=True):
+        if isinstance(kind, IntegralType):
+            given += [F.coalesce(column, F.lit(0).cast(kind)), column.isNull()]
+        elif isinstance(kind, TimestampType):
+            given += [F.coalesce(F.unix_micros(column), F.lit(0)), column.isNull()]
+        else:
+            given.append(column)
+    series: Any = F.pandas_udf(_in_pandas(function, kinds), returned)  # pyright: ignore[reportCallIssue, reportArgumentType]
+    return series.asNondeterministic()(*given)
+
+
+def _tuples(function: Callable[[Arrays], Iterator[pa.Array]]) -> Any:
+    """The function as ``arrow_udf`` takes it, which passes a single column as it is, not as a tuple of one."""
+
+    def arrays(batches: Any) -> Any:
+        return function((each,) if isinstance(each, pa.Array) else tuple(each) for each in batches)
+
+    # Spark reads the kind of the function from its hints.
+    arrays.__annotations__ = {"batches": Arrays, "return": Iterator[pa.Array]}
+    return arrays
+
+
+def _in_pandas(function: Callable[[Arrays], Iterator[pa.Array]], kinds: list[DataType]) -> Any:
+    """The function as ``pandas_udf`` takes it, over columns as ``column_of`` gives them."""
+    import pandas as pd
+
+    arrow = [arrow_type(kind) for kind in kinds]
+
+    def arrays(batches: "Iterator[tuple[pd.Series, ...]]") -> Arrays:
+        for batch in batches:
+            rest = iter((batch,) if isinstance(batch, pd.Series) else batch)
+            yield tuple(_array(next(rest), kind, rest) for kind in arrow)
+
+    def series(batches: Any) -> Any:
+        yield from (pd.Series(array.to_numpy(zero_copy_only=False)) for array in function(arrays(batches)))
+
+    series.__annotations__ = {"batches": Iterator[tuple[pd.Series, ...]], "return": Iterator[pd.Series]}
+    return series
+
+
+def _array(values: "pd.Series", kind: pa.DataType, rest: "Iterator[pd.Series]") -> pa.Array:
+    """One column of those that ``column_of`` gives to pandas."""
+    if pa.types.is_integer(kind):
+        return pa.array(values.to_numpy(), kind, mask=next(rest).to_numpy(np.bool_))
+    if pa.types.is_timestamp(kind):
+        return pa.array(values.to_numpy(), pa.int64(), mask=next(rest).to_numpy(np.bool_)).cast(kind)
+    return pa.Array.from_pandas(values, type=kind)
+
+
+def is_remote(spark: SparkSession) -> bool:
+    """Whether the session is Spark Connect's, which has no JVM of its own here.
+
+    Private, but for the name of the module: pyspark's ``is_remote()`` tells what the process began with, and a process
+    may have sessions of both kinds.
+    """
+    return type(spark).__module__.startswith("pyspark.sql.connect")
+
+
+def arrow_type(kind: DataType) -> pa.DataType:
+    """Spark's type in Arrow; times are UTC.
+
+    Private, of ``pyspark.sql.pandas.types``: pyspark has the table of types nowhere else without running a job. Where
+    it is missing, the import fails when a query is defined. Its arguments differ: to 4.1 UTC is the default.
+    """
+    from pyspark.sql.pandas.types import to_arrow_type
+
+    zone: dict[str, Any] = {"timezone": "UTC"} if "timezone" in inspect.signature(to_arrow_type).parameters else {}
+    return to_arrow_type(kind, **zone)
+
+
+def arrow_schema(schema: StructType) -> pa.Schema:
+    """A schema of Spark's in Arrow; times are UTC. As ``arrow_type``, also in what is private of it."""
+    kinds = arrow_type(schema)
+    return pa.schema(list(kinds))
+
+
+def spark_schema(schema: pa.Schema) -> StructType:
+    """A schema of Arrow's in Spark. Private as in ``arrow_type``; what time without a zone becomes differs, too."""
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    return from_arrow_schema(schema, prefer_timestamp_ntz=True)
+
+
+def java_session(spark: SparkSession) -> Any:
+    """The session in the JVM, a ``SparkSession`` of Scala's.
+
+    Private, ``_jsparkSession``: Hadoop's configuration, with what its files say, is had no other way. A session of
+    Spark Connect has none, and there what the session's own settings say is all that is known.
+    """
+    return spark._jsparkSession  # noqa: SLF001
+
+
+def jvm() -> Any:
+    """The JVM of this process' Spark.
+
+    Private, ``SparkContext._jvm``: the listener's wrapper and Hadoop's classes are called through it. Where it is
+    missing, a topology doesn't start; the library asks for it only in a session that isn't Connect's.
+    """
+    from pyspark import SparkContext
+
+    return SparkContext._jvm  # noqa: SLF001
+
+
+def jvm_process(spark: SparkSession) -> Any:
+    """The process of the JVM, a ``Popen``.
+
+    Private, ``_gateway.proc``: by it a topology knows that Spark has died, and how. Without it the topology doesn't
+    start; the library doesn't use it.
+    """
+    gateway: Any = spark.sparkContext._gateway  # noqa: SLF001
+    return gateway.proc
+
+
+def accumulator_server(spark: SparkSession) -> Any:
+    """The thread to which the JVM sends accumulators.
+
+    Private, ``_accumulatorServer``: it prints a stack trace for a JVM that is gone, which a topology sends to its log.
+    Without it the topology doesn't start; the library doesn't use it.
+    """
+    return spark.sparkContext._accumulatorServer  # noqa: SLF001
+
+
+def daemon() -> Any:
+    """The main function of the daemon from which Spark's Python workers fork.
+
+    Private, ``pyspark.daemon.manager``: our own daemon (``spark.python.daemon.module``) is this one with our imports
+    done. A topology alone uses it; a session without that setting has pyspark's.
+    """
+    from pyspark.daemon import manager
+
+    return manager
