@@ -28,7 +28,7 @@ servers: setup ## InfluxDB and Prometheus for the tests and `unskew stack`: foun
 PROCESSES ?= auto
 TEST := .venv/bin/python -m pytest --numprocesses $(PROCESSES)
 
-test: setup ## All that needs no server, and of the rest one test of each kind (ten minutes on two cores)
+test: setup ## All that needs no server, and of the rest one test of each kind (10 to 15 minutes on two cores)
 	@$(TEST) -m "not full"
 
 test-fast: setup ## The tests that need neither Spark nor Kafka, with fewer random examples (two minutes)

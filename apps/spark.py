@@ -1,8 +1,9 @@
 """Spark as it is installed: what some versions lack, with its substitute, and pyspark's private names.
 
-All that depends on Spark's version is here, as are the names that pyspark doesn't promise to keep. Of each private name
-the function says what it is for, and what happens where it is missing. What matters is what the installed pyspark has,
-and not its number: a vendor's Spark may have more than the release that it is called after.
+All that depends on Spark's version is here, as are the names that pyspark doesn't promise to keep, but for those of its
+Python workers (``unskew.apps.run.daemon``, ``unskew.apps.run.python``, ``unskew.apps.run.session``). Of each private
+name the function says what it is for, and what happens where it is missing. What matters is what the installed pyspark
+has, and not its number: a vendor's Spark may have more than the release that it is called after.
 """
 
 import inspect
