@@ -77,4 +77,8 @@ def rows_of(tables: Iterable[pa.Table]) -> Counter[Row]:
 
 def judge_rows(expected: Counter[Row], found: Counter[Row]) -> Verdict:
     """Judge a query's rows: what is missing is lost, what is too many or nobody's is doubled."""
-    return Verdict(tuples=found.total(), lost=(expected - found).total(), doubled=(found - expected).total())
+    lost, doubled = expected - found, found - expected
+    verdict = Verdict(tuples=found.total(), lost=lost.total(), doubled=doubled.total())
+    verdict.differ("row lost", lost.items())
+    verdict.differ("row doubled", doubled.items())
+    return verdict

@@ -18,6 +18,7 @@ from oracle.messages import read, reason_of
 from unskew.deploy.client.connection import Connection
 from unskew.deploy.client.topics import end_offsets
 
+_NOTED = 500  # differences of a kind
 _SILENCE = 60  # s without a message, after which reading is given up
 
 
@@ -106,6 +107,8 @@ class Verdict:
         Rejected messages that are missing, too many, or have another reason.
     acknowledged_missing : int
         Messages that the broker acknowledged to the producer and doesn't hold.
+    differences : list of str
+        What is lost, doubled or rejected wrongly, in words: up to 500 of each.
 
     """
 
@@ -120,11 +123,16 @@ class Verdict:
     altered: int = 0
     rejected_wrongly: int = 0
     acknowledged_missing: int = 0
+    differences: list[str] = field(default_factory=list)
 
     @property
     def exact(self) -> bool:
         """Whether nothing is wrong."""
         return not (self.lost or self.doubled or self.altered or self.rejected_wrongly or self.acknowledged_missing)
+
+    def differ(self, what: str, those: Iterable[object]) -> None:
+        """Note in words what differs from the truth."""
+        self.differences += [f"{what}: {one}" for one in sorted(map(str, those))[:_NOTED]]
 
     def __add__(self, other: "Verdict") -> "Verdict":
         return Verdict(**{part.name: getattr(self, part.name) + getattr(other, part.name) for part in fields(self)})
@@ -204,18 +212,27 @@ def judge(
         window, key = result["tags"]["window"], result["tags"]["key"]
         found[window, key] = result["fields"]["count"]
         windows[window] |= name in counted.again
-    verdict = Verdict(lost=truth.uncounted, doubled=(found - truth.counts).total())
     whole_before = max(windows, default="") if abandoned else None  # windows are named in the order of time
-    for (window, _), missing_here in (truth.counts - found).items():
+    short: Counter[tuple[str, str]] = Counter()
+    verdict = Verdict(lost=truth.uncounted)
+    for (window, key), missing_here in (truth.counts - found).items():
         if whole_before is None or window < whole_before:
-            verdict.lost += missing_here
+            short[window, key] = missing_here
         else:
             verdict.abandoned += missing_here
+    verdict.lost += short.total()
+    verdict.doubled = (over := found - truth.counts).total()
+    verdict.differ("tuples lost (window, key)", short.items())
+    verdict.differ("tuples doubled (window, key)", over.items())
     if told is not None:
         ids = _ids(told)
+        lost = {each for each in truth.ids - ids.keys() if whole_before is None or each[0] < whole_before}
+        doubled = ids - Counter(truth.ids)
         verdict.ids = ids.total()
-        verdict.doubled += (ids - Counter(truth.ids)).total()
-        verdict.lost += sum(whole_before is None or window < whole_before for window, *_ in truth.ids - ids.keys())
+        verdict.lost += len(lost)
+        verdict.doubled += doubled.total()
+        verdict.differ("id lost (window, key, offset)", lost)
+        verdict.differ("ids doubled (window, key, offset)", doubled.items())
     verdict.tuples = found.total()
     verdict.windows, verdict.windows_again = len(windows), sum(windows.values())
     published = (counted, rejected, *others, *((told,) if told is not None else ()))
@@ -223,6 +240,8 @@ def judge(
     reasons = {name: reason_of(orjson.loads(value)["reason"]) for name, value in rejected.last.items()}
     verdict.rejected = Counter(reasons.values())
     verdict.rejected_wrongly = len(reasons.items() ^ truth.rejected.items())
+    verdict.differ("not rejected", truth.rejected.items() - reasons.items())
+    verdict.differ("rejected wrongly", reasons.items() - truth.rejected.items())
     return verdict
 
 

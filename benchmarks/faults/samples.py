@@ -3,6 +3,7 @@
 A process is measured from its start to its end: that is a *part*.
 """
 
+import contextlib
 import os
 import re
 import statistics
@@ -69,7 +70,9 @@ class Sampler(threading.Thread):
         while not self._over.wait(_EVERY):
             reap()
             at = time.monotonic() - self._began
-            self._add(at, CHECKPOINT, 0, "files", sum(len(files) for _, _, files in os.walk(self._checkpoint)))
+            files, size = _content(self._checkpoint)
+            self._add(at, CHECKPOINT, 0, "files", files)
+            self._add(at, CHECKPOINT, 0, "MiB", size / 2**20)
             for process in descendants():
                 if process.kind and process.alive:
                     self._measure(at, process)
@@ -95,6 +98,18 @@ class Sampler(threading.Thread):
 
     def _add(self, at: float, kind: str, pid: int, measure: str, value: float) -> None:
         self.samples.append(Sample(round(at, 1), kind, pid, measure, round(value, 2)))
+
+
+def _content(folder: Path) -> tuple[int, int]:
+    """How many files a folder's folders have, and their bytes; files come and go meanwhile."""
+    files = size = 0
+    for path, _, names in os.walk(folder):
+        if path != str(folder):  # a file that fills the disk is none of the checkpoint's
+            for name in names:
+                with contextlib.suppress(FileNotFoundError):
+                    size += (Path(path) / name).lstat().st_size
+                    files += 1
+    return files, size
 
 
 def live_heap(pid: int) -> float | None:

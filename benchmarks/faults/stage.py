@@ -24,7 +24,7 @@ from unskew.deploy.servers.influxdb import InfluxDB
 from unskew.errors import EnvironmentFault
 
 TOPIC = "faults"
-_DISK_MB = 160
+_DISK_MB = 640  # keyed_map by D_CHOICES comes to more than 160
 _RETAINED = 20  # batches that Spark keeps in the checkpoint; by its default, 100, a run would end while it still grows
 _MEMORY_MB = 768  # of the driver's JVM, and of each executor
 # Since Kafka 3.6 a broker itself refuses messages from the future, by default.
@@ -180,6 +180,9 @@ class Stage:
         verdict = self.contestant.judge(self, expected, abandoned=abandoned)
         verdict.acknowledged_missing = acknowledged_missing
         self.verdict += verdict
+        if not verdict.exact:
+            kept = self.folder / f"{self.checkpoint.name}-judged"  # its disk goes with the run
+            shutil.copytree(self.checkpoint, kept, dirs_exist_ok=True, ignore_dangling_symlinks=True)
 
     def remake(self, *, under: bool, outgrown: bool) -> None:
         """Delete the topic and make it again, see that the run is refused, and begin another with another checkpoint.
