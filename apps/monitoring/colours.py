@@ -1,41 +1,43 @@
 """One colour for each grouping, the same on dashboards, plots and terminal.
 
-The bounds are greys; each family has its hue, and its members differ in lightness. The schemes that a reader meets
-first (SHUFFLE, KEY, PARTIAL_KEY, DYNAMIC_KEY) are as far apart as can be, in greyscale and for the colour-blind too.
+The groupings that a reader meets first have the colours of Okabe and Ito (https://jfly.uni-koeln.de/color/). KEY, whose
+load is uneven, has the colour of an alarm; the groupings that balance any stream have calm ones. The other colours lie
+as far apart as a search found, for readers with and without colour blindness. All can be read on white and on black.
+``tests/monitoring/test_colours.py`` holds the distances.
 """
 
 COLOURS: dict[str, str] = {
     # bounds
-    "SHUFFLE": "#8c8c8c",
+    "SHUFFLE": "#555555",
     "KEY": "#d55e00",
-    "FULL_KNOWLEDGE": "#1a1a1a",
+    "FULL_KNOWLEDGE": "#bbbbbb",
     # bounded load
-    "BOUNDED_LOAD": "#c1121f",
+    "BOUNDED_LOAD": "#0072b2",
     # planned
-    "PLANNED": "#f28482",
+    "PLANNED": "#009e73",
     # choices
-    "PARTIAL_KEY": "#0072b2",
-    "POTC": "#6baed6",
-    "ON_GREEDY": "#08519c",
-    "OFF_GREEDY": "#08306b",
-    "D_CHOICES": "#00b4c8",
-    "W_CHOICES": "#7fd7e0",
-    "HOLISTIC": "#3f37c9",
+    "PARTIAL_KEY": "#e69f00",
+    "POTC": "#7788dd",
+    "ON_GREEDY": "#33cc99",
+    "OFF_GREEDY": "#8877ee",
+    "D_CHOICES": "#56b4e9",
+    "W_CHOICES": "#77aacc",
+    "HOLISTIC": "#99ccee",
     # dynamic
-    "DYNAMIC_KEY": "#009e73",
-    "DYNAMIC_KEY_DECAY": "#74c69d",
+    "DYNAMIC_KEY": "#cc79a7",
+    "DYNAMIC_KEY_DECAY": "#bb5599",
     # routing table over a hash
-    "LLFD": "#cc79a7",
-    "MINTABLE": "#9e4f86",
-    "MINMIG": "#e3a8cb",
-    "MIXED": "#7b2d8b",
-    "MIXED_BF": "#4a1a5c",
-    "READJ": "#b07aa1",
+    "LLFD": "#7722dd",
+    "MINTABLE": "#992277",
+    "MINMIG": "#993399",
+    "MIXED": "#7755dd",
+    "MIXED_BF": "#bb3377",
+    "READJ": "#5555bb",
     # execution-time sketches, ring
-    "POSG": "#e69f00",
-    "CONSISTENT_HASH": "#b59f00",
+    "POSG": "#ccbb66",
+    "CONSISTENT_HASH": "#775522",
     # learned
-    "DALTON": "#8d5524",
+    "DALTON": "#aa8844",
 }
 
 _OTHER = "#595959"

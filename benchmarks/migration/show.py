@@ -78,8 +78,8 @@ def draw(bins: NDArray[np.float64], done: Done, folder: Path) -> Path:
     figure = Figure(figsize=(11, 4.5), layout="constrained")
     axes = figure.subplots()
     first = bins[0, 0]
-    for column, style in ((4, ":"), (3, "--"), (2, "-")):
-        axes.plot((bins[:, 0] - first) / 1000, bins[:, column], style, color=colour("MIXED"), label=_COLUMNS[column])
+    for column, shade in ((4, "#e69f00"), (3, "#0072b2"), (2, "#000000")):  # of Okabe and Ito
+        axes.plot((bins[:, 0] - first) / 1000, bins[:, column], color=shade, linewidth=1.2, label=_COLUMNS[column])
     for each in done.moved:
         start, end = (done.batches[each.out].began - first) / 1000, (_end(done, each.into) - first) / 1000
         axes.axvspan(start, end, color=colour("SHUFFLE"), alpha=0.4, linewidth=0)

@@ -18,7 +18,7 @@ from unskew.dashboards.preview.selection import Selection
 
 _WIDTH = 16.0  # inches, 24 columns
 _ROW = 0.36  # inches
-_HEAD = 0.75  # inches
+_HEAD = 0.98  # inches: title, description, selection
 _GAP = 0.06  # inches around a panel
 _GREY = "#6e6e6e"
 _FAINT = "#e3e3e3"
@@ -46,10 +46,9 @@ def draw(dashboard: Mapping[str, Any], panels: Sequence[Panel], marks: Sequence[
     with mpl.rc_context({"font.size": 9, "font.family": "DejaVu Sans"}):
         figure = Figure(figsize=(_WIDTH, height), dpi=100, facecolor="#f4f5f5")
         figure.text(0.006, 1 - 0.3 / height, dashboard["title"], fontsize=17, fontweight="bold", va="center")
-        figure.text(0.006, 1 - 0.58 / height, dashboard["description"], fontsize=8.5, color="#6e6e6e", va="center")
-        figure.text(
-            0.994, 1 - 0.3 / height, _caption(selection, panels), fontsize=9, color="#6e6e6e", va="center", ha="right"
-        )
+        small = {"fontsize": 8.5, "color": _GREY, "va": "center"}
+        figure.text(0.006, 1 - 0.58 / height, dashboard["description"], **small)
+        figure.text(0.006, 1 - 0.81 / height, _caption(selection, panels), **small)
         for panel in panels:
             _panel(figure, height, panel, selection, marks)
         picture = BytesIO()
@@ -90,7 +89,7 @@ def _inner(panel: Panel, left: float, bottom: float, wide: float, high: float) -
 
 
 def _caption(selection: Selection, panels: Sequence[Panel]) -> str:
-    """Which streams, when, and what was selection."""
+    """Which streams, when, and the values that were selected."""
     names = {panel.name(series) for panel in panels if not isinstance(panel.data, Table) for series in panel.data}
     streams = sorted({name.split(" · ")[1] for name in names if " · " in name})
     start, stop = selection.start.astimezone(), selection.stop.astimezone()

@@ -4,6 +4,7 @@ import pytest
 
 from tests.dashboards.conftest import RUNS, STREAM
 from unskew.apps.monitoring.catalogue import metric
+from unskew.apps.monitoring.colours import colour
 from unskew.dashboards.checked_in import dashboards
 from unskew.dashboards.preview.data_sources import Table
 from unskew.dashboards.preview.panels import Panel
@@ -35,7 +36,8 @@ def test_every_series_has_its_groupings_colour(seen, name):
         shown = Panel.of(spec, seen.sources, seen.selection)
         if not isinstance(shown.data, Table):
             for series in shown.series:
-                wanted = "#d55e00" if series.labels.get("grouping", shown.name(series)).startswith("KEY") else "#009e73"
+                named = series.labels.get("grouping", shown.name(series))
+                wanted = colour("KEY" if named.startswith("KEY") else "DYNAMIC_KEY")
                 assert shown.colour(shown.name(series)) == wanted, (shown.title, shown.name(series))
 
 
