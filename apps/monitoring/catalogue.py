@@ -138,7 +138,7 @@ WINDOW = Subject("window", "A closed window", "the window's end", {})
 WORKER = Subject("worker", "A worker in a closed window", "the window's end", _WORKER)
 HOT_KEY = Subject(
     "hot_key", "One of the ten keys with the most tuples in a closed window", "the window's end",
-    {"rank": "1: the most tuples"}, prometheus=False,
+    {"rank": "1 is the key with the most tuples"}, prometheus=False,
 )  # fmt: skip
 BATCH = Subject("batch", "A micro-batch, once its tasks are done", "the batch's time", {})
 TASK = Subject("task", "A worker in a micro-batch", "the batch's time", _WORKER)
@@ -147,16 +147,16 @@ STAGE = Subject("stage", "A stage of a micro-batch, as Spark's progress names it
                 {"stage": "addBatch (the work), queryPlanning, walCommit, …"})  # fmt: skip
 QUERY = Subject("query", "The streaming query, after each micro-batch", "the batch's time", {})
 SOURCE = Subject("source", "A source after each micro-batch", "the batch's time", _SOURCE)
-SCHEME = Subject("scheme", "What the grouping shows of itself", "the batch's time",
-                 _SOURCE | {"internal": "its name: DYNAMIC_KEY has sizes_old, scale_ups, …"})  # fmt: skip
-EVENT = Subject("event", "Something that a dashboard should mark", "the batch's time",
+SCHEME = Subject("scheme", "Numbers that the grouping publishes of itself", "the batch's time",
+                 _SOURCE | {"internal": "the number's name; DYNAMIC_KEY has sizes_old, scale_ups, …"})  # fmt: skip
+EVENT = Subject("event", "An event that dashboards mark", "the batch's time",
                 {"kind": "start, restart, scale_up, scale_down, rebalance"}, prometheus=False)  # fmt: skip
 REBALANCE = Subject("rebalance", "A plan that moved keys, after the first batch that was routed by it",
                     "the batch's time", {})  # fmt: skip
-STATES = Subject("states", "All states of a work that has some, after a micro-batch", "the batch's time", {})
-WORKER_STATES = Subject("worker_states", "The states at a worker, and at the merger of its number", "the batch's time",
+STATES = Subject("states", "All states of a keyed work, after a micro-batch", "the batch's time", {})
+WORKER_STATES = Subject("worker_states", "The states at a worker and at the merger of its number", "the batch's time",
                         _WORKER)  # fmt: skip
-METRICS_OUT = Subject("influxdb", "What became of the points for InfluxDB", "", {})
+METRICS_OUT = Subject("influxdb", "Points for InfluxDB", "", {})
 
 METRICS = (
     Metric(WINDOW, "std_dev", "percent", "STD_DEV: population standard deviation of the workers' shares of the load"),
@@ -164,10 +164,10 @@ METRICS = (
     Metric(WINDOW, "throughput_ratio", "tuples/s", "THROUGHPUT_RATIO: tuples per second since the first tuple"),
     Metric(WINDOW, "total_tuples", "tuples", "TOTAL_COUNT: tuples in closed windows since the start"),
     Metric(WINDOW, "duration", "ms", "DURATION: from the first tuple to the window's end"),
-    Metric(WINDOW, "imbalance", "tuples", "the largest load less the mean load"),
-    Metric(WINDOW, "imbalance_fraction", "ratio", "imbalance over the window's tuples"),
+    Metric(WINDOW, "imbalance", "tuples", "the largest load minus the mean load"),
+    Metric(WINDOW, "imbalance_fraction", "ratio", "imbalance divided by the window's tuples"),
     Metric(WINDOW, "tuples", "tuples", "tuples in the window"),
-    Metric(WINDOW, "counts", "number", "sum of the tuples' counts (their number, where they carry none)"),
+    Metric(WINDOW, "counts", "number", "sum of the tuples' counts (or the number of tuples, if they carry no counts)"),
     Metric(WINDOW, "distinct_keys", "keys", "distinct keys in the window"),
     Metric(WORKER, "tuples", "tuples", "the worker's tuples in the window"),
     Metric(WORKER, "counts", "number", "sum of the counts of the worker's tuples"),
@@ -175,52 +175,52 @@ METRICS = (
     Metric(WORKER, "share", "percent", "the worker's share of the window's tuples; 100 / W is ideal"),
     Metric(WORKER, "closed", "tuples", "the worker's tuples in all closed windows", "counter"),
     Metric(HOT_KEY, "key", "text", "the key", "text"),
-    Metric(HOT_KEY, "tuples", "tuples", "its tuples in the window"),
-    Metric(HOT_KEY, "counts", "number", "sum of their counts"),
-    Metric(HOT_KEY, "holders", "workers", "workers that held it"),
+    Metric(HOT_KEY, "tuples", "tuples", "the key's tuples in the window"),
+    Metric(HOT_KEY, "counts", "number", "sum of the counts of these tuples"),
+    Metric(HOT_KEY, "holders", "workers", "workers that held the key"),
     Metric(BATCH, "tuples", "tuples", "tuples routed"),
     Metric(BATCH, "std_dev", "percent", "STD_DEV of the batch: the same measure before its window closes"),
     Metric(BATCH, "slowest", "seconds", "time at work of the slowest worker"),
-    Metric(BATCH, "mean", "seconds", "time at work of the mean worker"),
-    Metric(BATCH, "straggling", "ratio", "slowest over mean: 1 is ideal, and what a batch waits for"),
+    Metric(BATCH, "mean", "seconds", "mean time at work of all workers"),
+    Metric(BATCH, "straggling", "ratio", "slowest worker's time divided by the mean; 1 is ideal"),
     Metric(BATCH, "routing", "seconds", "time spent in the groupings, all sources together"),
-    Metric(BATCH, "rejected", "messages", "messages that are not what the source type says"),
+    Metric(BATCH, "rejected", "messages", "messages that are invalid for the source type"),
     Metric(BATCH, "late", "tuples", "tuples that came after their window was closed"),
     Metric(TASK, "tuples", "tuples", "the worker's tuples in the batch"),
     Metric(TASK, "busy", "seconds", "time at work of the worker in the batch"),
     Metric(RUN, "tuples", "tuples", "tuples routed, in closed windows or not", "counter"),
     Metric(RUN, "rejected", "messages", "messages rejected", "counter"),
     Metric(RUN, "late", "tuples", "tuples too late for their window", "counter"),
-    Metric(RUN, "continuous", "number", "1: it is to go on until somebody stops it; 0: it ends by itself"),
-    Metric(RUN, "skipped", "messages", "messages that the topic no longer had when it was their turn", "counter"),
-    Metric(STAGE, "duration", "seconds", "how long it took"),
+    Metric(RUN, "continuous", "number", "1: the run goes on until somebody stops it; 0: it ends by itself"),
+    Metric(RUN, "skipped", "messages", "messages that Kafka removed before the run read them", "counter"),
+    Metric(STAGE, "duration", "seconds", "how long the stage took"),
     Metric(QUERY, "batch_number", "number", "number of the newest finished micro-batch"),
     Metric(QUERY, "batch", "timestamp", "when the newest micro-batch was planned"),
     Metric(QUERY, "duration", "seconds", "the micro-batch from trigger to commit"),
-    Metric(QUERY, "input_rate", "messages/s", "messages that arrived, per second, between the last two triggers"),
-    Metric(QUERY, "processed_rate", "messages/s", "messages per second that the last micro-batch got done"),
+    Metric(QUERY, "input_rate", "messages/s", "messages that arrived per second between the last two triggers"),
+    Metric(QUERY, "processed_rate", "messages/s", "messages per second that the last micro-batch processed"),
     Metric(QUERY, "lag", "messages", "messages in the topic that no micro-batch has taken yet"),
-    Metric(QUERY, "state_rows", "records", "rows of open windows in the state store; none of works with states"),
-    Metric(QUERY, "state_memory", "bytes", "memory of the state store"),
-    Metric(QUERY, "watermark", "timestamp", "windows that end up to here are closed"),
-    Metric(SOURCE, "offset", "messages", "the offset that it has been counted up to", "counter"),
-    Metric(SOURCE, "lag", "messages", "messages that wait"),
+    Metric(QUERY, "state_rows", "records", "rows of open windows in the state store; not given for works with states"),
+    Metric(QUERY, "state_memory", "bytes", "memory that the state store uses"),
+    Metric(QUERY, "watermark", "timestamp", "windows that end at or before this time are closed"),
+    Metric(SOURCE, "offset", "messages", "the offset up to which the source has been counted", "counter"),
+    Metric(SOURCE, "lag", "messages", "messages in the partition that no micro-batch has taken yet"),
     Metric(STATES, "finished", "records", "states that left in the batch: their window closed, or their TTL was over"),
     Metric(STATES, "fragments", "records", "states that workers sent to mergers in the batch"),
-    Metric(STATES, "replication", "workers/key", "fragments over their keys: what a merge costs, and states at once"),
-    Metric(STATES, "merge", "seconds", "time at work of the slowest merger, where states meet"),
-    Metric(WORKER_STATES, "states", "records", "states"),
-    Metric(WORKER_STATES, "size", "bytes", "their bytes"),
-    Metric(REBALANCE, "plan", "number", "the plan's number"),
     Metric(
-        REBALANCE, "keys", "keys", "keys that moved (of a ring, only if their states did: nobody counts the others)"
+        STATES, "replication", "workers/key", "fragments per key: what a merge costs, and how many states a key had"
     ),
-    Metric(REBALANCE, "state", "bytes", "the states that moved with them, where workers have states"),
-    Metric(REBALANCE, "planning", "seconds", "what the controller took for it"),
+    Metric(STATES, "merge", "seconds", "time at work of the slowest merger"),
+    Metric(WORKER_STATES, "states", "records", "number of states"),
+    Metric(WORKER_STATES, "size", "bytes", "size of the states"),
+    Metric(REBALANCE, "plan", "number", "the plan's number"),
+    Metric(REBALANCE, "keys", "keys", "keys that moved; of a hash ring, only keys whose states moved are counted"),
+    Metric(REBALANCE, "state", "bytes", "size of the states that moved with the keys, if workers have states"),
+    Metric(REBALANCE, "planning", "seconds", "time that the controller took to make the plan"),
     Metric(REBALANCE, "table", "records", "entries of the routing table, or tokens of the ring"),
-    Metric(REBALANCE, "before", "ratio", "slowest over mean worker in the batch that it was made after: θmax + 1"),
-    Metric(REBALANCE, "after", "ratio", "slowest over mean worker in the batch"),
-    Metric(SCHEME, "value", "number", "the internal's value"),
+    Metric(REBALANCE, "before", "ratio", "slowest over mean worker in the batch that led to the plan: θmax + 1"),
+    Metric(REBALANCE, "after", "ratio", "slowest over mean worker in the first batch routed by the plan"),
+    Metric(SCHEME, "value", "number", "the number's value"),
     Metric(EVENT, "text", "text", "what happened", "text"),
     Metric(METRICS_OUT, "written", "records", "points that InfluxDB has taken", "counter"),
     Metric(METRICS_OUT, "lost", "records", "points given up: the queue was full, or InfluxDB refused them", "counter"),

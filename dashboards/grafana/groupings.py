@@ -53,7 +53,7 @@ def groupings() -> Dashboard:
             ).decimals(2),
             panels.gauges(
                 "Cost: routing a tuple",
-                "Nanoseconds that the grouping takes for a tuple.",
+                "Nanoseconds that the grouping takes to route a tuple.",
                 "ns",
                 Flux(_ROUTING),
                 8,
@@ -69,7 +69,7 @@ def groupings() -> Dashboard:
                 lying=True,
             ),
             panels.rows(
-                "All of it",
+                "All numbers",
                 "The numbers above, and the tuples in the windows of the time range.",
                 Flux(
                     flux.summary(
@@ -103,22 +103,22 @@ def groupings() -> Dashboard:
                 12,
             ),
             panels.lines(
-                "On how many workers is a key?",
+                "How many workers does a key have?",
                 "DIST_COST of each window: workers that held a key, mean over its keys.",
                 UNITS["workers/key"],
                 Flux(flux.over_time(metric("window", "dist_cost"))),
                 12,
             ),
             panels.lines(
-                "How much more has the busiest worker?",
-                "Imbalance of each window: the largest load less the mean load, in percent of the window's tuples.",
+                "How far above the mean is the busiest worker?",
+                "Imbalance of each window: the largest load minus the mean load, in percent of the window's tuples.",
                 "percentunit",
                 Flux(flux.over_time(metric("window", "imbalance_fraction"))),
                 12,
             ),
             panels.lines(
                 "How big is the state?",
-                "Rows of open windows: one a window, key and worker. Split keys have several.",
+                "Rows of open windows: one for each window, key and worker. Split keys have several.",
                 UNITS["records"],
                 Flux(flux.over_time(metric("query", "state_rows"))),
                 12,

@@ -19,8 +19,8 @@ def keys() -> Dashboard:
         [
             panels.rows(
                 "Which keys are hot?",
-                "Tuples of a key in the windows in which it was among the ten hottest, how many windows these were, "
-                "and on how many workers it was at most.",
+                "Tuples of a key in the windows in which it was among the ten hottest, the number of these windows, "
+                "and the most workers that held it in one of them.",
                 Flux(flux.hottest(40)),
                 12,
                 {
@@ -33,7 +33,7 @@ def keys() -> Dashboard:
                 11,
             ),
             panels.bars(
-                "On how many workers are the hot keys?",
+                "How many workers do the hot keys have?",
                 "The most workers that held the key in a window. A grouping that splits hot keys has long bars at the "
                 "top and short ones below.",
                 UNITS["workers"],
@@ -58,7 +58,7 @@ def keys() -> Dashboard:
                 8,
             ),
             panels.lines(
-                "On how many workers is the hottest key?",
+                "How many workers does the hottest key have?",
                 "Workers that held the hottest key of each window.",
                 UNITS["workers"],
                 Flux(flux.over_time(metric("hot_key", "holders"), fn="max", where='r.rank == "1"')),
@@ -66,8 +66,8 @@ def keys() -> Dashboard:
             ),
             panels.rows(
                 "What does the grouping know?",
-                "The newest of each of the scheme's own numbers, all sources together; a grouping that keeps no "
-                "state has none.",
+                "The newest value of each of the grouping's own numbers, all sources together. A grouping that keeps "
+                "no state has none.",
                 Flux(flux.internals(metric("scheme", "value"))),
                 12,
                 height=9,

@@ -56,7 +56,7 @@ def overview() -> Dashboard:
             ),
             panels.numbers(
                 "Rejected messages",
-                "Messages in the time range that are not what the source type says.",
+                "Messages in the time range that are invalid for the source type.",
                 UNITS["messages"],
                 Flux(flux.over_range(metric("batch", "rejected"), "sum")),
                 4,
@@ -70,8 +70,8 @@ def overview() -> Dashboard:
                 9,
             ),
             panels.bars(
-                "Which part of the load has each worker?",
-                "Tuples of each worker in percent of its run's, over the time range. Level bars: balanced; "
+                "What share of the load does each worker have?",
+                "Each worker's tuples in percent of its run's, over the time range. Level bars mean balance; "
                 "100 / W is ideal.",
                 UNITS["percent"],
                 Flux(flux.share_by_worker(metric("worker", "tuples"))),
@@ -80,7 +80,7 @@ def overview() -> Dashboard:
                 9,
             ),
             panels.lines(
-                "On how many workers is a key?",
+                "How many workers does a key have?",
                 "DIST_COST of each window: workers that held a key, mean over its keys. The price of balance.",
                 UNITS["workers/key"],
                 Flux(flux.over_time(metric("window", "dist_cost"))),
@@ -95,7 +95,7 @@ def overview() -> Dashboard:
             ),
             panels.lines(
                 "How fast is it?",
-                "Messages per second that a micro-batch got done.",
+                "Messages per second that a micro-batch processed.",
                 UNITS["messages/s"],
                 Flux(flux.over_time(metric("query", "processed_rate"))),
                 8,

@@ -14,20 +14,20 @@ def workers() -> Dashboard:
     return page(
         "unskew-workers",
         "Which workers are busy?",
-        "Every worker of every run: a line each, in its grouping's colour. Lines close together: balanced.",
+        "A line for each worker of each run, in its grouping's colour. Lines close together mean balance.",
         [
             panels.band(
                 "Do the workers stay together?",
-                "Each worker's share of each window's tuples. A worker that runs away has a hot key; "
-                "the tooltip names it.",
+                "Each worker's share of each window's tuples. A worker far above the others has a hot key; "
+                "the tooltip names the worker.",
                 UNITS["percent"],
                 _each("worker", "share"),
                 12,
                 9,
             ),
             panels.bars(
-                "Which part of the load has each worker?",
-                "Tuples of each worker in percent of its run's, over the time range; 100 / W is ideal.",
+                "What share of the load does each worker have?",
+                "Each worker's tuples in percent of its run's, over the time range; 100 / W is ideal.",
                 UNITS["percent"],
                 Flux(flux.share_by_worker(metric("worker", "tuples"), flux.WITH_WORKER)),
                 12,
@@ -36,7 +36,7 @@ def workers() -> Dashboard:
             ),
             panels.band(
                 "How long is each worker at work in a batch?",
-                "Seconds at work in each batch. All wait for the longest.",
+                "Seconds at work in each batch. A batch waits for its slowest worker.",
                 UNITS["seconds"],
                 _each("task", "busy"),
                 12,
@@ -61,7 +61,7 @@ def workers() -> Dashboard:
             ),
             panels.bars(
                 "How much does each worker count?",
-                "Sum of the counts of each worker's tuples; their number, where they carry none.",
+                "Sum of the counts of each worker's tuples; their number if they carry no counts.",
                 UNITS["number"],
                 Flux(flux.by_worker(metric("worker", "counts"))),
                 12,
@@ -75,7 +75,7 @@ def workers() -> Dashboard:
                 12,
             ),
             panels.lines(
-                "What does a rebalance leave?",
+                "How even is the load after a rebalance?",
                 "Slowest over mean worker in the first batch routed by each plan that moved keys; 1 is ideal.",
                 UNITS["ratio"],
                 Flux(flux.over_time(metric("rebalance", "after"))),

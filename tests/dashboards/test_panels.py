@@ -49,7 +49,7 @@ def test_what_happened_is_marked(seen):
 
 
 def test_shares_are_of_the_whole_load(seen):
-    shares = panel(seen, "overview", "Which part of the load has each worker?").table.columns
+    shares = panel(seen, "overview", "What share of the load does each worker have?").table.columns
     assert list(shares["worker"]) == ["0", "1", "2", "3"]
     for name in NAMES.values():
         assert sum(shares[name]) == pytest.approx(100)
@@ -57,7 +57,7 @@ def test_shares_are_of_the_whole_load(seen):
 
 
 def test_the_whole_ranges_std_dev_is_that_of_the_loads(seen):
-    shares = panel(seen, "overview", "Which part of the load has each worker?").table.columns
+    shares = panel(seen, "overview", "What share of the load does each worker have?").table.columns
     shown = newest(panel(seen, "overview", "STD_DEV"))
     for name in NAMES.values():
         variance = sum((share - 25) ** 2 for share in shares[name]) / 4
@@ -72,7 +72,7 @@ def test_key_splits_no_key(seen):
 
 
 def test_the_table_sums_up_what_the_gauges_show(seen):
-    table = panel(seen, "groupings", "All of it").table.columns
+    table = panel(seen, "groupings", "All numbers").table.columns
     assert list(table)[:3] == ["run", "tuples", "STD_DEV"]
     assert list(table["run"]) == sorted(NAMES.values())
     assert list(table["tuples"]) == [len(STREAM)] * 2
