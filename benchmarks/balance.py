@@ -1,4 +1,4 @@
-"""How balanced, and for how many replicas: all groupings on many streams, as in docs/bounded-load/README.md.
+"""How balanced, and for how many replicas: all groupings on many streams, as in docs/bounded-load/figures.md.
 
     python -m benchmarks.balance [GROUPING[:option=value,...] ...] [--streams NAME ...] [--workers W ...]
                                  [--sources S] [--seeds N] [--tuples N] [--csv FILE] [--read CSV] [--picture FILE]

@@ -1,4 +1,4 @@
-"""Why some streams take more replicas than the bound: the tables of docs/bounded-load, by counting.
+"""Why some streams take more replicas than the bound: the tables of docs/bounded-load/theory.md, by counting.
 
     python -m benchmarks.counting
 

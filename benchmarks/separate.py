@@ -1,10 +1,10 @@
-"""What sources must replicate that know nothing of each other: an adversary's stream, as in docs/bounded-load.
+"""What sources must replicate that know nothing of each other: an adversary's stream.
 
     python -m benchmarks.separate [--workers W] [--measure]
 
 The stream has n·W keys. Each source draws, once, which of them it gets: each key with probability 1/n; then all its
 keys are equally frequent. So over all sources no key is hot (none has more than a W-th of the stream; the bound is one
-worker a key), but at each source about W keys have a W-th each. The proof is in docs/bounded-load/README.md.
+worker a key), but at each source about W keys have a W-th each. The proof is in docs/bounded-load/theory.md.
 """
 
 import argparse

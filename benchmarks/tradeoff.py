@@ -1,4 +1,4 @@
-"""How much balance for how many replicas: BOUNDED_LOAD beside what's possible, as in docs/bounded-load.
+"""How much balance for how many replicas: BOUNDED_LOAD beside what's possible, as in docs/bounded-load/figures.md.
 
     python -m benchmarks.tradeoff [--streams NAME ...] [--workers W ...] [--csv FILE] [--read CSV] [--picture FILE]
 
