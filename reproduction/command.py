@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from reproduction.page import Report, Sizing, page
+from reproduction.page import Remarks, Report, Sizing, page
 from unskew.errors import EnvironmentFault, UsageError
 
 #: Paper → its module and title.
@@ -71,6 +71,7 @@ def reproduce(
     settings = Sizing(scale=scale, seed=seed)
     titles: list[str] = []
     sections: list[str] = []
+    common: list[Remarks] = []
     command = " ".join(
         ["unskew reproduce", *(experiments or []), *["--live"] * live, f"--scale {scale:g} --seed {seed}"]
     )
@@ -88,7 +89,10 @@ def reproduce(
                 files = report.save(output, name.replace("/", "-"))
                 titles.append(report.title)
                 sections.append(report.markdown(next((file.name for file in files if file.suffix == ".png"), None)))
-                (output / "README.md").write_text(page(command, titles, sections, live=live), encoding="utf-8")
+                if report.common is not None and report.common not in common:
+                    common.append(report.common)
+                text = page(command, titles, sections, common, live=live)
+                (output / "README.md").write_text(text, encoding="utf-8")
             except OSError as error:
                 raise EnvironmentFault(
                     f"--output {output} can't be written ({error.strerror}): choose another"

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 import numpy as np
 from matplotlib.figure import Figure
 
-from reproduction.page import Cell, Report, Sizing
+from reproduction.page import Cell, Remarks, Report, Sizing
 from unskew.apps.monitoring.colours import colour
 from unskew.apps.whatif.stream import read
 from unskew.deploy.client.connection import Connection
@@ -24,7 +24,7 @@ README = {
     "DYNAMIC_KEY": "good; adaptive, 2 to W",
     "DYNAMIC_KEY_DECAY": None,
 }
-NOTES = (
+_SHARES = Remarks("DKG: measures and reasons", (
     "The paper's figures aren't among our sources; its README's words stand in their place. DYNAMIC_KEY_DECAY is ours.",
     "STD_DEV: of the workers' shares, %, since the start; last minute: of the last 60 s alone. DIST_COST: workers a",
     "key.",
@@ -33,7 +33,7 @@ NOTES = (
     "b: above p1 = 2/W two workers can't hold the hottest key; the README has hot keys handled partially.",
     "c: while the key is hot as b; in the last minute it's cold, and its two workers get little until the others'",
     "totals have caught up with theirs, for loads count from the start.",
-)
+))  # fmt: skip
 
 
 def over_skew(settings: Sizing) -> Report:
@@ -87,8 +87,8 @@ def _report(title: str, what: str, points: Iterable[tuple[str, Keys, int]], sett
         "why they differ",
     )  # fmt: skip
     n = settings.of(RECORDS, least=200_000)
-    notes = [f"{n:,} tuples in {SECONDS:g} s (the original: 10 M), {SOURCES} sources.", *NOTES]
-    return Report(title, columns, rows, notes, lambda figure: _draw(figure, what, labels, curves))
+    notes = [f"{n:,} tuples in {SECONDS:g} s (the original: 10 M), {SOURCES} sources."]
+    return Report(title, columns, rows, notes, lambda figure: _draw(figure, what, labels, curves), _SHARES)
 
 
 def _hottest(outcome: Outcome, keys: Keys) -> int:

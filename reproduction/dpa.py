@@ -15,7 +15,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from reproduction.page import Cell, Report, Sizing
+from reproduction.page import Cell, Remarks, Report, Sizing
 from unskew.grouping import create, encode
 from unskew.grouping.simulator import Feedback, simulate, workload
 
@@ -120,13 +120,13 @@ PAPER = {
 ROUNDS = range(6)
 _MAP, _REDUCE = 1.0, 1.0  # ms an item, exponential
 _REPORT, _SELDOM = 2.0, 8.0  # ms
-NOTES = (
+_SETTING = Remarks("DPA: setting", (
     "S = (most − 25) / 75 of 100 items on 4 reducers, 4 mappers. The paper has one run of each; here is the spread",
     "over seeds: other rings, letters with the same skew on them, another order, other times.",
     f"Assumed: {_MAP:g} ms an item to map, {_REDUCE:g} ms to reduce (exponential), reports every {_REPORT:g} ms,",
     "τ = 0.2, 8 tokens a reducer for halving. The paper's τ is missing from its text; it ran on Ray, whose calls take",
     "about 1 ms.",
-)
+))  # fmt: skip
 
 
 @cache
@@ -180,11 +180,10 @@ def table_1(settings: Sizing) -> Report:
     )  # fmt: skip
     notes = [
         f"{count} seeds.",
-        *NOTES,
         "a: outside our spread. When the first queues build up, Qs is often 0 and any Qmax triggers: a reducer's one",
         "round is spent before there is much to see.",
     ]
-    return Report("DPA, Table 1: skew S with one round of redistribution", columns, rows, notes)
+    return Report("DPA, Table 1: skew S with one round of redistribution", columns, rows, notes, common=_SETTING)
 
 
 def figure_3(settings: Sizing) -> Report:
@@ -207,9 +206,9 @@ def figure_3(settings: Sizing) -> Report:
         "The paper has a picture; its text: further rounds help at least one method in each workload, never hurt",
         "halving, and can hurt doubling.",
         "a: a reducer relieved without need passes its load on; one run needn't show it, the mean over seeds does.",
-        *NOTES,
     ]
-    return Report("DPA, Figure 3: rounds of redistribution", columns, rows, notes, lambda figure: _draw(figure, curves))
+    title = "DPA, Figure 3: rounds of redistribution"
+    return Report(title, columns, rows, notes, lambda figure: _draw(figure, curves), _SETTING)
 
 
 def _paper(method: str) -> str:

@@ -50,6 +50,27 @@ class Sizing:
 
 
 @dataclass(frozen=True, slots=True)
+class Remarks:
+    """Remarks that several reports have in common: a page has them once, before its tables.
+
+    Attributes
+    ----------
+    title : str
+        What they are about: "POSG: speed-ups".
+    sentences : tuple of str
+        The remarks.
+
+    """
+
+    title: str
+    sentences: tuple[str, ...]
+
+    def markdown(self) -> str:
+        """The remarks as a section of a page."""
+        return f"## {self.title}\n\n{' '.join(self.sentences)}\n"
+
+
+@dataclass(frozen=True, slots=True)
 class Report:
     """One table or figure of a paper, done again.
 
@@ -65,6 +86,8 @@ class Report:
         Remarks on the whole table: what is scaled, which data can't be had.
     plot : function of a matplotlib Figure, optional
         Draws the picture.
+    common : Remarks, optional
+        Further remarks, which other reports have too.
 
     """
 
@@ -73,10 +96,12 @@ class Report:
     rows: Sequence[Sequence[Cell]]
     notes: Sequence[str] = ()
     plot: "Callable[[Figure], None] | None" = None
+    common: Remarks | None = None
 
     def print(self, console: Console) -> None:
         """Print the table and its notes."""
-        table = Table(title=self.title, title_justify="left", caption_justify="left", caption="\n".join(self.notes))
+        caption = "\n".join([*self.notes, *(self.common.sentences if self.common else ())])
+        table = Table(title=self.title, title_justify="left", caption_justify="left", caption=caption)
         for at, column in enumerate(self.columns):
             numbers = [written(row[at]) for row in self.rows if not isinstance(row[at], str)]
             if len(numbers) == len(self.rows):
@@ -89,10 +114,14 @@ class Report:
         console.print(table)
 
     def markdown(self, picture: str | None = None) -> str:
-        """The table, its notes and a link to the picture, as Markdown."""
+        """The table, its notes and links to the common remarks and to the picture, as Markdown."""
         rows = [self.columns, ["---"] * len(self.columns), *([written(cell) for cell in row] for row in self.rows)]
         table = "\n".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |" for row in rows)
-        parts = [f"## {self.title}", table, " ".join(self.notes), f"![{self.title}]({picture})" if picture else ""]
+        see = [f"See also [{self.common.title}](#{_anchor(self.common.title)})."] if self.common else []
+        parts = [
+            f"## {self.title}", table, " ".join([*self.notes, *see]),
+            f"![{self.title}]({picture})" if picture else "",
+        ]  # fmt: skip
         return "\n\n".join(part for part in parts if part) + "\n"
 
     def save(self, folder: Path, name: str) -> list[Path]:
@@ -124,20 +153,23 @@ _LIVE = (
 )
 
 
-def page(command: str, titles: Sequence[str], sections: Sequence[str], *, live: bool = False) -> str:
-    """All tables as one page of Markdown, with their list and remarks on all of them."""
-    links = [f"- [{title}](#{_anchor(title)})" for title in titles]
+def page(
+    command: str, titles: Sequence[str], sections: Sequence[str], common: Sequence[Remarks] = (), *, live: bool = False
+) -> str:
+    """All tables as one page of Markdown, with their list, remarks on all of them, and ``common`` ones on some."""
+    links = [f"- [{title}](#{_anchor(title)})" for title in [*(some.title for some in common), *titles]]
     return "\n".join(
         [
             f"# The papers' {'live ' * live}experiments again\n",
             f"By `{command}`, which writes this page, its pictures and the",
             *(_LIVE if live else _SAME),
             "",
-            "Each table: the paper's figure, ours, and why they differ; a letter is for a reason below it. A dash:",
-            "the paper doesn't say.",
+            "Each table: the paper's figure, ours, and why they differ; a letter is for a reason below it, or in the",
+            "remarks that it names. A dash: the paper doesn't say.",
             "",
             *links,
             "",
+            *(some.markdown() for some in common),
             *sections,
         ]
     )

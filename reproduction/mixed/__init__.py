@@ -9,18 +9,18 @@ from reproduction.mixed.follow import Point
 from reproduction.mixed.live import live_claims
 from reproduction.mixed.setting import figure_4, figure_7, table_2
 from reproduction.mixed.sweeps import figure_18, sweep_report
-from reproduction.page import Report, Sizing
+from reproduction.page import Remarks, Report, Sizing
 from reproduction.stage import Stage
 
-_SCALED = (
-    "The paper has pictures of this: what it says of them is beside ours in 'Mixed: what the paper says'. Scaled: "
-    "intervals (the paper's 50 × scale, 3 at least) and the largest key domain. Times are CPU times here."
-)
+_SWEEPS = Remarks("Mixed: sweeps", (
+    "The paper has pictures of these: what it says of them is beside ours in 'Mixed: what the paper says'. Scaled:",
+    "intervals (the paper's 50 × scale, 3 at least) and the largest key domain. Times are CPU times here.",
+))  # fmt: skip
 _BRUTE = f"MIXED_BF is left out above {sweeps.MOST_KEYS_BY_FORCE:,} keys."
 
 
 def _sweep(title: str, name: str, run: Callable[[Sizing], list[Point]], *notes: str) -> Callable[[Sizing], Report]:
-    return lambda settings: sweep_report(f"Mixed, {title}", name, run(settings), [*notes, _SCALED])
+    return lambda settings: sweep_report(f"Mixed, {title}", name, run(settings), notes, _SWEEPS)
 
 
 EXPERIMENTS: dict[str, Callable[[Sizing], Report]] = {

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from reproduction.mixed.claims import Claim
 from reproduction.mixed.follow import Workload
-from reproduction.page import Cell, Report, Sizing
+from reproduction.page import Cell, Remarks, Report, Sizing
 from reproduction.stage import Course, Stage
 from unskew.apps.monitoring.colours import colour
 from unskew.grouping import create, parameters
@@ -24,11 +24,11 @@ WORKERS, KEYS = 10, 10_000
 STEADY = 4  # batches between two changes; in the paper it is minutes
 F, THETAS = (0.2, 1.0, 2.0), (0.02, 0.08, 0.3)
 STREAMS = {"Social": 0.85, "Stock": 0.5}
-_COMMON = (
+_COMMON = Remarks("Mixed, live: setting", (
     f"N_D = {WORKERS}, {KEYS:,} keys, a tuple costs 1 ms times the scale; frequencies change every {STEADY} batches.",
     "Tuples/s: as many as if a batch were over when its slowest worker is; what a batch costs all schemes alike is",
     "left out. Latency: from a batch's beginning to the end of the tuple's worker's share. Without the first batch.",
-)
+))  # fmt: skip
 _DATA = (
     "The paper's data can't be had: Social is the synthetic workload with z = 0.85, Stock with z = 0.5, f = 1; both",
     "are counted by key, where Stock was a self-join.",
@@ -84,8 +84,8 @@ def figure_13(settings: Sizing, stage: Stage) -> Report:
     lines = {shown: (name, [found[f, name].throughput for f in F]) for name, shown in schemes.items()}
     return Report(
         "Mixed, figure 13: throughput and latency over the fluctuation, live",
-        ("f", "scheme", "tuples/s", "latency, ms", "θ, %"), rows, [*_COMMON, _READJ],
-        lambda figure: _draw(figure, "f", F, lines),
+        ("f", "scheme", "tuples/s", "latency, ms", "θ, %"), rows, [_READJ],
+        lambda figure: _draw(figure, "f", F, lines), _COMMON,
     )  # fmt: skip
 
 
@@ -104,8 +104,8 @@ def figure_14(settings: Sizing, stage: Stage) -> Report:
             lines[f"{data}, {shown}"] = name, [each.throughput for each in found]
     return Report(
         "Mixed, figure 14: throughput on two streams over θmax, live",
-        ("data", "θmax", "scheme", "tuples/s", "latency, ms", "θ, %"), rows, [*_COMMON, *_DATA, _READJ],
-        lambda figure: _draw(figure, "θmax", THETAS, lines),
+        ("data", "θmax", "scheme", "tuples/s", "latency, ms", "θ, %"), rows, [*_DATA, _READJ],
+        lambda figure: _draw(figure, "θmax", THETAS, lines), _COMMON,
     )  # fmt: skip
 
 
@@ -134,11 +134,11 @@ def figure_15(settings: Sizing, stage: Stage) -> Report:
         # One batch more has the old number of workers; in the next one plans can't know of the new one yet.
         rows.append((shown, float(before[1:].mean()), float(after[0]), float(after[1]), float(after[2:].mean())))
     courses = {name: np.concatenate([part.throughputs for part in parts]) for name, parts in found.items()}
-    notes = [f"From {WORKERS - 1} to {WORKERS} workers: the run is started again on its checkpoint.", *_COMMON]
+    notes = [f"From {WORKERS - 1} to {WORKERS} workers: the run is started again on its checkpoint."]
     return Report(
         "Mixed, figure 15: a worker more, live",
         ("scheme", "tuples/s before", "first batch", "second", "from then on"), rows, notes,
-        lambda figure: _draw_courses(figure, courses),
+        lambda figure: _draw_courses(figure, courses), _COMMON,
     )  # fmt: skip
 
 
@@ -151,14 +151,11 @@ def figure_16(settings: Sizing, stage: Stage) -> Report:
         (shown, float(of.throughputs.mean()), float(of.throughputs.min()), float(of.throughputs.max()), of.theta)
         for shown, (_, of) in found.items()
     ]
-    notes = [
-        "TPC-H's query 5, a join of joins, is not done: it is the synthetic workload, f = 1, counted by key.",
-        *_COMMON,
-    ]
+    notes = ["TPC-H's query 5, a join of joins, is not done: it is the synthetic workload, f = 1, counted by key."]
     return Report(
         "Mixed, figure 16: throughput through time, live",
         ("scheme", "tuples/s, mean", "worst batch", "best", "θ, %"), rows, notes,
-        lambda figure: _draw_courses(figure, {shown: of.throughputs for shown, (_, of) in found.items()}),
+        lambda figure: _draw_courses(figure, {shown: of.throughputs for shown, (_, of) in found.items()}), _COMMON,
     )  # fmt: skip
 
 

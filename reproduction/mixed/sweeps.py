@@ -8,7 +8,7 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from reproduction.mixed.follow import Case, Outcome, Point, Workload, sweep
-from reproduction.page import Cell, Report, Sizing
+from reproduction.page import Cell, Remarks, Report, Sizing
 from unskew.apps.monitoring.colours import colour
 
 ALL = ("MIXED", "MINTABLE", "MINMIG", "MIXED_BF", "READJ")
@@ -110,7 +110,9 @@ NUMBERS: dict[str, Callable[[Outcome], float]] = {
 MARKERS: dict[str, str] = dict(zip(ALL, "os^Dx", strict=True))
 
 
-def sweep_report(title: str, name: str, points: Sequence[Point], notes: Sequence[str]) -> Report:
+def sweep_report(
+    title: str, name: str, points: Sequence[Point], notes: Sequence[str], common: Remarks | None = None
+) -> Report:
     """The report of a sweep over the parameter ``name``: a row for each point, and a panel for each number."""
 
     def draw(figure: Figure) -> None:
@@ -138,7 +140,7 @@ def sweep_report(title: str, name: str, points: Sequence[Point], notes: Sequence
             *figure.axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=4, fontsize="small"
         )
 
-    return Report(title, (name, "w", "scheme", *NUMBERS), [_row(point) for point in points], notes, draw)
+    return Report(title, (name, "w", "scheme", *NUMBERS), [_row(point) for point in points], notes, draw, common)
 
 
 def _row(point: Point) -> Sequence[Cell]:

@@ -3,7 +3,7 @@
 import numpy as np
 from matplotlib.figure import Figure
 
-from reproduction.page import Cell, Report, Sizing
+from reproduction.page import Cell, Remarks, Report, Sizing
 from reproduction.posg import work
 from reproduction.posg.time_series import CHANGE, FACTORS, K, M
 from reproduction.posg.work import Drifting
@@ -15,10 +15,10 @@ SCHEMES = ("SHUFFLE", "POSG")
 _BATCHES = 30  # of the time series; the paper's points are of 2,000 tuples
 _TWEETS, _ENTITIES, _P1 = 500_000, 35_000, 0.065
 _CLASSES = "1,5,25"  # ms: others, politicians, media
-_COMMON = (
+_COMMON = Remarks("POSG, live: completion times", (
     "A batch's tuples are all there as it begins: completion is from then to the end of the worker's share. What a",
     "batch costs besides, alike for both, is left out, and times are made shorter than the paper's: compare ratios.",
-)
+))  # fmt: skip
 
 
 def figure_11(settings: Sizing, stage: Stage) -> Report:
@@ -58,11 +58,10 @@ def figure_11(settings: Sizing, stage: Stage) -> Report:
     notes = [
         f"m = {m:,}, batches of {batch:,}; costs 1 to 64 times {unit:g} ms. Sketches count from the next batch on.",
         "a: an instance sends a sketch every two to four windows: where the change falls between two is chance.",
-        *_COMMON,
     ]
     columns = ("", "paper", "round robin", "POSG", "why they differ")
     title = "POSG, Figure 11: the prototype, change of load at half of the stream"
-    return Report(title, columns, rows, notes, lambda figure: _draw(figure, found, batch, change))
+    return Report(title, columns, rows, notes, lambda figure: _draw(figure, found, batch, change), _COMMON)
 
 
 def figure_12(settings: Sizing, stage: Stage) -> Report:
@@ -95,11 +94,10 @@ def figure_12(settings: Sizing, stage: Stage) -> Report:
         "a: the stream is drawn, whose most frequent entity is of any class. And in the prototype tuples wait for",
         "those before them: with just enough instances queues hardly empty, and what round robin does wrong adds up.",
         "Here each batch begins with empty queues.",
-        *_COMMON,
     ]
     title = "POSG, Figure 12: the prototype, tweets over instances"
     columns = ("k", "round robin, ms", "POSG, ms", "paper: S_L", "ours: S_L", "why they differ")
-    return Report(title, columns, rows, notes, lambda figure: _draw_means(figure, numbers, means))
+    return Report(title, columns, rows, notes, lambda figure: _draw_means(figure, numbers, means), _COMMON)
 
 
 def _running(posg: Course) -> int:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from reproduction.page import Cell, Report, Sizing
+from reproduction.page import Cell, Remarks, Report, Sizing
 from reproduction.posg.trial import Stream, Trial, trial
 from unskew.apps.monitoring.colours import colour
 
@@ -19,7 +19,7 @@ VARIANTS: dict[str, tuple[int, str]] = {
     "long, as written": (LONG, "work"),
     "long, clock": (LONG, "clock"),
 }
-NOTES = (
+SPEED_UPS = Remarks("POSG: speed-ups", (
     "Speed-up S_L over round robin: mean over the streams [least, greatest].",
     "as written: m = 32,768, C_op is the time spent executing. clock: C_op is when the instance will be done, idle",
     "time included, as in the authors' prototype and by default here. long: m = 150,000, the length of the paper's",
@@ -27,7 +27,7 @@ NOTES = (
     "a: of 32,768 tuples the first 10,240 at least (2·N·k) go round robin; by equation 1 with μ = 0.05 mostly 15,000",
     "to 31,000, and from then on there isn't as much to gain (experiment posg/start).",
     "b: as a; and an instance that idled while it got less is made to catch up, though there's no queue to level.",
-)
+))  # fmt: skip
 
 
 def streams_of(settings: Sizing) -> range:
@@ -56,8 +56,8 @@ def sweep(
         rows.append((label, paper(label), *cells, _why(paper(label), {v: c[-1] for v, c in curves.items()})))
     columns = (parameter, "paper", *VARIANTS, "why they differ")
     return Report(
-        title, columns, rows, [*notes, f"{len(streams_of(settings))} streams a point.", *NOTES],
-        lambda figure: _draw(figure, parameter, list(points), curves),
+        title, columns, rows, [*notes, f"{len(streams_of(settings))} streams a point."],
+        lambda figure: _draw(figure, parameter, list(points), curves), SPEED_UPS,
     )  # fmt: skip
 
 
@@ -108,7 +108,7 @@ def default(settings: Sizing) -> Report:
     )  # fmt: skip
     title = "POSG: mean completion time in the default setting (Zipf-1.0, k = 5, 100 % provisioning)"
     late = "c: the whole of a stream of which POSG runs for nearly nine tenths, with queues that it sees."
-    return Report(title, columns, rows, [f"{len(streams_of(settings))} streams.", *NOTES, late])
+    return Report(title, columns, rows, [f"{len(streams_of(settings))} streams.", late], common=SPEED_UPS)
 
 
 def _mean(trials: list[Trial], what: str) -> float:
