@@ -1,21 +1,21 @@
-"""The Markdown pages: links and anchors lead somewhere, and the map of folders is the list of folders."""
+"""The Markdown pages: links lead somewhere, commands and options exist, sentences are short, the map is right."""
 
 import re
+import shlex
 import unicodedata
 from functools import cache
 from pathlib import Path
 
 import pytest
+import typer
 
-ROOT = Path(__file__).parents[1]
-_AWAY = {".venv", ".unskew", "out", "build", "dist", ".git"}
-PAGES = sorted(page for page in ROOT.rglob("*.md") if not _AWAY & set(page.relative_to(ROOT).parts))
+from tests.pages import PAGES, ROOT, blocks, logical, prose, sentences, words
+from unskew.apps.cli import app
 
-
-def prose(page: Path) -> str:
-    """The page without its blocks of code."""
-    text = re.sub(r"(?ms)^```.*?^```", "", page.read_text(encoding="utf-8"))
-    return re.sub(r"(?m)^ {4}.*$", "", text)
+#: Pages that a command writes, and that record results of papers: their prose is the papers'.
+RECORDS = "docs/reproduction/"
+#: The most words of a sentence, and how many sentences of all pages may have more.
+LONG, FEW = 35, 15
 
 
 @cache
@@ -32,11 +32,11 @@ def anchors(page: Path) -> set[str]:
     return found
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_links_lead_somewhere(page):
-    links = re.findall(r"\]\(([^)\s]+)\)", prose(page))
+@pytest.mark.parametrize("name", PAGES)
+def test_links_lead_somewhere(name):
+    page = PAGES[name]
     broken = []
-    for link in links:
+    for link in re.findall(r"\]\(([^)\s]+)\)", prose(page)):
         if re.match(r"[a-z]+:", link):
             continue
         path, _, anchor = link.partition("#")
@@ -47,11 +47,80 @@ def test_links_lead_somewhere(page):
 
 
 def test_the_map_of_folders_is_the_list_of_folders():
-    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    text = PAGES["docs/architecture.md"].read_text(encoding="utf-8")
     named = set(re.findall(r"`([a-z_]+(?:/[a-z_]+)*)/`", text[text.index("## The folders") :]))
-    there = [folder for folder in ROOT.iterdir() if folder.name[0] != "." and folder.name not in _AWAY]
+    away = {".venv", ".unskew", "out", "build", "dist", ".git"}
+    there = [folder for folder in ROOT.iterdir() if folder.name[0] != "." and folder.name not in away]
     folders = {folder.name for folder in there if any(folder.glob("**/*.py"))}
     packages = {f"apps/{folder.name}" for folder in (ROOT / "apps").iterdir() if (folder / "__init__.py").exists()}
     missing = (folders - {"src", "apps"} | packages) - named
     assert not missing, "docs/architecture.md doesn't say what is in these"
     assert not [name for name in named if not (ROOT / name).is_dir() and not list(ROOT.glob(f"*/{name}"))]
+
+
+def test_readme_is_short():
+    assert len(PAGES["README.md"].read_text(encoding="utf-8").splitlines()) <= 150
+
+
+def test_sentences_are_short():
+    long = [
+        f"{name}: {sentence}"
+        for name, page in PAGES.items()
+        if not name.startswith(RECORDS)
+        for sentence in sentences(page)
+        if words(sentence) > LONG
+    ]
+    assert len(long) <= FEW, "\n".join(long)
+
+
+@cache
+def options() -> dict[str, set[str]]:
+    """Command, with its subcommand → its options."""
+
+    def walk(command, path):
+        yield path, {name for each in command.params for name in (*each.opts, *each.secondary_opts)} | {"--help"}
+        for name, each in getattr(command, "commands", {}).items():
+            yield from walk(each, f"{path} {name}".strip())
+
+    return dict(walk(typer.main.get_command(app), ""))
+
+
+def commands(name: str) -> list[str]:
+    """The commands on a page: the lines of its shell blocks, and code within its sentences."""
+    lines = [line for block in blocks(name) if block.language == "sh" for line in logical(block.code)]
+    return lines + re.findall(r"`((?:unskew|make|python -m) [^`]+)`", " ".join(prose(PAGES[name]).split()))
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_commands_and_options_exist(name):
+    wrong = [(line, problem) for line in commands(name) for problem in problems(line)]
+    assert not wrong
+
+
+def problems(line: str) -> list[str]:
+    """What is wrong with a line of commands: one that there isn't, or an option that it doesn't have."""
+    found = []
+    for part in re.split(r"[;&|]+ ?", line):
+        try:
+            given = shlex.split(part)
+        except ValueError:
+            continue
+        flags = {word.partition("=")[0] for word in given if re.match(r"--\w", word)}
+        match given:
+            case ["unskew" | ".venv/bin/unskew", *rest]:
+                known = options()
+                path = next((p for n in (2, 1) if (p := " ".join(rest[:n])) in known), None)
+                if path is None:
+                    found += [f"no command {rest[0]}"] * bool(rest and rest[0][0].islower())
+                else:
+                    found += [f"{path} has no {flag}" for flag in flags - known[path]]
+            case ["make", *targets]:
+                made = (ROOT / "Makefile").read_text(encoding="utf-8")
+                found += [f"no target {t}" for t in targets if t.islower() and not re.search(rf"(?m)^{t}:", made)]
+            case ["python", "-m", module, *_] if module.startswith("benchmarks."):
+                path = ROOT / module.replace(".", "/")
+                files = [path.with_suffix(".py")] if path.with_suffix(".py").exists() else list(path.glob("*.py"))
+                code = "".join(file.read_text(encoding="utf-8") for file in files)
+                found += [f"no {module}"] * (not files)
+                found += [f"{module} has no {flag}" for flag in flags if f'"{flag}"' not in code and files]
+    return found

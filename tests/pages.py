@@ -1,0 +1,104 @@
+"""The project's Markdown pages, and the blocks of code that stand on them."""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+_AWAY = {".venv", ".unskew", "out", "build", "dist", ".git"}
+#: All pages, by their path from the project's root.
+PAGES = {
+    str(page.relative_to(ROOT)): page
+    for page in sorted(ROOT.rglob("*.md"))
+    if not _AWAY & set(page.relative_to(ROOT).parts)
+}
+_BLOCK = re.compile(
+    r"""(?msx)
+    ^```(?P<language>\w*)\n (?P<fenced>.*?) ^```\n
+    | (?:(?<=\n\n)|\A) (?P<indented>(?:\ {4}[^\n]*\n (?:\n(?=\ {4}))*)+)
+    """
+)
+
+
+@dataclass(frozen=True)
+class Block:
+    """A block of code on a page.
+
+    Attributes
+    ----------
+    page : str
+        The page's path from the project's root.
+    line : int
+        Where the block begins.
+    language : str
+        ``sh``, ``python``, ``text``, …; an indented block is ``sh`` if it begins with a command, else ``text``.
+    code : str
+        What stands in it.
+    output : str or None
+        What the page shows as its output: the ``text`` block that follows, with at most a sentence between.
+
+    """
+
+    page: str
+    line: int
+    language: str
+    code: str
+    output: str | None = None
+
+    def __str__(self) -> str:
+        """The block's place."""
+        return f"{self.page}:{self.line}"
+
+
+_COMMAND = re.compile(r"(\$ )?(unskew|make|python|pip|export|source|docker|git|zcat|\.venv/bin/\w+) ")
+
+
+def blocks(name: str) -> list[Block]:
+    """The page's blocks in their order, each with the output that the page shows for it."""
+    text = PAGES[name].read_text(encoding="utf-8")
+    found: list[Block] = []
+    end = 0
+    for match in _BLOCK.finditer(text):
+        code = match["fenced"]
+        language = match["language"] or "text"
+        if code is None:
+            code = re.sub(r"(?m)^ {4}", "", match["indented"])
+            language = "sh" if _COMMAND.match(code) else "text"
+        output = None
+        if code.startswith("$ "):  # a terminal's text: the command behind the prompt, and what it prints
+            code, _, output = code.removeprefix("$ ").partition("\n")
+        between = text[end : match.start()]
+        if language == "text" and found and found[-1].output is None and len(between) < 200 and "\n#" not in between:
+            last = found.pop()
+            found.append(Block(last.page, last.line, last.language, last.code, code))
+        else:
+            found.append(Block(name, text.count("\n", 0, match.start()) + 1, language, code, output))
+        end = match.end()
+    return found
+
+
+def logical(code: str) -> list[str]:
+    """Lines of shell code, those that a backslash continues as one, without comments."""
+    joined = re.sub(r"(?m)\s+#.*$|^#.*$", "", code.replace("\\\n", " "))
+    return [line.strip() for line in joined.splitlines() if line.strip()]
+
+
+def prose(page: Path) -> str:
+    """The page without its blocks of code."""
+    return _BLOCK.sub("\n", page.read_text(encoding="utf-8"))
+
+
+def sentences(page: Path) -> list[str]:
+    """The sentences of the page's paragraphs and list items; tables, headings and code are left out."""
+    text = re.sub(r"(?m)^(\||#).*$", "", prose(page))
+    found = []
+    for part in re.split(r"\n\s*\n|\n(?=\s*(?:[*-]|\d+\.) )", text):
+        plain = re.sub(r"!?\[([^]]*)\]\([^)]*\)", r"\1", " ".join(part.split()))
+        plain = re.sub(r"`[^`]*`", "code", plain)
+        found += re.split(r"(?<=[.!?])[)*\"]*\s+(?=[A-Z(*\[\"…c])", plain)
+    return found
+
+
+def words(sentence: str) -> int:
+    """How many words a sentence has."""
+    return sum(bool(re.search(r"\w", word)) for word in sentence.split())
