@@ -31,7 +31,7 @@ class Block:
     line : int
         Where the block begins.
     language : str
-        ``sh``, ``python``, ``text``, …; an indented block is ``sh`` if it begins with a command, else ``text``.
+        ``sh``, ``python``, ``text``, …; where the page names none, ``sh`` if it begins with a command, else ``text``.
     code : str
         What stands in it.
     output : str or None
@@ -59,11 +59,8 @@ def blocks(name: str) -> list[Block]:
     found: list[Block] = []
     end = 0
     for match in _BLOCK.finditer(text):
-        code = match["fenced"]
-        language = match["language"] or "text"
-        if code is None:
-            code = re.sub(r"(?m)^ {4}", "", match["indented"])
-            language = "sh" if _COMMAND.match(code) else "text"
+        code = match["fenced"] or re.sub(r"(?m)^ {4}", "", match["indented"] or "")
+        language = match["language"] or ("sh" if _COMMAND.match(code) else "text")
         output = None
         if code.startswith("$ "):  # a terminal's text: the command behind the prompt, and what it prints
             code, _, output = code.removeprefix("$ ").partition("\n")

@@ -35,6 +35,14 @@ def test_one_experiment(tmp_path):
     assert "POSG, Theorem 4.3" in (tmp_path / "README.md").read_text()
 
 
+def test_remarks_in_common_stand_on_the_page_once(tmp_path):
+    result = run("dkg/skew", "dkg/workers", "--scale", "0.001", "--output", str(tmp_path))
+    assert result.exit_code == 0, result.output
+    text = (tmp_path / "README.md").read_text()
+    assert text.count("\n## DKG: measures and reasons\n") == 1
+    assert text.count("See also [DKG: measures and reasons](#dkg-measures-and-reasons).") == 2
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
