@@ -5,7 +5,7 @@
 >>> router.route(["tr", "tr", "de"]).tolist()
 [0, 1, 2]
 
-Knows nothing of Spark or Kafka.
+This package knows nothing of Spark or Kafka.
 """
 
 from unskew.grouping.interface import Grouping

@@ -17,7 +17,7 @@ def integer(name: str, value: Any, least: int, most: int | None = None) -> int:
     Raises
     ------
     ValueError
-        It isn't; the message names the parameter, the value and the valid ones.
+        The value isn't valid. The message names the parameter, the value and the valid values.
 
     """
     fits = isinstance(value, (int, np.integer)) and not isinstance(value, bool) and value >= least
@@ -34,7 +34,7 @@ def number(name: str, value: Any, least: float, most: float = math.inf, *, above
     Raises
     ------
     ValueError
-        It isn't; the message names the parameter, the value and the valid ones.
+        The value isn't valid. The message names the parameter, the value and the valid values.
 
     """
     fits = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
@@ -52,7 +52,7 @@ def one_of(name: str, value: Any, valid: Sequence[str]) -> str:
     Raises
     ------
     ValueError
-        It isn't; the message names the parameter, the value and the valid ones.
+        The value isn't valid. The message names the parameter, the value and the valid values.
 
     """
     if value not in valid:
@@ -61,12 +61,14 @@ def one_of(name: str, value: Any, valid: Sequence[str]) -> str:
 
 
 def fair_shares(weights: Sequence[float] | None, workers: int) -> NDArray[np.float64]:
-    """Each worker's share of the load, float64[W], 1 in all: its weight's, or all alike.
+    """Each worker's share of the load: float64[W], their sum is 1.
+
+    A share is proportional to the worker's weight. Without weights all shares are equal.
 
     Raises
     ------
     ValueError
-        There isn't a weight above 0 for each worker.
+        ``weights`` isn't a number above 0 for each worker.
 
     """
     speeds = np.ones(workers) if weights is None else np.array(weights, np.float64)
@@ -81,7 +83,7 @@ def milliseconds(name: str, seconds: Any, *, least: int = 0) -> int:
     Raises
     ------
     ValueError
-        It isn't one; the message names the parameter, the value and the valid ones.
+        The value isn't valid. The message names the parameter, the value and the valid values.
 
     """
     return round(1000 * number(name, seconds, least / 1000))

@@ -1,11 +1,11 @@
-"""Compiled kernels, cached on disk, and compiled anew when anything that they are made of has changed.
+"""Compiled kernels, cached on disk and compiled again when any of their sources has changed.
 
-Numba's own cache looks at a function's own file alone: after an update a kernel that calls a kernel of another file
-would silently go on with the old one. So a file's kernels are cached in a folder that is named after the sources of all
-the kernels that they can call, and the constants that they import.
+Numba's own cache checks only the file that a function is in. If a kernel calls a kernel of another file, and that file
+is updated, numba would silently run the old code. Here a kernel's cache folder is named after the sources of its file
+and of all kernels that it can call, and after the constants that its file imports.
 
-The folder's name doesn't depend on where the sources lie. A cluster's executors, each with its own copy of the archive
-with the sources, share the kernels that were compiled on their machine once.
+The folder's name doesn't depend on the path of the sources. The executors of a cluster each have their own copy of the
+archive with the sources, but executors on one machine share its compiled kernels.
 """
 
 import hashlib
@@ -29,8 +29,8 @@ _digests: dict[Dispatcher, str] = {}  # of the kernels so far
 def kernel(function: F) -> F:
     """Compile a function on its first call, or load it from the cache: numba's ``njit``.
 
-    ``NUMBA_CACHE_DIR`` moves this cache, as it moves numba's own. Where the cache can't be written to, or the source of
-    a function isn't found, each process compiles the function itself.
+    ``NUMBA_CACHE_DIR`` moves this cache, as it moves numba's own. Each process compiles the function itself if the
+    cache can't be written to, or if the function's source isn't found.
     """
     digest = _digest(function)
     before = _settings.CACHE_DIR, getattr(_settings, "CACHE_LOCATOR_CLASSES", "")
@@ -46,7 +46,7 @@ def kernel(function: F) -> F:
 
 
 class BySources:
-    """Tells numba where a function's cache is: in the folder that ``kernel`` names, whatever the path of its source."""
+    """Tells numba to cache a function in the folder that ``kernel`` names, wherever the function's source is."""
 
     def __init__(self, folder: str, line: int) -> None:
         self._folder = folder
@@ -66,11 +66,11 @@ class BySources:
         Path(self._folder).mkdir(parents=True, exist_ok=True)
 
     def get_source_stamp(self) -> str:
-        """The folder's name: a cache is used if it was written under an equal one."""
+        """The folder's name. Numba uses a cached function only if its stamp is the same."""
         return Path(self._folder).name
 
     def get_disambiguator(self) -> str:
-        """The first line, which tells functions of the same name apart."""
+        """The function's first line, which distinguishes functions of the same name."""
         return str(self._line)
 
 
@@ -108,7 +108,10 @@ def _writable(folder: Path) -> bool:
 
 @lru_cache
 def cache_home() -> str:
-    """Beside the sources, or in the user's cache where these can't be written to (or are in an archive)."""
+    """The folder of the cache.
+
+    It is beside the sources. If that folder can't be written to, or is in an archive, it is in the user's cache.
+    """
     beside = Path(__file__).parent / "__pycache__"
     if os.access(beside if beside.exists() else beside.parent, os.W_OK):
         return str(beside)

@@ -23,19 +23,20 @@ _METHODS = {"halving": 8, "doubling": 1}  # tokens to start with
 class ConsistentHash(Grouping):
     """Send a key to the owner of the first token clockwise from its hash; give an overloaded worker less of the ring.
 
-    Worker i's tokens are the strings ``i-0``, ``i-1``, …; tokens and keys lie on the ring at the seeded SplitMix64 of
-    their mmh3. When the longest queue is more than 1 + τ times the second longest, its worker is relieved: *halving*
-    takes half of its tokens away, so that its keys alone move; *doubling* gives every other worker twice its tokens, so
-    that many keys move. Tuples waiting at a worker that no longer owns their key are passed on when their turn comes; a
-    key's partial results, left at several workers, are merged at the end.
+    Worker i's tokens are the strings ``i-0``, ``i-1``, …. The position of a token or a key on the ring is a seeded
+    SplitMix64 of its mmh3. When the longest queue is more than 1 + τ times the second longest, its worker is relieved.
+    *Halving* takes half of that worker's tokens away, so that only its keys move. *Doubling* gives every other worker
+    twice its tokens, so that many keys move. If a tuple waits at a worker that no longer owns its key, the worker
+    passes the tuple on when its turn comes. A key's partial results stay at its former workers and are merged at the
+    end.
 
     Guarantees
     ----------
     * At any one time a key is on one worker, the same for all sources that have the same plan.
-    * A redistribution changes at most what its method says; no more than ``rounds`` for each worker.
+    * A redistribution changes only the tokens that its method says, at most ``rounds`` times for each worker.
     * No bound on imbalance: one hot key is moved, never divided.
 
-    Time O(1) a tuple and O(log T) a distinct key, T the tokens; O(T log T) a redistribution. Memory: 12 bytes a token,
+    Time O(1) a tuple and O(log T) a distinct key for T tokens; O(T log T) a redistribution. Memory: 12 bytes a token,
     shared by all routers of a process.
 
     Parameters
@@ -43,18 +44,19 @@ class ConsistentHash(Grouping):
     method : "doubling" or "halving", default "doubling"
         The authors find doubling the more successful.
     tokens : int, optional
-        Tokens of each worker at the start, a power of 2. Default 1 for doubling (the authors' value) and 8 for
-        halving (the authors say a power of 2). More: more even shares; 1 is very uneven.
+        Tokens of each worker at the start, a power of 2. The default is 1 for doubling, the authors' value, and 8 for
+        halving, for which the authors only ask for a power of 2. With more tokens the shares are more even; one token
+        a worker is very uneven.
     threshold : float, default 0.2
-        τ ≥ 0; 0 tolerates no skew. (The authors' value is missing from the text that we have.)
+        τ ≥ 0. With 0 no skew is tolerated. The text of the paper that we have lacks the authors' value.
     rounds : int, default 1
-        How often each worker may be relieved, at least 0. The authors use 1, and try more.
+        How often each worker may be relieved, at least 0. The authors use 1 and also try more.
     max_tokens : int, default 2^20
-        T at most, since doubling grows without bound.
+        The most tokens that the ring may have, because doubling grows without bound.
 
     Notes
     -----
-    Of halved tokens the last ones go. Without feedback the scheme is a plain ring.
+    Halving takes a worker's last tokens. Without feedback the scheme is a plain ring.
 
     References
     ----------
@@ -127,21 +129,25 @@ class ConsistentHash(Grouping):
 
 
 class RingController(Controller):
-    """The load balancer: it redistributes when Qmax > Qs · (1 + τ), Qs the second longest queue (predicate 1).
+    """The load balancer: it redistributes when Qmax > Qs · (1 + τ), where Qs is the second longest queue (predicate 1).
 
-    The worker with the longest queue is relieved, each worker at most ``rounds`` times. O(W) a plan; memory: two
+    It relieves the worker with the longest queue, each worker at most ``rounds`` times. Time O(W) a plan. Memory: two
     numbers a worker.
 
     Parameters
     ----------
     identity : str
-        Of the routers that it plans for.
+        The identity of the routers that it plans for.
     tokens : int64[W]
         What each worker starts with.
     method : "halving" or "doubling"
-    threshold, rounds, most : float, int, int
-        τ; how often each worker may be relieved; and the most tokens that the ring may have: a redistribution that
-        needs more isn't made.
+        See ``ConsistentHash``.
+    threshold : float
+        τ.
+    rounds : int
+        How often each worker may be relieved.
+    most : int
+        The most tokens that the ring may have. A redistribution that needs more isn't made.
 
     """
 
@@ -185,7 +191,9 @@ class Ring(NamedTuple):
 
 
 def ring_of(tokens: NDArray[np.int64], seed: int) -> Ring:
-    """The ring on which worker i has the tokens ``i-0`` to ``i-(tokens[i] - 1)``. O(T log T), once for equal tokens.
+    """The ring on which worker i has the tokens ``i-0`` to ``i-(tokens[i] - 1)``.
+
+    Time O(T log T). The last eight rings are cached.
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
 """DALTON: a contextual bandit learns which worker is good for a hot key.
 
-A *slide* is so many tuples. Loads and replicas count over a window, which is the last few slides and the one under way.
-A hot key's *arms* are the workers that it has been on since it got hot, each with its value.
+A *slide* is a fixed number of tuples. Loads and replicas are counted over a window: the last few slides and the present
+one. A hot key's *arms* are the workers that it has been on since it became hot. Each arm has a value.
 """
 
 from collections.abc import Mapping
@@ -48,7 +48,7 @@ class Rules(NamedTuple):
 
 
 class Arms(NamedTuple):
-    """C hot keys, and M arms in all, each with its value and the slide in which it was used last."""
+    """C hot keys, and M arms in all. Each arm has a value and the slide in which it was used last."""
 
     key: NDArray[np.uint64]  # [C]
     expires: NDArray[np.int64]  # [C], the slide with which the key is hot no more
@@ -63,50 +63,59 @@ _OF_ARMS = ("slot", "worker", "value", "last")  # the columns that a saved state
 
 
 class Dalton(Grouping):
-    """Send a cold key home, and a hot one where that has been worth most: few tuples there, and few workers in all.
+    """Send a cold key home, and a hot key to the worker that has earned the highest rewards.
 
-    A key is hot when it has more than a W-th of a ``slide``'s tuples, from then until the end of the next slide. Of a
-    hot key's workers each has a value, an average of its rewards in which the last one has a weight of 0.1; mostly the
-    key goes where the value is highest, and with probability ``explore`` to another worker. The reward is
+    A key becomes hot when it has more than a W-th of a ``slide``'s tuples. It is hot until the end of the next slide.
+    In the first slide no key is hot.
+
+    Each of a hot key's workers has a value: an average of its rewards in which the last one has a weight of 0.1. Mostly
+    the key goes where the value is highest. With probability ``explore`` it goes to a random worker. The reward is high
+    if the worker has few tuples and the key is on few workers:
 
         − ½ · (L − mean) / max(L, mean) − ½ · (workers that the key is on) / W
 
-    with the chosen worker's load L and the workers' mean load over the last ``window`` tuples. At first a key explores
-    two workers, when that many have been tried by 70 % of the hot keys three, and so on up to ``splits``.
+    L is the chosen worker's load, and mean is the workers' mean load, both over the last ``window`` tuples. At first a
+    key explores two workers. When 70 % of the hot keys have been on that many workers, a key may explore three, and so
+    on up to ``splits``.
 
     Guarantees
     ----------
-    * A key that has never been hot is on one worker, its home in KEY; so is one that hasn't been hot for two slides.
-    * Nothing counts for longer than ``window`` (values: than the key is hot).
+    * A key that has never been hot is on one worker, its home in KEY. A key goes home again when it is no longer hot.
+    * No load counts for longer than ``window`` and the present slide. A value lasts as long as its key is hot.
     * No bound on imbalance: cold keys are hashed, and half of the reward is for having few workers.
 
-    Time O(1) a tuple of a cold key, O(workers that it was on) of a hot one. Memory: (``window`` / ``slide`` + 2) · W
-    loads, at most 16·W counters (16 bytes, 8 to 16 for finding them), and 16·W + 1024 values (24 bytes).
+    Time O(1) a tuple of a cold key. For a hot key it is O(w), where w is the number of workers that the key was on.
+    Memory: (``window`` / ``slide`` + 2) · W loads; at most 16·W counters of 16 bytes, and 8 to 16 bytes to find each;
+    16·W + 1024 values of 24 bytes.
 
     Parameters
     ----------
     slide : int, tuples, default 10,000
-        After how many tuples it's found out anew which keys are hot. Smaller: hot keys are found sooner, and more keys
-        are hot by chance.
+        How many tuples a slide has. With each slide the counts start anew. Smaller: hot keys are found sooner, and more
+        keys are hot by chance.
     window : int, tuples, default 100,000
-        At least ``slide``; a multiple of it (else rounded down to one). Over how many tuples loads and workers count.
+        The tuples over which loads and workers count. At least ``slide``; it is rounded down to a multiple of it.
     explore : float, default 0.1
-        ε in [0, 1], how much of a hot key's tuples explores; the authors' 0.1.
+        ε in [0, 1], the share of a hot key's tuples that explore. The authors' value is 0.1.
     splits : int, default None
-        How many workers a key may explore at most; None: all. The authors' code says 6, with which a key of 80 % has at
-        best 1.3 times the mean load at W = 10.
+        The most workers that a key may explore, at least 2; None: all. The authors' code has 6. With 6, a key of 80 %
+        has at best 1.3 times the mean load at W = 10.
 
     Notes
     -----
-    Written from the authors' code (github.com/ezapridou/Dalton, one partitioner), not from the paper. There a slide and
-    a window are measured in time stamps, which its sources count up by one a tuple, and have no default. What differs:
+    We wrote this scheme from the authors' code (one partitioner of github.com/ezapridou/Dalton), not from the paper.
+    Their code measures a slide and a window in time stamps, which its sources increase by one a tuple. It has no
+    default for either. The differences:
 
-    * Keys are counted exactly there, or from 10,000 keys on in a sketch of 4 × 40 cells; its error of 5 % makes most
-      keys hot when W is above 20. Here by Misra-Gries, at most an eighth of the threshold too low.
-    * A worker that the key left a window ago stays counted there (``expireOld`` clears another bit); here it doesn't.
-    * A hot key's values are W numbers there, all −2 at first; here those that were tried, which is the same.
-    * Each source is alone, as their single partitioner; several share their values through a reducer there.
-    * A draw is a hash of the tuple's number, so that answers don't depend on batches.
+    * The authors count keys exactly, or from 10,000 keys on in a sketch of 4 × 40 cells. The sketch's error of 5 %
+      makes most keys hot when W is above 20. Here Misra-Gries counts, at most an eighth of the threshold too low.
+    * In the authors' code a worker that the key left a window ago still counts as its worker, because ``expireOld``
+      clears another bit. Here such a worker no longer counts.
+    * In the authors' code a hot key has W values, all −2 at first. Here it has values only of workers that were tried.
+      The result is the same.
+    * In the authors' code several sources share their values through a reducer. Here each source is alone, as their
+      single partitioner is.
+    * A random draw is a hash of the tuple's number, so that answers don't depend on batches.
 
     References
     ----------
@@ -114,7 +123,7 @@ class Dalton(Grouping):
 
     Examples
     --------
-    A key with half of the tuples finds as many workers as it needs to leave no one behind:
+    A key with half of the tuples is on one worker at first, and on all of them later:
 
     >>> router = Dalton(10, slide=1000)
     >>> workers = router.route([f"k{i}" if i % 2 else "tr" for i in range(40_000)])
@@ -163,7 +172,7 @@ class Dalton(Grouping):
         )
 
     def internals(self) -> Mapping[str, Any]:
-        """Show how many keys are hot, how many workers they have tried (100), and how many they may."""
+        """Show how many keys are hot, how many workers a key may explore, and how many were tried (the 100 largest)."""
         tried = np.bincount(nodes_of(self._arms.chain)[:, 0])
         return {"hot": len(tried), "workers": np.sort(tried)[::-1][:100].tolist(), "splits": int(self.tally[SPLIT])}
 
@@ -211,14 +220,17 @@ def route_by_value(
     loads: NDArray[np.int64],
     tally: NDArray[np.int64],
 ) -> NDArray[np.int32]:
-    """Route tuple by tuple; ``loads`` [s + 2, W] has the window's, and a row for each of its slides and this one's.
+    """Route tuple by tuple.
 
-    1. With each slide: forget the oldest slide's load, the counts, and the hot keys whose time is over.
-    2. Count the key; it's hot until the end of the next slide if it has more than a W-th of a slide's tuples.
+    The first row of ``loads`` [s + 2, W] is the window's load. Its other rows are the loads of the window's s slides
+    and of the present one.
+
+    1. At the beginning of each slide forget the oldest slide's load, the counts, and the keys that are no longer hot.
+    2. Count the key. If it has more than a W-th of a slide's tuples, it is hot until the end of the next slide.
     3. A cold key goes home.
-    4. A hot key goes mostly to its arm of the highest value; now and then to any worker, or if the key is sated to any
-       of its own workers.
-    5. That arm's reward depends on how loaded its worker is, and on how many workers the key is on.
+    4. A hot key mostly goes to its arm of the highest value. Now and then it goes to a random worker. If the key is
+       sated, that is one of its own workers.
+    5. That arm's reward depends on its worker's load and on how many workers the key is on.
     """
     routes = np.empty(len(codes), np.int32)
     window, workers = len(loads) - 2, loads.shape[1]

@@ -1,16 +1,16 @@
 """Schemes with feedback: sources and workers report, a controller plans, the routers adopt.
 
-Router (at each source), monitor (at each worker) and controller (one) exchange plain named values, so the same objects
-run in the simulator and in a topology: there reports travel with the tasks' results and a plan is a file that is
-written before the batch that it holds for. A router names its monitor and controller (``Grouping.monitor``,
-``Grouping.controller``); all three have ``save`` and ``load``.
+There is a router at each source, a monitor at each worker, and one controller. They exchange plain named values, so the
+same objects run in the simulator and in a topology. In a topology, reports travel with the tasks' results, and a plan
+is a file that is written before the batch for which it holds. A router names its monitor and its controller
+(``Grouping.monitor``, ``Grouping.controller``). All three have ``save`` and ``load``.
 
-A plan is a value: numbered, for routers of one identity, and whole. A router that has missed some is as good as the
-others once it has adopted the newest.
+A plan is a value. It has a number, is for routers of one identity, and is whole: a router that has missed plans is as
+good as the others once it has adopted the newest plan.
 
-An interval is what lies between two plans: a batch of the topology, a slice of the simulator's stream. The reports of
-an interval are about the same tuples on both sides: a router's is made when it has routed the interval's tuples, a
-monitor's when its worker has executed its share of them.
+An interval is what lies between two plans: a batch of the topology, or a slice of the simulator's stream. All reports
+of an interval are about the same tuples. A router makes its report when it has routed the interval's tuples. A monitor
+makes its report when its worker has executed its share of them.
 """
 
 from abc import abstractmethod
@@ -33,19 +33,22 @@ _PLAN = "plan"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Plan:
-    """What a controller gives to all routers; plans are equal if ``save`` gives the same bytes.
+    """What a controller gives to all routers.
+
+    Two plans are equal if ``save`` gives the same bytes.
 
     Attributes
     ----------
     number : int
-        1 for a controller's first plan, then 2, …; a router that has adopted none is at 0.
+        1 for a controller's first plan, then 2, and so on. A router that has adopted no plan is at 0.
     base : int
-        The number of the plan that this one changes: values about changes (keys that move, and from where; corrections)
-        are true for a router that has adopted that plan last.
+        The number of the plan that this one changes. Some values are about changes, such as the keys that move, their
+        former workers, and corrections. These values are true only for a router that has adopted the plan ``base``
+        last.
     identity : str
-        Of the routers that it is for: scheme, W, seed, parameters.
+        The identity of the routers that the plan is for: scheme, W, seed and parameters.
     values : name → value
-        The scheme's own. They are whole, so that a router that missed plans catches up.
+        The scheme's own values. They are whole, so that a router that has missed plans catches up.
 
     """
 
@@ -61,7 +64,7 @@ class Plan:
         return hash((self.number, self.base, self.identity))
 
     def save(self) -> bytes:
-        """The plan as bytes: the same plan gives the same bytes."""
+        """The plan as bytes. Equal plans give equal bytes."""
         return pack(
             _PLAN,
             {
@@ -79,7 +82,7 @@ class Plan:
         Raises
         ------
         ValueError
-            The bytes are no saved plan.
+            The bytes aren't a saved plan.
 
         """
         saved: dict[str, Any] = unpack(_PLAN, data)
@@ -90,31 +93,31 @@ class Plan:
 class Monitor(Stateful):
     """What one worker observes of its tuples."""
 
-    #: Whether it remembers more than its next report has: then its state is kept from interval to interval.
+    #: Whether the monitor's state is kept from interval to interval, because it holds more than the next report.
     remembers: ClassVar[bool] = False
 
     @abstractmethod
     def observe(self, keys: Keys, costs: Costs) -> None:
-        """Note n tuples that the worker has executed, with their costs (float64[n], ms) where they're measured."""
+        """Note n tuples that the worker has executed, and their costs (float64[n], ms) if these are measured."""
 
     @abstractmethod
     def report(self) -> Mapping[str, Value] | None:
-        """The report to the controller about the tuples since the last report; None if there's nothing to report."""
+        """The report to the controller about the tuples since the last report. None: there is nothing to report."""
 
 
 class Controller(Stateful):
-    """Reports in, plan out: a pure function of its own state and the reports.
+    """Makes plans from reports. A plan depends only on the controller's own state and the reports.
 
     Parameters
     ----------
     identity : str
-        Of the routers that it plans for.
+        The identity of the routers that it plans for.
 
     """
 
     def __init__(self, identity: str) -> None:
         self.identity = identity
-        #: Of the newest plan made.
+        #: The number of the newest plan made.
         self.number = 0
 
     def plan(
@@ -128,18 +131,21 @@ class Controller(Stateful):
         Parameters
         ----------
         reports : worker → report
-            The monitors' reports. Workers that had nothing to report are left out.
+            The monitors' reports, without the workers that had nothing to report.
         queues : float[W], optional
-            Each worker's backlog in tuples, for schemes that watch queues: the tuples that wait at the worker when the
-            interval ends. Where an interval is a micro-batch every queue is empty then, so there it is the worker's
-            share of the batch's measured work: its busy time over all workers', times the tuples.
+            Each worker's backlog in tuples, for schemes that watch queues. In the simulator these are the tuples that
+            wait at the worker when the interval ends. A micro-batch leaves no queues. After one, a scheme that moves
+            keys gets the batch's tuples times the worker's share of the busy time of all workers, and other schemes get
+            None.
         sources : source → report, optional
             The routers' reports (``Grouping.report``), for schemes in which routers report.
 
         Returns
         -------
-        A plan for every router's ``adopt``, which changes the one before; None: nothing changes. A plan that moves keys
-        between workers has the values ``moved``, the number of keys, and ``migration``, the size of their state.
+        Plan or None
+            A plan that every router adopts and that changes the plan before it. None: nothing changes. If a plan moves
+            keys between workers, its values ``moved`` and ``migration`` are the number of keys and the size of their
+            state.
 
         """
         values = self._plan(reports, queues, sources)

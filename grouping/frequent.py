@@ -1,9 +1,11 @@
-"""Frequent keys of a stream in bounded memory: Misra-Gries counters, decremented in bulk (as Apache DataSketches does).
+"""Frequent keys of a stream in bounded memory: Misra-Gries counters, decremented in bulk as in Apache DataSketches.
 
-Guarantees, for N keys counted with m counters: a key's counter is at most its true count, and at least the true count −
-2N/m. So every key with a share above 2/m has a counter, and none is ever taken for more frequent than it is.
+Guarantees, for N tuples counted with m counters:
 
-Counting itself is written out in the kernels that count: a call would cost more than the counting.
+* A key's counter is at most its true count, and at least the true count − 2N/m.
+* So every key with a share above 2/m has a counter, and no key seems more frequent than it is.
+
+The kernels that count do the counting inline, because a call would cost more than the counting itself.
 """
 
 from collections.abc import Mapping
@@ -56,7 +58,7 @@ def restored(state: Mapping[str, Any], counters: int) -> Frequent:
 def make_room(
     keys: NDArray[np.uint64], counters: NDArray[np.int64], size: NDArray[np.int64], table: NDArray[np.int32]
 ) -> int:
-    """Take the median off every counter and drop the counters that reach 0, at least half; how many are left."""
+    """Subtract the median from every counter and drop those that reach 0, at least half. Return how many are left."""
     median = _median(counters)
     kept = 0
     for slot in range(len(keys)):  # without a branch, which would be guessed wrong half of the time
@@ -73,7 +75,7 @@ def make_room(
 
 @kernel
 def survivors(before: NDArray[np.uint64], after: NDArray[np.uint64], kept: int) -> NDArray[np.int64]:
-    """The former slots of the counters that ``make_room`` kept, int64[kept]: these are still in the same order."""
+    """The former slots of the counters that ``make_room`` kept, int64[kept]. Their order hasn't changed."""
     slots = np.empty(kept, np.int64)
     at = 0
     for slot in range(len(before)):

@@ -1,4 +1,4 @@
-"""FULL_KNOWLEDGE: the oracle that knows what each tuple costs, the bound of balance for unequal tuples."""
+"""FULL_KNOWLEDGE: an oracle that knows what each tuple costs. It bounds the balance of tuples of unequal cost."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,21 +12,22 @@ from unskew.grouping.least_loaded import heap_of, raise_least
 class FullKnowledge(Grouping):
     """Send each tuple, whatever its key, to the worker with the least accumulated true cost.
 
-    This is POSG's Greedy Online Scheduler fed with the exact execution time of each tuple: no real source knows it
-    before the tuple is executed, so it bounds what a scheme that estimates costs can reach.
+    This is POSG's Greedy Online Scheduler with the exact execution time of each tuple. No real source knows that time
+    before the tuple is executed. So the oracle bounds what a scheme that estimates costs can reach.
 
     Guarantees
     ----------
-    * With one source the most loaded worker has at most 2 − 1/W times the load that the best possible assignment
-      gives it (Theorem 4.2), and at most Σ cost / W + (1 − 1/W) · the greatest cost.
+    * With one source the greatest load is at most 2 − 1/W times the greatest load of the best possible assignment
+      (Theorem 4.2). It is also at most Σ cost / W + (1 − 1/W) · the greatest cost.
     * A key may be on every worker: replication up to W.
 
     Time O(log W) a tuple, memory O(W).
 
     Notes
     -----
-    ``costs`` is what ``route`` needs: ms, each at least 0. Equal loads: the first worker. With all costs equal, it is
-    SHUFFLE. The paper's machines may differ in speed; this oracle takes a tuple's cost as the same on all of them.
+    ``route`` needs ``costs`` in ms, each at least 0. Of equal loads the first worker is chosen. If all costs are equal,
+    the scheme is SHUFFLE. The paper's machines may differ in speed. This oracle takes a tuple's cost as the same on all
+    workers.
 
     References
     ----------
@@ -35,7 +36,7 @@ class FullKnowledge(Grouping):
 
     Examples
     --------
-    The paper's example: a takes 10 s, b 1 s.
+    The paper's example, in which a takes 10 s and b takes 1 s:
 
     >>> FullKnowledge(2).route(["a", "b", "a"], costs=[10_000, 1_000, 10_000]).tolist()
     [0, 1, 1]

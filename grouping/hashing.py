@@ -1,8 +1,8 @@
-"""Hash functions: one 64-bit hash of each key's bytes, and from that hash a family of as many as a scheme wants.
+"""Hash functions: one 64-bit hash of each key's bytes, and a family of hash functions over that hash.
 
-The hash of the bytes is the first 64 bits of MurmurHash3 x64 128 (seed 0), over Arrow's buffers. The mmh3 package
-hashes one Python object a call, and a batch of strings may be all distinct: there the calls would cost more than the
-routing. The two agree on every key (tested).
+The hash of the bytes is the first 64 bits of MurmurHash3 x64 128 (seed 0). It is computed here over Arrow's buffers,
+because the mmh3 package hashes one Python object a call. If all strings of a batch are distinct, these calls would cost
+more than the routing. Tests check that both implementations agree.
 """
 
 import numpy as np
@@ -87,16 +87,16 @@ def _finish(h: np.uint64) -> np.uint64:
 
 
 def function(seed: int, index: int = 0) -> np.uint64:
-    """The number of a seed's ``index``-th hash function (0 ≤ index < 2^32); seeds share none."""
+    """The number of a seed's ``index``-th hash function, 0 ≤ index < 2^32. No two seeds share a hash function."""
     return np.uint64((seed << 32) + index & 0xFFFF_FFFF_FFFF_FFFF)
 
 
 @kernel
 def mix(key: np.uint64, number: np.uint64) -> np.uint64:
-    """Hash function ``number`` of a key's hash, both uint64.
+    """Apply hash function ``number`` to a key's hash, both uint64.
 
-    The finaliser of SplitMix64 over ``key + number·φ``: a bijection with full avalanche, so that the functions of
-    the family are as good as independent and a key's bytes are still read only once.
+    This is the finaliser of SplitMix64 over ``key + number·φ``, a bijection with full avalanche. So the functions of
+    the family are as good as independent, and a key's bytes are read only once.
     """
     z = key + _GOLDEN * number
     z = (z ^ (z >> _30)) * _A
@@ -106,7 +106,7 @@ def mix(key: np.uint64, number: np.uint64) -> np.uint64:
 
 @kernel
 def below(mixed: np.uint64, n: int) -> np.int64:
-    """A mixed hash as a number in [0, n), all equally likely: by multiply and shift, several times faster than mod."""
+    """Map a mixed hash to [0, n), uniformly, by multiply and shift, which is several times faster than mod."""
     return np.int64(((mixed >> _32) * np.uint64(n)) >> _32)
 
 
@@ -123,9 +123,9 @@ def homes(hashes: NDArray[np.uint64], number: np.uint64, workers: int) -> NDArra
 def candidates(hashes: NDArray[np.uint64], number: np.uint64, choices: int, workers: int) -> NDArray[np.int32]:
     """Draw d different workers for each key (d ≤ W): int32[k, d]. O(k·d).
 
-    A Fisher-Yates shuffle of the workers for each key, as far as it's needed: the i-th is chosen by hash function
-    ``number + i`` among those not yet drawn. So every ordered choice is equally likely, the first is the key's home in
-    KEY, and fewer choices are a prefix of more.
+    This is a Fisher-Yates shuffle of the workers for each key, ended after d steps. Hash function ``number + i``
+    chooses the i-th worker among those not yet drawn. So every ordered choice is equally likely. The first worker is
+    the key's home in KEY. With fewer choices a key has a prefix of the workers that it has with more.
     """
     drawn = np.empty((len(hashes), choices), np.int32)
     if choices == 2:  # the shuffle's two steps written out

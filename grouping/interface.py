@@ -1,7 +1,7 @@
 """What a grouping is: keys in, workers out, state as a value.
 
 A scheme is one class in one file and one line in ``registry.py``. It implements ``_route`` and names its state in
-``state_fields``; checking arguments, encoding keys, saving and restoring come from here.
+``state_fields``. This module checks arguments, encodes keys, and saves and restores the state.
 """
 
 from abc import abstractmethod
@@ -19,48 +19,49 @@ Times: TypeAlias = "NDArray[np.int64] | None"
 
 
 class Grouping(Stateful):
-    """The router of one source: it decides, tuple by tuple, which of W workers gets the tuple.
+    """The router of one source: it decides for each tuple which of W workers gets it.
 
     Guarantees, for every scheme
     ----------------------------
     * Every answer is in ``[0, workers)``.
-    * The answers depend on (parameters, seed, the tuples so far) alone: never on a clock, on unseeded randomness, or
-      on how the stream is cut into arrays (but for schemes that say so: ``batched``).
-    * ``save`` after half a stream, ``load`` into a new router in another process and routing the rest equals routing
-      the whole.
+    * The answers depend only on the parameters, the seed and the tuples so far. They depend on no clock and on no
+      unseeded randomness. Only with ``batched`` schemes do they depend on how the stream is cut into arrays.
+    * If ``save`` is called in the middle of a stream and ``load`` restores that state in a new router, even in another
+      process, the new router routes the rest as the first one would.
 
     Parameters
     ----------
     workers : int
         W ≥ 1.
     seed : int
-        Chooses the hash functions (and the random choices of schemes that make any). The sources of one stream must
-        share it, or a key would have other candidates at each of them; SHUFFLE, which has no hash functions, should
-        start at another worker for each source (see there).
+        Chooses the hash functions, and the random choices of schemes that make any. All sources of a stream must have
+        the same seed, or a key would have other candidates at each of them. SHUFFLE has no hash functions, and should
+        start at another worker at each source (``at_source``).
 
     Notes
     -----
-    One router is one source's *local* load estimation: S sources have S routers that don't talk to each other.
+    One router is one source's *local* load estimation: S sources have S routers that don't communicate.
 
     """
 
     #: The groupingType as users write it, and its short form in topic names.
     name: ClassVar[str]
     short: ClassVar[str]
-    #: Whether the scheme looks at the keys; if not, they aren't encoded.
+    #: Whether the scheme looks at the keys. If not, they aren't encoded.
     uses_keys: ClassVar[bool] = True
     #: Whether all tuples of a key go to one worker, for ever and from every source alike.
     keeps: ClassVar[bool] = False
-    #: Whether ``route`` needs ``times`` / ``costs``.
+    #: Whether ``route`` needs ``times``, and whether it needs ``costs``.
     uses_time: ClassVar[bool] = False
     uses_cost: bool = False  # with some schemes an option decides
-    #: Whether each call of ``route`` is a batch, looked at as a whole: the answers then depend on the cuts, too.
+    #: Whether each call of ``route`` is a batch that the scheme looks at as a whole, so that answers depend on the
+    #: cuts.
     batched: ClassVar[bool] = False
-    #: Whether the scheme is *one* router that all sources share, because they would have to agree at every tuple. In a
-    #: simulation the sources do share one; in a topology each source has its own router, and what the scheme promises
-    #: of all sources together holds for each alone.
+    #: Whether all sources share *one* router, because they would have to agree at every tuple. In a simulation the
+    #: sources do share one. In a topology each source has its own router, and what the scheme guarantees for all
+    #: sources together holds only for each source alone.
     shared: bool = False
-    #: Whether a key is at one worker at a time, the same from every source (``owners``), and plans change which.
+    #: Whether a key is at one worker at a time, the same for every source (``owners``), until a plan moves the key.
     moves: ClassVar[bool] = False
     #: Whether a worker passes a waiting tuple on when the tuple's turn comes and its key has got another owner.
     forwards: ClassVar[bool] = False
@@ -70,20 +71,20 @@ class Grouping(Stateful):
             raise ValueError(f"workers is {workers!r}; valid: an integer of at least 1")
         self.workers = int(workers)
         self.seed = int(seed)
-        #: The number of the newest plan adopted; 0: none.
+        #: The number of the newest plan that was adopted, or 0 if there was none.
         self.plan = 0
 
     def route(
         self, keys: KeyArray, times: ArrayLike | None = None, costs: ArrayLike | None = None
     ) -> NDArray[np.int32]:
-        """Route a batch of n tuples, in their order, and remember them.
+        """Route a batch of n tuples in their order, and change the state accordingly.
 
         Parameters
         ----------
         keys : array of n keys
             Arrow, NumPy, a sequence, or ``Keys`` already encoded.
         times : int64, scalar or [n], ms
-            When each tuple arrived; a scalar is the time of the whole batch. Schemes that don't use time ignore it.
+            When each tuple arrived. A scalar is the time of the whole batch. Schemes that don't use time ignore it.
         costs : float64, scalar or [n], ms
             What each tuple costs a worker, for schemes that use it.
 
@@ -95,7 +96,7 @@ class Grouping(Stateful):
         Raises
         ------
         ValueError
-            ``times`` or ``costs`` is missing where the scheme needs it, or of another length than ``keys``.
+            The scheme needs ``times`` or ``costs``, and it is missing or not as long as ``keys``.
 
         """
         n = len(keys)
@@ -122,41 +123,44 @@ class Grouping(Stateful):
         """The scheme itself; ``times`` and ``costs`` are there (read-only, [n]) if the scheme says it uses them."""
 
     def at_source(self, source: int) -> Self:
-        """Set a new router's source, 0 and up, for schemes in which sources should differ; returns the router.
+        """Set the source of a new router, an integer from 0 on, and return the router.
 
-        All hash functions stay the same for all sources: a key's candidates don't depend on its source.
+        Some schemes differ from source to source.
+
+        Hash functions don't: a key's candidates are the same at every source.
         """
         return self
 
     def foresee(self, keys: KeyArray) -> None:
-        """Give an offline scheme the tuples to come, before the first is routed; other schemes ignore them."""
+        """Give an offline scheme the tuples to come before the first one is routed. Other schemes ignore the call."""
         return
 
     def owners(self, keys: Keys) -> NDArray[np.int32] | None:
-        """The one worker that each distinct key now goes to, int32[k]; None: the scheme can't say, or splits keys."""
+        """The one worker that each distinct key goes to now: int32[k]. None if the scheme splits keys or can't say."""
         return None
 
     def moving(self, other: "Grouping", most: int | None = None) -> NDArray[np.uint64] | None:
         """The keys whose owner differs between this router's plan and another's: their hashes, uint64, ascending.
 
-        Exactly those, of all possible keys. None: there is no such list, or it would take a look at more than ``most``
-        keys; then each key's ``owners`` must be compared.
+        The list is exact over all possible keys. The answer is None if there is no such list, or if more than ``most``
+        keys would have to be looked at. Then compare each key's ``owners``.
         """
         return None
 
     def adopt(self, plan: Plan) -> bool:
-        """Take up a controller's plan (see ``unskew.grouping.feedback``); between two calls of ``route``.
+        """Take up a controller's plan (see ``unskew.grouping.feedback``), between two calls of ``route``.
 
-        A plan without values changes the router's plan number alone: it stands for a new beginning.
+        A plan without values changes only the router's plan number. It marks a new beginning.
 
         Returns
         -------
-        False if the plan isn't newer than the router's: then nothing changes.
+        bool
+            False if the plan isn't newer than the router's. Then nothing changes.
 
         Raises
         ------
         ValueError
-            The plan is for other routers (scheme, W, seed, parameters), or the scheme takes none.
+            The plan is for other routers (scheme, W, seed, parameters), or the scheme takes no plans.
 
         """
         if plan.identity != self._identity():
@@ -170,7 +174,7 @@ class Grouping(Stateful):
 
     @property
     def identity(self) -> str:
-        """Scheme, W, seed and parameters: a saved state or a plan of another identity is refused."""
+        """Scheme, W, seed and parameters. The router refuses a saved state or a plan of another identity."""
         return self._identity()
 
     def _adopt(self, values: Mapping[str, Any], *, missed: bool) -> None:
@@ -178,19 +182,19 @@ class Grouping(Stateful):
         raise ValueError(f"{self.name} takes no plans")
 
     def internals(self) -> Mapping[str, Any]:
-        """The scheme's own figures for people to read: numbers, and lists bounded in length; JSON-able."""
+        """The scheme's own figures for people to read: JSON values, with lists of bounded length."""
         return {}
 
     def report(self) -> Mapping[str, Value] | None:
-        """The report of this source to the controller, about the tuples since the last one; None: nothing to report."""
+        """The source's report to the controller about the tuples since the last report; None: nothing to report."""
         return None
 
     def monitor(self) -> "Monitor | None":
-        """A new monitor for one worker, that fits this router; None: the scheme doesn't observe its workers."""
+        """A new monitor for one worker that fits this router, or None if the scheme doesn't observe its workers."""
         return None
 
     def controller(self) -> "Controller | None":
-        """The controller that fits this router; None: the scheme has no feedback."""
+        """The controller that fits this router, or None if the scheme has no feedback."""
         return None
 
     def _state(self) -> dict[str, Value]:

@@ -14,9 +14,9 @@ class Key(Grouping):
     Guarantees
     ----------
     * A key is on one worker, the same for every source: replication 1, nothing to aggregate.
-    * No bound on imbalance: its fraction tends to p1 − 1/W when one key with share p1 leads.
+    * No bound on imbalance: if one key with share p1 leads, the imbalance fraction tends to p1 − 1/W.
 
-    Time O(1) a tuple, memory none.
+    Time O(1) a tuple. It needs no memory.
 
     References
     ----------

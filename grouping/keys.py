@@ -1,4 +1,4 @@
-"""Keys as the groupings see them: codes into the distinct keys of a batch, each hashed once."""
+"""Keys as the groupings see them: codes into the distinct keys of a batch. Each distinct key is hashed once."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -24,14 +24,14 @@ class Keys:
     Attributes
     ----------
     codes : int32[n]
-        Position of each tuple's key in ``hashes`` and ``distinct``. Read-only.
+        The position of each tuple's key in ``hashes`` and ``distinct``. Read-only.
     hashes : uint64[k]
-        mmh3 (64 bit) of each distinct key: the key's identity for every grouping, in every batch and process.
+        The 64-bit mmh3 of each distinct key. It identifies the key for every grouping, in every batch and process.
         Read-only.
     distinct : pyarrow.Array[k]
-        The keys themselves, for code that must name them (the hottest keys, a routing table).
+        The keys themselves, for code that must name them, such as the hottest keys or a routing table.
 
-    A key is identified by its hash, not by its code: an Arrow dictionary may hold a value twice.
+    A key is identified by its hash, not by its code, because an Arrow dictionary may hold a value twice.
 
     """
 
@@ -50,7 +50,7 @@ class Keys:
         return len(self.codes)
 
     def texts(self, codes: Sequence[int]) -> list[str]:
-        """The keys of these codes as text, for people to read: bytes as UTF-8, null as ``null``."""
+        """The keys of these codes as text for people to read. Bytes are decoded as UTF-8, and null is ``null``."""
         named = [self.distinct[int(code)].as_py() for code in codes]
         return [
             "null" if key is None else key.decode(errors="replace") if isinstance(key, bytes) else str(key)
@@ -59,18 +59,18 @@ class Keys:
 
 
 def encode(keys: KeyArray) -> Keys:
-    """Encode keys of any type: O(n) to find the distinct ones, one mmh3 for each of them.
+    """Encode keys of any type. Time O(n) to find the distinct keys, and one mmh3 for each of them.
 
     Parameters
     ----------
     keys : pyarrow.Array or ChunkedArray, numpy.ndarray, sequence, or Keys
-        Strings, bytes, integers, or a dictionary of them; nulls are one key of their own. Equal text hashes
-        alike as ``str`` or ``bytes``; integers of every width hash alike.
+        Strings, bytes, integers, or a dictionary of them. Nulls are one key of their own. Equal text has the same hash
+        as ``str`` and as ``bytes``. Equal integers of any width have the same hash.
 
     Raises
     ------
     TypeError
-        The keys are of another type (floating point has no exact identity: cast it first).
+        The keys are of another type. Cast floating-point keys first, because they have no exact identity.
 
     Examples
     --------
@@ -107,26 +107,26 @@ def encode(keys: KeyArray) -> Keys:
 
 
 def anonymous(n: int) -> Keys:
-    """Keys of n tuples for a scheme that doesn't look at keys: all null. O(n), a fraction of a nanosecond each."""
+    """Keys of n tuples for a scheme that doesn't look at keys: all null. O(n), a fraction of a nanosecond a tuple."""
     return Keys(np.zeros(n, np.int32), np.array([_NULL]), pa.nulls(1))
 
 
 def hashed(hashes: NDArray[np.uint64]) -> Keys:
-    """Keys of which only the hashes are known, each key once: ``distinct`` is null."""
+    """Different keys of which only the hashes are known. Their ``distinct`` is null."""
     return Keys(np.arange(len(hashes), dtype=np.int32), hashes, pa.nulls(len(hashes)))
 
 
 def sum_by_key(codes: NDArray[np.integer], values: ArrayLike, k: int) -> NDArray[np.int64]:
-    """The sum of the integer values of each of k keys, int64[k]: exact, which a weighted ``np.bincount`` isn't.
+    """The exact sum of the integer values of each of k keys, int64[k]. A weighted ``np.bincount`` isn't exact.
 
     Parameters
     ----------
     codes : integer[n]
         The key of each value, in [0, k).
     values : integer[n]
-        Any int64; sums wrap around as int64 does.
+        Any int64. Sums wrap around as int64 does.
     k : int
-        The number of keys; a key without a value has the sum 0.
+        The number of keys. A key without a value has the sum 0.
 
     Examples
     --------
@@ -140,7 +140,10 @@ def sum_by_key(codes: NDArray[np.integer], values: ArrayLike, k: int) -> NDArray
 
 
 def hash_keys(distinct: pa.Array) -> NDArray[np.uint64]:
-    """The 64-bit mmh3 of each key, uint64[k]: of its bytes (str: UTF-8; integers: 8 bytes, little-endian)."""
+    """The 64-bit mmh3 of each key's bytes: uint64[k].
+
+    The bytes of a str are UTF-8. Those of an integer are 8 bytes, little-endian.
+    """
     if pa.types.is_integer(distinct.type):
         numbers = distinct.view(pa.int64()) if pa.types.is_uint64(distinct.type) else distinct.cast(pa.int64())
         data = pc.fill_null(numbers, 0).to_numpy().astype("<i8").tobytes()

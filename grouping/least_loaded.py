@@ -1,12 +1,12 @@
-"""The least loaded of all workers, compiled: by a heap, or by a cursor where each tuple adds 1 to a load.
+"""The least loaded of all workers, compiled: by a heap, or by a cursor if each tuple adds 1 to a load.
 
-**The heap** of workers is sifted as loads grow: O(log W) a tuple, for loads of any kind.
+**The heap** of workers is sifted as loads grow. It takes O(log W) a tuple, for loads of any kind.
 
-**The cursor** takes amortised O(1) a tuple, and nothing has to be kept in step with the loads. A level is the load of
-the least loaded worker. Loads only grow, so a worker that has left the level doesn't come back, and a cursor that
-passes over the workers finds those that are still on it. When it has passed all, the level rises and the cursor starts
-anew. The level never exceeds the mean load, so it has risen at most N/W times when N tuples are routed: 2·W steps each
-time are at most two a tuple, however unbalanced the loads are.
+**The cursor** takes amortised O(1) a tuple, and has no state that must follow the loads. A level is the load of the
+least loaded worker. Loads only grow, so a worker that has left the level doesn't come back. A cursor that passes over
+the workers finds those that are still on the level. When it has passed all of them, the level rises and the cursor
+starts again. The level never exceeds the mean load, so it has risen at most N/W times when N tuples are routed. At 2·W
+steps each time, that is at most two steps a tuple, however unbalanced the loads are.
 """
 
 import numpy as np
@@ -17,7 +17,7 @@ from unskew.grouping.compiled import kernel
 
 @kernel
 def heap_of(loads: NDArray[np.float64]) -> NDArray[np.int32]:
-    """A heap of all workers: ``heap[0]`` is the least loaded, of equals the first. int32[W], O(W)."""
+    """A heap of all workers, int32[W]. ``heap[0]`` is the least loaded one, and of equals the first. O(W)."""
     heap = np.arange(len(loads)).astype(np.int32)
     for at in range(len(loads) // 2 - 1, -1, -1):
         _sift(heap, loads, at)
@@ -26,7 +26,7 @@ def heap_of(loads: NDArray[np.float64]) -> NDArray[np.int32]:
 
 @kernel
 def raise_least(heap: NDArray[np.int32], loads: NDArray[np.float64], load: float) -> None:
-    """Add ``load`` (≥ 0) to the least loaded worker, ``heap[0]``, and find the next one. O(log W)."""
+    """Add ``load`` ≥ 0 to the least loaded worker, ``heap[0]``, and find the next one. O(log W)."""
     loads[heap[0]] += load
     _sift(heap, loads, 0)
 
@@ -54,13 +54,13 @@ def _before(loads: NDArray[np.float64], one: np.int32, other: np.int32) -> bool:
 
 @kernel
 def before_first() -> NDArray[np.int64]:
-    """A cursor that hasn't looked yet: int64[2], level and position."""
+    """A new cursor: int64[2], its level and its position."""
     return np.array([-1, 0])
 
 
 @kernel
 def least_of_all(cursor: NDArray[np.int64], loads: NDArray[np.int64]) -> int:
-    """The least loaded worker, of equals the first; the cursor moves on to it."""
+    """The least loaded worker, and of equals the first. The cursor moves on to it."""
     level, at = cursor
     while at < len(loads) and loads[at] != level:
         at += 1

@@ -1,4 +1,4 @@
-"""The measures of balance and of what it costs, the same in the topology, the simulator and the papers' tables."""
+"""The measures of balance and of its cost. The topology, the simulator and the papers' tables all use them."""
 
 from collections.abc import Iterable
 from itertools import zip_longest
@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike
 
 
 def summed(parts: Iterable[ArrayLike]) -> np.ndarray:
-    """The sum of loads, int64[W]; where the number of workers has changed meanwhile, W is the greatest.
+    """The sum of loads, int64[W]. If the parts have different numbers of workers, W is the greatest.
 
     >>> summed([[1, 2], [1, 1, 1]]).tolist()
     [2, 3, 1]
@@ -17,12 +17,12 @@ def summed(parts: Iterable[ArrayLike]) -> np.ndarray:
 
 
 def shares(loads: ArrayLike) -> np.ndarray:
-    """Each worker's share of the load in %, float64[W]; zeros if there is no load.
+    """Each worker's share of the load in %, float64[W]. The shares are 0 if there is no load.
 
     Parameters
     ----------
     loads : [W]
-        The load of every worker, the idle ones too.
+        The load of every worker, also of idle ones.
 
     """
     array = np.asarray(loads, dtype=np.float64)
@@ -52,7 +52,7 @@ def imbalance(loads: ArrayLike) -> float:
 
 
 def imbalance_fraction(loads: ArrayLike) -> float:
-    """Imbalance as a fraction of the whole load; 0 if there is none.
+    """Imbalance as a fraction of the whole load, or 0 if there is no load.
 
     >>> imbalance_fraction([6, 2])
     0.25
@@ -62,7 +62,7 @@ def imbalance_fraction(loads: ArrayLike) -> float:
 
 
 def straggling(loads: ArrayLike) -> float:
-    """The slowest worker's load over the mean load, 1 at best; 1 if there is no load.
+    """The slowest worker's load ÷ the mean load. The least is 1; it is also 1 if there is no load.
 
     >>> straggling([3, 1])
     1.5
@@ -73,9 +73,9 @@ def straggling(loads: ArrayLike) -> float:
 
 
 def dist_cost(assignments: int, distinct_keys: int) -> float:
-    """DIST_COST: the replicas of all keys over the number of keys; 0 if there are none.
+    """DIST_COST: the replicas of all keys ÷ the number of keys, or 0 if there are no keys.
 
-    Between 1 (KEY) and W; the papers' replication factor.
+    It is between 1, as with KEY, and W. The papers call it the replication factor.
 
     >>> dist_cost(assignments=6, distinct_keys=4)
     1.5
@@ -84,18 +84,18 @@ def dist_cost(assignments: int, distinct_keys: int) -> float:
 
 
 def fewest_replicas(counts: ArrayLike, workers: int, cap: float) -> int:
-    """How many replicas any assignment has at least in which no worker's load is above ``cap`` times the mean.
+    """The fewest replicas that an assignment can have if no worker's load is above ``cap`` times the mean.
 
-    A key of share p needs at least ⌈p·W / cap⌉ workers, and one at least: Σ max(1, ⌈p·W / cap⌉) over the keys.
+    A key of share p needs at least ⌈p·W / cap⌉ workers, and at least one. The result is the sum of that over the keys.
 
     Parameters
     ----------
     counts : [K]
-        The tuples of every key; those with none don't count.
+        The tuples of every key. Keys without tuples don't count.
     workers : int
         W.
     cap : float, at least 1
-        The most that a worker may have, over the mean.
+        The highest load allowed ÷ the mean load.
 
     Examples
     --------
@@ -109,7 +109,9 @@ def fewest_replicas(counts: ArrayLike, workers: int, cap: float) -> int:
 
 
 def skew(loads: ArrayLike) -> float:
-    """S of the DPA paper: (max load − ideal) / (all load − ideal), ideal = all load / W; 0 is even, 1 is all on one.
+    """S of the DPA paper: (max load − ideal) / (all load − ideal), where ideal = all load / W.
+
+    0 is even, and 1 means that one worker has all load. It is 0 if there is no load or only one worker.
 
     >>> skew([100, 0, 0, 0]), round(skew([64, 12, 12, 12]), 2)
     (1.0, 0.52)

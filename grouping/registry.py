@@ -1,4 +1,4 @@
-"""Every grouping there is, a line each. A new scheme is its file and its line here."""
+"""Every grouping, one line each. A new scheme needs its own file and a line here."""
 
 import inspect
 from collections.abc import Mapping
@@ -51,12 +51,12 @@ GROUPINGS: dict[str, type[Grouping]] = {
 
 
 def named(name: str) -> type[Grouping]:
-    """The scheme of that groupingType.
+    """The scheme with that groupingType, in upper or lower case.
 
     Raises
     ------
     ValueError
-        There is none of that name; the message lists those there are.
+        No scheme has that name. The message lists the valid names.
 
     """
     try:
@@ -66,13 +66,13 @@ def named(name: str) -> type[Grouping]:
 
 
 def parameters(name: str) -> dict[str, Any]:
-    """The scheme's own parameters with their defaults (``workers`` and ``seed``, which all have, left out)."""
+    """The scheme's own parameters and their defaults, without ``workers`` and ``seed``, which all schemes have."""
     signature = inspect.signature(named(name).__init__)
     return {p.name: p.default for p in signature.parameters.values() if p.name not in ("self", "workers", "seed")}
 
 
 def shared(name: str, sources: int, options: Mapping[str, Any]) -> dict[str, Any]:
-    """The options of a router that shares its stream with others: ``sources`` too, if the scheme has that parameter."""
+    """The options of a router that shares its stream with others. They include ``sources`` if the scheme has it."""
     return ({"sources": sources} if "sources" in parameters(name) else {}) | dict(options)
 
 
@@ -82,7 +82,8 @@ def create(name: str, workers: int, *, seed: int = 0, **options: Any) -> Groupin
     Raises
     ------
     ValueError
-        Unknown scheme, a parameter that it doesn't have, or a bad value: the message names it and the valid ones.
+        The scheme is unknown, it doesn't have a parameter, or a value is invalid. The message names the wrong one and
+        the valid ones.
 
     """
     valid = parameters(name)
@@ -93,15 +94,15 @@ def create(name: str, workers: int, *, seed: int = 0, **options: Any) -> Groupin
 
 
 def standalone(name: str, workers: int = 1, *, seed: int = 0, costs: bool = False, **options: Any) -> Grouping:
-    """A router that works with nothing but keys and times: the kind that a user's own job, or a producer, can run.
+    """A router that needs only keys and times, so that a user's own job or a producer can run it.
 
-    ``costs``: the caller can give each tuple's cost too.
+    ``costs`` says that the caller can also give each tuple's cost.
 
     Raises
     ------
     ValueError
-        As ``create``; or with these options the scheme needs costs or feedback, so that it would fail without them, or
-        never change.
+        As ``create``. Also if with these options the scheme needs costs, without which it would fail, or feedback,
+        without which it would never change.
 
     """
     if name.upper() not in GROUPINGS:
@@ -129,24 +130,27 @@ _INTERVAL = 4096  # tuples, four of POSG's windows: so many that every monitor a
 
 #: The groupings that need neither feedback nor costs by default.
 STANDALONE = tuple(name for name, scheme in GROUPINGS.items() if not _needs(scheme(1)))
-#: Those of them that keep a key at one worker for ever, whichever source it comes from.
+#: The standalone groupings that keep a key at one worker for ever, the same for every source.
 KEEPING = tuple(name for name in STANDALONE if GROUPINGS[name].keeps)
 
-#: The groupings that have a key at one worker at a time: those, and the ones that move keys by plans.
+#: The groupings that have a key at one worker at a time: those that keep it there, and those that move it by plans.
 OWNING = tuple(name for name, scheme in GROUPINGS.items() if scheme.keeps or scheme.moves)
 
 
 def compile_all() -> None:
-    """Compile every scheme's kernels, so that set-up pays for it and later processes find them in numba's cache.
+    """Compile every scheme's kernels at set-up, so that later processes find them in numba's cache.
 
-    Takes a minute at first and a second afterwards.
+    It takes a minute the first time and a second afterwards.
     """
     for name in GROUPINGS:
         warm(name)
 
 
 def warm(name: str) -> None:
-    """Compile one scheme's kernels, its monitors' too, or load them from numba's cache: its first tuples don't wait."""
+    """Compile one scheme's kernels or load them from numba's cache, so that its first tuples don't wait.
+
+    That includes the kernels of its monitors and its controller.
+    """
     for keys in (["a", "b", "a"], np.arange(3)):
         router = create(name, 3)
         router.foresee(keys)

@@ -10,7 +10,7 @@ from unskew.grouping.keys import Keys
 
 
 class Shuffle(Grouping):
-    """Send tuple after tuple to worker after worker, whatever its key.
+    """Send each tuple to the next worker in turn, whatever its key.
 
     Guarantees
     ----------
@@ -21,7 +21,7 @@ class Shuffle(Grouping):
 
     Notes
     -----
-    Each source starts elsewhere (``at_source``), or all of them would favour the same first workers.
+    Each source starts at another worker (``at_source``). Otherwise all sources would favour the same first workers.
 
     References
     ----------

@@ -1,10 +1,10 @@
 """Keys in slots, compiled: a hash table that finds a key's slot, and a chain of workers for each slot.
 
-The table is open addressing over the key arrays that schemes keep. A chain holds the workers that a key has, the latest
-first; the nodes of all chains come from one pool.
+The table is open addressing over the key arrays that schemes keep. A chain holds the workers of a key, the latest
+first. The nodes of all chains come from one pool.
 
 The table's functions take plain arrays. Numba counts references to a named tuple's fields at each access, which costs
-more than the look-up: kernels take the arrays out of their named tuples once, before the loop over tuples.
+more than the look-up. So kernels take the arrays out of their named tuples once, before the loop over tuples.
 """
 
 from typing import NamedTuple
@@ -16,13 +16,13 @@ from unskew.grouping.compiled import kernel
 
 
 def slot_table(slots: int) -> NDArray[np.int32]:
-    """An empty table for that many slots: int32[power of 2 ≥ 2·slots], −1 where an entry is free."""
+    """An empty table for that many slots: int32[power of 2 ≥ 2·slots]. A free entry is −1."""
     return np.full(1 << max(2 * slots - 1, 1).bit_length(), -1, np.int32)
 
 
 @kernel
 def find_slot(table: NDArray[np.int32], keys: NDArray[np.uint64], key: np.uint64) -> int:
-    """The slot of a key that was entered, or −1."""
+    """The slot with that key, or −1 if the key wasn't entered."""
     mask = len(table) - 1
     at = np.int64(key) & mask
     while table[at] >= 0 and keys[table[at]] != key:
@@ -54,7 +54,7 @@ FREE, SPARE = 0, 1  # positions in `pool`
 
 
 class Chains(NamedTuple):
-    """C chains, one a slot, of M nodes in all: 4 bytes a chain, 8 a node."""
+    """C chains, one a slot, with M nodes in all. Memory: 4 bytes a chain and 8 a node."""
 
     head: NDArray[np.int32]  # [C], a chain's latest node, or END
     worker: NDArray[np.int32]  # [M]
@@ -71,7 +71,7 @@ def chains(slots: int, nodes: int) -> Chains:
 
 @kernel
 def add_node(of: Chains, slot: int, worker: int) -> int:
-    """Put a worker first in a slot's chain; its node, or END if none is free."""
+    """Put a worker first in a slot's chain. Return its node, or END if no node is free."""
     if of.pool[SPARE] == 0:
         return END
     node: int = of.pool[FREE]
@@ -85,7 +85,7 @@ def add_node(of: Chains, slot: int, worker: int) -> int:
 
 @kernel
 def drop_nodes(of: Chains, slot: int) -> None:
-    """Give a slot's nodes back."""
+    """Return a slot's nodes to the pool."""
     node: int = of.head[slot]
     of.head[slot] = END
     while node != END:
@@ -98,7 +98,7 @@ def drop_nodes(of: Chains, slot: int) -> None:
 
 @kernel
 def nodes_of(of: Chains) -> NDArray[np.int32]:
-    """All (slot, node), int32[n, 2], the earliest node of each slot first: in this order ``add_node`` restores them."""
+    """All pairs (slot, node), int32[n, 2], the earliest node of each slot first, as ``add_node`` can restore them."""
     rows = np.empty((len(of.worker) - of.pool[SPARE], 2), np.int32)
     row = len(rows)
     for slot in range(len(of.head) - 1, -1, -1):

@@ -1,4 +1,4 @@
-"""State as bytes: named values to one Arrow record and back, the same bytes for the same values."""
+"""State as bytes: named values to one Arrow record and back. The same values give the same bytes."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -16,22 +16,22 @@ _ARROW = b"unskew.arrow"
 
 
 class Stateful(ABC):
-    """A router, monitor or controller: its state can be saved in one process and restored in another."""
+    """Base of routers, monitors and controllers. Their state can be saved in one process and restored in another."""
 
     #: The attributes that are the state: arrays, numbers, strings, bytes.
     state_fields: ClassVar[tuple[str, ...]] = ()
 
     def save(self) -> bytes:
-        """The state as bytes: the same state gives the same bytes."""
+        """The state as bytes. The same state gives the same bytes."""
         return pack(self._identity(), self._state())
 
     def load(self, data: bytes) -> None:
-        """Take up the state that ``save`` gave.
+        """Restore the state that ``save`` gave.
 
         Raises
         ------
         ValueError
-            The bytes are another scheme's, or of other parameters.
+            The bytes were saved by another scheme or with other parameters.
 
         """
         self._restore(unpack(self._identity(), data))
@@ -50,7 +50,7 @@ class Stateful(ABC):
 
 
 def pack(identity: str, values: Mapping[str, Value]) -> bytes:
-    """One Arrow IPC stream of one row: arrays become lists (their shape in the field's metadata)."""
+    """One Arrow IPC stream of one row. Arrays become lists, with their shape in the field's metadata."""
     fields: list[pa.Field] = []
     columns: list[pa.Array] = []
     for name, value in values.items():
@@ -77,12 +77,12 @@ def pack(identity: str, values: Mapping[str, Value]) -> bytes:
 
 
 def unpack(identity: str, data: bytes) -> dict[str, Value]:
-    """The values that ``pack`` was given; arrays are new and writable.
+    """The values that ``pack`` was given. Arrays are new and writable.
 
     Raises
     ------
     ValueError
-        The bytes are no packed state, or one of another identity.
+        The bytes aren't a packed state, or its identity is another.
 
     """
     try:

@@ -1,8 +1,8 @@
 """Streams of keys with a known distribution, drawn from a seed: the papers' synthetic workloads.
 
-A key is a number; where keys have ranks, 0 is the most frequent. What is at a position depends on (stream, seed,
-position) alone: the stream is cut into chunks of 2^16, each with a random generator of its own, so that any part can be
-had without drawing what is before it.
+A key is a number. In streams with ranks, key 0 is the most frequent. The key at a position depends only on the stream,
+the seed and the position. The stream is cut into chunks of 2^16 tuples, each with a random generator of its own. So any
+part can be drawn without drawing what is before it.
 
 >>> zipf(1.2, 1000).take(0, 5, seed=7).tolist() == zipf(1.2, 1000).take(0, 100, seed=7)[:5].tolist()
 True
@@ -28,7 +28,7 @@ class KeyStream(ABC):
     Attributes
     ----------
     p1 : float
-        The share of the most frequent key (at any one time, where the keys drift).
+        The share of the most frequent key. If the keys drift, that is its share at any one time.
 
     """
 
@@ -36,7 +36,7 @@ class KeyStream(ABC):
 
     @abstractmethod
     def draw(self, rng: np.random.Generator, first: int, n: int) -> NDArray[np.int64]:
-        """The n keys from position ``first`` on, drawn from ``rng``: int64[n]."""
+        """Draw the n keys from position ``first`` on from ``rng``: int64[n]."""
 
     def take(self, start: int, stop: int, seed: int = 0) -> NDArray[np.int64]:
         """The keys of the positions [start, stop): int64[stop - start]."""
@@ -49,12 +49,14 @@ class KeyStream(ABC):
 
 
 class Weighted(KeyStream):
-    """Independent draws of K keys, each with probability weight / Σ weights. Time O(1) a key, 12 bytes a key of K.
+    """Independent draws from K keys, each with probability weight / Σ weights.
+
+    Time O(1) a draw. Memory: 12 bytes for each of the K keys.
 
     Parameters
     ----------
     weights : float64[K]
-        At least 0, not all 0.
+        The weights, each at least 0 and not all 0.
 
     """
 
@@ -71,11 +73,11 @@ class Weighted(KeyStream):
 
 
 class Lognormal(KeyStream):
-    """Keys are lognormal numbers, rounded to integers: the number is the key's name.
+    """Lognormal numbers, rounded to integers, as keys.
 
-    This is how the PKG paper's LN1 and LN2 come out with its Table I: P(round(x) = 0) = 14.71 % for LN1 and
-    P(round(x) = 3) = 7.01 % for LN2, 16 k and 1.1 k distinct keys in 10 M draws. (Lognormal *weights* for that
-    many keys would give other p1.)
+    This reading of the PKG paper's LN1 and LN2 agrees with its Table I. P(round(x) = 0) is 14.71 % for LN1, and
+    P(round(x) = 3) is 7.01 % for LN2. 10 M draws have 16 k and 1.1 k distinct keys. Lognormal *weights* for that many
+    keys would give another p1.
     """
 
     def __init__(self, mu: float, sigma: float) -> None:
@@ -93,7 +95,7 @@ class Lognormal(KeyStream):
 
 
 class Drifting(KeyStream):
-    """A stream of k keys that rotate: every ``every`` tuples the key of each rank is the one ``step`` further on."""
+    """A stream of k keys that rotate: after each ``every`` tuples, each rank gets the key ``step`` further on."""
 
     def __init__(self, ranks: KeyStream, k: int, every: int, step: int) -> None:
         if every < 1:
@@ -114,17 +116,17 @@ def _count(k: int) -> int:
 
 
 def zipf(z: float = 1.0, k: int = 100_000) -> Weighted:
-    """Zipf: the key of rank r (from 1) with frequency r^-z / Σ x^-z; z = 0 is uniform."""
+    """Zipf: the key of rank r, counted from 1, has frequency r^-z / Σ x^-z. z = 0 is uniform."""
     return Weighted(np.arange(1, _count(k) + 1, dtype=np.float64) ** -z)
 
 
 def uniform(k: int = 4096) -> Weighted:
-    """Every key equally often."""
+    """Every key is equally frequent."""
     return Weighted(np.ones(_count(k)))
 
 
 def hot(share: float = 0.8, k: int = 197) -> Weighted:
-    """Key 0 with probability ``share``, else uniform over all k keys, key 0 among them (the country streams)."""
+    """Key 0 with probability ``share``, else any of the k keys alike, key 0 among them, as in the country streams."""
     if not 0 <= share <= 1:
         raise ValueError(f"share is {share!r}; valid: 0 to 1")
     weights = np.full(_count(k), (1 - share) / k)
@@ -133,7 +135,7 @@ def hot(share: float = 0.8, k: int = 197) -> Weighted:
 
 
 def matched(p1: float = 0.0932, k: int = 2_900_000) -> Weighted:
-    """Zipf over k keys with the exponent that gives the most frequent one the share p1 (1/k < p1 < 1)."""
+    """Zipf over k keys with the exponent that gives the most frequent key the share p1, 1/k < p1 < 1."""
     if k == 1 or not 1 / _count(k) < p1 < 1:
         raise ValueError(f"p1 is {p1!r}; valid for {k} keys: above {1 / k:.3g}, below 1")
     ranks = np.log(np.arange(1, k + 1, dtype=np.float64))
@@ -148,7 +150,7 @@ def matched(p1: float = 0.0932, k: int = 2_900_000) -> Weighted:
 
 
 def lognormal(mu: float = 1.789, sigma: float = 2.366) -> Lognormal:
-    """Lognormal numbers as keys; the defaults are the PKG paper's LN1, its LN2 is mu 2.245, sigma 1.133."""
+    """Lognormal numbers as keys. The defaults are the PKG paper's LN1. Its LN2 has mu 2.245 and sigma 1.133."""
     return Lognormal(mu, sigma)
 
 
@@ -158,10 +160,10 @@ def drifting(z: float = 1.1, k: int = 10_000, every: int = 1_000_000, step: int 
 
 
 def class_costs(keys: Keys, values: Sequence[float], *, seed: int = 0) -> NDArray[np.float64]:
-    """Costs by key class, float64[n], ms: a key's hash chooses its class, and all tuples of a class cost the same.
+    """Costs by key class, float64[n], ms. A key's hash chooses its class, and all tuples of a class have the same cost.
 
-    After POSG's experiments (Rivetti et al., *Proactive Online Scheduling for Shuffle Grouping*, section V-A), which
-    draw each key's class; here the seed decides it, the same at every source.
+    This follows POSG's experiments (Rivetti et al., *Proactive Online Scheduling for Shuffle Grouping*, section V-A),
+    which draw each key's class. Here the seed decides the class, and it is the same at every source.
     """
     classes = homes(keys.hashes, function(seed, 1 << 20), len(values))
     return np.asarray(values, np.float64)[classes][keys.codes]
@@ -172,7 +174,7 @@ def class_costs(keys: Keys, values: Sequence[float], *, seed: int = 0) -> NDArra
 
 @kernel
 def alias_table(weights: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.int32]]:
-    """The table of K weights (≥ 0, their sum > 0): thresholds float64[K] and aliases int32[K]. O(K) (Vose)."""
+    """Vose's table of K weights ≥ 0 with a sum above 0: thresholds float64[K] and aliases int32[K]. Time O(K)."""
     k = len(weights)
     threshold = weights * (k / weights.sum())
     alias = np.arange(k).astype(np.int32)
@@ -204,7 +206,10 @@ def alias_table(weights: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDAr
 
 @kernel
 def pick(uniform: NDArray[np.float64], threshold: NDArray[np.float64], alias: NDArray[np.int32]) -> NDArray[np.int64]:
-    """One draw for each number of [0, 1): its integer part in K names the column, its fraction chooses in it."""
+    """Draw once for each number of [0, 1). K times the number has an integer part, the column, and a fraction.
+
+    The fraction chooses between the column's two keys.
+    """
     k = len(threshold)
     drawn = np.empty(len(uniform), np.int64)
     for i in range(len(uniform)):

@@ -1,4 +1,4 @@
-"""Bounded load: a bound on each worker's load in any stretch of the stream; keys spill over as far as they must."""
+"""Bounded load: each worker's load has a bound in any stretch of the stream, and keys spill over only as needed."""
 
 from unskew.grouping.bounded.bounded_load import BoundedLoad
 

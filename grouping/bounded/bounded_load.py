@@ -1,4 +1,4 @@
-"""BOUNDED_LOAD: a key stays at home as long as its worker keeps up, and spills over just as far as it must."""
+"""BOUNDED_LOAD: a key stays on one worker while that worker keeps up, and spills over no further than needed."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -20,71 +20,83 @@ _OF_REPLICAS = ("key", "first", "since", "seen")
 
 
 class BoundedLoad(Grouping):
-    """Send each tuple where its key is, while that worker keeps up; split the key, worker by worker, when it doesn't.
+    """Send each tuple where its key is while that worker keeps up; when it doesn't, split the key, worker by worker.
 
-    Every worker is a bucket that leaks (1 + ``slack``)/W of a tuple for each tuple of the stream: a little more than
-    its share. A key is whole at first, on one worker. When a worker has got 6 % of a window more than has leaked, the
-    key that has most of its tuples is split, and at 8 % the next key that comes: another worker joins, of 16 that the
-    key's hash functions name the one with the least recent load; with several sources the first with room, so that
-    sources agree. A split key's tuple goes to one of its workers that has room, the earlier ones first, within a lower
-    limit than a whole key's, so that split keys fill what whole keys leave; one more worker joins only when none has
+    Every worker is a bucket that leaks (1 + ``slack``)/W of a tuple for each tuple of the stream, a little more than
+    its share. A worker is *ahead* by the number of the stream's tuples in which its bucket would run empty.
+
+    At first a key is whole: it is on one worker. When this worker is ahead by more than 6 % of a window, the key that
+    has most of its tuples is split. When it is ahead by more than 8 %, the next key that comes is split. Another worker
+    then joins the key. It is the one with the least recent load among the 16 workers that the key's hash functions
+    name. If these are loaded too, other workers are considered in turn. With several sources it is the first one with
+    room, so that sources agree.
+
+    A split key's tuple goes to one of the key's workers with room, the earlier ones first. The limit for split keys is
+    lower than for whole keys, so that split keys fill what whole keys leave. One more worker joins only when none has
     room. A replica that isn't used for a window is forgotten. So nothing counts from the start, and no key's frequency
     has to be known.
 
     Guarantees
     ----------
-    * Of *any* n tuples in a row of a source, of any stream, a worker gets at most (1 + σ)·n/W + max(f, 1/σ) + 1 of
-      them, with σ = ``slack`` and f = max(0.08 · (1 + σ) · ``window``/W, 8). By default and up to W = 100, that's at
-      most 1.17 times the mean over any 100,000 tuples, and 1.07 in the long run. (Proof in the notes.)
-    * That holds right after the stream has changed, too: what is older than a bucket's filling isn't known any more.
-    * A key whose home never is ahead by more than the 6 % is on one worker.
-    * At most 4·W + 1024 replicas besides the keys' first ones are remembered, and one that a key hasn't used during a
-      whole window (or 300·W tuples, if that's more) is given up.
+    * Of *any* n tuples in a row of a source, of any stream, a worker gets at most (1 + σ)·n/W + max(f, 1/σ) + 1. Here
+      σ = ``slack`` and f = max(0.08 · (1 + σ) · ``window``/W, 8). By default and up to W = 100, that is at most 1.17
+      times the mean over any 100,000 tuples, and 1.07 in the long run. The notes have the proof.
+    * This also holds right after the stream has changed, because a bucket keeps nothing that is older than its filling.
+    * A key stays whole while its first worker isn't ahead by more than 6 % of a window.
+    * At most 4·W + 1024 replicas besides the keys' first ones are remembered. A replica is given up if its key hasn't
+      used it during a whole window, or during 300·W tuples if that is more.
 
-    Time O(1) a tuple, amortised (at most 64 looks, and W more for a new replica in the worst case). Memory: 56 bytes a
-    worker and 8·W + 1024 remembered keys at most, whatever the number of keys.
+    Time O(1) a tuple, amortised. A tuple takes at most 64 looks at its key's own workers. If none of these has room, it
+    takes at most 31 looks at others, and W more in the worst case. Memory: 56 bytes a worker and at most 8·W + 1024
+    remembered keys, whatever the number of keys.
 
     Parameters
     ----------
     slack : float, default 0.07
-        σ > 0, what a worker may do more than its share for good. Larger: fewer replicas, less balance.
+        σ, above 0 and at most 10: how much more than its share a worker may get in the long run. Larger: fewer
+        replicas, less balance.
     window : int, tuples of the stream, default 100,000
-        Over how many tuples the load should be balanced. Larger: bursts are borne where they are, so fewer replicas;
-        shorter stretches are less balanced.
+        The number of tuples over which the load should be balanced. Larger: the present workers bear bursts, so there
+        are fewer replicas, and shorter stretches are less balanced.
     sources : int, default 1
-        S, how many routers share the stream. A router alone starts each of its first 4·W keys on the worker with the
-        fewest keys, which is more even than hash functions are; several routers would disagree, so there each key
-        starts at its home in KEY. A source's window is 1/√S of the whole, for its noise is independent of the others'.
+        S, the number of routers that share the stream. A single router chooses the first worker of each of its first
+        4·W keys: the key's home, if that has no more than its share of these keys. Otherwise it is the one with the
+        fewest keys among 16 workers that the key's hash functions name. This is more even than hash functions alone.
+        Several routers would disagree, so with them each key starts at its home in KEY. A source's window is 1/√S of
+        the whole, because the sources' noise is independent.
     balance : {"tuples", "cost"}, default "tuples"
-        What a load is: tuples, or their ``costs`` (ms), which ``route`` must be given then.
+        What a load is: tuples, or their ``costs`` in ms. With "cost", ``route`` needs ``costs``.
     weights : sequence of W floats, default None
-        The workers' speeds, in any unit above 0; a worker's fair share of the load is its speed's. None: all alike.
+        The workers' speeds, in any unit, each above 0. A worker's fair share of the load is proportional to its speed.
+        None: all workers are alike.
 
     Notes
     -----
-    Proof. Let a worker of share s leak ρ = (1 + σ)·s of the cost that passes (Σρ = 1 + σ), and let its level a be what
-    it has got and hasn't leaked, over ρ. A tuple of cost c (1, if tuples count) lowers all levels by c, none below 0,
-    and raises the chosen worker's by at most τ = max c/ρ; that had a ≤ F, the limit, or the least of all levels. Then
-    all levels stay ≤ M = max(F, τ/σ) + τ. For Φ = Σρ·a ≤ M after each tuple, by induction: if the workers with a ≥ c
-    have Σρ ≥ 1, then at least c leaks, and Φ doesn't grow; if they have Σρ = r < 1, then nothing is left in the others,
-    and Φ ≤ (M − c)·r + c ≤ M. So the least level is at most M/(1 + σ), and the chosen worker's is at most
-    max(F, M/(1 + σ)) + τ ≤ M. In a stretch of cost C a worker's load is at most ρ·(C + M): for workers alike and c = 1
-    what stands above.
+    Proof. A worker of share s leaks ρ = (1 + σ)·s of the cost that passes, so Σρ = 1 + σ. Its level a is what it has
+    got and hasn't leaked, divided by ρ. A tuple of cost c lowers all levels by c, but none below 0. If tuples
+    count, c is 1. The tuple raises the chosen worker's level by at most τ = max c/ρ. Before that, this level was at
+    most F, the limit, or it was the least of all levels. The claim is that all levels stay ≤ M = max(F, τ/σ) + τ.
 
-    The limits (1, 6 and 8 % of a window; or 1, 6.5 and 8 tuples of a worker, if that's more) were chosen on Zipf and
-    country streams, on which results change little with them. A split key of d workers has the limit 1 + 5·d^-1/4 %.
-    Balance and replication beside all other schemes, and what can't be had: docs/bounded-load/.
+    By induction Φ = Σρ·a ≤ M after each tuple. If the workers with a ≥ c have Σρ ≥ 1, then at least c leaks, and Φ
+    doesn't grow. If they have Σρ = r < 1, then the other workers run empty, and Φ ≤ (M − c)·r + c ≤ M. So the least
+    level is at most M/(1 + σ). The chosen worker's level is at most max(F, M/(1 + σ)) + τ ≤ M. In a stretch of cost C a
+    worker's load is at most ρ·(C + M). If all workers are alike and c = 1, this is the guarantee above.
+
+    The limits are 1, 6 and 8 % of a window, or 1, 6.5 and 8 tuples of a worker if that is more. They were chosen on
+    Zipf and country streams, on which results change little with them. For a split key of d workers the limit in
+    per cent is 1 + 5·d^-1/4. docs/bounded-load/ compares balance and replication with all other schemes, and says what
+    can't be had.
 
     References
     ----------
-    Ours. After Mirrokni, Thorup and Zadimoghaddam, *Consistent Hashing with Bounded Loads*, SODA 2018 (a cap on all
-    loads, spilling to the next); Turner's leaky bucket (*New Directions in Communications*, 1986), in the form of
-    virtual finishing times; Boyer and Moore, *MJRTY*, 1991 (the vote).
+    This scheme is ours. A cap on all loads, spilling to the next worker, is from Mirrokni, Thorup and Zadimoghaddam,
+    *Consistent Hashing with Bounded Loads*, SODA 2018. The leaky bucket, here in the form of virtual finishing times,
+    is from Turner, *New Directions in Communications*, 1986. The vote is from Boyer and Moore, *MJRTY*, 1991.
 
     Examples
     --------
-    A key with every other tuple, and 1000 with the rest: no worker of 20 gets a tenth more than the mean, and only the
-    hot key is on more than one.
+    One key has every other tuple, and 1000 keys have the rest. No worker of 20 gets a tenth more than the mean, and
+    only the hot key is on more than one worker.
 
     >>> router = BoundedLoad(20)
     >>> workers = router.route([f"k{i % 2000}" if i % 2 else "tr" for i in range(200_000)])
@@ -136,7 +148,7 @@ class BoundedLoad(Grouping):
         )  # fmt: skip
 
     def internals(self) -> Mapping[str, Any]:
-        """Show how many keys are remembered, how many are split, and on how many workers the most split ones are."""
+        """Show how many keys are remembered, how many are split, and the most split keys' numbers of workers (100)."""
         size = int(self._replicas.size[KEYS])
         lengths = np.sort(self._replicas.length[:size])[::-1]
         split = int((lengths > 1).sum())

@@ -1,7 +1,7 @@
 """The replicas that BOUNDED_LOAD remembers: keys, each with its workers in the order in which they joined.
 
-C slots hold the keys. A key's first worker is in its slot; its other workers are nodes of a chain, and there are M
-nodes for all keys. A chain is read as a circle: node −1 stands for the first worker, and follows the last node.
+C slots hold the keys. A key's first worker is in its slot. Its other workers are nodes of a chain, and there are M
+nodes for all keys. A chain is read as a circle, in which node −1 stands for the first worker and follows the last node.
 """
 
 import math
@@ -14,12 +14,12 @@ from unskew.grouping.compiled import kernel
 from unskew.grouping.slots import enter_slot, enter_slots, slot_table
 
 KEYS, FREE, SPARE, SPAN = 0, 1, 2, 3  # positions in `size`
-NONE, SEEN, ALL = 0, 1, 2  # which keys with one worker `tidy` keeps: none, those that have come since, all
+NONE, SEEN, ALL = 0, 1, 2  # which keys with one worker `tidy` keeps: none, those seen since the last call, all
 FIRST = -1  # the node that stands for a key's first worker
 
 
 class Replicas(NamedTuple):
-    """C slots of 41 bytes, M nodes of 9, and the hash table that finds a key's slot, of 8 to 16 bytes a slot."""
+    """C slots of 41 bytes, M nodes of 9 bytes, and a hash table of 8 to 16 bytes a slot that finds a key's slot."""
 
     key: NDArray[np.uint64]  # [C], the key's hash
     first: NDArray[np.int32]  # [C], its first worker
@@ -39,7 +39,7 @@ class Replicas(NamedTuple):
 
 
 def replicas(keys: int, nodes: int) -> Replicas:
-    """No replicas yet; room for that many keys, and for that many workers besides the keys' first ones."""
+    """Room for that many keys, and for that many workers besides the keys' first ones. No replicas yet."""
     following = np.arange(1, nodes + 1).astype(np.int32)
     following[-1] = FIRST
     return Replicas(
@@ -62,13 +62,13 @@ def replicas(keys: int, nodes: int) -> Replicas:
 
 @kernel
 def reach_of(length: int) -> float:
-    """The limit of a key with that many workers, between 0 (what is open to all keys) and 1 (a whole key's limit)."""
+    """The limit of a key with that many workers, between 0, the limit of open workers, and 1, a whole key's limit."""
     return 1 / math.sqrt(math.sqrt(float(length)))
 
 
 @kernel
 def find(table: NDArray[np.int32], span: int, keys: NDArray[np.uint64], key: np.uint64) -> int:
-    """The slot with that key, or −1: ``unskew.grouping.slots.find_slot`` in the first ``span`` entries of the table."""
+    """The slot with that key, or −1. As ``slots.find_slot``, in the first ``span`` entries of the table."""
     at = np.int64(key) & (span - 1)
     while table[at] >= 0 and keys[table[at]] != key:
         at = (at + 1) & (span - 1)
@@ -78,7 +78,7 @@ def find(table: NDArray[np.int32], span: int, keys: NDArray[np.uint64], key: np.
 
 @kernel
 def remember(replicas: Replicas, key: np.uint64, worker: int) -> int:
-    """Give a key that has no slot yet a slot (there must be a free one) with one worker; returns the slot."""
+    """Give a new key a slot with one worker, and return the slot. There must be a free slot."""
     slot: int = replicas.size[KEYS]
     replicas.size[KEYS] += 1
     replicas.key[slot] = key
@@ -107,7 +107,7 @@ def _enter_all(replicas: Replicas) -> None:
 
 @kernel
 def join(replicas: Replicas, slot: int, worker: int) -> None:
-    """Add a worker to a key's workers, if a node is free; the cursor moves to that node."""
+    """Add a worker to a key's workers if a node is free. The cursor moves to that node."""
     if replicas.size[SPARE] == 0:
         return
     added: int = replicas.size[FREE]
@@ -127,9 +127,10 @@ def join(replicas: Replicas, slot: int, worker: int) -> None:
 
 @kernel
 def tidy(replicas: Replicas, keep: int) -> None:
-    """Forget the workers (but each key's first) to which no tuple went since the last time, and then whole keys.
+    """Forget workers to which no tuple went since the last call, but not a key's first worker. Then forget whole keys.
 
-    A key that is left with one worker stays if ``keep`` is ALL, or if ``keep`` is SEEN and the key has come since.
+    A key that is left with one worker stays if ``keep`` is ALL. It also stays if ``keep`` is SEEN and the key has come
+    since the last call.
     """
     kept = 0
     for slot in range(replicas.size[KEYS]):
@@ -175,7 +176,7 @@ def _forget_unused(replicas: Replicas, slot: int) -> None:
 
 @kernel
 def chained(replicas: Replicas) -> NDArray[np.int32]:
-    """All chains as rows, in the order of the slots: slot, worker, whether used, whether the cursor is there."""
+    """All chains as rows in the order of the slots: slot, worker, whether it was used, whether the cursor is there."""
     rows = np.zeros((len(replicas.worker) - replicas.size[SPARE], 4), np.int32)
     row = 0
     for slot in range(replicas.size[KEYS]):
@@ -192,7 +193,7 @@ def chained(replicas: Replicas) -> NDArray[np.int32]:
 
 @kernel
 def chain(replicas: Replicas, rows: NDArray[np.int32]) -> None:
-    """Restore the chains that ``chained`` gave, and enter the keys; the slots' other fields are restored already."""
+    """Restore the chains that ``chained`` gave, and enter the keys. The slots' other fields must be restored first."""
     keys = replicas.size[KEYS]
     replicas.length[:keys] = 1
     replicas.reach[:keys] = 1.0

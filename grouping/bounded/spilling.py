@@ -1,9 +1,9 @@
-"""How BOUNDED_LOAD routes, compiled: a whole key to its one worker, a split key to those of its workers that have room.
+"""How BOUNDED_LOAD routes, compiled. A whole key goes to its one worker, a split key to one of its workers with room.
 
 Time is the cost that the source has sent so far. In a unit of time a worker with share s of all workers' speed does
-(1 + slack) · s units of cost: a little more than its share, so that the workers together keep up. ``AHEAD`` is the time
-at which a worker will have done all that it has got. That time less the source's is how far the worker is ahead, and
-so how full it is.
+(1 + slack) · s units of cost. This is a little more than its share, so that the workers together keep up. ``AHEAD`` is
+the time at which a worker will have done all that it has got. A worker is ahead of the source by that time less the
+source's time. This says how full it is.
 """
 
 from typing import NamedTuple
@@ -28,15 +28,16 @@ from unskew.grouping.bounded.replicas import (
 from unskew.grouping.compiled import kernel
 from unskew.grouping.hashing import below, mix
 
-# How far a worker may be ahead, in windows and (if that's more) in tuples of a worker: to be open to a key that isn't
-# on it yet; to take a whole key's tuple; to take any tuple. A split key's limit is between the first two.
+# How far a worker may be ahead, in windows, or in tuples of a worker if that is more. The limits are for a worker to be
+# open to a key that isn't on it yet, to take a whole key's tuple, and to take any tuple. A split key's limit is between
+# the first two.
 OPEN, WHOLE, FULL = 0.01, 0.06, 0.08
 FEW_OPEN, FEW_WHOLE, FEW_FULL = 1.0, 6.5, 8.0
 _VOTES = 2  # by which a key must lead at a worker before the key is split
 _SHORT = 8  # a key with at most so many workers has all of them looked at for each tuple
 _MOST = 64  # workers of a key that are looked at for a tuple, at most
 LOOKS = 16  # workers that a key's own hash functions name (the first is its home); as many are looked at in turn
-_NEWCOMER = 0.3  # the load that a key is supposed to bring to a worker that it joins, in fair shares
+_NEWCOMER = 0.3  # the load that a key is assumed to bring to a worker that joins it, in fair shares
 _ROOMY = 0.9  # with a recent load below so many fair shares a worker is taken without looking further
 _AGREED = 0.4  # with several sources, a worker ahead by less than this part of the full limit is open to a new replica
 # Positions in `tally`: tuples so far; the worker looked at last in turn; whether new keys' workers are chosen.
@@ -54,7 +55,7 @@ class Rules(NamedTuple):
 
 
 class Loads(NamedTuple):
-    """How loaded the W workers are, and with which keys: 56 bytes a worker."""
+    """How loaded the W workers are, and which keys lead there. Memory: 56 bytes a worker."""
 
     load: NDArray[
         np.float64
@@ -64,14 +65,14 @@ class Loads(NamedTuple):
     keys: NDArray[np.int64]  # [W], how many remembered keys have the worker as their first
 
 
-#: Columns of ``Loads.load``: the time at which the worker will have done all that it has got; the time that a unit of
-#: cost takes it, 1 / ((1 + slack) · its share of the speed); the cost that it got since its recent load was estimated;
-#: that recent load, in fair shares.
+#: Columns of ``Loads.load``. AHEAD: the time at which the worker will have done all that it has got. PACE: the time
+#: that a unit of cost takes it, 1 / ((1 + slack) · its share of the speed). PASSING: the cost that it got since its
+#: recent load was estimated. RECENT: that recent load, in fair shares.
 AHEAD, PACE, PASSING, RECENT = 0, 1, 2, 3
 
 
 def loads(shares: NDArray[np.float64], slack: float) -> Loads:
-    """The loads of idle workers; ``shares`` [W] are their shares of all workers' speed, 1 in all."""
+    """The loads of idle workers. ``shares`` [W] are their shares of all workers' speed, and their sum is 1."""
     load = np.zeros((len(shares), 4))
     load[:, PACE] = 1 / ((1 + slack) * shares)
     counts = [np.zeros(len(shares), np.int64) for _ in range(2)]
@@ -90,14 +91,15 @@ def route_within_bounds(  # noqa: C901, PLR0912, PLR0915  written out: a call wo
     clock: NDArray[np.float64],
     tally: NDArray[np.int64],
 ) -> NDArray[np.int32]:
-    """Route tuple by tuple; ``costs`` is empty if all cost 1.
+    """Route tuple by tuple. ``costs`` is empty if every tuple costs 1.
 
     1. A key's first worker is its home, or the worker that was chosen when the key was new.
     2. A whole key goes to its first worker while this isn't ahead by more than ``WHOLE``. Beyond that each such tuple
-       is a vote for splitting its key, and beyond ``FULL`` the key that comes is split.
-    3. A split key goes to the first of its workers that has room; if none has, one more joins them, unless they are W.
-    4. When three of four nodes for replicas are in use, only the key that the vote elects is split; the tuple of
-       another key goes to the next worker with room, and the key stays whole.
+       is a vote for splitting its key. Beyond ``FULL`` the key that comes is split.
+    3. A split key goes to the first of its workers that has room. If none has room, one more worker joins, until the
+       key has all W.
+    4. When three of four nodes for replicas are in use, only the key that the vote elects is split. A tuple of another
+       key then goes to the next worker with room, and its key stays whole.
     """
     routes = np.empty(len(codes), np.int32)
     # Taken out of the named tuples once (see unskew.grouping.slots).
@@ -235,7 +237,7 @@ def _tidy(rules: Rules, loads: Loads, replicas: Replicas, tally: NDArray[np.int6
 
 @kernel
 def limits(rules: Rules, unit: float) -> tuple[float, float, float]:
-    """How far ahead a worker may be to be open, for a whole key, and at all; ``unit`` is the mean cost of a tuple."""
+    """The limits of being ahead: to be open, for a whole key, and for any tuple. ``unit`` is a tuple's mean cost."""
     window = unit * rules.window
     worker = unit * rules.pace
     return (
@@ -247,9 +249,9 @@ def limits(rules: Rules, unit: float) -> tuple[float, float, float]:
 
 @kernel
 def leads(key: np.uint64, worker: int, loads: Loads) -> bool:
-    """Vote for splitting a key at a worker that has no room for it; True: the key has won.
+    """Vote for splitting a key at a worker that has no room for it. Return True if the key has won.
 
-    The vote is Boyer and Moore's: a key that has most of the tuples there leads in the end.
+    The vote is Boyer and Moore's, in which a key with most of the tuples there leads in the end.
     """
     if loads.rival[worker] == key:
         loads.votes[worker] += 1
@@ -266,7 +268,7 @@ def leads(key: np.uint64, worker: int, loads: Loads) -> bool:
 
 @kernel
 def estimate(loads: Loads, rules: Rules) -> None:
-    """Estimate each worker's recent load anew: the load since the last estimate counts 1/4, that estimate 3/4."""
+    """Estimate each worker's recent load: 1/4 of its load since the last estimate, and 3/4 of that estimate."""
     load = loads.load
     total = load[:, PASSING].sum()
     for worker in range(len(load)):
@@ -289,15 +291,15 @@ def next_worker(
 ) -> int:
     """The worker for a tuple whose key's own workers have no room.
 
-    Candidates are the workers that the key's hash functions name, in their order, then other workers in turn; a worker
-    is open if it's ahead by at most ``opening``.
+    Candidates are first the workers that the key's hash functions name, in their order, and then other workers in turn.
+    A worker is open if it is ahead by at most ``opening``.
 
-    * The key joins the worker (``stays``), and this is the only source: the open candidate with the least recent load.
-    * The key joins the worker, and there are more sources: the first open candidate, so that sources agree as long as
-      most of the first candidates are open. Here a candidate beyond the key's ``reach`` isn't open, as the key's next
-      tuple would find no room there.
-    * The tuple alone goes there: the first open candidate.
-    * No candidate is open: the one that is the least ahead if it isn't full, else any worker that isn't full.
+    * The worker joins the key (``stays``), and this is the only source: the open candidate with the least recent load.
+    * The worker joins the key, and there are more sources: the first open candidate. Then sources agree as long as most
+      of the first candidates are open. A candidate beyond the key's ``reach`` isn't open here, because it would have no
+      room for the key's next tuple.
+    * Only the tuple goes there: the first open candidate.
+    * No candidate is open: the one that is the least ahead, if it isn't full. Otherwise any worker that isn't full.
     """
     best = lowest = -1
     agree = stays and rules.placed == 0

@@ -1,7 +1,8 @@
 """Choices: a key has candidate workers, and each tuple (or each key) goes to the least loaded of them.
 
-PARTIAL_KEY splits every key over d candidates; D_CHOICES and W_CHOICES give only the heavy hitters more than two,
-HOLISTIC as many as their load asks for; POTC, ON_GREEDY and OFF_GREEDY choose once for a key and never split it.
+PARTIAL_KEY splits every key over d candidates. D_CHOICES and W_CHOICES give more than two workers only to the heavy
+hitters. HOLISTIC gives a heavy hitter as many as its load asks for. POTC, ON_GREEDY and OFF_GREEDY choose once for a
+key and never split it.
 """
 
 from unskew.grouping.choices.d_choices import DChoices

@@ -14,8 +14,8 @@ from unskew.grouping.state import Value
 class Decaying(Grouping):
     """Base of the schemes with a ``half_life``.
 
-    After each ``half_life`` tuples all counts are halved. So tuples older than a few half-lives don't matter, and
-    counts stay whole numbers that only grow in between, as the kernels need them.
+    After each ``half_life`` tuples all counts are halved. So tuples older than a few half-lives don't matter. Between
+    two halvings counts are whole numbers that only grow, as the kernels need them.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""How D_CHOICES and W_CHOICES route: the tail by two choices, the heavy hitters by more, compiled."""
+"""How D_CHOICES and W_CHOICES route, compiled: the tail has two choices, and heavy hitters have more."""
 
 import math
 
@@ -11,10 +11,10 @@ from unskew.grouping.hashing import below, mix
 from unskew.grouping.least_loaded import before_first, least_of_all
 from unskew.grouping.slots import enter_slot, find_slot
 
-# Positions in `tally`: tuples so far, d, after how many tuples d is found next.
+# Positions in `tally`: tuples so far, d, the number of tuples after which d is found next.
 TUPLES, CHOICES, DUE = 0, 1, 2
 NEVER = 1 << 62
-_NOISE = 3  # a load above the mean by at most so many tuples isn't too much
+_NOISE = 3  # a load that is above the mean by at most so many tuples isn't too high
 
 
 @kernel
@@ -30,13 +30,16 @@ def route_by_weight(
     loads: NDArray[np.int64],
     tally: NDArray[np.int64],
 ) -> NDArray[np.int32]:
-    """Route tuple by tuple; if keys have choices of their own, ``more`` [m] has how many each needs beyond its share.
+    """Route tuple by tuple.
+
+    If keys have a d of their own, ``more`` [m] says how many choices each needs beyond its share. If all heavy keys
+    have the same d, ``more`` is empty.
 
     1. Count the key.
     2. A key of the tail goes to the less loaded of its two candidates, ``tail`` [k, 2].
     3. A heavy key goes to the least loaded of its d candidates, or of all workers if d = W.
-    4. When it's due, find d anew. If each key has its own d, the key gets one choice more when the least loaded of its
-       candidates has too much. ``more`` is empty if all heavy keys have the same d.
+    4. If each key has its own d, the key gets one choice more when its least loaded candidate has too high a load.
+       Otherwise d is found again when it is due.
     """
     workers = np.empty(len(codes), np.int32)
     cursor = before_first()
@@ -84,7 +87,7 @@ def route_by_weight(
 
 @kernel
 def own_choices(share: float, more: int, workers: int) -> int:
-    """The d of a heavy key that has a d of its own."""
+    """The d of one heavy key, if each has its own."""
     return min(workers, max(2, math.ceil(share * workers)) + more)
 
 
@@ -101,23 +104,26 @@ def _make_room(sketch: Frequent, more: NDArray[np.int64]) -> int:
 
 @kernel
 def next_time(tuples: int, workers: int) -> int:
-    """After how many tuples d is found next: when they are a tenth more; neither too often nor too seldom."""
+    """The number of tuples after which d is found next: a tenth more than now, within bounds."""
     return tuples + min(max(1000, 2 * workers, tuples // 10), max(10_000, 20 * workers))
 
 
 @kernel
 def is_heavy(counted: int, expected: float) -> bool:
-    """Whether a key's count is above the count expected of a key at the threshold, and not by chance.
+    """Whether a key's count is above the count expected at the threshold, and not by chance.
 
-    That is by three standard deviations of a Poisson count, and three tuples more. In the first tuples of a stream, and
-    with many workers, the bare threshold is less than a few tuples, and every key would pass it.
+    The margin is three standard deviations of a Poisson count, and three tuples more. In the first tuples of a stream,
+    or with many workers, the bare threshold is less than a few tuples, and every key would pass it.
     """
     return counted > expected and counted >= expected + 3 * math.sqrt(expected) + 3
 
 
 @kernel
 def heavy_shares(sketch: Frequent, threshold: float, tuples: int) -> NDArray[np.float64]:
-    """The shares of the heavy keys, greatest first; too high by up to 2/m, so that they get rather too many choices."""
+    """The shares of the heavy keys, greatest first.
+
+    They are too high by up to 2/m, so that keys get too many choices rather than too few.
+    """
     counts = np.sort(sketch.counter[: sketch.size[USED]])[::-1]
     heavy = 0
     while heavy < len(counts) and is_heavy(counts[heavy], threshold * tuples):
@@ -127,13 +133,14 @@ def heavy_shares(sketch: Frequent, threshold: float, tuples: int) -> NDArray[np.
 
 @kernel
 def enough_choices(head: NDArray[np.float64], workers: int, tolerance: float) -> int:
-    """The least d, from ⌈p1·W⌉ (and 2) on, with which no prefix of the head overloads the workers that it has.
+    """The least d ≥ max(2, ⌈p1·W⌉) with which no prefix of the head overloads the workers that it has.
 
-    With b = W − W·((W − 1)/W)^(h·d), the workers that the h heaviest keys' choices are expected to cover, for every h:
+    The choices of the h heaviest keys are expected to cover b = W − W·((W − 1)/W)^(h·d) workers. The condition, for
+    every h:
 
         Σ_{i ≤ h} p_i + (b/W)^d · Σ_{h < i ≤ |H|} p_i + (b/W)² · Σ_{i > |H|} p_i  ≤  b · (1/W + tolerance)
 
-    W if no smaller d does it; 2 if there is no head.
+    The result is W if no smaller d fulfils it, and 2 if there is no head.
     """
     if not len(head):
         return min(2, workers)

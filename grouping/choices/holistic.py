@@ -18,50 +18,52 @@ from unskew.grouping.state import Value
 
 
 class Holistic(Grouping):
-    """Send the tail where its hash says, and a heavy hitter to the least loaded of its region, which grows on demand.
+    """Send a key of the tail home, and a heavy hitter to the least loaded worker of its region, which grows on demand.
 
-    A heavy hitter is a key whose share is above ``threshold``. Its *region* is the workers that it has been given; it
-    starts with its home. While their mean load is at most ``tolerance`` above that of all workers, a tuple goes to the
-    least loaded of them; else to the least loaded of all, which is in the region from then on.
+    A heavy hitter is a key whose share is above ``threshold``. Its *region* is the workers that it has been given, at
+    first its home. If the region's mean load is at most ``tolerance`` above the mean of all workers, a tuple goes to
+    the region's least loaded worker. Otherwise it goes to the least loaded of all workers, which then joins the region.
 
     Guarantees
     ----------
     * A key that has never been a heavy hitter is on one worker, its home in KEY.
-    * No key with less than the threshold's share of the tuples so far counts as a heavy hitter; each with 1.5 times
-      that does. (In the first 1 / ``threshold`` tuples every key does.)
-    * A worker is above (1 + ``tolerance``) times the mean by the tail alone, or by one tuple, or because its region's
-      mean is less. No bound on imbalance is proved.
+    * No key with less than the threshold's share of the tuples so far counts as a heavy hitter. Each key with 1.5 times
+      that share does. In the first 1 / ``threshold`` tuples every key does.
+    * A worker is above (1 + ``tolerance``) times the mean only by the tail, by one tuple, or because its region's mean
+      is less. No bound on imbalance is proved.
 
-    Time O(1) a tuple of the tail, O(region) of a heavy hitter. Memory: W loads, 4 / ``threshold`` counters (16 bytes,
-    12 to 20 for finding them and their region), and as many nodes of regions and 16·W more (8 bytes).
+    Time O(1) a tuple of the tail. For a heavy hitter it is O(r), where r is the size of its region. Memory: W loads;
+    4 / ``threshold`` counters of 16 bytes, and 12 to 20 bytes to find each and its region; as many nodes of regions and
+    16·W more, of 8 bytes each.
 
     Parameters
     ----------
     threshold : float, default 1e-4
-        δ, the share of a heavy hitter. The authors' 10^-4 (their class for strings: 10^-6). Lower: more keys may be
-        split, and more memory.
+        δ in [1e-7, 1], the share of a heavy hitter. The authors use 10^-4, and 10^-6 in their class for strings. Lower:
+        more keys may be split, and more memory.
     tolerance : float, default 0.01
-        β ≥ 0, by how much of the mean a region's load may be above it; the authors' 0.01. Larger: fewer replicas.
+        β ≥ 0, by which share of the mean a region's load may be above it. The authors use 0.01. Larger: fewer replicas.
 
     Notes
     -----
-    Written from the authors' code (github.com/Kejian-Li/Dynamic-Balance, ``HolisticPartitioner``), not from the paper.
-    They count with lossy counting of error δ/10 and keep every region for ever, so that memory grows with the keys;
-    this counts with Misra-Gries, and a key that isn't counted any more has no region either. As there, a region's mean
-    load is rounded down, which matters while loads are small, and of equals the first worker is taken. While there are
-    counters for all keys the answers are the authors', but for the hash (tests/grouping/test_holistic.py).
+    We wrote this scheme from the authors' code (``HolisticPartitioner`` of github.com/Kejian-Li/Dynamic-Balance), not
+    from the paper. They count with lossy counting of error δ/10 and keep every region for ever, so that memory grows
+    with the keys. This scheme counts with Misra-Gries, and a key that is no longer counted has no region either. As in
+    their code, a region's mean load is rounded down, which matters while loads are small, and of equal workers the
+    first is taken. While there are counters for all keys, the answers are the authors' but for the hash
+    (tests/grouping/test_holistic.py).
 
-    What change does: loads, shares and regions count from the start, so a key that gets hot late is a heavy hitter
-    late, and what was on a worker before holds it back for as long again; a region never shrinks.
+    After a change of the stream: loads, shares and regions count from the start. So a key that becomes hot late is a
+    heavy hitter late, and the earlier load of its workers holds it back for as long again. A region never shrinks.
 
     References
     ----------
     Li, Liu and Lu, *A Holistic Stream Partitioning Algorithm for Distributed Stream Processing Systems*, PDCAT 2019.
-    (Another one than Katsipoulakis et al., *A Holistic View of Stream Partitioning Costs*, PVLDB 2017.)
+    It is not Katsipoulakis et al., *A Holistic View of Stream Partitioning Costs*, PVLDB 2017.
 
     Examples
     --------
-    A key with half of the tuples goes wherever its tuples are the fewest:
+    A key with half of the tuples is on all workers, and their loads are even:
 
     >>> router = Holistic(20)
     >>> workers = router.route([f"k{i}" if i % 2 else "tr" for i in range(40_000)])
@@ -95,7 +97,7 @@ class Holistic(Grouping):
         )  # fmt: skip
 
     def internals(self) -> Mapping[str, Any]:
-        """Show how many keys have regions of several workers, and how large the largest are (100)."""
+        """Show how many keys have regions of several workers, and the sizes of the 100 largest regions."""
         sizes = np.bincount(nodes_of(self._regions)[:, 0])
         sizes = np.sort(sizes[sizes > 1])[::-1]
         return {"split": len(sizes), "workers": sizes[:100].tolist()}
@@ -132,13 +134,13 @@ def route_by_region(
     loads: NDArray[np.int64],
     tally: NDArray[np.int64],
 ) -> NDArray[np.int32]:
-    """Route tuple by tuple; ``tally`` has the tuples so far.
+    """Route tuple by tuple. ``tally`` has the number of tuples so far.
 
     1. Count the key.
     2. A key of the tail goes home.
-    3. A heavy hitter goes to the least loaded worker of its region if the region's mean load (rounded down) is within
-       the tolerance.
-    4. Else it goes to the least loaded of all workers, which joins the region.
+    3. If the mean load of a heavy hitter's region, rounded down, is within the tolerance, the key goes to the region's
+       least loaded worker.
+    4. Otherwise it goes to the least loaded of all workers, which joins the region.
     """
     workers = np.empty(len(codes), np.int32)
     cursor = before_first()

@@ -1,4 +1,4 @@
-"""OFF_GREEDY: the keys, most frequent first, each to the least loaded worker; it knows the stream in advance."""
+"""OFF_GREEDY: it knows the stream in advance, and gives the keys, most frequent first, to the least loaded worker."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,29 +12,30 @@ from unskew.grouping.least_loaded import heap_of, raise_least
 
 
 class OffGreedy(OnGreedy):
-    """Sort the keys by decreasing frequency and place each on the least loaded worker; only then route.
+    """Sort the keys by decreasing frequency and place each on the least loaded worker, before any tuple is routed.
 
-    It bounds what any scheme can reach that doesn't split keys, as it gets the whole stream beforehand (``foresee``).
-    Keys that weren't foreseen are placed as ON_GREEDY places them, so without foresight the scheme is ON_GREEDY.
+    The scheme gets the whole stream beforehand (``foresee``), so it bounds what a scheme that doesn't split keys can
+    reach. Keys that weren't foreseen are placed as in ON_GREEDY. So without foresight the scheme is ON_GREEDY.
 
     Guarantees
     ----------
     * With one router a key is on one worker: replication 1.
     * If the whole stream is foreseen, the greatest load at its end is at most 4/3 − 1/(3W) times the least possible
-      without key splitting (Graham's bound for longest processing time first), and KEY's fraction p1 − 1/W is the
-      least imbalance that it can have when p1 > 1/W.
+      without key splitting. This is Graham's bound for longest processing time first.
+    * If p1 > 1/W, no scheme without key splitting can have a smaller imbalance fraction than p1 − 1/W.
 
     Time O(1) a tuple, O(K log K) once. Memory: W counters and **a record for each key foreseen or seen**, 28 bytes, up
-    to ``max_keys``; the scheme is defined by it.
+    to ``max_keys``. The scheme needs these records by definition.
 
     Parameters
     ----------
     max_keys : int, default 1,000,000
-        The keys that are remembered at most, the most frequent foreseen ones first; others go where their hash says.
+        The most keys that are remembered, at least 1. The most frequent foreseen ones are remembered first. Other keys
+        go home, as in KEY.
 
     Notes
     -----
-    Equal frequencies: the key that was foreseen first. Equal loads: the first worker.
+    Of equal frequencies the key that was foreseen first is placed first. Of equal loads the first worker is chosen.
 
     References
     ----------
@@ -60,7 +61,7 @@ class OffGreedy(OnGreedy):
         self.foreseen_counts = np.empty(0, np.int64)
 
     def foresee(self, keys: KeyArray) -> None:
-        """Count tuples that will come; before the first of them is routed.
+        """Count the tuples that will come. Call this before the first tuple is routed.
 
         Raises
         ------

@@ -1,4 +1,4 @@
-"""ON_GREEDY: a new key goes to the least loaded of all workers, and stays there."""
+"""ON_GREEDY: a new key goes to the least loaded of all workers and stays there."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,32 +13,33 @@ from unskew.grouping.slots import find_slot
 
 
 class OnGreedy(Sticky):
-    """Send a new key to the least loaded of all workers, and all its tuples after it.
+    """Send a new key to the least loaded of all workers, and all its later tuples to the same worker.
 
-    It shows the balance that an online scheme can reach without splitting keys, if sources could agree.
+    It shows which balance an online scheme could reach without splitting keys if all sources agreed.
 
     Guarantees
     ----------
     * With one router a key is on one worker: replication 1.
-    * No bound on imbalance: the choice is made before the key's frequency is known.
+    * No bound on imbalance, because the worker is chosen before the key's frequency is known.
 
     Time O(1) a tuple, amortised. Memory: W counters and **a record for each key seen**, 20 to 28 bytes, up to
-    ``max_keys``; the scheme is defined by it.
+    ``max_keys``. The scheme needs these records by definition.
 
     Parameters
     ----------
     max_keys : int, default 1,000,000
-        The keys that are remembered at most; later ones go where their hash says, as in KEY.
+        The most keys that are remembered, at least 1. Later keys go home, as in KEY.
     half_life : int, tuples of the source, default None
-        Ours. Count a tuple half each time that so many more have come; None: count from the start, as published.
+        Ours. Halve all counts after each ``half_life`` tuples, at least 1. None: count from the start, as published.
 
     Notes
     -----
-    Equal loads: the first worker. The scheme is one router that all sources share; with a router at each source, as in
-    the topology, a key is on as many workers as its sources chose.
+    Of equal loads the first worker is chosen. The scheme is one router that all sources share. With a router at each
+    source, as in the topology, a key is on as many workers as its sources have chosen.
 
-    What change does: a key stays where it was put, however hot it gets. And loads count from the start, so new keys all
-    go to the workers that had little before, until their totals have caught up; with a ``half_life`` for a few of them.
+    After a change of the stream: a key stays where it was put, however hot it becomes. Loads count from the start, so
+    all new keys go to the workers that had little before until their totals have caught up. With a ``half_life`` that
+    takes a few half-lives.
 
     References
     ----------
@@ -71,7 +72,7 @@ def place_new_keys(
     loads: NDArray[np.int64],
     memory: Remembered,
 ) -> NDArray[np.int32]:
-    """Route each tuple to its key's worker, and a new key to the least loaded worker."""
+    """Route each tuple to its key's worker. Place a new key on the least loaded worker."""
     workers = np.empty(len(codes), np.int32)
     known, placed, table = memory.key, memory.worker, memory.table
     cursor = before_first()

@@ -1,4 +1,4 @@
-"""PARTIAL_KEY: the less loaded of a key's d candidates (PKG, Greedy-d); on demand with probing of the actual loads."""
+"""PARTIAL_KEY (PKG, Greedy-d): the least loaded of a key's d candidates, optionally with probing of actual loads."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -21,41 +21,45 @@ ESTIMATIONS = ("local", "global")
 class PartialKey(Decaying):
     """Send each tuple to the least loaded of its key's d candidates, as far as this source knows their load.
 
-    Key splitting lets a key be on all of its candidates at once, so nothing has to be remembered of a key; local load
-    estimation counts the tuples that this source sent, so sources needn't talk.
+    With *key splitting* a key may be on all of its candidates at once, so that nothing has to be remembered of a key.
+    With *local load estimation* a source counts only the tuples that it sent, so that sources needn't communicate.
 
     Guarantees
     ----------
-    * A key is on at most d workers, those that its hashes name, the same for every source.
-    * With p1 ≤ 1/(5W) the imbalance is O(m/W) with high probability after m ≥ W² tuples (Theorem 5.1); for keys
-      much rarer than p1 it's far smaller.
-    * No balance beyond p1 = d/W: the imbalance fraction then is at least p1/d − 1/W.
+    * A key is on at most d workers. Its hashes name them, and they are the same for every source.
+    * With p1 ≤ 1/(5W) the imbalance is O(m/W) with high probability after m ≥ W² tuples (Theorem 5.1). If most keys are
+      much rarer than p1, the imbalance is far smaller.
+    * No balance beyond p1 = d/W: then the imbalance fraction is at least p1/d − 1/W.
 
-    Time O(d) a tuple. Memory: W counters, none for keys (and d candidates a distinct key of a batch while it's routed).
+    Time O(d) a tuple. Memory: W counters and none for keys. While a batch is routed, d candidates for each of its
+    distinct keys.
 
     Parameters
     ----------
     choices : int, default 2
-        d ≥ 2, the candidates of a key. d balance a stream with p1 up to d/W, and may put a key on d workers.
-        The authors use 2.
+        d ≥ 2, the candidates of a key. The authors use 2. With d candidates a stream is balanced up to p1 = d/W at
+        best, and a key may be on d workers.
     estimation : {"local", "global"}, default "local"
-        Whose tuples a load is: this source's ("L" in the paper), or all sources' ("G", an oracle to compare with: one
-        router that all sources share, which a topology doesn't have).
+        Whose tuples are a worker's load. "local": this source's, the paper's "L". "global": all sources', the paper's
+        "G". That is an oracle to compare with, one router that all sources share. A topology doesn't have it.
     probe_every : int, tuples, default 0
-        With feedback from the workers, set the local estimate to the workers' actual load once so many tuples ("LP";
-        the authors probe every minute, and find that it doesn't help). 0: never, and no feedback is needed.
+        The paper's "LP". With feedback from the workers, the local estimate is set to the workers' actual load after
+        each ``probe_every`` tuples. 0: never, and no feedback is needed. The authors probe every minute, and find that
+        probing doesn't help. It excludes "global" and ``half_life``.
     half_life : int, tuples of the source, default None
-        Ours. Count a tuple half each time that so many more have come; None: count from the start, as published. The
-        shorter, the sooner a change is forgotten, and the more chance is taken for load: many tuples of each worker.
+        Ours. Halve all counts after each ``half_life`` tuples, at least 1. None: count from the start, as published.
+        Shorter: a change is forgotten sooner, and chance is taken for load sooner. A half-life should have many tuples
+        of each worker.
 
     Notes
     -----
-    The paper's d hash functions are independent and may name one worker twice: with W = 5, every fifth key would
-    have no choice. Here a key's candidates differ (min(d, W) of them): each hash function chooses among the workers
-    that the ones before it left. Equal loads: the candidate of the earlier hash function.
+    The paper's d hash functions are independent and may name one worker twice. With W = 5 and d = 2, every fifth key
+    would have no choice. Here a key's min(d, W) candidates all differ, because each hash function chooses among the
+    workers that the ones before it left. Of equal loads the candidate of the earlier hash function is chosen.
 
-    What change does: loads count from the start, so after a hot key has gone (or another came) its workers get less
-    until the others have caught up, for about as long again as it was hot; with a ``half_life`` for a few of them.
+    After a change of the stream: loads count from the start. So when a hot key has gone, or another came, its workers
+    get less until the others have caught up. That takes about as long as the key was hot. With a ``half_life`` it takes
+    a few half-lives.
 
     References
     ----------
@@ -101,11 +105,11 @@ class PartialKey(Decaying):
         return self._by_lives(keys.codes, lambda codes: _least_loaded(codes, choices, self.loads))
 
     def monitor(self) -> Monitor | None:
-        """Count a worker's tuples if the loads are probed."""
+        """A monitor that counts a worker's tuples, if loads are probed."""
         return LoadMonitor() if self.probe_every else None
 
     def controller(self) -> Controller | None:
-        """Probe the workers' loads if ``probe_every`` says so."""
+        """A controller that probes the workers' loads, if ``probe_every`` isn't 0."""
         return Probe(self._identity(), self.workers, self.probe_every) if self.probe_every else None
 
     def _adopt(self, values: Mapping[str, Any], *, missed: bool) -> None:
@@ -144,7 +148,7 @@ class LoadMonitor(Monitor):
         self.tuples = 0
 
     def observe(self, keys: Keys, costs: Costs) -> None:
-        """Count them; costs don't matter."""
+        """Count the tuples. Costs don't matter."""
         self.tuples += len(keys)
 
     def report(self) -> Mapping[str, Value] | None:
@@ -157,7 +161,7 @@ class LoadMonitor(Monitor):
 
 
 class Probe(Controller):
-    """Add up the workers' tuples; each ``every`` tuples a plan gives the sources the workers' loads."""
+    """Add up the workers' tuples. After each ``every`` tuples a plan gives the sources the workers' loads."""
 
     state_fields = ("loads", "passed")
 

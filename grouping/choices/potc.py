@@ -13,29 +13,31 @@ from unskew.grouping.slots import find_slot
 
 
 class Potc(Sticky):
-    """Send a new key to the less loaded of its d candidates, and all its tuples after it.
+    """Send a new key to the least loaded of its d candidates, and all its later tuples to the same worker.
 
-    The classical power of two choices, applied to key grouping ("static PoTC"). It shows what key splitting is for.
+    This is the classical power of two choices, applied to key grouping ("static PoTC"). It shows what key splitting
+    adds.
 
     Guarantees
     ----------
     * With one router a key is on one worker, one of those that its hashes name: replication 1.
-    * No bound on imbalance: the choice is made before the key's frequency is known.
+    * No bound on imbalance, because the worker is chosen before the key's frequency is known.
 
-    Time O(1) a tuple and O(d) a new key. Memory: W counters and **a record for each key seen**, 20 to 28 bytes, up
-    to ``max_keys``; the scheme is defined by it.
+    Time O(1) a tuple and O(d) a new key. Memory: W counters and **a record for each key seen**, 20 to 28 bytes, up to
+    ``max_keys``. The scheme needs these records by definition.
 
     Parameters
     ----------
     choices : int, default 2
         d ≥ 2, the candidates of a key.
     max_keys : int, default 1,000,000
-        The keys that are remembered at most; later ones go where their hash says, as in KEY.
+        The most keys that are remembered, at least 1. Later keys go home, as in KEY.
 
     Notes
     -----
-    All sources must agree on a key's worker, which takes coordination: the scheme is one router that all sources share.
-    With a router at each source, as in the topology, a key is on as many workers as its sources chose, at most d.
+    All sources must agree on a key's worker, which takes coordination. So the scheme is one router that all sources
+    share. With a router at each source, as in the topology, a key is on as many workers as its sources have chosen, at
+    most d.
 
     References
     ----------

@@ -1,4 +1,4 @@
-"""What POTC, ON_GREEDY and OFF_GREEDY share: a key's worker is chosen once, and remembered in a routing table."""
+"""What POTC, ON_GREEDY and OFF_GREEDY share: a key's worker is chosen once and remembered in a routing table."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -14,9 +14,9 @@ from unskew.grouping.state import Value
 
 
 class Remembered(NamedTuple):
-    """Up to C keys with their workers, in the order in which they came: the routing table of a scheme that splits none.
+    """The routing table of a scheme that splits no keys: up to C keys in the order in which they came, with workers.
 
-    12 bytes a key, and 8 to 16 for the hash table that finds it.
+    Memory: 12 bytes a key, and 8 to 16 bytes for the hash table that finds it.
     """
 
     key: NDArray[np.uint64]  # [C]
@@ -37,7 +37,7 @@ def remembered(keys: NDArray[np.uint64], workers: NDArray[np.int32], room: int) 
 
 @kernel
 def remember(memory: Remembered, key: np.uint64, worker: int) -> bool:
-    """Note the worker of a key that isn't in the table yet; False if there's no room."""
+    """Note the worker of a key that isn't in the table yet. Return False if there is no room."""
     slot: int = memory.size[0]
     if slot == len(memory.key):
         return False
@@ -54,12 +54,12 @@ class Sticky(Decaying):
     Parameters
     ----------
     max_keys : int
-        The keys that are remembered at most. Keys that come when they are that many go to the worker that their hash
-        names, as in KEY: still one worker, but not chosen.
+        The most keys that are remembered. When there are that many, new keys go home, as in KEY. Each still has one
+        worker, but it isn't chosen by load.
 
     """
 
-    #: All sources must agree on a key's worker, so they'd have to share one router.
+    #: All sources must agree on a key's worker, so they would have to share one router.
     shared = True
 
     def __init__(self, workers: int, *, seed: int = 0, max_keys: int = 1_000_000, half_life: int | None = None) -> None:

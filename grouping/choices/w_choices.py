@@ -19,40 +19,43 @@ from unskew.grouping.state import Value
 class WChoices(Decaying):
     """Send a tuple of a heavy hitter to the least loaded of all workers, any other to the less loaded of two.
 
-    Heavy hitters are found online, in the source's own part of the stream: keys whose share is at least θ =
-    ``threshold`` / W.
+    Heavy hitters are keys whose share is at least θ = ``threshold`` / W. They are found online, in the source's own
+    part of the stream.
 
     Guarantees
     ----------
     * A key that has never been a heavy hitter is on at most its two workers, those of PARTIAL_KEY.
-    * No key with less than θ of the tuples so far counts as a heavy hitter, and none does by chance: what has surely
-      been counted of it is three standard deviations above the threshold, and at least 4 tuples.
-    * Every key with a share above 1.5·θ does, once the stream is long enough to tell.
-    * So the load is as balanced as its tail: that of PARTIAL_KEY on keys below the threshold at which it balances
-      (1/(5W), Theorem 5.1 there).
+    * No key with less than θ of the tuples so far counts as a heavy hitter, and no key counts as one by chance. What
+      has surely been counted of it is three standard deviations above the threshold, and at least 4 tuples.
+    * Every key with a share above 1.5·θ counts as a heavy hitter once the stream is long enough to tell.
+    * So the load is as balanced as its tail. That is the balance of PARTIAL_KEY on keys below the threshold up to which
+      it is proved to balance: 1/(5W), Theorem 5.1 there.
 
-    Time O(1) a tuple, amortised. Memory: W loads and 4 / θ = 20·W counters of heavy hitters (16 bytes, and 8 to 16
-    for finding them).
+    Time O(1) a tuple, amortised. Memory: W loads and 4 / θ = 20·W counters of heavy hitters, of 16 bytes each and 8 to
+    16 bytes to find each.
 
     Parameters
     ----------
     threshold : float, default 0.2
-        θ in units of 1/W. The authors use 1/5, the most that PARTIAL_KEY is proved to balance, and try 1/8 to 2. Lower:
-        more keys on all workers, and more memory.
+        θ in units of 1/W, from 0.01 to 10. The authors use 1/5, the most that PARTIAL_KEY is proved to balance, and try
+        1/8 to 2. Lower: more keys on all workers, and more memory.
     half_life : int, tuples of the source, default None
-        Ours. Count a tuple half each time that so many more have come; None: count from the start, as published.
-        At least some ten times 5·W, or no key is counted often enough to be a heavy hitter.
+        Ours. Halve all counts after each ``half_life`` tuples, at least 1. None: count from the start, as published.
+        It should be at least some ten times 5·W. Otherwise no key is counted often enough to be a heavy hitter.
 
     Notes
     -----
-    At low skew and few keys *all* keys may truly be above θ (W keys, alike: 1/W each), and the scheme is SHUFFLE; it
-    is D_CHOICES that then looks for how few choices will do. The authors count with SpaceSaving, whose counts are too
-    high by up to N/m; their prototypes have m = 100 counters whatever W is, and add the error once more, so with many
-    workers nearly every key passes. This counts with Misra-Gries, whose counts are never too high, of 4/θ counters.
+    At low skew and with few keys *all* keys may truly be above θ, and then the scheme is SHUFFLE. An example is W
+    equally frequent keys, of 1/W each. D_CHOICES then looks for how few choices suffice.
 
-    What change does: shares and loads count from the start. A key that gets hot after N tuples is a heavy hitter within
-    N/(5W) of its own, and at once goes to all workers, those first that had the least: few windows. One that has gone
-    stays a heavy hitter until it's rarer than θ in the whole stream. With a ``half_life`` that takes a few of them.
+    The authors count with SpaceSaving, whose counts are too high by up to N/m. Their prototypes have m = 100 counters
+    whatever W is, and add the error once more. So with many workers nearly every key passes. This scheme counts with
+    Misra-Gries, whose counts are never too high, and has 4/θ counters.
+
+    After a change of the stream: shares and loads count from the start. A key that becomes hot after N tuples is a
+    heavy hitter within N/(5W) tuples of its own. Then it goes to all workers, first to those that had the fewest
+    tuples. The loads are even again after a few windows. A key that has gone stays a heavy hitter until its share of
+    the whole stream is below θ. With a ``half_life`` that takes a few half-lives.
 
     References
     ----------
@@ -102,7 +105,7 @@ class WChoices(Decaying):
         self.tally[DUE] -= tuples - tuples // 2
 
     def internals(self) -> Mapping[str, Any]:
-        """Show how many choices a heavy hitter has, and the heavy hitters' number and shares (100 at most)."""
+        """Show how many choices a heavy hitter has, the number of heavy hitters, and their 100 largest shares."""
         tuples = int(self.tally[TUPLES])
         shares = heavy_shares(self._sketch, self.threshold / self.workers, tuples) if tuples else np.empty(0)
         return {

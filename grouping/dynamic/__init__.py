@@ -1,4 +1,4 @@
-"""Dynamic Key Grouping: a pool of workers for each key, growing with its load."""
+"""Dynamic Key Grouping: each key has a pool of workers that grows with its load."""
 
 from unskew.grouping.dynamic.dynamic_key import DynamicKey
 from unskew.grouping.dynamic.dynamic_key_decay import DynamicKeyDecay

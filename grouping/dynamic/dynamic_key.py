@@ -1,4 +1,4 @@
-"""DYNAMIC_KEY: a pool of workers for each key, growing with its load (DKG)."""
+"""DYNAMIC_KEY (DKG): each key has a pool of workers that grows with its load."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -34,22 +34,28 @@ _HOTTEST = 100
 class DynamicKey(Grouping):
     """Send each tuple to the least loaded worker of its key's pool, and give hot keys a larger pool.
 
-    A pool is a contiguous slice of the ring of workers that starts at the key's home. It starts with 2 workers. With
-    ideal = 100/W, and the share of a worker = 100 · its tuples / all tuples so far, a pool grows by the next worker of
-    the ring when the stream is past its warm-up, its least loaded worker's share is above ideal + √ideal, its key is
-    old, and the new worker is less loaded than all of the pool. It shrinks by its last worker when it has more than 2,
-    at least two of them with a share below ideal − √ideal. A key is checked at most once a ``check_interval``.
+    A pool is a contiguous slice of the ring of workers. It starts at the key's home, with 2 workers. Let ideal = 100/W,
+    and let the share of a worker be 100 · its tuples / all tuples so far. A pool grows by the ring's next worker when
+    all of these hold:
 
-    Keys grow old by frequency: a key that turns up is a baby; every ``promotion_period`` the most frequent babies
-    become teenagers, and every ``periods_to_old``-th time the most frequent teenagers become old (see
+    * the stream is past its warm-up,
+    * the share of the pool's least loaded worker is above ideal + √ideal,
+    * the key is old,
+    * the new worker is less loaded than all of the pool.
+
+    A pool of more than 2 workers shrinks by its last worker when at least two of its workers have a share below
+    ideal − √ideal. A key is checked at most once in each ``check_interval``.
+
+    Keys grow old by frequency. A new key is a baby. After every ``promotion_period`` the most frequent babies become
+    teenagers. Every ``periods_to_old``-th time the most frequent teenagers become old (see
     ``unskew.grouping.dynamic.pools``).
 
     Guarantees
     ----------
-    * A key is on the workers of its ring slice only; 2 of them as long as it isn't among the most frequent keys.
-    * No bound on imbalance is known. Shares count from the start: a worker that joins a hot key's pool gets nearly all
-      of that key's tuples until its total has caught up, so the last minute can be far less balanced than the whole
-      (DYNAMIC_KEY_DECAY mends this).
+    * A key is only on the workers of its ring slice. These are 2 while the key isn't among the most frequent ones.
+    * No bound on imbalance is known. Shares count from the start, so a worker that joins a hot key's pool gets nearly
+      all of that key's tuples until its total has caught up. The last minute can then be far less balanced than the
+      whole stream. DYNAMIC_KEY_DECAY avoids this.
 
     Time O(pool) a tuple, and a sort of the watched keys each period. Memory: W counters and at most
     1.5 · ``distinct_keys`` watched keys with their text.
@@ -57,27 +63,33 @@ class DynamicKey(Grouping):
     Parameters
     ----------
     distinct_keys : int, default 100
-        Hint from which the key spaces are sized: 50 % of it baby, 40 % teenage, 10 % old (so 10 keys can have more
-        than 2 workers). The authors use 100.
+        A hint that sizes the key spaces: 50 % of it for babies, 40 % for teenagers, 10 % for old keys. So 10 keys can
+        have more than 2 workers. The authors use 100.
     warm_up, check_interval, promotion_period : float, s, default 15, 60, 15
-        The authors' values. Shorter: pools follow the load sooner, and chance sooner too.
+        The authors' values. ``promotion_period`` is at least 0.001, the others at least 0. Shorter: pools follow the
+        load sooner, and chance sooner too.
     periods_to_old : int, default 4
-        Every so many promotions teenagers grow old.
+        The number of promotions after which teenagers grow old, at least 1. The authors' value.
     evict_after : float, s, default 3600
-        Old and teenage keys unseen for so long leave their space (checked at each promotion).
+        Old and teenage keys that haven't been seen for so long leave their space, at the next promotion. The authors'
+        value.
 
     Notes
     -----
-    Time is ``times`` (ms): the first tuple's is the origin, and a promotion happens when time passes its period; a
-    time earlier than one already seen counts as that one. Where the README leaves a choice open, or its code differs:
+    Time is ``times`` in ms, and the first tuple's time is its origin. A promotion happens when time passes its period.
+    A time that is earlier than one already seen counts as that one. Where the authors' README leaves a choice open, or
+    their code differs from it:
 
-    * Shares are real numbers, and two candidates must be below the *lower* threshold to scale down (README; the code
-      truncates to whole per cent, and counts those below the upper one).
-    * The first promotion is one period after the first tuple, so keys are old after 60 s (README; in the code 45 s).
-    * Unseen keys are evicted (README; the code never starts it).
-    * Between promotions the babies may grow to twice their room and then no more are let in (the code: without bound).
-    * A key that is in no space has its two initial workers: a pool is forgotten with the key (the code keeps it, for
-      good). Never more than W workers (the code has no such bound).
+    * Shares are real numbers, and two candidates must be below the *lower* threshold to scale down, as in the README.
+      The code truncates shares to whole per cent, and counts the candidates below the upper threshold.
+    * The first promotion is one period after the first tuple, so keys are old after 60 s, as in the README. In the code
+      it is 45 s.
+    * Unseen keys are evicted, as in the README. The code never starts the eviction.
+    * Between two promotions the babies may grow to twice their room, and then no more are let in. The code has no
+      bound.
+    * A key that is in no space has its two initial workers, because a pool is forgotten with its key. The code keeps a
+      pool for ever.
+    * A pool never has more than W workers. The code has no such bound.
 
     References
     ----------
@@ -147,7 +159,7 @@ class DynamicKey(Grouping):
         return workers
 
     def internals(self) -> Mapping[str, Any]:
-        """Show the old keys, most frequent first (at most 100), the spaces' sizes, how often pools grew and shrank."""
+        """Show at most 100 old keys, most frequent first, the spaces' sizes, and how often pools grew and shrank."""
         spaces = self.spaces
         old = np.flatnonzero(spaces.space == OLD)
         old = old[np.argsort(-spaces.frequency[old], kind="stable")][:_HOTTEST].tolist()

@@ -5,33 +5,34 @@ from unskew.grouping.dynamic.dynamic_key import DynamicKey
 
 
 class DynamicKeyDecay(DynamicKey):
-    """Route as DYNAMIC_KEY, but count a tuple for half as much each time a ``half_life`` has passed.
+    """Route as DYNAMIC_KEY, but let each tuple count half as much after each ``half_life``.
 
-    In DYNAMIC_KEY shares count from the start, so a worker that joins a hot key's pool gets nearly all of that key's
-    tuples until its total has caught up: the load of the whole stream looks balanced while that of the last minute
-    isn't, for as long again as the stream had run before. Here a worker has caught up after a few half-lives, whenever
-    it joins. Frequencies of keys decay alike, so a key that used to be hot leaves the old space to one that is hot.
+    In DYNAMIC_KEY shares count from the start. A worker that joins a hot key's pool gets nearly all of that key's
+    tuples until its total has caught up. Until then the whole stream's load looks balanced, but the last minute's
+    isn't. That lasts as long again as the stream had run before. Here a worker has caught up after a few half-lives,
+    whenever it joins. Frequencies of keys decay alike, so a key that used to be hot leaves the old space to one that is
+    hot.
 
     Guarantees
     ----------
-    * A key is on the workers of its ring slice only; 2 of them as long as it isn't among the most frequent keys.
-    * A worker that joins a pool is on a par with the others after O(log of how much more they had) half-lives,
-      however long the stream has run.
+    * A key is only on the workers of its ring slice. These are 2 while the key isn't among the most frequent ones.
+    * A worker that joins a pool catches up with the others after O(log r) half-lives, where r is the ratio of their
+      loads to its own, however long the stream has run.
 
-    Time and memory as DYNAMIC_KEY: Time O(pool) a tuple.
+    Time O(pool) a tuple, and memory as in DYNAMIC_KEY.
 
     Parameters
     ----------
     half_life : float, s, default 15
-        Ours: the length of a window of the original topology. Shorter: follows a drifting load sooner, and takes
-        chance for load sooner too; it should see many tuples of each worker.
+        At least 0.001. Ours: the default is the length of a window of the original topology. Shorter: pools follow a
+        drifting load sooner, and chance sooner too. A half-life should have many tuples of each worker.
     distinct_keys, warm_up, check_interval, promotion_period, periods_to_old, evict_after
         As in DYNAMIC_KEY.
 
     Notes
     -----
-    Not in the paper. Instead of shrinking all loads all the time, a tuple at time t weighs 2^(t / half_life); only
-    proportions matter.
+    This scheme is not in the paper. Loads aren't shrunk all the time. Instead a tuple at time t weighs
+    2^(t / ``half_life``), because only proportions matter.
 
     References
     ----------

@@ -1,7 +1,7 @@
-"""How DYNAMIC_KEY routes, compiled: pools of workers that grow and shrink, and the key spaces that say for which keys.
+"""How DYNAMIC_KEY routes, compiled: pools of workers that grow and shrink, and key spaces that say which may grow.
 
-The spaces are generations, as in a JVM's garbage collection: baby, teenage, old. A fixed number of slots hold the
-watched keys; a slot's space is a mark on it, so that promotion moves nothing.
+The spaces are generations, as in a JVM's garbage collection: baby, teenage, old. The watched keys are in a fixed number
+of slots. A slot's space is a mark on it, so that a promotion moves nothing.
 """
 
 from typing import NamedTuple
@@ -26,7 +26,7 @@ _INITIAL = 2  # the pool that every key starts with
 class KeySpaces(NamedTuple):
     """C slots, and the hash table that finds a key's slot.
 
-    At a promotion the babies are reduced to ``capacity[BABY]``; until then as many newcomers are let in again.
+    A promotion reduces the babies to ``capacity[BABY]``. Until the next one as many newcomers are let in again.
     """
 
     capacity: NDArray[np.int64]  # [4], keys of each space (of FREE: 0)
@@ -56,7 +56,7 @@ class Rules(NamedTuple):
 
 
 def key_spaces(distinct_keys: int) -> KeySpaces:
-    """Empty spaces, sized 50 / 40 / 10 % of the hint (each at least 1)."""
+    """Empty spaces, sized 50, 40 and 10 % of the hint, each at least 1."""
     baby, teenage, old = (max(1, distinct_keys * percent // 100) for percent in (50, 40, 10))
     slots = 2 * baby + teenage + old
     return KeySpaces(
@@ -87,7 +87,7 @@ def follow_pools(
     tally: NDArray[np.int64],
     admitted: NDArray[np.int32],
 ) -> NDArray[np.int32]:
-    """Route tuple by tuple. ``admitted`` [C] gets the code of each slot's key if it was let in now."""
+    """Route tuple by tuple. If a slot's key is let in by this call, ``admitted`` [C] gets its code."""
     workers = np.empty(len(codes), np.int32)
     weight = weight_of(clock, rules)
     # Taken out of the named tuple once (see unskew.grouping.slots).
@@ -233,7 +233,7 @@ def _last_without_eviction(rules: Rules, spaces: KeySpaces, clock: NDArray[np.in
 
 @kernel
 def weight_of(clock: NDArray[np.int64], rules: Rules) -> float:
-    """What a tuple counts now: 1; with decaying shares later tuples count more, so that earlier ones halve."""
+    """How much a tuple counts now. It is 1, or more with time if shares decay, so that earlier tuples count less."""
     if rules.half_life == 0 or clock[NOW] == UNSET:
         return 1.0
     return 2.0 ** ((clock[NOW] - clock[LANDMARK]) / rules.half_life)
@@ -241,7 +241,10 @@ def weight_of(clock: NDArray[np.int64], rules: Rules) -> float:
 
 @kernel
 def admit(spaces: KeySpaces, key: np.uint64, pool: int, born: int) -> int:
-    """Let a key that is in no space into the babies, which must be fewer than twice their capacity; its slot."""
+    """Let a key that is in no space into the babies, and return its slot.
+
+    The babies must be fewer than twice their capacity.
+    """
     slot: int = spaces.size[FREE]
     while spaces.space[slot] != FREE:
         slot += 1
@@ -261,12 +264,12 @@ def admit(spaces: KeySpaces, key: np.uint64, pool: int, born: int) -> int:
 def promote(spaces: KeySpaces, now: int, into_old: bool, evict_after: int) -> None:
     """One promotion.
 
-    1. Old and teenage keys that haven't been seen for ``evict_after`` ms go.
-    2. Of the babies, the most frequent stay, as many as have room.
-    3. The most frequent of babies and teenagers together are the teenagers.
-    4. If ``into_old``: likewise, of teenagers and old.
+    1. Old and teenage keys that haven't been seen for ``evict_after`` ms leave.
+    2. Of the babies, the most frequent ones stay, as many as there is room for.
+    3. The most frequent of babies and teenagers together become the teenagers.
+    4. If ``into_old``, the most frequent of teenagers and old keys together become the old keys.
 
-    Of equals the one in the higher space is first, then the one that came first.
+    Of equally frequent keys, the one in the higher space is first, and then the one that came first.
     """
     for slot in range(len(spaces.space)):
         if spaces.space[slot] >= TEENAGE and now - spaces.seen[slot] > evict_after:

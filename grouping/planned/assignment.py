@@ -1,8 +1,9 @@
-"""How a batch is laid on the workers, compiled: keys stay at the places that they have, as far as that fits.
+"""How a batch is assigned to workers, compiled: keys stay at the places that they have, as far as the load fits there.
 
-Keys and workers are the two sides of a network, a key's places are its edges, and each edge has an amount. A worker's
-load stays within its cap. Load for which there is no room is led along an augmenting path: other keys make room by
-shifting between places of theirs (Ford and Fulkerson, 1956; the paths are shortest, as Edmonds and Karp's, 1972).
+Keys and workers are the two sides of a network. A key's places are its edges, and each edge has an amount. A worker's
+load stays within its cap. If there is no room for some load, it is led along an augmenting path, on which other keys
+make room by shifting load between their places. This is the method of Ford and Fulkerson, 1956. The paths are shortest
+ones, as in Edmonds and Karp, 1972.
 """
 
 from typing import NamedTuple
@@ -18,16 +19,16 @@ _EDGES = 0
 
 
 class Assigned(NamedTuple):
-    """Where the load goes of the keys that have or get several places, or another one than they had.
+    """Where the load goes, for the keys that have or get several places or that get another place.
 
     Attributes
     ----------
     item : int64[e]
-        The key; m + w: the tail of worker w. Ascending.
+        The key, or m + w for the tail of worker w. Ascending.
     worker : int32[e]
-        One of its places; they stand in the order in which it got them.
+        One of the key's places. They are in the order in which the key got them.
     amount : float64[e]
-        The load that goes there; perhaps 0.
+        The load that goes there. It may be 0.
 
     """
 
@@ -41,7 +42,7 @@ class Assigned(NamedTuple):
 
 
 class Network(NamedTuple):
-    """The keys that can be on several workers; n of them, with up to E places."""
+    """The n keys that can be on several workers, with up to E places."""
 
     key: NDArray[np.int32]  # [E], an edge's key, in [0, n)
     worker: NDArray[np.int32]  # [E], its worker
@@ -76,37 +77,37 @@ def assign(
     caps: NDArray[np.float64],
     afresh: bool,
 ) -> Assigned:
-    """Assign a batch's load to workers, within their caps, at as few new places as that takes.
+    """Assign a batch's load to workers within their caps, adding places only where the load doesn't fit otherwise.
 
-    1. What can be at one worker only is put there: keys with one place, and the tails.
-    2. Where that is more than the cap, the worker's greatest keys are taken off again until the rest fits, and after
-       all of them the tail.
-    3. These, and the keys that have several places, fill their places, the earlier ones first; then room is made for
-       what is left by augmenting paths.
-    4. What is left then, the greatest keys first, gets a place more: the worker with the most room. After each new
-       place augmenting paths come first.
+    1. Keys with one place, and the tails, are put at their one worker.
+    2. If that is more than a worker's cap, the worker's greatest keys are taken off again until the rest fits. If it
+       still doesn't fit after all of them, the tail is taken off too.
+    3. These items, and the keys that have several places, fill their places, the earlier places first. Augmenting paths
+       then make room for what is left.
+    4. The keys that still have load left, the greatest first, get one more place: the worker with the most room. After
+       each new place augmenting paths are tried first.
 
-    Afresh, the keys of step 2 give up their place, and are put whole where they fit whole.
+    If ``afresh``, the keys of step 2 give up their place, and each is put whole where it fits whole.
 
     Parameters
     ----------
     loads : float64[m]
         The load of each key.
     starts : int64[m + 1]
-        The workers of key k are ``places[starts[k] : starts[k + 1]]``: at least one, all different.
+        The workers of key k are ``places[starts[k] : starts[k + 1]]``. There is at least one, and all are different.
     places : int32[p]
         See ``starts``.
     tails : float64[W]
-        What is at each worker beside these keys.
+        The load at each worker beside these keys.
     caps : float64[W]
-        The most that each worker may have; Σ caps ≥ Σ loads + Σ tails.
+        The most that each worker may have, with Σ caps ≥ Σ loads + Σ tails.
     afresh : bool
         Whether nothing has been routed before.
 
     Notes
     -----
-    With whole numbers as loads and caps all amounts are whole numbers. O(m + p) and, for each new place and each
-    augmenting path, O(p' + W) with the p' places of step 3.
+    If loads and caps are whole numbers, all amounts are whole numbers. Time O(m + p), and O(p' + W) for each new place
+    and each augmenting path, where p' is the number of places in step 3.
 
     """
     m, w_all = len(loads), len(caps)

@@ -1,4 +1,4 @@
-"""What a source counts in its part of a batch before any tuple of it is routed."""
+"""What a source counts in its part of a batch before it routes any tuple of it."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -8,16 +8,18 @@ from numpy.typing import NDArray
 
 
 class Counts(NamedTuple):
-    """The load of one source's part of a batch, in tuples or in cost: 16 bytes a key that is counted alone, 8 a worker.
+    """The load of one source's part of a batch, in tuples or in cost.
+
+    Memory: 16 bytes a key that is counted alone, and 8 a worker.
 
     Attributes
     ----------
     tuples : int
-        How many there are.
+        The number of tuples.
     keys : uint64[k]
         The hashes of the keys that are counted alone, ascending.
     loads : float64[k]
-        Their loads; whole numbers if tuples are counted.
+        The loads of these keys. They are whole numbers if tuples are counted.
     tails : float64[W]
         The load of all other keys, by their home.
 
@@ -37,13 +39,13 @@ class Merged(NamedTuple):
     keys : uint64[m]
         The keys that any source has counted alone, ascending.
     loads : float64[m]
-        Their loads at the sources that have counted them alone.
+        The loads of these keys at the sources that have counted them alone.
     tails : float64[W]
         All other load, by its keys' home.
     at : list of int64[k]
-        Of each source, where its keys stand in ``keys``.
+        For each source, the positions of its keys in ``keys``.
     before : list of float64[k]
-        Of each source, for each of its keys, that key's load at the sources before it.
+        For each source and each of its keys, that key's load at the sources before it.
 
     """
 

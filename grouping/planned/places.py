@@ -1,4 +1,4 @@
-"""The places that PLANNED remembers: of the keys that aren't at home alone, the workers where they are."""
+"""The places that PLANNED remembers: the workers of each key that isn't only at its home."""
 
 from typing import NamedTuple, Self, TypeAlias
 
@@ -12,7 +12,7 @@ Hashes: TypeAlias = NDArray[np.uint64]
 
 
 def position(sorted_keys: Hashes, keys: Hashes) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Where each key stands among sorted ones, and whether it is there at all; where it isn't, the position is any."""
+    """Each key's position among sorted keys, and whether it is among them. If it isn't, its position is arbitrary."""
     if not len(sorted_keys):
         return np.zeros(len(keys), np.int64), np.zeros(len(keys), np.bool_)
     at = np.minimum(np.searchsorted(sorted_keys, keys), len(sorted_keys) - 1)
@@ -25,10 +25,10 @@ class Present(NamedTuple):
     Attributes
     ----------
     starts : int64[m + 1], workers : int32[p]
-        The places of key k are ``workers[starts[k] : starts[k + 1]]``, in the order in which it got them; the home, if
-        nothing else is remembered.
+        The places of key k are ``workers[starts[k] : starts[k + 1]]``, in the order in which it got them. If no place
+        is remembered, it is the key's home.
     rows : int64[p]
-        Where each place stands in ``Places``, or −1.
+        The row of each place in ``Places``, or −1.
 
     """
 
@@ -38,7 +38,7 @@ class Present(NamedTuple):
 
 
 class Places(NamedTuple):
-    """p remembered places, of 20 bytes each: sorted by key, a key's in the order in which it got them.
+    """p remembered places of 20 bytes each, sorted by key. A key's places are in the order in which it got them.
 
     Attributes
     ----------
@@ -47,9 +47,9 @@ class Places(NamedTuple):
     worker : int32[p]
         The worker.
     used : int64[p]
-        The tuples that had been routed when the batch began in which the place was used last.
+        When the place was used last: the number of tuples routed before the batch that used it.
     most : int
-        How many places are remembered at most.
+        The most places that are remembered.
 
     """
 
@@ -60,11 +60,11 @@ class Places(NamedTuple):
 
     @classmethod
     def none(cls, most: int) -> Self:
-        """No places; room for so many."""
+        """No places yet. ``most`` is the most that will be remembered."""
         return cls(np.empty(0, np.uint64), np.empty(0, np.int32), np.empty(0, np.int64), most)
 
     def among(self, keys: Hashes) -> Hashes:
-        """Those of the keys that have remembered places."""
+        """Those keys of ``keys`` that have remembered places."""
         return keys[position(self.key, keys)[1]]
 
     def of(self, keys: Hashes, homes: NDArray[np.int32]) -> Present:
@@ -109,7 +109,7 @@ class Places(NamedTuple):
         return self._replace(key=key[order], worker=columns[0][order], used=columns[1][order])
 
     def kept(self, since: int, function: np.uint64, workers: int) -> Self:
-        """The places used since then, the latest if they are too many; without keys that are at home alone."""
+        """The places used since then, without keys that are only at home. If they are too many, those used last."""
         stays = np.flatnonzero(self.used >= since)
         if len(stays) > self.most:
             stays = np.sort(stays[np.argsort(-self.used[stays], kind="stable")[: self.most]])

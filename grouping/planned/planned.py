@@ -1,4 +1,4 @@
-"""PLANNED: each batch is counted before it is routed, and one plan divides it between the workers for all sources."""
+"""PLANNED: each batch is counted before it is routed, and one plan for all sources divides it between the workers."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -20,74 +20,78 @@ from unskew.grouping.state import Value
 class Planned(Grouping):
     """Count a batch, plan it, then route it: no worker gets more than its cap, and keys stay at the places they have.
 
-    A stream that comes in batches needn't be routed blindly. Each source counts its part of the batch; the counts of
-    all sources meet, and one plan is made; each source routes by its quotas of each key. A key without an exception is
-    at its home in KEY. Where a home would have more than its cap, the greatest keys there go to other workers: in the
-    first batch whole, where they fit, else they are cut; later they are split, and the part for which there is no room
-    goes to the worker with the most room. From then on such a key has several places, and the plan fills these as it
-    must: a maximum flow. A key gets a place more only when there is no such flow.
+    A stream that comes in batches needn't be routed blindly. Each source counts its part of the batch. The counts of
+    all sources are merged, and one plan is made. Each source then routes by its quotas of each key. A key without an
+    exception is at its home in KEY.
+
+    Where a home would have more than its cap, the greatest keys there go to other workers. In the first batch such a
+    key is put whole where it fits, and otherwise cut. In later batches it is split: the part for which there is no room
+    goes to the worker with the most room. From then on such a key has several places. The plan fills these places as a
+    maximum flow. Only when there is no flow for all load does a key get one more place.
 
     Guarantees
     ----------
     Of each batch of N tuples, whatever its order and however it is divided between the sources:
 
-    * A worker gets at most max(⌈N/W⌉, ⌊(1 + σ)·N/W⌋) tuples, σ = ``slack``. With costs: at most (1 + σ) times its share
-      of the batch's cost, and a tuple's cost more for each key that is cut there (keys that are counted together are
-      one). With weights the share is the worker's speed's.
+    * A worker gets at most max(⌈N/W⌉, ⌊(1 + σ)·N/W⌋) tuples, where σ = ``slack``.
+    * With costs, a worker gets at most (1 + σ) times its share of the batch's cost, and in addition one tuple's cost
+      for each key that is cut there. Keys that are counted together are one key.
+    * With weights, a worker's share is proportional to its speed.
     * In the first batch K keys have at most K + W − 1 places.
     * Later a place is added only if the caps can't be kept at the places that the keys have.
 
-    The first needs all sources' counts together (``divide``); a source alone (``route``) keeps it for its own part, and
-    so do sources that don't meet, each with places of its own.
+    The bounds on load need all sources' counts together (``divide``). A source alone (``route``) keeps them for its own
+    part. So do sources that don't share their counts, and each of these has places of its own.
 
-    Time O(n) for counting and routing, O(k log k) for k keys that are counted alone, and for each new place and each
-    path on which keys make room O(p + W), with the p places of the keys that are split. Memory: 20 bytes a remembered
-    place, 16·W + 4096 of them at most, and 16 bytes a key that is counted alone: a source has at most
-    W / ``threshold`` of these, and the ones that are remembered.
+    Time O(n) for counting and routing, and O(k log k) for k keys that are counted alone. Each new place, and each path
+    on which keys make room, takes O(p + W), where p is the number of places of split keys. Memory: 20 bytes a
+    remembered place, of which there are at most 16·W + 4096, and 16 bytes a key that is counted alone. A source has at
+    most W / ``threshold`` of these keys, and the remembered ones.
 
     Parameters
     ----------
     slack : float, default 0.05
-        σ ≥ 0, how much more than its share a worker may get. Smaller: more keys are split.
+        σ, from 0 to 10: how much more than its share a worker may get. Smaller: more keys are split.
     threshold : float, default 0.01
-        Keys below this part of a worker's share of a source's batch are counted together, by home. 0: each key alone.
-        Larger: less to send; if such keys alone are more than a worker's cap, any of them may be split for a batch.
+        Keys below this part of a worker's share of a source's batch are counted together, by home. From 0 to 1; with 0
+        each key is counted alone. Larger: less to send. If keys that are counted together are more than a worker's cap,
+        any of them may be split for a batch.
     remember : int, tuples, default 10,000,000
-        A place that hasn't been used for so many tuples is forgotten.
+        A place that hasn't been used for so many tuples is forgotten. At least 1.
     balance : {"tuples", "cost"}, default "tuples"
-        What a load is: tuples, or their ``costs`` (ms), which ``route`` must be given then.
+        What a load is: tuples, or their ``costs`` in ms. With "cost", ``route`` needs ``costs``.
     weights : sequence of W floats, default None
-        The workers' speeds, in any unit above 0. None: all alike.
+        The workers' speeds, in any unit, each above 0. None: all workers are alike.
 
     Notes
     -----
-    The answers depend on how the stream is cut into batches: each call of ``route`` is a batch. A batch's tuples are
-    held until its last one has come, so it suits engines of micro-batches, which hold them anyway.
+    Each call of ``route`` is a batch, and the answers depend on how the stream is cut into batches. A batch's tuples
+    are held until its last tuple has come. So the scheme suits engines of micro-batches, which hold them anyway.
 
-    *The cap* is kept, as caps sum up to N at least: while some load has no place, some worker has room. Quotas are
-    whole numbers, and sources own disjoint stretches of a key's line (``unskew.grouping.planned.quotas``), so together
-    they send each worker exactly what the plan says. A tuple with a cost goes to the worker in whose part it begins,
-    and may reach beyond that part's end: once for each key that is cut there.
+    *The cap* is kept because the sum of the caps is at least N. While some load has no place, some worker has room.
+    Quotas are whole numbers, and sources own disjoint stretches of a key's line (``unskew.grouping.planned.quotas``).
+    So together they send each worker exactly what the plan says. A tuple with a cost goes to the worker in whose part
+    it begins, and may reach beyond that part's end. That happens once for each key that is cut there.
 
-    *Places of the first batch*: each key that is put or cut ends with one place; any other place that it gets fills its
-    worker to the cap, and a worker is filled once, the last of all by a key's last place. (After McNaughton's
-    wrap-around rule, *Scheduling with Deadlines and Loss Functions*, Management Science, 1959.)
+    *Places of the first batch*: each key that is put or cut ends with one place. Any other place that it gets fills its
+    worker to the cap. A worker is filled only once, and the last worker is filled by a key's last place. This is
+    after McNaughton's wrap-around rule (*Scheduling with Deadlines and Loss Functions*, Management Science, 1959).
 
-    *New places*: when no augmenting path starts at a key, let X be the keys, and Γ the workers, that paths from it
-    reach. The workers of Γ are full, with nothing but load of keys of X and of keys that are only there, X'. So these
-    keys have more load than the caps of all their places Γ, and Hall's condition c(X ∪ X') ≤ C(Γ) fails: no division of
-    the batch keeps the caps at the present places.
+    *New places*: suppose that no augmenting path starts at a key. Let X be the keys, and Γ the workers, that paths from
+    it reach. The workers of Γ are full. All their load is of keys of X, or of keys X' that are only in Γ. So these keys
+    have more load than the caps of all their places Γ, and Hall's condition c(X ∪ X') ≤ C(Γ) fails. Therefore no
+    division of the batch keeps the caps at the present places.
 
     References
     ----------
-    Ours. To count a batch before it is divided is what Prompt does at one receiver (Abdelhamid et al., *Prompt: Dynamic
-    Data-Partitioning for Distributed Micro-batch Stream Processing Systems*, SIGMOD 2020). Ford and Fulkerson, *Maximal
-    Flow Through a Network*, 1956; Hall, *On Representatives of Subsets*, 1935.
+    This scheme is ours. Prompt also counts a batch before it is divided, at one receiver: Abdelhamid et al., *Prompt:
+    Dynamic Data-Partitioning for Distributed Micro-batch Stream Processing Systems*, SIGMOD 2020. Ford and Fulkerson,
+    *Maximal Flow Through a Network*, 1956. Hall, *On Representatives of Subsets*, 1935.
 
     Examples
     --------
-    Two sources, one with most of a hot key: no worker of 4 gets more than 1.05 times the mean, and only that key is on
-    more than one worker.
+    There are two sources, and one has most of a hot key. No worker of 4 gets more than 1.05 times the mean, and only
+    the hot key is on more than one worker.
 
     >>> planner = Planned(4)
     >>> parts = [["tr"] * 700 + [f"k{i}" for i in range(100)], ["tr"] * 100 + [f"k{i}" for i in range(100)]]
@@ -155,12 +159,12 @@ class Planned(Grouping):
         Parameters
         ----------
         counts : sequence of Counts
-            The counts of all sources that have a part of the batch; made by a router with the same places.
+            The counts of all sources that have a part of the batch, made by a router with the same places.
 
         Returns
         -------
         list of Quotas
-            Those of each source, in the same order.
+            The quotas of each source, in the same order.
 
         """
         batch = merged(counts)
@@ -182,7 +186,7 @@ class Planned(Grouping):
         keys, costs
             The same tuples that the source has counted, in any order.
         quotas : Quotas
-            What ``divide`` gave for the source.
+            The quotas that ``divide`` gave for the source.
 
         Returns
         -------
@@ -200,7 +204,7 @@ class Planned(Grouping):
     def together(
         self, parts: Sequence[KeyArray], costs: Sequence[ArrayLike | None] | None = None
     ) -> list[NDArray[np.int32]]:
-        """Route a batch that several sources share, where all of it is at hand: count, divide and follow.
+        """Route a batch that several sources share, if all of it is available here: count, divide and follow.
 
         Parameters
         ----------
@@ -212,7 +216,7 @@ class Planned(Grouping):
         Returns
         -------
         list of int32[n]
-            The worker of each tuple, of each source.
+            For each source, the worker of each of its tuples.
 
         """
         encoded = [encode(part) for part in parts]
@@ -235,7 +239,7 @@ class Planned(Grouping):
         return np.maximum(np.ceil(fair - 1e-6), np.floor((1 + self.slack) * fair + 1e-6))
 
     def internals(self) -> Mapping[str, Any]:
-        """Show how many keys are remembered, how many are split, and on how many workers the most split ones are."""
+        """Show how many keys are remembered, how many are split, and the most split keys' numbers of workers (100)."""
         _, lengths = np.unique(self._places.key, return_counts=True)
         lengths = np.sort(lengths)[::-1]
         split = int((lengths > 1).sum())

@@ -1,7 +1,8 @@
-"""Quotas: how much of each key's load a source sends to which worker, so that all sources make one plan exactly.
+"""Quotas: how much of each key's load a source sends to which worker, so that all sources carry out one plan exactly.
 
-A key's load is a line from 0 to its load. The sources own stretches of it, in their order, and the plan cuts it by
-worker: so a source goes along its own stretch, and each of its tuples goes to the worker whose part that is.
+A key's load is a line from 0 to its load. Each source owns a stretch of the line, in the order of the sources. The plan
+cuts the line into parts, one for each worker. A source goes along its own stretch and sends each tuple to the worker
+whose part it has reached.
 """
 
 from collections.abc import Sequence
@@ -15,29 +16,29 @@ from unskew.grouping.planned.assignment import Assigned
 from unskew.grouping.planned.counts import Counts, Merged
 from unskew.grouping.planned.places import Present
 
-#: The costs of tuples that all cost 1: contiguous and read-only, like those that are there.
+#: The costs of tuples that all cost 1: an empty array, contiguous and read-only like arrays of costs.
 NO_COSTS = np.empty(0)
 NO_COSTS.flags.writeable = False
 HOME = -1  # the quota of a key that has none: all of it goes to its home
 
 
 class Quotas(NamedTuple):
-    """The quotas of one source: q of them, with c parts.
+    """The q quotas of one source, with c parts in all.
 
     Attributes
     ----------
     keys : uint64[k]
-        The keys that have a quota, ascending: the first k quotas are theirs.
+        The keys that have a quota, ascending. The first k quotas are theirs.
     tails : int64[W]
-        The quota of a home's tail, or ``HOME``.
+        The quota of each home's tail, or ``HOME``.
     starts : float64[q]
         Where the source's stretch begins.
     firsts : int64[q + 1]
-        The parts of quota i are those from ``firsts[i]`` to ``firsts[i + 1]``; at least one.
+        The parts of quota i are those from ``firsts[i]`` to ``firsts[i + 1]``. There is at least one.
     workers : int32[c]
-        Whose part it is.
+        The worker of each part.
     ends : float64[c]
-        Where the part ends.
+        Where each part ends.
 
     """
 
@@ -57,20 +58,20 @@ def along(
     quota: NDArray[np.int64],
     quotas: Quotas,
 ) -> NDArray[np.int32]:
-    """Route tuples by quotas: each goes where the part is in which it begins.
+    """Route tuples by quotas: each goes to the worker of the part in which it begins.
 
     Parameters
     ----------
     codes : int32[n]
         The key of each tuple.
     costs : float64[n] or [0]
-        The load of each tuple; empty: 1.
+        The load of each tuple. If empty, each load is 1.
     homes : int32[k]
         The home of each key.
     quota : int64[k]
         The quota of each key, or ``HOME``.
     quotas : Quotas
-        The source's.
+        The quotas of the source.
 
     """
     routes = np.empty(len(codes), np.int32)
@@ -95,7 +96,7 @@ def along(
 def quotas_of(
     counts: Sequence[Counts], batch: Merged, present: Present, homes: NDArray[np.int32], assigned: Assigned
 ) -> list[Quotas]:
-    """The quotas of each source, from where a batch's keys were (``present``) and what is assigned."""
+    """The quotas of each source, from a batch's present places and the new assignment."""
     m = len(batch.keys)
     item, worker, amount = assigned.where(assigned.amount > 0)
     cut = np.unique(item[item >= m]) - m  # the workers whose tails are cut

@@ -1,4 +1,4 @@
-"""The operator instances (workers) of POSG: each sketches its tuples until the sketch is stable, then reports it."""
+"""The operator instances (workers) of POSG. Each sketches its tuples, and reports the sketch when it is stable."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -18,7 +18,7 @@ STATE, EXECUTED = 0, 1  # positions in `control`
 
 
 class Instances(NamedTuple):
-    """The matrices of k instances, and where their state machines (Figure 2) stand."""
+    """The matrices of k instances, and the states of their state machines (Figure 2)."""
 
     frequencies: NDArray[np.int64]  # [k, r, c], F
     works: NDArray[np.float64]  # [k, r, c], W
@@ -41,11 +41,13 @@ def new_instances(k: int, rows: int, columns: int) -> Instances:
 def execute(
     instances: Instances, op: int, at: NDArray[np.int32], key: int, cost: float, window: int, tolerance: float
 ) -> bool:
-    """Note a tuple that instance ``op`` has executed; True: its matrices are stable, to be sent and ``reset``.
+    """Note a tuple that instance ``op`` has executed.
 
-    After N tuples START takes a snapshot of W/F. From then on, every N tuples: if the relative error between snapshot
-    and present is at most μ (equation 1), the matrices are stable, else the snapshot is taken anew. Cells that no
-    tuple has hit are 0 on both sides.
+    Return True if its matrices are stable. Then they should be sent and ``reset``.
+
+    After N tuples START takes a snapshot of W/F. From then on, every N tuples, the snapshot is compared with the
+    present W/F. If the relative error is at most μ (equation 1), the matrices are stable. Otherwise the snapshot is
+    taken anew. Cells that no tuple has hit are 0 on both sides.
     """
     update(instances.frequencies, instances.works, op, at, key, cost)
     control = instances.control
@@ -64,7 +66,7 @@ def execute(
 
 @kernel
 def reset(instances: Instances, op: int) -> None:
-    """Back to START with empty matrices (Figure 2.C)."""
+    """Return to START with empty matrices (Figure 2.C)."""
     instances.frequencies[op] = 0
     instances.works[op] = 0
     instances.control[op] = 0
@@ -72,7 +74,7 @@ def reset(instances: Instances, op: int) -> None:
 
 @kernel
 def relative_error(instances: Instances, op: int) -> float:
-    """η of equation 1: Σ |S − W/F| / Σ S; 0 if nothing differs."""
+    """η of equation 1: Σ |S − W/F| / Σ S, or 0 if nothing differs."""
     off, total = 0.0, 0.0
     for row in range(instances.snapshots.shape[1]):
         for column in range(instances.snapshots.shape[2]):
@@ -90,11 +92,11 @@ def _ratio(instances: Instances, op: int, row: int, column: int) -> float:
 
 
 class PosgMonitor(Monitor):
-    """One worker's sketches and the total of what it spent; ``Posg.monitor`` makes it.
+    """One worker's sketches, and the total time that it spent. ``Posg.monitor`` makes it.
 
     The paper's worker sends each sketch as soon as it is stable, and the scheduler uses it until the next one replaces
-    it. Here several sketches may become stable in one interval, and a source would use the last one alone: so the
-    report has their sum, which is the sketch of all their tuples.
+    it. Here several sketches may become stable in one interval, and a source would use only the last one. So the report
+    has the sum of these sketches, which is the sketch of all their tuples.
 
     Time O(log 1/δ) a tuple, memory 40 · r · c bytes.
     """
@@ -120,7 +122,7 @@ class PosgMonitor(Monitor):
         )  # fmt: skip
 
     def report(self) -> Mapping[str, Value] | None:
-        """What was spent in all (ms), and the sum of the sketches that have become stable since the last report."""
+        """Report the total time spent (ms), and the sum of the sketches that became stable since the last report."""
         report: dict[str, Value] = {"cumulated": float(self.cumulated[0])}
         if self.stable_frequencies.any():
             report |= {"frequencies": self.stable_frequencies.copy(), "works": self.stable_works.copy()}

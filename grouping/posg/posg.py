@@ -1,4 +1,4 @@
-"""POSG: proactive online scheduling by estimated execution times; the router, and the controller of its accounts."""
+"""POSG: proactive online scheduling by estimated execution times. The router, and the controller of its accounts."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Self
@@ -31,46 +31,47 @@ from unskew.grouping.state import Value
 
 
 class Posg(Grouping):
-    """Send each tuple to the worker with the least estimated work, the estimates learned from the workers.
+    """Send each tuple to the worker with the least estimated work. The estimates are learned from the workers.
 
-    Each worker sketches what its tuples cost (a pair of Count-Min sketches, ``PosgMonitor``) and reports the sketch
-    when it is stable. With a sketch from every worker the router estimates each tuple's cost beforehand, chooses the
-    worker with the least account Ĉ, and adds the estimate to that account. When a worker reports a new sketch, the
-    accounts are compared with what the workers really spent, and corrected.
+    Each worker sketches what its tuples cost, in a pair of Count-Min sketches (``PosgMonitor``). It reports the sketch
+    when it is stable. Once the router has a sketch from every worker, it estimates each tuple's cost beforehand. It
+    chooses the worker with the least account Ĉ, and adds the estimate to that account. When a worker reports a new
+    sketch, the accounts are compared with what the workers really spent, and corrected.
 
     Guarantees
     ----------
     * Without feedback, and until every worker has sent a sketch: round robin, so loads differ by at most one tuple.
-    * An item's frequency in a sketch of m tuples is never underestimated, and overestimated by ε(m − f) or more with
-      probability at most δ; its cost is estimated between the least and the greatest cost of any item.
-    * If the estimates were exact: the bound of FULL_KNOWLEDGE.
-    * A key may be on every worker: made for stateless work.
+    * A sketch of m tuples never underestimates an item's frequency f. It overestimates f by ε(m − f) or more with
+      probability at most δ. The estimate of the item's cost is between the least and the greatest cost of any item.
+    * If the estimates were exact, the bound of FULL_KNOWLEDGE would hold.
+    * A key may be on every worker, because the scheme is made for stateless work.
 
-    Time O(log 1/δ + log W) a tuple (the paper: + W). Memory: 16 · W · r · c bytes for the workers' sketches (W = 100:
-    350 kB), shared by all routers of a process.
+    Time O(log 1/δ + log W) a tuple, where the paper has O(log 1/δ + W). Memory: 16 · W · r · c bytes for the workers'
+    sketches, shared by all routers of a process. For W = 100 that is 350 kB.
 
     Parameters
     ----------
     epsilon, delta : float, default 0.05, 0.1
-        ε > 0 and 0 < δ < 1, the sketches' precision: e/ε columns and log2 1/δ rows. The authors' values; a tenth of ε
-        brings them a 30 % better speed-up.
+        The sketches' precision, with ε > 0 and 0 < δ < 1. A sketch has ⌈e/ε⌉ columns and ⌈log2 1/δ⌉ rows. The defaults
+        are the authors' values. With a tenth of ε their speed-up is 30 % better.
     window : int, default 1024
-        N ≥ 1, tuples of a worker between two looks at its sketch's stability; N ≫ W. The authors' value.
+        N ≥ 1, the number of a worker's tuples between two checks of its sketch's stability. N should be ≫ W. The
+        authors' value.
     tolerance : float, default 0.05
-        μ ≥ 0, the relative change between two looks up to which a sketch is stable. The authors' value.
-    settle : "clock" or "work", default "clock"
-        What an account is corrected to. "clock": when the worker will have finished what it has, as the authors'
-        prototype (github.com/rivetti/osg_storm) does. "work": all that the worker has spent since the start, as the
-        paper defines C. A worker that once got little work and idled is then made to catch up, though no queue is left
-        to level; with workers that idle at times this is slower than round robin (mean speed-up 0.83 at 102 %
-        provisioning, where "clock" has 1.15).
+        μ ≥ 0. A sketch is stable if it has changed by at most this share between two checks. The authors' value.
+    settle : {"clock", "work"}, default "clock"
+        What an account is corrected to. "clock": when the worker will have finished what it has, as in the authors'
+        prototype (github.com/rivetti/osg_storm). "work": all that the worker has spent since the start, as the paper
+        defines C. Then a worker that once got little work and idled must catch up, though no queue is left to level. If
+        workers idle at times, "work" is slower than round robin. At 102 % provisioning its mean speed-up is 0.83, and
+        that of "clock" is 1.15.
 
     Notes
     -----
-    The paper has one scheduler, whose requests travel with tuples (``posg.timeline`` does exactly that). Here reports
-    come by intervals that end alike for sources and workers: the end of an interval is the request to
-    all workers at once. With S sources each has an account of its own, and the correction is divided between them in
-    proportion to the work that they sent. An item that a worker has never seen (F = 0) costs that worker's mean.
+    The paper has one scheduler, whose requests travel with tuples; ``posg.timeline`` does exactly that. Here reports
+    come by intervals that end alike for sources and workers. The end of an interval is the request to all workers at
+    once. With S sources each has an account of its own. The correction is divided between them in proportion to the
+    work that they sent. An item that a worker has never seen (F = 0) is estimated to cost that worker's mean.
 
     References
     ----------
@@ -79,7 +80,7 @@ class Posg(Grouping):
 
     Examples
     --------
-    Without feedback it is a round robin:
+    Without feedback the scheme is a round robin:
 
     >>> router = Posg(3)
     >>> router.route(["a"] * 4).tolist(), router.internals()["state"]
@@ -152,7 +153,7 @@ class Posg(Grouping):
             self.estimated = values["estimates"][self.source].copy()
 
     def report(self) -> Mapping[str, Value]:
-        """The work estimated to have been sent to each worker, and the epoch whose replies are awaited, or −1."""
+        """Report the estimated work sent to each worker, and the epoch whose replies are awaited, or −1."""
         return {"estimated": self.estimated.copy(), "epoch": int(self.control[EPOCH]) if self._waiting else -1}
 
     @property
@@ -160,7 +161,7 @@ class Posg(Grouping):
         return int(self.control[STATE]) in (SEND_ALL, WAIT_ALL)
 
     def monitor(self) -> PosgMonitor:
-        """A new worker's sketches, with this router's hash functions."""
+        """A new worker's sketches, with the router's hash functions."""
         return PosgMonitor(self.rows, self.columns, self.window, self.tolerance, self.seed)
 
     def controller(self) -> "PosgController":
@@ -168,7 +169,7 @@ class Posg(Grouping):
         return PosgController(self._identity(), self.workers, self.rows, self.columns, self.settle)
 
     def internals(self) -> Mapping[str, Any]:
-        """Show the state of the machine, its epoch, and from how many workers there are sketches."""
+        """Show the state machine's state and epoch, and how many workers have sent sketches."""
         return {
             "state": STATES[self.control[STATE]],
             "epoch": int(self.control[EPOCH]),
@@ -199,7 +200,7 @@ class PosgController(Controller):
         self.works = np.zeros((workers, rows, columns))
         self.means = np.zeros(workers)
         self.known = np.zeros(workers, np.bool_)
-        #: Of the routers' newest synchronisation.
+        #: The epoch of the routers' newest synchronisation.
         self.epoch = 0
         self.cumulated = np.zeros(workers)
         self.estimates = np.zeros((0, workers))

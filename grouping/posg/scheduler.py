@@ -1,4 +1,4 @@
-"""The scheduler (a source) of POSG, the state machine of Figure 3: compiled steps on plain arrays."""
+"""The scheduler of POSG, which is a source: the state machine of Figure 3 as compiled steps on plain arrays."""
 
 from typing import NamedTuple
 
@@ -18,8 +18,9 @@ STATE, TURN, EPOCH = 0, 1, 2
 class Scheduler(NamedTuple):
     """What one scheduler knows of k instances.
 
-    Until an instance has sent matrices, its matrices are 0. ``means`` is what a tuple costs there on average: the
-    estimate for an item that the instance has never seen, where W/F is 0/0 and the paper is silent.
+    Until an instance has sent matrices, its matrices are 0. ``means`` is what a tuple costs there on average. It is the
+    estimate for an item that the instance has never seen. For such an item W/F is 0/0, and the paper doesn't say what
+    to do.
     """
 
     control: NDArray[np.int64]  # [3], state, next instance of a round robin, epoch of the synchronisation
@@ -33,7 +34,10 @@ class Scheduler(NamedTuple):
 
 @kernel
 def submit(scheduler: Scheduler, at: NDArray[np.int32], key: int) -> int:
-    """The instance for a tuple of this key, cells ``at`` [K, r] (SUBMIT, UPDATEĈ of Listing III.2). O(r + log k)."""
+    """Choose the instance for a tuple of this key (SUBMIT, UPDATEĈ of Listing III.2).
+
+    ``at`` [K, r] has the cells of all keys. Time O(r + log k).
+    """
     control = scheduler.control
     if control[STATE] == ROUND_ROBIN:
         op = control[TURN]
@@ -53,7 +57,10 @@ def submit(scheduler: Scheduler, at: NDArray[np.int32], key: int) -> int:
 
 @kernel
 def receive_matrices(scheduler: Scheduler, op: int) -> None:
-    """Go on to SEND_ALL, as instance ``op`` has sent matrices; from ROUND_ROBIN only when all instances have."""
+    """Go on to SEND_ALL, because instance ``op`` has sent matrices.
+
+    From ROUND_ROBIN that happens only when all instances have sent some.
+    """
     scheduler.known[op] = True
     if scheduler.control[STATE] != ROUND_ROBIN or scheduler.known.all():
         scheduler.control[TURN] = 0
@@ -63,14 +70,14 @@ def receive_matrices(scheduler: Scheduler, op: int) -> None:
 
 @kernel
 def synchronise(scheduler: Scheduler, deltas: NDArray[np.float64]) -> None:
-    """Correct the accounts when all replies of the epoch have come: Ĉ += Δ, and RUN (Figure 3.E)."""
+    """Correct the accounts by Ĉ += Δ when all replies of the epoch have come, and go on to RUN (Figure 3.E)."""
     scheduler.estimated[:] += deltas
     _enter(scheduler, RUN)
 
 
 @kernel
 def mean_cost(frequencies: NDArray[np.int64], works: NDArray[np.float64]) -> float:
-    """What a tuple of these matrices costs on average; 0 if there is none."""
+    """What a tuple of these matrices costs on average, or 0 if they have no tuples."""
     count = frequencies[0].sum()
     return works[0].sum() / count if count else 0.0
 
@@ -88,7 +95,7 @@ def _cost(scheduler: Scheduler, op: int, at: NDArray[np.int32], key: int) -> flo
 
 @kernel
 def submit_all(scheduler: Scheduler, codes: NDArray[np.int32], at: NDArray[np.int32]) -> NDArray[np.int32]:
-    """``submit`` for n tuples: int32[n]. No message comes in between, so long states have a loop of their own."""
+    """``submit`` for n tuples: int32[n]. No message comes in between, so each long state has its own loop."""
     n, i = len(codes), 0
     workers = np.empty(n, np.int32)
     if scheduler.control[STATE] == ROUND_ROBIN:

@@ -14,8 +14,8 @@ from unskew.grouping.keys import Keys
 def shape(epsilon: float, delta: float) -> tuple[int, int]:
     """Rows r = ⌈log2 1/δ⌉ and columns c = ⌈e/ε⌉: an estimate errs by ε(m − f) or more with probability at most δ.
 
-    The paper gives its default ε = 0.05 as 54 columns in section V and as 55 in section IV; δ = 0.1 as 4 rows, so its
-    logarithm is the binary one, which is more than the bound needs (ln 10 = 2.3).
+    The paper has 54 columns for its default ε = 0.05 in section V, and 55 columns in the example of section IV. It has
+    4 rows for δ = 0.1, so its logarithm is binary. This is more than the bound needs, because ln 10 = 2.3.
 
     >>> shape(0.05, 0.1), shape(0.70, 0.25)
     ((4, 55), (2, 4))
@@ -27,7 +27,7 @@ def shape(epsilon: float, delta: float) -> tuple[int, int]:
 
 
 def cells(keys: Keys, seed: int, rows: int, columns: int) -> NDArray[np.int32]:
-    """The column of each distinct key in each row: int32[k, r]. The hash functions depend on the seed alone."""
+    """The column of each distinct key in each row: int32[k, r]. The hash functions depend only on the seed."""
     return _cells(keys.hashes, function(seed), rows, columns)
 
 
@@ -56,7 +56,7 @@ def update(
 
 @kernel
 def frequency(frequencies: NDArray[np.int64], op: int, at: NDArray[np.int32], key: int) -> int:
-    """How often instance ``op`` has seen a key: never less than the truth."""
+    """How often instance ``op`` has seen a key. The estimate is never too low."""
     least = frequencies[op, 0, at[key, 0]]
     for row in range(1, at.shape[1]):
         least = min(least, frequencies[op, row, at[key, row]])
@@ -67,7 +67,7 @@ def frequency(frequencies: NDArray[np.int64], op: int, at: NDArray[np.int32], ke
 def estimate(
     frequencies: NDArray[np.int64], works: NDArray[np.float64], op: int, at: NDArray[np.int32], key: int, unseen: float
 ) -> float:
-    """Listing III.2, line 10: what a tuple costs, W/F of the row with the least F; ``unseen`` if that F is 0."""
+    """Listing III.2, line 10: what a tuple costs, W/F in the row with the least F. If that F is 0, it is ``unseen``."""
     least, row = frequencies[op, 0, at[key, 0]], 0
     for i in range(1, at.shape[1]):
         count = frequencies[op, i, at[key, i]]
@@ -84,7 +84,7 @@ def expected_estimate(costs: NDArray[np.float64], columns: int) -> NDArray[np.fl
     costs : float64[n]
         The true execution time of each item, n ≥ 2.
     columns : int
-        Of the sketch.
+        The columns of the sketch.
 
     """
     n, total = len(costs), costs.sum()

@@ -1,8 +1,8 @@
 """POSG as the paper runs it, event by event: one scheduler, k instances with FIFO queues, and messages between them.
 
-``Posg`` gets its feedback by intervals. This is the machine itself: a request travels with a tuple and is answered when
-that tuple has been executed, sketches leave an instance at the tuple that made them stable, and every message takes
-effect when it arrives. The steps (``scheduler``, ``instances``, ``sketch``) are the same compiled ones.
+``Posg`` gets its feedback by intervals. This is the paper's machine itself. A request travels with a tuple and is
+answered when that tuple has been executed. Sketches leave an instance at the tuple that made them stable. Every message
+takes effect when it arrives. The compiled steps are the same: ``scheduler``, ``instances`` and ``sketch``.
 """
 
 from typing import NamedTuple
@@ -52,15 +52,15 @@ def unfold(
     Parameters
     ----------
     router : Posg
-        New; it gives the parameters and is left as it is.
+        A new router. It gives the parameters and isn't changed.
     keys : Keys
         The attribute value of each tuple.
     arrivals : float64[n], ms, ascending
         When each tuple reaches the scheduler.
     services : float64[n] or [n, k], ms
-        What each tuple takes to execute: the same on all instances, or on each of them.
+        How long each tuple takes to execute, on every instance alike or on each of the k instances.
     latency : float, ms, default 0
-        How long a message from an instance to the scheduler travels.
+        How long a message travels from an instance to the scheduler.
 
     """
     k = router.workers
@@ -142,13 +142,13 @@ def _unfold(
 
 @kernel
 def no_messages(room: int) -> Messages:
-    """None under way yet; room for ``room`` messages."""
+    """No messages yet, and room for ``room`` of them."""
     return Messages(np.empty(room), np.empty((room, 4), np.int64), np.empty(room), np.zeros(2, np.int64))
 
 
 @kernel
 def send(messages: Messages, time: float, op: int, epoch: int, slot: int, delta: float) -> None:
-    """Send a reply (``slot`` -1) or matrices, to arrive at ``time`` (ms)."""
+    """Send a reply or matrices, to arrive at ``time`` (ms). For a reply, ``slot`` is −1."""
     end = messages.counts[0]
     messages.times[end], messages.deltas[end] = time, delta
     messages.about[end, 0], messages.about[end, 1], messages.about[end, 2] = op, epoch, slot
@@ -159,7 +159,7 @@ def send(messages: Messages, time: float, op: int, epoch: int, slot: int, delta:
 
 @kernel
 def due(messages: Messages, now: float) -> int:
-    """The first message that has arrived by now, or -1; of several at one moment, the one that was sent first."""
+    """The first message that has arrived by now, or −1. Of several at one moment, the one that was sent first."""
     first = -1
     for i in range(messages.counts[0]):
         if messages.times[i] <= now and (
@@ -173,7 +173,7 @@ def due(messages: Messages, now: float) -> int:
 
 @kernel
 def remove(messages: Messages, message: int) -> None:
-    """Take a message out."""
+    """Remove a message."""
     messages.counts[0] -= 1
     last = messages.counts[0]
     messages.times[message], messages.deltas[message] = messages.times[last], messages.deltas[last]

@@ -1,4 +1,4 @@
-"""Feedback in simulated time: reports travel to the controller, plans back to the sources."""
+"""Feedback in simulated time: reports travel to the controller, and plans travel back to the sources."""
 
 from collections import deque
 from collections.abc import Mapping, Sequence
@@ -17,17 +17,17 @@ Reports = Mapping[int, Mapping[str, Any]]
 
 @dataclass(frozen=True, slots=True)
 class Feedback:
-    """How often workers and sources report, and how late the answer takes effect.
+    """How often workers and sources report, and how late a plan takes effect.
 
     Attributes
     ----------
     interval : float, ms
-        Above 0. Plans are taken up at the beginnings of intervals.
+        The time between two reports, above 0. Plans are taken up when an interval begins.
     delay : float, ms
-        From the moment when all reports of an interval are there to the moment when the sources have the plan.
+        The time from when all reports of an interval are there to when the sources have the plan.
     transfer : float, ms
-        How long a unit of state that moves (of ``migration``) keeps busy the worker that hands it out, and the worker
-        that takes it in. Tuples that come meanwhile wait.
+        How long a unit of moving state keeps two workers busy, the one that hands it out and the one that takes it in.
+        Units are those of a plan's ``migration``. Tuples that come meanwhile wait.
 
     """
 
@@ -43,7 +43,7 @@ class Feedback:
 
 @dataclass(slots=True)
 class Loop:
-    """The controller, and the reports and plans that are under way to and from it."""
+    """The controller, the reports on their way to it, and the plans on their way from it."""
 
     controller: Controller
     delay: float
@@ -59,13 +59,13 @@ class Loop:
         return bool(self.reported or self.planned)
 
     def report(self, ready: float, reports: Reports, queues: NDArray[np.int64], sources: Reports) -> None:
-        """Note an interval's reports. They come at ``ready`` (ms), but not before those of earlier intervals."""
+        """Note an interval's reports. They arrive at ``ready`` (ms), but not before those of earlier intervals."""
         if self.reported:
             ready = max(ready, self.reported[-1][0])
         self.reported.append((ready, reports, queues, sources))
 
     def take_up(self, now: float, routers: Sequence[Grouping]) -> list[Plan]:
-        """Plan from the reports that have come by ``now``, let the routers adopt the plans due, and return these."""
+        """Plan from the reports that have come by ``now``, and let the routers adopt the plans due. Return these."""
         while self.reported and self.reported[0][0] <= now:
             ready, reports, queues, sources = self.reported.popleft()
             plan = self.controller.plan(reports, queues.astype(float).tolist(), sources)
@@ -85,7 +85,7 @@ class Loop:
 
 
 def transferred(plans: Sequence[Plan], workers: int) -> NDArray[np.float64]:
-    """The state that each worker hands out or takes in for these plans, as far as plans say it: float64[W]."""
+    """The state that each worker hands out or takes in for these plans: float64[W], 0 if the plans don't say."""
     moved = np.zeros(workers)
     for plan in plans:
         values: Mapping[str, Any] = plan.values

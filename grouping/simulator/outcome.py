@@ -1,4 +1,4 @@
-"""What a simulation gives: figures for the whole run, and the series of samples over time."""
+"""What a simulation gives: figures for the whole run, and a series of samples over time."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
@@ -17,7 +17,7 @@ from unskew.grouping.simulator.workload import Workload
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """One scheme on one workload. Loads are counted in tuples unless it says work (ms)."""
+    """The outcome of one scheme on one workload. Loads are in tuples, or in ms where a field says work."""
 
     grouping: str
     sources: int
@@ -48,7 +48,7 @@ class Outcome:
     series: Mapping[str, NDArray[Any]]  # by sample: see `unskew.grouping.simulator.outcome.series_of`
 
     def figures(self) -> dict[str, Any]:
-        """The plain figures by name, without the arrays."""
+        """The plain figures by name, without arrays."""
         return {f.name: getattr(self, f.name) for f in fields(self)[:_FIGURES]}
 
 
@@ -56,7 +56,7 @@ _FIGURES = [f.name for f in fields(Outcome)].index("assigned")
 
 
 def marks_of(n: int, samples: int) -> NDArray[np.int64]:
-    """After how many tuples to take a sample: ascending, the last is n. int64[at most samples]."""
+    """The numbers of tuples after which to take a sample: int64[at most ``samples``], ascending. The last one is n."""
     return np.unique(-(-np.arange(1, samples + 1) * n // samples))
 
 
@@ -67,11 +67,11 @@ def series_of(
     finishes: NDArray[np.float64],
     waiting: NDArray[np.int64],
 ) -> dict[str, NDArray[Any]]:
-    """Each sample's figures, [M] each; "recent" is about the tuples since the sample before.
+    """The figures of M samples, each an array [M]. "Recent" is about the tuples since the sample before.
 
-    ``tuples``, ``time`` (ms), ``imbalance`` I(t) in tuples, ``imbalance_fraction`` I(t)/t and ``std_dev`` since the
-    start, ``recent_imbalance_fraction``, ``recent_std_dev``, ``mean_queue``, ``longest_queue`` at the sample,
-    ``mean_completion``, ``p99_completion``, ``max_completion`` of the recent tuples (ms).
+    Since the start: ``tuples``, ``time`` (ms), ``imbalance`` I(t) in tuples, ``imbalance_fraction`` I(t)/t,
+    ``std_dev``. At the sample: ``mean_queue``, ``longest_queue``. Of the recent tuples: ``recent_imbalance_fraction``,
+    ``recent_std_dev``, ``mean_completion``, ``p99_completion`` and ``max_completion``; the last three are in ms.
     """
     recent = np.diff(loads, axis=0, prepend=0)
     completions = np.split(finishes - load.arrivals, marks[:-1])
@@ -93,7 +93,7 @@ def series_of(
 
 @kernel
 def count_loads(assigned: NDArray[np.int32], marks: NDArray[np.int64], workers: int) -> tuple[NDArray[np.int64], float]:
-    """The tuples of each worker at each mark, int64[M, W], and the mean over all tuples of max load − mean load."""
+    """The tuples of each worker at each mark, int64[M, W], and max load − mean load, averaged over all tuples."""
     at_marks = np.empty((len(marks), workers), np.int64)
     loads = np.zeros(workers, np.int64)
     most, total, mark = 0, 0.0, 0
@@ -109,7 +109,7 @@ def count_loads(assigned: NDArray[np.int32], marks: NDArray[np.int64], workers: 
 
 
 def partials(load: Workload, assigned: NDArray[np.int32], workers: int, window: float | None) -> int:
-    """Different (window, key, worker): partial results, of windows of ``window`` ms or of the whole run."""
+    """The number of partial results: different (window, key, worker). A window is ``window`` ms, or the whole run."""
     pairs = load.keys.codes.astype(np.int64) * workers + assigned
     if window is not None and len(pairs):
         number = ((load.arrivals - load.arrivals[0]) // window).astype(np.int64)

@@ -27,31 +27,31 @@ def simulate(
     window: float | None = None,
     samples: int = 200,
 ) -> Outcome:
-    """Route a workload with S sources and let W workers serve it, each first in, first out.
+    """Route a workload with S sources, and let W workers serve it, each first in, first out.
 
-    A scheme with a controller gets feedback; without one, each source routes its share at once, or batch by batch if
-    the scheme looks at batches. (A tuple doesn't wait for its batch's end here.) All times are simulated, but for
-    ``routing_ns``. O(1) a tuple beside what the scheme takes, and O(W) a sample and interval; about
+    A scheme with a controller gets feedback. Without a controller each source routes its share at once, or batch by
+    batch if the scheme looks at batches. Here a tuple doesn't wait for the end of its batch. All times are simulated
+    except ``routing_ns``. Time O(1) a tuple beside the scheme's own time, and O(W) a sample and interval. Memory: about
     40 bytes a tuple.
 
     Parameters
     ----------
     make : () → Grouping
-        A new router; W is its.
+        Makes a new router. W is the router's number of workers.
     load : Workload
         n tuples, 1 ≤ n < 2^31.
     sources : int
-        S ≥ 1. Sources of a scheme that says so share one router.
+        S ≥ 1. If a scheme is ``shared``, its sources share one router.
     split : "even" or "key"
         How tuples are divided between the sources: in turn, or by the key's hash.
     speeds : Speeds, optional
-        Default: all workers alike.
+        The workers' speeds. Default: all workers are alike.
     feedback : Feedback, optional
-        For schemes with a controller; its interval is the batch of schemes that look at batches.
+        For schemes with a controller. Its interval is also the batch of schemes that look at batches.
     window : float, ms, optional
-        After which the workers send their partial results to be aggregated. Default: at the end only.
+        The time after which the workers send their partial results to be aggregated. Default: only at the end.
     samples : int
-        Of the series, at least 1.
+        The number of samples in the series, at least 1.
 
     Raises
     ------
@@ -101,7 +101,7 @@ def _ends(load: Workload, interval: float) -> list[int]:
 
 
 class Samples:
-    """Lets the workers serve, and samples their queues after the tuples at ``marks``."""
+    """Lets the workers serve, and takes samples of their queues after the numbers of tuples in ``marks``."""
 
     def __init__(self, workers: Workers, load: Workload, marks: NDArray[np.int64]) -> None:
         self.marks = marks
@@ -152,7 +152,7 @@ class Monitors:
         self._workers = workers
 
     def observe(self, start: int, stop: int) -> tuple[Reports, float]:
-        """The workers' reports about the tuples [start, stop), and when the last of these is finished (ms)."""
+        """The workers' reports about the tuples [start, stop), and when the last of these tuples is finished (ms)."""
         here = self._workers.assigned[start:stop]
         order = start + np.argsort(here, kind="stable")
         ends = np.cumsum(np.bincount(here, minlength=len(self._monitors)))

@@ -1,6 +1,6 @@
 """The sources: how the stream is divided between them, and how their routers route its parts.
 
-A part of a stream has no more distinct keys than tuples, as a router's batch in a topology (``Substreams``).
+A part of a stream has no more distinct keys than tuples, as a router's batch in a topology has (``Substreams``).
 """
 
 from collections.abc import Callable, Iterator
@@ -23,11 +23,12 @@ SPLITS = ("even", "key")
 
 
 class Sources:
-    """S sources with a router each, or one for all where the scheme says so (``Grouping.shared``, ``batched``).
+    """S sources with a router each, or with one router for all if the scheme is ``shared`` or ``batched``.
 
     Attributes
     ----------
     routers : list of Grouping
+        The routers, by source.
     nanoseconds : int
         CPU time spent on routing so far.
 
@@ -79,7 +80,7 @@ class Sources:
             assigned[which] = workers
 
     def reports(self) -> Reports:
-        """The routers' reports, of those that have one."""
+        """The reports of those routers that have one, by source."""
         return {s: report for s, router in enumerate(self.routers) if (report := router.report()) is not None}
 
     def _parts(self, start: int, stop: int) -> Iterator[tuple[int, slice | NDArray[np.int64]]]:
@@ -97,14 +98,17 @@ class Sources:
 
 
 class Substreams:
-    """Cuts parts out of a stream of n tuples with K distinct keys; O(1) a tuple of the part, 4 · K bytes."""
+    """Cuts parts out of a stream of n tuples with K distinct keys.
+
+    Time O(1) a tuple of the part. Memory: 4 · K bytes.
+    """
 
     def __init__(self, keys: Keys) -> None:
         self.keys = keys
         self._position = np.full(len(keys.hashes), -1, np.int32)
 
     def part(self, which: slice | NDArray[np.int64]) -> Keys:
-        """The tuples of a slice or of these numbers."""
+        """The part that has the tuples of a slice, or of these numbers."""
         codes = self.keys.codes[which]
         if len(codes) >= len(self.keys.hashes):
             return Keys(codes, self.keys.hashes, self.keys.distinct)

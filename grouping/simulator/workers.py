@@ -1,7 +1,8 @@
 """The workers: they serve what the sources send, each first in, first out.
 
-``FifoWorkers`` execute what they are sent. ``ForwardingWorkers`` pass a waiting tuple on when its turn comes and its
-key has got another owner. Their queues are compiled: when does each tuple finish, and how many wait.
+``FifoWorkers`` execute what they are sent. ``ForwardingWorkers`` pass a waiting tuple on if its key has got another
+owner when the tuple's turn comes. The queues are compiled. They give the time at which each tuple is finished, and the
+number of tuples that wait.
 """
 
 from heapq import heapify, heappop, heappush
@@ -23,11 +24,13 @@ class Workers(Protocol):
     count : int
         W.
     assigned : int32[n]
-        The worker of each tuple; the sources write here.
-    finishes, services : float64[n], ms
-        When each tuple served so far is finished, and what it takes its worker.
+        The worker of each tuple. The sources write here.
+    finishes : float64[n], ms
+        When each tuple is finished, for the tuples served so far.
+    services : float64[n], ms
+        How long each of these tuples takes its worker.
     moved : int
-        Keys whose owner changed.
+        The number of keys whose owner changed.
 
     """
 
@@ -43,28 +46,31 @@ class Workers(Protocol):
         ...
 
     def serve(self, start: int, stop: int, until: float) -> None:
-        """Take the tuples [start, stop), which arrive up to ``until`` (ms), and serve up to then."""
+        """Take the tuples [start, stop), which arrive up to ``until`` (ms), and serve up to that time."""
         ...
 
     def waiting(self, now: float) -> NDArray[np.int64]:
-        """Tuples that wait at each worker, int64[W]; ``now`` is the ``until`` of the last ``serve``."""
+        """The tuples that wait at each worker: int64[W]. ``now`` is the ``until`` of the last ``serve``."""
         ...
 
     def adopted(self, router: Grouping, seen: int) -> None:
-        """Note that the routers have adopted a new plan; ``seen`` tuples have come so far."""
+        """Note that the routers have adopted a new plan after ``seen`` tuples."""
         ...
 
     def occupy(self, now: float, times: NDArray[np.float64]) -> None:
-        """Keep the workers busy with moving state, for float64[W] ms, from ``now`` on or after the tuples they have."""
+        """Keep each worker busy with moving state for ``times`` (float64[W], ms).
+
+        That begins at ``now``, or when the worker has finished its tuples.
+        """
         ...
 
     def done(self) -> bool:
-        """Whether a plan could change nothing any more about the tuples taken."""
+        """Whether no later plan could change anything about the tuples taken so far."""
         ...
 
 
 class FifoWorkers:
-    """Workers that execute every tuple that they are sent."""
+    """Workers that execute every tuple that they get."""
 
     moved = 0
 
@@ -100,7 +106,7 @@ class FifoWorkers:
 
 
 class ForwardingWorkers:
-    """Workers that pass a tuple on, when its turn comes, if its key has got another owner meanwhile."""
+    """Workers that pass a tuple on if its key has got another owner by the time that the tuple's turn comes."""
 
     def __init__(self, load: Workload, speeds: Speeds, router: Grouping) -> None:
         self._load = load
@@ -149,7 +155,7 @@ NONE = -1
 
 
 class Queues(NamedTuple):
-    """Tuples by their number in the stream, each worker's in a linked list."""
+    """Each worker's queue: a linked list of tuples, by their numbers in the stream."""
 
     following: NDArray[np.int32]  # [n], the tuple after this one at its worker
     head: NDArray[np.int32]  # [W], the worker's first tuple that isn't known to be finished
@@ -182,7 +188,7 @@ def append(queues: Queues, worker: int, i: int) -> None:
 
 @kernel
 def pop(queues: Queues, worker: int) -> int:
-    """Take the first tuple off a worker's queue that isn't empty."""
+    """Take the first tuple off a worker's queue. The queue must not be empty."""
     i = queues.head[worker]
     queues.head[worker] = queues.following[i]
     queues.following[i] = NONE
@@ -199,10 +205,10 @@ def serve(
     services: NDArray[np.float64],
     finishes: NDArray[np.float64],
 ) -> None:
-    """Queue the tuples ``first``, ``first + 1``, … of these workers, arrivals and service times; set their finishes.
+    """Queue the tuples ``first``, ``first + 1``, … at these workers, and set their finishes.
 
-    With queues that are first in, first out, a finish is known on arrival (Lindley): the later of arrival and the
-    worker's last finish, plus the service time. O(1) a tuple.
+    If queues are first in, first out, a finish is known on arrival (Lindley). It is the later of the arrival and the
+    worker's last finish, plus the service time. Time O(1) a tuple.
     """
     for i in range(len(workers)):
         worker = workers[i]
@@ -212,9 +218,9 @@ def serve(
 
 @kernel
 def wait_at(queues: Queues, finishes: NDArray[np.float64], now: float) -> NDArray[np.int64]:
-    """How many tuples wait at each worker, the one being executed not among them: int64[W]. O(W) and O(1) a tuple.
+    """How many tuples wait at each worker, without the tuple being executed: int64[W]. Time O(W), and O(1) a tuple.
 
-    ``finishes`` is of the whole stream; ``now`` never goes back.
+    ``finishes`` is of the whole stream. ``now`` must not go back from call to call.
     """
     waiting = np.empty(len(queues.head), np.int64)
     for worker in range(len(queues.head)):
@@ -232,7 +238,7 @@ def service_times(
     factors: NDArray[np.float64],
     starts: NDArray[np.int64],
 ) -> NDArray[np.float64]:
-    """What the tuples from number ``first`` on take: cost · factor of the phase and worker, float64[n], ms."""
+    """How long the tuples from number ``first`` on take: cost · factor of phase and worker, float64[n], ms."""
     services = np.empty(len(workers))
     phase = np.searchsorted(starts, first, side="right") - 1
     for i in range(len(workers)):
@@ -268,10 +274,10 @@ def advance(
 ) -> None:
     """Let the tuples [first, stop) arrive and the workers serve, up to ``until`` (ms).
 
-    Passing a tuple on takes no time. O(log W) an event.
+    Passing a tuple on takes no time. Time O(log W) an event.
 
-    ``busy`` [W] says which workers execute a tuple (until ``queues.free``), ``owners`` [K] which worker owns each key
-    now. The tuples are routed already (``stage.workers``).
+    ``busy`` [W] says which workers execute a tuple, until ``queues.free``. ``owners`` [K] is the worker that owns each
+    key now. The tuples are routed already (``stage.workers``).
     """
     ends = [(queues.free[worker], worker) for worker in range(len(busy)) if busy[worker]]
     heapify(ends)

@@ -1,4 +1,4 @@
-"""What is simulated: tuples with a key, an arrival and a cost, workers with a speed."""
+"""What is simulated: tuples with a key, an arrival and a cost, and workers with a speed."""
 
 from dataclasses import dataclass
 
@@ -16,10 +16,11 @@ class Workload:
     Attributes
     ----------
     keys : Keys
+        The keys of the tuples.
     arrivals : float64[n], ms, ascending
         When each tuple reaches its source.
     costs : float64[n], ms
-        What it takes a worker of speed 1.
+        How long each tuple takes a worker with factor 1.
 
     """
 
@@ -32,12 +33,12 @@ class Workload:
 
 
 def workload(keys: KeyArray, arrivals: ArrayLike, costs: ArrayLike = 1.0) -> Workload:
-    """A workload of these tuples; one cost may stand for all.
+    """A workload of these tuples. One cost may stand for all of them.
 
     Raises
     ------
     ValueError
-        Lengths differ, arrivals go back in time, or a cost is negative or no number.
+        Lengths differ, arrivals go back in time, or a cost is negative or not a number.
 
     """
     encoded = encode(keys)
@@ -58,8 +59,8 @@ def arrivals_at(
 ) -> NDArray[np.float64]:
     """Arrivals of n tuples that keep W workers busy ``load`` of the time on average: float64[n], ms.
 
-    The tuples are evenly spaced by mean cost / (W · load); with a ``seed`` the times between them are drawn
-    (exponential) around that. Load 1 is what W workers can just sustain.
+    The time between two tuples is mean cost / (W · load). With a ``seed`` these times are drawn from the exponential
+    distribution with that mean. Load 1 is what W workers can just sustain.
     """
     between = float(np.mean(costs)) / (workers * number("load", load, 0, above=True))
     if seed is None:
@@ -69,14 +70,14 @@ def arrivals_at(
 
 @dataclass(frozen=True, slots=True)
 class Speeds:
-    """How the workers' times differ: a tuple takes cost · factor of its worker and phase.
+    """How the workers' speeds differ: a tuple takes its cost times the factor of its worker and phase.
 
     Attributes
     ----------
     factors : float64[P, W]
-        In each phase, 1 for a worker that takes the tuple's cost, 2 for one that takes twice as long.
+        The factors of each phase. A worker with factor 1 takes the tuple's cost, and one with 2 takes twice as long.
     starts : int64[P], ascending from 0
-        The number of the tuple that each phase begins with.
+        The number of the tuple with which each phase begins.
 
     """
 
@@ -85,12 +86,12 @@ class Speeds:
 
     @staticmethod
     def fixed(factors: ArrayLike) -> "Speeds":
-        """One factor for each worker, for good."""
+        """One factor for each worker, which doesn't change."""
         return Speeds(np.atleast_2d(np.asarray(factors, np.float64)), np.zeros(1, np.int64))
 
     @staticmethod
     def drifting(first: ArrayLike, last: ArrayLike, n: int, *, phases: int = 100) -> "Speeds":
-        """From the factors at the first tuple to those at the n-th, in even steps."""
+        """Factors that change from ``first`` to ``last`` over n tuples, in even steps."""
         share = np.linspace(0, 1, phases)[:, None]
         factors = np.asarray(first, np.float64) * (1 - share) + np.asarray(last, np.float64) * share
         return Speeds(factors, np.arange(phases) * n // phases)

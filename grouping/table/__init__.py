@@ -1,4 +1,4 @@
-"""Routing table over a hash: most keys go where they hash to, a few where a planned table says.
+"""Routing table over a hash function: most keys go home, and a few go where a planned table says.
 
 A scheme is a router (``TableRouter``), a monitor for each worker (``KeyMonitor``) and a controller
 (``TableController``), which plans with the scheme's ``place``. All are from Fang et al., *Parallel Stream Processing

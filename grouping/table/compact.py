@@ -1,6 +1,6 @@
-"""The compact representation of keys (section 4): keys that are alike in everything a planner looks at are one record.
+"""The compact representation of keys (section 4): keys that are alike in all that a planner looks at are one record.
 
-Costs and sizes are made alike by HLHE, half-linear-half-exponential discretisation (section 4.2).
+Costs and sizes are made alike by HLHE, the half-linear-half-exponential discretisation (section 4.2).
 """
 
 import numpy as np
@@ -13,16 +13,16 @@ from unskew.grouping.table.records import Placement, Records
 def compact(keys: Records, degree: int) -> tuple[Records, NDArray[np.int64]]:
     """Group keys by their six-dimensional vector ``(d', d, d_h, v_c, v_S, #)``.
 
-    ``d`` is the worker that has the keys, ``d_h`` the one that the hash function names, ``v_c`` and ``v_S`` their
-    discretised cost and memory, ``#`` the number of keys. ``d'``, the worker to which they'll go, is the result of
-    planning: a ``Placement``, with one row for each part of a record that goes to another worker.
+    ``d`` is the worker that has the keys, and ``d_h`` is the one that the hash function names. ``v_c`` and ``v_S`` are
+    their discretised cost and memory, and ``#`` is their number. ``d'`` is the worker to which they will go, which is
+    the result of planning. It is a ``Placement``, with one row for each part of a record that goes to another worker.
 
     Parameters
     ----------
     keys : Records
-        K keys, each a record of its own.
+        K keys. Each is a record of its own.
     degree : int
-        R of the discretisation, see ``discretise``.
+        R of the discretisation (``discretise``).
 
     Returns
     -------
@@ -58,22 +58,22 @@ def compact(keys: Records, degree: int) -> tuple[Records, NDArray[np.int64]]:
 def expand(placement: Placement, group: NDArray[np.int64], psi: NDArray[np.float64]) -> NDArray[np.int32]:
     """Name the keys that a placement of groups moves.
 
-    Of a record's keys, the ones that ψ selects first move, in the order in which the planner moved them; the others
+    Of a record's keys, the ones that ψ selects first move, in the order in which the planner moved them. The others
     stay.
 
     Parameters
     ----------
     placement : Placement
-        Of records that ``compact`` made.
+        A placement of records that ``compact`` made.
     group : int64[K]
         As ``compact`` gave it.
     psi : float64[K]
-        ψ of the keys themselves, by their complete statistics: keys of the largest value first.
+        ψ of the keys themselves, from their complete statistics. Keys of the largest value are first.
 
     Returns
     -------
     int32[K]
-        F': the worker of each key.
+        F', the worker of each key.
 
     """
     stays = placement.worker == placement.records.current[placement.record]
@@ -87,35 +87,37 @@ def expand(placement: Placement, group: NDArray[np.int64], psi: NDArray[np.float
 def discretise(values: NDArray[np.float64], degree: int) -> NDArray[np.float64]:
     """Replace each value by one of few representatives, so that sums stay what they were.
 
-    The values are normalised by their smallest. Representatives are the multiples of R = ``degree`` (the linear
-    half) and below R the powers of 2 (the exponential half). Each value has two candidates, the representative just
-    below and the one just above; in descending order of the values, that one is taken which pulls the accumulated
-    deviation Σ (x − φ(x)) back towards 0.
+    The values are normalised by the smallest one. Representatives are the multiples of R = ``degree``, the linear half,
+    and below R the powers of 2, the exponential half. Each value has two candidates, the representative just below and
+    the one just above. The values are taken in descending order. For each, that candidate is chosen which brings the
+    accumulated deviation Σ (x − φ(x)) back towards 0.
 
     Guarantees
     ----------
-    * Each value is off by less than the distance of its two candidates: R above R, less than the value itself below.
-    * The accumulated deviation of every prefix (the n largest values, for each n) is below R times the smallest
-      value, in either direction.
+    * A value is off by less than the distance of its two candidates. This is R for normalised values above R, and at
+      most the value itself below R.
+    * The accumulated deviation of every prefix, the n largest values for each n, is below R times the smallest value,
+      in either direction.
 
     Time O(n log n).
 
     Parameters
     ----------
     values : float64[n]
-        At least 0. Zeros stay zeros and take no part.
+        The values, each at least 0. Zeros stay zeros and take no part.
     degree : int
-        R, a power of 2: 1 keeps whole multiples of the smallest value exactly; the larger, the fewer and coarser
-        the representatives. The paper tries 1 to 256 and finds that load estimates stay within 1 %.
+        R, a power of 2. With 1 whole multiples of the smallest value are kept exactly. Larger: fewer and coarser
+        representatives. The paper tries 1 to 256, and finds that load estimates stay within 1 %.
 
     Returns
     -------
     float64[n]
+        The representative of each value.
 
     Notes
     -----
-    Theorem 3 claims that the total deviation always ends at 0. It needn't: a single value of 3 with R = 4 is
-    represented by 2. What can be proved is the bound above; with many small values it does get back to 0.
+    Theorem 3 claims that the total deviation always ends at 0. It doesn't: with R = 4, values of 3 and 1 are
+    represented by 2 and 1. The bound above can be proved. With many small values the deviation does get back to 0.
 
     References
     ----------
@@ -123,7 +125,7 @@ def discretise(values: NDArray[np.float64], degree: int) -> NDArray[np.float64]:
 
     Examples
     --------
-    Ten keys of 38 in all, four representatives (8, 4, 2, 1) that sum up to 39:
+    Ten keys of 38 in all are represented by 8, 4, 2 and 1. The sum of their ten representatives is 39:
 
     >>> phi = discretise(np.array([8.0, 7, 6, 5, 4, 3, 2, 1, 1, 1]), 4)
     >>> phi.tolist(), float(phi.sum())

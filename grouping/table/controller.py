@@ -1,4 +1,4 @@
-"""The controller of the routing table schemes: statistics in, routing table and migration plan out."""
+"""The controller of the routing table schemes: it makes a routing table and a migration plan from statistics."""
 
 from collections.abc import Mapping, Sequence
 from typing import Protocol
@@ -26,37 +26,37 @@ class Scheme(Protocol):
         ...
 
     def place(self, records: Records, limit: float) -> Placement:
-        """A worker for each record, none with a load above the limit if possible."""
+        """Choose a worker for each record, so that no load is above the limit if possible."""
         ...
 
     def priority(self, records: Records) -> NDArray[np.float64]:
-        """Which keys of a group are placed first."""
+        """Which keys of a group are placed first: float64[R], the largest value first."""
         ...
 
 
 class TableController(Controller):
     """At the end of each interval, plan a new routing table if some worker's load is above L_max (section 4).
 
-    It knows every key that the workers have named in the last w intervals: 16 bytes a key and interval, and as much
-    again for the last one.
+    It knows every key that the workers have named in the last w intervals. Memory: 16 bytes a key and interval, and 8
+    more for each key of the last interval.
 
     Parameters
     ----------
     scheme : Scheme
-        Says how to plan; its own routing table is not looked at, as the controller keeps the table that it planned.
+        How to plan. The scheme's own routing table isn't used, because the controller keeps the table that it planned.
     identity : str
-        Of the routers that it plans for.
+        The identity of the routers that it plans for.
 
     Notes
     -----
-    Where the paper leaves it open:
+    The paper leaves these cases open:
 
-    * An entry whose key was in none of the last w intervals goes with the next plan. It has no state of the window
-      to move, but may have older state: its key is named among those that move, with size 0.
-    * Of keys that a worker doesn't name (``KeyMonitor``) the load counts as its own, and stays; so do their entries. A
-      key that is named in some of the intervals only seems smaller than it is.
-    * A plan isn't made unless it lowers the load above L_max, Σ max(L(d) − L_max, 0). A key that is heavier than L_max
-      can't be balanced, and would move from worker to worker in every interval.
+    * An entry whose key was in none of the last w intervals goes with the next plan. It has no state of the window to
+      move, but it may have older state. So its key is among those that move, with size 0.
+    * If a worker doesn't name a key (``KeyMonitor``), the key's load counts as the worker's and stays there. Entries of
+      such keys don't expire. A key that is named in only some of the intervals seems smaller than it is.
+    * A plan is made only if it lowers the load above L_max, Σ max(L(d) − L_max, 0). A key that is heavier than L_max
+      can't be balanced, and would otherwise move from worker to worker in every interval.
 
     """
 
@@ -68,7 +68,7 @@ class TableController(Controller):
         self.table_keys: NDArray[np.uint64] = np.empty(0, np.uint64)
         self.table_workers: NDArray[np.int32] = np.empty(0, np.int32)
         self.keys, self.sizes, self.intervals, self.costs = empty_window()
-        #: What the keys that no report named have added to all states, in each interval of the window.
+        #: What keys that no report named have added to all states, for each interval of the window.
         self.rest_sizes = np.empty(0)
 
     def _plan(
@@ -109,10 +109,10 @@ class TableController(Controller):
         rest: NDArray[np.float64] | float = 0.0,
         rest_size: float = 0.0,
     ) -> MigrationPlan | None:
-        """Plan for K keys (hashes ascending) of these costs and state sizes, all [K]; None: leave all as it is.
+        """Plan for K keys of these costs and state sizes, all [K], with ascending hashes. None: leave all as it is.
 
-        ``rest`` is the load that each worker has of other keys (float64[W]), ``rest_size`` the size of their states.
-        The next call starts from this plan's routing table, as if all routers had adopted it.
+        ``rest`` is each worker's load of other keys (float64[W]), and ``rest_size`` is the size of their states. The
+        next call starts from this plan's routing table, as if all routers had adopted it.
         """
         scheme = self._scheme
         home = scheme.home(hashes)

@@ -1,4 +1,4 @@
-"""LLFD: put the heaviest keys of overloaded workers on the least loaded ones."""
+"""LLFD: move the heaviest keys of overloaded workers to the least loaded ones."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,37 +11,38 @@ from unskew.grouping.table.router import TableRouter
 class Llfd(TableRouter):
     """Take the heaviest keys from overloaded workers and assign them anew, heaviest first, to the least loaded worker.
 
-    Where that would overload the worker, it gives up some of its own smaller keys in exchange, which are assigned in
-    their turn (``table.phases.fit``). Only the load counts: neither the routing table's size nor migration does.
+    If that would overload the worker, it gives up some of its own smaller keys in exchange. These are then assigned in
+    their turn (``table.phases.fit``). Only the load counts, not the routing table's size and not migration.
 
     Guarantees
     ----------
-    * If a perfect assignment exists and every key is lighter than the mean load, then with θmax = 0 no worker's load
-      is more than (1 − 1/W)/3 above the mean (Theorem 1; its proof there is a sketch, the argument is below).
-    * A key moves only if its worker is overloaded, or in exchange for a heavier one.
+    * Suppose that a perfect assignment exists, that every key is lighter than the mean load, and that θmax = 0. Then no
+      worker's load is more than (1 − 1/W)/3 above the mean. This is Theorem 1, whose proof in the paper is a sketch;
+      the notes have an argument.
+    * A key moves only if its worker is overloaded, or in exchange for a heavier key.
 
-    Time O(K log K) a plan, and O(W) a key that moves. Memory: the table isn't bounded; a key that is in no interval
-    of the window any more leaves it.
+    Time O(K log K) a plan, and O(W) a key that moves. Memory: the table isn't bounded. A key that is no longer in any
+    interval of the window leaves it.
 
     Parameters
     ----------
     theta_max, window, degree, report_keys
-        See ``TableRouter``; the authors' θmax is 0.08.
+        See ``TableRouter``. The authors' θmax is 0.08.
 
     Notes
     -----
-    The paper doesn't say what becomes of a key that no worker can take, nor of equal ones. Here it goes to the least
-    loaded worker, as in the paper's Algorithm 5. If it alone is above L_max, it gets a worker to itself: the one with
-    the least load of keys as heavy as it, which gives up all its smaller ones. Equal keys are taken in the order of
-    their hashes, equally loaded workers in theirs. The authors leave LLFD out of their experiments, as its table is
-    not bounded.
+    The paper doesn't say what happens to a key that no worker can take, nor which of equal keys or workers is first.
+    Here a key that no worker can take goes to the least loaded worker, as in the paper's Algorithm 5. If the key alone
+    is above L_max, it gets a worker to itself. That is the worker with the least load of keys as heavy as it, which
+    gives up all its smaller ones. Equal keys are taken in the order of their hashes, and equally loaded workers in the
+    order of their numbers. The authors leave LLFD out of their experiments, because its table is not bounded.
 
-    Why Theorem 1 holds for it: with θmax = 0 the first key c that no worker takes weighs at most L̄/3. For keys above
-    L̄/3 a perfect assignment has two at most on a worker, and one alone where no other would fit beside it. Were c above
-    L̄/3, then of the workers without such a loner one would have at most one key as heavy as c, beside which c
-    fits; its smaller keys would make room. The least loaded worker is at L̄ − c/W at most, so c leaves it at
-    L̄ + c(1 − 1/W), and later keys are lighter. The theorem bounds overload; with θmax > 0 a worker may stay
-    further *below* the mean than that.
+    Why Theorem 1 holds: with θmax = 0 the first key c that no worker takes weighs at most L̄/3. A perfect assignment
+    has at most two keys above L̄/3 on a worker. It has such a key alone on its worker if no other one would fit beside
+    it. Suppose that c is above L̄/3. Then among the other workers one has at most one key as heavy as c, and c fits
+    beside it. That worker's smaller keys would make room, so c would be taken. The least loaded worker is at L̄ − c/W
+    at most, so c leaves it at L̄ + c(1 − 1/W) at most, and later keys are lighter. The theorem bounds overload. With
+    θmax > 0 a worker may stay further *below* the mean than that.
 
     References
     ----------
@@ -49,7 +50,7 @@ class Llfd(TableRouter):
 
     Examples
     --------
-    Six keys of 16 tuples, of which 9 change their worker:
+    Six keys have 16 tuples, of which 9 change their worker:
 
     >>> from unskew.grouping import encode
     >>> router, keys = Llfd(2, theta_max=0.0), encode(list("aaaaabbbbcccddef"))

@@ -10,31 +10,31 @@ from unskew.grouping.table.router import TableRouter
 
 
 class MinMig(TableRouter):
-    """Take from overloaded workers the keys of the largest γ(k, w) = c(k)^β / S(k, w): much load, little to migrate.
+    """Take from overloaded workers the keys of the largest γ(k, w) = c(k)^β / S(k, w): much load and little state.
 
-    The routing table is not cleaned, as that only makes keys migrate. So it grows with every plan, towards
+    The routing table is not cleaned, because that would only make keys migrate. So it grows with every plan, towards
     K·(W − 1)/W entries (appendix B).
 
     Guarantees
     ----------
-    * A key moves only if its worker is overloaded, or in exchange for a heavier one.
-    * No worker's load is above (1 + θmax) times the mean, as far as ``Llfd`` gets it there.
+    * A key moves only if its worker is overloaded, or in exchange for a heavier key.
+    * No worker's load is above (1 + θmax) times the mean, as far as ``Llfd`` achieves that.
 
-    Time O(K log K) a plan, and O(W) a key that moves. Memory: the table isn't bounded; a key that is in no interval
-    of the window any more leaves it.
+    Time O(K log K) a plan, and O(W) a key that moves. Memory: the table isn't bounded. A key that is no longer in any
+    interval of the window leaves it.
 
     Parameters
     ----------
     theta_max, window, degree, report_keys
-        See ``TableRouter``; the authors' θmax is 0.08.
+        See ``TableRouter``. The authors' θmax is 0.08.
     beta : float, default 1.5
-        β > 0, the weight of the load. 1: load per unit of state, and a large table of light keys; larger: heavier keys,
-        a smaller table, more migration. The authors use 1.5 and try 1 to 2.
+        β > 0, the weight of the load. The authors use 1.5 and try 1 to 2. With 1, γ is load per unit of state, and the
+        table has many light keys. Larger: heavier keys, a smaller table, more migration.
 
     Notes
     -----
-    No deviation from Algorithm 3; for what it leaves open see ``Llfd``. The authors leave MINMIG out of their
-    experiments, as its table is not bounded.
+    There is no deviation from Algorithm 3. See ``Llfd`` for what it leaves open. The authors leave MINMIG out of their
+    experiments, because its table is not bounded.
 
     References
     ----------
@@ -43,7 +43,7 @@ class MinMig(TableRouter):
 
     Examples
     --------
-    Six keys of 16 tuples, of which 9 change their worker:
+    Six keys have 16 tuples, of which 9 change their worker:
 
     >>> from unskew.grouping import encode
     >>> router, keys = MinMig(2, theta_max=0.0), encode(list("aaaaabbbbcccddef"))

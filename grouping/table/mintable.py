@@ -1,4 +1,4 @@
-"""MINTABLE: forget the routing table, then make a small one."""
+"""MINTABLE: discard the routing table, then make a small one."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,25 +11,27 @@ from unskew.grouping.table.router import TableRouter
 class MinTable(TableRouter):
     """Plan as if every key were at home: the table holds no more than what balance needs.
 
-    All entries are moved back, then the heaviest keys of overloaded workers are assigned anew: few keys, but often
-    those with the largest states, and those moved back migrate too unless they're sent where they were.
+    All entries are moved back. Then the heaviest keys of overloaded workers are assigned anew. These are few keys, but
+    often those with the largest states. Keys that were moved back migrate too, unless they are sent where they were.
 
     Guarantees
     ----------
-    * The table's entries are keys of overloaded workers, and keys that made room for heavier ones: no others.
-    * Balance as ``Llfd``.
+    * The table's entries are only keys of overloaded workers, and keys that made room for heavier ones.
+    * Balance is as in ``Llfd``.
 
-    Time O(K log K) a plan, and O(W) a key that moves. Memory: the table isn't bounded, but as small as they come.
+    Time O(K log K) a plan, and O(W) a key that moves. Memory: the table isn't bounded, but the plan aims at the
+    smallest one.
 
     Parameters
     ----------
     theta_max, window, degree, report_keys
-        See ``TableRouter``; the authors' θmax is 0.08.
+        See ``TableRouter``. The authors' θmax is 0.08.
 
     Notes
     -----
-    No deviation from Algorithm 2; for what it leaves open see ``Llfd``. The plan supposes all keys at home, also those
-    that no worker has named lately: with more keys than ``report_keys`` these bring a load along that isn't known.
+    There is no deviation from Algorithm 2. See ``Llfd`` for what it leaves open. The plan supposes that all keys are at
+    home, also those that no worker has named lately. If there are more keys than ``report_keys``, such keys bring along
+    a load that isn't known.
 
     References
     ----------
@@ -37,7 +39,7 @@ class MinTable(TableRouter):
 
     Examples
     --------
-    Six keys of 16 tuples, of which 9 change their worker:
+    Six keys have 16 tuples, of which 9 change their worker:
 
     >>> from unskew.grouping import encode
     >>> router, keys = MinTable(2, theta_max=0.0), encode(list("aaaaabbbbcccddef"))
@@ -63,6 +65,6 @@ class MinTable(TableRouter):
 
 
 def smallest_table(records: Records, limit: float) -> Placement:
-    """Algorithm 2: move back all keys of the routing table; then by highest computation cost first, and LLFD."""
+    """Algorithm 2: move back all keys of the routing table, then assign by LLFD, highest computation cost first."""
     workflow = Workflow(records, limit, records.cost)
     return workflow.run(back=workflow.table)

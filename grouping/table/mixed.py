@@ -1,4 +1,4 @@
-"""MIXED: clean only as much of the routing table as its bound demands."""
+"""MIXED: clean only as much of the routing table as its bound requires."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,35 +11,37 @@ from unskew.grouping.table.router import TableRouter
 
 
 class Mixed(TableRouter):
-    """MINMIG after moving back just so many entries, those of the smallest states, that the new table fits its bound.
+    """Move back just enough entries, those of the smallest states, that the table fits its bound; then do as MINMIG.
 
-    It begins with none, and moves back as many more as the last trial's table was too large by. That takes few trials,
-    but may move back more than would do: MIXED_BF looks at every number.
+    The first trial moves back no entries. Each further trial moves back as many more as the last trial's table was too
+    large by. That takes few trials, but may move back more than necessary. MIXED_BF tries every number.
 
     Guarantees
     ----------
-    * The table has at most ``table_max`` entries, unless moving all back doesn't get it there either. Then the plan is
-      MINTABLE's, and the bound is broken (appendix B): balance comes first.
-    * While MINMIG's table fits, its plan is MINMIG's.
+    * The table has at most ``table_max`` entries, unless moving all back isn't enough either. Then the plan is
+      MINTABLE's, and the bound is broken (appendix B), because balance comes first.
+    * While MINMIG's table fits, the plan is MINMIG's.
 
     Time O(K log K) a plan, O(K) a trial, and O(W) a key that moves. Memory: ``table_max`` entries a router.
 
     Parameters
     ----------
     theta_max, window, degree, report_keys
-        See ``TableRouter``; the authors' θmax is 0.08.
+        See ``TableRouter``. The authors' θmax is 0.08.
     table_max : int, default 3000
-        Amax ≥ 0, entries of the routing table. Too few for the balance asked for, and MIXED turns into MINTABLE. The
-        authors' default, for 10,000 keys, is 3000.
+        Amax ≥ 0, the most entries of the routing table. The authors' default, for 10,000 keys, is 3000. If it is too
+        small for the balance asked for, MIXED turns into MINTABLE.
     beta : float, default 1.5
-        β of γ(k, w), see ``MinMig``. The authors' default.
+        β > 0 of γ(k, w), see ``MinMig``. The authors' default.
 
     Notes
     -----
-    No deviation from Algorithm 4; for what it leaves open see ``Llfd``. The base hash of the paper's experiments
-    (section 5) is a consistent hash; here it is KEY's, which is as even. Theorem 2, that MIXED balances no worse than
-    LLFD, is derived from Theorem 4, that its highest load is never above that of Algorithm 5, which assigns all keys
-    from scratch. That doesn't hold: keys of 7, 5, 5 and 1, the 7 and a 5 together, end at 11 and 7 against 10 and 8.
+    There is no deviation from Algorithm 4. See ``Llfd`` for what it leaves open. The base hash of the paper's
+    experiments (section 5) is a consistent hash. Here it is KEY's, which is as even.
+
+    Theorem 2 says that MIXED balances no worse than LLFD. It is derived from Theorem 4, which says that MIXED's highest
+    load is never above that of Algorithm 5, which assigns all keys from scratch. That doesn't hold. For example, of
+    keys of 7, 5, 5 and 1, let the 7 and one 5 be together. MIXED ends at 11 and 7, and Algorithm 5 at 10 and 8.
 
     References
     ----------
@@ -47,7 +49,7 @@ class Mixed(TableRouter):
 
     Examples
     --------
-    Six keys of 16 tuples, of which 9 change their worker:
+    Six keys have 16 tuples, of which 9 change their worker:
 
     >>> from unskew.grouping import encode
     >>> router, keys = Mixed(2, theta_max=0.0), encode(list("aaaaabbbbcccddef"))

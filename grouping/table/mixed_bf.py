@@ -7,18 +7,18 @@ from unskew.grouping.table.records import Placement, Records
 
 
 class MixedBruteForce(Mixed):
-    """MIXED, with every number of entries to move back tried, and the best plan kept.
+    """Do as MIXED, but try every number of entries to move back, and keep the best plan.
 
-    The best is, of the plans with a table that fits, the one with the least overload beyond θmax, then with the least
-    migration, then with the fewest entries moved back. It shows how much MIXED's short cut gives away.
+    Only plans with a table that fits are compared. The best plan has the least overload beyond θmax, then the least
+    migration, then the fewest entries moved back. The scheme shows how much MIXED's short cut costs.
 
     Guarantees
     ----------
-    * Never more migration than MIXED, where both keep the table's bound and balance within θmax.
+    * If both MIXED and this scheme keep the table's bound and balance within θmax, this scheme migrates no more.
     * The table is bounded as MIXED's.
 
-    Time O(K log K + N_A·K) a plan, N_A the entries of the table before, and O(W) a key that moves in each trial.
-    Memory: ``table_max`` entries a router.
+    Time O(K log K + N_A·K) a plan, where N_A is the number of the table's entries before, and O(W) a key that moves in
+    each trial. Memory: ``table_max`` entries a router.
 
     Parameters
     ----------
@@ -27,9 +27,9 @@ class MixedBruteForce(Mixed):
 
     Notes
     -----
-    Section 3.3 speaks of "the optimal" without saying of what; minimal migration under balance and table size is the
-    paper's problem (Equation 3). Section 5 once says that the brute force version rebuilds the table from scratch;
-    that would be MINTABLE, and section 3.3 is followed.
+    Section 3.3 speaks of "the optimal" without saying what is optimal. The paper's problem is minimal migration under
+    constraints of balance and table size (Equation 3). Section 5 once says that the brute force version rebuilds the
+    table from scratch. That would be MINTABLE, so this scheme follows section 3.3.
 
     References
     ----------
@@ -37,7 +37,7 @@ class MixedBruteForce(Mixed):
 
     Examples
     --------
-    Six keys of 16 tuples, of which 9 change their worker:
+    Six keys have 16 tuples, of which 9 change their worker:
 
     >>> import numpy as np
     >>> from unskew.grouping import encode

@@ -1,23 +1,30 @@
 """The workflow of section 3, which LLFD, MINTABLE, MINMIG and MIXED share: cleaning, preparing, assigning.
 
 ``Workflow.run`` does phase I (cleaning). Phases II and III are Least-Load Fit Decreasing (Algorithm 1), the compiled
-``fit``. The paper's steps, and why they are fast here:
+``fit``. These are the paper's steps:
 
     foreach k in C in descending order of c(k):
         foreach d in D in ascending order of L(d):
             if Adjust(k, d): assign k to d; break
 
-    Adjust(k, d): TRUE if L(d) + c(k) ≤ L_max, or if there is an exchangeable set E, chosen by ψ, with
-        (i) E ⊆ the keys of d;  (ii) c(k') < c(k) for all k' in E;  (iii) L(d) + c(k) − Σ c(k') ≤ L_max
-        (then the keys of E are disassociated from d and added to C)
+    Adjust(k, d): TRUE if L(d) + c(k) ≤ L_max.
+        Also TRUE if there is an exchangeable set E, chosen by ψ, with
 
-* What E adds to C is smaller than k, and k is the largest of C: so C is worked off in one pass over the keys by cost,
+        (i) E ⊆ the keys of d;
+        (ii) c(k') < c(k) for all k' in E;
+        (iii) L(d) + c(k) − Σ c(k') ≤ L_max.
+
+        Then the keys of E are disassociated from d and added to C.
+
+They are fast here for three reasons:
+
+* What E adds to C is smaller than k, and k is the largest of C. So C is worked off in one pass over the keys by cost,
   and no key is assigned twice.
-* Once a key is too large for E it stays so. So E is always the next part of d's keys by ψ, and each worker's keys are
+* Once a key is too large for E, it stays so. So E is always the next part of d's keys by ψ, and each worker's keys are
   gone through only once.
 * Whether there is an E depends only on the sum of d's keys smaller than k, which is kept up to date.
 
-So after the sorts it takes O(R) and O(W) for each key that moves.
+After the sorts this takes O(R) in all, and O(W) for each key that moves.
 """
 
 from typing import NamedTuple
@@ -30,17 +37,17 @@ from unskew.grouping.table.records import Placement, Records
 
 
 class Workflow:
-    """The three phases over one set of records; the records are sorted once, for any number of trials.
+    """The three phases over one set of records. The records are sorted once for any number of trials.
 
     Parameters
     ----------
     records : Records
-        The keys as they are.
+        The keys as they are now.
     limit : float
         L_max.
     psi : float64[R]
-        ψ, the selection criterion of phases II and III: keys of the largest value first. Equal ones in the
-        records' order.
+        ψ, the selection criterion of phases II and III: keys of the largest value are first. Keys of equal values are
+        in the records' order.
 
     """
 
@@ -51,13 +58,13 @@ class Workflow:
         self._by_cost = np.argsort(-records.cost, kind="stable")
         self._by_psi = self._by_cost if psi is records.cost else np.argsort(-psi, kind="stable")
         routed = np.flatnonzero(records.current != records.home)
-        #: The records with entries in the routing table by η: smallest memory consumption first.
+        #: The records with entries in the routing table, in the order of η: smallest memory consumption first.
         self._routed = routed[np.argsort(records.memory[routed], kind="stable")]
         self._entries = np.cumsum(records.count[self._routed])
         self.table = int(self._entries[-1]) if len(routed) else 0
 
     def run(self, back: int) -> Placement:
-        """Phases I to III: move ``back`` entries of the routing table (0 to ``table``) home, then balance."""
+        """Do phases I to III: move ``back`` entries of the routing table home, from 0 to ``table``, then balance."""
         records = self.records
         worker, count = records.current.copy(), records.count
         by_cost, by_psi = self._by_cost, self._by_psi
@@ -113,12 +120,18 @@ def fit(
 
     Parameters
     ----------
-    cost, worker, count : float64[E], int32[E], int64[E]
-        Of each of E entries: the cost of its keys, the worker that has them after phase I, and how many they are.
-    by_cost, by_psi : int64[E]
-        The entries in descending order of cost, and in the order in which ψ selects them (costs of 0 last).
+    cost : float64[E]
+        The cost of each key of an entry.
+    worker : int32[E]
+        The worker that has the entry's keys after phase I.
+    count : int64[E]
+        How many keys the entry has.
+    by_cost : int64[E]
+        The entries in descending order of cost.
+    by_psi : int64[E]
+        The entries in the order in which ψ selects them, with costs of 0 last.
     rest : float64[W]
-        The load that each worker has beside the entries, and that stays.
+        The load of each worker beside the entries. It stays there.
     limit : float
         L_max.
 
@@ -126,8 +139,10 @@ def fit(
     -------
     left : int64[E]
         How many keys of each entry stay.
-    entries, assigned : int64[M], int32[M]
-        The other keys, a row each in the order in which they were assigned: the entry and the worker.
+    entries : int64[M]
+        The entry of each other key, in the order in which these keys were assigned.
+    assigned : int32[M]
+        The worker of each other key, in the same order.
 
     """
     state = _begin(cost, worker, count, by_psi, rest)

@@ -1,4 +1,4 @@
-"""READJ: the baseline, which moves and swaps the heaviest keys one pair at a time."""
+"""READJ: the baseline, which moves or swaps the heaviest keys in single steps."""
 
 from typing import NamedTuple
 
@@ -14,38 +14,41 @@ from unskew.grouping.table.router import TableRouter
 class Readj(TableRouter):
     """Track the heavy keys, and while some worker is overloaded do the best of all moves and swaps of them.
 
-    Entries of keys that aren't tracked any more go home. A move takes a tracked key to any worker, a swap exchanges two
-    of different workers; best is what lowers the variance of the loads most, of equals what migrates least
-    state. It ends when no worker is overloaded, or nothing lowers the variance.
+    Entries of keys that are no longer tracked go home. A move takes a tracked key to any worker, and a swap exchanges
+    two keys of different workers. The best step is the one that lowers the variance of the loads most. Of equal steps
+    it is the one that migrates the least state. The plan ends when no worker is overloaded or nothing lowers the
+    variance.
 
     Guarantees
     ----------
     * Only tracked keys have entries in the table, so it has at most W/σ of them.
-    * Each step lowers the variance; no bound on the result is known.
+    * Each step lowers the variance. No bound on the result is known.
 
-    Time O(T² + T·W) a step, for T tracked keys; as many steps as keys move, or a few times that. Memory: W/σ entries
-    a router.
+    Time O(T² + T·W) a step, for T tracked keys. There are as many steps as keys that move, or a few times that. Memory:
+    W/σ entries a router.
 
     Parameters
     ----------
     theta_max, window, report_keys
         See ``TableRouter``.
     sigma : float, default 0.005
-        σ ≥ 0: keys of at least this share of the mean load are tracked. Smaller: more to choose from, better balance,
-        and the time of a plan grows with the square of their number. The authors search for the best one in each
+        σ ≥ 0. Keys of at least this share of the mean load are tracked. Smaller: more keys to choose from and better
+        balance, but the time of a plan grows with the square of their number. The authors search for the best σ in each
         experiment.
 
     Notes
     -----
     This is the baseline as the routing table paper describes it ("considers all possible swaps to find the best move
-    alleviating the workload imbalance"). The original balances three resources, and the gain of a move weighs
-    balance against migration; here there is one resource, and migration only decides between equals.
+    alleviating the workload imbalance"). The original balances three resources, and the gain of a move weighs balance
+    against migration. Here there is one resource, and migration only decides between equals.
+
     Section 6 says that it "always tries to move back the keys to their original destination" first. Here keys do that
-    as soon as they aren't tracked; if all did, the baseline would be weaker than it need be: with the paper's defaults
-    a plan would move 19 % of the state instead of 8 %, and take 20 times as long, for the same balance.
-    The original measures imbalance by the spread between the highest and the lowest load. Taking the least spread
-    gets stuck as soon as two workers share the highest load and two the lowest, which it tends to bring about,
-    so here it is the variance.
+    as soon as they are no longer tracked. If all keys did, the baseline would be weaker than necessary. With the
+    paper's defaults a plan would move 19 % of the state instead of 8 % and take 20 times as long, for the same balance.
+
+    The original measures imbalance by the spread between the highest and the lowest load. Minimising the spread gets
+    stuck as soon as two workers share the highest load and two share the lowest, and it tends to cause that. So this
+    scheme minimises the variance.
 
     References
     ----------
@@ -54,7 +57,7 @@ class Readj(TableRouter):
 
     Examples
     --------
-    Six keys of 16 tuples, of which two, with 7 tuples, change their worker:
+    Six keys have 16 tuples. Two of these keys, with 7 tuples, change their worker:
 
     >>> from unskew.grouping import encode
     >>> router, keys = Readj(2, theta_max=0.0), encode(list("aaaaabbbbcccddef"))

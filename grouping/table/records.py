@@ -1,6 +1,6 @@
 """What planners take and give: records of keys, where these are, where they should go, and the plan that moves them.
 
-A planner takes ``Records`` and gives a ``Placement``; ``migrate`` makes of it the new routing table and the list of
+A planner takes ``Records`` and gives a ``Placement``. ``migrate`` makes from it the new routing table and the list of
 keys that move. ``look_up`` is the assignment function F: routing table first, then hash (Equation 1).
 """
 
@@ -19,12 +19,12 @@ _ROUNDING = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class Records:
-    """R keys as the last intervals showed them; or R groups of keys that are alike in all attributes.
+    """R keys as the last intervals showed them, or R groups of keys that are alike in all attributes.
 
     Attributes
     ----------
     cost : float64[R]
-        c(k) of each key of the record: its computation cost in the last interval (tuples, or ms).
+        c(k) of each key of the record: its computation cost in the last interval, in tuples or ms.
     memory : float64[R]
         S(k, w) of each key: the size of its state over the last w intervals.
     current : int32[R]
@@ -32,11 +32,11 @@ class Records:
     home : int32[R]
         h(k): the worker that the hash function names.
     count : int64[R]
-        Keys in the record: 1, unless it is a group.
+        The number of keys in the record. It is 1 unless the record is a group.
     workers : int
         N_D, the number of workers.
     rest : float64[W], or 0
-        The load of each worker's other keys: no report names these keys, so they can't be moved.
+        The load of each worker's other keys. No report names these keys, so they can't be moved.
 
     """
 
@@ -52,7 +52,7 @@ class Records:
         return len(self.cost)
 
     def loads(self) -> NDArray[np.float64]:
-        """L(d) of each worker as the keys are now: float64[W]."""
+        """L(d) of each worker with the keys where they are now: float64[W]."""
         return sum_at(self.current, self.cost * self.count, self.workers) + self.rest
 
     def total(self) -> float:
@@ -64,7 +64,7 @@ class Records:
         return (1 + theta_max) * self.total() / self.workers * (1 + _ROUNDING)
 
     def gamma(self, beta: float) -> NDArray[np.float64]:
-        """γ(k, w) = c(k)^β / S(k, w), the migration priority: float64[R]; a key without cost has none."""
+        """γ(k, w) = c(k)^β / S(k, w), the migration priority: float64[R]. It is 0 for a key without cost."""
         gamma = np.zeros(len(self))
         with np.errstate(divide="ignore"):
             np.divide(self.cost**beta, self.memory, out=gamma, where=self.cost > 0)
@@ -73,7 +73,7 @@ class Records:
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """Where a planner wants the keys: one row a (record, worker); together the rows have every key of every record.
+    """Where a planner puts the keys: one row for each (record, worker). The rows have every key of every record.
 
     Attributes
     ----------
@@ -82,9 +82,9 @@ class Placement:
     record : int64[E]
         The record of each row.
     worker : int32[E]
-        The worker that gets it (F').
+        The worker that gets the row's keys (F').
     count : int64[E]
-        How many of the record's keys go there.
+        How many of the record's keys go to that worker.
 
     """
 
@@ -99,7 +99,7 @@ class Placement:
         return sum_at(self.worker, records.cost[self.record] * self.count, records.workers) + records.rest
 
     def table(self) -> int:
-        """N_A', the number of entries that the routing table needs: keys that aren't at home."""
+        """N_A', the number of entries that the routing table needs. These are the keys that aren't at home."""
         return int(self.count[self.worker != self.records.home[self.record]].sum())
 
     def migration(self) -> float:
@@ -109,17 +109,17 @@ class Placement:
 
 
 def overload(loads: NDArray[np.float64]) -> float:
-    """The largest (L(d) − L̄) / L̄ of all workers; 0 without load.
+    """The largest (L(d) − L̄) / L̄ of all workers, or 0 without load.
 
-    The paper's θ(d) is |L(d) − L̄| / L̄; but an underloaded worker is only the other side of overloaded ones, and phase
-    II looks at those alone.
+    The paper's θ(d) is |L(d) − L̄| / L̄. But an underloaded worker is only the other side of overloaded ones, and phase
+    II looks only at overloaded ones.
     """
     mean = loads.mean()
     return float(loads.max() / mean - 1) if mean > 0 else 0.0
 
 
 def sum_at(at: NDArray[np.integer], values: NDArray[np.float64], n: int) -> NDArray[np.float64]:
-    """Sum values by position: float64[n], where ``at`` has the position of each value, in [0, n)."""
+    """Sum values by position: float64[n]. ``at`` has the position of each value, in [0, n)."""
     return np.bincount(at, values, n).astype(np.float64, copy=False)
 
 
@@ -129,7 +129,7 @@ def look_up(
     table_keys: NDArray[np.uint64],
     table_workers: NDArray[np.int32],
 ) -> NDArray[np.int32]:
-    """F(k) of each key: O(k log N_A).
+    """F(k) of each key. Time O(k log N_A).
 
     Parameters
     ----------
@@ -145,7 +145,7 @@ def look_up(
     Returns
     -------
     int32[k]
-        The entry's worker where there is one, else the key's home.
+        The worker of the key's entry, or the key's home if it has no entry.
 
     """
     if not len(table_keys):
@@ -168,11 +168,14 @@ class MigrationPlan:
     table_workers : int32[N_A]
         The worker of each of them.
     moved_keys : uint64[M]
-        Hashes of the keys in Δ(F, F'), ascending: all whose worker changes, also those of ``expiring`` entries.
-    moved_from, moved_to : int32[M]
-        The workers that have and get their state.
+        Hashes of the keys in Δ(F, F'), ascending. These are all keys whose worker changes, also keys of ``expiring``
+        entries.
+    moved_from : int32[M]
+        The worker that has the state of each moved key.
+    moved_to : int32[M]
+        The worker that gets it.
     moved_sizes : float64[M]
-        S(k, w), the size of each one's state.
+        S(k, w), the size of each moved key's state.
     total_size : float
         The size of all keys' states.
 
@@ -188,16 +191,19 @@ class MigrationPlan:
 
     @property
     def cost(self) -> float:
-        """M(w, F, F'), Equation 2: the size of the state that moves."""
+        """M(w, F, F'), the size of the state that moves (Equation 2)."""
         return float(self.moved_sizes.sum())
 
     @property
     def share(self) -> float:
-        """The cost as a share of all state: the "migration cost" of the paper's figures."""
+        """The cost as a share of all state. This is the "migration cost" of the paper's figures."""
         return self.cost / self.total_size if self.total_size else 0.0
 
     def expiring(self, keys: NDArray[np.uint64], workers: NDArray[np.int32], home: NDArray[np.int32]) -> Self:
-        """Send home E keys (uint64[E]) whose entries expire: they came in no interval of the window, so of size 0."""
+        """Send home the E keys (uint64[E]) whose entries expire.
+
+        They came in no interval of the window, so their state has size 0.
+        """
         moved_keys = np.append(self.moved_keys, keys)
         order = np.argsort(moved_keys)
         return replace(
@@ -226,9 +232,11 @@ class MigrationPlan:
 def migrate(
     hashes: NDArray[np.uint64], keys: Records, destination: NDArray[np.int32], rest_size: float = 0.0
 ) -> MigrationPlan:
-    """The plan that takes K keys (hashes uint64[K] ascending, a record each) to their destinations, int32[K].
+    """The plan that takes K keys to their destinations, int32[K].
 
-    ``rest_size`` is the size of the other keys' states, which no report names.
+    ``hashes`` (uint64[K]) are the keys' hashes, ascending, and ``keys`` has a record for each.
+
+    ``rest_size`` is the size of the states of the other keys, which no report names.
     """
     routed = destination != keys.home
     moved = destination != keys.current

@@ -19,19 +19,19 @@ _UNSUMMED = 1 << 16
 class KeyMonitor(Monitor):
     """One worker's computation cost and new state of each key in the interval (section 4, step 1 of the workflow).
 
-    A key's cost c(k) is what its tuples cost where that is measured, else their number. Its state s(k) of the interval
-    is the number of its tuples: an operator over a window keeps them, or something of their size.
+    A key's cost c(k) is what its tuples cost, if that is measured, or else their number. Its state s(k) of the interval
+    is the number of its tuples, because an operator over a window keeps them or something of their size.
 
-    A report names ``most`` keys, those of the highest costs, and the others by their sums alone. (The paper's compact
-    records don't shorten a report: a plan with groups must be one of keys in the end, so the keys must be named.)
+    A report names the ``most`` keys of the highest costs, and has only the sums of the others. The paper's compact
+    records wouldn't shorten a report. A plan with groups must become one of keys in the end, so keys must be named.
 
-    Memory: 24 bytes for each distinct key of the interval, and twice that and 1.5 MiB while the interval lasts: the
-    algorithms are defined on all keys.
+    Memory: 24 bytes for each distinct key of the interval. While the interval lasts, it is up to twice that and 1.5
+    MiB, because the algorithms are defined on all keys.
 
     Parameters
     ----------
     most : int, optional
-        How many keys a report names, 24 bytes each. None: all.
+        How many keys a report names, of 24 bytes each. None: all.
 
     """
 
@@ -53,9 +53,9 @@ class KeyMonitor(Monitor):
             self._sum()
 
     def report(self) -> Mapping[str, Value] | None:
-        """Columns ``keys`` uint64[k] (ascending), ``costs`` and ``sizes`` float64[k], and ``rest`` float64[2].
+        """Report ``keys`` uint64[k], ascending, ``costs`` float64[k], ``sizes`` float64[k], and ``rest`` float64[2].
 
-        ``rest`` has the cost and the size of the keys that aren't named.
+        ``rest`` has the total cost and the total size of the keys that aren't named.
         """
         self._sum()
         keys, costs, sizes = self.keys, self.costs, self.sizes
@@ -98,22 +98,24 @@ class KeyMonitor(Monitor):
 def totals_by_key(
     keys: NDArray[np.uint64], *values: NDArray[np.float64]
 ) -> tuple[NDArray[np.uint64], *tuple[NDArray[np.float64], ...]]:
-    """The distinct keys in ascending order, and each column's sum for each of them."""
+    """The distinct keys in ascending order, and for each of them the sum of each column."""
     distinct, at = np.unique(keys, return_inverse=True)
     return distinct, *(sum_at(at, column, len(distinct)) for column in values)
 
 
 class Window(NamedTuple):
-    """The statistics that the controller keeps: costs of the last interval, state sizes of the last w (section 2.1).
+    """The statistics that the controller keeps (section 2.1): costs of the last interval, state sizes of the last w.
 
     Attributes
     ----------
-    keys : uint64[n], sizes : float64[n]
-        s(k) of each key of each interval: ascending keys, interval after interval, the oldest first.
+    keys : uint64[n]
+        The keys of all intervals, the oldest interval first, ascending in each interval.
+    sizes : float64[n]
+        s(k) of each of these keys in its interval.
     intervals : int64[≤ w]
-        How many of these rows belong to each interval.
+        The number of rows of each interval.
     costs : float64[rows of the last interval]
-        c(k) in the last interval.
+        c(k) of each key of the last interval.
 
     """
 
@@ -123,7 +125,7 @@ class Window(NamedTuple):
     costs: NDArray[np.float64]
 
     def after(self, reports: Iterable[Mapping[str, Value]], length: int) -> "Window":
-        """The window one interval later, as the workers report that interval; at most ``length`` intervals."""
+        """The window one interval later, with the workers' reports of that interval: at most ``length`` intervals."""
         reports = list(reports)
         keys = [np.empty(0, np.uint64), *(np.asarray(report["keys"], np.uint64) for report in reports)]
         costs, sizes = (
@@ -141,7 +143,7 @@ class Window(NamedTuple):
         )
 
     def totals(self) -> tuple[NDArray[np.uint64], NDArray[np.float64], NDArray[np.float64]]:
-        """Every key of the window, ascending, with c(k) of the last interval and S(k, w)."""
+        """Every key of the window, ascending, with its c(k) of the last interval and its S(k, w)."""
         costs = np.zeros(len(self.keys))
         costs[len(self.keys) - len(self.costs) :] = self.costs
         keys, cost, memory = totals_by_key(self.keys, costs, self.sizes)
@@ -149,5 +151,5 @@ class Window(NamedTuple):
 
 
 def empty_window() -> Window:
-    """Before the first interval."""
+    """The window before the first interval."""
     return Window(np.empty(0, np.uint64), np.empty(0), np.empty(0, np.int64), np.empty(0))

@@ -17,27 +17,28 @@ from unskew.grouping.table.reports import KeyMonitor
 
 
 class TableRouter(Grouping):
-    """Send a key where the routing table says, if it has an entry for it, else where its hash says (Equation 1).
+    """Send a key to the worker of its routing table entry, or home if it has no entry (Equation 1).
 
     Schemes differ in how they plan the table (``priority`` and ``place``, functions of the records alone). Until a
-    plan is adopted a router is KEY.
+    router adopts a plan, it routes as KEY.
 
     Parameters
     ----------
     theta_max : float
-        θmax ≥ 0: by which share of the mean load a worker may exceed it before keys move. Smaller: more balance,
-        more migration. The paper's default is 0.08.
+        θmax ≥ 0: by which share of the mean load a worker may exceed it before keys move. Smaller: more balance and
+        more migration. The default is the paper's, 0.08.
     window : int
-        w ≥ 1: over how many intervals an operator keeps state, and so what moving a key costs. The paper tries 1
-        to 20.
+        w ≥ 1, the number of intervals over which an operator keeps state. It determines what moving a key costs. The
+        default is 5. The paper tries 1 to 20.
     degree : int, optional
-        R of the compact representation (``table.compact``), a power of 2: plan with groups of alike keys
-        instead of keys. None: with the keys themselves.
+        R of the compact representation (``table.compact``), a power of 2: plan with groups of alike keys instead of
+        keys. None: plan with the keys themselves.
     report_keys : int, optional
-        How many keys the workers name to the controller in an interval, all together: each its heaviest, at least one,
-        and the rest as a sum, which stays (``KeyMonitor``). At 24 bytes a key and 1.3 kB a worker the default, 30,000,
-        is less than a megabyte with up to 200 workers. Fewer: a worker from which many light keys must go, as its
-        heaviest can't, loses them in several plans. None: all, as in the paper.
+        How many keys all workers together name to the controller in an interval, at least 1. Each worker names its
+        heaviest keys, at least one. Of the rest it reports only the sum, which stays (``KeyMonitor``). The reports take
+        24 bytes a key and 1.3 kB a worker. With the default, 30,000, that is less than a megabyte for up to 200
+        workers. Fewer: if a worker's heaviest key can't move and many light keys must, it loses them over several
+        plans. None: all keys, as in the paper.
 
     """
 
@@ -66,11 +67,11 @@ class TableRouter(Grouping):
 
     @abstractmethod
     def priority(self, records: Records) -> NDArray[np.float64]:
-        """ψ, by which keys are selected for migration: float64[R], those of the largest value first."""
+        """ψ, by which keys are selected for migration: float64[R]. Keys of the largest value are first."""
 
     @abstractmethod
     def place(self, records: Records, limit: float) -> Placement:
-        """Plan: where the keys should go so that no worker's load is above ``limit`` (L_max)."""
+        """Plan where the keys should go, so that no worker's load is above ``limit`` (L_max) if possible."""
 
     def _route(self, keys: Keys, times: Times, costs: Costs) -> NDArray[np.int32]:
         return self.owners(keys)[keys.codes]
@@ -83,7 +84,10 @@ class TableRouter(Grouping):
         return homes(hashes, function(self.seed), self.workers)
 
     def moving(self, other: Grouping, most: int | None = None) -> NDArray[np.uint64] | None:
-        """Keys that one of the two routing tables names, with another owner; None if W or the seed differ too."""
+        """The keys that one of the two routing tables names and whose owners differ.
+
+        None if W or the seed differ, or if one of the tables has more than ``most`` entries.
+        """
         if not isinstance(other, TableRouter) or (self.workers, self.seed) != (other.workers, other.seed):
             return None
         if most is not None and max(len(self.table_keys), len(other.table_keys)) > most:
