@@ -86,13 +86,14 @@ def draw(found, path):
         for point, names in clusters(points):
             text = textwrap.fill(", ".join(names), 34, break_long_words=False)
             left = point[0] > RANGES[stream] / 2
+            raised = "\n" in text and point[1] > 0.1  # else it covers the points beside it
             axes.annotate(
                 text,
                 point,
-                (-9 if left else 9, 7 if "\n" in text else -3),
+                (-9 if left else 9, 7 if raised else 0),
                 textcoords="offset points",
                 fontsize=7.5,
-                va="bottom",
+                va="bottom" if raised else "center",
                 ha="right" if left else "left",
             )
         axes.set(title=TITLES[stream], xlabel="workers a key (memory, aggregation)", xscale="log", yscale="log")

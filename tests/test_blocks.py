@@ -106,7 +106,7 @@ class Shell:
 def test_blocks(name, place, shell):
     run = steps(name)
     code = "\n".join(step.code for step in run)
-    if _BROKER.search(code) and "unskew kafka start" not in code:
+    if _BROKER.search(code) and not re.search(r"(?m)^unskew kafka start", code):
         shell.start_kafka()
     for step in run:
         if step.language == "python" and (file := re.search(r"^# (\w+\.py)$", step.code, re.MULTILINE)):
