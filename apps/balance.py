@@ -1,9 +1,9 @@
-"""Balance the user's own DataFrame: each row goes to the worker that a grouping chooses.
+"""Balance the user's own DataFrame: a grouping chooses the worker of each row.
 
 >>> balanced = balance(events, key="user_id", workers=32, grouping="DYNAMIC_KEY", checkpoint=path)  # doctest: +SKIP
 
-``balance`` keeps rows as Spark rows, for any Spark code that follows. ``balanced_map`` is for work in Python: it sends
-Arrow packets instead of rows, which is several times as fast. Both use the same router.
+``balance`` returns Spark rows, for any Spark code that follows. ``balanced_map`` runs a Python function at the workers:
+it sends Arrow packets instead of rows, which is several times as fast. Both use the same router.
 """
 
 from collections.abc import Callable, Iterator
@@ -45,48 +45,53 @@ def balance(
     Parameters
     ----------
     df : DataFrame
-        Streaming, or static (then each run starts cold).
+        A stream, or a static DataFrame. With a static one, each run starts with new routers, unless it is a stream's
+        batch in ``foreachBatch`` of a session without Spark Connect.
     key : str
-        The column to balance by: string, binary or integer; null is a key of its own.
+        The column to balance by: string, binary or integer. Null is a key of its own.
     workers : int
         W ≥ 1: the number of partitions of the result.
     grouping : str
-        A groupingType of ``unskew.grouping.registry.STANDALONE``.
+        One of the groupings in ``unskew.grouping.registry.STANDALONE``.
     checkpoint : str
-        The query's ``checkpointLocation``, where all executors see it; beside it the routers' states are kept from
-        batch to batch. Without it, each batch starts cold.
+        The query's ``checkpointLocation``, which all executors must see. The routers' states are kept beside it from
+        batch to batch. Without it, each batch starts with new routers.
     source : str or Column, int
-        Which source a row comes from; must be the same for all rows of a task. Default: the task's number. For a
-        Kafka topic use its ``partition`` column (and no ``minPartitions``).
+        The number of the source that a row comes from. It must be the same for all rows of a task. Default: the task's
+        number. For a Kafka topic, give its ``partition`` column, and don't set ``minPartitions``.
     time : str or Column, timestamp
         The schemes' clock. Default: the batch's time, which a replay repeats.
     seed : int
         The scheme's seed.
     name : str
-        Where ``balance`` or ``balanced_map`` is called several times for one query: a name for each call, the same
-        after a restart, by which the routers' states are told apart.
+        Needed if one query has several calls of ``balance`` or ``balanced_map``: it names the call's routers in the
+        checkpoint. Give each call a name of its own, and the same one after a restart.
     worker_column : str
         Name of the int column that is added.
     options
-        The scheme's own parameters (``grouping.parameters``).
+        The scheme's own parameters (``unskew.grouping.parameters`` lists them).
 
     Raises
     ------
     ValueError
-        Unknown grouping, one that needs feedback from the workers, bad parameter, bad number of workers.
+        The grouping is unknown or needs feedback or costs, or a parameter or the number of workers is invalid.
     UsageError
-        Bad name. (In the tasks, before they write anything: the checkpoint isn't the query's, or an executor doesn't
-        see it.)
+        ``name`` or the checkpoint's address is invalid.
+        The query fails with it in two cases: the checkpoint isn't the query's own, or an executor doesn't see it.
+        Tasks check this before they write anything.
+    EnvironmentFault
+        Spark doesn't say where the checkpoint is.
 
     Notes
     -----
-    Counts never depend on the routing. But a key may be at several workers, so aggregate the workers' partial results
-    by key; the ``worker`` column has the worker of each.
+    Counts never depend on the routing. But several workers may have rows of the same key. So aggregate each worker's
+    rows first, and then merge these partial results by key. The ``worker`` column has each row's worker.
 
-    To Spark the router is non-deterministic: Spark evaluates it once a row, and moves no filter below it. So filter
-    ``df`` itself by its own columns: rows that are dropped after ``balance`` have been routed, too. Where the result
-    is used twice (``placed.union(placed)``, a self-join), Spark may route twice. Each row gets the same worker both
-    times, because both routers begin with the same state, and leave the same.
+    Spark treats the router as non-deterministic: it evaluates it once a row, and moves no filter below it. So apply
+    filters to ``df`` itself: rows that are dropped after ``balance`` have been routed too.
+
+    If the result is used twice, as in ``placed.union(placed)`` or a self-join, Spark may route twice. Each row gets the
+    same worker both times, because both routers begin with the same state and write the same state.
 
     """
     routing = _routing(df, grouping, workers, checkpoint, options, seed, name)
@@ -115,17 +120,22 @@ def balanced_map(
     name: str = "",
     **options: Any,
 ) -> DataFrame:
-    """``balance`` and ``mapInArrow`` in one: run ``work`` at each worker over the tuples that it gets.
+    """Route tuples as ``balance`` does, and run ``work`` at each worker over its tuples, as ``mapInArrow`` does.
 
     Parameters
     ----------
     df, key, workers, grouping, checkpoint, source, time, seed, name, **options
-        As for ``balance``; but rows with a null key are left out.
+        As for ``balance``, but rows with a null key are left out.
     work : iterator of pyarrow.RecordBatch → iterator of pyarrow.RecordBatch
-        As for ``DataFrame.mapInArrow``; sees ``df``'s columns, the key perhaps dictionary-encoded. It runs once a
-        worker and batch.
+        A function as ``DataFrame.mapInArrow`` takes it. It runs once a worker and batch. It gets ``df``'s columns; the
+        key may be dictionary-encoded.
     schema : StructType or str
         What ``work`` yields.
+
+    Raises
+    ------
+    ValueError, UsageError, EnvironmentFault
+        As ``balance``.
 
     """
     routing = _routing(df, grouping, workers, checkpoint, options, seed, name)

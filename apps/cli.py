@@ -1,4 +1,4 @@
-"""`unskew`: the list of all commands. Each command's options and work are in the module that it belongs to."""
+"""`unskew`: the list of all commands. Each command's code is in the module that it belongs to."""
 
 import sys
 from collections.abc import Callable
@@ -73,7 +73,7 @@ app.command()(doctor)
 
 
 def main() -> None:
-    """Run the command; a user's mistake or a fault of the environment is one line and an exit code."""
+    """Run the command. A user's mistake or a fault of the environment is printed as one line, with an exit code."""
     try:
         app()
     except UserError as error:

@@ -1,6 +1,6 @@
-"""`unskew demo`: what skew does to a stream and what a grouping does about it, in a few minutes.
+"""`unskew demo` shows in a few minutes what skew does to a stream, and what a grouping does about it.
 
-The commands' help needn't wait for pyspark, numba and the like: what imports these is imported where it is used.
+The commands' help needn't wait for pyspark and numba. So modules that import these are imported where they are used.
 """
 
 import time
@@ -39,7 +39,7 @@ GROUPINGS: Mapping[str, Mapping[str, float]] = {"KEY": {}, "DYNAMIC_KEY": SHORTE
 
 @dataclass(frozen=True)
 class Size:
-    """How many messages, and how many a batch: a multiple of the sources, so that the last batch is as large."""
+    """The number of messages, and of messages in a batch: a multiple of the sources, so that all batches are equal."""
 
     records: int
     batch: int
@@ -49,15 +49,15 @@ FULL, QUICK = Size(64_000, 4_000), Size(24_000, 2_000)
 
 
 def demo(
-    quick: Annotated[bool, typer.Option("--quick", help="A smaller stream: half the time.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Use a smaller stream, which takes half the time.")] = False,
     output: Annotated[Path, typer.Option(help="Directory for the table and the picture.")] = Path("out/demo"),
     bootstrap_servers: BootstrapOption = None,
     kafka_config: KafkaConfigOption = None,
 ) -> None:
-    """Show it all: start Kafka, publish a skewed stream, count it with KEY, DYNAMIC_KEY and BOUNDED_LOAD, compare.
+    """Start Kafka, publish a skewed stream, count it with KEY, DYNAMIC_KEY and BOUNDED_LOAD, and compare them.
 
-    Takes some five minutes. Without --bootstrap-servers it uses the embedded broker, which it leaves running so
-    that the results can be read.
+    Takes some five minutes. If no Kafka is named or running, it starts the embedded broker. It leaves the broker
+    running, so that you can read the results.
     """
     from unskew.apps.compare.contest import fresh_checkpoints, run_contest
     from unskew.apps.monitoring.outputs import Destinations

@@ -1,9 +1,11 @@
-"""Spark as it is installed: what some versions lack, with its substitute, and pyspark's private names.
+"""Spark as it is installed: substitutes for what some versions lack, and pyspark's private names.
 
-All that depends on Spark's version is here, as are the names that pyspark doesn't promise to keep, but for those of its
-Python workers (``unskew.apps.run.daemon``, ``unskew.apps.run.python``, ``unskew.apps.run.session``). Of each private
-name the function says what it is for, and what happens where it is missing. What matters is what the installed pyspark
-has, and not its number: a vendor's Spark may have more than the release that it is called after.
+All that depends on Spark's version is here. So are the names that pyspark doesn't promise to keep, except those of its
+Python workers (``unskew.apps.run.daemon``, ``unskew.apps.run.python``, ``unskew.apps.run.session``). Each function
+with a private name says what the name is for, and what happens if it is missing.
+
+The code tests what the installed pyspark has, and not its version number. A vendor's Spark may have more than the
+release after which it is named.
 """
 
 import inspect
@@ -27,7 +29,7 @@ _SEED = 42  # of Spark's Murmur3Hash; a row's partition is pmod(hash, P)
 
 
 def tokens(workers: int, partitions: int) -> list[int]:
-    """The token of each worker: ints, all different; the hash of worker w's is partition w mod P.
+    """The token of each worker: different ints, such that the hash of worker w's token is partition w mod P.
 
     >>> [mmh3.hash(token.to_bytes(4, "little"), 42) % 4 for token in tokens(6, 4)]
     [0, 1, 2, 3, 0, 1]
@@ -42,7 +44,7 @@ def tokens(workers: int, partitions: int) -> list[int]:
 
 
 def placed(df: DataFrame, partitions: int, number: Column) -> DataFrame:
-    """Each row in the partition of that number: ``repartitionById``, or below Spark 4.1 by a token's hash."""
+    """Put each row in the partition of its number: by ``repartitionById``, or below Spark 4.1 by a token's hash."""
     if hasattr(df, "repartitionById"):
         return df.repartitionById(partitions, number)
     by_number = F.array(*map(F.lit, tokens(partitions, partitions)))
@@ -52,20 +54,20 @@ def placed(df: DataFrame, partitions: int, number: Column) -> DataFrame:
 def column_of(
     df: DataFrame, function: Callable[[Arrays], Iterator[pa.Array]], columns: Sequence[Column], returned: DataType
 ) -> Column:
-    """A function over Arrow arrays as a column of ``df``, to the optimizer non-deterministic.
+    """A function over Arrow arrays as a column of ``df``, which is non-deterministic for the optimizer.
 
-    Spark neither pushes filters below it nor evaluates it twice for a row.
+    So Spark neither pushes filters below it, nor evaluates it twice for a row.
 
     Parameters
     ----------
     df : DataFrame
-        What the columns belong to.
+        The DataFrame that the columns belong to.
     function : iterator of tuples of Array → iterator of Array
-        It gets the columns of each Arrow batch, and yields as many values; it may read ahead.
+        It gets the columns of each Arrow batch, and yields as many values. It may read ahead.
     columns : sequence of Column
-        What it gets.
+        The columns that it gets.
     returned : DataType
-        What it yields.
+        The type of the values that it yields.
 
     """
     if hasattr(F, "arrow_udf"):
@@ -127,17 +129,17 @@ def _array(values: "pd.Series", kind: pa.DataType, rest: "Iterator[pd.Series]") 
 def is_remote(spark: SparkSession) -> bool:
     """Whether the session is Spark Connect's, which has no JVM of its own here.
 
-    Private, but for the name of the module: pyspark's ``is_remote()`` tells what the process began with, and a process
-    may have sessions of both kinds.
+    Only the module's name is private. pyspark's ``is_remote()`` says how the process began, and a process may have
+    sessions of both kinds.
     """
     return type(spark).__module__.startswith("pyspark.sql.connect")
 
 
 def arrow_type(kind: DataType) -> pa.DataType:
-    """Spark's type in Arrow; times are UTC.
+    """Spark's type as Arrow's. Times are UTC.
 
-    Private, of ``pyspark.sql.pandas.types``: pyspark has the table of types nowhere else without running a job. Where
-    it is missing, the import fails when a query is defined. Its arguments differ: to 4.1 UTC is the default.
+    It is private in ``pyspark.sql.pandas.types``. Without running a job, pyspark has this table of types nowhere else.
+    If it is missing, the import fails when a query is defined. Its arguments differ: up to 4.1, UTC is the default.
     """
     from pyspark.sql.pandas.types import to_arrow_type
 
@@ -146,13 +148,13 @@ def arrow_type(kind: DataType) -> pa.DataType:
 
 
 def arrow_schema(schema: StructType) -> pa.Schema:
-    """A schema of Spark's in Arrow; times are UTC. As ``arrow_type``, also in what is private of it."""
+    """Spark's schema as Arrow's. Times are UTC. The private names are those of ``arrow_type``."""
     kinds = arrow_type(schema)
     return pa.schema(list(kinds))
 
 
 def spark_schema(schema: pa.Schema) -> StructType:
-    """A schema of Arrow's in Spark. Private as in ``arrow_type``; what time without a zone becomes differs, too."""
+    """Arrow's schema as Spark's. Private as in ``arrow_type``. Versions differ in the type of a time without a zone."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
     return from_arrow_schema(schema, prefer_timestamp_ntz=True)
@@ -161,8 +163,8 @@ def spark_schema(schema: pa.Schema) -> StructType:
 def java_session(spark: SparkSession) -> Any:
     """The session in the JVM, a ``SparkSession`` of Scala's.
 
-    Private, ``_jsparkSession``: Hadoop's configuration, with what its files say, is had no other way. A session of
-    Spark Connect has none, and there what the session's own settings say is all that is known.
+    ``_jsparkSession`` is private. There is no other way to Hadoop's configuration with what its files say. A session of
+    Spark Connect has none, and only the session's own settings are known there.
     """
     return spark._jsparkSession  # noqa: SLF001
 
@@ -170,8 +172,8 @@ def java_session(spark: SparkSession) -> Any:
 def jvm() -> Any:
     """The JVM of this process' Spark.
 
-    Private, ``SparkContext._jvm``: the listener's wrapper and Hadoop's classes are called through it. Where it is
-    missing, a topology doesn't start; the library asks for it only in a session that isn't Connect's.
+    ``SparkContext._jvm`` is private. The listener's wrapper and Hadoop's classes are called through it. If it is
+    missing, a topology doesn't start. The library asks for it only in a session that isn't Connect's.
     """
     from pyspark import SparkContext
 
@@ -181,8 +183,8 @@ def jvm() -> Any:
 def jvm_process(spark: SparkSession) -> Any:
     """The process of the JVM, a ``Popen``.
 
-    Private, ``_gateway.proc``: by it a topology knows that Spark has died, and how. Without it the topology doesn't
-    start; the library doesn't use it.
+    ``_gateway.proc`` is private. A topology needs it to notice that Spark has died, and how. Without it the topology
+    doesn't start. The library doesn't use it.
     """
     gateway: Any = spark.sparkContext._gateway  # noqa: SLF001
     return gateway.proc
@@ -191,8 +193,8 @@ def jvm_process(spark: SparkSession) -> Any:
 def accumulator_server(spark: SparkSession) -> Any:
     """The thread to which the JVM sends accumulators.
 
-    Private, ``_accumulatorServer``: it prints a stack trace for a JVM that is gone, which a topology sends to its log.
-    Without it the topology doesn't start; the library doesn't use it.
+    ``_accumulatorServer`` is private. It prints a stack trace if the JVM is gone, which a topology sends to its log.
+    Without it the topology doesn't start. The library doesn't use it.
     """
     return spark.sparkContext._accumulatorServer  # noqa: SLF001
 
@@ -200,8 +202,8 @@ def accumulator_server(spark: SparkSession) -> Any:
 def daemon() -> Any:
     """The main function of the daemon from which Spark's Python workers fork.
 
-    Private, ``pyspark.daemon.manager``: our own daemon (``spark.python.daemon.module``) is this one with our imports
-    done. A topology alone uses it; a session without that setting has pyspark's.
+    ``pyspark.daemon.manager`` is private. Our own daemon (``spark.python.daemon.module``) is this one with our imports
+    done. Only a topology uses it; a session without that setting has pyspark's.
     """
     from pyspark.daemon import manager
 

@@ -1,4 +1,4 @@
-"""The dashboards' files as they are checked in, Grafana's JSON: no SDK is needed to read, compare and write them."""
+"""The checked-in files of the dashboards, Grafana's JSON. Reading, comparing and writing them needs no SDK."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -23,7 +23,7 @@ def parsed(files: Mapping[str, str]) -> dict[str, dict[str, Any]]:
 
 
 def write(files: Mapping[str, str], folder: Path) -> Iterator[str]:
-    """Write the files that differ and remove those that are no dashboard any more; yields the names of both."""
+    """Write the files that differ, and remove those that are no longer dashboards. Yields the names of both."""
     folder.mkdir(parents=True, exist_ok=True)
     for name in outdated(files, folder):
         if name in files:
@@ -34,6 +34,6 @@ def write(files: Mapping[str, str], folder: Path) -> Iterator[str]:
 
 
 def outdated(files: Mapping[str, str], folder: Path) -> list[str]:
-    """Names of the files in the folder that differ from these, or aren't among them."""
+    """Names of the files in the folder that differ from these, or are not among them."""
     there = {path.name: path.read_text(encoding="utf-8") for path in folder.glob("*.json")}
     return [name for name in sorted(files.keys() | there.keys()) if files.get(name) != there.get(name)]

@@ -21,7 +21,7 @@ app = typer.Typer(help="Grafana's dashboards: generate them from code, see them 
 
 @app.command(name="list")
 def list_() -> None:
-    """Name the dashboards, what each answers, and its file."""
+    """List the dashboards, with the question that each answers, and its file."""
     for name, dashboard in checked_in.dashboards().items():
         print(f"{name:<10} {dashboard['title']}  ({len(dashboard['panels'])} panels)")
         print(f"{'':<10} {dashboard['description']}")
@@ -30,14 +30,14 @@ def list_() -> None:
 
 @app.command()
 def metrics() -> None:
-    """Print the list of all metrics as Markdown, as it stands in the dashboards' README."""
+    """Print the list of all metrics as Markdown, as it is in dashboards/README.md."""
     print(metric_list())
 
 
 @app.command()
 def generate(
     check: Annotated[
-        bool, typer.Option("--check", help="Change nothing; exit code 1 if a file is not what the code makes.")
+        bool, typer.Option("--check", help="Change nothing. Exit code 1: a file is not what the code makes.")
     ] = False,
 ) -> None:
     """Write the dashboards' JSON from the code in dashboards/grafana."""
@@ -66,7 +66,7 @@ def generate(
 @app.command()
 def preview(
     names: Annotated[
-        list[str] | None, typer.Argument(metavar="NAME", help="Which dashboards.", show_default="all")
+        list[str] | None, typer.Argument(metavar="NAME", help="Dashboards to draw.", show_default="all")
     ] = None,
     influx_url: InfluxUrl = None,
     influx_token: InfluxToken = None,
@@ -75,24 +75,28 @@ def preview(
     prometheus_url: Annotated[
         str | None,
         typer.Option(
-            help="Prometheus (default: that of `unskew stack`).", envvar="PROMETHEUS_URL", rich_help_panel=METRICS
+            help="Prometheus' URL (default: that of `unskew stack`).", envvar="PROMETHEUS_URL", rich_help_panel=METRICS
         ),
     ] = None,
     start: Annotated[
         str | None,
         typer.Option(
             "--from",
-            help="Begin: -30m, -2h, 2024-01-01T12:00, …",
+            help="Begin of the time range: -30m, -2h, 2024-01-01T12:00, …",
             show_default="the first batch of the last 30 minutes",
         ),
     ] = None,
-    stop: Annotated[str, typer.Option("--to", help="End, likewise.")] = "now",
-    run: Annotated[list[str] | None, typer.Option(help="Only this run (again: and this one).")] = None,
-    grouping: Annotated[list[str] | None, typer.Option(help="Only runs with this groupingType.")] = None,
-    worker: Annotated[list[str] | None, typer.Option(help="Only this worker, where workers can be chosen.")] = None,
-    output: Annotated[Path, typer.Option(help="Where to.")] = Path("out/dashboards"),
+    stop: Annotated[str, typer.Option("--to", help="End of the time range, in the same form.")] = "now",
+    run: Annotated[list[str] | None, typer.Option(help="Show only this run; repeatable.")] = None,
+    grouping: Annotated[
+        list[str] | None, typer.Option(help="Show only runs with this groupingType; repeatable.")
+    ] = None,
+    worker: Annotated[
+        list[str] | None, typer.Option(help="Show only this worker, where workers can be selected; repeatable.")
+    ] = None,
+    output: Annotated[Path, typer.Option(help="Directory for the pictures and the page.")] = Path("out/dashboards"),
 ) -> None:
-    """Draw the dashboards without Grafana: their own queries, run on the real servers, as pictures and one page."""
+    """Draw the dashboards without Grafana, as pictures and one page. Their own queries run on the real servers."""
     from unskew.dashboards.preview.data_sources import DataSources, filled
     from unskew.dashboards.preview.files import PAGE, save
     from unskew.dashboards.preview.selection import Selection, time
@@ -126,7 +130,7 @@ _HEAD = "| field | unit | meaning | in Prometheus |\n| --- | --- | --- | --- |\n
 
 
 def metric_list() -> str:
-    """A section for each subject: what it is, its labels, and a table of its metrics."""
+    """The list of all metrics: for each subject its meaning, its labels, and a table of its metrics."""
     common = "\n".join(f"* `{label}`: {meaning}" for label, meaning in catalogue.COMMON.items())
     parts = [f"Every series has the labels\n\n{common}\n"]
     for subject, of_it in groupby(catalogue.METRICS, key=lambda metric: metric.subject):

@@ -1,6 +1,6 @@
-"""The rules for every dashboard, checked in its JSON: each rule is a function that yields what is wrong.
+"""The rules for every dashboard, checked in its JSON. Each rule is a function that yields what is wrong.
 
-The rules are about dashboards in Grafana. Whether the preview can draw a panel is no rule: the preview says so itself.
+The rules are about dashboards in Grafana. Whether the preview can draw a panel isn't a rule: the preview reports that.
 """
 
 import re
@@ -29,7 +29,7 @@ _FIELDS = {(m.subject.name, m.name) for m in METRICS}
 
 
 def lint(dashboards: Mapping[str, Dashboard]) -> list[str]:
-    """The problems of the dashboards, each beginning with the file's name; empty if there are none."""
+    """The problems of the dashboards, each beginning with the file's name. Empty if there are none."""
     uids = Counter(dashboard.get("uid") for dashboard in dashboards.values())
     titles = Counter(dashboard.get("title") for dashboard in dashboards.values())
     found = [f"uid {uid} is there {times} times" for uid, times in uids.items() if times > 1]
@@ -40,7 +40,7 @@ def lint(dashboards: Mapping[str, Dashboard]) -> list[str]:
 
 
 def described(dashboard: Dashboard) -> Iterator[str]:
-    """A dashboard and its panels have a title, a description and an id of their own."""
+    """A dashboard and its panels have a title, a description and their own id."""
     for key in ("uid", "title", "description"):
         if not dashboard.get(key):
             yield f"the dashboard has no {key}"
@@ -61,7 +61,7 @@ def measured(dashboard: Dashboard) -> Iterator[str]:
 
 
 def placed(dashboard: Dashboard) -> Iterator[str]:
-    """Panels lie within the grid's 24 columns, none on another, and fill their rows."""
+    """Panels lie within the grid's 24 columns, don't overlap, and fill their rows."""
     taken: dict[tuple[int, int], str] = {}
     for panel in dashboard["panels"]:
         at = panel["gridPos"]
@@ -77,7 +77,7 @@ def placed(dashboard: Dashboard) -> Iterator[str]:
 
 
 def templated(dashboard: Dashboard) -> Iterator[str]:
-    """Variables select the data sources, all variables in use are declared, and every query heeds run and grouping."""
+    """Variables select the data sources, all variables in use are declared, and every query uses run and grouping."""
     declared = {variable["name"] for variable in dashboard["templating"]["list"]}
     queries = [*_targets(dashboard), *((v["name"], v) for v in dashboard["templating"]["list"] if v["type"] == "query")]
     for where, target in queries:
@@ -106,7 +106,7 @@ def about_metrics(dashboard: Dashboard) -> Iterator[str]:
 
 
 def rated(dashboard: Dashboard) -> Iterator[str]:
-    """Counters are shown as rates or increases, gauges never are."""
+    """Counters are shown as rates or increases. Gauges never are."""
     for where, target in _targets(dashboard):
         expression = target.get("expr", "")
         for name in re.findall(r"\bunskew_\w+", expression):
@@ -117,7 +117,7 @@ def rated(dashboard: Dashboard) -> Iterator[str]:
 
 
 def timely(dashboard: Dashboard) -> Iterator[str]:
-    """Queries of InfluxDB keep to the dashboard's time range, and no bucket is written into them."""
+    """Queries of InfluxDB use the dashboard's time range and bucket variable, and name no bucket."""
     for where, target in _targets(dashboard):
         query = target.get("query")
         if query is not None and query.count("from(bucket: v.defaultBucket)") != query.count("from("):
@@ -146,7 +146,7 @@ def coloured(dashboard: Dashboard) -> Iterator[str]:
 
 
 def linked(dashboard: Dashboard) -> Iterator[str]:
-    """The dashboards link to each other, with the selection, and have marks of the runs' events."""
+    """The dashboards link to each other, with the selection, and mark the runs' events."""
     tags = set(dashboard.get("tags") or [])
     links = [link for link in dashboard.get("links") or [] if set(link["tags"]) & tags]
     if not any(link["includeVars"] and link["keepTime"] for link in links):

@@ -1,1 +1,1 @@
-"""What a run must publish, found in plain Python: the truth that tests and benchmarks check the topology against."""
+"""What a run must publish, computed in plain Python. Tests and benchmarks check the topology against it."""

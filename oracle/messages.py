@@ -1,8 +1,8 @@
-"""Messages of the country streams: what must become of each, in plain Python, and a fuzzer that makes malformed ones.
+"""The expected result of each message of the country streams, in plain Python, and a fuzzer that makes messages.
 
-A message has a key, or there is a reason to reject it. The rules are written from what the README and the splitter
-promise, not from how Spark parses JSON. The fuzzer makes messages that are wrong in every way, and some that only look
-so: from a grammar, and by mutation of valid ones.
+A message has a key, or there is a reason to reject it. The rules follow what the README and the splitter promise, not
+how Spark parses JSON. The fuzzer makes messages that are invalid in every way, and some that only look invalid. It
+makes them from a grammar, and by mutation of valid ones.
 """
 
 import json
@@ -34,16 +34,16 @@ class _NotJson(ValueError):
 
 
 def read(value: bytes | None, *, future: bool = False) -> tuple[str | None, str | None]:
-    """What must become of a message: (its key, None), or (None, one of ``REASONS``).
+    """The expected result of a message: (its key, None), or (None, one of ``REASONS``).
 
-    ``future`` says that the message's time is too far ahead.
+    ``future``: whether the message's time is too far ahead.
     """
     key, reason = _read(value)
     return (None, "from the future") if future and reason is None else (key, reason)
 
 
 def reason_of(published: str) -> str:
-    """The one of ``REASONS`` that a published reason means; the published text itself if there is none."""
+    """The one of ``REASONS`` that a published reason means. If there is none, the published text itself."""
     return next((name for name, shape in REASONS.items() if re.fullmatch(shape, published, re.DOTALL)), published)
 
 
@@ -150,12 +150,12 @@ _INTERESTING = (
 
 
 def valid(rng: random.Random) -> bytes:
-    """A message as our producers write it."""
+    """A message as unskew's producers write it."""
     return b'{"%s":"%s"}' % (FIELD.encode(), rng.choice(_NAMES).encode())
 
 
 def fuzzed(rng: random.Random) -> bytes | None:
-    """One message: malformed, odd, or valid where a mutation changed nothing that matters."""
+    """One message: malformed, unusual, or still valid after a mutation."""
     if rng.random() < 0.002:
         return None
     return rng.choice((_grammar, _mutated, _mutated))(rng)
@@ -166,14 +166,14 @@ LARGEST = 1_048_588 - 200
 
 
 def large(rng: random.Random, size: int) -> bytes:
-    """A valid message of so many bytes."""
+    """A valid message of ``size`` bytes."""
     name = rng.choice(_NAMES).encode()
     padding = b"x" * (size - len(b'{"x":"","%s":"%s"}' % (FIELD.encode(), name)))
     return b'{"x":"%s","%s":"%s"}' % (padding, FIELD.encode(), name)
 
 
 def largest(rng: random.Random) -> bytes:
-    """A message near a broker's limit: valid, with a long key, or malformed so that it grows when it is quoted."""
+    """A message near a broker's size limit: valid with a long key, or malformed so that quoting makes it larger."""
     size = LARGEST - rng.choice((0, 1, rng.randrange(LARGEST // 4)))
     return rng.choice((large, _long_key, _long_key, _bytes, _controls, _quotes, _no_field, _other_type))(rng, size)
 

@@ -1,7 +1,7 @@
-"""What a user's own query must give of a topic's messages, row by row; and what it gave, judged against that.
+"""The rows that a user's own query must write for a topic's messages, and a comparison with those that it wrote.
 
-The query writes files by Spark's file sink, whose log says which files count: they are read here by pyarrow, without
-Spark. Its key of a message is the first bytes of the value, so that any message has one.
+The query writes files by Spark's file sink, whose log says which files count. Here pyarrow reads them, without Spark.
+The query takes a message's key from the first bytes of the value, so that every message has one.
 """
 
 from collections import Counter
@@ -16,15 +16,15 @@ import pyarrow.parquet as pq
 
 from oracle.truth import Record, Verdict
 
-#: A message's key is so many bytes of its value.
+#: The number of bytes of a message's value that are its key.
 KEY_BYTES = 100
-#: Messages at even offsets share their id with others of their key, at neighbouring offsets up to so many away.
+#: Messages at even offsets share their id with others of their key, within this many neighbouring offsets.
 SHARED = 2000
 _PARTITION = 1 << 40  # more than any offset
 
 
 class Row(NamedTuple):
-    """A row of a query's result; what it is about is an id: a message's place, or what a work remembers."""
+    """A row of a query's result. Its id is a message's place, or an id that a work remembers."""
 
     id: int
     key: bytes | None
@@ -36,7 +36,7 @@ def place(partition: int, offset: int) -> int:
 
 
 def shared_place(partition: int, offset: int) -> int:
-    """The id by which a work remembers a message: at odd offsets its own, at even ones that of a stretch of offsets."""
+    """The id by which a work remembers a message: at odd offsets its own, at even offsets that of several offsets."""
     return place(partition, offset if offset % 2 else offset - offset % SHARED)
 
 
@@ -46,12 +46,12 @@ def key_of(value: bytes | None) -> bytes | None:
 
 
 def placed(records: Iterable[Record]) -> Counter[Row]:
-    """The rows that ``balance`` must give of a topic's messages: one each."""
+    """The rows that ``balance`` must give for a topic's messages: one each."""
     return Counter(Row(place(record.partition, record.offset), key_of(record.value)) for record in records)
 
 
 def remembered(records: Iterable[Record]) -> Counter[Row]:
-    """The rows that ``keyed_map`` must give with ``Distinct``: one for each key and id, and none without a key."""
+    """The rows that ``keyed_map`` must give with ``Distinct``: one for each id of a key that isn't null."""
     found = {Row(shared_place(record.partition, record.offset), key_of(record.value)) for record in records}
     return Counter(row for row in found if row.key is not None)
 
@@ -76,7 +76,7 @@ def rows_of(tables: Iterable[pa.Table]) -> Counter[Row]:
 
 
 def judge_rows(expected: Counter[Row], found: Counter[Row]) -> Verdict:
-    """Judge a query's rows: what is missing is lost, what is too many or nobody's is doubled."""
+    """Compare a query's rows with the expected ones. Missing rows are lost, and all other differences are doubled."""
     lost, doubled = expected - found, found - expected
     verdict = Verdict(tuples=found.total(), lost=lost.total(), doubled=doubled.total())
     verdict.differ("row lost", lost.items())

@@ -1,6 +1,6 @@
-"""What a run must publish, from what its source topic holds; and what it published, judged against that.
+"""What a run must publish for the messages of its source topic, and a comparison with what it published.
 
-The messages are read back by a plain consumer and counted in plain Python, by window and key.
+A plain consumer reads the messages back, and they are counted in plain Python, by window and key.
 """
 
 import time
@@ -23,7 +23,7 @@ _SILENCE = 60  # s without a message, after which reading is given up
 
 
 class Record(NamedTuple):
-    """A message as it lies in a topic; the time is in ms."""
+    """A message as it is in a topic. The time is in ms."""
 
     partition: int
     offset: int
@@ -39,13 +39,13 @@ class Truth:
     Attributes
     ----------
     counts : Counter
-        (window, key) → how many messages; a window is named by its start, as in the results.
+        (window, key) → number of messages. A window is named by its start, as in the results.
     ids : set
-        (window, key, offset) of these messages: what a work publishes that tells each offset once.
+        (window, key, offset) of these messages: what a work publishes that publishes each offset once.
     rejected : dict
         A rejected message's topic-partition-offset → one of ``oracle.messages.REASONS``.
     uncounted : int
-        Valid messages without a window: with windows by batch time, those that no batch took.
+        The number of valid messages without a window. With windows by batch time, no batch took them.
 
     """
 
@@ -57,16 +57,16 @@ class Truth:
 
 @dataclass
 class Published:
-    """What a topic of results holds.
+    """The contents of a topic of results.
 
     Attributes
     ----------
     last : dict
         Kafka key → the value of its last record.
     again : Counter
-        Kafka key → how many records it has beside the first one.
+        Kafka key → number of its records after the first one.
     altered : set of str
-        Kafka keys that have records of different values.
+        Kafka keys whose records have different values.
 
     """
 
@@ -76,7 +76,7 @@ class Published:
 
     @classmethod
     def of(cls, records: Iterable[Record]) -> "Published":
-        """Sum up a topic's records, which come in their order within each partition."""
+        """Sum up a topic's records, which are in order within each partition."""
         found = cls()
         for record in records:
             value = record.value or b""
@@ -90,25 +90,25 @@ class Published:
 
 @dataclass
 class Verdict:
-    """What was published, judged against the truth; in a run that is exact all but the first six are 0.
+    """What was published, compared with the truth. In a run that is exact, only the first six may be non-zero.
 
     Attributes
     ----------
     tuples, ids, rejected, windows, windows_again : int, int, Counter, int, int
-        Tuples published; ids that a work published; messages rejected, by reason; windows published, and how many of
-        these more than once.
+        The number of published tuples, the number of ids that a work published, the rejected messages by reason, the
+        number of published windows, and the number of these that were published more than once.
     abandoned : int
-        Tuples of windows that were open when their topic was deleted: nobody can publish them any more.
+        Tuples of windows that were open when their topic was deleted. Nobody can publish them any more.
     lost, doubled : int
-        Tuples and ids that are missing from what was published, and those that this has too many.
+        Tuples and ids that are missing from what was published, and those that were published too often.
     altered : int
         Records that were published again with another value.
     rejected_wrongly : int
         Rejected messages that are missing, too many, or have another reason.
     acknowledged_missing : int
-        Messages that the broker acknowledged to the producer and doesn't hold.
+        Messages that the broker acknowledged to the producer and doesn't have.
     differences : list of str
-        What is lost, doubled or rejected wrongly, in words: up to 500 of each.
+        Descriptions of what is lost, doubled or rejected wrongly, up to 500 of each.
 
     """
 
@@ -131,7 +131,7 @@ class Verdict:
         return not (self.lost or self.doubled or self.altered or self.rejected_wrongly or self.acknowledged_missing)
 
     def differ(self, what: str, those: Iterable[object]) -> None:
-        """Note in words what differs from the truth."""
+        """Note in words how these differ from the truth."""
         self.differences += [f"{what}: {one}" for one in sorted(map(str, those))[:_NOTED]]
 
     def __add__(self, other: "Verdict") -> "Verdict":
@@ -141,7 +141,7 @@ class Verdict:
 def truth_of(
     topic: str, records: Iterable[Record], window_ms: int, time_of: Callable[[Record], int | None], future_ms: int
 ) -> Truth:
-    """What must be published of a topic's messages.
+    """What must be published for a topic's messages.
 
     Parameters
     ----------
@@ -152,9 +152,9 @@ def truth_of(
     window_ms : int
         Length of a window, ms.
     time_of : Record → int or None
-        The time by which a message gets its window, ms; None: no batch took the message.
+        Returns the time that determines a message's window, ms. None: no batch took the message.
     future_ms : int
-        A message of this time (ms) or later is from the future, and rejected.
+        A message of this time (ms) or later is from the future, and is rejected.
 
     """
     truth = Truth()
@@ -174,7 +174,7 @@ def truth_of(
 
 
 def window_of(time_ms: int, window_ms: int) -> str:
-    """The start of the window that a time is in, spelled as in the results."""
+    """The start of the window that a time is in, written as in the results."""
     start = time_ms // window_ms * window_ms
     return datetime.fromtimestamp(start // 1000, UTC).strftime("%Y-%m-%dT%H:%M:%S") + f".{start % 1000:03d}Z"
 
@@ -188,21 +188,21 @@ def judge(
     *,
     abandoned: bool = False,
 ) -> Verdict:
-    """Judge what was published against the truth.
+    """Compare what was published with the truth.
 
     Parameters
     ----------
     truth : Truth
         What must have been published.
     counted, rejected : Published
-        The topic of the counts, and that of the rejected messages.
+        The topic of the counts, and the topic of the rejected messages.
     others : iterable of Published
-        More topics: only those records are looked at that were published again, which must be the same.
+        More topics. Only records that were published again are compared: they must be the same.
     told : Published, optional
-        The topic of a work that tells each offset once.
+        The topic of a work that publishes each offset once.
     abandoned : bool
-        Whether the source topic was deleted under the run: then the last published window, and those after it, may be
-        missing, but have nothing too many all the same.
+        Whether the source topic was deleted during the run. The last published window and later ones may then be
+        missing, but must have nothing too many.
 
     """
     found: Counter[tuple[str, str]] = Counter()
@@ -251,16 +251,16 @@ def _ids(told: Published) -> Counter[tuple[str, str, int]]:
 
 
 def noting(records: Iterable[Record], there: MutableMapping[tuple[int, int], str]) -> Iterator[Record]:
-    """Hand on a topic's records, and note the key at each (partition, offset): the records may be too many to keep."""
+    """Yield a topic's records, and note the key at each (partition, offset). The records may be too many to keep."""
     for record in records:
         there[record.partition, record.offset] = record.key
         yield record
 
 
 def missing(notes: Iterable[Path], there: Mapping[tuple[int, int], str]) -> int:
-    """How many messages are missing that the broker had acknowledged, by the producer's notes.
+    """How many messages are missing that the broker had acknowledged, according to the producer's notes.
 
-    A line of the notes has a message's key, partition and offset; the topic must have that key ``there``.
+    A line of the notes has a message's key, partition and offset. The topic must have that key ``there``.
     """
     noted: dict[tuple[int, int], str] = {}
     for path in notes:
@@ -272,7 +272,7 @@ def missing(notes: Iterable[Path], there: Mapping[tuple[int, int], str]) -> int:
 
 
 def topic_records(connection: Connection, topic: str) -> Iterator[Record]:
-    """All messages that a topic holds now, without those of transactions that were aborted, read by a plain consumer.
+    """All messages that a topic has now, without those of aborted transactions, read by a plain consumer.
 
     Raises
     ------

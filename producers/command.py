@@ -1,4 +1,4 @@
-"""`unskew produce`: a dataset into a topic. `unskew skew`: how skewed the datasets are.
+"""`unskew produce` publishes a dataset to a topic. `unskew skew` shows how skewed the datasets are.
 
 The imports inside functions wait until a command runs: `unskew --help` imports this module.
 """
@@ -41,57 +41,68 @@ def produce(
         list[str] | None,
         typer.Argument(
             metavar="FILE",
-            help="Read these instead of generating records: files (.gz, .zst, .bz2 too), directories, patterns, or -.",
+            help="Read these instead of generating records: files (.gz, .zst, .bz2 too), directories, patterns, -.",
             show_default=False,
         ),
     ] = None,
     topic: Annotated[
-        str | None, typer.Option(help="Topic to publish to; made if it is missing.", show_default=False)
+        str | None, typer.Option(help="Topic to publish to. It is made if it is missing.", show_default=False)
     ] = None,
     records: Annotated[
-        int | None, typer.Option(min=0, help="How many at most; default: all there are.", show_default=False)
+        int | None, typer.Option(min=0, help="Most records to send (default: all).", show_default=False)
     ] = None,
     rate: Annotated[
-        float | None, typer.Option(help="Records a second, at most; default: as fast as it goes.", show_default=False)
+        float | None, typer.Option(help="Most records a second (default: as fast as possible).", show_default=False)
     ] = None,
     speedup: Annotated[
         float | None,
-        typer.Option(help="Send the records at their own times, so many times as fast: 60 for an hour a minute."),
+        typer.Option(help="Send records at their own times, faster by this factor; 60: an hour takes a minute."),
     ] = None,
     since: Annotated[
         str | None,
-        typer.Option(metavar="TIME", help="Only what happened then or later: 2013-11-01T12:30, or seconds since 1970."),
+        typer.Option(
+            metavar="TIME", help="Send only records of this time or later: 2013-11-01T12:30, or seconds since 1970."
+        ),
     ] = None,
     scale: Annotated[
         float | None,
-        typer.Option(help="Size of a generated dataset with published sizes, 1 being theirs.", show_default=False),
+        typer.Option(help="Size of a generated dataset, as a multiple of the published size.", show_default=False),
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="The same seed generates the same records.")] = 0,
     option: Annotated[
         list[str] | None,
-        typer.Option("--option", "-o", metavar="NAME=VALUE", help="A parameter of the generator, such as z=1.4."),
+        typer.Option(
+            "--option",
+            "-o",
+            metavar="NAME=VALUE",
+            help="A parameter of the generator, such as z=1.4, or of COLUMN, such as column=user.",
+        ),
     ] = None,
     partitions: Annotated[
         int | None,
-        typer.Option(min=1, help=f"Partitions of the topic; {PARTITIONS} if it is made.", show_default=False),
+        typer.Option(
+            min=1, help=f"Number of the topic's partitions (default: {PARTITIONS} if it is made).", show_default=False
+        ),
     ] = None,
     grouping: Annotated[
         str | None,
-        typer.Option(help="Send keyed records, to the partition that this grouping chooses; default: spread evenly."),
+        typer.Option(
+            help="Send records with keys, to partitions that this grouping chooses (default: an even spread)."
+        ),
     ] = None,
-    repeat: Annotated[int, typer.Option(min=1, help="Send the dataset so many times.")] = 1,
-    loop: Annotated[bool, typer.Option("--loop", help="Send it again and again, until Ctrl-C.")] = False,
+    repeat: Annotated[int, typer.Option(min=1, help="How many times to send the dataset.")] = 1,
+    loop: Annotated[bool, typer.Option("--loop", help="Send the dataset again and again, until Ctrl-C.")] = False,
     rejects: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Write the lines that can't be read to it, as JSON.", show_default=False),
+        typer.Option(metavar="FILE", help="File for the lines that can't be read, as JSON.", show_default=False),
     ] = None,
     strict: Annotated[bool, typer.Option("--strict", help="Stop at the first line that can't be read.")] = False,
     resume: Annotated[
         bool,
-        typer.Option("--resume", help="Go on where an interrupted upload of the same records to the topic stopped."),
+        typer.Option("--resume", help="Resume an interrupted upload of the same records to the topic."),
     ] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Send nothing: show the first messages and the statistics.")
+        bool, typer.Option("--dry-run", help="Send nothing, but show the first messages and the statistics.")
     ] = False,
     bootstrap_servers: BootstrapOption = None,
     kafka_config: KafkaConfigOption = None,
@@ -125,15 +136,15 @@ def produce(
 
 def skew(
     datasets: Annotated[
-        list[str] | None, typer.Argument(metavar="DATASET", help="Which; default: one of each kind.")
+        list[str] | None, typer.Argument(metavar="DATASET", help="Datasets to show (default: one of each kind).")
     ] = None,
-    scale: Annotated[float, typer.Option(help="Size of those with published sizes, 1 being theirs.")] = 0.1,
+    scale: Annotated[float, typer.Option(help="Size of the datasets, as a multiple of their published sizes.")] = 0.1,
     seed: Annotated[int, typer.Option(min=0, help="The same seed generates the same records.")] = 0,
     plot: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Draw frequency against rank: a PNG, SVG or PDF.")
+        Path | None, typer.Option(metavar="FILE", help="File for a picture of frequency against rank: PNG, SVG or PDF.")
     ] = None,
 ) -> None:
-    """Show the generated datasets' statistics beside the published ones, and draw how skewed they are."""
+    """Show the generated datasets' statistics beside the published ones, and optionally draw how skewed they are."""
     from rich.console import Console
 
     from unskew.producers.registry import at_scale

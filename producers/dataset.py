@@ -1,9 +1,11 @@
-"""What a dataset is: a named stream of Kafka messages, cut into blocks.
+"""The interface of datasets: a dataset is a named stream of Kafka messages, cut into blocks.
 
-A generator or a reader of files is one class; ``registry.py`` lists them. A block carries, beside the bytes that are
-sent, the keys that the splitter will find in them: the summary counts these keys, and a grouping that chooses the
-partition goes by them. ``Generated`` and ``Scaled`` are what the generators are made of; ``Repeated`` and ``Since`` are
-another dataset's records again and again, or its later ones.
+A generator or a reader of files is one class, and ``registry.py`` lists them. Beside the bytes that are sent, a block
+carries the keys that the splitter will find in them. The summary counts these keys, and a grouping that chooses the
+partition routes by them.
+
+``Generated`` and ``Scaled`` are bases of the generators. ``Repeated`` sends another dataset's records several times,
+and ``Since`` only those from a moment on.
 """
 
 from abc import ABC, abstractmethod
@@ -28,15 +30,15 @@ class Block:
     Attributes
     ----------
     messages : pyarrow binary[n], or a dictionary of binary
-        The payloads in order. A dictionary says that few distinct payloads repeat: each becomes one bytes object.
+        The payloads in order. A dictionary means that few distinct payloads repeat: each becomes one bytes object.
     keys : pyarrow string[m], or a dictionary of string
         The keys in the messages, in order.
     owners : int32[m] or None
-        The index in the block of the message that each key is in, ascending; None: one key a message.
+        The index in the block of each key's message, ascending. None: one key a message.
     counts : int64[m] or None
-        What each key adds to its count; None: 1.
+        What each key adds to its count. None: 1.
     times : int64[n] or None
-        When the message happened, ms since the epoch, for a replay by the records' own time.
+        The time of each message's event, ms since the epoch, for a replay at the records' own times.
 
     """
 
@@ -73,7 +75,7 @@ class Block:
         )
 
     def only(self, messages: NDArray[np.bool_]) -> "Block":
-        """The messages whose entry in ``messages``, bool[n], is true, with their keys."""
+        """The messages with a true entry in ``messages``, bool[n], and their keys."""
         keys = messages if self.owners is None else messages[self.owners]
         owners = None
         if self.owners is not None:
@@ -87,7 +89,7 @@ class Block:
         )
 
     def first_keys(self) -> pa.Array:
-        """The first key of each message, string[n] or a dictionary of it; null where there is none."""
+        """The first key of each message, string[n] or a dictionary of it. Null if the message has no key."""
         if self.owners is None:
             return self.keys
         first = np.searchsorted(self.owners, np.arange(len(self)))
@@ -95,7 +97,7 @@ class Block:
         return self.keys.take(pa.array(first, mask=~has_key))
 
     def drawn(self, codes: NDArray[np.int32]) -> "Block":
-        """A block of n messages, the i-th being this block's message ``codes[i]``: int32[n].
+        """A block of n messages, in which message i is this block's message ``codes[i]``: int32[n].
 
         This block must have one key in each message, and neither counts nor times.
         """
@@ -107,14 +109,14 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """The published statistics of the stream that a dataset stands for; None where one isn't published.
+    """The published statistics of the stream that a dataset stands for. None: not published.
 
     Attributes
     ----------
     source : str
         Who published them.
     records, keys : int or None
-        How many there are.
+        How many records and keys there are.
     p1 : float or None
         The share of the most frequent key in the tuples.
 
@@ -127,10 +129,10 @@ class Published:
 
 
 class Dataset(ABC):
-    """A stream of messages that comes out the same each time it is read.
+    """A stream of messages that is the same each time it is read.
 
-    Guarantee: the record at a position depends on the dataset's parameters (its seed, its files) and the position
-    alone, never on where reading began or how the stream was cut into blocks. So an interrupted upload goes on
+    Guarantee: a record depends only on its position and on the dataset's parameters, such as its seed or its files. It
+    never depends on where reading began or how the stream was cut into blocks. So an interrupted upload can go on
     exactly where it stopped.
 
     Attributes
@@ -140,9 +142,9 @@ class Dataset(ABC):
     summary : str
         One line for ``unskew produce --list``.
     records : int or None
-        How many records there are; None: unknown before the end.
+        How many records there are. None: unknown before the end.
     published : Published or None
-        The statistics to hold it against, at its scale.
+        The published statistics to compare it with, at its scale.
 
     """
 
@@ -153,40 +155,40 @@ class Dataset(ABC):
 
     @abstractmethod
     def blocks(self, start: int = 0) -> Iterator[Block]:
-        """The records from position ``start`` to the end, in blocks of at most a few 10,000; memory stays bounded."""
+        """The records from position ``start`` to the end, in blocks of at most a few 10,000, in bounded memory."""
 
     def identity(self) -> dict[str, Any] | None:
-        """A JSON-able value that only the same stream has; None: the stream can't be read a second time."""
+        """A value for JSON that identifies the stream. None: the stream can't be read a second time."""
         return None
 
     def position(self) -> dict[str, Any] | None:
-        """How far the blocks that were given out reach, JSON-able, for ``recall``; ``"position"`` are the records.
+        """How far the blocks given out so far reach, as a value for JSON. ``"position"`` is the number of records.
 
         None: the dataset finds any position at once, and needs no ``recall``.
         """
         return None
 
     def recall(self, position: Mapping[str, Any]) -> None:
-        """Take a ``position`` of an earlier reading: ``blocks`` from a later start skips what is before it."""
+        """Take a ``position`` of an earlier reading. Later calls of ``blocks`` use it to skip what is before it."""
         raise TypeError(f"{self.name} recalls no positions, so {position} is not one of them")
 
     def done(self) -> float | None:
-        """The share that has been read, 0 to 1; None where the number of records measures it."""
+        """The share that has been read, 0 to 1. None: the number of records measures it."""
         return None
 
 
 class Generated(Dataset):
     """A dataset drawn from a seed, chunk by chunk.
 
-    Every chunk has a random stream of its own, derived from the seed and the chunk's number. So the records from any
-    position on can be drawn without those before it.
+    Every chunk has its own random stream, which is derived from the seed and the chunk's number. So the records from
+    any position on can be drawn without those before it.
 
     Parameters
     ----------
     records : int
         How many records, at least 0.
     seed : int
-        At least 0; the same seed gives the same records.
+        At least 0. The same seed gives the same records.
 
     """
 
@@ -221,9 +223,9 @@ class Scaled(Generated):
     Parameters
     ----------
     scale : float
-        The records and the keys, as a multiple of the published ones: 0.000001 to 10.
+        The number of records and keys, as a multiple of the published ones: 0.000001 to 10.
     records : int or None
-        How many; None: as many as the scale says. The number of distinct keys does not depend on it.
+        How many records. None: as many as ``scale`` says. The number of distinct keys doesn't depend on it.
     seed : int
         See ``Generated``.
 
@@ -252,14 +254,14 @@ def scaled(size: int, scale: float) -> int:
 
 
 class Repeated(Dataset):
-    """A dataset sent several times, or without end: its records, from the first to the last, again and again.
+    """A dataset that is sent several times or without end, from the first record to the last.
 
     Parameters
     ----------
     dataset : Dataset
-        Must come to an end.
+        The dataset, which must have an end.
     times : int or None
-        How often; None: without end.
+        How often. None: without end.
 
     """
 
@@ -301,12 +303,12 @@ class Repeated(Dataset):
 
 
 class Since(Dataset):
-    """The records that happened at a moment or later; the earlier ones are left out, wherever they stand.
+    """The records of a moment and later. Earlier ones are left out, wherever they stand.
 
     Parameters
     ----------
     dataset : Dataset
-        Its records must have times.
+        The dataset, whose records must have times.
     begin : int
         The moment, ms since the epoch.
 
@@ -338,7 +340,7 @@ class Since(Dataset):
 
 
 def moment(text: str) -> int:
-    """A moment as users write it, in ms since the epoch: seconds, or ISO 8601 (UTC unless it says otherwise).
+    """A moment in ms since the epoch, from a text with seconds or ISO 8601 (UTC if it names no time zone).
 
     Examples
     --------
@@ -348,7 +350,7 @@ def moment(text: str) -> int:
     Raises
     ------
     ValueError
-        It is neither.
+        The text is neither.
 
     """
     if text.isdecimal():
@@ -360,6 +362,6 @@ def moment(text: str) -> int:
 
 
 def iso(text: str) -> int:
-    """A moment in ISO 8601 (UTC unless it says otherwise) in ms since the epoch; raises ValueError if it is none."""
+    """A moment in ms since the epoch, from ISO 8601 (UTC if it names no time zone). Raises ValueError if it isn't."""
     found = datetime.fromisoformat(text)
     return round((found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp() * 1000)

@@ -1,6 +1,6 @@
-"""How often each key was sent: the summary's statistics, and the ground truth that tests hold results against.
+"""How often each key was sent: the summary's statistics, and what tests compare results with.
 
-``KeyCounts`` is a table of the keys in bounded memory; ``Distinct`` estimates their number where the table is full.
+``KeyCounts`` is a table of the keys in bounded memory. ``Distinct`` estimates their number once the table is full.
 """
 
 from collections.abc import Iterable
@@ -17,23 +17,23 @@ from unskew.producers.dataset import Block
 
 
 class KeyCounts:
-    """Counts of the keys of a stream, in tuples and in what the messages count (clicks, views).
+    """Counts of a stream's keys, in tuples, and in what the messages count, such as clicks or views.
 
-    Exact up to ``capacity`` distinct keys. Beyond it, whenever the table is full, the half with the fewest tuples is
-    forgotten: a key's count of tuples is then too low by at most ``error``, and ``distinct`` is an estimate. It takes
-    O(1) time a key, and about 70 bytes for each key of the table beside the text of its name.
+    The counts are exact up to ``capacity`` distinct keys. Beyond that, a full table drops the half with the fewest
+    tuples. A key's count of tuples is then too low by at most ``error``, and ``distinct`` is an estimate. A key takes
+    O(1) time. A key in the table takes about 70 bytes, and the text of its name.
 
     Parameters
     ----------
     capacity : int
-        The most keys to remember, at least 2.
+        The largest number of keys in the table, at least 2.
 
     Attributes
     ----------
     total : int
-        Tuples: every occurrence of a key is one.
+        The number of tuples: every occurrence of a key is one.
     error : int
-        By how much a key's tuples may be too low; 0: all is exact.
+        The largest amount by which a key's tuples may be too low. 0: the counts are exact.
 
     Examples
     --------
@@ -69,7 +69,7 @@ class KeyCounts:
         return counts
 
     def add(self, keys: pa.Array, counts: NDArray[np.int64] | None = None) -> None:
-        """Count these keys (strings, or a dictionary of them); ``counts`` is what each adds, 1 if None."""
+        """Count these keys (strings, or a dictionary of them). ``counts`` is what each key adds. None: 1."""
         coded = keys if isinstance(keys, pa.DictionaryArray) else keys.dictionary_encode()
         codes, distinct = coded.indices.to_numpy(), coded.dictionary
         tuples = np.bincount(codes, minlength=len(distinct))
@@ -85,11 +85,11 @@ class KeyCounts:
 
     @property
     def distinct(self) -> int:
-        """How many keys there are; within a percent or two if not exact."""
+        """The number of keys. If it is an estimate, it is within a percent or two."""
         return self._distinct.estimate() if self.error else self._used
 
     def top(self, n: int) -> list[tuple[str, int]]:
-        """The ``n`` keys with the most tuples, and their tuples, most first; ties by the key."""
+        """The ``n`` keys with the most tuples, and their tuples, most first. Equal counts are ordered by key."""
         tuples = self._tuples[: self._used]
         if not len(tuples):
             return []
@@ -98,7 +98,7 @@ class KeyCounts:
         return sorted(rows, key=lambda row: (-row[1], row[0]))[:n]
 
     def frequencies(self) -> NDArray[np.int64]:
-        """The keys' tuples, most first, int64[distinct]; those of the remembered keys if not all are remembered."""
+        """The tuples of each key, most first, int64[distinct]. If the table was full, only of the keys in it."""
         return np.sort(self._tuples[: self._used])[::-1]
 
     def tuples(self) -> dict[str, int]:
@@ -107,13 +107,13 @@ class KeyCounts:
         Raises
         ------
         ValueError
-            There were more keys than could be remembered.
+            The table was full, so not all keys are in it.
 
         """
         return self._all(self._tuples)
 
     def sums(self) -> dict[str, int]:
-        """Every key's summed counts, which the topology's aggregator must come to. Raises as ``tuples`` does."""
+        """Every key's summed counts, which the topology's results must equal. Raises as ``tuples`` does."""
         return self._all(self._sums)
 
     def _enter(self, keys: pa.Array, tuples: NDArray[np.int64], sums: NDArray[np.int64]) -> None:
@@ -162,9 +162,10 @@ _RANGE = 2.0**64
 
 
 class Distinct:
-    """The k smallest hashes seen (KMV): if they reach up to the share s of all hashes, there are about k / s keys.
+    """An estimate of the number of keys from the k smallest hashes (KMV).
 
-    Exact below ``size`` keys; beyond, the standard error is 1 / √(size - 2), 0.8 % for the default.
+    If these are in the lowest share s of all hashes, there are about k / s keys. Below ``size`` keys the number is
+    exact. Beyond that the standard error is 1 / √(size - 2), which is 0.8 % for the default.
 
     References
     ----------
@@ -178,14 +179,14 @@ class Distinct:
         self._smallest = np.empty(0, np.uint64)
 
     def add(self, hashes: NDArray[np.uint64]) -> None:
-        """Take up the hashes of some keys, uint64[n]."""
+        """Add the hashes of some keys, uint64[n]."""
         if len(self._smallest) == self._size:
             hashes = hashes[hashes < self._smallest[-1]]
         if len(hashes):
             self._smallest = np.unique(np.concatenate([self._smallest, hashes]))[: self._size]
 
     def estimate(self) -> int:
-        """About how many distinct hashes there were."""
+        """The estimated number of distinct hashes."""
         if len(self._smallest) < self._size:
             return len(self._smallest)
         return round((self._size - 1) * _RANGE / (float(self._smallest[-1]) + 1))

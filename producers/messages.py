@@ -1,8 +1,8 @@
-"""The messages of each source type: columns in, the original's JSON out.
+"""The messages of each source type: columns go in, the original's JSON comes out.
 
-First a function for each message; then the rules by which a field becomes a key, which the topology's splitter shares;
-then JSON text for whole columns. A column of text may be plain or dictionary-encoded; the latter is quoted and counted
-faster.
+The module has three parts. First comes a function for each kind of message. Then come the rules by which a field
+becomes a key, which the topology's splitter shares. Last comes JSON text for whole columns. A column of text may be
+plain or dictionary-encoded; dictionary-encoded ones are quoted and counted faster.
 """
 
 import numpy as np
@@ -18,7 +18,7 @@ WIKI_URL = "http://en.wikipedia.org/wiki/"
 
 
 def keyed(keys: pa.Array, milliseconds: NDArray[np.int64] | None = None) -> Block:
-    """``{"key"}``, or ``{"key","timestamp"}`` in ms, for streams that stand for no application. string[n], int64[n]."""
+    """``{"key"}``, or ``{"key","timestamp"}`` in ms, for streams of no application. string[n], int64[n]."""
     when = () if milliseconds is None else (',"timestamp":', digits(milliseconds))
     return Block(_binary(joined('{"key":', quoted(keys), *when, "}")), keys, times=milliseconds)
 
@@ -29,7 +29,7 @@ def country(names: pa.Array) -> Block:
 
 
 def ticker(seconds: NDArray[np.int64], tickers: pa.Array) -> Block:
-    """``{"timestamp","ticker"}``, keyed by the ticker. The timestamp is in seconds, as the original's: int64[n]."""
+    """``{"timestamp","ticker"}``, keyed by the ticker. The timestamp is in seconds, as in the original: int64[n]."""
     messages = joined('{"timestamp":', digits(seconds), ',"ticker":', quoted(tickers), "}")
     return Block(_binary(messages), tickers, times=seconds * 1000)
 
@@ -40,10 +40,10 @@ def election(
     milliseconds: NDArray[np.int64],
     keys: tuple[pa.Array, NDArray[np.bool_]] | None = None,
 ) -> Block:
-    """``{"text","hashtags":[…],"timestamp"}``, keyed by each hashtag as ``hashtag_keys`` says; ms: int64[n].
+    """``{"text","hashtags":[…],"timestamp"}``, with a key for each hashtag (``hashtag_keys``); ms: int64[n].
 
-    ``hashtags`` is a list of text, or of a dictionary of text, for each message: several, one or none. A caller whose
-    dictionary is the same each time gives ``keys``, the result of ``hashtag_keys`` for it, so that it is made once.
+    ``hashtags`` has for each message a list of texts, or of a dictionary of texts, which may be empty. If a caller's
+    dictionary is the same each time, it gives ``keys``, the result of ``hashtag_keys`` for it, which is then made once.
     """
     flat = hashtags.flatten()
     listed = pc.call_function("binary_join", [pa.ListArray.from_arrays(hashtags.offsets, quoted(flat)), pa.scalar(",")])
@@ -57,13 +57,13 @@ def election(
 
 
 def pageview(seconds: NDArray[np.int64], pages: pa.Array) -> Block:
-    """``{"timestamp","page"}``, keyed by the page without its address' beginning. Seconds, as the original's."""
+    """``{"timestamp","page"}``, keyed by the page's title. The timestamp is in seconds, as in the original."""
     messages = joined('{"timestamp":', digits(seconds), ',"page":', quoted(pages), "}")
     return Block(_binary(messages), without_url(pages), times=seconds * 1000)
 
 
 def pageviews_by_lang(langs: pa.Array, pages: pa.Array, views: NDArray[np.int64], sizes: NDArray[np.int64]) -> Block:
-    """``{"lang","page","n","m"}``, keyed by the language up to its first dot; n, the views, is the key's count."""
+    """``{"lang","page","n","m"}``, keyed by the language up to its first dot. The key's count is n, the views."""
     messages = joined(
         '{"lang":', quoted(langs), ',"page":', quoted(pages), ',"n":', digits(views), ',"m":', digits(sizes), "}"
     )
@@ -71,7 +71,7 @@ def pageviews_by_lang(langs: pa.Array, pages: pa.Array, views: NDArray[np.int64]
 
 
 def clickstream(prev: pa.Array, curr: pa.Array, kind: pa.Array, clicks: NDArray[np.int64]) -> Block:
-    """``{"prev","curr","type","n"}``, keyed by the page that was reached; n, the clicks, is the key's count."""
+    """``{"prev","curr","type","n"}``, keyed by the page that was reached. The key's count is n, the clicks."""
     messages = joined(
         '{"prev":', quoted(prev), ',"curr":', quoted(curr), ',"type":', quoted(kind), ',"n":', digits(clicks), "}"
     )
@@ -94,7 +94,7 @@ MANGLED = "?"
 
 
 def hashtag_keys(hashtags: pa.Array) -> tuple[pa.Array, NDArray[np.bool_]]:
-    """The key of each hashtag, string[k], and whether it has one, bool[k].
+    """The key of each hashtag, string[k], and whether the hashtag has a key, bool[k].
 
     Examples
     --------
@@ -114,7 +114,7 @@ def hashtag_keys(hashtags: pa.Array) -> tuple[pa.Array, NDArray[np.bool_]]:
 
 
 def without_url(pages: pa.Array) -> pa.Array:
-    """The title of each page whose address is given; other pages stay as they are."""
+    """The title of each page that is given as an address. Other pages stay as they are."""
     if isinstance(pages, pa.DictionaryArray):
         return pa.DictionaryArray.from_arrays(pages.indices, without_url(pages.dictionary))
     starts = pc.call_function("starts_with", [pages], pc.MatchSubstringOptions(WIKI_URL))
@@ -135,9 +135,10 @@ _QUOTE, _BACKSLASH, _SPACE = 0x22, 0x5C, 0x20
 
 
 def quoted(texts: pa.Array) -> pa.StringArray:
-    r"""Each text, plain or of a dictionary, as a JSON string: string[n]; UTF-8, only what must be is escaped.
+    r"""Each text as a JSON string, string[n]. The texts are plain or of a dictionary.
 
-    Texts without quotes, backslashes and control characters, nearly all in practice, cost a copy and no more.
+    The JSON is UTF-8, and only what must be is escaped. Nearly all texts have no quotes, backslashes or control
+    characters, and only need to be copied.
 
     Examples
     --------
@@ -158,7 +159,7 @@ def quoted(texts: pa.Array) -> pa.StringArray:
 
 
 def joined(*parts: pa.Array | str) -> pa.StringArray:
-    """The parts, columns of text or constants, one after another in each row: string[n]."""
+    """The parts joined in each row, string[n]. A part is a column of text or a constant."""
     columns = [pa.scalar(part, pa.string()) if isinstance(part, str) else part for part in parts]
     return pc.call_function("binary_join_element_wise", [*columns, pa.scalar("", pa.string())])
 

@@ -1,4 +1,4 @@
-"""The queue of a topic's outgoing records: it is bounded, and no record is lost in silence."""
+"""The queue of a topic's outgoing records. It is bounded, and it reports every lost record."""
 
 import time
 from collections.abc import Callable
@@ -10,25 +10,24 @@ from confluent_kafka import KafkaError, Message, Producer
 class Outbox:
     """One topic's outgoing records.
 
-    ``put`` waits while too many records are under way. It must not leave this to the client: on a full queue
-    ``produce_batch`` raises nothing, takes some of the records and leaves out others, which could not be sent in their
-    order any more.
+    ``put`` waits while too many records are under way, because the client can't. On a full queue the client's
+    ``produce_batch`` raises nothing: it takes some of the records and leaves out others, which breaks their order.
 
     Parameters
     ----------
     producer : confluent_kafka.Producer
-        Made with ``Outbox.settings`` among its own.
+        A producer whose settings include ``Outbox.settings``.
     topic : str
-        Must exist.
+        The topic, which must exist.
     stopped : callable
-        Whether the user wants to stop. Records under way then have ``grace`` seconds to arrive.
+        Returns whether the user wants to stop. Records under way then have ``grace`` seconds to arrive.
 
     """
 
     #: The most records, and the most bytes of them, that may be under way.
     max_records: ClassVar[int] = 200_000
     max_bytes: ClassVar[int] = 128 << 20
-    #: Seconds.
+    #: Seconds that records under way get to arrive after a stop.
     grace: ClassVar[float] = 10.0
     settings: ClassVar[dict[str, Any]] = {
         "enable.idempotence": True,
@@ -59,13 +58,13 @@ class Outbox:
 
     @property
     def closed(self) -> bool:
-        """Whether no more records should be put in: the user has stopped it, or a record has failed."""
+        """Whether no more records should be put in, because the user wants to stop or a record has failed."""
         return self.failed > 0 or self._stopped()
 
     def put(self, records: list[dict[str, Any]], partition: int, longest: int) -> None:
-        """Give these records to the client, in order, waiting until there is room.
+        """Give these records to the client, in order, and wait until there is room for them.
 
-        ``longest`` is the size of the largest of them in bytes. Records after one that has failed count as failed too.
+        ``longest`` is the size of the largest record in bytes. Records after a failed one count as failed too.
         """
         # The queue's bytes aren't known, but they are no more than its length times the longest record so far.
         self._longest = max(self._longest, longest)

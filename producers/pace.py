@@ -1,4 +1,4 @@
-"""How fast an upload goes: as fast as it can, at a rate, or by the records' own times."""
+"""The pace of an upload: as fast as it can, at a rate, or at the records' own times."""
 
 import math
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ from unskew.producers.dataset import Block
 
 
 class Pace:
-    """As fast as the broker takes the records."""
+    """The base class, and the fastest pace: as fast as the broker takes the records."""
 
     def pieces(self, block: Block, sent: int) -> Iterator[tuple[int, float]]:
         """Where to cut the block, and when each piece is due.
@@ -26,21 +26,21 @@ class Pace:
         Yields
         ------
         stop : int
-            The end of a piece; the first begins at 0, each other where the one before ended.
+            The end of a piece, which begins at the end of the one before. The first begins at 0.
         due : float
-            The piece must not be sent earlier than so many seconds after the upload's begin.
+            The piece must not be sent earlier than this, in seconds after the beginning of the upload.
 
         """
         yield len(block), 0.0
 
 
 class Rate(Pace):
-    """So many records a second, at most.
+    """At most so many records a second.
 
     Parameters
     ----------
     rate : float
-        Above 0.
+        Records a second, above 0.
 
     """
 
@@ -59,14 +59,14 @@ class Rate(Pace):
 
 
 class Replay(Pace):
-    """By the records' own times, faster or slower by a factor.
+    """Send records at their own times, faster or slower by a factor.
 
-    Records that are out of order are sent in the dataset's order: none before a record that precedes it there.
+    Records that are out of order are sent in the dataset's order: none is sent before a record that precedes it there.
 
     Parameters
     ----------
     speedup : float
-        Above 0; 60: an hour in a minute.
+        The factor, above 0. With 60, an hour takes a minute.
 
     """
 

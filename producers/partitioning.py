@@ -1,4 +1,4 @@
-"""The choice of each record's partition: an even spread, or a grouping's."""
+"""The choice of each record's partition: an even spread, or the choice of a grouping."""
 
 from abc import ABC, abstractmethod
 from typing import ClassVar
@@ -12,16 +12,16 @@ from unskew.producers.dataset import Block
 
 
 class Partitioner(ABC):
-    """The choice of the records' partitions by the records so far and nothing else: a resumed upload chooses the same.
+    """The choice of the records' partitions. It depends only on the records so far, so it can be repeated.
 
     Attributes
     ----------
     partitions : int
-        How many there are.
+        The number of partitions.
     keyed : bool
         Whether records are sent with their keys.
     rule : str
-        A name of the choice: an upload must be resumed with the same one.
+        A name of the choice. An upload can only be resumed with the same one.
 
     """
 
@@ -31,27 +31,27 @@ class Partitioner(ABC):
 
     @abstractmethod
     def choose(self, block: Block, position: int) -> NDArray[np.int32]:
-        """The partition of each record of the block that begins at this position, int32[n], each below ``partitions``.
+        """The partition of each record of the block, int32[n]. The block begins at ``position`` in the dataset.
 
         Blocks come in order, without gaps.
         """
 
     def resume(self, there: NDArray[np.int64]) -> tuple[int, NDArray[np.int64]]:
-        """Where an upload must begin again if partition p has the first ``there[p]`` of its records, int64[P].
+        """Where an upload begins again if partition p has the first ``there[p]`` of its records, int64[P].
 
         Returns
         -------
         position : int
-            Begin here, with a partitioner that has chosen nothing yet.
+            The position of the first record, for a partitioner that has chosen nothing yet.
         skip : int64[P]
-            Of the records from this position on, the first so many of each partition are there.
+            How many of each partition's records from this position on are there already.
 
         """
         return 0, there
 
 
 class Spread(Partitioner):
-    """Record i to partition i mod P: as even as can be, and every partition sees the stream at its own pace."""
+    """Record i goes to partition i mod P: the spread is even, and every partition sees the stream in its order."""
 
     rule = "an even spread"
 
@@ -69,19 +69,20 @@ class Spread(Partitioner):
 
 
 class ByGrouping(Partitioner):
-    """The partition that a grouping chooses for the record's key: its W workers are the topic's partitions.
+    """The partition that a grouping chooses for the record's key. Its W workers are the topic's partitions.
 
-    Records then carry their keys, and the consumers of a group, a partition each, share the load as the scheme balances
-    it, without Spark. A hot key is split over several consumers, and somebody has to merge their partial results.
+    Records then carry their keys. The consumers of a group, one for each partition, share the load as the scheme
+    balances it, without Spark. If the scheme splits a hot key over several consumers, their partial results must be
+    merged.
 
-    Of several keys in a message the first one counts; messages without a key go where the empty key goes. Schemes that
-    use times get the records' own, schemes that use costs get the messages' counts.
+    If a message has several keys, the first one counts. Messages without a key are routed as the empty key. Schemes
+    that use times get the records' times, and schemes that use costs get the messages' counts.
 
     Parameters
     ----------
     router : Grouping
-        New, with as many workers as the topic has partitions, and not in need of feedback: consumers tell a producer
-        nothing (``unskew.grouping.standalone`` makes it).
+        A new one with as many workers as the topic has partitions (``unskew.grouping.standalone`` makes it). It must
+        need no feedback, because consumers send none.
 
     """
 

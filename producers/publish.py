@@ -1,4 +1,4 @@
-"""The upload of a dataset into a topic: every record once, in order, with bounded memory."""
+"""The upload of a dataset into a topic: every record once, in order, in bounded memory."""
 
 import time
 from collections.abc import Callable
@@ -41,28 +41,28 @@ _QUIET = 30.0  # seconds between two calls of ``complain``
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What an upload came to.
+    """The result of an upload.
 
     Attributes
     ----------
     dataset, topic : str
-        What was sent, and where to.
+        What was sent, and the topic that it was sent to.
     partitions : int
-        Partitions of the topic; the records are spread evenly over them.
+        The number of the topic's partitions.
     records : int
         Records that the broker has acknowledged.
     size : int
         Bytes of the messages sent, before compression.
     seconds : float
-        From the first message to the last acknowledgement.
+        Time from the first message to the last acknowledgement.
     keys : KeyCounts
         How often each key was sent.
     failed : int
         Records that could not be delivered.
     error : str
-        Why; empty if all was delivered.
+        Why they could not be delivered. Empty: all were.
     interrupted : bool
-        The user stopped it.
+        Whether the user stopped the upload.
 
     """
 
@@ -88,7 +88,7 @@ class Summary:
         return self.keys.top(1)[0][1] / self.keys.total if self.keys.total else 0.0
 
     def table(self, hottest: int = 5) -> Table:
-        """The summary to print, with this many of the most frequent keys."""
+        """The summary as a table to print, with the ``hottest`` most frequent keys."""
         table = Table(title=f"{self.dataset} ▶ {self.topic}", title_justify="left", show_header=False)
         table.add_row("records", f"{self.records:,}" + (" (stopped)" if self.interrupted else ""))
         if self.failed:
@@ -105,7 +105,7 @@ class Summary:
 
 
 class DeliveryFault(EnvironmentFault):
-    """Some records were not delivered. The summary says how far the upload came."""
+    """Some records were not delivered. ``summary`` says how many were."""
 
     def __init__(self, summary: Summary) -> None:
         super().__init__(
@@ -130,45 +130,46 @@ def publish(
 ) -> Summary:
     """Send a dataset's records to an existing topic and wait until the broker has them all.
 
-    Without a partitioner, record *i* of the dataset goes to partition *i* mod P: an even spread, without a key.
-    Delivery is idempotent, so a lost connection or a broker's restart neither loses nor doubles a record, and each
-    partition has its records in order. Memory is bounded (``Outbox.max_records``, ``Outbox.max_bytes``).
+    Without a partitioner, record *i* of the dataset goes to partition *i* mod P, without a key. Delivery is idempotent:
+    a lost connection or a restart of a broker neither loses nor doubles a record. Each partition has its records in
+    order. Memory is bounded by ``Outbox.max_records`` and ``Outbox.max_bytes``.
 
     Parameters
     ----------
     connection : Connection
         The cluster.
     topic : str
-        Must exist (``unskew.deploy.client.topics.ensure_topic``).
+        The topic, which must exist (``unskew.deploy.client.topics.ensure_topic``).
     dataset : Dataset
         What to send.
     pace : Pace or None
-        ``Rate(50_000)``, ``Replay(60)``; None: as fast as the broker takes the records.
+        Such as ``Rate(50_000)`` or ``Replay(60)``. None: as fast as the broker takes the records.
     partitioner : Partitioner or None
-        New, for as many partitions as the topic has; None: ``Spread``.
+        A new one, for as many partitions as the topic has. None: ``Spread``.
     progress : callable (records sent, bytes sent), optional
         Called after every few thousand records.
     complain : callable, optional
-        Called with a line of text now and then while no broker answers and delivery is tried again.
+        Called with a line of text while no broker answers and delivery is tried again, at most every 30 s.
     stopped : callable, optional
-        Called often; once it is true, no more records are sent, and those under way are waited for.
+        Called often. Once it returns true, no more records are sent, and those under way are waited for.
     journal : Journal, optional
-        Makes it possible to resume the upload, whatever ends it.
+        A file that makes it possible to resume the upload, whatever ends it.
     resume : bool
-        Go on with the journal's upload, if it has begun: send what the topic doesn't have, and nothing twice.
+        Resume the journal's upload, if there is one: send only the records that the topic doesn't have.
 
     Returns
     -------
     Summary
+        The result of the upload.
 
     Raises
     ------
     UsageError
-        There is no such topic, or the upload can't be resumed (``begin``).
+        There is no such topic, it has another number of partitions, or the upload can't be resumed (``begin``).
     EnvironmentFault
-        No broker answers, or the dataset can't be read on.
+        No broker answers, or the dataset can't be read further.
     DeliveryFault
-        Records could not be delivered; it carries the summary.
+        Records could not be delivered. It has the summary.
 
     """
     # This comes first: messages to a missing topic fail only when they time out.
@@ -253,7 +254,7 @@ class _Upload:
         self.begun = time.monotonic()
 
     def send(self, block: Block) -> None:
-        """Hand the block over piece by piece, each when it is due, until all is sent or the outbox is closed."""
+        """Send the block piece by piece, each when it is due, until all is sent or the outbox is closed."""
         records = self._records.of(block)
         partitions = self._partitioner.choose(block, self._position)
         self._position += len(block)
@@ -282,10 +283,10 @@ class _Upload:
 
 
 class Records:
-    """Turns blocks into arrays of records, ``{"value": bytes}``, with a ``"key"`` too if ``keyed``.
+    """Convert blocks into arrays of records, ``{"value": bytes}``, with a ``"key"`` too if ``keyed``.
 
-    Equal messages of a dictionary share one record, and the records are used again for the next block: making them
-    anew would take longer than anything else here. (The client copies what it sends.)
+    Equal messages of a dictionary share one record, and the next block uses the same records again. Making new ones
+    would take longer than anything else here. Kafka's client copies what it sends.
     """
 
     def __init__(self, *, keyed: bool = False) -> None:
@@ -294,7 +295,7 @@ class Records:
         self._array = np.empty(0, dtype=object)
 
     def of(self, block: Block) -> NDArray[np.object_]:
-        """The records of a block, object[n]; valid until the next call."""
+        """The records of a block, object[n]. They are valid until the next call."""
         messages = block.messages
         codes = None
         if isinstance(messages, pa.DictionaryArray):

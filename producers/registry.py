@@ -1,4 +1,6 @@
-"""Every dataset there is, a line each, and the choice among them. A new dataset is its file and its line here.
+"""The explicit list of all datasets, a line each, and the choice among them.
+
+A new dataset is its file and its line here.
 
 ``DATASETS`` has a line for each generator, ``FORMATS`` one for each dataset that can be read from files.
 """
@@ -50,14 +52,14 @@ _COMMON = ("records", "seed", "ratio", "half")
 
 
 def create(name: str, *, records: int | None = None, seed: int = 0, **options: Any) -> Dataset:
-    """The named dataset, generated from a seed.
+    """Make the named dataset, generated from a seed.
 
     Parameters
     ----------
     name : str
-        The source type, in any case.
+        The source type; upper and lower case are the same.
     records : int or None
-        How many; None: as many as the dataset has by default.
+        How many records. None: as many as the dataset has by default.
     seed : int
         Chooses the random draws.
     **options
@@ -66,7 +68,7 @@ def create(name: str, *, records: int | None = None, seed: int = 0, **options: A
     Raises
     ------
     ValueError
-        No dataset of that name, a parameter that it doesn't have, or a bad value: the message lists the valid ones.
+        The dataset is unknown, it has no such parameter, or a value is invalid. The message lists what is valid.
 
     """
     make = _maker(name)
@@ -78,7 +80,7 @@ def create(name: str, *, records: int | None = None, seed: int = 0, **options: A
 
 
 def listing() -> str:
-    """A line for each dataset, with a heading: its name, whether files are read, and its summary."""
+    """A table as text, a line for each dataset: its name, whether files are read, and its summary."""
     rows = [(name, "yes" if name in FORMATS else "", create(name).summary) for name in DATASETS]
     rows.append((Columns.name, "only", "any column of Parquet, CSV or JSON lines: -o column=NAME"))
     width = max(len(name) for name, _, _ in rows)
@@ -87,7 +89,7 @@ def listing() -> str:
 
 
 def at_scale(name: str, scale: float, seed: int) -> Dataset:
-    """The named dataset; at this scale, if it has published sizes. Raises as ``create`` does."""
+    """The named dataset, scaled if its sizes are published. Raises as ``create`` does."""
     options: dict[str, Any] = {"scale": scale} if "scale" in parameters(name) else {}
     return create(name, seed=seed, **options)
 
@@ -98,7 +100,7 @@ def parameters(name: str) -> dict[str, Any]:
     Raises
     ------
     ValueError
-        No dataset of that name.
+        The dataset is unknown.
 
     """
     signature = inspect.signature(_maker(name))
@@ -106,7 +108,7 @@ def parameters(name: str) -> dict[str, Any]:
 
 
 def parsed(name: str, options: Iterable[str]) -> dict[str, Any]:
-    """Parameters as users write them, ``NAME=VALUE``, in the types of their defaults.
+    """Parameters from texts ``NAME=VALUE``, converted to the types of their defaults.
 
     Examples
     --------
@@ -116,14 +118,14 @@ def parsed(name: str, options: Iterable[str]) -> dict[str, Any]:
     Raises
     ------
     ValueError
-        Not of that form, no such parameter, or a value of another type.
+        A text isn't of that form, the dataset has no such parameter, or a value is of another type.
 
     """
     return parsed_for(name, parameters(name), options)
 
 
 def parsed_for(name: str, valid: Mapping[str, Any], options: Iterable[str]) -> dict[str, Any]:
-    """The same for anything that has a name and parameters with these defaults. Raises as ``parsed`` does."""
+    """As ``parsed``, for anything that has a name and parameters with the defaults in ``valid``."""
     values: dict[str, Any] = {}
     for option in options:
         key, equals, text = option.partition("=")
@@ -170,12 +172,12 @@ class Arguments:
 
 
 def selected(arguments: Arguments, rejects: Rejects) -> Dataset:
-    """The dataset that the arguments choose, generated or read from files.
+    """The dataset that the arguments choose. It is generated or read from files.
 
     Raises
     ------
     UsageError
-        There is no such dataset, or a value is wrong.
+        There is no such dataset, or a value is invalid.
 
     """
     if arguments.dataset is None:

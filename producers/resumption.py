@@ -1,8 +1,8 @@
-"""How an interrupted upload goes on: its journal, and the records that the topic has already.
+"""How an interrupted upload is resumed: its journal, and the records that the topic has already.
 
-The journal remembers little, as the topic itself says how far the upload came. Each partition gets its records in
-order, and delivery leaves no gap. So the records of a partition behind the offset where it ended when the upload began
-are the upload's first records for this partition.
+The journal has little, because the topic itself shows how far the upload came. Each partition gets its records in
+order, and delivery leaves no gap. The journal has the offset at which each partition ended when the upload began. So
+the records from there on are the upload's first records for that partition.
 """
 
 import hashlib
@@ -32,16 +32,16 @@ _SETTLED = 1.0
 
 
 class Journal:
-    """An upload's file: where the topic's partitions ended when it began, and some positions in the dataset on its way.
+    """The file of an upload: the end of each partition when it began, and some positions in the dataset.
 
     Parameters
     ----------
     topic : str
-        Where the upload goes.
+        The topic of the upload.
     dataset : Dataset
-        The dataset that is uploaded; it must have an ``identity``.
+        The dataset that is uploaded. It must have an ``identity``.
     directory : Path, optional
-        Where journals are; by default with the project's other files.
+        The directory of the journals. By default it is in the project's data directory.
 
     Raises
     ------
@@ -94,12 +94,12 @@ class Journal:
         return True
 
     def begin(self, offsets: Sequence[int], rule: str) -> None:
-        """Begin the journal of a new upload: the topic's partitions end at these offsets; ``rule`` chooses one."""
+        """Begin the journal of a new upload: the end offset of each partition, and the partitioner's ``rule``."""
         self._state = {"load": self._identity, "begin": list(offsets), "rule": rule, "places": []}
         self._write()
 
     def note(self) -> None:
-        """Note the dataset's position, if the last one is some seconds old."""
+        """Note the dataset's position if the last note is some seconds old."""
         position = self._dataset.position()
         if position is None or time.monotonic() - self._noted < _EVERY:
             return
@@ -109,13 +109,13 @@ class Journal:
         self._write()
 
     def recall(self, position: int) -> None:
-        """Give the dataset the newest noted position that is not behind record ``position``."""
+        """Give the dataset the newest noted position at or before record ``position``."""
         known: list[Mapping[str, Any]] = [noted for noted in self._state["places"] if noted["position"] <= position]
         if known:
             self._dataset.recall(known[-1])
 
     def finish(self) -> None:
-        """Note that all records are delivered."""
+        """Note that all records were delivered."""
         self._state["finished"] = True
         self._write()
 
@@ -133,7 +133,7 @@ class Journal:
 
 
 class Resumption:
-    """The records that a resumed upload leaves out: so many of the next ones of each partition.
+    """The records that a resumed upload leaves out, because the topic has them.
 
     Parameters
     ----------
@@ -142,7 +142,7 @@ class Resumption:
     skip : int64[P]
         How many of the next records of each partition are there.
     last : mapping of partition → bytes
-        The last message in the partition, where it is known: the last record that is left out must equal it.
+        The last message of the partition, if it is known. The last record that is left out must equal it.
 
     """
 
@@ -157,12 +157,12 @@ class Resumption:
         return not self._skip.any()
 
     def missing(self, records: NDArray[np.object_], partitions: NDArray[np.int32]) -> NDArray[np.bool_]:
-        """Which of the next records, with their partitions, the topic doesn't have, bool[n].
+        """Which of the next records the topic doesn't have, bool[n]. ``partitions`` are the records' partitions.
 
         Raises
         ------
         UsageError
-            The topic's last message is not the one that would be there.
+            The topic's last message isn't the record that should be there.
 
         """
         missing = np.ones(len(records), np.bool_)
@@ -186,13 +186,13 @@ class Resumption:
 def begin(
     connection: Connection, topic: str, partitioner: Partitioner, journal: Journal, *, resume: bool
 ) -> tuple[int, Resumption | None]:
-    """The position in the dataset where an upload begins, and the records to leave out from there on.
+    """The position in the dataset at which an upload begins, and the records to leave out from there on.
 
     Raises
     ------
     UsageError
-        The upload can't be resumed: somebody is writing to the topic, it was made anew, or partitions were chosen
-        in another way.
+        The upload can't be resumed. Somebody is writing to the topic, the topic was made anew, or its partitions were
+        chosen by another rule.
 
     """
     if not (resume and journal.load()):
@@ -212,7 +212,7 @@ def begin(
 
 
 def settled_offsets(connection: Connection, topic: str) -> dict[int, int]:
-    """The end offset of each partition, once the partitions have stopped growing.
+    """The end offset of each partition, once the offsets have stopped growing.
 
     Raises
     ------
@@ -231,7 +231,7 @@ def settled_offsets(connection: Connection, topic: str) -> dict[int, int]:
 
 
 def last_messages(connection: Connection, topic: str, ends: Mapping[int, int]) -> dict[int, bytes]:
-    """The last message of each partition that still has it."""
+    """The last message of each partition, if Kafka still has it."""
     consumer = Consumer(connection.client(**{"group.id": "unskew-resume", "enable.auto.commit": False}))
     try:
         found: dict[int, bytes] = {}

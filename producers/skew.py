@@ -26,15 +26,15 @@ class Statistics:
     Attributes
     ----------
     records, size : int
-        How many, and their bytes.
+        The number of records, and their bytes.
     keys : KeyCounts
-        Their keys.
+        The counts of their keys.
     first : list of bytes
         The first few messages.
     begin, end : int or None
-        The earliest and the latest time of a record, ms since the epoch; None: they have none.
+        The earliest and the latest time of a record, ms since the epoch. None: records have no times.
     seconds : float
-        How long it took to draw or read them.
+        The time it took to draw or read the records.
 
     """
 
@@ -53,7 +53,7 @@ def statistics(
     progress: Callable[[int, int], None] | None = None,
     stopped: Callable[[], bool] = bool,
 ) -> Statistics:
-    """The statistics of a dataset, which is gone through and not sent.
+    """The statistics of a dataset. It is read to the end, and nothing is sent.
 
     ``progress`` and ``stopped`` are called as ``publish`` calls them.
     """
@@ -103,7 +103,7 @@ def statistics_table(dataset: Dataset, found: Statistics, hottest: int = 5) -> T
 
 
 def comparison(datasets: Iterable[Dataset]) -> tuple[Table, dict[str, NDArray[np.float64]]]:
-    """A row for each dataset with its statistics beside the published ones, and each dataset's curve for ``draw``."""
+    """A row for each dataset, with its statistics beside the published ones, and each dataset's curve for ``draw``."""
     table = Table("dataset")
     for column in ("records", "keys", "p1"):
         table.add_column(column, justify="right")
@@ -138,7 +138,7 @@ def _moment(milliseconds: int) -> str:
 
 
 def draw(curves: Mapping[str, NDArray[np.floating[Any]]], path: Path) -> None:
-    """Draw curves of shares against ranks, both logarithmic, each falling from the most frequent key on.
+    """Draw each dataset's shares by rank. Both axes are logarithmic, and each curve falls from the most frequent key.
 
     Raises
     ------

@@ -1,6 +1,6 @@
-"""`unskew produce` at work: an upload with its progress and summary, or a dataset's statistics.
+"""The output of `unskew produce`: an upload with its progress and summary, or a dataset's statistics.
 
-Ctrl-C ends both early, and they show how far they came.
+Ctrl-C ends both early. They then show how far they came.
 """
 
 import signal
@@ -29,20 +29,20 @@ PLAIN_EVERY = 5.0  # seconds between two plain lines
 
 
 class UploadProgress:
-    """How far an upload is: a live line on a terminal, a plain line every few seconds elsewhere.
+    """The progress of an upload: a live line on a terminal, a plain line every few seconds elsewhere.
 
-    It is a context manager; ``publish`` calls its ``update``.
+    It is a context manager, and ``publish`` calls its ``update``.
 
     Parameters
     ----------
     title : str
         The name of the dataset.
     records : int or None
-        How many there will be; None: unknown, so there is no ETA.
+        The number of records. None: unknown, so there is no ETA.
     console : rich.console.Console
-        Where the lines go; if it is no terminal, plain lines are printed.
+        Where the lines are printed. If it isn't a terminal, plain lines are printed.
     done : callable, optional
-        Returns the share that is done, 0 to 1; None where the number of records measures it.
+        Returns the share that is done, 0 to 1. None: the number of records measures it.
 
     """
 
@@ -79,7 +79,7 @@ class UploadProgress:
         self._bar.stop()
 
     def update(self, records: int, size: int) -> None:
-        """So many records and bytes have been sent since the start."""
+        """Show that so many records and bytes have been sent since the start."""
         now = time.monotonic()
         self._sent = records
         rate, share = records / max(now - self._begun, 1e-9), self._done()
@@ -101,7 +101,7 @@ class UploadProgress:
 
 @contextmanager
 def stop_on_signal() -> Iterator[Callable[[], bool]]:
-    """While in the context, the first SIGINT or SIGTERM only makes the yielded function true; the second one kills."""
+    """Within the context, the first SIGINT or SIGTERM makes the yielded function true. The second one kills."""
     received: list[int] = []
 
     def remember(number: int, _: FrameType | None) -> None:
@@ -127,9 +127,9 @@ def upload(
     partitioner: Partitioner | None,
     resume: bool,
 ) -> bool:
-    """Publish a dataset with progress and a summary; False if the user stopped it.
+    """Publish a dataset with progress and a summary. Return False if the user stopped it.
 
-    Every upload of a dataset that can be read a second time keeps a journal, so that it can be resumed.
+    If a dataset can be read a second time, its upload keeps a journal, so that it can be resumed.
     """
     output = Console()
     journal = Journal(topic, dataset) if resume or dataset.identity() is not None else None
@@ -161,7 +161,7 @@ def upload(
 
 
 def show(dataset: Dataset, rejects: Rejects) -> bool:
-    """Print a dataset's first messages and statistics, and send nothing; False if the user stopped it."""
+    """Print a dataset's first messages and statistics, and send nothing. Return False if the user stopped it."""
     output = Console()
     with stop_on_signal() as stopped, _progress(dataset) as progress:
         found = statistics(dataset, progress=progress.update, stopped=stopped)
@@ -177,7 +177,7 @@ def _progress(dataset: Dataset) -> UploadProgress:
 
 
 def pace_of(rate: float | None, speedup: float | None) -> Pace:
-    """The pace that --rate and --speedup say."""
+    """The pace according to --rate and --speedup."""
     if rate is not None and speedup is not None:
         raise UsageError("--rate and --speedup exclude each other")
     try:
@@ -189,7 +189,7 @@ def pace_of(rate: float | None, speedup: float | None) -> Pace:
 
 
 def partitioner_of(grouping: str | None, partitions: int, seed: int) -> Partitioner | None:
-    """The partitioner that --grouping says; None without it."""
+    """The partitioner according to --grouping. None without it."""
     if grouping is None:
         return None
     try:
@@ -199,7 +199,7 @@ def partitioner_of(grouping: str | None, partitions: int, seed: int) -> Partitio
 
 
 def partitions_of(connection: Connection, topic: str, partitions: int | None, default: int) -> int:
-    """How many partitions the topic has; it is made if it is missing, with ``default`` if --partitions is not given."""
+    """The number of the topic's partitions. A missing topic is made, with ``default`` unless --partitions is given."""
     there = topics.partitions_of(connection, topic)
     if there is None or partitions is not None:
         there = partitions or default

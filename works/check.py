@@ -1,6 +1,6 @@
-"""Whether a work keeps what ``KeyedWork`` promises, tried on random tuples: a contract for any work.
+"""Check whether a work keeps what ``KeyedWork`` promises, on random tuples. It is a contract for any work.
 
-The tuples have few keys and few values, so that much coincides, and now and then an odd value.
+The tuples have few keys and few values, so that many coincide. Some values are extreme.
 """
 
 import pickle
@@ -26,18 +26,18 @@ States: TypeAlias = tuple[pa.RecordBatch, np.ndarray]
 
 @dataclass(frozen=True)
 class Outcome:
-    """Whether one property holds.
+    """The result of checking one property.
 
     Attributes
     ----------
     name, says : str
         The property's name, and the property as a sentence.
     skipped : str
-        Why the property wasn't checked; empty: it was.
+        Why the property wasn't checked. Empty: it was.
     cases : int
-        How many cases were tried; if one failed, it was the last.
+        How many cases were tried. If one failed, it was the last.
     failure : str
-        How the work breaks the property; empty: it holds.
+        How the work breaks the property. Empty: the property holds.
 
     """
 
@@ -55,11 +55,11 @@ class Case:
     Attributes
     ----------
     tuples : RecordBatch
-        n tuples of ``keys`` keys; each key has at least one.
+        n tuples of ``keys`` keys. Each key has at least one.
     keys : int
-        k.
+        k, the number of keys.
     parts : int64[n]
-        Each tuple's part: one of three batches, or of three workers.
+        The part of each tuple, 0 to 2. The parts stand for three batches, or for three workers.
     now : Now
         The time of the batch.
 
@@ -71,7 +71,7 @@ class Case:
     now: Now
 
     def part(self, which: int) -> tuple[pa.RecordBatch, np.ndarray]:
-        """The tuples of one part, their slots counted from 0, and the numbers of the part's keys."""
+        """The tuples of one part, with slots counted from 0, and the numbers of the part's keys."""
         tuples = self.tuples.filter(pa.array(self.parts == which))
         keys, slots = np.unique(tuples.column("slot").to_numpy(), return_inverse=True)
         return tuples.set_column(0, "slot", pa.array(slots.astype(np.int32))), keys
@@ -85,20 +85,26 @@ def check(
     *,
     nulls: bool = True,
 ) -> Iterator[Outcome]:
-    """Try every property on random tuples, small cases first.
+    """Check every property on random tuples, small cases first.
 
     Parameters
     ----------
     work : KeyedWork
-        What is checked.
+        The work that is checked.
     cases : int
-        How many; equal seeds give equal ones.
+        How many cases are tried. Equal seeds give equal cases.
     seed : int
-        Of the random tuples.
+        The seed of the random tuples.
     types : mapping of str to DataType, optional
-        The types of columns for which the work has none; default: strings.
+        The types of the columns that are not in the work's ``types``. Default: strings.
     nulls : bool
-        Whether values may be null, floats NaN and infinite.
+        Whether values may be null, and floats also NaN or infinite.
+
+
+    Yields
+    ------
+    Outcome
+        The result of one property.
 
     """
     for name, (says, holds) in _PROPERTIES.items():
@@ -115,7 +121,7 @@ def check(
 
 
 def exact(work: KeyedWork) -> bool:
-    """Whether the work's states are compared for equality, and not by an ``agree`` of its own."""
+    """Whether the work's states are compared for equality. If not, the work has an ``agree`` of its own."""
     return type(work).agree is KeyedWork.agree
 
 
@@ -320,18 +326,18 @@ def _short(what: object) -> str:
 
 
 def case(work: KeyedWork, size: int, seed: int, types: Mapping[str, pa.DataType], *, nulls: bool) -> Case:
-    """A case; equal arguments give equal cases.
+    """A random case. Equal arguments give equal cases.
 
     Parameters
     ----------
     work : KeyedWork
-        Its columns are made.
+        The work, whose columns the tuples have.
     size : int
-        The most tuples, at least 1.
+        The largest number of tuples, at least 1.
     seed : int
         The seed of all random values.
     types : mapping of str to DataType
-        The types of columns; other columns have the type to which the work casts them, or are strings.
+        The types of columns. Other columns have the type to which the work casts them, or are strings.
     nulls : bool
         Whether values may be null.
 

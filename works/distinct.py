@@ -14,32 +14,34 @@ _AGES = 1 << 61  # ms: more than between any two times
 
 
 class Distinct(Folded):
-    """Deduplication: every id of a key is published exactly once, however often and wherever it comes.
+    """Deduplication: each id of a key is published exactly once, whichever workers its tuples come to.
 
-    A state is the set of the ids seen, with the times of their first tuples. Where the grouping splits keys an id is
-    published at the merge, as only there it is certain to be new.
+    A state is the set of the ids seen, with the times of their first tuples. If the grouping splits keys, an id is
+    published at the merge, because only there it is certain to be new.
 
-    A tuple costs some 0.5 µs and each id of a key that has a tuple in the batch as much, so don't let sets grow
-    without bound: ``within``, a window, or the key's TTL ends them. For counts alone see ``DistinctCount``.
+    A tuple costs some 0.5 µs. In each batch with a tuple of a key, each id in the key's set costs as much again. So
+    don't let sets grow without bound: set ``within``, a window, or the key's TTL. If you only need counts, see
+    ``DistinctCount``.
 
     Parameters
     ----------
     id : str
-        The column.
+        The column with the id.
     kind : str
         The id's type in the state: ``string``, ``int64`` (the smallest) or ``binary``. Null is an id too.
     within : float
-        Seconds after which an id may be forgotten, by its published time and the watermark; 0: never. An id may be
-        published twice if two of its tuples are further apart than this, and only then.
+        Seconds after which an id may be forgotten, from its published time to the watermark; 0: never. An id may be
+        published again by a tuple that is further than this from its other tuples.
 
     Notes
     -----
-    Results: ``id``, and ``time`` (ms since the epoch): the earliest of its tuples that had come when it was published.
+    The columns of a result are ``id`` and ``time``. ``time`` (ms since the epoch) is the earliest time of the id's
+    tuples that had come when the id was published.
 
     Raises
     ------
     ValueError
-        A parameter is wrong.
+        A parameter is invalid.
 
     """
 
@@ -61,7 +63,7 @@ class Distinct(Folded):
         self.state = pa.schema([pa.field("ids", self._kind)])
 
     def lift(self, tuples: pa.RecordBatch) -> pa.RecordBatch:
-        """A set of one id for each tuple, not published yet."""
+        """A set of one id for each tuple, not yet published."""
         n = tuples.num_rows
         columns = [self.column(tuples, self.id), tuples.column("time"), pa.array(np.zeros(n, np.bool_))]
         alone = pa.StructArray.from_arrays(columns, fields=list(self._kind.value_type))
@@ -71,7 +73,7 @@ class Distinct(Folded):
         )
 
     def merge(self, states: pa.RecordBatch, slots: pa.Array, keys: int) -> pa.RecordBatch:
-        """The union of the sets; an id that is published in one of them keeps that time, others have their earliest."""
+        """The union of the sets. An id that was published in one of them keeps that time; others get their earliest."""
         flat = reduced(_published_first(entries(states.column(0), slots.to_numpy()), -1), "id", time="min", told="any")
         return self._sets(ordered(_published_first(flat, 1), "id"), keys)
 
@@ -93,7 +95,7 @@ class Distinct(Folded):
 
     @property
     def tells_at_end(self) -> bool:
-        """No: an id is published as soon as it is certain to be new, so a whole state has nothing left to publish."""
+        """Always False. An id is published as soon as it is certain to be new, so the end has nothing to publish."""
         return False
 
     def _sets(self, flat: pa.Table, keys: int, *, empty: bool = True) -> pa.RecordBatch:

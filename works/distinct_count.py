@@ -1,4 +1,4 @@
-"""DISTINCT_COUNT: about how many ids a key has, by HyperLogLog."""
+"""DISTINCT_COUNT: an estimate of how many ids a key has, by HyperLogLog."""
 
 import numpy as np
 import pyarrow as pa
@@ -16,27 +16,29 @@ _RANKS = 66  # a register is 0 to 65
 class DistinctCount(Summary, Folded):
     """The number of distinct ids of a key, estimated.
 
-    A sketch is registers: the first ``log2_registers`` bits of an id's hash choose one, which keeps the largest number
-    of leading zeros (plus one) of the rest. Merging takes the larger of each, so a sketch is the same whatever the
-    order, the batches and the workers. (The datasketches library's isn't: it remembers the order for a better estimate
-    of what comes in one, and it takes one id a call.) Registers that are 0 aren't kept.
+    A sketch is an array of m = 2^``log2_registers`` registers. The first bits of an id's hash choose a register. The
+    register keeps the largest number of leading zeros, plus one, of the other bits. Registers that are 0 aren't stored.
 
-    The estimate has a standard error of 1.04/√m of m = 2^``log2_registers`` registers: 2.3 % with 11. A tuple costs
-    some 0.2 µs, a key at most 4·m bytes.
+    Merging takes the larger value of each register. So a sketch doesn't depend on the order, the batches or the
+    workers. The sketches of the datasketches library do: for a better estimate they remember the order of insertion.
+    They also take one id a call.
+
+    The standard error of the estimate is 1.04/√m, which is 2.3 % with 11 bits. A tuple costs some 0.2 µs, and a key at
+    most 4·m bytes.
 
     Parameters
     ----------
     id : str
-        The column: text, bytes or integers. Null is an id too.
+        The column with the id: text, bytes or integers. Null is an id too.
     log2_registers : int
-        4 to 16.
+        In [4, 16].
     when : str
         ``change`` (publish at each change) or ``end``.
 
     References
     ----------
-    P. Flajolet, É. Fusy, O. Gandouet, F. Meunier, HyperLogLog, 2007. The estimate is O. Ertl's improved one (New
-    cardinality estimation algorithms for HyperLogLog sketches, 2017, algorithm 6), which needs no corrections for small
+    P. Flajolet, É. Fusy, O. Gandouet, F. Meunier, HyperLogLog, 2007. The estimate is the improved one of O. Ertl, New
+    cardinality estimation algorithms for HyperLogLog sketches, 2017, algorithm 6. It needs no corrections for small
     and large numbers.
 
     """
@@ -52,7 +54,7 @@ class DistinctCount(Summary, Folded):
         self.columns = (id,)
 
     def lift(self, tuples: pa.RecordBatch) -> pa.RecordBatch:
-        """One register each, as its number · 64 + its value − 1: those of a key in order, the largest value last."""
+        """One register for each tuple, stored as number · 64 + value − 1. In order, the largest is last."""
         ids = encode(self.column(tuples, self.id))
         hashes = ids.hashes[ids.codes]
         register = hashes >> np.uint64(64 - self.bits)
@@ -64,7 +66,7 @@ class DistinctCount(Summary, Folded):
         return pa.RecordBatch.from_arrays([lists], schema=self.state)
 
     def merge(self, states: pa.RecordBatch, slots: pa.Array, keys: int) -> pa.RecordBatch:
-        """The largest value of each register."""
+        """The largest value of each register of a key."""
         owners = spread(states.column(0), slots.to_numpy()).to_numpy()
         both = (owners.astype(np.uint64) << np.uint64(32)) + states.column(0).flatten().to_numpy()
         both.sort()
@@ -76,7 +78,7 @@ class DistinctCount(Summary, Folded):
         return pa.RecordBatch.from_arrays([gathered(slot, registers, keys, _REGISTERS)], schema=self.state)
 
     def answer(self, states: pa.RecordBatch) -> pa.RecordBatch:
-        """The estimates, from how many registers of a key have each value."""
+        """The estimates, from how many of a key's registers have each value."""
         keys, m = states.num_rows, 1 << self.bits
         owners = spread(states.column(0)).to_numpy().astype(np.int64)
         values = (states.column(0).flatten().to_numpy() & np.uint32(63)).astype(np.int64) + 1

@@ -1,4 +1,4 @@
-"""States that are lists, one a key: as flat entries with their slots, so that all are changed at once, and back."""
+"""States that are lists, one a key, as flat entries with their slots and back: all lists are changed at once."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ def entries(lists: pa.ListArray, slots: NDArray[np.int32] | None = None) -> pa.T
     lists : list<struct>[n]
         A null has no entries.
     slots : int32[n]
-        The slot of each list; without it each list has a slot of its own.
+        The slot of each list. Without it, list *i* has slot *i*.
 
     """
     flat: Any = lists.flatten()
@@ -32,19 +32,19 @@ def spread(lists: pa.ListArray, slots: NDArray[np.int32] | None = None) -> pa.Ar
 
 
 def counts(lists: pa.ListArray) -> NDArray[np.int64]:
-    """How many entries each list has, 0 of a null."""
+    """How many entries each list has; a null has 0."""
     return pc.fill_null(lists.value_lengths(), 0).to_numpy(zero_copy_only=False).astype(np.int64)
 
 
 def lists(flat: pa.Table, keys: int, kind: pa.ListType, *, empty: bool = True) -> pa.ListArray:
-    """The lists of structs of k keys, from entries ordered by slot; without entries one is empty, or else null."""
+    """The lists of structs of k keys, from entries ordered by slot. Keys without entries get an empty list, or null."""
     fields = list(kind.value_type)
     arrays = [array(flat, field.name).cast(field.type) for field in fields]
     return gathered(array(flat, "slot"), pa.StructArray.from_arrays(arrays, fields=fields), keys, kind, empty=empty)
 
 
 def gathered(slots: pa.Array, values: pa.Array, keys: int, kind: pa.ListType, *, empty: bool = True) -> pa.ListArray:
-    """Lists as ``lists`` makes, of values instead of structs, which are ordered by slot."""
+    """As ``lists``, but from an array of values instead of a table of structs; the values are ordered by slot."""
     lengths = np.bincount(slots.to_numpy(), minlength=keys)
     offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
     nulls = None if empty else pa.array(lengths == 0)
@@ -58,14 +58,14 @@ def array(flat: pa.Table, name: str) -> pa.Array:
 
 
 def ordered(flat: pa.Table, *names: str) -> pa.Table:
-    """The entries ordered by slot, then by these columns: ``-name`` is descending."""
+    """The entries ordered by slot, then by these columns; ``-name`` orders by that column descending."""
     keys = [("slot", "ascending")]
     keys += [(name[1:], "descending") if name.startswith("-") else (name, "ascending") for name in names]
     return flat.sort_by(keys)
 
 
 def reduced(flat: pa.Table, by: str, **how: str) -> pa.Table:
-    """One entry for each slot and value of ``by``, the other columns reduced: ``count="sum"``, ``time="min"``, …"""
+    """One entry for each slot and value of ``by``; the others are aggregated as in ``count="sum"``, ``time="min"``."""
     done = flat.group_by(["slot", by], use_threads=False).aggregate(list(how.items()))
     return done.select(["slot", by, *(f"{name}_{function}" for name, function in how.items())]).rename_columns(
         ["slot", by, *how]

@@ -1,7 +1,8 @@
-"""Sums of floating-point numbers that are exact: the same whatever the order, the batches and the workers.
+"""Exact sums of floating-point numbers, which don't depend on the order, the batches and the workers.
 
-A sum is kept as an *expansion*: float64 numbers whose exact sum it is, the first of them the sum correctly rounded,
-the next that of the remainder, and so on; nearly always one or two. Equal sums have equal expansions.
+A sum is kept as an *expansion*: float64 numbers whose exact sum it is. The first of them is the sum correctly rounded,
+the second is the remainder correctly rounded, and so on. Nearly always there are one or two. Equal sums have equal
+expansions.
 
 References
 ----------
@@ -27,7 +28,7 @@ _PLACES = 2200
 
 
 def total(expansions: pa.ListArray, slots: NDArray[np.int32], keys: int) -> pa.ListArray:
-    """The sums of n expansions by slot, k of them. O(n log n), some 20 ns each."""
+    """The sums of n expansions by slot, one for each of k keys. O(n log n), some 20 ns each."""
     owners = spread(expansions, slots).to_numpy()
     order = np.argsort(owners, kind="stable")
     values = expansions.flatten().to_numpy()
@@ -36,13 +37,13 @@ def total(expansions: pa.ListArray, slots: NDArray[np.int32], keys: int) -> pa.L
 
 
 def single(*parts: NDArray[np.float64]) -> pa.ListArray:
-    """Expansions of so many parts each, n of them; zeros are left out by the next ``total``."""
+    """Expansions with these parts, n of them. The next ``total`` leaves out parts that are zero."""
     offsets = np.arange(len(parts[0]) + 1, dtype=np.int32) * len(parts)
     return pa.ListArray.from_arrays(pa.array(offsets), pa.array(np.column_stack(parts).ravel()), type=EXPANSION)
 
 
 def leading(expansions: pa.ListArray) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """The first two parts of each expansion: the sum rounded, and most of what rounding left out."""
+    """The first two parts of each expansion: the rounded sum, and most of what rounding left out."""
     offsets = expansions.offsets.to_numpy()
     padded = np.concatenate([expansions.values.to_numpy(), [0.0, 0.0]])
     lengths = np.diff(offsets)
@@ -54,7 +55,7 @@ def leading(expansions: pa.ListArray) -> tuple[NDArray[np.float64], NDArray[np.f
 
 
 def two_product(a: NDArray[np.float64], b: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """The product a · b exactly, as its rounded value and the error, by Dekker's splitting."""
+    """The exact product a · b as its rounded value and the rounding error, by Dekker's splitting."""
     product = a * b
     (ah, al), (bh, bl) = _split(a), _split(b)
     return product, al * bl - (((product - ah * bh) - al * bh) - ah * bl)

@@ -1,4 +1,4 @@
-"""Faults of a user's work: what it raised, and the line of its code that did."""
+"""Errors of a user's work: what it raised, and the line of its code that raised."""
 
 import traceback
 from collections.abc import Collection
@@ -7,11 +7,11 @@ _SAID = 1_000  # characters: an error may quote a message
 
 
 class WorkFault(Exception):
-    """The user's work raised; the message says on which key, where and what, in one line."""
+    """The user's work raised an error. The message is one line: the key, the place in the code, and the error."""
 
 
 def raised_at(error: Exception, files: Collection[str | None], name: str) -> str:
-    """What was raised, and the last line of these files that led there; if there is none, in what (``name``) it was."""
+    """What was raised, and the last line of ``files`` that led to it. If there is none, ``name`` stands for it."""
     own = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename in files]
     said = " ".join(f"{type(error).__name__}: {error}".split())
     if len(said) > _SAID:
@@ -22,4 +22,4 @@ def raised_at(error: Exception, files: Collection[str | None], name: str) -> str
 
 
 class StateFault(Exception):
-    """A keyed work raised, or gave what it must not; the message says on which key, where and what, in one line."""
+    """A keyed work raised an error, or returned something invalid. The message is one line: key, place and error."""

@@ -1,7 +1,7 @@
-"""What a work with a state per key is, vectorised over the keys of a batch.
+"""The interface of works with a state per key, vectorised over the keys of a batch.
 
-``KeyedWork`` is the interface. ``Folded`` and ``Summary`` are bases for works that need less of it: states that are
-only ever merged, and results that are a function of the state.
+``KeyedWork`` is the interface. ``Folded`` is a base for works whose states are only ever merged. ``Summary`` is a base
+for works whose results are a function of the state.
 """
 
 from abc import ABC, abstractmethod
@@ -22,7 +22,8 @@ class Now:
     batch_ms : int
         The batch's own time, ms since the epoch.
     watermark_ms : int
-        No tuple that is still to come is older, ms since the epoch: event time less the lateness, or the batch's time.
+        A lower bound on the times of all tuples to come, ms since the epoch. By event time it is the latest time less
+        the lateness, by batch time the batch's time.
 
     """
 
@@ -33,9 +34,9 @@ class Now:
 class KeyedWork(ABC):
     """A work with a state per key.
 
-    A worker calls ``update`` once a batch, with all its tuples and the states of their keys. Rows of ``states`` are
-    keys; a *slot* is the number of such a row, and names the key in tuples and results. An instance keeps nothing
-    between calls: it travels to the tasks, and everything that it remembers is in the states.
+    A worker calls ``update`` once a batch, with all its tuples and the states of their keys. Each row of ``states`` is
+    a key. A *slot* is the number of such a row, by which tuples and results name their key. An instance keeps nothing
+    between calls, because Spark sends copies of it to the tasks. Everything that it remembers is in the states.
 
     Attributes
     ----------
@@ -43,26 +44,26 @@ class KeyedWork(ABC):
         The columns of the tuples that it reads; the key's own is ``key``. ``time`` (int64, ms since the epoch) is
         always there.
     types : mapping of str to pyarrow.DataType
-        The types to which ``column`` casts columns; a column that isn't named keeps its type.
+        The types to which ``column`` casts columns. A column that isn't named keeps its type.
     state : pyarrow.Schema
-        The state of a key, one row each. All fields are nullable: a new key's are null.
+        The columns of a key's state, which is one row. All are nullable: in a new key's state all are null.
     results : pyarrow.Schema
         The columns of a result, besides the key.
     identity : tuple of str
-        The columns of ``results`` that tell a result of a key (and a window) from the key's other results. A result
+        The columns of ``results`` that tell a result from the other results of the same key and window. A result
         overwrites an earlier one with equal identity.
     ttl_ms : int or None
-        How long a state must live after its key's last tuple, by the watermark; then it may leave, by ``finish``. None:
-        the run's options decide.
+        How long a state must live after its key's last tuple, measured by the watermark. Then it may leave, and
+        ``finish`` is called. None: the run's options decide.
     parameters : mapping of str to a number or a string
-        Parameters on which the meaning of a state depends: a checkpoint with states that were made with other
-        parameters is refused.
+        Parameters on which the meaning of a state depends. A run refuses a checkpoint whose states were made with other
+        parameters.
     older : tuple of pyarrow.Schema
-        The schemas that ``state`` had in earlier versions of the work: a checkpoint with such states is taken over, by
-        ``upgrade``. One with other states is refused.
+        The schemas that ``state`` had in earlier versions of the work. A run takes over a checkpoint with such states,
+        and calls ``upgrade``. It refuses a checkpoint with states of any other schema.
     by_batch : bool
-        Whether states depend on how the tuples are cut into batches. Mostly they don't: a key's state after two batches
-        is the state after one batch with all their tuples.
+        Whether states depend on how the tuples are cut into batches. Most don't: a key's state after two batches equals
+        its state after one batch with all their tuples.
 
     """
 
@@ -85,34 +86,34 @@ class KeyedWork(ABC):
         Parameters
         ----------
         tuples : RecordBatch
-            n tuples: ``slot`` (int32), ``time`` (int64, ms) and ``columns``; tuples of one source are in its order.
+            n tuples: ``slot`` (int32), ``time`` (int64, ms) and ``columns``. Tuples of one source are in its order.
         states : RecordBatch
-            k keys, each of which has a tuple: columns of ``state``.
+            k states with the columns of ``state``. Each of their keys has a tuple.
         now : Now
             The time of the batch.
 
         Returns
         -------
         results : RecordBatch or None
-            Any number of rows: ``slot`` (int32) and the columns of ``results``. Where the grouping splits keys these
-            are not published, as a worker doesn't have a key's whole state; the results of ``settle`` and ``finish``
-            are.
+            Any number of rows: ``slot`` (int32) and the columns of ``results``. Where the grouping splits keys, these
+            aren't published, because a worker doesn't have a key's whole state. The results of ``settle`` and
+            ``finish`` are.
         states : RecordBatch
             The k new states, in the order of the old ones.
 
         """
 
     def merge(self, states: pa.RecordBatch, slots: pa.Array, keys: int) -> pa.RecordBatch:
-        """Make one state of all the states of a key: associative, commutative, the order of rows doesn't matter.
+        """Merge all states of a key into one. It must be associative and commutative.
 
-        A work without ``merge`` can't be split: only groupings that keep a key at one worker run it.
+        A work without ``merge`` runs only with groupings that keep a key at one worker.
 
         Parameters
         ----------
         states : RecordBatch
-            n states, none of them null throughout.
+            n states. In each of them at least one column isn't null.
         slots : int32[n]
-            The key of each state, 0 to ``keys`` − 1; each key has at least one state.
+            The key of each state, 0 to ``keys`` − 1. Each key has at least one state.
         keys : int
             k, the number of keys.
 
@@ -127,16 +128,17 @@ class KeyedWork(ABC):
     def settle(
         self, before: pa.RecordBatch, after: pa.RecordBatch, now: Now
     ) -> tuple[pa.RecordBatch | None, pa.RecordBatch]:
-        """Give the results that are certain of keys that have changed, now that their states are whole.
+        """Give the results of keys whose whole states have changed.
 
-        It is called after ``update`` where a key is at one worker, and after ``merge`` where keys are split: then all
-        workers have sent their fragments of the key, so that no tuple older than the watermark is missing. Where states
-        live for a TTL it is also called, with equal states before and after, of keys without a tuple that are ``due``.
+        At this call a key's state is whole. If the key is at one worker, the call follows ``update``. If keys are
+        split, it follows ``merge``: all workers have then sent their fragments, so no tuple older than the watermark is
+        missing. Where states live for a TTL, it is also called for keys without a tuple that are ``due``. Their states
+        before and after are then equal.
 
         Parameters
         ----------
         before, after : RecordBatch
-            The k keys' states after the last call and now; a new key's state before is null.
+            The k keys' states after the last call, and now. A new key's state before is null.
         now : Now
             The time of the batch.
 
@@ -151,7 +153,7 @@ class KeyedWork(ABC):
         return None, after
 
     def due(self, states: pa.RecordBatch) -> pa.Array | None:
-        """Give the watermark from which ``settle`` has something to tell of a state though no tuple comes.
+        """Give the watermark from which ``settle`` must be called for a key, even if the key gets no tuple.
 
         Parameters
         ----------
@@ -161,19 +163,19 @@ class KeyedWork(ABC):
         Returns
         -------
         int64[k] or None
-            ms since the epoch; null: not before the state leaves. None: so it is with all of them.
+            ms since the epoch. Null: never due before expiry. Return None if no state is ever due.
 
         """
         return None
 
     def finish(self, states: pa.RecordBatch, now: Now) -> pa.RecordBatch | None:
-        """Give the last results of states that leave: their window closes, or they expire. Columns as in ``update``."""
+        """Give the last results of states whose window closes or which expire. The columns are as in ``update``."""
         return None
 
     def upgrade(self, states: pa.RecordBatch) -> pa.RecordBatch:
-        """Make states of an older schema into states of today's. By default columns that are new are null.
+        """Convert states of an older schema to the current one. By default, new columns are null.
 
-        It is called once for each state: by the first batch of a run on a checkpoint that an older version made.
+        It is called once for each state, in the first batch of a run on a checkpoint of an older version.
 
         Parameters
         ----------
@@ -188,7 +190,7 @@ class KeyedWork(ABC):
         Raises
         ------
         ValueError
-            The default can't do it: an old column is gone, or has another type.
+            The default can't convert the states: an old column is gone, or has another type.
 
         """
         for field in states.schema:
@@ -200,15 +202,15 @@ class KeyedWork(ABC):
         return pa.RecordBatch.from_arrays(columns, schema=self.state)
 
     def agree(self, one: pa.RecordBatch, other: pa.RecordBatch) -> bool:
-        """Whether two batches of k states may have come of the same tuples: by default, if they are equal (NaN is NaN).
+        """Whether two batches of k states may come from the same tuples. By default they must be equal (NaN is NaN).
 
-        A summary with states that depend on the order of merges overrides this by what its error bounds allow. It is
-        for tests (``unskew check-work``): no run calls it.
+        A work whose states depend on the order of merges overrides this, and allows what its error bounds allow. Only
+        tests and ``unskew check-work`` call it.
         """
         return one.equals(other) or (one.schema == other.schema and repr(one.to_pylist()) == repr(other.to_pylist()))
 
     def column(self, tuples: pa.RecordBatch, name: str) -> pa.Array:
-        """A column of the tuples, decoded if it is a dictionary's, and cast to its type in ``types``.
+        """A column of the tuples, decoded if it is dictionary-encoded, and cast to its type in ``types``.
 
         Raises
         ------
@@ -227,17 +229,17 @@ class KeyedWork(ABC):
 
     @property
     def mergeable(self) -> bool:
-        """Whether states of a key can be merged, so that a grouping may split it."""
+        """Whether a key's states can be merged, so that a grouping may split the key."""
         return type(self).merge is not KeyedWork.merge
 
     @property
     def tells_at_end(self) -> bool:
-        """Whether ``finish`` may give results; if not, a run that ends needn't wait until its states expire."""
+        """Whether ``finish`` may give results. If not, a run that ends needn't wait until its states expire."""
         return type(self).finish is not KeyedWork.finish
 
     @property
     def settles_later(self) -> bool:
-        """Whether ``settle`` may tell something of keys without a tuple."""
+        """Whether ``settle`` may give results for keys without a tuple."""
         return type(self).due is not KeyedWork.due
 
 
@@ -246,24 +248,24 @@ WHEN = ("change", "end")
 
 
 class Folded(KeyedWork):
-    """A work that makes a small state of each tuple (``lift``) and one state of several (``merge``).
+    """A work that makes a small state of each tuple (``lift``) and merges several states into one (``merge``).
 
-    Updating is merging, too. So how a stream is cut into batches and spread over workers makes no difference, if
-    ``merge`` is associative and commutative.
+    Its ``update`` merges too. So if ``merge`` is associative and commutative, states don't depend on how a stream is
+    cut into batches and spread over workers.
     """
 
     @abstractmethod
     def lift(self, tuples: pa.RecordBatch) -> pa.RecordBatch:
-        """The state of each tuple by itself: n rows of ``state``."""
+        """The state of each tuple on its own: n rows of ``state``."""
 
     @abstractmethod
     def merge(self, states: pa.RecordBatch, slots: pa.Array, keys: int) -> pa.RecordBatch:
-        """As ``KeyedWork.merge``; here every key has at least one state too."""
+        """As ``KeyedWork.merge``. Here too, every key has at least one state."""
 
     def update(
         self, tuples: pa.RecordBatch, states: pa.RecordBatch, now: Now
     ) -> tuple[pa.RecordBatch | None, pa.RecordBatch]:
-        """Merge the tuples' states to the old ones."""
+        """Merge the tuples' states into the old ones."""
         old = has_state(states)
         slots = np.concatenate([np.flatnonzero(old), tuples.column("slot").to_numpy()]).astype(np.int32)
         rows = joined([states.filter(pa.array(old)), self.lift(tuples)], self.state)
@@ -271,13 +273,13 @@ class Folded(KeyedWork):
 
 
 class Summary(KeyedWork):
-    """A work that publishes an answer of each key: a function of the key's state.
+    """A work that publishes an answer for each key: a function of the key's state.
 
     Parameters
     ----------
     when : str
-        ``change``: the answer is published each time that the key has changed, and overwrites the earlier one; ``end``:
-        it is published once, when the window closes or the state expires.
+        ``change``: the answer is published each time the key has changed, and overwrites the earlier one.
+        ``end``: it is published once, when the window closes or the state expires.
 
     Raises
     ------
@@ -293,12 +295,12 @@ class Summary(KeyedWork):
 
     @property
     def tells_at_end(self) -> bool:
-        """Whether answers are published then."""
+        """Whether answers are published at the end."""
         return self.when == "end"
 
     @abstractmethod
     def answer(self, states: pa.RecordBatch) -> pa.RecordBatch:
-        """The answers of the states: ``slot`` and the columns of ``results``."""
+        """The answers for k states: ``slot`` and the columns of ``results``."""
 
     def settle(
         self, before: pa.RecordBatch, after: pa.RecordBatch, now: Now
@@ -312,7 +314,7 @@ class Summary(KeyedWork):
 
 
 def has_state(states: pa.RecordBatch) -> NDArray[np.bool_]:
-    """Which of k keys have a state, bool[k]: a state in which every column is null is none."""
+    """Which of k keys have a state, bool[k]. A state whose columns are all null counts as none."""
     there = np.zeros(states.num_rows, np.bool_)
     for column in states.columns:
         there |= column.is_valid().to_numpy(zero_copy_only=False)
@@ -326,11 +328,11 @@ def joined(batches: list[pa.RecordBatch], schema: pa.Schema) -> pa.RecordBatch:
 
 
 def results_of(work: KeyedWork, slots: pa.Array, *columns: pa.Array) -> pa.RecordBatch:
-    """A batch of results: the slots, and the columns of ``work.results`` in their order, cast to their types."""
+    """A batch of results: the slots, and the columns of ``work.results`` in that order, cast to their types."""
     arrays = [column.cast(field.type) for column, field in zip(columns, work.results, strict=True)]
     return pa.RecordBatch.from_arrays([slots, *arrays], schema=result_schema(work))
 
 
 def result_schema(work: KeyedWork) -> pa.Schema:
-    """The schema of the results that a work's methods give: the slot, and the columns of ``work.results``."""
+    """The schema of the results of a work's methods: the slot, and the columns of ``work.results``."""
     return pa.schema([pa.field("slot", pa.int32()), *work.results])

@@ -12,32 +12,33 @@ from unskew.works.interface import Now, Summary, results_of
 
 
 class KllQuantiles(Summary):
-    """Quantiles of a column by key, with ranks that are about right: a KLL sketch of the datasketches library.
+    """Quantiles of a column by key, with approximate ranks: a KLL sketch of the datasketches library.
 
-    With probability 99 % a quantile's rank among n values is at most 1.33 % · n off with ``k`` = 200, 0.68 % · n with
-    400; up to k values all is exact. A state is small whatever the values are: some 3·k of 8 bytes.
+    With probability 99 %, the rank of a quantile among n values is off by at most 1.33 % · n with ``k`` = 200, and by
+    at most 0.68 % · n with ``k`` = 400. Up to k values the quantiles are exact. A state has some 3·k values of 8 bytes,
+    whatever the values are.
 
-    The sketch tosses coins and the library takes no seed: a replay may write other bytes and publish other values,
-    within the bound. A result published again overwrites the earlier one; but if equal runs must give equal results,
-    take ``Quantiles``.
+    The sketch uses random numbers, and the library takes no seed. So a replay may write other bytes and publish other
+    values, within the error bound. A result that is published again overwrites the earlier one. If equal runs must give
+    equal results, use ``Quantiles``.
 
-    A tuple costs some 0.1 µs, a key in a batch some 15 µs, as each sketch is read and written by itself.
+    A tuple costs some 0.1 µs. A key in a batch costs some 15 µs, because each sketch is read and written on its own.
 
     Parameters
     ----------
     value : str
-        The column; whatever can be cast to float64. Null, NaN and infinite values are left out.
+        The column, which must be castable to float64. Null, NaN and infinite values are left out.
     at : tuple of float
-        Which quantiles, each in [0, 1].
+        The quantiles, each in [0, 1].
     k : int
-        8 to 65,535.
+        The size of the sketch, in [8, 65535].
     when : str
         ``change`` (publish at each change) or ``end``.
 
     Raises
     ------
     ValueError
-        A parameter is wrong, or datasketches isn't installed.
+        A parameter is invalid, or datasketches isn't installed.
 
     References
     ----------
@@ -67,7 +68,7 @@ class KllQuantiles(Summary):
     def update(
         self, tuples: pa.RecordBatch, states: pa.RecordBatch, now: Now
     ) -> tuple[pa.RecordBatch | None, pa.RecordBatch]:
-        """Give each key's sketch its values."""
+        """Add each key's values to its sketch."""
         values = pc.fill_null(self.column(tuples, self.value), np.nan).to_numpy()
         fit = np.isfinite(values)
         slots = tuples.column("slot").to_numpy()[fit]
@@ -87,7 +88,7 @@ class KllQuantiles(Summary):
         return self._states(merged)
 
     def answer(self, states: pa.RecordBatch) -> pa.RecordBatch:
-        """The quantiles; null of a key without values."""
+        """The quantiles; null for a key without values."""
         sketches = [self._sketch(state) for state in states.column(0).to_pylist()]
         rows = [
             (slot, at, None if sketch.is_empty() else sketch.get_quantile(at, inclusive=True), sketch.n)
@@ -99,7 +100,7 @@ class KllQuantiles(Summary):
         return results_of(self, *(pa.array(column, kind) for column, kind in zip(columns, kinds, strict=True)))
 
     def agree(self, one: pa.RecordBatch, other: pa.RecordBatch) -> bool:
-        """Whether counts and extremes are equal, and ranks no further apart than four times the 99 % bound."""
+        """Whether counts and extremes are equal, and ranks differ by at most four times the 99 % bound."""
         for a, b in zip(one.column(0).to_pylist(), other.column(0).to_pylist(), strict=True):
             first, second = self._sketch(a), self._sketch(b)
             if first.n != second.n:

@@ -1,4 +1,4 @@
-"""LATEST value of a key, and tuples with the latest value of their key beside them."""
+"""LATEST: the latest value of a key. ENRICHED: tuples with the latest value of their key."""
 
 import numpy as np
 import pyarrow as pa
@@ -11,23 +11,23 @@ _STATE = pa.schema([pa.field("time", pa.int64()), pa.field("version", pa.int64()
 
 
 class Latest(Folded):
-    """The latest value of a key: a table of a stream of changes.
+    """The latest value of a key: a table made of a stream of changes.
 
-    The latest is that of the greatest time; of equal times that of the greatest ``version``; of equal versions the
-    greatest value. So it doesn't depend on the order, the batches or the workers. A tuple costs some 0.4 µs.
+    The latest value is the one with the greatest time. Among equal times it is the one with the greatest ``version``,
+    and among equal versions it is the greatest value. So it doesn't depend on the order, the batches or the workers. A
+    tuple costs some 0.4 µs.
 
     Parameters
     ----------
     value : str
-        The column; whatever can be cast to a string. Null is a value too (in Kafka's words a tombstone), and the
-        smallest.
+        The column, which must be castable to a string. Null is a value too, the smallest; Kafka calls it a tombstone.
     version : str
-        A column of integers, such as ``offset``: of two values of one time the one with the greater version is later.
-        Empty: there is none. Where the time is the batch's, all tuples of a batch have the same time.
+        A column of integers, such as ``offset``. Of two values of the same time, the one with the greater version is
+        later. Empty: there are no versions. By batch time all tuples of a batch have the same time.
 
     Notes
     -----
-    Results: ``value`` and ``time`` (ms since the epoch) of a key, whenever they have changed.
+    The columns of a result are ``value`` and ``time`` (ms since the epoch). It is published when one of them changes.
 
     """
 
@@ -44,7 +44,7 @@ class Latest(Folded):
         return _versions(self, tuples, self.value, self.version)
 
     def merge(self, states: pa.RecordBatch, slots: pa.Array, keys: int) -> pa.RecordBatch:
-        """The latest of all."""
+        """The latest of a key's states."""
         flat = _sorted(pa.table([slots, *states.columns], names=["slot", *states.schema.names]), *_STATE.names)
         last = np.searchsorted(array(flat, "slot").to_numpy(), np.arange(keys), side="right") - 1
         return pa.RecordBatch.from_arrays(
@@ -68,21 +68,24 @@ class Latest(Folded):
 class Enriched(KeyedWork):
     """Tuples joined to the latest value of their key: a stream and a table, in one stream.
 
-    A tuple with a value changes the key's value. A tuple without one is a question, and its result is the value as of
-    its time: the latest that has come, or the value that the key had before the batch if that is later. In a batch the
-    order doesn't matter: changes of the same time are before questions. The work can't be split, for a key's questions
-    must come where its value is. A tuple costs some 0.4 µs.
+    A tuple with a value changes the key's value. A tuple without one is a question. Its result is the value as of its
+    time, or the value that the key had before the batch if that value is later. The order of a batch's tuples doesn't
+    matter: of equal times, changes come before questions.
+
+    Only groupings that keep a key at one worker run the work, because a question must come to the worker that has the
+    key's value. A tuple costs some 0.4 µs.
 
     Parameters
     ----------
     value, version : str
-        As for ``Latest``; but a tuple with a null value is a question.
+        As for ``Latest``, but a tuple with a null value is a question.
     id : str
-        The column that names a question among the key's questions, as a string.
+        The column that tells a question from the key's other questions, as a string.
 
     Notes
     -----
-    Results: ``id``, ``time`` of the question, ``value`` (null if there is none yet).
+    The columns of a result are ``id``, ``time`` of the question, and ``value``. ``value`` is null if the key has none
+    yet.
 
     """
 
@@ -98,7 +101,7 @@ class Enriched(KeyedWork):
     def update(
         self, tuples: pa.RecordBatch, states: pa.RecordBatch, now: Now
     ) -> tuple[pa.RecordBatch | None, pa.RecordBatch]:
-        """Order all by time, and give each question the change before it."""
+        """Order all tuples by time, and answer each question with the change before it."""
         old = has_state(states)
         rows = joined([states.filter(pa.array(old)), _versions(self, tuples, self.value, self.version)], _STATE)
         slots = np.concatenate([np.flatnonzero(old), tuples.column("slot").to_numpy()]).astype(np.int32)

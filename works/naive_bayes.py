@@ -1,4 +1,4 @@
-"""NAIVE_BAYES: a classifier that is trained and asked in the stream, the application of the PKG paper."""
+"""NAIVE_BAYES: a classifier that is trained and asked in the stream, the application in the PKG paper."""
 
 from collections.abc import Mapping
 
@@ -17,33 +17,33 @@ PRIOR = ""
 
 
 class NaiveBayes(Folded):
-    """Counters by (class, word): how many documents of a class have the word.
+    """Counters by (word, class): how many documents of the class have the word.
 
-    A document is cut into its distinct words (and ``PRIOR``) before the grouping; a tuple's key is the word. A tuple
-    with a class trains. One without asks, and is answered with the word's counters once they are known: at the end of
-    its batch, or where the grouping splits keys at the merge. All of a document's answers together say its class:
-    ``classify``.
+    Before the grouping, a document is cut into its distinct words and ``PRIOR``. Each word is the key of a tuple. A
+    tuple with a class trains. A tuple without one asks for the word's counters. The answer comes at the end of the
+    batch, or at the merge where the grouping splits keys. ``classify`` makes a class of all answers to a document.
 
-    States are equal whatever the order, the batches and the workers; answers are those of the model at that merge. A
-    tuple costs some 0.2 µs, a state 12 bytes a class.
+    States don't depend on the order, the batches and the workers. Answers are those of the model at the time of the
+    answer. A tuple costs some 0.2 µs. A state has 12 bytes for each class, and the class's name.
 
     Parameters
     ----------
     label : str
-        The column with the class, a string; null asks.
+        The column with the class, a string. A tuple in which it is null asks.
     document : str
-        The column that says which document asks, as a string.
+        The column with the name of the document that asks, a string.
 
     Notes
     -----
-    Results: ``document``, ``class``, ``count``: a row a class; class null and count 0 if none has the word. When the
-    window closes or a state expires the counters themselves are published, with a null document.
+    The columns of a result are ``document``, ``class`` and ``count``, a row for each class. If no class has the word,
+    there is one row with a null class and the count 0. When the window closes or a state expires, the counters
+    themselves are published, with a null document.
 
     References
     ----------
     M. A. U. Nasir, G. De Francisci Morales, D. García-Soriano, N. Kourtellis, M. Serafini, Partial Key Grouping,
-    sections 2.1 (the classifier) and 3.1 (with split keys). There workers send their counters to the aggregator every
-    period; here questions go with them, so that an answer never rests on half of a word's counters.
+    sections 2.1 (the classifier) and 3.1 (with split keys). There, workers send their counters to the aggregator every
+    period. Here, questions travel with the counters, so that no answer rests on a part of a word's counters.
 
     """
 
@@ -59,7 +59,7 @@ class NaiveBayes(Folded):
         self.types = dict.fromkeys(self.columns, pa.string())
 
     def lift(self, tuples: pa.RecordBatch) -> pa.RecordBatch:
-        """A count of one class, or one question."""
+        """The count of one class for each tuple that trains, one question for each tuple that asks."""
         label, document = self.column(tuples, self.label), self.column(tuples, self.document)
         trains = label.is_valid().to_numpy(zero_copy_only=False)
         labels = label.filter(pa.array(trains))
@@ -72,7 +72,7 @@ class NaiveBayes(Folded):
         )
 
     def merge(self, states: pa.RecordBatch, slots: pa.Array, keys: int) -> pa.RecordBatch:
-        """Add the counters up; a document asks a word once."""
+        """Add the counters up. A document that asks for a word several times is answered once."""
         owners = slots.to_numpy()
         counts = ordered(reduced(entries(states.column("counts"), owners), "class", count="sum"), "class")
         questions = states.column("asked")
@@ -118,22 +118,22 @@ class NaiveBayes(Folded):
 def classify(
     answers: Mapping[str, Mapping[str, Mapping[str | None, int]]], alpha: float = 1.0
 ) -> dict[str, str | None]:
-    """The most likely class of each document, from the answers to all of its words.
+    """The most likely class of each document, from the answers for all of its words.
 
-    argmax over C of log P(C) + Σ log P(word | C), with P(word | C) = (count + α) / (documents of C + 2α).
+    It is argmax over C of log P(C) + Σ log P(word | C), with P(word | C) = (count + α) / (documents of C + 2α).
 
     Parameters
     ----------
     answers : mapping
         Document → word → class → count, ``PRIOR`` among the words.
     alpha : float
-        α > 0, Laplace's smoothing: what a word that a class doesn't have counts.
+        α > 0, for Laplace's smoothing: it is added to each count, so that no probability is 0.
 
     Returns
     -------
     dict
-        Document → class; None of a document that was asked before anything was learned. Of equally likely classes the
-        first by name.
+        Document → class. The class is None if the document was asked before any document trained. Of equally likely
+        classes it is the first by name.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""A work by its name on a command line, ``module:Class``, with options ``name=value``."""
+"""Load a work by its name on a command line, ``module:NAME``, with options ``name=value``."""
 
 import importlib
 import inspect
@@ -19,17 +19,17 @@ def load(path: str, options: Mapping[str, str] | None = None) -> KeyedWork:
     Parameters
     ----------
     path : str
-        ``MODULE:NAME`` of a subclass of ``KeyedWork``, a function that makes a keyed work, or a keyed work. Modules in
-        the current folder are found.
+        ``MODULE:NAME``. It names a subclass of ``KeyedWork``, a function that returns a keyed work, or a keyed work.
+        Modules in the current folder are found.
     options : mapping of str to str
-        Parameters of the class or the function, each read as the type it is annotated with: ``str``, ``int``,
-        ``float``, ``bool``, or a tuple of them with commas.
+        Parameters of the class or the function. Each is read as its annotated type: ``str``, ``int``, ``float``,
+        ``bool``, or a tuple of one of these, whose values are separated by commas.
 
     Raises
     ------
     UsageError
-        The work can't be loaded, isn't a keyed work, has no such option, or a value is wrong; one line with the valid
-        ones.
+        The work can't be loaded or isn't a keyed work, it has no such option, or a value is invalid. The message is one
+        line with what is valid.
 
     Examples
     --------
@@ -54,7 +54,9 @@ def load(path: str, options: Mapping[str, str] | None = None) -> KeyedWork:
 
 
 def named(path: str) -> Any:
-    """The object that ``MODULE:NAME`` names; a module that isn't ours travels to the tasks by value.
+    """The object that ``MODULE:NAME`` names.
+
+    A module from outside of unskew is pickled by value, so that Spark's workers needn't have it.
 
     Raises
     ------

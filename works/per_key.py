@@ -16,26 +16,27 @@ Update: TypeAlias = Callable[[Any, list[Row], Row | None], tuple[Iterable[Row], 
 class PerKey(KeyedWork):
     """A keyed work that calls functions of one key.
 
-    A key in a batch costs some 10 µs, a tuple some 2: values go from Arrow to Python and back.
+    A key in a batch costs some 10 µs and a tuple some 2 µs, because values go from Arrow to Python and back.
 
     Parameters
     ----------
     update : (key, tuples, state) → (results, state)
-        Called once for each key of a batch, with the key's tuples (``time`` and ``columns``) by time, tuples of one
-        time as they came, and with its state, None if the key is new. Gives any number of results, and the new state.
+        Called once for each key of a batch. ``tuples`` are the key's tuples (``time`` and ``columns``) ordered by time;
+        tuples of equal times keep their order. ``state`` is None if the key is new. Returns any number of results and
+        the new state.
     state, results : pyarrow.Schema
         The columns of a state and of a result.
     merge : (states) → state, optional
-        One state of several of a key, whatever their order. Without it no grouping may split keys.
+        Makes one state of several states of a key, whatever their order. Without it, no grouping may split keys.
     settle : (before, after) → (results, state), optional
-        Gives the results that are certain of a key, now that ``after`` is its whole state; ``before`` is its state the
-        last time, or None. Where keys are split these results are published, and those of ``update`` aren't.
+        Gives the results of a key whose whole state is now ``after``. ``before`` is its state at the last call, or
+        None. Where keys are split, these results are published, and those of ``update`` aren't.
     finish : (state) → results, optional
-        Gives the last results of a state that leaves, as its window closes or it expires.
+        Gives the last results of a state whose window closes or which expires.
     columns : tuple of str
         The columns of the tuples that the functions need.
     identity : tuple of str
-        The columns of a result that tell it from the key's other results.
+        The columns that tell a result from the key's other results.
     ttl : float or None
         Seconds that a state must live after its key's last tuple.
 
@@ -77,18 +78,18 @@ class PerKey(KeyedWork):
 
     @property
     def mergeable(self) -> bool:
-        """Whether there is a function that merges."""
+        """Whether ``merge`` was given."""
         return self._functions[1] is not None
 
     @property
     def tells_at_end(self) -> bool:
-        """Whether there is a function that finishes."""
+        """Whether ``finish`` was given."""
         return self._functions[3] is not None
 
     def update(
         self, tuples: pa.RecordBatch, states: pa.RecordBatch, now: Now
     ) -> tuple[pa.RecordBatch | None, pa.RecordBatch]:
-        """Call the function for each key."""
+        """Call ``update`` for each key."""
         update = self._functions[0]
         columns = [self.column(tuples, name) for name in self.columns]
         slots, times = (tuples.column(name).to_numpy() for name in ("slot", "time"))
@@ -105,7 +106,7 @@ class PerKey(KeyedWork):
         return self._results(given), self._states(after)
 
     def merge(self, states: pa.RecordBatch, slots: pa.Array, keys: int) -> pa.RecordBatch:
-        """Call the function for each key that has several states."""
+        """Call ``merge`` for each key that has several states."""
         merge = self._functions[1]
         if merge is None:
             raise NotImplementedError
@@ -117,7 +118,7 @@ class PerKey(KeyedWork):
     def settle(
         self, before: pa.RecordBatch, after: pa.RecordBatch, now: Now
     ) -> tuple[pa.RecordBatch | None, pa.RecordBatch]:
-        """Call the function for each key, if there is one."""
+        """Call ``settle``, if it was given, for each key."""
         settle = self._functions[2]
         if settle is None:
             return None, after
@@ -125,7 +126,7 @@ class PerKey(KeyedWork):
         return self._results([results for results, _ in done]), self._states([state for _, state in done])
 
     def finish(self, states: pa.RecordBatch, now: Now) -> pa.RecordBatch | None:
-        """Call the function for each key, if there is one."""
+        """Call ``finish``, if it was given, for each key."""
         finish = self._functions[3]
         return None if finish is None else self._results([finish(state) for state in states.to_pylist()])
 

@@ -15,36 +15,38 @@ _BUCKETS = pa.list_(pa.struct([pa.field("bucket", pa.int32()), pa.field("count",
 
 
 class Quantiles(Summary, Folded):
-    """Quantiles of a column by key, each at most ``error`` times itself away from the true one.
+    """Quantiles of a column by key, each off by at most ``error`` times the true value.
 
-    A state is a histogram with buckets as wide as ``error`` allows, relative to the values in them: a value's bucket is
-    the first bits of its float64 (sign, exponent, a few places). So counting takes no logarithm, which machines may
-    round differently, and merging adds counts up: a state is the same whatever the order, the batches and the workers.
-    (A KLL sketch's isn't: see ``KllQuantiles``.) It has some 1.4/``error`` buckets for each doubling of the values:
-    1,000 of 12 bytes for values from 1 to 1,000 with 1 %, however many there are.
+    A state is a histogram. Its buckets are as wide, relative to their values, as ``error`` allows. A value's bucket is
+    the first bits of its float64: sign, exponent, and some places of the mantissa. So counting takes no logarithm,
+    which machines may round differently.
 
-    A tuple costs some 0.3 µs, and each bucket of a key that has a tuple in the batch as much.
+    Merging adds counts. So a state doesn't depend on the order, the batches and the workers; a state of
+    ``KllQuantiles`` does. There are between 0.5/``error`` and 1/``error`` buckets for each doubling of the values. With
+    1 % these are 64, and values from 1 to 1,000 fill 637 buckets of 12 bytes, however many values there are.
+
+    A tuple costs some 0.3 µs. In each batch with a tuple of a key, each of the key's buckets costs as much.
 
     Parameters
     ----------
     value : str
-        The column; whatever can be cast to float64.
+        The column, which must be castable to float64.
     at : tuple of float
-        Which quantiles, each in [0, 1].
+        The quantiles, each in [0, 1].
     error : float
-        In [10⁻⁵, 0.5].
+        The bound of the relative error, in [10⁻⁵, 0.5].
     when : str
         ``change`` (publish at each change) or ``end``.
 
     Notes
     -----
-    Results: a row a quantile, with its ``value`` and the ``count`` of the values there are; the quantile q of n sorted
-    values is the ⌈q·n⌉th, the first for 0. Null, NaN and infinite values are left out.
+    A result is a row for each quantile, with its ``value`` and the ``count`` of all values. The quantile q of n sorted
+    values is the ⌈q·n⌉th, and the first for q = 0. Null, NaN and infinite values are left out.
 
     References
     ----------
-    G. Tene's HdrHistogram has buckets like these; C. Masson, J. Rim, H. Lee, DDSketch, PVLDB 2019, has the error bound
-    (section 2) and why ranks alone say little of long tails.
+    G. Tene's HdrHistogram has buckets like these. C. Masson, J. Rim, H. Lee, DDSketch, PVLDB 2019, has the error bound
+    (section 2), and says why an error of the rank says little about long tails.
 
     """
 
@@ -73,7 +75,7 @@ class Quantiles(Summary, Folded):
         self.types = {value: pa.float64()}
 
     def lift(self, tuples: pa.RecordBatch) -> pa.RecordBatch:
-        """A count of one bucket for each tuple; of none if the value isn't a number."""
+        """For each tuple the count of one bucket, or of none if the value isn't a finite number."""
         values = pc.fill_null(self.column(tuples, self.value), np.nan).to_numpy()
         fit = np.isfinite(values)
         buckets = self._bucket(values[fit])
@@ -102,7 +104,7 @@ class Quantiles(Summary, Folded):
         return pa.RecordBatch.from_arrays([lists(flat, keys, _BUCKETS)], schema=self.state)
 
     def answer(self, states: pa.RecordBatch) -> pa.RecordBatch:
-        """For each quantile the middle of the bucket that its rank falls into."""
+        """For each quantile the middle of the bucket that has its rank."""
         keys, quantiles = states.num_rows, len(self.at)
         flat = entries(states.column(0))
         so_far = np.concatenate([[0], np.cumsum(array(flat, "count").to_numpy())])

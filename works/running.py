@@ -11,23 +11,23 @@ from unskew.works.interface import Folded, Summary, results_of
 class Running(Summary, Folded):
     """Count, sum, minimum, maximum, mean and variance of a column, by key.
 
-    Sums are exact (``unskew.works.exact``): the results are the same bits however the stream is cut into batches and
-    spread over workers. ``sum`` is the exact sum correctly rounded, ``mean`` is that divided by the count, and
-    ``variance`` (the population's) has a relative error of some 10⁻¹⁵ unless it is 10³⁰ times smaller than the mean's
-    square.
+    Sums are exact (``unskew.works.exact``). So results are the same to the bit, however the stream is cut into batches
+    and spread over workers. ``sum`` is the exact sum correctly rounded, and ``mean`` is that divided by the count.
+    ``variance`` is the population's. Its relative error is some 10⁻¹⁵, unless it is 10³⁰ times smaller than the square
+    of the mean.
 
-    A tuple costs some 0.6 µs, a key's state 70 bytes or so.
+    A tuple costs some 0.6 µs, and a key's state some 70 bytes.
 
     Parameters
     ----------
     value : str
-        The column; whatever can be cast to float64.
+        The column, which must be castable to float64.
     when : str
         ``change`` (publish at each change) or ``end``.
 
     Notes
     -----
-    Tuples whose value is null, NaN, infinite or beyond ±10¹⁴⁰ take no part in the statistics; ``unfit`` counts them.
+    Tuples whose value is null, NaN, infinite or beyond ±10¹⁴⁰ take no part in the statistics. ``unfit`` counts them.
 
     """
 
@@ -60,7 +60,7 @@ class Running(Summary, Folded):
         self.types = {value: pa.float64()}
 
     def lift(self, tuples: pa.RecordBatch) -> pa.RecordBatch:
-        """One value each: its own minimum, maximum and sum."""
+        """The statistics of each tuple's value on its own."""
         values = pc.fill_null(self.column(tuples, self.value), np.nan).to_numpy()
         fit = np.abs(values) <= exact.LARGEST  # false for NaN
         value = np.where(fit, values, 0.0) + 0.0  # −0 is 0
@@ -70,7 +70,7 @@ class Running(Summary, Folded):
         return pa.RecordBatch.from_arrays(columns, schema=self.state)
 
     def merge(self, states: pa.RecordBatch, slots: pa.Array, keys: int) -> pa.RecordBatch:
-        """Sums of the sums, minimum of the minima."""
+        """Add the counts and the sums up, and take the least minimum and the greatest maximum."""
         flat = pa.table([slots, *states.columns[:4]], names=["slot", *self.state.names[:4]])
         how = [("count", "sum"), ("unfit", "sum"), ("min", "min"), ("max", "max")]
         plain = flat.group_by("slot", use_threads=False).aggregate(how).sort_by("slot")
@@ -80,7 +80,7 @@ class Running(Summary, Folded):
         return pa.RecordBatch.from_arrays(columns, schema=self.state)
 
     def answer(self, states: pa.RecordBatch) -> pa.RecordBatch:
-        """The statistics; mean and variance are null of a key without a fit value."""
+        """The statistics. Mean and variance are null for a key without a fit value."""
         count = states.column("count").to_numpy()
         empty, n = count == 0, np.maximum(count, 1).astype(np.float64)
         s, rest = exact.leading(states.column("sum"))

@@ -20,22 +20,21 @@ _SESSION = pa.list_(
 class Sessions(Folded):
     """A key's sessions: a tuple belongs to a session if it comes at most ``gap`` after the session's last tuple.
 
-    A session is published once, when the watermark is more than ``gap`` past its last tuple, so that no tuple can
-    lengthen it any more. Sessions are exact whatever the order of the tuples and whichever worker got them, for they
-    are unions of intervals.
+    A session is published once, when the watermark is more than ``gap`` past its last tuple. No tuple can lengthen it
+    then. Sessions don't depend on the order of the tuples and on their workers, because they are unions of intervals.
 
-    A tuple costs some 0.4 µs; a state is 24 bytes for each session that is still open.
+    A tuple costs some 0.4 µs. A state has 24 bytes for each open session.
 
     Parameters
     ----------
     gap : float
-        Seconds > 0. A tuple that comes just ``gap`` after the last one is of the same session, as in Spark's session
-        windows and Flink's.
+        Seconds > 0. A tuple that comes exactly ``gap`` after the last one belongs to the same session, as in the
+        session windows of Spark and Flink.
 
     Notes
     -----
-    Results: ``start`` and ``last``, the times of the first and the last tuple (ms since the epoch), and their
-    ``count``. In a tumbling window sessions end with the window.
+    The columns of a result are ``start``, ``last`` and ``count``: the times of the first and the last tuple (ms since
+    the epoch), and the number of tuples. If states live for a tumbling window, sessions end with the window.
 
     """
 
@@ -74,7 +73,7 @@ class Sessions(Folded):
         return self._results(flat.filter(pa.array(over))), pa.RecordBatch.from_arrays([kept], schema=self.state)
 
     def due(self, states: pa.RecordBatch) -> pa.Array:
-        """The end of the first session: it may be over while a later one of the key goes on."""
+        """The end of the first session. It may be over while a later session of the key is open."""
         sessions: Any = states.column(0)
         first = pa.array(sessions.offsets.to_numpy()[:-1], mask=counts(sessions) == 0)
         return pc.call_function("add", [sessions.values.field("last").take(first), self.gap_ms + 1])

@@ -14,32 +14,32 @@ _ITEMS = pa.list_(pa.struct([pa.field("item", pa.string()), pa.field("count", pa
 class TopK(Summary, Folded):
     """The k most frequent items of a key, from at most m counters.
 
-    Of n tuples of a key, for each item: ``count`` ≤ its true count ≤ ``count + error``, and ``error`` ≤ n/(m + 1); so
-    every item with more than n/(m + 1) tuples is there. It holds for any order, batches, workers and merges. While a
-    key has no more than m items all is exact, and the error 0; beyond that states depend on the order of merges, within
-    these bounds.
+    For each item of a key with n tuples, ``count`` ≤ true count ≤ ``count + error``, and ``error`` ≤ n/(m + 1). So the
+    state has every item with more than n/(m + 1) tuples. This holds for any order, batches, workers and merges. While a
+    key has at most m items, all counts are exact and the error is 0. Beyond that, states depend on the order of merges,
+    within these bounds.
 
-    A tuple costs some 0.4 µs, and each counter of a key that has a tuple in the batch as much.
+    A tuple costs some 0.4 µs. In each batch with a tuple of a key, each of the key's counters costs as much.
 
     Parameters
     ----------
     item : str
-        The column; whatever can be cast to a string. Null is an item too.
+        The column, which must be castable to a string. Null is an item too.
     k : int
         How many items are published, at least 1.
     counters : int
-        m, at least k; 0: 10·k.
+        m, at least k. 0: 10·k.
     when : str
         ``change`` (publish at each change) or ``end``.
 
     Notes
     -----
-    Results: ``rank`` from 1, ``item``, ``count``, ``error``; equal counts are ordered by item. A rank that has got
-    empty is published with a null item, so that it overwrites the earlier result of that rank.
+    The columns of a result are ``rank`` from 1, ``item``, ``count`` and ``error``. Items of equal counts are ordered by
+    name. A rank that has become empty is published with a null item, which overwrites its earlier result.
 
     References
     ----------
-    J. Misra, D. Gries, Finding Repeated Elements, 1982; P. Agarwal, G. Cormode, Z. Huang, J. Phillips, Z. Wei, K. Yi,
+    J. Misra, D. Gries, Finding Repeated Elements, 1982. P. Agarwal, G. Cormode, Z. Huang, J. Phillips, Z. Wei, K. Yi,
     Mergeable Summaries, PODS 2012, section 3: add the counters up, then subtract the (m + 1)th largest from all.
 
     """
@@ -64,7 +64,7 @@ class TopK(Summary, Folded):
         self.types = {item: pa.string()}
 
     def lift(self, tuples: pa.RecordBatch) -> pa.RecordBatch:
-        """A count of one item each."""
+        """The count of one item for each tuple."""
         n = tuples.num_rows
         ones = pa.array(np.ones(n, np.int64))
         fields = list(_ITEMS.value_type)
@@ -73,7 +73,7 @@ class TopK(Summary, Folded):
         return pa.RecordBatch.from_arrays([ones, pa.array(np.zeros(n, np.int64)), items], schema=self.state)
 
     def merge(self, states: pa.RecordBatch, slots: pa.Array, keys: int) -> pa.RecordBatch:
-        """Add the counters up; if there are more than m, subtract the (m + 1)th largest from all."""
+        """Add the counters up. If there are more than m, subtract the (m + 1)th largest from all."""
         owners = slots.to_numpy()
         flat = ordered(reduced(entries(states.column("items"), owners), "item", count="sum"), "-count", "item")
         slot, count = array(flat, "slot").to_numpy(), array(flat, "count").to_numpy()
@@ -91,7 +91,7 @@ class TopK(Summary, Folded):
     def settle(
         self, before: pa.RecordBatch, after: pa.RecordBatch, now: Now
     ) -> tuple[pa.RecordBatch | None, pa.RecordBatch]:
-        """Publish the items in order, and the ranks that have got empty."""
+        """Publish the items in order, and the ranks that have become empty."""
         if self.when == "end":
             return None, after
         had, has = (np.minimum(counts(states.column("items")), self.k) for states in (before, after))
@@ -103,7 +103,7 @@ class TopK(Summary, Folded):
         return joined([self.answer(after), empty], empty.schema), after
 
     def answer(self, states: pa.RecordBatch) -> pa.RecordBatch:
-        """The first k counters."""
+        """The k most frequent items of each key."""
         flat = entries(states.column("items"))
         flat = flat.filter(pa.array(ranks(array(flat, "slot").to_numpy()) < self.k))
         slot = array(flat, "slot")
@@ -112,7 +112,7 @@ class TopK(Summary, Folded):
         return results_of(self, slot, rank, array(flat, "item"), array(flat, "count"), error)
 
     def agree(self, one: pa.RecordBatch, other: pa.RecordBatch) -> bool:
-        """Whether totals are equal, and no item's true count is bounded differently by both."""
+        """Whether totals are equal, and the bounds on each item's true count overlap."""
         if one.column("total") != other.column("total"):
             return False
         bounds = [_bounds(states) for states in (one, other)]

@@ -1,1 +1,1 @@
-"""What is kept beside a query's checkpoint, so that a batch that is run again sees what it saw before."""
+"""What is kept beside a query's checkpoint, so that a batch that runs again reads what its first run read."""

@@ -1,6 +1,6 @@
 """A query's checkpoint: the batches that Spark has logged in it, the run that it belongs to, and the run's workers.
 
-Runs with more workers and with fewer may follow each other on one checkpoint, so it has a ``WorkerHistory``.
+Runs with other numbers of workers may follow each other on one checkpoint. So it has a ``WorkerHistory``.
 """
 
 from collections.abc import Collection, Mapping
@@ -23,21 +23,22 @@ RECORD = ("unskew", "run.json")
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """A micro-batch as planned, before it runs: the same when it is replayed.
+    """A micro-batch as it was planned, before it runs. A replay has the same plan.
 
     Attributes
     ----------
     number : int
-        The batch's number, 0 and up.
+        The batch's number, from 0.
     time_ms : int
-        The batch's time: Spark's timestamp of the batch, plus what the checkpoint's ``Clock`` is ahead.
+        The batch's time: Spark's timestamp of the batch, plus the checkpoint's ``Clock``.
     watermark_ms : int
-        Windows that end at or before this are closed by this batch.
+        This batch closes the windows that end at or before this time.
     late_before_ms : int
-        Rows of windows that end at or before this come too late for this batch (the watermark of the one before).
+        Rows of windows that end at or before this time are too late for this batch. It is the previous batch's
+        watermark.
     start, end : dict
-        Kafka offsets, topic → partition → offset: from (inclusive) and to (exclusive). A partition that the topic has
-        only since this batch begins at 0.
+        Kafka offsets from which (inclusive) and to which (exclusive) the batch reads: topic → partition → offset. A
+        partition that the topic got since the previous batch begins at 0.
 
     """
 
@@ -50,12 +51,12 @@ class Batch:
 
 
 class Checkpoint:
-    """A checkpoint location: Spark's own logs (read only) and our files beside them.
+    """A checkpoint location: Spark's own logs, which are only read, and our files beside them.
 
     Attributes
     ----------
     location : Location
-        Where it is.
+        The checkpoint's location.
 
     Parameters
     ----------
@@ -65,7 +66,7 @@ class Checkpoint:
     Raises
     ------
     UsageError
-        There are no checkpoints at such an address.
+        The address is of no kind that a checkpoint can have.
 
     """
 
@@ -76,26 +77,26 @@ class Checkpoint:
 
     @cached_property
     def clock(self) -> Clock:
-        """The batches' time."""
+        """The batch time's lead over the clock."""
         return Clock(self.location, self.planned())
 
     def check(self, run: Mapping[str, object], changing: Collection[str] = ()) -> dict[str, Any]:
-        """Refuse a checkpoint that belongs to another run; return the record of this one, as ``claim`` writes it.
+        """Refuse a checkpoint that belongs to another run, and return the record of this run as ``claim`` writes it.
 
-        An older or a newer version of this program may record other fields. A field that only one of the two runs has
-        is no reason to refuse; the record has it all the same.
+        An older or newer version of this program may record other fields. A field that only one of the two runs has is
+        no reason to refuse. The returned record has the fields of both.
 
         Parameters
         ----------
         run : mapping
-            The fields by which the run differs from others.
+            The fields that distinguish the run from others.
         changing : collection of str
-            Fields that may differ all the same; the record has the values of this run.
+            Fields that may differ. The record gets this run's values of them.
 
         Raises
         ------
         UsageError
-            The checkpoint was made by a run of another grouping, worker count, source, …, or in a later format.
+            The checkpoint belongs to a run of another grouping, worker count, source, …, or has a later format.
         EnvironmentFault
             The record can't be read.
 
@@ -116,7 +117,7 @@ class Checkpoint:
         return found | given
 
     def claim(self, run: Mapping[str, object], changing: Collection[str] = ()) -> None:
-        """Record the run that this checkpoint belongs to; as ``check``, refuse it to any other.
+        """Record the run that this checkpoint belongs to. As ``check`` does, refuse the checkpoint of another run.
 
         Raises
         ------
@@ -131,7 +132,7 @@ class Checkpoint:
             self._own.remove(left)
 
     def claimed(self) -> dict[str, Any]:
-        """The record of the run that the checkpoint belongs to; empty: there is none yet."""
+        """The record of the run that the checkpoint belongs to. Empty: there is none yet."""
         try:
             found = orjson.loads(self._own.read(RECORD[-1]))
         except FileNotFoundError:
@@ -145,7 +146,7 @@ class Checkpoint:
         return found
 
     def batch(self, number: int) -> Batch:
-        """A batch that has started, as it was planned. (Spark keeps the logs of the newest batches alone.)"""
+        """A batch that has started, as it was planned. Spark keeps the logs of the newest batches only."""
         before = self._entries.get(number - 1) or (self._log("offsets", number - 1) if number else None)
         this = self._log("offsets", number)
         self._entries = {number: this}  # an entry of the log never changes
@@ -163,7 +164,7 @@ class Checkpoint:
         )
 
     def planned(self) -> int:
-        """The number of the newest batch that was planned; 0 before there is one."""
+        """The number of the newest batch that was planned, or 0."""
         return self._newest("offsets") or 0
 
     def following(self) -> int:
@@ -177,7 +178,7 @@ class Checkpoint:
         return 0 if newest is None else newest + 1
 
     def next_offsets(self) -> Mapping[str, Mapping[str, int]]:
-        """The Kafka offsets at which the query goes on, topic → partition → offset; empty before it has begun."""
+        """The Kafka offsets at which the query continues, topic → partition → offset. Empty before it has begun."""
         newest = self._newest("offsets")
         if newest is not None:
             batch = self.batch(newest)
@@ -185,7 +186,7 @@ class Checkpoint:
         return orjson.loads(self._log("sources/0", 0)[1]) if self._newest("sources/0") == 0 else {}
 
     def partitions(self) -> int | None:
-        """The number of partitions of the query's state, fixed by the first batch that was planned; None: none was."""
+        """The number of partitions of the query's state, fixed by the first planned batch. None: none was planned."""
         newest = self._newest("offsets")
         if newest is None:
             return None
@@ -214,10 +215,10 @@ class WorkerHistory:
     Attributes
     ----------
     first : int
-        W of the run that made the checkpoint; the number of mergers goes by it in all runs.
+        W of the run that made the checkpoint. It determines the number of mergers in all runs.
     most : int
-        The highest W so far. A worker that the newest run no longer has may still have states, which leave when their
-        window closes. So all workers are called that there have been.
+        The highest W so far. A worker that the newest run no longer has may still have states, until their window
+        closes. So Spark calls every worker that any run on this checkpoint had.
 
     """
 
@@ -226,13 +227,13 @@ class WorkerHistory:
 
     @classmethod
     def of(cls, claimed: Mapping[str, Any], workers: int) -> Self:
-        """The history, including a run of W workers, of a checkpoint with this record (``Checkpoint.claimed``)."""
+        """The history of a checkpoint with this record (``Checkpoint.claimed``), including a run of W workers."""
         before = claimed.get("numWorkers", workers)
         return cls(claimed.get("firstWorkers", before), max(workers, claimed.get("mostWorkers", before)))
 
     @classmethod
     def at(cls, checkpoint: Where, workers: int) -> Self:
-        """The history, including a run of W workers, of the checkpoint at this location."""
+        """The history of the checkpoint at this location, including a run of W workers."""
         return cls.of(Checkpoint(checkpoint).claimed(), workers)
 
     def entries(self) -> dict[str, int]:

@@ -1,4 +1,4 @@
-"""Folders of a checkpoint: what a store of any kind must be able to do, and how the files of this machine do it."""
+"""Folders of a checkpoint: the interface of all kinds of stores, and the files of this machine."""
 
 import contextlib
 import errno
@@ -19,23 +19,23 @@ _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.E
 
 
 class Folder(Protocol):
-    """A folder of files that are written whole.
+    """A folder of files, each of which is written as a whole.
 
     Attributes
     ----------
     costly : bool
-        Whether each request costs money, so that none should be made that isn't needed.
+        Whether each request costs money, so that needless ones should be avoided.
 
     """
 
     costly: bool
 
     def names(self) -> list[str]:
-        """The names of the files and folders in it; none if there is no such folder."""
+        """The names of the files and folders in it. If there is no such folder, there are none."""
         ...
 
     def read(self, name: str) -> bytes:
-        """A file's bytes; ``FileNotFoundError`` if there is none."""
+        """A file's bytes. Raises ``FileNotFoundError`` if there is no such file."""
         ...
 
     def open(self, name: str) -> pa.NativeFile:
@@ -43,17 +43,17 @@ class Folder(Protocol):
         ...
 
     def write(self, name: str, data: bytes) -> None:
-        """Write a file, or replace the one of that name; after the call the file survives a crash.
+        """Write a file, or replace the one of that name. After the call the file survives a crash.
 
-        The folder is made if need be. Any reader, also after a crash, finds the old file or the new one, whole.
+        A missing folder is made. A reader finds the whole old file or the whole new one, even after a crash.
         """
         ...
 
     def create(self, name: str, data: bytes) -> bool:
-        """Write a file as ``write`` does, unless there is one of that name; whether it was written.
+        """Write a file as ``write`` does, unless there is one of that name. Return whether it was written.
 
-        Of several that create the same file at the same moment, one writes it. (A store that has no such operation says
-        so.)
+        If several callers create the same file at the same moment, one of them writes it. A store without such an
+        operation says so.
         """
         ...
 
@@ -62,22 +62,22 @@ class Folder(Protocol):
         ...
 
     def clear(self) -> None:
-        """Remove the folder with all that is in it, if it is there."""
+        """Remove the folder and everything in it, if it exists."""
         ...
 
 
 def numbers(folder: Folder) -> list[int]:
-    """The names that are numbers, ascending: of versions, batches or plans."""
+    """The names in a folder that are numbers, ascending: numbers of versions, batches or plans."""
     return numbers_among(folder.names())
 
 
 def numbers_among(names: Iterable[str]) -> list[int]:
-    """Those of the names that are numbers, ascending."""
+    """The names that are numbers, ascending."""
     return sorted(int(name) for name in names if name.isdigit())
 
 
 def unlisted(newest: int, there: Callable[[int], bool]) -> list[int]:
-    """The numbers after the newest one that a list has: a list may lack what was written lately.
+    """The numbers that exist after the newest number in a list, because a list may lack what was written lately.
 
     >>> unlisted(3, {1, 2, 3, 4, 5, 9}.__contains__)
     [4, 5]
@@ -89,23 +89,23 @@ def unlisted(newest: int, there: Callable[[int], bool]) -> list[int]:
 
 
 def partial(name: str) -> str:
-    """A name for a file that isn't whole yet; no reader takes the name for a number."""
+    """A name for an incomplete file. No reader takes this name for a number."""
     return f".{name}-{uuid.uuid4().hex}"
 
 
 def partials_among(names: Iterable[str]) -> dict[str, str]:
-    """Those of the names that ``partial`` has made, each with the name that it was made of."""
+    """Those names that ``partial`` has made, each with the name of the complete file."""
     found = ((name, re.fullmatch(r"\.(.+)-[0-9a-f]{32}", name)) for name in names)
     return {name: match[1] for name, match in found if match}
 
 
 class LocalFolder:
-    """A folder of this machine, or of a network file system that is mounted here.
+    """A folder on this machine, or on a network file system that is mounted here.
 
     Parameters
     ----------
     path : str
-        Absolute.
+        The absolute path.
 
     """
 
@@ -135,7 +135,7 @@ class LocalFolder:
         self._sync()
 
     def create(self, name: str, data: bytes) -> bool:
-        """As ``Folder``: a link, which fails where there is a file of that name."""
+        """As ``Folder``. It makes a link, which fails if there is a file of that name."""
         if (self._path / name).exists():
             return False
         unfinished = self._unfinished(name, data)
@@ -244,12 +244,12 @@ class AddressedFolder:
 
 @contextlib.contextmanager
 def errors_in_a_line(address: str, done: str, *unchanged: type[Exception]) -> Iterator[None]:
-    """Make one line of an error of the store; errors of the kinds ``unchanged`` are raised as they are.
+    """Turn an error of the store into one line. Errors of the kinds ``unchanged`` are raised as they are.
 
     Raises
     ------
     EnvironmentFault
-        The location at that address can't be ``done`` (read, written, …), and why.
+        The location can't be ``done``, such as read or written. The message says why.
 
     """
     try:

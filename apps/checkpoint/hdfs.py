@@ -1,4 +1,4 @@
-"""Folders on HDFS, by a client that speaks HDFS's protocol itself: tasks need neither libhdfs nor WebHDFS.
+"""Folders on HDFS, by a client that speaks HDFS's own protocol. Tasks need neither libhdfs nor WebHDFS.
 
 A file is written under another name. Then the name node renames it in one operation, which replaces the old file.
 """
@@ -42,7 +42,7 @@ class HdfsFolder:
 
     @classmethod
     def at(cls, host: str, path: str, access: Mapping[str, str]) -> Self:
-        """A folder of ``hdfs://host``, by Hadoop's settings and the files in ``HADOOP_CONF_DIR``.
+        """A folder of ``hdfs://host``, according to Hadoop's settings and the files in ``HADOOP_CONF_DIR``.
 
         Raises
         ------
@@ -72,7 +72,7 @@ class HdfsFolder:
         self._client.rename(self._unfinished(name, data), self._of(name), overwrite=True)
 
     def create(self, name: str, data: bytes) -> bool:
-        """As ``Folder``: the name node renames nothing to a name that is taken."""
+        """As ``Folder``. The name node refuses to rename a file to a name that is taken."""
         unfinished = self._unfinished(name, data)
         try:
             self._client.rename(unfinished, self._of(name), overwrite=False)

@@ -1,12 +1,12 @@
 """A driver's hold on a checkpoint: of two drivers, the one that began last has it, and the other one ends.
 
-Two drivers may be at work on one checkpoint: in an update that starts the new one before the old one has ended, or when
-one that stood still (a suspended machine, a long pause of its store) wakes up after another has been started in its
-place. Each driver writes its name into the checkpoint when it begins, and looks before it writes anything else whether
-the name there is still its own.
+Two drivers may use one checkpoint. An update may start the new driver before the old one has ended. Or a driver that
+stood still, because of a suspended machine or a long pause of its store, wakes up after another one was started. So
+each driver writes its name into the checkpoint when it begins. Before any other write it checks whether the name there
+is still its own.
 
-Between a look and the write that follows it another driver may come. What such a late write can do, and why it does no
-harm, docs/checkpoints says.
+Another driver may begin between a check and the write that follows it. docs/checkpoints says what such a late write can
+do, and why it does no harm.
 """
 
 import os
@@ -25,8 +25,8 @@ _HOLDER = "holder.json"
 class Hold:
     """One driver's hold on a checkpoint.
 
-    The record has one name, and the last writer has it: no list is asked, and of two that begin at the same moment one
-    sees the other's name at its next look, on any store.
+    The record has one name, which the last writer sets, so no list of files is needed. If two drivers begin at the same
+    moment, one sees the other's name at its next check, on any store.
 
     Parameters
     ----------
@@ -41,7 +41,7 @@ class Hold:
         self._driver = uuid.uuid4().hex
 
     def take(self) -> None:
-        """Take the checkpoint; the driver that had it before ends at its next look.
+        """Take the checkpoint. The driver that had it before ends at its next check.
 
         Raises
         ------
@@ -54,12 +54,12 @@ class Hold:
         self._folder.write(_HOLDER, orjson.dumps(record, option=orjson.OPT_INDENT_2))
 
     def require(self) -> None:
-        """Look whether this driver still has the checkpoint.
+        """Check whether this driver still has the checkpoint.
 
         Raises
         ------
         TakenOver
-            Another one has it.
+            Another driver has it.
         EnvironmentFault
             The checkpoint can't be read.
 

@@ -43,9 +43,9 @@ class Location:
     Attributes
     ----------
     address : str
-        As Spark spells it: a path, ``file:/path``, ``s3a://bucket/path``, ``hdfs://host:port/path``.
+        The address in Spark's form: a path, ``file:/path``, ``s3a://bucket/path``, ``hdfs://host:port/path``.
     access : mapping
-        The store's settings, in Hadoop's names. They may be secret, and are neither shown nor written anywhere.
+        The store's settings, under Hadoop's names. They may be secret, and are neither shown nor written anywhere.
 
     """
 
@@ -54,12 +54,12 @@ class Location:
 
     @classmethod
     def of(cls, where: "Where", conf: Mapping[str, str] | None = None) -> Self:
-        """The location of an address, by Spark's settings and this process' environment.
+        """The location of an address, according to Spark's settings and this process' environment.
 
         Raises
         ------
         UsageError
-            There is no such kind of address.
+            The address is of no kind that a checkpoint can have.
 
         """
         if isinstance(where, Location):
@@ -76,11 +76,11 @@ class Location:
         return _split(self.address)[0]
 
     def below(self, *names: str) -> Self:
-        """The location of a folder further down."""
+        """The location of a folder below this one."""
         return replace(self, address=posixpath.join(self.address, *names))
 
     def folder(self, *names: str) -> Folder:
-        """The folder here, or further down; neither has to exist."""
+        """The folder here or below. Neither has to exist."""
         address = posixpath.join(self.address, *names)
         with errors_in_a_line(address, "reached"):
             return AddressedFolder(self._bare_folder(*_split(address)), address)
@@ -99,26 +99,26 @@ class Location:
 
     @property
     def spark(self) -> dict[str, str]:
-        """Spark's settings to reach it, without the keys: Spark finds them in the environment, as this class does."""
+        """Spark's settings to reach it, without the keys. Spark finds these in the environment, as this class does."""
         return {_HADOOP + name: value for name, value in self.access.items() if name not in _KEYS}
 
 
-#: A location, or an address that this process' environment is enough to reach.
+#: A location, or an address that needs no settings besides this process' environment.
 Where: TypeAlias = str | Location
 
 
 def location_in(spark: "SparkSession", address: str) -> Location:
-    """The location of an address as a session's Spark resolves it, by the settings with which Spark reaches it.
+    """The location of an address as a session's Spark resolves it, with the settings by which Spark reaches it.
 
-    An address without a scheme lies in Hadoop's default file system (``fs.defaultFS``), which may be set in a file that
+    An address without a scheme is in Hadoop's default file system (``fs.defaultFS``). That may be set in a file that
     only Spark reads.
 
     Raises
     ------
     UsageError
-        There is no such kind of address.
+        The address is of no kind that a checkpoint can have.
     EnvironmentFault
-        Spark can't tell where it is.
+        Spark doesn't say where it is.
 
     """
     if not _SCHEME.match(address):
@@ -172,16 +172,16 @@ def _settings(spark: "SparkSession", prefixes: tuple[str, ...]) -> dict[str, str
 
 
 def location_by(address: str, conf: Mapping[str, str]) -> Location:
-    """The location of an address, by settings with which Spark is to be started.
+    """The location of an address, according to settings with which Spark will be started.
 
-    An address without a scheme is a path of this machine, unless the settings name another default file system. What
-    comes out has a scheme, so that Spark, if it is given the location's address, can't resolve it otherwise.
+    An address without a scheme is a path of this machine, unless the settings name another default file system. The
+    location's own address has a scheme, so that Spark can't resolve it in another way.
 
     Raises
     ------
     UsageError
-        There is no such kind of address; it is a relative path of another file system; or a secret is among the
-        settings: pyspark would put it on the JVM's command line, where everybody can see it.
+        The address is of no kind that a checkpoint can have, or it is a relative path of another file system. Or there
+        is a secret among the settings, which pyspark would put on the JVM's command line, where everybody can see it.
 
     """
     for name in conf:

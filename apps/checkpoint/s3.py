@@ -1,4 +1,4 @@
-"""Folders on S3, or on a store that speaks its protocol: a file is there, whole, once its PUT is answered.
+"""Folders on S3, or on a store that speaks its protocol. A file is there as a whole once its PUT is answered.
 
 The client is pyarrow's, which all Python workers have. No file is renamed, because S3 would copy and remove it.
 """
@@ -17,14 +17,14 @@ _ATTEMPTS = 6
 
 
 class S3Folder:
-    """A folder of a bucket: the objects with names that begin alike.
+    """A folder of a bucket: the objects whose names have a common beginning.
 
     Parameters
     ----------
     files : pyarrow.fs.S3FileSystem
         The client.
     path : str
-        Bucket and folder.
+        The bucket and the folder.
 
     """
 
@@ -36,37 +36,37 @@ class S3Folder:
 
     @classmethod
     def at(cls, bucket: str, path: str, access: Mapping[str, str]) -> Self:
-        """A folder of a bucket, by Hadoop's settings ``fs.s3a.…``."""
+        """A folder of a bucket, according to Hadoop's settings ``fs.s3a.…``."""
         return cls(_files(os.getpid(), bucket, tuple(sorted(access.items()))), f"{bucket}{path.rstrip('/')}")
 
     def names(self) -> list[str]:
-        """As ``Folder``: a LIST."""
+        """As ``Folder``. It takes a LIST."""
         found = self._files.get_file_info(fs.FileSelector(self._path, allow_not_found=True))
         return [each.base_name for each in found]
 
     def read(self, name: str) -> bytes:
-        """As ``Folder``: a HEAD and a GET."""
+        """As ``Folder``. It takes a HEAD and a GET."""
         with self._files.open_input_stream(f"{self._path}/{name}") as stream:
             return stream.read()
 
     def open(self, name: str) -> pa.NativeFile:
-        """As ``Folder``: a HEAD, and a GET a part."""
+        """As ``Folder``. It takes a HEAD, and a GET for each part."""
         return self._files.open_input_file(f"{self._path}/{name}")
 
     def write(self, name: str, data: bytes) -> None:
-        """As ``Folder``: a PUT, or for a large file an upload in parts, which S3 then puts together."""
+        """As ``Folder``. It takes a PUT. A large file is uploaded in parts, which S3 then puts together."""
         with self._files.open_output_stream(f"{self._path}/{name}") as stream:
             stream.write(data)
 
     def create(self, name: str, data: bytes) -> bool:
-        """As ``Folder``, but two at the same moment may both write: pyarrow's client has no PUT with a condition."""
+        """As ``Folder``, but two callers may both write at the same moment: pyarrow's client has no conditional PUT."""
         if self._files.get_file_info(f"{self._path}/{name}").type != fs.FileType.NotFound:
             return False
         self.write(name, data)
         return True
 
     def remove(self, name: str) -> None:
-        """As ``Folder``: a HEAD, a DELETE, and the PUT of an empty object for the folder."""
+        """As ``Folder``. It takes a HEAD, a DELETE, and the PUT of an empty object for the folder."""
         with contextlib.suppress(FileNotFoundError):
             self._files.delete_file(f"{self._path}/{name}")
 

@@ -1,14 +1,14 @@
 """Versioned values beside a query's checkpoint, so that a replayed batch reads the values that its first run read.
 
-Version ``b`` of a value is the value at the start of batch ``b``. It is written by batch ``b - 1``, whole or not at
-all, and a second attempt writes the same bytes. So attempts may race, and no task of batch ``b`` reads what batch ``b``
-wrote.
+Version ``b`` of a value is the value at the start of batch ``b``. Batch ``b - 1`` writes it, as a whole or not at all,
+and a second attempt writes the same bytes. So attempts may run at the same time, and no task of batch ``b`` reads what
+batch ``b`` wrote.
 
-A list of a folder's files may lack the newest of them for a while (network file systems keep lists; so do some stores
-that speak S3). What was written lately is therefore looked for by its name.
+A list of a folder's files may lack the newest of them for a while, because network file systems and some S3 stores
+cache lists. So what was written lately is looked for by its name.
 
-Two values of a run are versioned here: how far batch time is ahead of the driver's clock (``Clock``), and the sums over
-all that the run has published (``Totals``).
+This module has two versioned values of a run. ``Clock`` is how far batch time is ahead of the driver's clock.
+``Totals`` are the sums over everything that the run has published.
 """
 
 import json
@@ -35,7 +35,7 @@ class Versions:
     Parameters
     ----------
     where : str or Location
-        The folder; created by the first ``write``.
+        The folder, which the first ``write`` makes.
 
     """
 
@@ -45,7 +45,7 @@ class Versions:
         self._folder = location.folder()
 
     def newest(self, at_most: int) -> tuple[int, bytes] | None:
-        """The newest version ≤ ``at_most`` and its bytes, or None where there is none."""
+        """The newest version ≤ ``at_most`` and its bytes. None: there is none."""
         # Mostly the version of this very number exists, and to read it is cheaper than to list all.
         if (data := self.at(at_most)) is not None:
             return at_most, data
@@ -57,27 +57,27 @@ class Versions:
         return None
 
     def last(self, planned: int) -> tuple[int, bytes] | None:
-        """The newest version of all; ``planned``: the newest batch that was planned, which writes the next version."""
+        """The newest version of all. ``planned`` is the newest planned batch, which writes the next version."""
         found = [self.newest(planned + 1), self.newest(max(numbers(self._folder), default=0))]
         return max((each for each in found if each is not None), default=None)
 
     def at(self, version: int) -> bytes | None:
-        """The bytes of this very version; None: there is none."""
+        """The bytes of exactly this version. None: there is none."""
         try:
             return self._folder.read(_name(version))
         except FileNotFoundError:
             return None
 
     def write(self, version: int, data: bytes) -> None:
-        """Write a version atomically, then remove the versions that no replay can need any more.
+        """Write a version atomically, then remove the versions that no replay can need.
 
-        What a killed process left of an older version is removed as well: nobody writes that version any more.
+        Incomplete files that a killed process has left of an older version are removed too.
         """
         self._folder.write(_name(version), data)
         self._forget(version)
 
     def create(self, version: int, data: bytes) -> None:
-        """As ``write``, but a version that is there already stays as it is."""
+        """Write as ``write`` does, but leave a version that exists as it is."""
         if self._folder.create(_name(version), data):
             self._forget(version)
 
@@ -96,22 +96,23 @@ def _name(version: int) -> str:
 
 
 class Clock:
-    """How far batch time is ahead of Spark's timestamps; versioned, so that a replay has the time of the first run.
+    """How far batch time is ahead of Spark's timestamps. It is versioned, so a replay has the time of the first run.
 
-    A window closes once a batch has had a later time. If the driver's clock is set back, or another driver's clock is
-    behind, the next batch's time would be in windows that are closed. So batch time is then set ahead of the clock.
+    A window closes once a batch has had a later time. Suppose that the driver's clock is set back, or that another
+    driver's clock is behind. The next batch's time would then be in closed windows. So batch time is set ahead of the
+    clock.
 
     Parameters
     ----------
     checkpoint : str or Location
         The query's checkpoint location.
     planned : int
-        The newest batch that was planned.
+        The newest planned batch.
 
     Attributes
     ----------
     ahead_ms : int
-        How far it is ahead from the next batch on; at least 0.
+        How far it is ahead from the next batch on, at least 0.
 
     """
 
@@ -121,7 +122,7 @@ class Clock:
         self.ahead_ms = int(found[1]) if found else 0
 
     def advance(self, batch: int, ms: int) -> None:
-        """Set batch time ahead by so much more, from this batch on; the batch must have had no effect yet."""
+        """Set batch time ahead by ``ms`` more, from this batch on. The batch must not have had any effect yet."""
         self.ahead_ms += ms
         self._versions.write(batch, b"%d" % self.ahead_ms)
 
@@ -133,18 +134,19 @@ class Totals:
     Attributes
     ----------
     started_ms : int
-        Time of the first batch with tuples (ms since the epoch); −1 before there is one.
+        Time of the first batch with tuples (ms since the epoch). −1: there was none.
     routed, rejected, late, skipped : int
-        Tuples routed, also of windows that are open; messages rejected; tuples that came after their window was closed;
-        messages that Kafka removed before the run read them.
+        The numbers of tuples routed (of open windows too), of messages rejected, of tuples that came after their window
+        was closed, and of messages that Kafka removed before the run read them.
     last_window_end_ms : int
-        End of the latest window that has tuples, also of an open one; −1 before there is one.
+        End of the latest window that has tuples, which may be open. −1: there is none.
     tuples, assignments, keys : int
-        Tuples in closed windows; over these windows, the sums of (key, worker) pairs and of distinct keys.
+        The tuples in closed windows, and two sums over these windows: of (key, worker) pairs, and of distinct keys.
     loads : list of int
-        Tuples of each worker in closed windows, [W]; W is the highest number of workers so far.
+        Each worker's tuples in closed windows, [W]. W is the highest number of workers so far.
     occupants : dict
-        source → the keys in its grouping's old space when the source last had tuples; of schemes with an old space.
+        source → the keys in its grouping's old space when the source last had tuples. Only some schemes have an old
+        space.
 
     """
 
@@ -161,7 +163,7 @@ class Totals:
     occupants: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
 
     def with_window(self, loads: list[int], assignments: int, keys: int) -> "Totals":
-        """Include a closed window: its tuples a worker, (key, worker) pairs and distinct keys."""
+        """The totals with one more closed window: each worker's tuples, (key, worker) pairs and distinct keys."""
         return replace(
             self,
             tuples=self.tuples + sum(loads),
@@ -172,7 +174,7 @@ class Totals:
 
 
 class TotalsLog:
-    """The totals at the start of each batch, replayable as the routers' state is."""
+    """The totals at the start of each batch. A replay reads the same totals, as it reads the same router states."""
 
     def __init__(self, checkpoint: Where) -> None:
         self._versions = Versions(Location.of(checkpoint).below("unskew", "totals"))
@@ -182,7 +184,7 @@ class TotalsLog:
         return _totals(self._versions.newest(batch))
 
     def newest(self, planned: int = 0) -> Totals:
-        """The newest totals; ``planned``: the newest batch that was planned."""
+        """The newest totals. ``planned`` is the newest planned batch."""
         return _totals(self._versions.last(planned))
 
     def write(self, batch: int, totals: Totals) -> None:

@@ -1,7 +1,7 @@
-"""Whether a task sees its query's checkpoint where Spark's driver has it.
+"""Check that a task sees its query's checkpoint where Spark's driver has it.
 
-A path of a machine's own disk is another folder on each machine, so the routers of a batch might not find the states
-that the batch before has written. No task writes before it has looked.
+A path on a local disk is another folder on each machine. The routers of a batch might then not find the states that the
+previous batch has written. So every task checks this before it writes.
 """
 
 import json
@@ -24,12 +24,12 @@ _seen: set[tuple[str, str]] = set()
 
 
 def require_visible(where: Where) -> None:
-    """Let the calling task look whether the checkpoint is its query's; a task of no query isn't asked.
+    """Check that the calling task sees its query's checkpoint. A task of no query isn't checked.
 
     Raises
     ------
     UsageError
-        There is no checkpoint, or another query's, where this task runs.
+        This task sees no checkpoint, or another query's.
     EnvironmentFault
         The location can't be reached.
 
@@ -54,12 +54,12 @@ def require_visible(where: Where) -> None:
 
 
 def require_shared(spark: SparkSession, location: Location, *names: str) -> None:
-    """Refuse a location where Spark's driver doesn't see a file that this process has written.
+    """Check that Spark's driver sees a file that this process has written.
 
     Raises
     ------
     UsageError
-        Spark doesn't see it: the file system is another one, or Spark Connect's server is on another machine.
+        It doesn't: the file system is another one, or Spark Connect's server is on another machine.
 
     """
     try:

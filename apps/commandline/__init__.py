@@ -1,1 +1,1 @@
-"""The launcher, and what the commands' options have in common."""
+"""The commands `topology`, `state` and `check-work`, and what the commands' options have in common."""

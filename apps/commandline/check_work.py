@@ -1,4 +1,4 @@
-"""`unskew check-work`: whether a keyed work keeps what every keyed work must promise."""
+"""`unskew check-work`: check whether a keyed work keeps what every keyed work must promise."""
 
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,22 +16,22 @@ if TYPE_CHECKING:
 def check_work(
     work: Annotated[str, typer.Argument(metavar="MODULE:CLASS", help="The work, such as unskew.works:Sessions.")],
     option: Annotated[
-        list[str] | None, typer.Option("--option", "-o", metavar="NAME=VALUE", help="An option of the work.")
+        list[str] | None, typer.Option("--option", "-o", metavar="NAME=VALUE", help="A parameter of the work.")
     ] = None,
     column: Annotated[
         list[str] | None,
         typer.Option(
             metavar="NAME=TYPE",
-            help="What a column of the tuples is (int64, double, …; default: what the work says, else string).",
+            help="Type of a column of the tuples: int64, double, … (default: the work's, or else string).",
         ),
     ] = None,
-    cases: Annotated[int, typer.Option(min=1, help="How many random batches, small ones first.")] = 200,
+    cases: Annotated[int, typer.Option(min=1, help="Number of random batches, small ones first.")] = 200,
     seed: Annotated[int, typer.Option(min=0, help="Equal seeds give equal batches.")] = 0,
-    nulls: Annotated[bool, typer.Option(help="Whether values may be null, NaN, infinite.")] = True,
+    nulls: Annotated[bool, typer.Option(help="Whether values may be null, NaN or infinite.")] = True,
 ) -> None:
-    """Try a work with a state per key on random tuples: schemas, cuts into batches, merges in any order.
+    """Check a work with a state per key on random tuples: its schemas, cuts into batches, merges in any order.
 
-    Exit code 0: all that could be checked holds; 1: something doesn't.
+    Exit code 0: all properties that could be checked hold. Exit code 1: at least one doesn't.
 
     Example: unskew check-work unskew.works:Sessions --option gap=30
     """

@@ -18,7 +18,7 @@ from unskew.errors import EnvironmentFault
 
 
 def execute(settings: Settings, destinations: Destinations, summary: Path | None, *, live: bool) -> None:
-    """Run the topology until it is drained, stopped by a signal, or fails; print its summary, and save it.
+    """Run the topology until it is drained, stopped by a signal, or fails. Then print its summary, and save it.
 
     Parameters
     ----------
@@ -27,16 +27,16 @@ def execute(settings: Settings, destinations: Destinations, summary: Path | None
     destinations : Destinations
         Where the metrics go.
     summary : Path or None
-        Where to save the summary (JSON), if anywhere.
+        The file to save the summary to (JSON). None: it isn't saved.
     live : bool
         Whether the display shows workers, balance, rate, lag and hot keys.
 
     Raises
     ------
     EnvironmentFault
-        As ``unskew.apps.run.run.Run``; or the summary can't be written.
+        As ``unskew.apps.run.run.Run``, or the summary can't be written.
     TakenOver
-        Another driver goes on with the checkpoint.
+        Another driver has taken over the checkpoint.
 
     """
     tally = Tally(settings.grouping)

@@ -1,4 +1,4 @@
-"""Options that are declared once, on the fields of a dataclass, as parameters of each command that has them."""
+"""Make options that are declared once, on the fields of a dataclass, parameters of each command that has them."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, Field, fields
@@ -12,16 +12,16 @@ from unskew.apps.topology.settings import Help
 
 
 def flattened(**models: type | tuple[type, str]) -> Callable[[Callable[..., Any]], Callable[..., None]]:
-    """Give a command the fields of dataclasses as parameters of its own.
+    """Give a command the fields of dataclasses as parameters.
 
-    A field's annotation says what the command line shows of it: a ``Help``, from which ``parameter`` is made, or
-    typer's own ``Annotated[float, typer.Option(help=…)]``.
+    A field's annotation says what the command line shows of it. It is a ``Help``, from which ``parameter`` makes the
+    option, or typer's own ``Annotated[float, typer.Option(help=…)]``.
 
     Parameters
     ----------
     **models
-        The command's parameter → a dataclass: the parameter gets an object with all fields. Or → a dataclass and the
-        names of some of its fields (with blanks between): the parameter gets a dictionary with these.
+        The command's parameter → a dataclass: the parameter gets an object with all fields. Or the command's parameter
+        → a dataclass and a text with the names of some fields: the parameter gets a dictionary with these.
 
     Examples
     --------
@@ -57,9 +57,9 @@ def flattened(**models: type | tuple[type, str]) -> Callable[[Callable[..., Any]
 
 
 def parameter(declared: Field[Any]) -> Parameter:
-    """A dataclass' field as the parameter of a command: an argument if it has no default, else an option.
+    """Make a parameter of a command from a dataclass' field: an argument if it has no default, else an option.
 
-    An option that is off by default has no form that turns it off.
+    An option that is off by default gets no form that turns it off.
 
     >>> from dataclasses import dataclass
     >>> @dataclass

@@ -1,4 +1,4 @@
-"""`unskew topology`: the launcher, with the original's arguments in the original's order."""
+"""`unskew topology`: the launcher, with the same arguments in the same order as the original's."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -41,11 +41,11 @@ def topology(
     metrics: MetricsOptions,
     kafka: KafkaOptions,
     live: LiveOption = False,
-    summary: Annotated[Path | None, typer.Option(help="Write the final summary here (JSON).")] = None,
+    summary: Annotated[Path | None, typer.Option(help="File to write the final summary to (JSON).")] = None,
     checkpoint: Annotated[
         str | None,
         typer.Option(
-            help="Where the run's progress is kept; the same resumes it: a path, s3a://bucket/…, hdfs://host:port/….",
+            help="Where the run's progress is kept, from which it resumes: a path, s3a://bucket/…, hdfs://host:port/….",
             rich_help_panel=SPARK,
             show_default="in UNSKEW_HOME",
         ),
@@ -54,8 +54,8 @@ def topology(
 ) -> None:
     """Run the topology: count a topic's keys over windows with a chosen grouping.
 
-    Results go to the topics SOURCENAME-sS-wW-TYPE-aggregator and …-distribution (`unskew results` reads them).
-    Interrupted, it goes on from its checkpoint when it is started again.
+    Results go to the topics SOURCENAME-sS-wW-TYPE-aggregator and …-distribution, which `unskew results` reads.
+    If a run was interrupted and is started again, it resumes from its checkpoint.
 
     Example: unskew topology LOCAL COUNTRY_SKEW_R80 DYNAMIC_KEY country-skew-80 5 10 x1
     """

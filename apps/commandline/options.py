@@ -36,14 +36,16 @@ class GroupingOptions:
         int | None, typer.Option(help="DYNAMIC_KEY: how many keys to expect (default: 100).", rich_help_panel=GROUPING)
     ] = None
     warm_up: Annotated[
-        float | None, typer.Option(help="DYNAMIC_KEY: no scaling before (s; default: 15).", rich_help_panel=GROUPING)
+        float | None,
+        typer.Option(help="DYNAMIC_KEY: time before the first scaling (s; default: 15).", rich_help_panel=GROUPING),
     ] = None
     check_interval: Annotated[
         float | None,
-        typer.Option(help="DYNAMIC_KEY: between checks of a key (s; default: 60).", rich_help_panel=GROUPING),
+        typer.Option(help="DYNAMIC_KEY: time between checks of a key (s; default: 60).", rich_help_panel=GROUPING),
     ] = None
     promotion_period: Annotated[
-        float | None, typer.Option(help="DYNAMIC_KEY: between promotions (s; default: 15).", rich_help_panel=GROUPING)
+        float | None,
+        typer.Option(help="DYNAMIC_KEY: time between promotions (s; default: 15).", rich_help_panel=GROUPING),
     ] = None
     grouping_option: Annotated[
         list[str] | None,
@@ -51,8 +53,9 @@ class GroupingOptions:
             "--grouping-option",
             "-g",
             metavar="NAME=VALUE",
-            help="Any other: theta_max, table_max, window, beta (MIXED and its like), epsilon, settle (POSG), method, "
-            "threshold, rounds (CONSISTENT_HASH), probe_every (PARTIAL_KEY), …; a wrong one is answered with all.",
+            help="Any other parameter: theta_max, table_max, window, beta (MIXED and its like), epsilon, settle "
+            "(POSG), method, threshold, rounds (CONSISTENT_HASH), probe_every (PARTIAL_KEY), …. "
+            "The error about an unknown name lists them.",
             rich_help_panel=GROUPING,
         ),
     ] = None
@@ -92,15 +95,18 @@ class WorkOptions:
     work: Annotated[
         str | None,
         typer.Option(
-            metavar="MODULE:NAME", help="Your work at the workers: a function, or a class with states (default: count)."
+            metavar="MODULE:NAME",
+            help="Your work at the workers: a function, or a class with states (default: counting).",
         ),
     ] = None
     work_option: Annotated[
         list[str] | None,
-        typer.Option("--work-option", metavar="NAME=VALUE", help="Of a class with states.", rich_help_panel=STATES),
+        typer.Option(
+            "--work-option", metavar="NAME=VALUE", help="Parameter of a class with states.", rich_help_panel=STATES
+        ),
     ] = None
     work_columns: Annotated[
-        str, typer.Option(help="Message columns it needs besides key: value,offset,… (comma-separated).")
+        str, typer.Option(help="Message columns that the work needs besides key: value,offset,… (comma-separated).")
     ] = ""
 
     def settings(self) -> dict[str, Any]:
@@ -115,7 +121,7 @@ class MetricsOptions:
     """Whether and where the run's metrics go."""
 
     metrics: Annotated[
-        bool, typer.Option("--metrics/--no-metrics", help="Tell of the run at all.", rich_help_panel=METRICS)
+        bool, typer.Option("--metrics/--no-metrics", help="Publish metrics of the run.", rich_help_panel=METRICS)
     ] = True
     influx_url: InfluxUrl = None
     influx_token: InfluxToken = None
@@ -124,14 +130,14 @@ class MetricsOptions:
     prometheus_port: Annotated[
         int | None,
         typer.Option(
-            help="Serve /metrics for Prometheus here; 0: any free port (default: 0 if `unskew stack` runs).",
+            help="Port of /metrics for Prometheus; 0: any free port (default: 0 if `unskew stack` runs Prometheus).",
             rich_help_panel=METRICS,
         ),
     ] = None
 
     prometheus_host: Annotated[
         str,
-        typer.Option(help="Where to serve it; 0.0.0.0: to all who reach this machine.", rich_help_panel=METRICS),
+        typer.Option(help="Address of /metrics; 0.0.0.0: other machines can read it too.", rich_help_panel=METRICS),
     ] = LOOPBACK
 
     def destinations(self) -> "Destinations":

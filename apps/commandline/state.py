@@ -17,15 +17,17 @@ if TYPE_CHECKING:
 
 
 def state(
-    run: Annotated[str, typer.Argument(help="The run's name (as its topics begin), or its checkpoint's address.")],
-    key: Annotated[str | None, typer.Option(help="One key's states, in full.")] = None,
-    worker: Annotated[int | None, typer.Option(min=0, help="Only the states at this worker.")] = None,
-    top: Annotated[int, typer.Option(min=1, help="So many keys with the largest states.")] = 10,
+    run: Annotated[
+        str, typer.Argument(help="The run's name, with which its topics begin, or its checkpoint's address.")
+    ],
+    key: Annotated[str | None, typer.Option(help="Show this key's states in full.")] = None,
+    worker: Annotated[int | None, typer.Option(min=0, help="Show only the states at this worker.")] = None,
+    top: Annotated[int, typer.Option(min=1, help="Number of keys to show: those with the largest states.")] = 10,
     conf: Conf = None,
 ) -> None:
-    """Show the states of a topology's keyed work: keys and bytes of each worker, the largest states, one key's in full.
+    """Show the states of a run's keyed work: keys and bytes of each worker and the largest states, or one key's states.
 
-    It reads the run's checkpoint as of its last batch; the run may go on meanwhile.
+    It reads the run's checkpoint as of its last batch. The run may go on meanwhile.
 
     Example: unskew state country-skew-80-s5-w10-dc --key Turkey
     """

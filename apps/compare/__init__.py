@@ -1,1 +1,1 @@
-"""Groupings side by side: the same topic and settings, one run after the other."""
+"""A comparison of groupings: the same topic and settings, one run after the other."""

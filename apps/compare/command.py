@@ -40,7 +40,7 @@ def compare(
     metrics: MetricsOptions,
     kafka: KafkaOptions,
     groupings: Annotated[
-        str, typer.Option(metavar="NAME,…", help="Which, in this order.")
+        str, typer.Option(metavar="NAME,…", help="Groupings to compare, in this order.")
     ] = "SHUFFLE,KEY,PARTIAL_KEY,DYNAMIC_KEY",
     output: Annotated[
         Path | None,
@@ -49,17 +49,18 @@ def compare(
     checkpoint: Annotated[
         str | None,
         typer.Option(
-            help="Where the runs keep their progress, removed at the end: a path, s3a://bucket/…, hdfs://host:port/….",
+            help="Where the runs keep their progress until the end: a path, s3a://bucket/…, hdfs://host:port/….",
             rich_help_panel=SPARK,
             show_default="in UNSKEW_HOME",
         ),
     ] = None,
     conf: Conf = None,
 ) -> None:
-    """Run groupings one after the other over all that a topic holds, and compare them.
+    """Run groupings one after the other over all messages of a topic, and compare them.
 
-    Prints one table; saves it as comparison.csv and .json, with a picture, comparison.png. Options of groupings apply
-    to those that have them. The results of each run are in its topics, as of `unskew topology`.
+    Prints one table. Saves it as comparison.csv and comparison.json, with a picture, comparison.png.
+    A parameter of a grouping applies to those groupings that have it.
+    The results of each run are in its topics, as with `unskew topology`.
 
     Example: unskew compare COUNTRY_SKEW_R80 country-skew-80 5 10 x1 --groupings KEY,DYNAMIC_KEY --max-tuples 4000
     """

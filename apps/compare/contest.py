@@ -1,4 +1,4 @@
-"""Runs of several groupings, one after the other, on one warm Spark session; what is printed and saved of them."""
+"""Runs of several groupings, one after the other, on one warm Spark session, and the output of their figures."""
 
 import signal
 import threading
@@ -40,11 +40,11 @@ _NOWHERE = Destinations()
 
 
 def warm_up(spark: SparkSession, settings: Settings, stopped: Callable[[], bool]) -> None:
-    """Send the stream, or as much of it as there is time for, through the topology; nothing is published.
+    """Send the stream, or the part of it for which there is time, through the topology. Nothing is published.
 
-    Else the first run alone would pay for the JVM's compilation: of two runs with free tuples, the first one had half
-    the second one's tuples/s, whichever grouping it was. The user's work is left out, as it may have effects, and so is
-    simulated cost.
+    Without this, the first run alone would pay for the JVM's compilation. Of two runs with free tuples, the first had
+    half the tuples/s of the second, whichever grouping it was. The user's work is left out, because it may have
+    effects, and so is simulated cost.
     """
     free = replace(
         settings, speed=_FREE if settings.key_costs else "x0", max_tuples=settings.batch_limit, work=None,
@@ -83,34 +83,34 @@ def run_contest(
     folder: Path,
     destinations: Destinations = _NOWHERE,
 ) -> list[Course]:
-    """Run each grouping until all is counted; print and save their figures.
+    """Run each grouping until all messages are counted. Print and save their figures.
 
-    All runs share one Spark session, which is warm before the first of them. A signal stops the comparison; it then
-    shows the runs that are finished.
+    All runs share one Spark session, which is warm before the first of them. A signal stops the comparison. It then
+    shows the finished runs.
 
     Parameters
     ----------
     common : Settings
-        The settings of all runs, but for the grouping, its options, and the checkpoint: each run has one of its own
-        below ``common.checkpoint``.
+        The settings of all runs. The grouping and its options are replaced, and each run gets its own checkpoint below
+        ``common.checkpoint``.
     groupings : mapping
-        groupingType → its options.
+        The grouping's name → its options.
     folder : Path
-        Where the files are written.
+        The folder for the files.
     destinations : Destinations
         Where the runs' metrics go.
 
     Returns
     -------
     list of Course
-        Of the runs that were drained; of all runs, unless a signal stopped them.
+        The runs that were drained. These are all runs, unless a signal stopped the comparison.
 
     Raises
     ------
     UsageError
-        The topic is missing, empty, has other messages or another number of partitions.
+        The topic is missing or empty, or it has other messages or another number of partitions.
     EnvironmentFault
-        As for ``unskew.apps.run.run.Run``; or the folder can't be written.
+        As for ``unskew.apps.run.run.Run``, or the folder can't be written.
 
     """
     runs = [
@@ -197,7 +197,7 @@ def _require_messages(settings: Settings) -> None:
 
 @contextmanager
 def fresh_checkpoints(below: str | None = None, conf: Mapping[str, str] | None = None) -> Iterator[str]:
-    """A location for the checkpoints of this comparison alone, removed at the end; by default in UNSKEW_HOME."""
+    """A location for the checkpoints of this comparison only. It is removed at the end. Default: in UNSKEW_HOME."""
     location = f"{(below or str(data_directory() / 'checkpoints')).rstrip('/')}/compare-{uuid.uuid4().hex[:8]}"
     try:
         yield location

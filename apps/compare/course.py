@@ -17,7 +17,7 @@ _SETTLED = 0.25
 
 @dataclass(frozen=True, slots=True)
 class BatchTimes:
-    """One batch with tuples: their number, and the time at work (s) of the slowest and of the mean worker."""
+    """One batch with tuples: its number of tuples, and the time at work (s) of the slowest and of the mean worker."""
 
     tuples: int
     slowest: float
@@ -26,7 +26,7 @@ class BatchTimes:
 
 @dataclass(frozen=True, slots=True)
 class WindowBalance:
-    """One closed window: its start (ms), tuples, balance, and the replication that this took."""
+    """One closed window: its start (ms), tuples, balance, and the replication that the balance took."""
 
     start_ms: int
     tuples: int
@@ -46,11 +46,11 @@ class Course:
     summary : Summary
         The figures of the whole run.
     options : dict
-        The parameters that the grouping was given; the others have their defaults.
+        The parameters that were given to the grouping. Others have their defaults.
     batches, windows : list
-        The batches with tuples, and the closed windows, in their order.
+        The batches with tuples and the closed windows, in order.
     busy : list of float
-        Time at work of each worker (s), [W].
+        Each worker's time at work (s), [W].
 
     """
 
@@ -63,44 +63,44 @@ class Course:
 
     @property
     def grouping(self) -> str:
-        """The groupingType."""
+        """The grouping's name."""
         return self.summary.grouping
 
     @property
     def loads(self) -> list[int]:
-        """Tuples of each worker, [W]."""
+        """Each worker's tuples, [W]."""
         return self.summary.loads
 
     @property
     def settled_std_dev(self) -> float:
-        """STD_DEV of the last quarter of the tuples: the mean over their windows, by tuples."""
+        """STD_DEV in the last quarter of the tuples: the mean over its windows, weighted by their tuples."""
         last = _last(self.windows, self.summary.tuples)
         return _mean((w.std_dev, w.tuples) for w in last)
 
     @property
     def settled_straggling(self) -> float:
-        """Slowest worker's time over the mean worker's in the last quarter of the tuples."""
+        """The slowest worker's time divided by the mean worker's, in the last quarter of the tuples."""
         last = _last(self.batches, sum(batch.tuples for batch in self.batches))
         return straggling(last)
 
     @property
     def slowest_seconds(self) -> float:
-        """Time of a batch's slowest worker, mean over the batches by tuples."""
+        """The time of a batch's slowest worker: the mean over all batches, weighted by their tuples."""
         return _mean((batch.slowest, batch.tuples) for batch in self.batches)
 
     @property
     def mean_seconds(self) -> float:
-        """Time of a batch's mean worker, mean over the batches by tuples."""
+        """The time of a batch's mean worker: the mean over all batches, weighted by their tuples."""
         return _mean((batch.mean, batch.tuples) for batch in self.batches)
 
     @property
     def hot_key_workers(self) -> int:
-        """Most workers that had one of a window's hottest keys."""
+        """The largest number of workers that had one of a window's hottest keys."""
         return max((window.hot_key_workers for window in self.windows), default=0)
 
 
 class Recorder:
-    """Records the course of a run; a listener of its batches."""
+    """Records the course of a run. It is a listener of the run's batches."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -128,7 +128,7 @@ class Recorder:
             )
 
     def course(self) -> Course:
-        """The course up to now."""
+        """The course so far."""
         options = dict(self._settings.options)
         return Course(
             self._settings.name, self._tally.summary(), options, self._batches, self._windows, self._busy.tolist()
@@ -139,7 +139,7 @@ _Part = TypeVar("_Part", BatchTimes, WindowBalance)
 
 
 def straggling(batches: Iterable[BatchTimes]) -> float:
-    """Slowest worker's time over the mean worker's, the batches' times summed; 1 if there was no work."""
+    """The slowest worker's time divided by the mean worker's, each summed over the batches. 1 if there was no work."""
     times = [(batch.slowest, batch.mean) for batch in batches]
     mean = sum(m for _, m in times)
     return sum(slowest for slowest, _ in times) / mean if mean else 1.0

@@ -24,15 +24,15 @@ class Drawn:
     Attributes
     ----------
     grouping : str
-        The groupingType.
+        The grouping's name.
     loads : [W]
-        Tuples of each worker.
+        Each worker's tuples.
     std_dev, dist_cost, straggling : float
-        STD_DEV (%), DIST_COST, and the slowest worker's time over the mean worker's, over the whole run.
+        Of the whole run: STD_DEV (%), DIST_COST, and the slowest worker's time divided by the mean worker's.
     windows : list of (tuples, STD_DEV in %)
-        In their order.
+        The closed windows, in order.
     batches : list of (tuples, slowest worker's seconds, mean worker's seconds)
-        In their order.
+        The batches with tuples, in order.
 
     """
 
@@ -48,17 +48,17 @@ class Drawn:
 def draw(runs: Sequence[Drawn], picture: Path, subtitle: str = "") -> None:
     """Draw runs over the same stream side by side.
 
-    Above, the load of each worker; below, what changes in the course of the stream (STD_DEV of the windows, worker
-    time of the batches) beside the sums.
+    The upper row shows each worker's load. The lower row shows what changes in the course of the stream, beside the
+    sums: STD_DEV of the windows, and the workers' time in the batches.
 
     Parameters
     ----------
     runs : sequence of Drawn
-        At least one, with at least one batch and window.
+        At least one run, with at least one batch and one window.
     picture : Path
-        The file to write, whose ending is the format.
+        The file to write. Its suffix determines the format.
     subtitle : str
-        The settings that the runs have in common.
+        A description of the settings that the runs have in common.
 
     """
     with mpl.rc_context({"font.size": 9, "axes.spines.top": False, "axes.spines.right": False}):

@@ -38,7 +38,7 @@ _NOT_SHOWN = ("last_std_dev",)
 
 
 def tables(courses: Sequence[Course], width: int) -> Group:
-    """The measures, a column for each run; as many tables as a terminal of ``width`` characters needs."""
+    """The measures, a column for each run, in as many tables as a terminal of ``width`` characters needs."""
     none = [m for m in _ONLY_IF_ANY if not any(MEASURES[m][0](c) for c in courses)]
     shown = [m for m in MEASURES if m not in _NOT_SHOWN and m not in none]
     label = max(len(MEASURES[measure][2]) for measure in shown) + 4
@@ -70,7 +70,7 @@ def as_rows(courses: Sequence[Course]) -> list[dict[str, Any]]:
 
 
 def prepare(folder: Path) -> None:
-    """Make the output directory, before any run costs time.
+    """Make the output directory before any run takes time.
 
     Raises
     ------
@@ -120,7 +120,7 @@ def save(courses: Sequence[Course], settings: Settings, folder: Path) -> list[Pa
 
 
 def described(settings: Settings) -> dict[str, Any]:
-    """The settings that the runs have in common."""
+    """The settings that the runs have in common, as data."""
     same = (
         "source_type",
         "source_name",
@@ -137,7 +137,7 @@ def described(settings: Settings) -> dict[str, Any]:
 
 
 def sentence(settings: Settings) -> str:
-    """The settings that the runs have in common, in words."""
+    """The settings that the runs have in common, as a sentence."""
     return (
         f"{settings.source_name} ({settings.source_type}), {settings.sources} sources, {settings.workers} workers, "
         f"{settings.cost}, windows of {settings.window:g} s, batches of at most {settings.batch_limit:,} tuples"

@@ -1,1 +1,1 @@
-"""Feedback in a running topology: what workers and routers report becomes the plan of the next batches."""
+"""Feedback in a running topology: reports of workers and routers become the plan of the next batches."""

@@ -1,12 +1,12 @@
-"""The driver's part of the feedback loop: at the end of each batch its reports become the plan state of the next batch.
+"""The driver's part of the feedback loop: at a batch's end, its reports become the plan state of the next batch.
 
-The plan state after batch *b* is a function of the state before *b* and of what the tasks of *b* reported. Where
-workers have states that move with their keys, a plan is *pending* for a batch first: tuples are routed as before, and
-the workers release the states that the plan takes from them. When all workers have reported that they did, the plan is
-*active*. Spark calls no worker in a batch without rows; the plan is then pending for longer, and no tuple waits for it.
+The plan state after batch *b* is a function of the state before *b* and of the reports of *b*'s tasks. If workers have
+states that move with their keys, a plan is *pending* for a batch first. Tuples are then routed as before, and the
+workers release the states that the plan takes from them. When all workers have reported this, the plan is *active*.
+Spark calls no worker in a batch without rows. The plan is then pending for longer, and no tuple waits for it.
 
-Another number of workers on the same checkpoint begins as a plan, too. Such a plan has no values, because routers of
-another W begin anew, and so does the controller.
+Another number of workers on the same checkpoint begins as a plan, too. Such a plan has no values, because routers and
+the controller start anew when W changes.
 """
 
 import logging
@@ -35,9 +35,9 @@ class Loop:
     checkpoint : str or Location
         The query's checkpoint location.
     router : W → Grouping
-        Makes a new router of the run; the router's controller makes the plans.
+        Makes a new router of the run. The router's controller makes the plans.
     workers : int
-        The run's W; if the batches before had another W, keys and states go to the new workers.
+        The run's W. If earlier batches had another W, keys and states go to the new workers.
     moving : bool
         Whether the workers have states that move with their keys.
     keyed : bool
@@ -52,12 +52,12 @@ class Loop:
     keyed: bool = False
 
     def end(self, batch: int, reports: TaskReports) -> tuple[Rebalance, ...]:
-        """End a batch: write the plan state of the next batch, if it isn't written yet.
+        """End a batch: write the plan state of the next batch, unless it is written already.
 
         Returns
         -------
         tuple of Rebalance
-            The plans that moved keys, if this batch was the first to be routed by them.
+            The plans that moved keys, if this batch is the first that was routed by them.
 
         """
         plans = Plans(self.checkpoint)
@@ -67,7 +67,7 @@ class Loop:
         return _effects(before, batch, reports)
 
     def after(self, before: PlanState, batch: int, reports: TaskReports) -> PlanState:
-        """The plan state after a batch, from the state before it and its tasks' reports."""
+        """The plan state after a batch, made from the state before it and the reports of its tasks."""
         settled = _released(before, batch, reports)
         if settled.pending is None and settled.workers != self.workers:
             uneven = measures.straggling(reports.busy(before.workers))
@@ -182,11 +182,11 @@ def _table_size(router: Grouping, plan: Plan) -> int:
 
 
 def backlog(busy: Sequence[float], tuples: int) -> list[float]:
-    """Each worker's queue, in tuples: its share of the batch's measured work, of the batch's tuples; float64[W].
+    """Each worker's queue, in tuples, float64[W]: its share of the batch's measured work, times the batch's tuples.
 
-    A micro-batch leaves no queues behind. But it lasts as long as its slowest worker takes, so what queues would show
-    (which worker is behind the others, and how far) shows in the workers' times. If all are alike, each has a W-th of
-    the batch; zeros if there was no work.
+    A micro-batch leaves no queues behind, but it lasts as long as its slowest worker. So the workers' times show what
+    queues would show: which worker is behind the others, and how far. If all times are equal, each worker has a W-th of
+    the batch. If there was no work, all queues are 0.
 
     Parameters
     ----------
@@ -207,27 +207,27 @@ def backlog(busy: Sequence[float], tuples: int) -> list[float]:
 
 
 def record_workers(checkpoint: Where, workers: int, batch: int) -> None:
-    """Write how many workers a checkpoint has had up to a batch, the newest planned, unless its plan state has it."""
+    """Write how many workers a checkpoint has had up to the newest planned batch, unless its plan state has it."""
     plans = Plans(checkpoint)
     if plans.at(batch) is None:
         plans.write(0, PlanState(workers))
 
 
 def rescaled(before: PlanState, router: Grouping, batch: int, uneven: float, *, waits: bool) -> PlanState:
-    """The plan state after a batch, with a plan for as many workers as a new router has.
+    """The plan state after a batch, with a plan for the new router's number of workers.
 
     Parameters
     ----------
     before : PlanState
-        Without a pending plan.
+        The state before, without a pending plan.
     router : Grouping
-        A new router, of the new number of workers.
+        A new router with the new number of workers.
     batch : int
         The batch.
     uneven : float
-        Slowest over mean worker's time in the batch.
+        The slowest worker's time divided by the mean worker's in the batch.
     waits : bool
-        Whether the workers have states: then the plan is pending first.
+        Whether the workers have states. If so, the plan is pending first.
 
     """
     number = before.active.number if before.active is not None else 0

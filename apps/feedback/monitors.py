@@ -1,4 +1,4 @@
-"""The workers' part of the feedback loop: a worker observes its tuples in a batch, and reports at the batch's end."""
+"""The workers' part of the feedback loop: a worker observes its tuples of a batch, and reports at the batch's end."""
 
 import logging
 from collections.abc import Mapping
@@ -20,25 +20,26 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Monitors:
-    """All workers' monitors; travels to the tasks.
+    """The monitors of all workers. Spark sends it to the tasks.
 
     Parameters
     ----------
     routing : Routing
-        The run's routing; its grouping decides what is monitored.
+        The run's routing. Its grouping decides what is monitored.
 
     """
 
     routing: Routing
 
     def open(self, worker: int, batch: int) -> "WorkerMonitor | None":
-        """A worker's monitor for a batch; None: the grouping doesn't observe its workers."""
+        """A worker's monitor for a batch. None: the grouping doesn't observe its workers."""
         fresh = self.routing.router().monitor()
         return None if fresh is None else WorkerMonitor(fresh, self.routing.checkpoint, worker, batch)
 
     def report(self, worker: int, batch: int, tuples: pa.RecordBatch, seconds: float) -> Mapping[str, Value] | None:
-        """The report of a worker that has executed all its tuples of a batch (column ``key``) at once, in so many
-        seconds.
+        """The report of a worker that has executed all its tuples of a batch at once, in ``seconds``.
+
+        ``tuples`` has the column ``key``.
         """
         monitor = self.open(worker, batch)
         if monitor is None:
@@ -53,9 +54,9 @@ class Monitors:
 class WorkerMonitor:
     """One worker's monitor during one batch.
 
-    If the monitor keeps a state from batch to batch, the state is versioned as the routers' states are. It is made of
-    measured times, so two attempts of a task may write different bytes. Each version is whole, and no count depends on
-    it.
+    If the monitor keeps a state from batch to batch, the state is versioned as the routers' states are. It depends on
+    measured times, so two attempts of a task may write different bytes. Each version is written as a whole, and no
+    count depends on it.
     """
 
     def __init__(self, monitor: Monitor, checkpoint: Where | None, worker: int, batch: int) -> None:
@@ -84,7 +85,7 @@ class WorkerMonitor:
 
 
 def costs_by(keys: Keys, results: pa.Table) -> NDArray[np.float64]:
-    """Each tuple's cost by a work's results: the costs of its key, divided among its tuples; float64[n], ms."""
+    """Each tuple's cost according to a work's results, float64[n], ms: its key's cost, divided by the key's tuples."""
     given = encode(results.column("key"))
     costs = results.column("cost").to_numpy().astype(np.float64)
     hashes, index = np.unique(np.concatenate([keys.hashes, given.hashes]), return_inverse=True)

@@ -1,8 +1,8 @@
-"""The dataflow of a keyed work: router → packets → workers → mergers, if there are any → parcels → rows.
+"""The dataflow of a keyed work: router → packets → workers → perhaps mergers → parcels → rows.
 
-A worker is one group of Spark's ``transformWithState``, and so is a merger. Spark finds a group by its *token*: an int,
-one for each worker, chosen so that its hash puts worker w in partition w mod P. (Grouping by the workers' own numbers
-collides: 0 to 9 fall on 7 of 10 partitions.)
+A worker is one group of Spark's ``transformWithState``, and so is a merger. Spark finds a group by its *token*, an int.
+Each worker has one, chosen such that its hash puts worker w into partition w mod P. The workers' own numbers would
+collide: 0 to 9 fall on 7 of 10 partitions.
 """
 
 from collections.abc import Callable, Iterator
@@ -41,7 +41,7 @@ _ROUTED_DDL = "token int, worker int, source int, number long, packet binary, la
 
 
 def partitions_of(spark: SparkSession, checkpoint: Where) -> int:
-    """The number of partitions of a query's state: by its checkpoint, or of a new query by Spark's settings."""
+    """The number of partitions of a query's state: the checkpoint's, or for a new query that of Spark's settings."""
     return Checkpoint(checkpoint).partitions() or int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
 
 
@@ -60,7 +60,8 @@ def routed(
     Parameters
     ----------
     tuples : DataFrame
-        ``key``, the columns that the program carries, and by event time ``time``; ``__time`` if the grouping uses it.
+        ``key``, the columns that the program carries, ``time`` if it is by event time, ``__time`` if the grouping uses
+        it.
     routing : Routing
         The grouping.
     program : Program
@@ -72,7 +73,7 @@ def routed(
     heartbeats : bool
         Whether every task sends every worker a heartbeat.
     fields : Fields, optional
-        The rows are messages, and the router first reads keys and counts from them.
+        If given, the rows are messages, and the router first reads keys and counts from them.
 
     """
     carry = ["key", *program.columns]
@@ -117,7 +118,7 @@ def _latest(packet: pa.BinaryScalar) -> int:
 
 
 def to_workers(heartbeats: DataFrame, tokens: list[int], moment: Column) -> DataFrame:
-    """For each row of ``heartbeats`` a heartbeat to every worker, of that time, in the columns of ``routed``."""
+    """For each row of ``heartbeats`` a heartbeat to every worker, with this time, in the columns of ``routed``."""
     workers = F.array(
         *(F.struct(F.lit(token).alias("token"), F.lit(w).alias("worker")) for w, token in enumerate(tokens))
     )
@@ -133,21 +134,21 @@ def to_workers(heartbeats: DataFrame, tokens: list[int], moment: Column) -> Data
 def executed(
     packets: DataFrame, program: Program, tokens: list[int], batch_time: Column, lateness: float | None
 ) -> DataFrame:
-    """The results and counts that workers and mergers make of packets: rows of ``PARCELS``.
+    """The results and counts that workers and mergers make of packets, as rows of ``PARCELS``.
 
     Parameters
     ----------
     packets : DataFrame
-        As ``routed`` gives them, with heartbeats.
+        The result of ``routed``, with heartbeats.
     program : Program
         What the workers do.
     tokens : list of int
-        The tokens of the workers; the first of them are the mergers' tokens, too.
+        The workers' tokens. The first of them are the mergers' tokens, too.
     batch_time : Column
         The batch's time.
     lateness : float, optional
-        By event time: how late a tuple may be (s). By batch time: None if no watermark is needed. (With a watermark
-        Spark runs one more batch, without rows, after each batch.)
+        By event time, how late a tuple may be (s). By batch time, None if no watermark is needed. With a watermark
+        Spark runs one more batch, without rows, after each batch.
 
     """
     if program.event:
@@ -181,16 +182,16 @@ def _with_state(rows: DataFrame, operator: WorkerOperator | MergerOperator, mode
 def opened(
     parcels: DataFrame, schema: StructType, columns: Callable[[int, int, pa.RecordBatch], list[pa.Array]]
 ) -> DataFrame:
-    """The rows in parcels.
+    """The rows that are in parcels.
 
     Parameters
     ----------
     parcels : DataFrame
-        As ``executed`` gives them.
+        The result of ``executed``.
     schema : StructType
         The schema of the result.
     columns : (kind, sender, rows of a parcel) → list of Array
-        The result's columns, which are cast to the schema's types.
+        Gives the result's columns, which are cast to the schema's types.
 
     """
     arrow = arrow_schema(schema)

@@ -1,4 +1,4 @@
-"""A keyed work over a stream of the user's.
+"""``keyed_map``: run a keyed work over the user's own stream.
 
 >>> results = keyed_map(events, "user_id", 32, Sessions(gap=30), "D_CHOICES", path, time="at")  # doctest: +SKIP
 """
@@ -46,55 +46,60 @@ def keyed_map(
     idle_batches: bool = False,
     **options: Any,
 ) -> DataFrame:
-    """Run a keyed work over a stream: each tuple is executed at the worker that a grouping chooses.
+    """Run a keyed work over a stream: a grouping chooses the worker that executes each tuple.
 
     Parameters
     ----------
     df : DataFrame
-        Streaming, with the columns that the work reads.
+        A stream with the columns that the work reads.
     key : str
-        The key's column: string, binary or integer; rows with a null key are left out.
+        The key's column: string, binary or integer. Rows with a null key are left out.
     workers : int
-        W ≥ 1. The state has ``spark.sql.shuffle.partitions`` partitions, and each partition costs every batch a commit:
-        set it to W at most, before this call, and leave it so until the query has started.
+        W ≥ 1. The state has ``spark.sql.shuffle.partitions`` partitions, and each of them costs every batch a commit.
+        So set that number to W at most before this call, and don't change it until the query has started.
     work : KeyedWork
         The work (``unskew.works``).
     grouping : str
-        A groupingType of ``unskew.grouping.registry.STANDALONE``; one that splits keys needs a work with a ``merge``.
+        One of the groupings in ``unskew.grouping.registry.STANDALONE``. One that splits keys needs a work with a
+        ``merge``.
     checkpoint : str
-        The query's ``checkpointLocation``, where this process and all executors see it.
+        The query's ``checkpointLocation``, required. This process and all executors must see it.
     window : float, optional
-        States live for a tumbling window of this length (s).
+        Length of a tumbling window (s). States live until their window closes.
     ttl : float, optional
-        Instead of a window: how long states live after their key's last tuple (s). Default: the work's own TTL.
+        How long states live after their key's last tuple (s), instead of a window. Default: the work's own TTL.
     merge_every : str, optional
-        How often the fragments of a split key are merged, and its results published: ``"30s"``, ``"5 batches"``.
-        Default: when their window closes; without windows in each batch if ``time`` is given, else every 10 s.
+        How often the fragments of a split key are merged and its results published: ``"30s"``, ``"5 batches"``. Default
+        with windows: when their window closes. Default without: in each batch if ``time`` is given, else every 10 s.
     time : str or Column, timestamp
-        The tuples' own time; rows in which it is null are left out. Default: the batch's time, and no tuple is late.
+        The tuples' own time; rows in which it is null are left out. Default: the batch's time, by which no tuple is
+        late.
     lateness : float
-        With ``time``: how late a tuple may be (s).
+        How late a tuple may be (s), if ``time`` is given.
     source, seed, **options
         As for ``balance``.
     idle_batches : bool
-        Let a batch come at every trigger, so that windows close and states expire while no tuples come. (Not with
-        ``availableNow``.)
+        Run a batch at every trigger. Windows then close and states expire even if no tuples come. Don't combine it with
+        the trigger ``availableNow``.
 
     Returns
     -------
     DataFrame
-        The key, ``window`` (its start, where states live for windows), and the columns of ``work.results``.
+        The key, ``window`` if states live for windows (its start), and the columns of ``work.results``.
 
     Raises
     ------
-    ValueError
-        A bad argument, a grouping that doesn't fit the work, or a checkpoint of another run; the message names the
-        argument and its valid values.
-    StateFault
-        (In the tasks, as the query's failure.) The work failed, or returned states or results of another schema.
     UsageError
-        (In the tasks, before they change anything.) An executor doesn't see the checkpoint, or the number of the
-        state's partitions was changed after this call.
+        An argument is invalid, the grouping doesn't fit the work, or the checkpoint belongs to another run. The message
+        says what is valid.
+        The query fails with it if an executor doesn't see the checkpoint, or if the state's number of partitions was
+        changed after this call. Tasks check this before they change anything.
+    ValueError
+        The grouping is unknown or needs feedback or costs, or a parameter or the number of workers is invalid.
+    EnvironmentFault
+        The checkpoint can't be read or written.
+    StateFault
+        The query fails with it if the work raises, or returns states or results of another schema.
 
     """
     _require_stream(df, checkpoint)

@@ -1,6 +1,6 @@
 """The life of states: they begin with a key's first tuple, change, are merged, and leave when their time is over.
 
-``Calls`` calls the user's work: what the work returns is checked, and an error becomes one line that names the key.
+``Calls`` calls the user's work. It checks what the work returns, and turns an error into one line that names the key.
 """
 
 from collections.abc import Callable
@@ -36,7 +36,7 @@ class Calls:
     def update(
         self, tuples: pa.RecordBatch, states: pa.RecordBatch, now: Now, keys: pa.Array
     ) -> tuple[pa.RecordBatch | None, pa.RecordBatch]:
-        """``KeyedWork.update``; ``keys`` (k) are those of the slots."""
+        """``KeyedWork.update``; ``keys`` are the k keys of the slots."""
 
         def call(start: int, stop: int) -> tuple[pa.RecordBatch | None, pa.RecordBatch]:
             part, own = _of(tuples, start, stop, states.num_rows), states.slice(start, stop - start)
@@ -70,7 +70,7 @@ class Calls:
 
     @property
     def due(self) -> Due | None:
-        """``KeyedWork.due`` of rows of a table, if the work has it."""
+        """``KeyedWork.due`` for rows of a table, if the work has it."""
         return self._due if self.work.settles_later else None
 
     def _due(self, rows: pa.RecordBatch) -> NDArray[np.int64]:
@@ -96,7 +96,7 @@ class Calls:
         return self._guarded("finish", call, keys)
 
     def upgrade(self, rows: pa.RecordBatch) -> pa.RecordBatch | None:
-        """``KeyedWork.upgrade`` of rows of a table, with states of an older schema; None: the work doesn't name it."""
+        """``KeyedWork.upgrade`` for rows with states of an older schema. None: the work has no such schema."""
         old = pa.schema([field for field in rows.schema if field.name not in (KEY, LAST)])
         if old not in self.work.older:
             return None
@@ -201,7 +201,7 @@ _LONG_AGO = np.iinfo(np.int64).min
 
 
 class Lifecycle:
-    """The states of one work in one table; the work's results are gathered in ``results``.
+    """The states of one work in one table. The work's results are gathered in ``results``.
 
     Parameters
     ----------
@@ -210,14 +210,14 @@ class Lifecycle:
     calls : Calls
         The work.
     ttl_ms : int, optional
-        How long after its key's last tuple a state leaves.
+        How long after its key's last tuple a state leaves (ms).
 
     Attributes
     ----------
     results : list of (window, RecordBatch)
-        The key and the work's columns.
+        The window, and a batch with the key and the work's columns.
     finished, merged : int
-        States that have left; keys with fragments that have been merged.
+        The number of states that have left, and of keys whose fragments have been merged.
 
     """
 
@@ -231,14 +231,14 @@ class Lifecycle:
     def update(
         self, window: int, keys: Keys, tuples: pa.RecordBatch, now: Now, *, over_ms: int | None, whole: bool
     ) -> None:
-        """Change the states by tuples.
+        """Update the states with tuples.
 
         Parameters
         ----------
         window : int
             The tuples' window.
         keys : Keys
-            The tuples' k keys; all of them occur.
+            The tuples' k keys. Each of them has a tuple.
         tuples : RecordBatch
             ``time`` and the work's columns.
         now : Now
@@ -246,7 +246,7 @@ class Lifecycle:
         over_ms : int, optional
             A state that had expired by then leaves first, and its key begins anew.
         whole : bool
-            Whether the keys aren't split: then results are published.
+            Whether the keys aren't split. If so, results are published.
 
         """
         touched, before, last = self._begin(window, keys, over_ms, now)
@@ -262,7 +262,7 @@ class Lifecycle:
         self.table.put(window, touched, last, after)
 
     def merge(self, window: int, fragments: pa.RecordBatch, now: Now, over_ms: int | None) -> None:
-        """Merge fragments with the states: rows of the table's schema, several a key."""
+        """Merge fragments with the states. Fragments are rows of the table's schema, several a key."""
         keys = encode(fragments.column(KEY))
         self.merged += len(keys.distinct)
         touched, before, last = self._begin(window, keys, over_ms, now)
@@ -281,7 +281,7 @@ class Lifecycle:
             self._finish(window, rows, now)
 
     def expire(self, at_ms: int, now: Now, *, prompt: bool) -> None:
-        """Let the states leave that have expired, and settle those that are due; ``prompt``: as in ``Table.expire``."""
+        """Let expired states leave, and settle states that are due. ``prompt`` is as in ``Table.expire``."""
 
         def settled(rows: pa.RecordBatch) -> pa.RecordBatch:
             keys, states = rows.column(KEY), rows.select(self.table.state.names)

@@ -1,4 +1,4 @@
-"""A merger's batch: the fragments of a split key become one state, and expired states leave."""
+"""A merger's batch: the fragments of each split key become one state, and expired states leave."""
 
 import time
 from collections.abc import Iterator, Sequence
@@ -18,7 +18,7 @@ _STATES = 0
 def merge(
     program: Program, store: Store, merger: int, parcels: Sequence[Parcel], batch: WorkerBatch
 ) -> Iterator[Parcel]:
-    """Merge the fragments that have arrived at a merger with the states that it has.
+    """Merge the fragments that have arrived at a merger with its states.
 
     Parameters
     ----------

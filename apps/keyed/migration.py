@@ -1,15 +1,15 @@
 """Migration: keys' states go from worker to worker under a plan.
 
-Between two batches no tuple is on its way, so a key moves and no tuple waits for it. A plan is *pending* first: at the
-end of the next batch each worker releases the states of the keys that leave it. When all workers have done so the plan
-is *active*: routers follow it, and a worker takes in the states that others have released to it before it executes a
+Between two batches no tuple is under way, so no tuple waits when a key moves. A plan is *pending* first: at the end of
+the next batch, each worker releases the states of the keys that leave it. When all workers have done so, the plan is
+*active*. Routers then follow it. A worker takes in the states that others have released to it before it executes a
 tuple.
 
-The states go by files beside the checkpoint. A worker writes one file for a plan, with a batch of rows for each
-receiver; a receiver reads its own rows of each file. The file is written whole, at the end of the batch in which the
-rows leave the table. If that batch is run again it finds the table as it was, and writes the same bytes. The workers
-report which files they have written, and the plan state names them: a receiver reads exactly these, whatever a list of
-the folder's files says.
+The states travel in files beside the checkpoint. A worker writes one file for a plan, with a batch of rows for each
+receiver, and each receiver reads its own rows of all files. The file is written as a whole, at the end of the batch in
+which the rows leave the table. If that batch runs again, it finds the table as it was, and writes the same bytes. The
+workers report which files they have written, and the plan state names them. A receiver reads exactly these files,
+whatever a list of the folder says.
 """
 
 import re
@@ -46,10 +46,10 @@ _RECEIVERS = b"unskew.receivers"
 class Transfers:
     """The states on their way from worker to worker, plan by plan.
 
-    A plan's files are ``<checkpoint>/unskew/moves/<number>/<sender>-<batch>``. If other workers have not released their
-    states yet, a worker that has written its file takes its states back in the next batch that calls it, and releases
-    them anew at the end of that batch. So of each sender's files, the newest of the batches before is the valid one.
-    A plan's valid files are given as sender → batch.
+    A plan's files are ``<checkpoint>/unskew/moves/<number>/<sender>-<batch>``. Suppose that a worker has written its
+    file, and others haven't released their states yet. In the next batch that calls it, the worker takes its states
+    back, and releases them anew at the end of that batch. So the valid file of a sender is the newest one of earlier
+    batches. A plan's valid files are given as sender → batch.
 
     Parameters
     ----------
@@ -66,7 +66,7 @@ class Transfers:
         return numbers(self._location.folder())
 
     def listed(self, plan: int, batch: int) -> dict[int, int]:
-        """A plan's valid files before a batch by the list of its folder, which may lack what was written lately."""
+        """A plan's valid files before a batch, from the list of its folder, which may lack what was written lately."""
         newest: dict[int, int] = {}
         for name in self._location.folder(str(plan)).names():
             named = _NAME.fullmatch(name)
@@ -76,22 +76,22 @@ class Transfers:
         return newest
 
     def to(self, receiver: int, plan: int, files: Mapping[int, int]) -> list[pa.RecordBatch]:
-        """The rows (with ``WINDOW``) that were released to a worker for a plan.
+        """The rows, with ``WINDOW``, that were released to a worker under a plan.
 
         Raises
         ------
         EnvironmentFault
-            One of the files can't be seen here, though the worker has waited for it.
+            One of the files can't be seen here, although the worker has waited for it.
 
         """
         return [part for file in sorted(files.items()) for part in self._read(plan, file, receiver)]
 
     def by(self, sender: int, plan: int, batch: int) -> list[pa.RecordBatch]:
-        """All rows that a worker has released for a plan in a batch; errors as ``to``."""
+        """All rows that a worker has released under a plan in a batch. Raises as ``to`` does."""
         return self._read(plan, (sender, batch))
 
     def write(self, sender: int, plan: int, batch: int, rows: Mapping[int, pa.RecordBatch], schema: pa.Schema) -> int:
-        """Write a worker's file of the rows (of this schema, with ``WINDOW``) for each receiver; return its bytes."""
+        """Write a worker's file with the rows for each receiver, of this schema with ``WINDOW``. Return its bytes."""
         receivers = sorted(rows)
         described = schema.with_metadata({_RECEIVERS: ",".join(map(str, receivers)).encode()})
         sink = pa.BufferOutputStream()
@@ -105,7 +105,7 @@ class Transfers:
     def forget(self, taken: Sequence[int]) -> None:
         """Remove the files that no replay reads.
 
-        ``taken``: for each worker, the newest plan with states that it had taken in before the batch that is done.
+        ``taken`` is for each worker the newest plan with states that it had taken in before the finished batch.
         """
         if min(taken):
             for plan in self.plans():
@@ -150,16 +150,16 @@ def _ordered(rows: pa.RecordBatch) -> pa.RecordBatch:
 
 
 class Migration:
-    """One worker's part in the plans of a run, during one batch.
+    """One worker's part in the plans of a run, in one batch.
 
     Parameters
     ----------
     routing : Routing, optional
-        The run's routing; None: there are no plans.
+        The run's routing. None: there are no plans.
     worker, batch : int
         The numbers of the worker and of the batch.
     progress : Progress
-        The worker's progress after the batch before.
+        The worker's progress after the previous batch.
 
     Attributes
     ----------
@@ -193,7 +193,7 @@ class Migration:
         return plans.pending is not None or (plans.active is not None and plans.active.number > self.progress.taken)
 
     def take_in(self, table: Table) -> None:
-        """Add the states to the table that other workers have released to this one under plans that are now active."""
+        """Add to the table the states that other workers have released to this one under plans that are now active."""
         if self._plans is None or self._transfers is None:
             return
         with self._timed():
@@ -228,7 +228,7 @@ class Migration:
                 yield plan, transfers.listed(plan, self._batch)
 
     def release(self, table: Table, *, split: bool) -> None:
-        """Release the states of the keys that the pending plan gives to other workers; split keys have none here."""
+        """Release the states of the keys that the pending plan gives to other workers. Split keys have none here."""
         if self._plans is None or self._transfers is None or self._plans.pending is None:
             return
         with self._timed():
@@ -283,7 +283,7 @@ def router_by(routing: Routing, plan: Plan | None, workers: int) -> Grouping:
 
 
 def owners(router: Grouping, hashes: NDArray[np.uint64]) -> NDArray[np.int32]:
-    """The one worker of each key, by its hash: int32[k]."""
+    """The only worker of each key, by the key's hash: int32[k]."""
     found = router.owners(hashed(hashes))
     assert found is not None, f"{router.name} has no owners"
     return found

@@ -1,7 +1,7 @@
-"""Workers and mergers as operators of Spark's ``transformWithState``: rows in, rows out; Spark keeps the state.
+"""Workers and mergers as operators of Spark's ``transformWithState``: rows go in and out, and Spark keeps the state.
 
-To plan each batch Spark starts a Python process that only reads the schema of an operator's state. That process should
-have little to import. So an operator imports ``tasks``, and unpickles its program, when the first row comes.
+To plan each batch, Spark starts a Python process that only reads the schema of an operator's state. That process should
+have little to import. So an operator imports ``tasks`` and unpickles its program only when the first row comes.
 """
 
 from collections.abc import Iterator
@@ -71,14 +71,14 @@ class _Operator(StatefulProcessor):
         self._state = handle.getMapState(self.state, _ADDRESS, _BLOB)
 
     def close(self) -> None:
-        """Nothing to close."""
+        """Do nothing: there is nothing to close."""
 
 
 class WorkerOperator(_Operator):
     """A worker: packets in, parcels out.
 
-    By event time it sets a timer for the moment when the watermark moves on: Spark then runs a batch without any rows,
-    for windows that close by it.
+    By event time, it sets a timer for the moment when the watermark moves on. Spark then runs a batch without any rows,
+    in which windows close.
     """
 
     state = AT_WORKERS
@@ -90,13 +90,13 @@ class WorkerOperator(_Operator):
         self._done: set[int] = set()
 
     def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[Row]:  # noqa: N802, N803
-        """Do a batch."""
+        """Run a batch."""
         arrived = sorted(rows, key=lambda row: (row["source"], row["number"]))
         packets = [bytes(row["packet"]) for row in arrived if row["packet"] is not None]
         yield from self._work(arrived[0]["worker"], packets, arrived[0]["batch_ms"], timerValues, empty=False)
 
     def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[Row]:  # noqa: N802, N803
-        """Do a batch without rows, unless the worker had rows in it (if any worker has rows, all have)."""
+        """Run a batch without rows, unless the worker had rows in it. If any worker has rows, all have."""
         worker = self._tokens.index(key[0])
         if worker not in self._done:
             yield from self._work(worker, [], timerValues.getCurrentProcessingTimeInMs(), timerValues, empty=True)
@@ -118,13 +118,13 @@ class MergerOperator(_Operator):
     state = AT_MERGERS
 
     def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[Row]:  # noqa: N802, N803
-        """Do a batch."""
+        """Run a batch."""
         arrived = sorted(rows, key=lambda row: (row["sender"], row["number"]))
         yield from _tasks().merger_rows(self._program, self._tokens, self._state, arrived)
 
 
 class InPandas(StatefulProcessor):
-    """An operator for ``transformWithStateInPandas``: what it gets and yields as rows travels as frames of pandas."""
+    """An operator for ``transformWithStateInPandas``. Its rows travel as pandas frames."""
 
     def __init__(self, operator: _Operator) -> None:
         self._operator = operator
@@ -134,12 +134,12 @@ class InPandas(StatefulProcessor):
         self._operator.init(handle)
 
     def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[Any]:  # noqa: N802, N803
-        """Do a batch."""
+        """Run a batch."""
         arrived = (row for frame in rows for row in frame.to_dict("records"))
         yield from _frames(self._operator.handleInputRows(key, arrived, timerValues))
 
     def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[Any]:  # noqa: N802, N803
-        """Do a batch without rows."""
+        """Run a batch without rows."""
         yield from _frames(self._operator.handleExpiredTimer(key, timerValues, expiredTimerInfo))
 
     def close(self) -> None:

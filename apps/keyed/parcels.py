@@ -15,7 +15,7 @@ from unskew.grouping.keys import hash_keys
 RESULTS, COUNTS, FRAGMENTS, HEARTBEAT = range(4)
 #: The kinds that leave the dataflow.
 OUT = (RESULTS, COUNTS)
-#: The most bytes of a parcel's rows, but for a row that is larger: Spark holds a parcel in its heap as one value.
+#: The most bytes of a parcel's rows. Only a single row may be larger. Spark holds a parcel in its heap as one value.
 LARGEST = 16 << 20
 #: The window of a row; 0 where states outlive windows.
 WINDOW = "__window"
@@ -39,8 +39,8 @@ class Parcel:
     merger : int
         The merger that gets it, if there are mergers.
     blob : bytes
-        Rows as an Arrow stream, with ``WINDOW`` before the other columns. In a heartbeat: not empty if fragments are
-        merged in this batch.
+        Rows as an Arrow stream, with ``WINDOW`` before the other columns. In a heartbeat, it isn't empty if fragments
+        are merged in this batch.
 
     """
 
@@ -50,13 +50,13 @@ class Parcel:
 
 
 def packed(kind: int, merger: int, rows: Sequence[tuple[int, pa.RecordBatch]]) -> Iterator[Parcel]:
-    """The rows of several windows, in as few parcels as hold them; none if there are no rows."""
+    """The rows of several windows, in as few parcels as possible. Without rows there are no parcels."""
     for batches in _portions(rows):
         yield Parcel(kind, merger, _write(batches))
 
 
 def spread(rows: Sequence[tuple[int, pa.RecordBatch]], count: int) -> Iterator[Parcel]:
-    """Rows of states as parcels, each row to the merger of its key."""
+    """Rows of states as parcels: each row goes to the merger of its key."""
     for batches in _portions(rows):
         together = pa.concat_batches(batches)
         merger_of_row = mergers(together.column(KEY), count)
@@ -88,7 +88,7 @@ def by_window(rows: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
 
 
 def by_keys(rows: Sequence[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Rows of states as few batches, each of ``TOGETHER`` bytes or so; all rows of a key are in one of them."""
+    """Rows of states in few batches of about ``TOGETHER`` bytes. All rows of a key are in one of them."""
     count = -(-sum(batch.nbytes for batch in rows) // TOGETHER)
     for number in range(count):
         parts = rows

@@ -1,4 +1,4 @@
-"""The program of a keyed work's workers and mergers, which travels to the tasks, and an operator's progress."""
+"""The program of a keyed work's workers and mergers, which Spark sends to the tasks, and an operator's progress."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -23,12 +23,12 @@ from unskew.works.interface import KeyedWork, Now
 
 
 class Counts(KeyedWork):
-    """The topology's own work with a state: tuples and counts of a key in a window, published when it closes.
+    """The topology's own work with a state: a key's tuples and counts in a window, published when the window closes.
 
     Parameters
     ----------
     weighted : bool
-        Whether the tuples have a column ``count``; if not, each counts 1.
+        Whether the tuples have a column ``count``. If not, each tuple counts 1.
 
     """
 
@@ -69,11 +69,11 @@ class Progress:
     batch_ms : int
         The batch's time.
     closed_ms : int
-        The watermark at the batch's end; older tuples are late.
+        The watermark at the batch's end. Older tuples are late.
     merged_ms : int
         The watermark when states were last merged.
     taken, released : int
-        The newest plan with states that the worker has taken in; the newest plan for which it has released its states.
+        The newest plan whose states the worker has taken in, and the newest plan for which it has released its states.
 
     """
 
@@ -85,7 +85,7 @@ class Progress:
 
     @classmethod
     def read(cls, store: Store) -> "Progress":
-        """Read the progress after the batch before; an older version of this program wrote fewer fields."""
+        """Read the progress after the previous batch. An older version of this program wrote fewer fields."""
         found = store.get(_PROGRESS)
         return cls(*np.frombuffer(found, np.int64).tolist()) if found else cls()
 
@@ -100,7 +100,7 @@ MERGE_EVERY, MERGE_EVERY_BY_EVENT = "10s", "1 batch"
 
 @dataclass(frozen=True)
 class Period:
-    """How often the fragments of a split key are merged: every so many batches, or ms of batch time.
+    """How often the fragments of a split key are merged: every few batches, or every few ms of batch time.
 
     >>> Period.of("5 batches"), Period.of("30"), Period.of("1.5s")
     (Period(batches=5, ms=0), Period(batches=0, ms=30000), Period(batches=0, ms=1500))
@@ -111,7 +111,7 @@ class Period:
 
     @classmethod
     def of(cls, text: str) -> "Period":
-        """A period as users write it.
+        """A period from a text, such as ``30s`` or ``5 batches``.
 
         Raises
         ------
@@ -127,7 +127,7 @@ class Period:
         raise UsageError(f"merge_every is {text!r}; valid: seconds (30, 1.5s) or batches (5 batches)")
 
     def ends(self, before_ms: int, now_ms: int, batch: int) -> bool:
-        """Whether a period ends with a batch of that time and number; ``before_ms``: the time of the batch before."""
+        """Whether a period ends with the batch of this time and number. ``before_ms`` is the previous batch's time."""
         return (batch + 1) % self.batches == 0 if self.batches else before_ms // self.ms < now_ms // self.ms
 
 
@@ -140,10 +140,10 @@ class WorkerBatch:
     number : int
         The batch's number.
     batch_ms, watermark_ms : int
-        The batch's time, and the watermark (by batch time the same), ms since the epoch.
+        The batch's time and the watermark, ms since the epoch. By batch time they are equal.
     empty : bool
-        Whether the batch has no rows at all: Spark runs it because the watermark has moved since the one before, and
-        nothing else has come.
+        Whether the batch has no rows at all. Spark runs such a batch if the watermark has moved since the previous one
+        and nothing else has come.
 
     """
 
@@ -168,15 +168,15 @@ class Program:
     split : bool
         Whether the grouping may split a key. Then the key's fragments go to a merger, which publishes the results.
     mergers : int
-        Number of mergers; a key's hash chooses its merger.
+        The number of mergers. The hash of a key chooses its merger.
     event : bool
-        Whether tuples carry their own ``time``; if not, a tuple has the batch's time.
+        Whether tuples carry their own ``time``. If not, a tuple has the batch's time.
     window_ms, ttl_ms : int, optional
         How long states live: for a window, or for a time after their key's last tuple.
     merge_every : Period, optional
-        How often fragments are merged; without it, when their window closes.
+        How often fragments are merged. Without it: when their window closes.
     counted_ms : int, optional
-        The length of the windows in which tuples are counted by key, besides the work; None: they aren't counted.
+        The length of the windows in which tuples are counted by key, besides the work. None: they aren't counted.
     weighted : bool
         Whether tuples carry a ``count``.
     cost : Cost
@@ -184,13 +184,13 @@ class Program:
     reports : Reports, optional
         Where workers and mergers send their reports.
     routing : Routing, optional
-        The run's routing, where plans may move keys; None: there are no plans.
+        The run's routing, if plans may move keys. None: there are no plans.
     monitors : Monitors, optional
         The workers' monitors, which observe the tuples for the grouping's controller.
     checkpoint : str or Location, optional
         The query's checkpoint location, which each task must see.
     partitions : int, optional
-        The partitions of the state for which the workers' tokens were chosen; the query must have so many.
+        The number of the state's partitions for which the workers' tokens were chosen. The query must have as many.
 
     """
 
@@ -214,7 +214,7 @@ class Program:
 
     @property
     def columns(self) -> list[str]:
-        """The tuples' columns that travel, besides the key."""
+        """The tuples' columns that travel besides the key."""
         wanted = [*self.work.columns, *(["count"] if self.weighted and self.counted_ms else [])]
         wanted += ["time"] if self.event else []
         return [name for name in dict.fromkeys(wanted) if name != "key" and (name != "time" or self.event)]
@@ -240,20 +240,20 @@ class Program:
 
     @property
     def mergers_keep(self) -> bool:
-        """Whether mergers keep states from batch to batch; if not, a fragment leaves in the batch in which it came."""
+        """Whether mergers keep states from batch to batch. If not, a fragment leaves in the batch in which it came."""
         return self.split and (self.merge_every is not None or self.window_ms is None)
 
     @property
     def prompt(self) -> bool:
-        """Whether a state leaves in the very batch in which the watermark passes its end: if results come of that.
+        """Whether a state leaves in the very batch in which the watermark passes its end.
 
-        By event time, so that results depend on the data, not on the clock. By batch time a state may leave later,
-        which spares batches the search for it.
+        That is so by event time, if leaving gives results: then results depend on the data, not on the clock. By batch
+        time a state may leave later, so that batches need not search for it.
         """
         return self.event and (self.work.tells_at_end or self.work.settles_later)
 
     def require_place(self) -> None:
-        """Let the calling task look whether its query keeps the states where this program expects them.
+        """Check that the calling task's query keeps the states where this program expects them.
 
         Raises
         ------
@@ -271,16 +271,16 @@ class Program:
             )
 
     def now(self, batch: WorkerBatch) -> Now:
-        """The time for the work. Where states live for windows, the watermark is the end of the last closed one."""
+        """The time for the work. If states live for windows, the watermark is the end of the last closed one."""
         if self.window_ms is None:
             return Now(batch.batch_ms, batch.watermark_ms)
         return Now(batch.batch_ms, batch.watermark_ms // self.window_ms * self.window_ms)
 
 
 def lifetime(work: KeyedWork, window: float | None, ttl: float | None) -> tuple[int | None, int | None]:
-    """The window (ms) or the TTL (ms) of a work's states; both are given in seconds.
+    """The window or the TTL of a work's states, both in ms. The arguments are in seconds.
 
-    If there is a TTL, the window doesn't matter. A work's own TTL is the least that is valid for it.
+    If there is a TTL, the window is ignored. A TTL must be at least the work's own.
 
     Raises
     ------
@@ -304,7 +304,7 @@ def lifetime(work: KeyedWork, window: float | None, ttl: float | None) -> tuple[
 
 
 def splits(work: KeyedWork, grouping: str, workers: int, valid: Sequence[str] = KEEPING) -> bool:
-    """Whether the grouping splits keys, so that fragments must be merged; ``valid``: the groupings that don't.
+    """Whether the grouping splits keys, so that fragments must be merged. ``valid`` are the groupings that don't.
 
     Raises
     ------
@@ -324,15 +324,15 @@ def splits(work: KeyedWork, grouping: str, workers: int, valid: Sequence[str] = 
 def merging(
     merge_every: str | None, grouping: str, *, split: bool, event: bool, window_ms: int | None
 ) -> Period | None:
-    """How often the fragments of split keys are merged; None: when their window closes, or no key is split.
+    """How often the fragments of split keys are merged. None: when their window closes, or no key is split.
 
-    By default fragments without a window are merged in every batch by event time: what is told of a key by then
-    depends on all its tuples, and on no clock.
+    By event time, fragments without a window are merged in every batch by default. So what is published of a key
+    depends on all its tuples until then, and on no clock.
 
     Raises
     ------
     UsageError
-        ``merge_every`` isn't a period, or it is given though the grouping splits no keys.
+        ``merge_every`` isn't a period, or the grouping splits no keys.
 
     """
     if not split:
@@ -349,10 +349,10 @@ _STATE, _BEFORE = "state", "statesBefore"
 
 
 def taken_over(work: KeyedWork, record: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of a checkpoint's record that change as a work takes over states of another schema; mostly none.
+    """The fields of a checkpoint's record that change when a work takes over states of another schema. Mostly none.
 
-    The states are upgraded by the first batch. Until it has been committed an older version of the work can still go on
-    with the checkpoint: so a schema that the states had before isn't refused here, but where the states are.
+    The first batch upgrades the states. Until it has been committed, an older version of the work can still go on with
+    the checkpoint. So this function doesn't refuse a schema that the states had before; the table of states does.
     """
     found, now = record.get(_STATE), described(work.state)
     before = record.get(_BEFORE, [])

@@ -1,4 +1,4 @@
-"""The states of a run, read from its checkpoint by Spark's state reader; the run may go on meanwhile."""
+"""The states of a run, read from its checkpoint by Spark's state reader. The run may go on meanwhile."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -32,14 +32,14 @@ class States:
     Parameters
     ----------
     spark : SparkSession
-        What reads.
+        The session that reads.
     where : str or Location
         The checkpoint.
 
     Raises
     ------
     UsageError
-        There are no states.
+        The checkpoint has no states.
 
     """
 
@@ -78,15 +78,17 @@ class States:
         return chosen.where(F.col("table") == _WORK)
 
     def rows(self, *, full: bool = False, key: str | None = None) -> DataFrame:
-        """A row a state: operator (``worker``, ``merger``), its number, window, key, bytes, last tuple (ms), state
-        (JSON).
+        """One row for each state.
+
+        Its columns are the operator (``worker``, ``merger``), its number, window, key, bytes, last tuple (ms), and the
+        state (JSON).
 
         Parameters
         ----------
         full : bool
-            Whether the state itself is wanted.
+            Whether the state itself is read.
         key : str, optional
-            Of this key alone: only the buckets that it can be in are read.
+            Only states of this key. Then only the buckets that may have the key are read.
 
         """
         parts = []

@@ -1,8 +1,8 @@
-"""Buckets of states: which of them a key is in, how many there are, and the store of blobs that they are written to.
+"""Buckets of states: the bucket of a key, the number of buckets, and the store of blobs that has them.
 
-A bucket is read and written whole, so it should hold no more than a thousand keys or two. Reading and writing a bucket
-are two calls to the JVM, of some 100 µs each, so it should hold no fewer. The number of buckets grows with the keys by
-linear hashing: one more bucket splits one other, and no key of the rest moves.
+A bucket is read and written as a whole, so it should have no more than one or two thousand keys. Reading and writing a
+bucket are two calls to the JVM, each of some 100 µs, so it should not have fewer. The number of buckets grows with the
+keys by linear hashing: one more bucket splits one other, and no other key moves.
 
 References
 ----------
@@ -29,10 +29,10 @@ Address: TypeAlias = tuple[int, int, int]
 
 
 class Store(Protocol):
-    """A map of blobs; a call costs a round trip to the JVM (some 100 µs)."""
+    """A map of blobs. A call costs a round trip to the JVM (some 100 µs)."""
 
     def get(self, address: Address) -> bytes | None:
-        """The blob at an address; None: there is none."""
+        """The blob at an address. None: there is none."""
         ...
 
     def put(self, address: Address, blob: bytes) -> None:
@@ -45,13 +45,13 @@ class Store(Protocol):
 
 
 class MemoryStore:
-    """A dictionary: for tests, and for mergers that keep nothing."""
+    """A dictionary, for tests, and for mergers that keep nothing."""
 
     def __init__(self) -> None:
         self.blobs: dict[Address, bytes] = {}
 
     def get(self, address: Address) -> bytes | None:
-        """The blob at an address; None: there is none."""
+        """The blob at an address. None: there is none."""
         return self.blobs.get(address)
 
     def put(self, address: Address, blob: bytes) -> None:
@@ -64,12 +64,12 @@ class MemoryStore:
 
 
 class Delayed:
-    """A store that is written at the end: a blob that changes twice in a batch is fetched once, and stored once.
+    """A store that is written at the end. A blob that changes twice in a batch is fetched once and stored once.
 
     Parameters
     ----------
     store : Store
-        Where it is written.
+        The store that it writes to.
 
     """
 
@@ -78,7 +78,7 @@ class Delayed:
         self._changed: dict[Address, bytes | None] = {}
 
     def get(self, address: Address) -> bytes | None:
-        """The blob that will be at an address."""
+        """The blob that will be at an address after the flush."""
         return self._changed[address] if address in self._changed else self._store.get(address)
 
     def put(self, address: Address, blob: bytes) -> None:
@@ -105,7 +105,7 @@ class SparkStore:
     Parameters
     ----------
     state : pyspark.sql.streaming.stateful_processor.MapState
-        From three numbers to a blob.
+        A map from three numbers to a blob.
 
     """
 
@@ -113,7 +113,7 @@ class SparkStore:
         self._state = state
 
     def get(self, address: Address) -> bytes | None:
-        """The blob at an address; None: there is none, and Spark logs a warning."""
+        """The blob at an address. None: there is none, and Spark logs a warning."""
         found = self._state.getValue(address)
         return None if found is None else bytes(found[0])
 
@@ -128,14 +128,14 @@ class SparkStore:
 
 #: Keys and bytes that a bucket should hold at most, because all of them are fetched with one of its keys.
 KEYS, BYTES = 1600, 128 << 10
-#: When a key is due that isn't, and the earliest expiry of a bucket from which nothing expires.
+#: A time that never comes: for a key that is never due, and for a bucket from which nothing expires.
 NEVER = np.iinfo(np.int64).max
 
 _SHRINK = 8  # times as many buckets as are needed: then their number shrinks
 
 
 def bucket_of(hashes: NDArray[np.uint64], n: int) -> NDArray[np.int64]:
-    """The bucket of each key among n, by its hash: int64[k].
+    """The bucket of each key among n buckets, by the key's hash: int64[k].
 
     >>> bucket_of(np.array([0, 5, 6, 7], np.uint64), 6).tolist()
     [0, 5, 2, 3]
@@ -146,7 +146,7 @@ def bucket_of(hashes: NDArray[np.uint64], n: int) -> NDArray[np.int64]:
 
 
 def moved_buckets(n: int, m: int) -> NDArray[np.int64]:
-    """The buckets that get other keys if n buckets become m: those that lose keys, and those that get some.
+    """The buckets whose keys change if n buckets become m: those that lose keys, and those that get some.
 
     >>> moved_buckets(4, 6).tolist(), moved_buckets(6, 4).tolist()
     ([0, 1], [0, 1, 4, 5])
@@ -156,19 +156,19 @@ def moved_buckets(n: int, m: int) -> NDArray[np.int64]:
 
 
 def wanted_buckets(n: int, keys: int, size: int) -> int:
-    """How many buckets n should become for so many keys and bytes."""
+    """The number of buckets that n buckets should become for this number of keys and bytes."""
     enough = min(max(math.ceil(keys / KEYS), math.ceil(size / BYTES)), max(keys, 1))
     return max(n, enough) if enough * _SHRINK > n else max(2 * enough, 1)
 
 
 @dataclass
 class BucketIndex:
-    """What is known of n buckets without reading them.
+    """What is known about n buckets without reading them.
 
     Attributes
     ----------
     keys, size, earliest : int64[n]
-        Keys, bytes, and when the first of the keys expires or is due (ms since the epoch).
+        The keys, the bytes, and the first time at which a key expires or is due (ms since the epoch).
 
     """
 
@@ -178,14 +178,14 @@ class BucketIndex:
 
     @classmethod
     def empty(cls, n: int) -> "BucketIndex":
-        """Of n empty buckets."""
+        """The index of n empty buckets."""
         return cls(np.zeros(n, np.int64), np.zeros(n, np.int64), np.full(n, NEVER))
 
     def __len__(self) -> int:
         return len(self.keys)
 
     def resized(self, m: int) -> "BucketIndex":
-        """The index of m buckets; those that get other keys are still empty in it."""
+        """The index of m buckets. Those whose keys change are still empty in it."""
         new = BucketIndex.empty(m)
         kept = min(m, len(self))
         new.keys[:kept], new.size[:kept], new.earliest[:kept] = (
@@ -196,16 +196,16 @@ class BucketIndex:
 
 @dataclass
 class Directory:
-    """What is known of a table without reading its buckets.
+    """What is known about a table without reading its buckets.
 
     Attributes
     ----------
     schema : Schema
-        Of its rows: buckets are written without it.
+        The schema of its rows. Buckets are written without it.
     indexes : dict
         Window → its buckets.
     usual : int
-        How many buckets a window begins with.
+        The number of buckets with which a window begins.
 
     """
 
@@ -214,7 +214,7 @@ class Directory:
     usual: int = 1
 
     def write(self) -> bytes:
-        """Write it as a blob."""
+        """The directory as a blob."""
         lengths = [len(index) for index in self.indexes.values()]
         windows = np.repeat(np.array(list(self.indexes), np.int64), lengths)
         parts = [
@@ -227,7 +227,7 @@ class Directory:
 
     @classmethod
     def read(cls, blob: bytes) -> "Directory":
-        """Read what ``write`` wrote."""
+        """The directory from a blob of ``write``."""
         usual, length = struct.unpack_from("<qq", blob)
         schema = pa.ipc.read_schema(pa.py_buffer(blob[16 : 16 + length]))
         batch = pa.ipc.read_record_batch(pa.py_buffer(blob[16 + length :]), _INDEXES)
@@ -244,7 +244,7 @@ _INDEXES = pa.schema([(name, pa.int64()) for name in ("window", "keys", "size", 
 
 #: The columns of a row before those of the state: the key, and the time of its last tuple (ms since the epoch).
 KEY, LAST = "__key", "__last"
-#: A state of more bytes is refused: a bucket is read and written whole.
+#: A state of more bytes is refused, because a bucket is read and written as a whole.
 LARGEST_STATE = 32 << 20
 
 
@@ -254,13 +254,13 @@ class BucketStore:
     Parameters
     ----------
     store : Store
-        Where they are written.
+        The store that has them.
     number : int
         The table's number.
     schema : Schema
-        Of its rows.
+        The schema of its rows.
     ttl_ms : int, optional
-        How long after its last tuple a row expires.
+        How long after its last tuple a row expires (ms).
     due : function, optional
         n rows → when each is due before it expires, int64[n], ms since the epoch.
 
@@ -306,7 +306,7 @@ class BucketStore:
         bucket: NDArray[np.int64],
         fetched: NDArray[np.int64],
     ) -> None:
-        """Store rows in their buckets; a bucket of ``fetched`` that gets no row is removed.
+        """Store rows in their buckets. A bucket of ``fetched`` that gets no row is removed.
 
         Raises
         ------
@@ -352,7 +352,7 @@ class BucketStore:
 
 
 def rows_of(keys: pa.Array, rows: pa.RecordBatch) -> NDArray[np.int32]:
-    """The row of each of k distinct keys: int32[k], −1: the key has none."""
+    """The row of each of k distinct keys, int32[k]. −1: the key has none."""
     # Rows are looked up among the keys, not keys among the rows: there are fewer keys, so the hash table is smaller.
     found = pc.call_function("index_in", [rows.column(KEY)], pc.SetLookupOptions(keys))
     at = np.full(len(keys), -1, np.int32)

@@ -37,13 +37,13 @@ class Touched:
     Attributes
     ----------
     keys : Keys
-        The k keys; all of them occur.
+        The k keys. Each of them has a tuple.
     rows : RecordBatch
         All rows of the buckets.
     bucket : int64[rows]
         The bucket of each row.
     at : int32[k]
-        The row of each key, −1: it has none.
+        The row of each key. −1: it has none.
 
     """
 
@@ -59,24 +59,24 @@ class Table:
     Parameters
     ----------
     store : Store
-        Where the buckets are written.
+        The store that has the buckets.
     number : int
         The table's number at its worker.
     state : Schema
-        A state's columns.
+        The columns of a state.
     key : DataType
         The keys' type.
     ttl_ms : int, optional
-        How long after its last tuple a key expires.
+        How long after its last tuple a key expires (ms).
     due : function, optional
         When each of n rows is due before it expires (``store.Due``).
     upgrade : function, optional
-        Rows with states of an older schema → rows with those of ``state``; None: it doesn't know that schema.
+        Rows with states of an older schema → rows with those of ``state``. None: the function has no such schema.
 
     Raises
     ------
     StateFault
-        The states in the store have other columns, and aren't upgraded.
+        The states in the store have other columns, and can't be upgraded.
 
     """
 
@@ -148,7 +148,7 @@ class Table:
 
     @property
     def size(self) -> int:
-        """The states' bytes."""
+        """The size of the states in bytes."""
         return sum(int(index.size.sum()) for index in self._indexes.values())
 
     def close(self) -> None:
@@ -157,7 +157,7 @@ class Table:
             self._store.put((self._number, 0, DIRECTORY), self._directory.write())
 
     def touch(self, window: int, keys: Keys) -> Touched:
-        """Fetch the buckets of these keys: O(keys in them)."""
+        """Fetch the buckets of these keys. O(keys in these buckets)."""
         index = self._indexes.get(window)
         n = len(index) if index is not None else self._directory.usual
         named = np.unique(bucket_of(keys.hashes, n))
@@ -165,7 +165,7 @@ class Table:
         return Touched(keys, rows, bucket, rows_of(keys.distinct, rows))
 
     def put(self, window: int, touched: Touched, last: NDArray[np.int64], states: pa.RecordBatch) -> None:
-        """Store the keys' new states. A state with a null in every column means no state, and isn't stored.
+        """Store the keys' new states. A state whose columns are all null counts as none, and isn't stored.
 
         Raises
         ------
@@ -204,7 +204,7 @@ class Table:
         self._buckets.keep(window, index, rows, bucket, fetched)
 
     def take(self, window: int) -> Iterator[pa.RecordBatch]:
-        """Remove all rows of a window, and yield them, some buckets' at a time."""
+        """Remove all rows of a window, and yield them, those of some buckets at a time."""
         index = self._indexes.pop(window)
         self._changed = True
         full = np.flatnonzero(index.keys)
@@ -220,7 +220,7 @@ class Table:
         Raises
         ------
         StateFault
-            This table has a state of such a key already, or the rows are of another work.
+            This table already has a state of such a key, or the rows are of another work.
 
         """
         rows = self._fitting(rows)
@@ -237,14 +237,14 @@ class Table:
     def release(
         self, to: Callable[[NDArray[np.uint64]], NDArray[np.int32]], among: NDArray[np.uint64] | None
     ) -> Iterator[tuple[int, pa.RecordBatch, NDArray[np.int32]]]:
-        """Remove the rows of the keys that leave; yield them by window, with the receiver of each.
+        """Remove the rows of the keys that leave. Yield them by window, with the receiver of each.
 
         Parameters
         ----------
         to : function
-            Hashes of keys, uint64[k] → the receiver of each, int32[k]; −1: the key stays.
+            Hashes of keys, uint64[k] → the receiver of each, int32[k]. −1: the key stays.
         among : uint64[h], optional
-            The hashes of the keys that may leave: only their buckets are read. None: all buckets are read.
+            The hashes of the keys that may leave, so that only their buckets are read. None: all buckets are read.
 
         """
         for window, index in self._indexes.items():
@@ -264,18 +264,18 @@ class Table:
     def expire(
         self, at_ms: int, settled: Callable[[pa.RecordBatch], pa.RecordBatch], *, prompt: bool
     ) -> Iterator[pa.RecordBatch]:
-        """Remove the rows that have expired at that time, and yield them; rows that are due get new states.
+        """Remove the rows that have expired at that time, and yield them. Rows that are due get new states.
 
         Parameters
         ----------
         at_ms : int
             The time.
         settled : function
-            Rows that are due → their new states. A state with a null in every column isn't stored.
+            Rows that are due → their new states. A state whose columns are all null isn't stored.
         prompt : bool
-            Whether all buckets are searched in which a row expires or is due. If not, a bucket is searched 16 times a
-            TTL, each at moments of its own: an expired state leaves TTL / 16 late at most, and no batch has to search
-            all buckets.
+            Whether to search all buckets in which a row expires or is due. If not, each bucket is searched 16 times a
+            TTL, at its own moments. An expired state then leaves at most TTL / 16 late, and no batch has to search all
+            buckets.
 
         """
         assert self._ttl is not None

@@ -1,4 +1,4 @@
-"""The operators' batch: a worker makes parcels of packets, and a merger makes results of fragments."""
+"""The operators' batch: a worker makes parcels from packets, and a merger makes results from fragments."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -29,15 +29,15 @@ def worker_rows(
     *,
     empty: bool,
 ) -> Iterator[Row]:
-    """A worker's batch: packets → rows of ``operators.PARCELS``; ``state`` is the worker's ``MapState``."""
+    """A worker's batch: packets → rows of ``operators.PARCELS``. ``state`` is the worker's ``MapState``."""
     batch = WorkerBatch(batch_number() or 0, batch_ms, watermark_ms, empty)
     yield from _rows(work(program, SparkStore(state), worker, packets, batch), tokens, worker, batch)
 
 
 def merger_rows(program: Program, tokens: list[int], state: Any, arrived: list[Any]) -> Iterator[Row]:
-    """A merger's batch: rows of parcels → rows of parcels; ``state`` is the merger's ``MapState``.
+    """A merger's batch: rows of parcels → rows of parcels. ``state`` is the merger's ``MapState``.
 
-    Results and counts of the workers leave as they are.
+    Results and counts from workers pass unchanged.
     """
     yield from (row for row in arrived if row["kind"] in OUT)
     first = arrived[0]

@@ -1,4 +1,4 @@
-"""A worker's batch of a keyed work: its tuples change the states of their keys, and expired states leave."""
+"""A worker's batch of a keyed work: its tuples update the states of their keys, and expired states leave."""
 
 import time
 from collections.abc import Iterator, Sequence
@@ -22,7 +22,7 @@ _WORK, _COUNTS = 0, 1
 
 
 def work(program: Program, store: Store, worker: int, packets: Sequence[bytes], batch: WorkerBatch) -> Iterator[Parcel]:
-    """Do a worker's share of a batch.
+    """Execute a worker's part of a batch.
 
     Parameters
     ----------
@@ -33,7 +33,7 @@ def work(program: Program, store: Store, worker: int, packets: Sequence[bytes], 
     worker : int
         The worker's number.
     packets : sequence of bytes
-        Its tuples, in the order in which they are executed; perhaps none.
+        The worker's tuples, in the order in which they are executed. There may be none.
     batch : WorkerBatch
         The batch.
 

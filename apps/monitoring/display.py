@@ -1,4 +1,4 @@
-"""What a run shows in a terminal: progress while it runs, with `--live` in full, and a table at its end."""
+"""What a run shows in a terminal: its progress, in full with `--live`, and a table at its end."""
 
 import os
 import sys
@@ -50,13 +50,13 @@ def worker_bars(
     Parameters
     ----------
     loads : [W]
-        Tuples of each worker.
+        Each worker's tuples.
     grouping : str
-        The groupingType.
+        The grouping's name.
     notes : sequence of (heading, [W] texts)
         Further columns.
     most : int
-        At most so many bars.
+        The largest number of bars.
 
     """
     shares = measures.shares(loads)
@@ -77,9 +77,10 @@ def worker_bars(
 
 
 class LiveView:
-    """A run's workers, balance, rate, lag and hot keys as they are now, from the batches' reports and Spark's progress.
+    """A run's workers, balance, rate, lag and hot keys as they are now.
 
-    The bars show the latest batch with tuples, not the sum since the start: what a grouping does *now*.
+    They come from the batches' reports and Spark's progress. The bars show the latest batch with tuples, not the sum
+    since the start, so they show what a grouping does *now*.
     """
 
     def __init__(self, settings: "Settings") -> None:
@@ -113,7 +114,7 @@ class LiveView:
             self._lag.append(sum(waiting.values()))
 
     def picture(self, height: int) -> RenderableType:
-        """The view, for a terminal with so many lines left."""
+        """The view, for a terminal with ``height`` lines left."""
         if not self._loads.any():
             return Text("nothing counted yet", style="dim")
         side = Table.grid(expand=True, padding=(0, 2))
@@ -160,7 +161,7 @@ class LiveView:
 
 
 def sparkline(values: Sequence[float] | deque[float]) -> str:
-    """Values as blocks from 0 to the largest.
+    """Values as block characters, on a scale from 0 to the largest value.
 
     >>> sparkline([0, 1, 2, 4])
     '▁▃▅█'
@@ -170,21 +171,21 @@ def sparkline(values: Sequence[float] | deque[float]) -> str:
 
 
 class Display:
-    """A run's progress on stderr, and its summary on stdout; a context manager.
+    """A run's progress on stderr, and its summary on stdout. It is a context manager.
 
-    On a terminal the progress is one line that is kept up to date, above the workers' loads. Elsewhere a line is
-    printed now and then.
+    On a terminal, the progress is one line that is kept up to date, above the workers' loads. Elsewhere, lines are
+    printed from time to time.
 
     Parameters
     ----------
     settings : Settings
         The run.
     opening : str
-        What the first line says.
+        The text of the first line.
     view : LiveView, optional
-        Shown below the line instead of the workers' loads.
+        A view that is shown below the line instead of the workers' loads.
     notice : callable, optional
-        Gives what a line ends with; empty: nothing.
+        Returns a text for the end of a line. Empty: there is none.
 
     Raises
     ------
@@ -238,7 +239,7 @@ class Display:
         self.say(f"{self._settings.name}: {tuples:,} messages waiting, first batch is being prepared", always=True)
 
     def stopping(self) -> None:
-        """Show that the run ends after the batch under way."""
+        """Show that the run ends after the current batch."""
         self._stopping = True
         self.say(f"{self._settings.name}: stopping after this batch", always=True)
 
@@ -268,7 +269,7 @@ class Display:
         self.say(" · ".join(parts))
 
     def say(self, text: str, *, always: bool = False) -> None:
-        """Replace the line; without a terminal, print it if the last one is some time ago, or ``always``."""
+        """Replace the line. Without a terminal, print it if the last print is some time ago, or if ``always``."""
         if self._live is not None:
             self._spinner.update(text=text)
             self._live.update(Group(self._spinner, *self._below(self._live.console.height)))

@@ -1,4 +1,4 @@
-"""A bucket of InfluxDB's, to which samples are written as points."""
+"""A bucket of InfluxDB, to which samples are written as points."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -19,7 +19,7 @@ _RETRIES = 3
 
 
 class Bucket:
-    """A target's bucket, made with the first points if it is missing; a context manager."""
+    """A target's bucket, which is made with the first points if it is missing. It is a context manager."""
 
     def __init__(self, target: Target) -> None:
         self._target = target
@@ -37,7 +37,7 @@ class Bucket:
         self._client.close()
 
     def write(self, samples: Sequence[tuple[Sample, Mapping[str, str]]]) -> str:
-        """Write samples, each with its run's labels; the reason if they couldn't be written, else empty."""
+        """Write samples, each with its run's labels. Return why they couldn't be written; empty: they were."""
         try:
             if not self._seen:
                 self._make()

@@ -1,4 +1,4 @@
-"""A run's metrics: the reports of its batches and Spark's progress, as samples that go to the outputs."""
+"""A run's metrics: the reports of its batches and Spark's progress become samples, which go to the outputs."""
 
 import threading
 from collections.abc import Iterator, Mapping
@@ -88,7 +88,7 @@ def of_run(totals: Totals, time_ms: int) -> Sample:
 
 
 def of_window(window: Distribution, totals: Totals) -> Iterator[Sample]:
-    """Samples of a closed window, of its workers and of its hottest keys; ``totals`` include the window."""
+    """Samples of a closed window, of its workers and of its hottest keys. ``totals`` must include the window."""
     fields = window.fields(totals)
     yield Sample(
         catalogue.WINDOW,
@@ -150,7 +150,7 @@ def of_progress(progress: Mapping[str, Any], time_ms: int) -> Iterator[Sample]:
 
 
 def flat(internals: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, float]]:
-    """The numbers among a scheme's internals, by name; a number of an inner mapping has that mapping's name before."""
+    """The numbers among a scheme's internals, by name. A number of an inner mapping gets that mapping's name first."""
     for name, value in internals.items():
         if isinstance(value, Mapping):
             yield from flat(value, f"{prefix}{name}_")
@@ -159,14 +159,14 @@ def flat(internals: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, 
 
 
 class Monitor:
-    """Gives the metrics of one run to the outputs; a listener of its batches, and a follower of Spark's progress.
+    """Gives the metrics of one run to the outputs. It is a listener of batches, and follows Spark's progress.
 
     Parameters
     ----------
     settings : Settings
         The run.
     outputs : Outputs
-        Where the metrics go; open.
+        The outputs, which must be open.
 
     """
 

@@ -1,4 +1,4 @@
-"""Where metrics go: to InfluxDB, to Prometheus, to both, or nowhere."""
+"""Where metrics go: to InfluxDB, to Prometheus, to both, or to neither."""
 
 import itertools
 import queue
@@ -30,17 +30,17 @@ Labels = tuple[tuple[str, str], ...]
 
 
 class Exporter:
-    """Prometheus' page ``/metrics`` on a port of its own, with the newest value of each series; a context manager.
+    """Prometheus' page ``/metrics`` on its own port, with the newest value of each series. It is a context manager.
 
-    It has a registry of its own, so that it doesn't disturb an application that exports metrics too. A sample's time is
-    left out: to Prometheus its value is the value now.
+    It has its own registry, so that it doesn't disturb an application that exports metrics too. Times of samples are
+    left out, because Prometheus takes a value as the value now.
 
     Parameters
     ----------
     port : int
-        0: any that is free.
+        The port; 0: any free one.
     host : str
-        The address to listen at; by default only this machine sees the page. ``0.0.0.0``: all machines do.
+        The address to listen at. By default only this machine can read the page. With ``0.0.0.0`` all machines can.
 
     Raises
     ------
@@ -89,12 +89,12 @@ class Exporter:
                     self._values.setdefault((sample.subject.name, labels), {}).update(numbers)
 
     def forget(self) -> None:
-        """Remove all series: another run's follow."""
+        """Remove all series, because another run's series follow."""
         with self._lock:
             self._values.clear()
 
     def collect(self) -> Iterator[Any]:
-        """The families of series, as ``prometheus_client``'s registry asks for them."""
+        """The families of series, in the form that ``prometheus_client``'s registry needs."""
         with self._lock:
             values = {series: dict(numbers) for series, numbers in self._values.items()}
         by_subject: dict[str, list[tuple[Labels, dict[str, float]]]] = {}
@@ -120,7 +120,7 @@ def _family(metric: Metric, series: Iterable[tuple[Labels, float]]) -> Any:
 
 
 class InfluxWriter:
-    """Sends samples to InfluxDB from a thread of its own, never in the stream's way; a context manager.
+    """Sends samples to InfluxDB from its own thread, and never delays the stream. It is a context manager.
 
     The client's own batching writer keeps an unbounded queue, and doesn't say how many points a failure cost. Here
     points wait in a bounded queue, one thread sends them, and every point is counted as written or lost.
@@ -128,9 +128,9 @@ class InfluxWriter:
     Attributes
     ----------
     written, lost : int
-        Points so far.
+        The numbers of points so far.
     reason : str
-        Why the last points were lost; empty if none were.
+        Why the last points were lost. Empty: none were.
 
     """
 
@@ -160,7 +160,7 @@ class InfluxWriter:
             self._give_up(waiting, f"{self.target.url} did not take them in {_AT_THE_END:.0f} s at the end")
 
     def write(self, samples: Iterable[Sample], common: Mapping[str, str]) -> None:
-        """Put samples in the queue, or count them as lost if it is full; never waits."""
+        """Put samples in the queue, or count them as lost if it is full. It never waits."""
         for sample in samples:
             try:
                 self._queue.put_nowait((sample, common))
@@ -207,14 +207,14 @@ class InfluxWriter:
 
 @dataclass(frozen=True)
 class Destinations:
-    """Where the user wants metrics to go.
+    """The destinations of metrics that the user wants.
 
     Attributes
     ----------
     influx : Target or None
-        InfluxDB; None: no point is sent.
+        InfluxDB. None: no points are sent.
     prometheus_port : int or None
-        The port of Prometheus' page; 0: any free port; None: no page.
+        The port of Prometheus' page. 0: any free port. None: there is no page.
     prometheus_host : str
         The address of the page.
 
@@ -234,12 +234,12 @@ class Destinations:
         prometheus_port: int | None = None,
         prometheus_host: str = LOOPBACK,
     ) -> Self:
-        """The destinations by a command's options; where they leave it open, those of the running `unskew stack`.
+        """The destinations that a command's options name. For others it takes those of the running `unskew stack`.
 
         Raises
         ------
         UsageError
-            The URL isn't one, there is a URL but no token, or the port can't be one.
+            The URL or the port is invalid, or there is a URL but no token.
 
         """
         if prometheus_port is None and stack.running("prometheus"):
@@ -250,7 +250,7 @@ class Destinations:
 
 
 class Outputs:
-    """The outputs for all runs of this process, open while in use; a context manager."""
+    """The outputs for all runs of this process, open while in use. It is a context manager."""
 
     def __init__(self, destinations: Destinations) -> None:
         self._destinations = destinations
@@ -280,13 +280,13 @@ class Outputs:
         self._stack.close()
 
     def begin(self, samples: Iterable[Sample], common: Mapping[str, str]) -> None:
-        """Begin with a run: Prometheus' page then has the series of that run alone, at first these samples."""
+        """Begin a run. Prometheus' page then has the series of this run only, at first these samples."""
         if self.exporter is not None:
             self.exporter.forget()
         self._show(samples, common)
 
     def write(self, samples: Iterable[Sample], common: Mapping[str, str]) -> None:
-        """Give samples, with the labels that they have in common, to every output; never waits."""
+        """Give samples, with the labels that they have in common, to every output. It never waits."""
         sent, shown = itertools.tee(samples)
         if self.influx is not None:
             self.influx.write(sent, common)
@@ -301,14 +301,14 @@ class Outputs:
 
     @property
     def losses(self) -> str:
-        """How many points for InfluxDB were lost, and why; empty if none."""
+        """How many points for InfluxDB were lost, and why. Empty: none were."""
         if self.influx is None or not self.influx.lost:
             return ""
         return f"{self.influx.lost:,} points for InfluxDB lost ({self.influx.reason})"
 
     @property
     def balance(self) -> str:
-        """How many points InfluxDB has got, and how many were lost, in words; empty without InfluxDB."""
+        """A text with the points that InfluxDB has got, and those that were lost. Empty without InfluxDB."""
         if self.influx is None:
             return ""
         lost = self.losses or "none lost"

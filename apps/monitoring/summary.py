@@ -1,4 +1,4 @@
-"""A run in numbers: what the command prints at its end, and what a comparison puts side by side."""
+"""A run in numbers: what the command prints at its end, and what a comparison shows side by side."""
 
 import time
 from dataclasses import dataclass
@@ -17,29 +17,30 @@ class Summary:
     Attributes
     ----------
     grouping : str
-        The groupingType.
+        The grouping's name.
     tuples, rejected, late, skipped : int
-        Tuples counted in closed windows, messages rejected, tuples that were too late, and messages that were gone
-        before they were read; all since the checkpoint was made.
+        Since the checkpoint was made: tuples counted in closed windows, rejected messages, tuples that were too late,
+        and messages that Kafka had removed before they were read.
     std_dev, last_std_dev : float
-        STD_DEV over all closed windows, and of the last one (they differ where a scheme learns).
+        STD_DEV over all closed windows, and of the last one. They differ if a scheme learns.
     dist_cost : float
-        DIST_COST, mean over the windows weighted by their keys.
+        DIST_COST, the mean over the windows, weighted by their keys.
     imbalance_fraction : float
         (max − mean load) / tuples, over all closed windows.
     straggling : float
-        Slowest worker's time over the mean worker's, the batches' times summed: 1 is ideal.
+        The slowest worker's time divided by the mean worker's, each summed over the batches. 1 is ideal.
     tuples_per_second : float
-        From the end of this run's first batch with tuples to the end of its last; of the one batch if there is only
-        one.
+        The rate from the end of this run's first batch with tuples to the end of its last. If there is one batch, its
+        rate.
     first_batch_seconds, first_result_seconds : float
-        From the command's start to the end of the first batch, and to the first published window; 0 if there was none.
+        The time from the command's start to the end of the first batch, and to the first published window. 0: there was
+        none.
     loads : list of int
-        Tuples of each worker in closed windows, [W].
+        Each worker's tuples in closed windows, [W].
     rebalances, moved_keys : int
-        This run's plans that moved keys, and the keys that they moved, as far as these are counted.
+        The number of this run's plans that moved keys, and of the keys that they moved, if these are counted.
     planning_seconds : float
-        Time that the controller took for these plans.
+        The time that the controller took for these plans.
 
     """
 
@@ -63,7 +64,7 @@ class Summary:
 
 
 class Tally:
-    """Sums up a run; a listener of its batches."""
+    """Sums up a run. It is a listener of the run's batches."""
 
     def __init__(self, grouping: str) -> None:
         self._grouping = grouping

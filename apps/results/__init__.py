@@ -1,1 +1,1 @@
-"""Reading what the topology wrote: the result topics, as tables or raw."""
+"""Reading what the topology has written: the result topics, as tables or raw."""

@@ -24,19 +24,28 @@ _PAUSE = 0.5  # s; after so long without a record, the records that came are tak
 
 
 def results(
-    topic: Annotated[str | None, typer.Argument(help="A result topic; without it: those there are.")] = None,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on as results come, until Ctrl-C.")] = False,
+    topic: Annotated[
+        str | None, typer.Argument(help="A result topic. Without it, all result topics are listed.")
+    ] = None,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Show new results as they come, until Ctrl-C.")
+    ] = False,
     window: Annotated[
-        str, typer.Option(metavar="latest|all|START", help="The last window, all, or those whose start begins so.")
+        str,
+        typer.Option(
+            metavar="latest|all|START", help="The latest window, all windows, or those whose start begins with START."
+        ),
     ] = "latest",
-    top: Annotated[int, typer.Option(min=0, help="At most so many keys a window or messages; 0: all.")] = 20,
-    json: Annotated[bool, typer.Option("--json", help="The records as they are, one a line, all keys.")] = False,
+    top: Annotated[int, typer.Option(min=0, help="Most keys of a window, or most messages, to show; 0: all.")] = 20,
+    json: Annotated[
+        bool, typer.Option("--json", help="Print the records as they are, one a line, with all keys.")
+    ] = False,
     bootstrap_servers: BootstrapOption = None,
     kafka_config: KafkaConfigOption = None,
 ) -> None:
     """Show the results of a topology as a table: counts, balance, or rejected messages.
 
-    A window that was published again, after a failure, counts once.
+    A window that was published again after a failure is shown once.
 
     Example: unskew results country-skew-80-s5-w10-dkg-distribution --follow
     """

@@ -1,4 +1,4 @@
-"""Result topics as tables: a layout for each kind."""
+"""Result topics as tables, with a layout for each kind."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -37,16 +37,16 @@ _MORE_METRICS = {
 
 
 def layout(kind: str, windows: Windows, top: int) -> RenderableType:
-    """The records of a topic of that kind, as tables.
+    """The records of a topic of this kind, as tables.
 
     Parameters
     ----------
     kind : str
         One of ``unskew.apps.results.reader.KINDS``.
     windows : Windows
-        The records to show; at least one.
+        The records to show, at least one.
     top : int
-        The most rows of a list of keys or messages; 0: all.
+        The largest number of rows in a list of keys or messages. 0: all.
 
     """
     if kind == "aggregator":
@@ -59,7 +59,7 @@ def layout(kind: str, windows: Windows, top: int) -> RenderableType:
 
 
 def short(window: str) -> str:
-    """A window's start without an end that all windows have; it still selects the window."""
+    """A window's start, without an ending that all windows have. It still selects the window."""
     return window.removesuffix("Z").removesuffix(".000")
 
 

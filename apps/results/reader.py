@@ -1,4 +1,4 @@
-"""Result topics: their list, their records up to now and as they come, and the selection that a user wants."""
+"""Result topics: their list, their records up to now and as they come, and the selection of records."""
 
 import re
 import time
@@ -39,24 +39,24 @@ _WINDOW_DIGITS = len("2026-01-31T12:00:00.000Z")
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A record of a result topic, parsed only when it is shown: a topic may have millions that aren't."""
+    """A record of a result topic. It is parsed only when it is shown, because a topic may have millions of records."""
 
     key: str
     value: bytes
 
     @property
     def window(self) -> str:
-        """Start of the record's window, with which the Kafka key begins (but for rejected messages).
+        """The start of the record's window, with which the Kafka key begins. Rejected messages have none.
 
-        ``NO_WINDOW`` for a result of a state that outlives windows.
+        It is ``NO_WINDOW`` for a result of a state that outlives windows.
         """
         return NO_WINDOW if self.key.startswith(f"{NO_WINDOW}/") else self.key[:_WINDOW_DIGITS]
 
     @property
     def batch(self) -> tuple[int, int]:
-        """Time and number of the batch that the record is of; (−1, −1) if it names none.
+        """Time and number of the record's batch, or (−1, −1) if it names none.
 
-        By the time, for a run with a new checkpoint begins with number 0 again.
+        The time comes first, because a run with a new checkpoint begins with number 0 again.
         """
         named = self.parsed().get("batch") or {"time": -1, "number": -1}
         return named["time"], named["number"]
@@ -67,7 +67,7 @@ class Record:
 
 
 def kind_of(topic: str) -> str | None:
-    """The kind of a topic, by its name: one of ``KINDS``; None if it's no result topic."""
+    """The kind of a topic, according to its name: one of ``KINDS``. None if it isn't a result topic."""
     found = _NAMES.fullmatch(topic)
     return (found[1] or found[2]) if found else None
 
@@ -86,7 +86,7 @@ def require_results(connection: Connection, topic: str) -> str:
     Raises
     ------
     UsageError
-        The topic doesn't exist, or is no result topic: the message lists those that exist.
+        The topic doesn't exist, or isn't a result topic. The message lists the result topics that exist.
     EnvironmentFault
         No broker answers.
 
@@ -101,10 +101,10 @@ def require_results(connection: Connection, topic: str) -> str:
 
 
 class Reader:
-    """Reads a topic's records from its beginning, and commits no offsets; a context manager.
+    """Reads a topic's records from the beginning, and commits no offsets. It is a context manager.
 
-    Records of one key come in the order in which they were written. That needn't be the order in which they hold: a
-    driver that was paused, or a producer that tries again, may have written an older one last.
+    The records of a key come in the order in which they were written. The last one isn't always the valid one: a driver
+    that was paused, or a producer that tries again, may have written an older record last.
     """
 
     def __init__(self, connection: Connection, topic: str) -> None:
@@ -144,7 +144,7 @@ class Reader:
             yield from self._records(messages)
 
     def new(self, patience: float) -> list[Record]:
-        """The records that have come since, after a wait of at most ``patience`` (s)."""
+        """The records that have come since the last call, after a wait of at most ``patience`` (s)."""
         return list(self._records(self._consumer.consume(_CHUNK, timeout=patience)))
 
     def _records(self, messages: Iterable[Any]) -> Iterator[Record]:
@@ -159,18 +159,17 @@ class Reader:
 
 
 class Selection:
-    """Takes in a topic's records in their order, and keeps the latest of each key in the selected windows.
+    """Keeps the latest record of each key in the selected windows.
 
-    The latest is the one of the latest batch; of those of one batch, or of none, the one that was written last.
-
-    Memory: the records of the selected windows, not those of the topic.
+    It takes a topic's records in their order. The latest record is the one of the latest batch. Among records of one
+    batch, or of no batch, it is the one that was written last. Only the records of the selected windows are in memory.
 
     Parameters
     ----------
     window : str
-        Which windows: ``latest``, ``all``, or those whose start begins so (``2026-01-31T12:00``).
+        The selected windows: ``latest``, ``all``, or a text with which their start begins (``2026-01-31T12:00``).
     windowed : bool
-        Whether the topic's records belong to windows; if not, all belong to one, named "".
+        Whether the topic's records belong to windows. If not, all belong to one window, named "".
 
     Attributes
     ----------
@@ -186,12 +185,12 @@ class Selection:
         self.windows: dict[str, dict[str, Record]] = {}
 
     def add(self, records: Iterable[Record]) -> list[Record]:
-        """Take in records; returns those of the selected windows, but for those that a later one has overwritten."""
+        """Add records. Return those of the selected windows, without those that a later record has overwritten."""
         return [record for record in records if self._take(record)]
 
     @property
     def only_latest(self) -> bool:
-        """Whether one window is selected, which the next one replaces."""
+        """Whether only one window is selected, which the next one replaces."""
         return self._window == LATEST
 
     def window_of(self, record: Record) -> str:
@@ -221,7 +220,7 @@ class Selection:
         Raises
         ------
         UsageError
-            The topic has windows, but none that starts so.
+            The topic has windows, but none whose start begins with the text.
 
         """
         if self._seen and not self.windows:

@@ -17,21 +17,21 @@ _PARTITIONS = ("spark.sql.streaming.internal.stateStore.partitions", "spark.sql.
 
 
 def batch_number() -> int | None:
-    """The number of the micro-batch that the calling task belongs to; None in a batch query."""
+    """The number of the micro-batch that the calling task belongs to. None in a batch query."""
     context = TaskContext.get()
     number = context and context.getLocalProperty(_BATCH)
     return int(number) if number is not None else None
 
 
 def state_partitions() -> int | None:
-    """How many partitions the state of the calling task's query has; None outside of a task."""
+    """The number of partitions of the state of the calling task's query. None outside of a task."""
     context = TaskContext.get()
     found = [context.getLocalProperty(name) for name in _PARTITIONS] if context else []
     return next((int(number) for number in found if number is not None), None)
 
 
 def in_a_stream(df: DataFrame) -> bool:
-    """Whether a DataFrame is a stream, or is made of a batch of one (in ``foreachBatch``)."""
+    """Whether a DataFrame is a stream, or is made from a stream's batch (in ``foreachBatch``)."""
     if df.isStreaming:
         return True
     # Through Spark Connect a frame doesn't tell: what is static there is taken for a batch query.
@@ -40,7 +40,7 @@ def in_a_stream(df: DataFrame) -> bool:
 
 
 def partition() -> int:
-    """The number of the calling task's partition; 0 outside of a task."""
+    """The number of the calling task's partition. 0 outside of a task."""
     context = TaskContext.get()
     return context.partitionId() if context else 0
 
@@ -82,16 +82,16 @@ def windows_of(
 
 
 def batch_time(ahead_ms: int, beside: Column | None = None) -> Column:
-    """The batch's time. Spark logs it with the batch, so a replay falls into the same windows.
+    """The batch's time. Spark logs it with the batch, so a replay has the same windows.
 
     Parameters
     ----------
     ahead_ms : int
         How much batch time is ahead of Spark's (``unskew.apps.checkpoint.versions.Clock``).
     beside : Column, optional
-        Any column of the rows, where there are few rows. The time is then looked up in each row by a function, which
-        takes half a microsecond. Without it the time is a constant in the code that Spark generates, and Spark compiles
-        that code anew in each batch.
+        Any column of the rows; give it if there are few rows. A function then looks the time up in each row, which
+        takes half a microsecond. Without it, the time is a constant in the code that Spark generates, and Spark
+        compiles that code anew in each batch.
 
     """
     time = F.timestamp_add("MILLISECOND", F.lit(ahead_ms), F.current_timestamp())
@@ -99,9 +99,9 @@ def batch_time(ahead_ms: int, beside: Column | None = None) -> Column:
 
 
 def heartbeats(spark: SparkSession) -> DataFrame:
-    """A stream of one row a batch, so that batches come though the topic is idle, and the last windows close too.
+    """A stream of one row a batch. With it, batches run even if the topic is idle, and the last windows close too.
 
-    A row is there at every trigger (an idle run waits before it: ``unskew.apps.run.idle``). No clock decides: a clock
-    that is set back would stop the rows, or make them fail.
+    There is a row at every trigger. An idle run waits before the trigger (``unskew.apps.run.idle``). No clock is
+    involved: a clock that is set back would stop the rows, or make them fail.
     """
     return spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 1).option("numPartitions", 1).load()

@@ -1,4 +1,4 @@
-"""The simulated cost of tuples: a time at the worker, the same for all keys or by classes of them."""
+"""The simulated cost of tuples: a time at the worker, equal for all keys or for each class of keys."""
 
 from dataclasses import dataclass
 
@@ -11,17 +11,17 @@ from unskew.grouping.streams import class_costs
 
 @dataclass(frozen=True)
 class Cost:
-    """The simulated cost of a tuple, the same function at routers and workers; it is spent asleep.
+    """The simulated cost of a tuple, which workers spend asleep. It is the same function at routers and workers.
 
     Parameters
     ----------
     seconds : float
-        The cost of a tuple; 0: it is free.
+        The cost of a tuple. 0: tuples cost nothing.
     factors : tuple of float
-        For each class of keys, how many times ``seconds`` a tuple costs; a key's hash chooses its class. Empty: all
-        tuples cost alike.
+        The factor by which ``seconds`` is multiplied for each class of keys. A key's hash chooses its class. Empty: all
+        tuples cost the same.
     seed : int
-        Chooses the classes.
+        The seed by which keys get their classes.
 
     """
 

@@ -1,8 +1,8 @@
-"""Packets: some tuples of one source for one worker, as one row, sent to the worker's partition.
+"""Packets: tuples of one source for one worker, as one row that is sent to the worker's partition.
 
-A Spark row costs some hundred nanoseconds each time it changes between the JVM and Python, and more in a shuffle.
-Tuples that go to a Python worker anyway needn't pay that one by one. So the router cuts its Arrow batches by worker and
-sends each part through the shuffle as one row of (worker, Arrow IPC bytes).
+A Spark row costs some hundred nanoseconds each time it passes between the JVM and Python, and more in a shuffle. Tuples
+that go to a Python worker anyway can avoid this cost. So the router cuts its Arrow batches by worker, and sends each
+part through the shuffle as one row of (worker, Arrow IPC bytes).
 """
 
 from collections.abc import Iterator
@@ -36,7 +36,7 @@ _MAX_BYTES = 64 << 20
 
 
 class Packer:
-    """Gathers routed batches and cuts them into packets; each worker's tuples keep their order."""
+    """Gathers routed batches and cuts them into packets. Each worker's tuples keep their order."""
 
     def __init__(self, workers: int) -> None:
         self.workers = workers
@@ -46,7 +46,7 @@ class Packer:
         self._rows = self._bytes = 0
 
     def add(self, tuples: pa.RecordBatch, workers: NDArray[np.int32]) -> Iterator[pa.RecordBatch]:
-        """Add n tuples and their workers (int32[n]); yield packets if enough tuples are gathered."""
+        """Add n tuples and their workers (int32[n]). Yield packets if enough tuples are gathered."""
         self._batches.append(tuples)
         self._routes.append(workers)
         self._rows += len(workers)
@@ -55,7 +55,7 @@ class Packer:
             yield from self.flush()
 
     def flush(self) -> Iterator[pa.RecordBatch]:
-        """Yield packets of the tuples that are left, at most one a worker."""
+        """Yield packets of the tuples that are left, at most one for each worker."""
         if not self._rows:
             return
         table = pa.Table.from_batches(self._batches).unify_dictionaries().combine_chunks()
@@ -65,7 +65,7 @@ class Packer:
 
 
 def cut(tuples: pa.RecordBatch, workers: NDArray[np.int32], count: int) -> pa.RecordBatch:
-    """Cut n tuples by worker: a batch of ``SCHEMA``, a row for each worker that has any."""
+    """Cut n tuples by worker: the result is a batch of ``SCHEMA``, with a row for each worker that has tuples."""
     narrow = workers.astype(np.int16) if count <= np.iinfo(np.int16).max else workers  # a radix sort, where it fits
     order = np.argsort(narrow, kind="stable")
     bounds = np.searchsorted(narrow[order], np.arange(count + 1))
@@ -136,8 +136,8 @@ def route_packets(
 ) -> Any:
     """The router as a function for ``DataFrame.mapInArrow``: record batches → packets.
 
-    A tuple without a key takes no part: it is counted in the report as rejected. Packets carry the columns ``carry``.
-    With ``fields``, key and count are read from messages first.
+    A tuple without a key isn't routed, and the report counts it as rejected. Packets carry the columns ``carry``. With
+    ``fields``, key and count are read from messages first.
     """
 
     def packets(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -183,7 +183,7 @@ def packets_at_workers(
 ) -> DataFrame:
     """Packets of the columns ``carry``, each in the partition of its worker.
 
-    With ``tasks`` there are so many partitions only, and worker *w* shares partition *w* mod ``tasks`` with others.
+    With ``tasks`` there are only that many partitions, and worker *w* shares partition *w* mod ``tasks`` with others.
     With ``fields`` the rows are messages, and the router first reads the keys from them.
     """
     chosen = df
@@ -202,5 +202,5 @@ def packets_at_workers(
 
 
 def column(of: str | Column) -> Column:
-    """A column by its name, or as it is."""
+    """A column, given by its name or as it is."""
     return F.col(of) if isinstance(of, str) else of

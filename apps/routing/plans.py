@@ -1,9 +1,11 @@
-"""Plans beside a query's checkpoint: which keys go to which worker from some batch on, and what each plan brought.
+"""Plans beside a query's checkpoint: which keys go to which worker from some batch on, and the effect of each plan.
 
-Version ``b`` of a query's ``PlanState`` is what holds at the start of batch ``b``. The driver writes it at the end of
-batch ``b - 1``, before that batch is committed, so no task of batch ``b`` can be ahead of it. A plan depends on
-measured times and can't be made a second time, so a version that is written is never replaced. Each batch has a
-version, also where no plan has changed: then no driver that comes too late, and has measured other times, can add one.
+Version ``b`` of a query's ``PlanState`` holds at the start of batch ``b``. The driver writes it at the end of batch
+``b - 1``, before that batch is committed, so no task of batch ``b`` can begin before it. A plan depends on measured
+times and can't be made a second time, so a written version is never replaced.
+
+Each batch has a version, even if no plan has changed. So a driver that is late, and has measured other times, can't add
+one.
 """
 
 import json
@@ -25,25 +27,25 @@ class Rebalance:
     Attributes
     ----------
     plan : int
-        Its number.
+        The plan's number.
     made : int
         The batch after which it was made.
     planning_seconds : float
-        What the controller took for it.
+        The time that the controller took for it.
     table : int
-        Entries of its routing table, or tokens of its ring.
+        The number of entries of its routing table, or of tokens of its ring.
     before : float
-        Slowest over mean worker's time in the batch ``made``.
+        The slowest worker's time divided by the mean worker's in the batch ``made``.
     keys : int, optional
-        How many keys moved; None: they weren't counted (a ring's keys, where no states move with them).
+        The number of keys that moved. None: they weren't counted. That is so for a ring if no states move with keys.
     bytes : int
-        The size of their states, where workers have states.
+        The size of their states, if workers have states.
     batch : int
-        The first batch with tuples that was routed by it; −1 before there is one.
+        The first batch with tuples that was routed by the plan. −1: there was none yet.
     after : float
-        Slowest over mean worker's time in that batch.
+        The slowest worker's time divided by the mean worker's in that batch.
     workers_before, workers : int
-        W before and after, of a plan for another number of workers; else 0.
+        W before and after, if the plan changes the number of workers. Else 0.
 
     """
 
@@ -89,25 +91,25 @@ class PlanState:
     Attributes
     ----------
     workers : int
-        W by the active plan.
+        W according to the active plan.
     active : Plan, optional
-        The plan that the routers follow; None: they route as without feedback.
+        The plan that the routers follow. None: they route without feedback.
     pending : Plan, optional
-        A plan that no router follows yet. In their next batch the workers release the states of the keys that leave
+        A plan that no router follows yet. In their next batch, the workers release the states of the keys that leave
         them.
     pending_workers : int
-        W once the pending plan is active; as ``workers`` where the number of workers stays.
+        W once the pending plan is active. It equals ``workers`` if the number of workers stays.
     controller : bytes
         The controller's state.
     released : frozenset of int
         The workers that have released the states that the pending plan takes from them.
     unrouted : tuple of Rebalance
-        The plans that move keys, as long as no batch was routed by them.
+        The plans that move keys and by which no batch has been routed yet.
     files : dict or None
-        Where states move: sender → the batch in which it wrote the file of the states that it released for the active
+        If states move: sender → the batch in which it wrote the file of the states that it released for the active
         plan. None: an older version of this program made the plan, and didn't name its files.
     pending_files : dict or None
-        The files of the pending plan so far.
+        The same for the pending plan, so far.
 
     """
 
@@ -127,7 +129,7 @@ class PlanState:
             object.__setattr__(self, "pending_workers", self.workers)
 
     def save(self) -> bytes:
-        """Write it as bytes; equal states give equal bytes."""
+        """The state as bytes. Equal states give equal bytes."""
         values: dict[str, Value] = {
             "workers": self.workers,
             "active": self.active.save() if self.active else None,
@@ -142,7 +144,7 @@ class PlanState:
 
     @classmethod
     def read(cls, data: bytes) -> Self:
-        """Read what ``save`` wrote.
+        """The state from the bytes of ``save``.
 
         Raises
         ------
@@ -176,24 +178,24 @@ class Plans:
         self._versions = Versions(Location.of(checkpoint).below("unskew", "plans"))
 
     def at(self, batch: int) -> PlanState | None:
-        """The state at the start of a batch; None: no plan was ever made before it."""
+        """The state at the start of a batch. None: no plan was made before it."""
         found = self._versions.newest(batch)
         return _read(found[1]) if found else None
 
     def newest(self) -> PlanState | None:
-        """The state that was written last; None: there is none."""
+        """The state that was written last. None: there is none."""
         from unskew.apps.checkpoint.checkpoint import Checkpoint  # it needs orjson, which `balance` does without
 
         found = self._versions.last(Checkpoint(self._checkpoint).planned())
         return _read(found[1]) if found else None
 
     def written(self, batch: int) -> PlanState | None:
-        """The state that was written for the start of this very batch; None: there is none."""
+        """The state that was written for the start of exactly this batch. None: there is none."""
         found = self._versions.at(batch)
         return _read(found) if found is not None else None
 
     def write(self, batch: int, state: PlanState) -> None:
-        """Set the state at the start of a batch, unless one is written for it already."""
+        """Set the state at the start of a batch, unless one is already written for it."""
         self._versions.create(batch, state.save())
 
 

@@ -1,4 +1,4 @@
-"""Reports: what the tasks of a batch send to the driver beside their rows."""
+"""Reports: what the tasks of a batch send to the driver besides their rows."""
 
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
@@ -25,7 +25,7 @@ class RouterReport:
     rejected : int
         Messages without a key.
     internals : dict
-        What the grouping shows of itself (``Grouping.internals``).
+        The grouping's internals (``Grouping.internals``).
     grouping : mapping, optional
         The grouping's own report to its controller (``Grouping.report``).
 
@@ -45,11 +45,11 @@ class StateReport:
     Attributes
     ----------
     states, bytes : int
-        The states, and their size.
+        The number of states, and their size.
     finished : int
-        States that left in the batch because their time was over.
+        The number of states that left in the batch because their time was over.
     fragments : int
-        States that the worker sent to mergers.
+        The number of states that the worker sent to mergers.
 
     """
 
@@ -66,13 +66,13 @@ class MigrationReport:
     Attributes
     ----------
     taken : int
-        The newest plan with states that the worker had taken in *before* the batch, so that no replay reads them.
+        The newest plan whose states the worker had taken in *before* the batch. No replay reads them.
     released : int
         The newest plan for which the worker has released its states.
     keys, bytes : int
-        The states that it released in the batch, and their size.
+        The number of states that it released in the batch, and their size.
     wrote : bool
-        Whether it wrote a file of states in the batch, be it without any.
+        Whether it wrote a file of states in the batch, even one without states.
 
     """
 
@@ -90,21 +90,21 @@ class WorkerReport:
     Attributes
     ----------
     tuples, keys : int
-        Tuples executed, and their distinct keys.
+        The number of tuples executed, and of their distinct keys.
     busy : float
         Time at work (s).
     failures : dict
-        Messages on which the work raised.
+        Messages on which the work raised an error.
     windows : dict
-        Number of a window → tuples that came of it; by event time alone.
+        By event time only: the number of a window → its tuples in the batch.
     late : int
-        Tuples that came too late though their window was open (of states that live for a TTL).
+        With states that live for a TTL: tuples that came too late although their window was open.
     monitor : mapping, optional
         The report of the worker's monitor to the grouping's controller.
     states : StateReport, optional
-        Of a keyed work.
+        The report about the states of a keyed work.
     migration : MigrationReport
-        All zero where keys don't move.
+        The report about moved states. All numbers are zero if keys don't move.
 
     """
 
@@ -126,13 +126,13 @@ class MergerReport:
     Attributes
     ----------
     states, bytes : int
-        The states that it keeps, and their size.
+        The number of states that it keeps, and their size.
     finished : int
-        States that left in the batch because their time was over.
+        The number of states that left in the batch because their time was over.
     merged : int
-        Keys with states that were merged in the batch.
+        The number of keys whose states were merged in the batch.
     merged_ms : int
-        The watermark when the states that outlive windows were last merged.
+        The watermark when states that outlive windows were last merged.
     seconds : float
         Time at work (s).
 
@@ -156,7 +156,7 @@ class TaskReports:
     Attributes
     ----------
     routers, workers, mergers : dict
-        Number of the source, of the worker, of the merger → its report.
+        The number of the source, worker or merger → its report.
 
     """
 
@@ -166,7 +166,7 @@ class TaskReports:
 
     @property
     def tuples(self) -> int:
-        """Tuples that the workers executed."""
+        """The number of tuples that the workers executed."""
         return sum(report.tuples for report in self.workers.values())
 
     def busy(self, workers: int) -> NDArray[np.float64]:
@@ -193,9 +193,9 @@ class _Merge(AccumulatorParam[dict[_Entry, Report]]):
 
 
 class Reports:
-    """The reports on their way from tasks to the driver: one a batch, kind of report, and number of the sender.
+    """Collects reports from tasks: one for each batch, kind of report, and number of the sender.
 
-    It is made on the driver, and travels to the tasks inside their functions. Spark delivers an entry when its task has
+    It is made on the driver, and travels to the tasks inside their functions. Spark delivers a report when its task has
     succeeded.
     """
 
@@ -203,14 +203,14 @@ class Reports:
         self._entries: Accumulator[dict[_Entry, Report]] = context.accumulator({}, _Merge())
 
     def send(self, batch: int, number: int, report: Report) -> None:
-        """Report to the driver, from a task; a later call of the same task replaces an earlier one.
+        """Report to the driver, from a task. A later call of the same task replaces an earlier one.
 
-        ``number`` is that of the source, worker or merger.
+        ``number`` is the number of the source, worker or merger.
         """
         self._entries.add({(batch, type(report), number): report})
 
     def take(self, batch: int) -> TaskReports:
-        """The reports of a batch, on the driver, once the batch's tasks are done. Older reports are dropped."""
+        """The reports of a batch. Call it on the driver, after the batch's tasks. Older reports are dropped."""
         entries = self._entries.value
         reports = TaskReports()
         for entry in [entry for entry in entries if entry[0] <= batch]:
@@ -235,19 +235,19 @@ class StateSummary:
     Attributes
     ----------
     states, size : int64[W]
-        States and their bytes at each worker; a merger's count with the worker of its number.
+        The number of states at each worker, and their bytes. A merger's are added to the worker of the same number.
     at_workers : int
-        The states that are at workers, not at mergers: of keys that may have more at other workers.
+        The number of states that are at workers, not at mergers. Their keys may have further states at other workers.
     finished : int
-        States that left in the batch.
+        The number of states that left in the batch.
     fragments : int
-        States that workers sent to mergers in the batch.
+        The number of states that workers sent to mergers in the batch.
     merged : int
-        The keys that the fragments are of.
+        The number of keys of these fragments.
     merged_ms : int
-        The watermark when states that outlive windows were last merged: results are as of then.
+        The watermark when states that outlive windows were last merged. Results are as of then.
     merging : float
-        How long the slowest merger was at work (s).
+        The time at work of the slowest merger (s).
 
     """
 
@@ -262,7 +262,7 @@ class StateSummary:
 
     @classmethod
     def of(cls, reports: TaskReports, workers: int) -> "StateSummary":
-        """From the reports of workers and mergers."""
+        """The summary of the reports of workers and mergers."""
         at_workers = {worker: report.states for worker, report in reports.workers.items() if report.states is not None}
         mergers = reports.mergers
         holders = [*at_workers.items(), *mergers.items()]

@@ -1,8 +1,8 @@
-"""The router: a grouping inside a Spark task, its state read at the batch's start and written at its end.
+"""The router: a grouping inside a Spark task. Its state is read at the batch's start and written at its end.
 
-Routing is a function of the state at the start of the batch, the batch's rows, and the batch's time. Spark re-runs
-tasks, and a re-run that routed otherwise after some workers had fetched their packets would lose or double tuples. So
-routing depends on nothing else, and the state that batch ``b`` reads is a version that batch ``b`` never writes (see
+Routing is a function of the state at the start of the batch, the batch's rows, and the batch's time. Spark runs tasks
+again. Suppose that some workers have fetched their packets, and a re-run routes otherwise: tuples would then be lost or
+doubled. So routing depends on nothing else. Batch ``b`` reads a version of the state that batch ``b`` never writes (see
 ``unskew.apps.checkpoint.versions``).
 """
 
@@ -37,17 +37,17 @@ Part: TypeAlias = tuple[T, pa.Array, "NDArray[np.int64] | None"]
 
 @dataclass(frozen=True)
 class Routing:
-    """The routing of all sources; travels to the tasks.
+    """The routing of all sources. Spark sends it to the tasks.
 
     Parameters
     ----------
     grouping : str
-        A groupingType; one that needs feedback adopts the plans that are beside the checkpoint, if a driver writes any.
+        The grouping's name. One that needs feedback adopts the plans beside the checkpoint, if a driver writes any.
     workers : int
         W ≥ 1.
     checkpoint : str or Location, optional
         The query's checkpoint location, beside which the routers' states are kept. Without it, or in a batch query,
-        every batch starts cold.
+        every batch starts with new routers.
     options : dict
         The scheme's own parameters.
     seed : int
@@ -55,13 +55,13 @@ class Routing:
     reports : Reports, optional
         Where the tasks send their reports.
     streaming : bool
-        Whether the tasks belong to a stream's batches; with a checkpoint, each task then needs its batch's number.
+        Whether the tasks belong to a stream's batches. With a checkpoint, each task then needs its batch's number.
     cost : Cost
         The tuples' cost, for schemes that need it before a tuple is executed.
     rescaled : bool
-        Whether earlier batches of the stream may have had other numbers of workers, which the plan state records.
+        Whether earlier batches of the stream may have had other numbers of workers. The plan state records them.
     name : str
-        Of these routers among others of the same query, whose states lie beside theirs.
+        A name for these routers, if the same query has others. Each name has its own states in the checkpoint.
 
     """
 
@@ -83,7 +83,7 @@ class Routing:
             raise UsageError(f"name is {self.name!r}; valid: letters, digits, _ and -")
 
     def router(self, workers: int | None = None) -> Grouping:
-        """A new router of no source; ``workers``: another W."""
+        """A new router of no source. ``workers`` replaces W."""
         return create(self.grouping, workers or self.workers, seed=self.seed, **self.options)
 
     @property
@@ -97,7 +97,7 @@ class Routing:
         return found or PlanState(self.workers)
 
     def require_visible(self) -> None:
-        """Let the calling task look whether it sees the query's checkpoint (``unskew.apps.checkpoint.visible``)."""
+        """Check that the calling task sees the query's checkpoint (``unskew.apps.checkpoint.visible``)."""
         if self.checkpoint is not None:
             require_visible(self.checkpoint)
 
@@ -107,8 +107,8 @@ class Routing:
         Raises
         ------
         RuntimeError
-            The task has no number of its stream's batch. Without it there is no state, and a re-run would route
-            otherwise.
+            The task doesn't know the number of its stream's batch. Without it there is no state, and a re-run would
+            route otherwise.
         UsageError
             The task doesn't see the query's checkpoint.
 
@@ -124,7 +124,7 @@ class Routing:
 
 
 class SourceRouter:
-    """One source's router during one batch; ``close`` it when the source's tuples of the batch are routed."""
+    """One source's router in one batch. Call ``close`` when the source's tuples of the batch are routed."""
 
     def __init__(self, routing: Routing, source: int, batch: int | None) -> None:
         self._routing = routing
@@ -175,7 +175,7 @@ class SourceRouter:
         return self._routing.router(self._plans.workers).at_source(self._source)
 
     def route(self, keys: pa.Array | pa.ChunkedArray, times: ArrayLike | None) -> NDArray[np.int32]:
-        """Route n tuples, as ``Grouping.route``; times int64, ms."""
+        """Route n tuples as ``Grouping.route`` does. The times are int64, ms."""
         started = time.perf_counter()
         if self._grouping.uses_cost:
             encoded = encode(keys)
@@ -187,10 +187,10 @@ class SourceRouter:
         return workers
 
     def through(self, parts: Iterable[Part[T]]) -> Iterator[tuple[T, NDArray[np.int32]]]:
-        """Route the source's part of the batch piece by piece: each piece's own tuples, and their workers.
+        """Route the source's part of the batch piece by piece. Yields each piece's own value, and its workers.
 
-        A grouping that looks at batches has all pieces held until the last has come. The pieces' size is an accident
-        of Spark's settings; held together they are the source's part of the batch, which is not.
+        If a grouping looks at whole batches, all pieces are held until the last has come. The pieces' sizes depend on
+        Spark's settings. Together they are the source's part of the batch, which doesn't.
         """
         if not self._grouping.batched:
             for own, keys, times in parts:
@@ -207,7 +207,7 @@ class SourceRouter:
             yield own, routes
 
     def close(self, rejected: int = 0) -> None:
-        """Write the state for the next batch, and send the report; ``rejected``: messages without a key."""
+        """Write the state for the next batch, and send the report. ``rejected`` counts messages without a key."""
         grouping = self._grouping.report()
         if self._versions is not None and self._batch is not None:
             self._versions.write(self._batch + 1, self._grouping.save())

@@ -1,4 +1,4 @@
-"""Spark's Python daemon with our imports done: workers fork from it, so each starts in milliseconds, not seconds.
+"""Spark's Python daemon with our imports done. Workers fork from it, so each starts in milliseconds, not seconds.
 
 Spark starts it by this module's name (``spark.python.daemon.module``).
 """

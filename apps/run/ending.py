@@ -1,4 +1,4 @@
-"""The end of a query: whether all is counted, how the query is stopped between two batches, and why it failed."""
+"""The end of a query: whether all messages are counted, how it is stopped between two batches, and why it failed."""
 
 import re
 import time
@@ -31,9 +31,9 @@ class Drain:
     Parameters
     ----------
     settings : Settings
-        The run's.
+        The settings of the run.
     ends : mapping
-        Partition → the offset up to which (exclusive) it had messages.
+        Partition → the offset before which it had messages.
 
     """
 
@@ -43,13 +43,13 @@ class Drain:
 
     @property
     def waiting(self) -> int:
-        """How many messages the topic had had when the run began."""
+        """The number of messages that the topic had ever had when the run began: the sum of its end offsets."""
         return sum(self._ends.values())
 
     def reached(self, report: BatchReport, *, flushing: bool) -> bool:
         """Whether after a batch all messages are counted, and their windows published.
 
-        Event time stands still when tuples stop coming, so by event time only a flushing query waits for windows.
+        Event time stands still when no tuples come. So by event time only a flushing query waits for windows.
         """
         taken = report.batch.end[self._settings.source_name]
         if any(taken.get(str(p), 0) < offset for p, offset in self._ends.items()):
@@ -58,7 +58,7 @@ class Drain:
         return not waits_for_windows or self._over(report)
 
     def end_ms(self, totals: Totals) -> int:
-        """When the last window ends (ms); by event time, which a flush sets forward, when the last state's TTL ends."""
+        """When the last window ends (ms). By event time, which a flush advances, when the last state's TTL ends."""
         states = self._settings.states
         by_event = self._settings.time == "event"
         return totals.last_window_end_ms + (states.tail_ms if states is not None and by_event else 0)
@@ -71,33 +71,33 @@ class Drain:
 
 
 class Halted(Exception):
-    """Ends a query at the start of a batch: the batch before is committed, and this one has written nothing."""
+    """Ends a query at the start of a batch. The previous batch is committed, and this one has written nothing."""
 
 
 class Repeatable(EnvironmentFault):
-    """The query failed, and goes on if it is started again."""
+    """The query failed, and resumes if it is started again."""
 
     why: str
 
 
 class LatePython(Repeatable):
-    """A Python process didn't start in time, such as the one that Spark asks for the states' schemas of a batch."""
+    """A Python process didn't start in time. Spark asks such a process for the states' schemas of a batch."""
 
     why = "the machine is busy"
 
 
 class Contested(Repeatable):
-    """Another driver has planned or committed the batch: one that this driver has taken the checkpoint from."""
+    """Another driver, from which this driver has taken the checkpoint, has planned or committed the batch."""
 
     why = "the driver before this one was still at work"
 
 
 class LargeMessage(EnvironmentFault):
-    """A message came with which as many rows as Spark gives to Python at a time could be too many bytes."""
+    """A message came that is so large that Spark's usual number of rows for Python could be too many bytes."""
 
 
 def stop_between_batches(query: StreamingQuery) -> None:
-    """Stop a query when no batch is under way; in the middle of one, Spark's threads would log stack traces."""
+    """Stop a query when no batch is running. In the middle of one, Spark's threads would log stack traces."""
     while query.isActive and query.status["isTriggerActive"]:
         time.sleep(_LOOK_EVERY)
     query.stop()

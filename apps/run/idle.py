@@ -1,6 +1,6 @@
 """The time between batches: no pause while a backlog is left, and few batches while no messages come.
 
-A batch writes ten small files; an idle stream gets only the batches that its windows and states need.
+A batch writes ten small files. An idle stream gets only the batches that its windows and states need.
 """
 
 import threading
@@ -23,9 +23,9 @@ _SETTINGS = {"group.id": "unskew", "enable.auto.commit": False, "log_level": 0} 
 def trigger(settings: Settings) -> str:
     """Spark's trigger for a run.
 
-    Spark waits for its next trigger even if the batch was full and more messages wait. Where a full batch may be
-    shorter than the trigger, Spark gets no trigger, and ``Idle`` waits instead of it. ``Idle`` waits before Spark
-    commits the batch, so Spark's progress counts the wait as a part of the batch's time.
+    Spark waits for its next trigger even if the batch was full and more messages wait. If a full batch may be shorter
+    than the trigger, Spark gets no trigger, and ``Idle`` waits instead. ``Idle`` waits before Spark commits the batch,
+    so Spark's progress counts the wait as a part of the batch's time.
     """
     return "0 seconds" if _paced(settings) else f"{settings.trigger} seconds"
 
@@ -35,15 +35,15 @@ def _paced(settings: Settings) -> bool:
 
 
 class Idle:
-    """Waits, at the end of a batch, until the next one is needed; a context manager.
+    """Waits, at the end of a batch, until the next one is needed. It is a context manager.
 
-    The heartbeat brings a batch at every trigger. A batch is needed when messages have come, when an open window's
-    time is over, and now and then for states, which expire and merge in batches.
+    The heartbeat causes a batch at every trigger. A batch is needed when messages have come or an open window's time is
+    over. States also need one from time to time, because they expire and merge in batches.
 
     Parameters
     ----------
     settings : Settings
-        The run's.
+        The settings of the run.
     halt : threading.Event
         Ends every wait.
 

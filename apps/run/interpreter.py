@@ -1,16 +1,16 @@
-"""The version of Python that driver and executors must have in common; any Python 3 can read this file."""
+"""The version of Python, which driver and executors must have in common. Any Python 3 can read this file."""
 
 import os
 import sys
 
 #: The variable that tells an executor's Python the driver's version.
 VERSION = "UNSKEW_PYTHON_VERSION"
-#: This Python's, as 3.11. What one minor version has pickled another can't read.
+#: This Python's minor version, such as 3.11. Another minor version can't read what it has pickled.
 OWN_VERSION = "{}.{}".format(*sys.version_info[:2])
 
 
 def require_same_version() -> None:
-    """End this process if the driver's Python is of another version."""
+    """End this process if the driver's Python has another version."""
     drivers = os.environ.get(VERSION, OWN_VERSION)
     if drivers != OWN_VERSION:
         sys.exit(f"it is Python {OWN_VERSION}, the driver's is {drivers}")

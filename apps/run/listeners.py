@@ -1,4 +1,4 @@
-"""Who hears of a run: listeners to its batches, and followers of Spark's progress."""
+"""Listeners to the batches of a run, and followers of Spark's progress."""
 
 import json
 import logging
@@ -29,21 +29,22 @@ _PATIENCE = 10.0  # s
 
 
 class Listeners(Generic[Message]):
-    """Call each listener with the same message; one that fails (a closed terminal, a full disk) never fails the run.
+    """Call each listener with the same message. A listener that fails never fails the run.
 
-    A listener's first failure is logged. A listener that failed is called with the next message all the same.
+    A listener may fail, for example, because of a closed terminal or a full disk. Its first failure is logged, and it
+    is called again with the next message.
 
     Parameters
     ----------
     what : str
-        What the messages are about, in words.
+        What the messages are about, for the log.
     listeners : sequence of callables
-        Called in this order.
+        The listeners, in the order in which they are called.
 
     Attributes
     ----------
     failures : int
-        Calls that have failed so far.
+        The number of failed calls so far.
 
     """
 
@@ -67,9 +68,9 @@ class Listeners(Generic[Message]):
 
 @contextmanager
 def follow(spark: SparkSession, query: str, follower: Follower) -> Iterator[None]:
-    """Call the follower with each progress of the query of that name, until the query has terminated.
+    """Call the follower with each progress of the query of this name, until the query has terminated.
 
-    A thread of Spark's calls it, once the batch is committed.
+    A thread of Spark's calls it, after the batch is committed.
     """
     listener = _Listener(query, follower)
     spark.streams.addListener(listener)

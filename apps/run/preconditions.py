@@ -1,4 +1,4 @@
-"""What must hold before a run begins: of its topic, and of its checkpoint."""
+"""What must be true before a run begins: of its topic, and of its checkpoint."""
 
 import logging
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 
 
 def require_topic(settings: Settings, *, begun: bool) -> None:
-    """Make the topic if it is missing; if it has got more partitions since the run began, the run has more sources.
+    """Make a missing topic. If the topic has got more partitions since the run began, the run has more sources.
 
     Raises
     ------
@@ -41,9 +41,9 @@ def require_topic(settings: Settings, *, begun: bool) -> None:
 
 
 def claim(settings: Settings, checkpoint: Checkpoint, claimed: Mapping[str, Any]) -> None:
-    """Make the checkpoint this run's; a run with another number of workers may go on from it.
+    """Make the checkpoint this run's. A run with another number of workers may resume from it.
 
-    ``claimed`` is what the checkpoint says of its run; empty if it has none yet.
+    ``claimed`` is what the checkpoint says about its run, or empty.
 
     Raises
     ------
@@ -65,7 +65,7 @@ def claim(settings: Settings, checkpoint: Checkpoint, claimed: Mapping[str, Any]
 
 
 def require_plans(settings: Settings) -> None:
-    """Refuse a checkpoint whose keys were moved by a plan of another version, which these routers can't follow.
+    """Refuse a checkpoint whose keys were moved by a plan of another version, because these routers can't follow it.
 
     Raises
     ------
@@ -87,13 +87,13 @@ def require_plans(settings: Settings) -> None:
 
 
 def require_messages(settings: Settings, checkpoint: Checkpoint) -> None:
-    """Refuse to go on if the topic no longer has the messages that come next.
+    """Refuse to resume if the topic no longer has the messages that come next.
 
     Raises
     ------
     EnvironmentFault
-        The messages are gone, or it is another topic of the same name, and the settings don't say to skip them. Or an
-        earlier run, which read uncommitted messages, has counted some of a transaction that is still open.
+        The messages are gone, or the topic is another one of the same name, and the settings don't say to skip them. Or
+        an earlier run, which read uncommitted messages, has counted some of a transaction that is still open.
 
     """
     topic = settings.source_name
@@ -115,19 +115,19 @@ def require_messages(settings: Settings, checkpoint: Checkpoint) -> None:
 def require_same_topic(
     settings: Settings, checkpoint: Checkpoint, following: Mapping[str, int], found: str | None
 ) -> None:
-    """Refuse to read on in a topic that was deleted and made again: offsets of the old one would skip its messages.
+    """Refuse to resume in a topic that was deleted and made again: the old one's offsets would skip its messages.
 
-    Where the settings say to skip what is lost, the run goes on from these offsets; what is before them in the new
-    topic is told and counted.
+    If the settings say to skip what is lost, the run resumes at these offsets. The messages before them in the new
+    topic are reported and counted.
 
     Parameters
     ----------
     settings, checkpoint
-        The run, and its checkpoint, which notes the id of the topic that it reads.
+        The run, and its checkpoint, which has the id of the topic that it reads.
     following : partition → offset
-        Where reading goes on.
+        The offsets at which reading resumes.
     found : str, optional
-        The id of the topic that is there now; None: nobody knows.
+        The id of the topic that is there now. None: it isn't known.
 
     Raises
     ------

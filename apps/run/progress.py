@@ -1,6 +1,6 @@
-"""How far a query is: read from Spark's progress, and committed as a consumer group's offsets for Kafka's lag tools.
+"""The position of a query: read from Spark's progress, and committed as a consumer group's offsets for lag tools.
 
-A progress is the JSON of Spark's ``StreamingQueryProgress``, read into a mapping; Spark makes one a batch.
+A progress is the JSON of Spark's ``StreamingQueryProgress``, read into a mapping. Spark makes one for each batch.
 """
 
 import logging
@@ -30,15 +30,15 @@ def taken(progress: Mapping[str, Any]) -> dict[str, int]:
 def lags(progress: Mapping[str, Any]) -> dict[str, int]:
     """Partition → messages that were in it when the batch was planned, and that the batch didn't take.
 
-    Empty for a batch that an earlier driver had planned: Spark runs it again without asking Kafka for its newest
-    offsets.
+    It is empty for a batch that an earlier driver had planned, because Spark runs it again without asking Kafka for the
+    newest offsets.
     """
     ends, offsets = _of_one_topic(kafka_source(progress)["latestOffset"] or {}), taken(progress)
     return {partition: max(0, end - offsets[partition]) for partition, end in ends.items()}
 
 
 def processed_rate(progress: Mapping[str, Any]) -> float:
-    """Messages per second of the batch; 0 where Spark leaves the rate out."""
+    """Messages per second of the batch. 0 if Spark leaves the rate out."""
     return kafka_source(progress).get("processedRowsPerSecond") or 0.0
 
 
@@ -47,10 +47,10 @@ def _of_one_topic(offsets: Mapping[str, Mapping[str, int]]) -> dict[str, int]:
 
 
 class ConsumerGroup:
-    """Commits offsets to a Kafka consumer group, so that every lag tool sees the topology; a context manager.
+    """Commits offsets to a Kafka consumer group, so that every lag tool sees the topology. It is a context manager.
 
-    Nothing reads them back: Spark resumes from its checkpoint, whatever the group has. A commit that the broker refuses
-    stops nothing; the first one is logged.
+    Nothing reads them back: Spark resumes from its checkpoint, whatever the group has. If the broker refuses a commit,
+    the run goes on; the first refusal is logged.
     """
 
     def __init__(self, connection: Connection, name: str) -> None:
@@ -74,7 +74,7 @@ class ConsumerGroup:
         self._consumer.close()
 
     def commit(self, topic: str, offsets: Mapping[str, int]) -> None:
-        """Commit partition → next offset to count, without waiting for the broker's answer."""
+        """Commit partition → offset of the next message, without waiting for the broker's answer."""
         following = [TopicPartition(topic, int(partition), offset) for partition, offset in offsets.items()]
         try:
             self._consumer.poll(0)  # calls _done for earlier commits

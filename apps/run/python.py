@@ -37,9 +37,9 @@ _VARIABLE = "PYSPARK_PYTHON"
 def python() -> str:
     """Path of the Python that Spark starts on this machine: the running one, without Spark's archives on its path.
 
-    It is a script in UNSKEW_HOME, with which a process starts half a second faster under Spark; where no script can be
-    run, it is the interpreter itself. Spark starts one for a session, and one for each batch of a run whose workers
-    keep states: it asks a Python of its own how ``transformWithState`` is to be planned.
+    It is a script in UNSKEW_HOME, with which a process starts half a second faster under Spark. If scripts can't be run
+    there, it is the interpreter itself. Spark starts one for each session. If workers keep states, it also starts one
+    for each batch, which says how ``transformWithState`` is to be planned.
     """
     archives = sorted((Path(pyspark.__file__).parent / "python" / "lib").glob("*.zip"), reverse=True)  # as Spark does
     script = _SCRIPT.format(archives=shlex.quote(":".join(map(str, archives))), python=shlex.quote(sys.executable))
@@ -54,20 +54,21 @@ def python() -> str:
 
 
 def tasks_python(master: str, conf: Mapping[str, str]) -> str:
-    """The Python that Spark starts for tasks: what the user says, else one that the master's machines have.
+    """The Python that Spark starts for tasks: the one that the user names, or one that the master's machines have.
 
     Parameters
     ----------
     master : str
         The master's URL.
     conf : mapping
-        Spark's settings; ``spark.pyspark.python`` wins over ``spark.executorEnv.PYSPARK_PYTHON``, and this over the
-        environment's ``PYSPARK_PYTHON``.
+        Spark's settings. ``spark.pyspark.python`` has precedence over ``spark.executorEnv.PYSPARK_PYTHON``, which has
+        precedence over the environment's ``PYSPARK_PYTHON``.
 
     Returns
     -------
     str
-        A path or a name. Containers of YARN and Kubernetes don't have this machine's paths, so it is a name there.
+        A path or a name. It is a name for YARN and Kubernetes, because their containers don't have this machine's
+        paths.
 
     """
     said = next(filter(None, [*map(conf.get, _CHOSEN), os.environ.get(_VARIABLE)]), None)
@@ -80,7 +81,7 @@ def tasks_python(master: str, conf: Mapping[str, str]) -> str:
 
 @contextmanager
 def drivers_python() -> Iterator[None]:
-    """Let a JVM that is started meanwhile run our Python, where it needs one for itself and where that is a name."""
+    """Let a JVM that is started inside the block run our Python where it needs one and would only know a name."""
     before = {name: os.environ.get(name) for name in (_VARIABLE, "PATH")}
     os.environ |= {_VARIABLE: before[_VARIABLE] or python(), "PATH": _search_path()}
     try:
@@ -98,12 +99,13 @@ def _search_path() -> str:
 
 
 def require_python(spark: SparkSession, *, states: bool) -> None:
-    """Let a task on each core start the executors' Python, which must be of our version and have our libraries.
+    """Let a task on each core start the executors' Python, which must have our version and our libraries.
 
     Raises
     ------
     UsageError
-        The run has states, and the driver's machine hasn't this Python: Spark starts it there, too, to plan a batch.
+        The run has states, and the driver's machine doesn't have this Python. Spark starts it there too, to plan a
+        batch.
     EnvironmentFault
         A task failed.
 
@@ -136,8 +138,8 @@ def _why(error: str) -> str:
 def start_python(spark: SparkSession) -> None:
     """Start Spark's Python daemon, from which its Python workers fork, while the first query is being planned.
 
-    Else the first batch waits for the daemon, on one core: some seconds of the time up to the first result. Only the
-    session's first call starts it; the call doesn't wait for it, and an error of it is ignored.
+    Without this, the first batch waits for the daemon, on one core. That is some seconds of the time to the first
+    result. Only the session's first call starts it. The call doesn't wait for the daemon, and ignores its errors.
     """
     if spark.conf.get(_BEGUN, None) is None:
         spark.conf.set(_BEGUN, "true")
@@ -150,7 +152,7 @@ def _one_task(spark: SparkSession) -> None:
 
 
 def archive_settings(conf: Mapping[str, str]) -> dict[str, str]:
-    """Spark's settings with which executors' Pythons import our package from the archive, before their first task.
+    """Spark's settings by which executors' Pythons import our package from the archive, before their first task.
 
     The executors' Python has the libraries, but not our package. The user's own path in ``conf`` comes after it.
     """
@@ -159,9 +161,9 @@ def archive_settings(conf: Mapping[str, str]) -> dict[str, str]:
 
 
 def write_archive(folder: Path) -> Path:
-    """Write the archive for ``SparkContext.addPyFile`` to the folder: our sources, and what they are compiled to here.
+    """Write the archive for ``SparkContext.addPyFile`` to the folder: our sources, and their compiled files.
 
-    A Python of another version ignores the compiled files, and any Python ignores one that is of another source.
+    A Python of another version ignores the compiled files. Any Python ignores a compiled file of another source.
     """
     archive = folder / _ARCHIVE
     root = Path(str(resources.files("unskew")))

@@ -44,11 +44,11 @@ class Outcome:
     Attributes
     ----------
     drained : bool
-        All messages that the topic had at the start are counted, and their windows are published.
+        Whether all messages that the topic had at the start are counted, and their windows are published.
     batches : int
-        Batches done in this run.
+        The number of batches done in this run.
     unheard : int
-        Calls of listeners and followers that failed.
+        The number of failed calls of listeners and followers.
 
     """
 
@@ -58,9 +58,9 @@ class Outcome:
 
 
 class Run:
-    """A run of the topology; ``stop`` may be called from any thread, also from a signal handler.
+    """A run of the topology. ``stop`` may be called from any thread, and from a signal handler.
 
-    It is made before Spark starts, so that an error of the topic or of the checkpoint shows at once.
+    It is made before Spark starts, so that an error of the topic or of the checkpoint is reported at once.
 
     Parameters
     ----------
@@ -68,7 +68,7 @@ class Run:
         What to run.
     listeners : sequence of callables
         Called with each batch's report, after its results are published and before Spark commits it. A listener that
-        fails stops nothing.
+        fails doesn't stop the run.
     followers : sequence of callables
         Called with Spark's progress of the query after each batch, from another thread.
 
@@ -112,24 +112,24 @@ class Run:
 
     @property
     def waiting(self) -> int:
-        """How many messages the topic had had when the run was made."""
+        """The number of messages that the topic had ever had when the run was made: the sum of its end offsets."""
         return self._drain.waiting
 
     def stop(self) -> None:
-        """End the run after the batch that is under way."""
+        """End the run after the current batch."""
         self._stop.set()
 
     def run(self, spark: SparkSession) -> Outcome:
-        """Run until drained, out of time, or stopped.
+        """Run until the topic is drained, the time is over, or the run is stopped.
 
         Raises
         ------
         EnvironmentFault
             The query failed.
         UsageError
-            It failed because an executor doesn't see the checkpoint.
+            An executor doesn't see the checkpoint.
         TakenOver
-            Another driver goes on with the checkpoint.
+            Another driver has taken over the checkpoint.
         """
         settings = self._settings
         deadline = time.monotonic() + settings.run_time if settings.run_time is not None else math.inf

@@ -1,4 +1,4 @@
-"""The Spark session of a run: its settings, its start, and its end, be it the death of its JVM."""
+"""The Spark session of a run: its settings, its start, and its end, even if its JVM dies."""
 
 import atexit
 import logging
@@ -94,11 +94,11 @@ _ENDS_WITHIN = 5.0  # s
 
 @contextmanager
 def session(settings: Settings, groupings: Sequence[str] = ()) -> Iterator[SparkSession]:
-    """The Spark session of a run, or of several runs with these groupings; it is stopped at the end.
+    """The Spark session of a run, or of several runs with these groupings. It is stopped at the end.
 
-    In LOCAL mode Spark has a thread for each worker if tuples have a simulated cost (workers wait side by side), else
-    two a core (while one task waits for its Python process, another runs). In CLUSTER mode our package goes to the
-    executors.
+    In LOCAL mode, if tuples have a simulated cost, Spark has as many threads as workers, or as sources if these are
+    more. So workers wait side by side. Otherwise it has two threads for each core, so that one task runs while another
+    waits for its Python process. There are at most 128 threads. In CLUSTER mode, our package is sent to the executors.
     """
     side_by_side = max(settings.workers, settings.sources) if settings.cost.mean else 2 * (os.cpu_count() or 1)
     master = settings.master or f"local[{min(side_by_side, _MOST_TASKS)},{_ATTEMPTS}]"
@@ -137,7 +137,7 @@ def _partitions(settings: Settings, spark: SparkSession) -> int:
 
 
 def log_file() -> Path:
-    """Where Spark's own log of this process goes."""
+    """The file of Spark's own log of this process."""
     return data_directory() / "logs" / f"spark-{os.getpid()}.log"
 
 
@@ -153,16 +153,16 @@ def start(
     master : str
         ``local[N]`` or a cluster's URL.
     partitions : int
-        Partitions of the windowed state: fixed once a checkpoint is made.
+        Number of partitions of the windowed state. It is fixed once a checkpoint is made.
     conf : mapping, optional
-        Any Spark settings; they win over ours.
+        Any Spark settings. They have precedence over ours.
     location : Location, optional
-        Where the checkpoint lies; without it, among this machine's files.
+        The location of the checkpoint. Default: among this machine's files.
 
     Raises
     ------
     EnvironmentFault
-        No usable Java, no jars, or the master can't be reached.
+        There is no usable Java, there are no jars, or the master can't be reached.
 
     """
     java = find_java()
@@ -292,12 +292,12 @@ def _location_jars(location: Location) -> list[Path]:
 
 @contextmanager
 def lasting(spark: SparkSession, log_file: Path) -> Iterator[None]:
-    """Use this session and stop it at the end; the death of its JVM is one line for the user, the rest for the log.
+    """Use this session and stop it at the end. If its JVM dies, the user gets one line, and the log gets the rest.
 
     Raises
     ------
     EnvironmentFault
-        The JVM died meanwhile: it was killed, or was out of memory.
+        The JVM died: it was killed, or was out of memory.
 
     """
     process: Popen[bytes] = jvm_process(spark)

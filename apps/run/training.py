@@ -1,4 +1,4 @@
-"""Makes the class-data archives (`unskew.deploy.installation.class_data`) from the classes that a small run loads.
+"""Make the class-data archives (`unskew.deploy.installation.class_data`) from the classes that a small run loads.
 
 It also compiles the groupings that most people try first, so that their first run doesn't wait for that.
 

@@ -1,11 +1,11 @@
-"""Avro schemas: of a file, or by number from a schema registry that speaks Confluent's protocol.
+"""Avro: schemas from a file, or by number from a schema registry that speaks Confluent's protocol.
 
-Messages in Avro: decoded in Python, whole, and keyed by a field of any depth.
+Messages are decoded in Python, as a whole, and their key is a field at any depth.
 
-With a schema registry each message says by which schema it is written (a zero byte, the schema's number in four); the
-schemas are fetched once, on the driver where samples of the topic have them, else by the task that meets one first. A
-number that the registry doesn't have is asked for again in the next batch; within a batch the first answer holds
-(``Refusals``).
+With a schema registry, each message begins with a zero byte and the number of its schema in four bytes. A schema is
+fetched once. The driver fetches the schemas that samples of the topic name, and the task that meets another one first
+fetches that. If the registry doesn't have a schema, it is asked again in the next batch. Within a batch the first
+answer holds (``Refusals``).
 """
 
 import base64
@@ -53,7 +53,7 @@ _ATTEMPTS: dict[str, Any] = {
 
 
 class NoSchema(Exception):
-    """The registry has no such Avro schema now."""
+    """The registry doesn't have such an Avro schema now."""
 
 
 @dataclass(frozen=True)
@@ -63,11 +63,11 @@ class Registry:
     Parameters
     ----------
     url : str
-        Where it is, without user and password.
+        The registry's address, without user and password.
     authorization : str
-        The header that logs in; empty: none.
+        The header that logs in. Empty: there is none.
     schemas : mapping
-        Number → schema, of those that are known.
+        Number → schema, for the known schemas.
 
     """
 
@@ -77,12 +77,12 @@ class Registry:
 
     @classmethod
     def at(cls, url: str) -> Self:
-        """By its address, which may have ``user:password@`` in it.
+        """The registry at an address, which may have ``user:password@`` in it.
 
         Raises
         ------
         UsageError
-            It is no address of a server.
+            The address isn't that of a server.
 
         """
         try:
@@ -97,7 +97,7 @@ class Registry:
         return cls(urlunsplit((parts.scheme, host, parts.path.rstrip("/"), "", "")), header)
 
     def knowing(self, numbers: set[int]) -> Self:
-        """The same with the schemas of these numbers, as far as there are any.
+        """The same registry with the schemas of these numbers, if it has them.
 
         Raises
         ------
@@ -114,12 +114,12 @@ class Registry:
         return replace(self, schemas=found)
 
     def fetch(self, number: int) -> Schema:
-        """A schema.
+        """The schema of a number.
 
         Raises
         ------
         NoSchema
-            The registry has none of that number, or it isn't Avro's.
+            The registry has no schema of that number, or it isn't an Avro schema.
         EnvironmentFault
             The registry doesn't answer.
 
@@ -178,19 +178,19 @@ def _client(url: str) -> "PoolManager":
 
 @dataclass(frozen=True)
 class Refusals:
-    """Which schemas the batches of a stream do without, and why: beside the checkpoint, for each Kafka partition.
+    """The schemas that a stream's batches have to do without, and why: beside the checkpoint, by Kafka partition.
 
     A schema that the registry doesn't have now may be there a moment later. A message that is rejected for it must not
-    be counted as well, whether by the task's next attempt or by a replay of the batch; and the rejected messages are
-    read by other tasks, which must reject what the router's task did. So that task writes down what it refuses before
-    it rejects a message, and all who read these messages in this batch go by it.
+    be counted too, neither by the task's next attempt nor by a replay of the batch. Other tasks read the rejected
+    messages, and must reject the same ones as the router's task. So that task writes down what it refuses before it
+    rejects a message. All tasks that read these messages in this batch follow it.
 
     Parameters
     ----------
     where : str or Location
         The query's checkpoint location.
     batch : callable
-        Gives the number of the batch that the calling task belongs to; None outside of a stream.
+        Returns the number of the batch that the calling task belongs to. None outside of a stream.
 
     """
 
@@ -198,19 +198,19 @@ class Refusals:
     batch: Callable[[], int | None]
 
     def read(self, partition: int) -> dict[int, str]:
-        """The schemas' numbers that the calling task's batch refuses in a Kafka partition, and why."""
+        """The numbers of the schemas that the calling task's batch refuses in a Kafka partition, and why."""
         batch = self.batch()
         found = self._versions(partition).at(batch) if batch is not None else None
         return _reasons(found) if found is not None else {}
 
     def write(self, partition: int, refused: Mapping[int, str]) -> None:
-        """Replace them."""
+        """Replace the numbers and reasons of a Kafka partition."""
         batch = self.batch()
         if batch is not None:
             self._versions(partition).write(batch, json.dumps(refused).encode())
 
     def newest(self) -> set[int]:
-        """The numbers that a batch to be replayed may refuse: those of each partition's newest batch with refusals."""
+        """The numbers that a replayed batch may refuse: those of each partition's newest batch with refusals."""
         planned, partitions = Checkpoint(self.where).planned(), numbers_in(self._location().folder())
         found = [self._versions(partition).last(planned) for partition in partitions]
         return {number for each in found if each for number in _reasons(each[1])}
@@ -232,7 +232,7 @@ def of_file(path: str) -> Schema:
     Raises
     ------
     UsageError
-        There is none.
+        The file isn't a schema.
 
     """
     from fastavro import parse_schema
@@ -259,16 +259,16 @@ class Rejected(Exception):
 
 @dataclass(frozen=True)
 class Decoder:
-    """From messages to their keys; travels to the tasks.
+    """Reads the key of a message. Spark sends it to the tasks.
 
     Parameters
     ----------
     path : str
-        The key's field, of nested records with dots.
+        The key's field. Dots lead to nested records.
     schema : Schema, optional
-        The schema of all messages; None: each message names its own.
+        The schema of all messages. None: each message names its own.
     registry : Registry, optional
-        Has the schemas that messages name.
+        The registry of the schemas that messages name.
 
     """
 
@@ -277,12 +277,12 @@ class Decoder:
     registry: Registry | None = None
 
     def key(self, message: bytes | None, schema_of: Callable[[int], Schema] | None = None) -> str:
-        """The key of a message; ``schema_of`` gives the schema that it names (default: the registry does).
+        """The key of a message. ``schema_of`` returns the schema that it names. Default: the registry's.
 
         Raises
         ------
         Rejected
-            It has none.
+            The message has no key.
         EnvironmentFault
             The registry doesn't answer.
 
@@ -329,7 +329,7 @@ class Decoder:
     def read(
         self, message: bytes | None, schema_of: Callable[[int], Schema] | None = None
     ) -> tuple[str | None, str | None]:
-        """A message's key and None; or None and the reason why it has no key."""
+        """(a message's key, None), or (None, the reason why it has no key)."""
         try:
             return self.key(message, schema_of), None
         except Rejected as error:
@@ -337,17 +337,17 @@ class Decoder:
 
 
 class Asking:
-    """How a task asks the registry for schemas that the driver hasn't fetched.
+    """A task's requests to the registry, for schemas that the driver hasn't fetched.
 
     Parameters
     ----------
     registry : Registry
         The registry.
     refusals : Refusals, optional
-        Of the stream; without it, or outside of a stream, each answer stands for itself.
+        The stream's refusals. Without it, or outside of a stream, each answer stands alone.
     decides : bool
-        Whether the task is a router's, which refuses what the registry doesn't have. Another task does as the router's
-        has done.
+        Whether the task is a router's, which refuses what the registry doesn't have. Another task follows the router's
+        task.
 
     """
 
@@ -363,9 +363,9 @@ class Asking:
         Raises
         ------
         Rejected
-            The batch does without it.
+            The batch has to do without it.
         EnvironmentFault
-            The registry doesn't answer; or it no longer has a schema by which messages were routed.
+            The registry doesn't answer, or no longer has a schema by which messages were routed.
 
         """
         if partition not in self._refused:
@@ -387,7 +387,7 @@ class Asking:
 
 
 def avro(decoder: Decoder, refusals: Refusals | None = None) -> Splitter:
-    """Messages in Avro, beside their ``partition``."""
+    """The splitter of messages in Avro. They must have a column ``partition`` beside them."""
 
     def reading(batches: Iterator[pa.Array], *, decides: bool) -> Iterator[pa.Array]:
         asking = Asking(decoder.registry, refusals, decides=decides) if decoder.registry else None

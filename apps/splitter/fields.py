@@ -1,9 +1,10 @@
-"""Fields of JSON messages, read in the router's task: Arrow arrays of messages in, arrays of keys and counts out.
+"""Fields of JSON messages, read in the router's task: Arrow arrays of messages go in, keys and counts come out.
 
-``orjson`` parses a message, and settles most that have a key. Other messages are read again, by Python's ``json``: this
-second reading decides, and gives the reason if the message is rejected. A message has to be an object as RFC 8259 has
-it, in which no object has a name twice and no escape is half of a surrogate pair. What follows the object only has to
-be UTF-8, as for Spark's parser.
+``orjson`` parses a message first, and settles most that have a key. Python's ``json`` reads the others again. This
+second reading decides, and gives the reason if the message is rejected.
+
+A message must be an object according to RFC 8259. No object in it may have a name twice, and no escape may be half of a
+surrogate pair. What follows the object only has to be UTF-8, as for Spark's parser.
 """
 
 import json
@@ -21,7 +22,7 @@ import pyarrow as pa
 MESSAGE = "__message"
 #: Bytes before a message's body in Confluent's framing: a zero, and the schema's number.
 FRAME = 5
-#: What a message may count at most: so many of them a window that no sum of int64 overflows have to come first.
+#: The largest count of a message. A window's sum overflows int64 only after 9 million messages with this count.
 MOST = 10**12
 
 #: The most bytes of a key (UTF-8). A result's record names its key three times, in JSON with up to six bytes for one,
@@ -41,12 +42,12 @@ _ABSENT = object()  # in place of a field's value: there is no such field
 
 @dataclass(frozen=True)
 class Fields:
-    """Where the key and the count are in JSON messages; travels to the tasks.
+    """The places of the key and the count in JSON messages. Spark sends it to the tasks.
 
     Parameters
     ----------
     path : tuple of str
-        The fields' names from the outermost object down to the key, which is a text.
+        The names of the fields from the outermost object down to the key, which is a text.
     number : str, optional
         The field of the outermost object that has the message's count, a whole number from 0 to ``MOST``.
     scalars : bool
@@ -54,7 +55,7 @@ class Fields:
     framed : bool
         Whether messages may have Confluent's framing.
     rule : Array → Array, optional
-        Makes the keys of the field's values (strings).
+        Makes keys from the field's values (strings).
 
     """
 
@@ -70,14 +71,13 @@ class Fields:
         return ("key", "count") if self.number else ("key",)
 
     def unread(self, columns: list[str]) -> list[str]:
-        """The columns that are needed to have these: the message, and those of them that aren't read from it."""
+        """The columns that are needed to get these columns: the message, and those that aren't read from it."""
         return [MESSAGE, *(name for name in columns if name not in self.gives)]
 
     def read(self, messages: pa.Array) -> tuple[pa.Array, ...]:
-        """Read n messages (binary): their keys (string; null: rejected), and their counts (int64) if they have any.
+        """Read n messages (binary). Returns their keys (string; null: rejected), and their counts (int64) if any.
 
-        Where many messages are the same to the byte, as of a skewed stream without times or ids in them, each different
-        message is read once.
+        Messages that are equal to the byte are read once. A skewed stream without times or ids has many of them.
         """
         if not _repeat(messages):
             return self._each(messages)
@@ -96,7 +96,7 @@ class Fields:
         return (self.rule(keys) if self.rule else keys, *([pa.array(counts, pa.int64())] if self.number else []))
 
     def reasons(self, messages: pa.Array) -> pa.Array:
-        """Why each of n messages (binary) is rejected (string); null where ``read`` finds a key."""
+        """Why each of n messages (binary) is rejected (string). Null if ``read`` finds a key."""
         settled = self._settled()
         reasons = [None if settled(body) else self._decided(body)[2] for body in self._bodies(messages)]
         return pa.array(reasons, pa.string())
@@ -108,7 +108,7 @@ class Fields:
         return pa.record_batch([*map(batch.column, others), *found], [*others, *self.gives])
 
     def rows(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """All batches, with the keys and counts instead of the messages (for ``DataFrame.mapInArrow``)."""
+        """All batches, with keys and counts instead of the messages, for ``DataFrame.mapInArrow``."""
         yield from map(self, batches)
 
     def _bodies(self, messages: pa.Array) -> list[bytes | None]:
@@ -189,7 +189,7 @@ class Fields:
 
 
 def against_length(key: str) -> str | None:
-    """Why a key is too long; None: it isn't."""
+    """Why a key is too long. None: it isn't."""
     size = len(key.encode())
     return f"the key has {size} bytes, not {LONGEST_KEY} at most" if size > LONGEST_KEY else None
 
@@ -218,7 +218,7 @@ def _plain(body: bytes, document: dict[str, Any]) -> bool:
 
 
 def written(number: str) -> str:
-    """A number of JSON as Spark writes it: as a decimal if it has no exponent and few digits, else as Java's double.
+    """A number of JSON as Spark writes it: a decimal if it has no exponent and few digits, else Java's double.
 
     >>> [written(number) for number in ("-0", "12.50", "1e3", "1E-7", "1e400")]
     ['0', '12.5', '1000.0', '1.0E-7', 'Infinity']
@@ -236,7 +236,7 @@ def written(number: str) -> str:
 
 
 def kind(value: Any) -> str:
-    """What a value of JSON is, in Spark's words; of a list whose elements differ, ``ARRAY<VARIANT>``.
+    """The type of a JSON value, in Spark's words. A list of different elements is ``ARRAY<VARIANT>``.
 
     >>> [kind(_DECODER.decode(text)) for text in ("7", "1.50", "1e3", '["a", null]', '{"b": [], "a": true}')]
     ['BIGINT', 'DECIMAL(2,1)', 'DOUBLE', 'ARRAY<STRING>', 'OBJECT<a: BOOLEAN, b: ARRAY<VOID>>']

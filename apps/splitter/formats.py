@@ -1,7 +1,7 @@
 """The splitters of all source types: where the key is in a message, and why a message isn't of the format.
 
-First come the formats of our datasets, then those of a user's own topic (COLUMN), where the user names the field of
-the key; at the end stands the table of source types (``SPLITTERS``).
+The formats of our datasets come first. Then come those of a user's own topic (COLUMN), for which the user names the
+field of the key. At the end is the table of source types (``SPLITTERS``).
 """
 
 import os
@@ -23,17 +23,17 @@ from unskew.producers.messages import ELECTION_DAY, ELECTION_WORDS, LETTERS, MAN
 
 
 def text_field(name: str, number: str | None = None, rule: Callable[[pa.Array], pa.Array] | None = None) -> Splitter:
-    """JSON objects with the key as a text in one field, and perhaps a count in another; other fields are ignored."""
+    """JSON objects with the key as a text in one field, and perhaps a count in another. Other fields are ignored."""
     return by_fields(Fields((name,), number, rule=rule))
 
 
 def title(pages: pa.Array) -> pa.Array:
-    """A page's title, also where the page is given by its address."""
+    """The title of a page, which may be given by its address."""
     return _without(pages, f"^{re.escape(WIKI_URL)}", WIKI_URL)
 
 
 def language(projects: pa.Array) -> pa.Array:
-    """The language of a project, as ``en`` of ``en.m``."""
+    """The language of a project: ``en`` for ``en.m``."""
     return _without(projects, r"(?s)\..*", ".")
 
 
@@ -47,7 +47,7 @@ def _without(texts: pa.Array, pattern: str, hint: str) -> pa.Array:
 
 
 def hashtags(name: str) -> Splitter:
-    """Messages with a list of hashtags, each a key by the rule of ``unskew.producers.messages``."""
+    """Messages with a list of hashtags. Each is a key, by the rule of ``unskew.producers.messages``."""
 
     def keys(parsed: Column) -> Column:
         found = F.when(right(kind(parsed)), F.try_variant_get(parsed, f"$.{name}", "array<string>"))
@@ -85,9 +85,9 @@ _CSV = {"escape": '"', "maxColumns": str(_COLUMNS)}  # RFC 4180: a quote inside 
 
 @dataclass(frozen=True)
 class Schemas:
-    """Where Avro's schemas come from: a file, or a schema registry (default: ``$SCHEMA_REGISTRY_URL``).
+    """The source of Avro's schemas: a file, or a schema registry (default: ``$SCHEMA_REGISTRY_URL``).
 
-    ``refusals`` are those of the stream whose messages are read, if they are a stream's.
+    ``refusals`` are those of the stream to which the messages belong, if there is one.
     """
 
     file: str | None = None
@@ -100,7 +100,7 @@ class Schemas:
         Raises
         ------
         UsageError
-            The file isn't a schema, or the address isn't one.
+            The file isn't a schema, or the address is invalid.
         EnvironmentFault
             The registry doesn't give the samples' schemas.
 
@@ -123,24 +123,25 @@ NO_SCHEMAS = Schemas()
 
 
 def column(form: str, field: str | None, samples: Sequence[bytes] = (), schemas: Schemas = NO_SCHEMAS) -> Splitter:
-    """The splitter of any topic; the key of ``json`` and ``avro`` is a field, of ``csv`` a column, of ``text`` all.
+    """The splitter of any topic. The key is a field of JSON or Avro, a column of CSV, or the whole text.
 
     Parameters
     ----------
     form : str
         One of ``FORMATS``. JSON may have Confluent's framing (a zero byte and a schema's number) before it.
     field : str, optional
-        JSON, Avro: a field, of nested objects with dots (``user.id``); texts, numbers and truth values are keys. CSV:
-        the column's number, from 1. Text has none.
+        For JSON and Avro a field, whose dots lead to nested objects (``user.id``). Its texts, numbers and truth values
+        are keys. For CSV the column's number, from 1. For text nothing.
     samples : sequence of bytes
-        Messages of the topic; the schemas of Avro that they name are fetched here.
+        Messages of the topic. The Avro schemas that they name are fetched.
     schemas : Schemas
-        Where Avro's schemas come from.
+        The source of Avro's schemas.
 
     Raises
     ------
     UsageError
-        There is no such format, or the format can't have such a field; Avro has no schema, or another format has one.
+        There is no such format, or the format can't have such a field. Or Avro has no schema, or another format has
+        one.
     EnvironmentFault
         The schema registry doesn't answer.
 
@@ -213,14 +214,14 @@ def splitter(
     Parameters
     ----------
     source_type : str
-        Any of ``SPLITTERS``.
+        One of ``SPLITTERS``.
     key_field, form : str, optional
-        COLUMN only: where the key is in the messages of any topic, which are ``json`` (default), ``avro``, ``csv`` or
+        For COLUMN only: where the key is in the messages, and their format: ``json`` (default), ``avro``, ``csv`` or
         ``text``.
     samples : sequence of bytes
-        Messages of the topic: the schemas of Avro that they name are fetched here.
+        Messages of the topic. The Avro schemas that they name are fetched.
     schemas : Schemas
-        Where Avro's schemas come from.
+        The source of Avro's schemas.
 
     Raises
     ------

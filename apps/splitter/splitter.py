@@ -1,7 +1,7 @@
 """The splitter: a Kafka message → its keys, and its count.
 
-A message that isn't what its source type promises gives one tuple with a null key. The router counts it as rejected,
-and ``unskew.apps.topology.rejected`` reads it again for the ``reason``.
+A message that isn't valid for its source type gives one tuple with a null key. The router counts it as rejected. Then
+``unskew.apps.topology.rejected`` reads it again for the ``reason``.
 """
 
 from collections.abc import Callable, Iterator
@@ -19,32 +19,32 @@ _BY_BROKER = 1  # Kafka's type of a timestamp that is the time of the append
 
 
 def document(value: Column) -> Column:
-    """A message as Spark's JSON parser reads it (variant); null if it isn't JSON."""
+    """A message as Spark's JSON parser reads it (variant). Null if it isn't JSON."""
     text = value.cast("string")
     return F.when(F.is_valid_utf8(text), F.try_parse_json(text))
 
 
 def unreadable(value: Column) -> Column:
-    """Why a message of any format is no text; a condition to which a format adds its own reasons by ``when``."""
+    """Why a message of any format isn't text. It is a condition to which a format adds its own reasons by ``when``."""
     return F.when(value.isNull(), F.lit("no value")).when(~F.is_valid_utf8(value.cast("string")), F.lit("not UTF-8"))
 
 
 @dataclass(frozen=True)
 class Splitter:
-    """How the messages of one source type are read.
+    """The way in which the messages of one source type are read.
 
     Attributes
     ----------
     keys : Fields, or value → Column
-        ``Fields``: the router's task in Python, which sees all tuples anyway, reads the key from these fields. A
-        function: Spark makes the key (string; null where there is a ``reason``) of the value, or, if there may be
-        ``several``, the keys (array of string) of the ``document``.
+        If it is ``Fields``, the router's task reads the key from these fields in Python, because it sees all tuples
+        anyway. If it is a function, Spark makes the key of the value: a string, null if there is a ``reason``. If there
+        may be ``several`` keys, the function gives the keys (array of string) of the ``document``.
     reason : value → Column
-        Why a message isn't of the source type (string); null if it is.
+        Why a message isn't valid for the source type (string). Null if it is.
     several : bool
         Whether a message may have several keys, or none.
     condition : (Column, Column), optional
-        A condition that messages must meet besides (boolean), and the reason if one doesn't (string).
+        A further condition on messages (boolean), and the reason if it isn't met (string).
 
     A message's *value* is a binary column.
 
@@ -57,7 +57,7 @@ class Splitter:
 
     @property
     def fields(self) -> Fields | None:
-        """The fields that Python reads when Spark has ``opened`` the messages; None: there are none."""
+        """The fields that Python reads when Spark has ``opened`` the messages. None: there are none."""
         return self.keys if isinstance(self.keys, Fields) else None
 
     @property
@@ -66,7 +66,7 @@ class Splitter:
         return self.fields is not None and self.fields.number is not None
 
     def opened(self, messages: DataFrame, *carry: Column) -> DataFrame:
-        """Messages (with a column ``value``) → rows of ``carry`` and, for ``fields``, ``MESSAGE``; else ``key``."""
+        """Messages (with a column ``value``) → rows of ``carry``, and ``MESSAGE`` for ``fields``, or else ``key``."""
         value = F.col("value")
         if isinstance(self.keys, Fields):
             return messages.select(*carry, self._if_met(value).alias(MESSAGE))
@@ -81,7 +81,7 @@ class Splitter:
         return read.select(*carry, F.explode(F.coalesce(keys, F.array(F.lit(None).cast("string")))).alias("key"))
 
     def split(self, messages: DataFrame, *carry: Column) -> DataFrame:
-        """Messages (with a column ``value``) → a row a tuple: ``carry``, key, and count where there is one."""
+        """Messages (with a column ``value``) → a row for each tuple: ``carry``, key, and count if there is one."""
         opened = self.opened(messages, *carry)
         if self.fields is None:
             return opened
@@ -93,7 +93,7 @@ class Splitter:
         return self.why(value).isNotNull()
 
     def why(self, value: Column) -> Column:
-        """Why a message is rejected (string); null if it isn't."""
+        """Why a message is rejected (string). Null if it isn't."""
         reason = self.reason(value)
         if not isinstance(self.keys, Fields):
             size = _longest(self.keys(document(value) if self.several else value), several=self.several)
@@ -119,14 +119,14 @@ def _of_length(keys: Column, value: Column, *, several: bool) -> Column:
 
 
 def over_arrays(function: Callable[[Iterator[pa.Array]], Iterator[pa.Array]], ddl: str, column: Column) -> Column:
-    """A function over a task's Arrow arrays, applied to a column; ``ddl`` is the type of its results."""
+    """A function over a task's Arrow arrays, applied to a column. ``ddl`` is the type of its results."""
     # Spark reads the kind of the function from its hints.
     function.__annotations__ = {"batches": Iterator[pa.Array], "return": Iterator[pa.Array]}
     return F.arrow_udf(function, ddl)(column)  # pyright: ignore[reportCallIssue, reportArgumentType]
 
 
 def by_fields(fields: Fields) -> Splitter:
-    """Messages of JSON with keys that are read in Python; the same reader gives the reasons."""
+    """The splitter of JSON messages whose keys are read in Python. The same reader gives the reasons."""
 
     def reasons(batches: Iterator[pa.Array]) -> Iterator[pa.Array]:
         yield from map(fields.reasons, batches)
@@ -139,11 +139,12 @@ _FIRST, LAST = 0, 253_402_300_799_999
 
 
 def rejecting_times(splitter: Splitter, now: Column, ahead: float | None) -> Splitter:
-    """A splitter that also rejects messages for their time (column ``timestamp``).
+    """A splitter that also rejects messages because of their time (column ``timestamp``).
 
-    Rejected are times before 1970 (Kafka's −1 for "no time" among them) and after 9999; and with ``ahead`` (s) those
-    that are more than so much after ``now``: by event time a single such message would close the windows of all others.
-    Where the broker gives the times (column ``timestampType``), they are the topic's own clock, and none is ahead.
+    It rejects times before 1970, such as Kafka's −1 for "no time", and times after 9999. With ``ahead`` (s), it also
+    rejects times that are further than this after ``now``. By event time, a single such message would close the windows
+    of all others. If the broker sets the times (column ``timestampType``), they are the topic's own clock, and none of
+    them counts as ahead.
     """
     ms = F.unix_millis("timestamp")
     possible = ms.between(_FIRST, LAST)

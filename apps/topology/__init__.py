@@ -1,1 +1,1 @@
-"""The topology, a stage a file, by the flow: source, splitter, router, placement, worker, windows, sink."""
+"""The topology, one module for each stage, in the flow's order: source, splitter, router, worker, windows, sink."""

@@ -1,10 +1,11 @@
-"""The aggregator: merges the workers' partials of a key, when their window closes, and publishes the key's counts.
+"""The aggregator: it merges the workers' partials of a key when their window closes, and publishes the key's counts.
 
-The windows that a batch closes are merged, published and observed in the one Spark job that runs the batch. Their rows
-are sorted by (window, key) and pass through a Python task once. The task merges the partials of a key, publishes the
-aggregator's record of it, and sends the driver the distribution of each window's tuples over the workers. Nothing is
-cached between jobs. So when an executor dies, its tasks run again within the same job, with the batch's number; the
-records that they write twice are the same.
+One Spark job runs the batch, and merges, publishes and observes the windows that it closes. The windows' rows are
+sorted by (window, key), and pass through a Python task once. The task merges the partials of a key, and publishes the
+aggregator's record of it. It sends the driver the distribution of each window's tuples over the workers.
+
+Nothing is cached between jobs. So when an executor dies, its tasks run again within the same job, with the batch's
+number, and write the same records again.
 """
 
 from collections.abc import Iterator
@@ -40,16 +41,16 @@ _SUMMED = ("tuples", "count", "workers")
 
 
 class Merger:
-    """Merges rows of (window, key, worker) to one a (window, key); only the key that may go on is kept in memory.
+    """Merges rows of (window, key, worker) into one row for each (window, key).
 
-    The rows must come with those of one (window, key) together, as sorting by both brings them.
+    The rows of one (window, key) must come together, as after sorting by both. Only a key that may go on is in memory.
     """
 
     def __init__(self) -> None:
         self._open = MERGED.empty_table()  # the last key so far, or nothing
 
     def add(self, rows: pa.RecordBatch) -> pa.Table:
-        """Take rows of start, end, key, tuples, count (ms); those of ``MERGED`` that are whole now."""
+        """Add rows of start, end, key, tuples, count (ms). Return the rows of ``MERGED`` that are complete now."""
         one = pa.array(np.ones(rows.num_rows, np.int64))
         columns = [one if name == "workers" else rows.column(name).cast(kind) for name, kind in _types()]
         merged = _merge(pa.concat_tables([self._open, pa.table(columns, schema=MERGED)]))
@@ -58,7 +59,7 @@ class Merger:
         return merged.slice(0, whole)
 
     def finish(self) -> pa.Table:
-        """The last key."""
+        """The row of the last key."""
         last, self._open = self._open, MERGED.empty_table()
         return last
 
@@ -85,7 +86,7 @@ def _differs(column: pa.ChunkedArray) -> NDArray[np.bool_]:
 
 
 def records(merged: pa.Table) -> list[dict[str, Any]]:
-    """The records of the aggregator topic, ``key`` and ``value`` (bytes), as the client's batch call wants them."""
+    """The records of the aggregator topic, ``key`` and ``value`` (bytes), in the form of the client's batch call."""
     if merged.num_rows == 0:
         return []
     rows = merged.combine_chunks().to_batches()[0]
@@ -115,7 +116,7 @@ class Closing:
     Parameters
     ----------
     connection, topic
-        Where the aggregator's records go.
+        The cluster and the topic of the aggregator's records.
     workers : int
         W.
 
@@ -126,7 +127,7 @@ class Closing:
     workers: int
 
     def run(self, rows: DataFrame) -> list[Distribution]:
-        """Run the batch that closes these rows (``windows.windowed``), publish, and say how the windows' loads lay."""
+        """Run the batch that closes these rows (``dataflow``), publish, and return the windows' distributions."""
         parts = (
             rows.select(
                 F.unix_millis("window.start").alias("start"),

@@ -1,4 +1,4 @@
-"""The topology: source → splitter → router → worker → windowed counts (and the results of a keyed work).
+"""The topology: source → splitter → router → worker → windowed counts, and the results of a keyed work.
 
 The whole dataflow is declared here, in order. ``unskew.apps.run`` runs it, and ``sink`` publishes the closed windows.
 """
@@ -48,21 +48,20 @@ def dataflow(
     settings : Settings
         The run's settings.
     reports : Reports, optional
-        Where tasks report to the driver; None: nowhere.
+        Where tasks report to the driver. None: they don't.
     flush_at : datetime, optional
-        Event time only: the watermark advances to this moment, so that windows before it close though no tuple is
-        later.
+        By event time only: the watermark advances to this moment. Windows before it close even if no tuple is later.
     ahead_ms : int
         How much batch time is ahead of Spark's (``unskew.apps.checkpoint.versions.Clock``).
     count_bytes : bool
-        Whether the bytes are limited that Python gets at a time (``unskew.apps.topology.source.reading``).
+        Whether to limit the bytes that Python gets at a time (``unskew.apps.topology.source.reading``).
 
     Returns
     -------
     DataFrame
-        window (struct of start, end), key, worker, tuples, count of closed windows. Rows of worker −1 are heartbeats,
-        to be left out. With a keyed work there is a column ``result`` (a struct), too: null for counts. A result has a
-        window (with a null start where states outlive windows), a key, and worker −1.
+        For closed windows: window (struct of start, end), key, worker, tuples, count. Rows of worker −1 are heartbeats,
+        to be left out. With a keyed work there is also a column ``result`` (a struct), which is null for counts. A
+        result has a key, worker −1, and a window, whose start is null if states outlive windows.
 
     """
     states = settings.states

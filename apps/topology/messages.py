@@ -1,7 +1,8 @@
 """Output messages, in the original's format: ``{"key","messageId","timestamp","tags":{…},"fields":{…}}``.
 
-The Kafka key names the message's subject (a window's key, a window's worker), and ``messageId`` is derived from it. So
-when a window is published again after a failure, its records are the same, and a compacted topic keeps one of each.
+The Kafka key names the message's subject, such as a window's key or a window's worker. ``messageId`` is derived from
+it. So when a window is published again after a failure, its records are the same, and a compacted topic keeps one of
+each.
 """
 
 import hashlib
@@ -39,10 +40,10 @@ def message(kafka_key: str, key: str, timestamp_ms: int, tags: dict[str, Any], f
 
 
 def message_id(kafka_key: str) -> str:
-    """The id of a message: the same for the same Kafka key."""
+    """The id of a message. It is the same for the same Kafka key."""
     return hashlib.sha256(kafka_key.encode()).hexdigest()[:ID_DIGITS]
 
 
 def window_id(start_ms: int) -> str:
-    """A window as text: its start, UTC."""
+    """A window as text: its start in UTC."""
     return datetime.fromtimestamp(start_ms // 1000, UTC).strftime("%Y-%m-%dT%H:%M:%S.") + f"{start_ms % 1000:03d}Z"

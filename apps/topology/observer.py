@@ -1,4 +1,4 @@
-"""The distribution observer: how the tuples of a closed window were distributed over the workers, and its cost."""
+"""The observer: how the tuples of a closed window were distributed over the workers, and the cost of that."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -35,12 +35,12 @@ class Distribution:
     Attributes
     ----------
     start_ms, end_ms : int
-        The window.
+        Start and end of the window.
     tuples, counts, keys : int64[W]
-        Each worker's tuples, sum of counts, distinct keys. (If the run got fewer workers within the window, W is the
-        number before.)
+        Each worker's tuples, sum of counts, and distinct keys. If the run got fewer workers within the window, W is the
+        number before.
     distinct_keys : int
-        The distinct keys of all workers together.
+        The number of distinct keys of all workers together.
     hottest : list of HotKey
         At most ``HOTTEST`` keys, the one with the most tuples first.
 
@@ -55,7 +55,7 @@ class Distribution:
     hottest: list[HotKey]
 
     def fields(self, totals: Totals) -> dict[str, Any]:
-        """The window's metrics; ``totals`` must include the window."""
+        """The window's metrics. ``totals`` must include the window."""
         duration = self.end_ms - totals.started_ms
         return {
             "STD_DEV": measures.std_dev(self.tuples),
@@ -74,19 +74,19 @@ class Distribution:
         }
 
     def packed(self) -> bytes:
-        """The distribution as bytes, for ``unpacked``."""
+        """The distribution as bytes, which ``unpacked`` reads."""
         return orjson.dumps(self, option=orjson.OPT_SERIALIZE_NUMPY)
 
     @classmethod
     def unpacked(cls, data: bytes) -> Self:
-        """The distribution that was packed."""
+        """The distribution from its bytes."""
         values = orjson.loads(data)
         loads = {name: np.array(values[name], np.int64) for name in ("tuples", "counts", "keys")}
         return cls(**(values | loads | {"hottest": [HotKey(**hot) for hot in values["hottest"]]}))
 
 
 def together(parts: Iterable[Distribution]) -> list[Distribution]:
-    """Add up the tasks' parts of windows; the windows, oldest first."""
+    """Add up the tasks' parts of windows. Returns the windows, oldest first."""
     windows: dict[int, list[Distribution]] = {}
     for part in parts:
         windows.setdefault(part.start_ms, []).append(part)
@@ -109,7 +109,7 @@ def _hottest(keys: Iterable[HotKey]) -> list[HotKey]:
 
 
 class Observer:
-    """Observes a task's rows, which come in the windows' order; only unfinished windows are in memory.
+    """Observes a task's rows, which come in the windows' order. Only unfinished windows are in memory.
 
     Parameters
     ----------
@@ -125,7 +125,7 @@ class Observer:
         self._hottest: dict[int, list[HotKey]] = {}
 
     def rows(self, rows: pa.RecordBatch) -> None:
-        """Observe rows of start, end (ms), worker, tuples, count: one for each key and worker that has tuples of it."""
+        """Observe rows of start, end (ms), worker, tuples, count: one for each key and worker that has its tuples."""
         columns = (rows.column(name).to_numpy() for name in ("start", "end", "worker", "tuples", "count"))
         start, end, worker, tuples, count = columns
         for first, stop in _runs(start):
@@ -142,7 +142,7 @@ class Observer:
         return self._loads[span]
 
     def keys(self, merged: pa.Table) -> None:
-        """Observe rows of ``aggregator.MERGED``: one a key."""
+        """Observe rows of ``aggregator.MERGED``, one for each key."""
         for first, stop in _runs(merged["start"].to_numpy()):
             part = merged.slice(first, stop - first)
             start = part["start"][0].as_py()
@@ -153,7 +153,7 @@ class Observer:
             self._hottest[start] = _hottest([*self._hottest.get(start, []), *hot])
 
     def finished(self, before: int | None = None) -> Iterator[Distribution]:
-        """Yield the windows that start before this moment (ms; None: all), and forget them."""
+        """Yield the windows that start before this moment (ms), and forget them. None: yield all windows."""
         for span in [span for span in self._loads if before is None or span[0] < before]:
             start, (tuples, counts, keys) = span[0], self._loads.pop(span)
             yield Distribution(*span, tuples, counts, keys, self._distinct.pop(start), self._hottest.pop(start))
@@ -169,10 +169,10 @@ def _runs(values: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
 def to_messages(
     distribution: Distribution, totals: Totals, tags: dict[str, str], occupants: list[dict[str, Any]]
 ) -> list[Message]:
-    """The records of the distribution topic for one window: EVENT_INFO, then one a worker, hot key and occupant.
+    """The records of the distribution topic for one window: EVENT_INFO, then those of workers, hot keys and occupants.
 
-    ``occupants`` are the keys in each source's old space, of schemes that have one: key, source, and the scheme's own
-    fields.
+    ``occupants`` are the keys in each source's old space, if the scheme has one. A record has the key, the source, and
+    the scheme's own fields.
     """
     window = window_id(distribution.start_ms)
     tags = tags | {"window": window}

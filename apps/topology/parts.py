@@ -1,4 +1,4 @@
-"""The parts of a topology, made by its settings: splitter, routing, feedback loop, and the states of a keyed work.
+"""The parts of a topology, made from its settings: splitter, routing, feedback loop, and states of a keyed work.
 
 Settings are checked by making these parts, before anything starts.
 """
@@ -31,7 +31,7 @@ MESSAGE = ("value", "topic", "partition", "offset", "timestamp")
 
 
 def splitter_of(settings: "Settings", samples: Sequence[bytes] = ()) -> Splitter:
-    """The splitter of a run; ``samples``: messages of its topic.
+    """The splitter of a run. ``samples`` are messages of its topic.
 
     Raises
     ------
@@ -54,7 +54,7 @@ def routing_of(settings: "Settings", reports: Reports | None = None) -> Routing:
 
 
 def loop_of(settings: "Settings") -> Loop | None:
-    """The feedback loop of a run; None: its grouping has no controller, and the run never had another W."""
+    """The feedback loop of a run. None: its grouping has no controller, and the run never had another W."""
     routing, states = routing_of(settings), settings.states
     if not routing.planned:
         return None
@@ -71,7 +71,7 @@ class StateSettings:
     work : KeyedWork
         The work.
     window_ms, ttl_ms : int or None
-        How long states live: for a window, or for a time after their key's last tuple.
+        How long states live: until their window closes, or for a time after their key's last tuple.
     split : bool
         Whether the grouping splits keys, so that fragments must be merged.
     merge_period : Period or None
@@ -87,12 +87,12 @@ class StateSettings:
 
     @classmethod
     def of(cls, settings: "Settings") -> "StateSettings | None":
-        """The settings of a run's states; None: its work has no states.
+        """The settings of a run's states. None: its work has no states.
 
         Raises
         ------
         UsageError
-            A setting that a keyed work can't have, or that only a keyed work has.
+            A keyed work can't have one of the settings, or only a keyed work can have it.
 
         """
         work = settings.work
@@ -117,7 +117,7 @@ class StateSettings:
 
     @property
     def tail_ms(self) -> int:
-        """By event time, how long after the last tuple states may publish results, besides at a window's end (ms)."""
+        """By event time, how long after the last tuple states may publish results, apart from a window's end (ms)."""
         return self.ttl_ms if self.ttl_ms is not None and (self.work.tells_at_end or self.work.settles_later) else 0
 
     def merged(self, states: StateSummary, end_ms: int) -> bool:
@@ -145,5 +145,5 @@ class StateSettings:
         )
 
     def identity(self, settings: "Settings") -> dict[str, Any]:
-        """The fields that a checkpoint with such states records, besides the run's own identity."""
+        """The fields that a checkpoint with such states records in addition to the run's identity."""
         return self.program(settings).identity

@@ -37,13 +37,13 @@ def result_topics(settings: Settings) -> dict[str, str]:
 
 
 class Delivery:
-    """A task's records on their way to a topic. The process' next tasks use the same client.
+    """A task's records on their way to a topic. The next tasks of the process use the same client.
 
     Raises
     ------
     EnvironmentFault
-        Kafka refused some records, or did not acknowledge them in time. The client is not used again, because an
-        idempotent client can't send what it has given up.
+        Kafka refused some records, or didn't acknowledge them in time. The client isn't used again, because an
+        idempotent client can't send records that it has given up.
 
     """
 
@@ -59,7 +59,7 @@ class Delivery:
         self._outbox = Outbox(self._clients[self._client], topic, bool)
 
     def put(self, records: list[dict[str, Any]]) -> None:
-        """Send records (``key`` and ``value``, bytes); wait while too many are under way."""
+        """Send records (``key`` and ``value``, bytes). Wait while too many are under way."""
         if records:
             longest = max(len(record["key"]) + len(record["value"]) for record in records)
             self._outbox.put(records, _ANY_PARTITION, longest)
@@ -73,14 +73,14 @@ class Delivery:
 
 
 class Publisher:
-    """Writes records to the run's result topics; each call returns when Kafka has acknowledged them all.
+    """Writes records to the run's result topics. Each call returns when Kafka has acknowledged all records.
 
-    A context manager, which ends the client.
+    It is a context manager, which ends the client.
 
     Raises
     ------
     EnvironmentFault
-        A result topic, or the client by the user's settings, doesn't take records as large as a run may have.
+        A result topic, or the client with the user's settings, doesn't take records as large as a run may have.
 
     """
 
@@ -106,7 +106,7 @@ class Publisher:
         self._producer.close()
 
     def write(self, records: DataFrame, role: str) -> None:
-        """Write a DataFrame of ``key`` and ``value``, from the executors."""
+        """Write a DataFrame with ``key`` and ``value``, from the executors."""
         writer = records.write.format("kafka").mode("append").options(**self._connection.spark())
         writer.option("topic", self.topics[role]).save()
 
@@ -116,7 +116,7 @@ class Publisher:
         Raises
         ------
         EnvironmentFault
-            Kafka refused some messages, or did not acknowledge them in time.
+            Kafka refused some messages, or didn't acknowledge them in time.
 
         """
         failed: list[KafkaError] = []
@@ -155,19 +155,20 @@ def _refused(records: int, topic: str, error: str) -> str:
 def result_records(rows: DataFrame, identity: Sequence[str], batch: Batch) -> DataFrame:
     """The results of a keyed work as records: columns ``key`` and ``value``.
 
-    A record names its batch, by time and number. Of records of one Kafka key the one of the latest batch counts, also
-    where a producer that tries again, or a driver that was paused, has appended an older one behind it. In the place of
-    a result that is too large for a record stands an ``error``: the result that it overwrites holds no longer.
+    A record names its batch, by time and number. Among the records of a Kafka key, the one of the latest batch is
+    valid, even if a producer that tries again, or a driver that was paused, has appended an older one after it. If a
+    result is too large for a record, an ``error`` is published instead, because the result that it overwrites is no
+    longer valid.
 
     Parameters
     ----------
     rows : DataFrame
-        window (null where states outlive windows), key, result (a struct).
+        Columns: window (null if states outlive windows), key, result (a struct).
     identity : sequence of str
-        The fields by which the result differs from others of its key and window. They are part of the Kafka key, so
-        that a result that is published again overwrites itself.
+        The fields that distinguish a result from others of its key and window. They are part of the Kafka key, so a
+        result that is published again overwrites itself.
     batch : Batch
-        The batch; its time is the timestamp of results without a window.
+        The batch. Its time is the timestamp of results without a window.
 
     """
     start = F.date_format("window.start", "yyyy-MM-dd'T'HH:mm:ss.SSS'Z'")  # our sessions are in UTC

@@ -1,9 +1,9 @@
-"""Rejected messages: looked up again in the topic, and published with the reason.
+"""Rejected messages: they are read again from the topic, and published with the reason.
 
-Rejected messages take no part in the hot path. When a batch's routers report some, the batch's own range of offsets is
-read once more, and the messages without a key are written to ``<sourceName>-rejected``. The Kafka key is the message's
-position (topic-partition-offset): a replay writes the same records again. Of a message with which the record would be
-too large only the beginning is given, and the length of the whole.
+Rejected messages take no part in the hot path. If a batch's routers report some, the batch's own range of offsets is
+read once more. The messages without a key are then written to ``<sourceName>-rejected``. The Kafka key is the message's
+position (topic-partition-offset), so a replay writes the same records again. If a message would make its record too
+large, the record has only its beginning, and the length of the whole.
 """
 
 from collections.abc import Callable, Mapping
@@ -30,15 +30,15 @@ def rejected(
 ) -> DataFrame:
     """The rejected messages of a batch as Kafka records: columns ``key`` and ``value`` (JSON).
 
-    A message's value that isn't text is given in base64 as ``valueBase64``. Of a large one this is the beginning, and
-    ``valueLength`` says how many bytes the whole has.
+    If a message's value isn't text, its record has base64 in ``valueBase64``. For a large value this is the beginning,
+    and ``valueLength`` is the number of bytes of the whole.
 
     Parameters
     ----------
     spark, settings, batch
         The session, the run, and its batch, whose messages are read again.
     failures : mapping
-        (partition, offset) → reason, of messages that have a key, and on which the work raised.
+        (partition, offset) → reason, for messages that have a key, and on which the work raised an error.
 
     """
     splitter = splitter_of(settings)

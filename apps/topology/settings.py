@@ -29,11 +29,11 @@ DATA_LOSS = ("fail", "skip")
 WORK_ERRORS = ("fail", "reject")
 
 #: Headings in a command's help, each above a group of settings.
-GROUPING = "Of the grouping"
-STREAM = "Of the stream"
-SPARK = "Of Spark"
-STATES = "Of a work with a state per key"
-METRICS = "Of the metrics"  # as in deploy.commands.options
+GROUPING = "Grouping options"
+STREAM = "Stream options"
+SPARK = "Spark options"
+STATES = "Options of a work with a state per key"
+METRICS = "Metrics options"  # as in deploy.commands.options
 
 # Most tuples a batch, where they cost nothing: so many that a batch's fixed cost (a second on two cores) is small.
 _FREE_BATCH = 5_000_000
@@ -43,20 +43,20 @@ _COSTLY_BATCH = 1.0  # s
 
 @dataclass(frozen=True)
 class Help:
-    """The text on a setting in a command's help.
+    """The text about a setting in a command's help.
 
     Attributes
     ----------
     text : str
         What the setting does.
     panel : str
-        The heading of its group; empty: that of all options.
+        The heading of its group. Empty: the heading of all options.
     metavar : str
-        The placeholder of its value; empty: the value's type.
+        The placeholder of its value. Empty: the value's type.
     name : str
-        The option's name; empty: the field's.
+        The option's name. Empty: the field's name.
     default : str
-        The default value in words; empty: the value itself is shown.
+        The default value in words. Empty: the value itself is shown.
 
     """
 
@@ -71,103 +71,115 @@ class Help:
 class Settings:
     """The settings of one run, each declared once for the command line, for comparisons and for Python.
 
-    The first seven are the original's arguments, in its order. A setting's bounds and its help stand in its annotation.
-    The settings without a ``Help`` are no options of a command, or have an option that is declared elsewhere:
+    The first seven are the original's arguments, in its order. A setting's bounds and its help are in its annotation.
+    The settings below have no ``Help``. They are no options of a command, or have an option that is declared elsewhere.
 
     Attributes
     ----------
     connection : Connection
         The Kafka cluster.
     checkpoint : str
-        Where the run's progress is kept; a run with the same checkpoint resumes it: a path, s3a://bucket/path,
-        hdfs://host:port/path.
+        The location of the run's progress: a path, s3a://bucket/path, hdfs://host:port/path. A run with the same
+        checkpoint resumes.
     conf, options : mapping
-        Any Spark settings; the grouping's own parameters.
+        Any Spark settings, and the grouping's own parameters.
     work, work_columns : Work, KeyedWork or None, tuple of str
-        The workers' work (None: count), and the message columns that it reads (a keyed work names its own).
+        The workers' work (None: counting), and the message columns that it reads. A keyed work names its own.
 
     """
 
     mode: Annotated[str, Help("LOCAL (Spark in this process) or CLUSTER (on --master).")]
-    source_type: Annotated[str, Help("What the messages are: COUNTRY_SKEW_R80, COLUMN, …")]
+    source_type: Annotated[str, Help("Source type of the messages: COUNTRY_SKEW_R80, COLUMN, …")]
     grouping: Annotated[
         str, Help("How tuples are routed: SHUFFLE, KEY, PARTIAL_KEY, DYNAMIC_KEY, …", metavar="GROUPING_TYPE")
     ]
     source_name: Annotated[str, Help("The Kafka topic; `topology` makes it if it isn't there.")]
-    sources: Annotated[int, Gt(0), Help("Sources S: the topic's partitions.", metavar="NUM_SPOUTS")]
-    workers: Annotated[int, Gt(0), Help("Workers W.", metavar="NUM_WORKERS")]
-    speed: Annotated[str, Help("xN: a worker does N tuples per process duration; x0: they're free.")]
+    sources: Annotated[int, Gt(0), Help("Number of sources S: the topic's partitions.", metavar="NUM_SPOUTS")]
+    workers: Annotated[int, Gt(0), Help("Number of workers W.", metavar="NUM_WORKERS")]
+    speed: Annotated[str, Help("xN: a worker executes N tuples per process duration. x0: tuples cost nothing.")]
     connection: Connection
     checkpoint: str
-    process_ms: Annotated[float, Ge(0), Help("Simulated cost (ms); see speed.", name="process-duration")] = 1.0
+    process_ms: Annotated[
+        float, Ge(0), Help("Simulated cost of a tuple at speed x1 (ms).", name="process-duration")
+    ] = 1.0
     key_costs: Annotated[
-        str | None, Help("How many times that a tuple costs, by class of its key: 1,10 or 1..64.", metavar="N,…")
+        str | None, Help("Multiples of that cost, one for each class of keys: 1,10 or 1..64.", metavar="N,…")
     ] = None
     window: Annotated[float, Gt(0), Help("Length of a window (s).", STREAM)] = 15.0
-    time: Annotated[str, Help("Windows by 'batch' time (none is late) or 'event' time (Kafka's).", STREAM)] = "batch"
-    lateness: Annotated[float, Ge(0), Help("Event time: how late is allowed (s).", STREAM)] = 10.0
-    trigger: Annotated[float, Ge(0), Help("At least so long between batches (s), unless a backlog is left.", SPARK)] = (
-        1.0
-    )
+    time: Annotated[
+        str, Help("Windows by 'batch' time (no tuple is late) or 'event' time (Kafka's timestamps).", STREAM)
+    ] = "batch"
+    lateness: Annotated[float, Ge(0), Help("Event time: how late a tuple may be (s).", STREAM)] = 10.0
+    trigger: Annotated[float, Ge(0), Help("Shortest time between batches (s), unless a backlog is left.", SPARK)] = 1.0
     run_time: Annotated[float | None, Gt(0), Help("Stop after so many seconds (default: never).")] = None
-    until_drained: Annotated[bool, Help("Stop when all published so far is counted and its windows out.")] = False
-    starting_offsets: Annotated[str, Help("Without a checkpoint: earliest, latest, or Spark's JSON.", STREAM)] = (
-        "earliest"
-    )
+    until_drained: Annotated[
+        bool, Help("Stop when all messages published so far are counted and their windows published.")
+    ] = False
+    starting_offsets: Annotated[
+        str, Help("Where to start without a checkpoint: earliest, latest, or Spark's JSON.", STREAM)
+    ] = "earliest"
     max_ahead: Annotated[
-        float, Ge(0), Help("Event time: reject messages so far ahead of the batch's time (s).", STREAM)
+        float, Ge(0), Help("Event time: reject messages further ahead of the batch's time than this (s).", STREAM)
     ] = 3600.0
     on_data_loss: Annotated[
-        str, Help("Messages that Kafka removed before their turn: 'fail', or 'skip' and count them.", STREAM)
+        str, Help("If Kafka has removed messages before they were read: 'fail', or 'skip' and count them.", STREAM)
     ] = "fail"
     max_tuples: Annotated[
-        int | None, Gt(0), Help("Tuples a batch at most (default: a second of work; 5 M if free).", STREAM)
+        int | None,
+        Gt(0),
+        Help("Most tuples of a batch (default: a second of work; 5 M if tuples cost nothing).", STREAM),
     ] = None
-    master: Annotated[str | None, Help("Master URL (default in LOCAL: local[N]).", SPARK)] = None
+    master: Annotated[str | None, Help("Spark's master URL (default in LOCAL: local[N]).", SPARK)] = None
     state_partitions: Annotated[
         int | None,
         Gt(0),
-        Help("Partitions of the state, fixed once a checkpoint is made (default: the cores, 4 to 128).", SPARK),
+        Help(
+            "Number of the state's partitions, fixed once a checkpoint is made (default: the cores, 4 to 128; "
+            "W for a work with states whose tuples have a cost).",
+            SPARK,
+        ),
     ] = None
     conf: Mapping[str, str] = field(default_factory=dict)
     options: Mapping[str, Any] = field(default_factory=dict)
-    seed: Annotated[int, Help("Chooses the hash functions.", GROUPING)] = 0
+    seed: Annotated[int, Help("Seed of the hash functions.", GROUPING)] = 0
     key_field: Annotated[
-        str | None, Help("COLUMN: the key: JSON's or Avro's field user.id, CSV's column 3.", STREAM)
+        str | None,
+        Help("COLUMN: where the key is: a field of JSON or Avro (user.id), a column number of CSV (3).", STREAM),
     ] = None
-    format: Annotated[str | None, Help("COLUMN: the topic's messages are json (default), avro, csv, text.", STREAM)] = (
+    format: Annotated[str | None, Help("COLUMN: format of the messages: json (default), avro, csv, text.", STREAM)] = (
         None
     )
-    schema: Annotated[str | None, Help("Avro: the schema of all messages.", STREAM, metavar="FILE")] = None
+    schema: Annotated[str | None, Help("Avro: file with the schema of all messages.", STREAM, metavar="FILE")] = None
     schema_registry: Annotated[
         str | None,
         Help(
-            "Avro: has the schemas that messages name; https://USER:PASSWORD@HOST:PORT ($SCHEMA_REGISTRY_URL).",
+            "Avro: registry of the schemas that messages name: https://USER:PASSWORD@HOST:PORT "
+            "(default: $SCHEMA_REGISTRY_URL).",
             STREAM,
             metavar="URL",
         ),
     ] = field(default=None, repr=False)  # it may have a password
     work: "Work | KeyedWork | None" = None
     work_columns: tuple[str, ...] = ()
-    work_errors: Annotated[str, Help("Where your work raises: 'fail' (nothing is lost), or 'reject' the message.")] = (
-        "fail"
-    )
+    work_errors: Annotated[
+        str, Help("If your work raises an error: 'fail' (nothing is lost), or 'reject' the message.")
+    ] = "fail"
     ttl: Annotated[
         float | None,
         Gt(0),
-        Help("States live so long after a key's last tuple (s; default: as the work asks, or a window).", STATES),
+        Help("How long states live after their key's last tuple (s; default: the work's TTL, or a window).", STATES),
     ] = None
     merge_every: Annotated[
         str | None,
         Help(
-            "How often the states of a split key meet: 30s, '5 batches' (default: when windows close; else in each "
-            "batch by event time, every 10 s by batch time).",
+            "How often the states of a split key are merged: 30s, '5 batches' (default: when windows close; without "
+            "windows in each batch by event time, every 10 s by batch time).",
             STATES,
         ),
     ] = None
     consumer_group: Annotated[
         str | None,
-        Help("Kafka group that shows lag tools how far the run is; '' for none.", METRICS, default="unskew-RUN"),
+        Help("Consumer group that shows lag tools how far the run is; '': none.", METRICS, default="unskew-RUN"),
     ] = None
 
     def __post_init__(self) -> None:

@@ -1,4 +1,4 @@
-"""The end of each batch, on the driver: closed windows are published, the tasks' reports are collected."""
+"""The end of each batch, on the driver: closed windows are published, and the tasks' reports are collected."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -26,18 +26,19 @@ from unskew.apps.topology.source import lost_messages
 
 @dataclass(frozen=True)
 class BatchReport:
-    """One batch, by its plan and its tasks' reports.
+    """One batch, from its plan and its tasks' reports.
 
     Attributes
     ----------
     batch : Batch
         The batch as it was planned.
     loads, busy : int64[W], float64[W]
-        Each worker's tuples and time at work (s). W is the run's, or more if the batch was planned for more workers.
+        Each worker's tuples, and its time at work (s). W is the run's, or more if the batch was planned for more
+        workers.
     rejected, late : int
-        Messages rejected, and tuples too late, in this batch.
+        The number of rejected messages, and of tuples that were too late, in this batch.
     routing_seconds : float
-        Time spent in the groupings, all sources together.
+        The time spent in the groupings, of all sources together.
     internals : dict
         source → the internals of its grouping (``Grouping.internals``).
     totals : Totals
@@ -70,7 +71,7 @@ class BatchReport:
 class Sink:
     """The function for ``foreachBatch``. If it runs again for the same batch, it does the same again.
 
-    Before each of its writes it looks whether another driver has taken over the checkpoint.
+    Before each of its writes it checks whether another driver has taken over the checkpoint.
     """
 
     def __init__(

@@ -20,7 +20,7 @@ _UNCHECKED = 2**31 - 1  # bytes; with this limit Spark doesn't add up the buffer
 
 MOST_ROWS, MOST_BYTES = 65_536, 64 << 20
 _MARGIN = 4  # times the size of the largest sample
-#: The error that ends a query of limited rows at a message with which they could be too many bytes.
+#: The error that ends a query with limited rows at a message so large that these rows could be too many bytes.
 TOO_LARGE = "a message is much larger than samples of its topic"
 #: The largest batch (tuples) for which all keys fit into the memory of the workers' tasks.
 MOST_TUPLES = 5_000_000
@@ -31,24 +31,24 @@ def set_portions(spark: SparkSession, settings: Settings, samples: Sequence[byte
     """Set how many rows go from Spark to Python at a time, for the session's next query.
 
     Spark ends an Arrow batch at a number of rows, or at a number of bytes. To know the bytes, it adds up all the
-    batch's buffers after each row, which is a quarter of a small message's cost. Where samples of the topic show how
-    many rows are few enough bytes, only the rows are limited. The bytes are limited where there are no samples, and
-    where workers get more than keys. The user's own settings of these limits stay.
+    batch's buffers after each row, which is a quarter of a small message's cost. So if samples of the topic show how
+    many rows are few enough bytes, only the rows are limited. The bytes are limited if there are no samples, and if
+    workers get more than keys. The user's own settings of these limits are kept.
 
     Parameters
     ----------
     spark : SparkSession
-        Of the query.
+        The session of the query.
     settings : Settings
-        Of the run.
+        The settings of the run.
     samples : sequence of bytes
-        Messages of the topic; none: the bytes are limited.
+        Messages of the topic. If there are none, the bytes are limited.
 
     Returns
     -------
     int or None
-        The size (bytes) up to which messages keep a batch of so many rows within the bytes, several times that of the
-        samples; None: Spark looks at the bytes.
+        The message size (bytes) up to which a batch of that many rows keeps within the bytes. It is several times the
+        size of the samples. None: Spark limits the bytes.
 
     """
     rows, size = int(settings.conf.get(ROWS, MOST_ROWS)), MOST_BYTES
@@ -65,14 +65,14 @@ def set_portions(spark: SparkSession, settings: Settings, samples: Sequence[byte
 def lost_messages(
     connection: Connection, topic: str, start: Mapping[str, int], end: Mapping[str, int] | None = None
 ) -> dict[int, int]:
-    """Partition → how many of its messages from ``start`` on (and before ``end``) the topic has lost, if any.
+    """Partition → how many of its messages from ``start`` on, and before ``end``, the topic has lost, if any.
 
     Parameters
     ----------
     connection, topic
         The topic, and how to reach it.
     start, end : partition → offset
-        Where reading goes on, and where it stops (exclusive; default: the topic's end).
+        Where reading resumes, and where it stops (exclusive). Default end: the topic's end.
 
     """
     first, there = first_offsets(connection, topic), end_offsets(connection, topic, committed=False)
@@ -88,9 +88,9 @@ def lost_messages(
 
 
 def skipped_messages(connection: Connection, topic: str, start: Mapping[str, int]) -> dict[int, int]:
-    """Partition → how many messages a topic that was made anew has before the offsets at which reading goes on.
+    """Partition → how many messages a topic that was made anew has before the offsets at which reading resumes.
 
-    Where it doesn't reach these offsets yet, reading goes on from its end, and ``lost_messages`` tells.
+    If it doesn't reach these offsets yet, reading resumes at its end, and ``lost_messages`` reports that.
     """
     first, there = first_offsets(connection, topic), end_offsets(connection, topic, committed=False)
     offsets = {int(name): offset for name, offset in start.items()}
@@ -130,9 +130,9 @@ def source(spark: SparkSession, settings: Settings) -> DataFrame:
 def reading(
     spark: SparkSession, settings: Settings, ahead_ms: int, *, count_bytes: bool = False
 ) -> tuple[Splitter, DataFrame]:
-    """The splitter of the topic's messages, and the messages; sets how many are read at a time.
+    """The splitter of the topic's messages, and the messages. It also sets how many are read at a time.
 
-    Both go by samples of the messages.
+    Both depend on samples of the messages.
 
     Parameters
     ----------
@@ -141,8 +141,8 @@ def reading(
     ahead_ms
         How much batch time is ahead of Spark's (``unskew.apps.checkpoint.versions.Clock``).
     count_bytes
-        Whether Spark limits the bytes that it gives to Python at a time, whatever the samples say. Where it only limits
-        the rows, a message that is too large for that ends the query by ``TOO_LARGE``.
+        Whether Spark limits the bytes that it gives to Python at a time, whatever the samples show. If it only limits
+        the rows, a message that is too large for that ends the query with ``TOO_LARGE``.
 
     """
     newest = newest_messages(settings.connection, settings.source_name, _SAMPLES)
@@ -161,22 +161,22 @@ def reading(
 
 
 def behind(settings: Settings, time_ms: int) -> int | None:
-    """How far (ms) a batch's time is behind the topic's own, if it is so far that the whole stream would be rejected.
+    """How far (ms) a batch's time is behind the topic's own, if so far that the whole stream would be rejected.
 
-    The topic's own time is that of its newest messages: nine in ten of them are later. Few messages may be wrong
-    together, so they say nothing; nor do those whose times are the broker's, of which none is rejected.
+    The topic's own time comes from its newest messages: nine in ten of them are later. A few messages may all be wrong,
+    so they don't count. Neither do messages whose times the broker has set, because none of these is rejected.
 
     Parameters
     ----------
     settings
-        The run's, by event time.
+        The settings of the run, by event time.
     time_ms
         The batch's time.
 
     Returns
     -------
     int or None
-        0: the messages don't contradict the clock; None: there are too few of them to tell.
+        0: the messages don't contradict the clock. None: there are too few of them to decide.
 
     """
     newest = newest_messages(settings.connection, settings.source_name, _SAMPLES)

@@ -1,4 +1,4 @@
-"""The worker: the user's work on each tuple, then one partial per (window, key, worker)."""
+"""The worker: it runs the user's work on each tuple, then makes one partial for each (window, key, worker)."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -29,14 +29,14 @@ _COSTS = ["key", "cost"]
 
 @dataclass(frozen=True)
 class WorkResult:
-    """The work's results of some tuples.
+    """The work's results for some tuples.
 
     Attributes
     ----------
     counts : Table
-        The counts of the results, as ``count`` gives them.
+        The counts of the results, as ``count`` makes them.
     costs : Table, optional
-        Columns ``key`` and ``cost`` (ms) of the results, if they have a cost.
+        The columns ``key`` and ``cost`` (ms) of the results, if they have a cost.
 
     """
 
@@ -45,10 +45,10 @@ class WorkResult:
 
 
 def results(work: Work, tuples: pa.RecordBatch) -> Iterator[tuple[pa.RecordBatch, WorkResult | Exception]]:
-    """Parts of the tuples, each with the work's result; or a single tuple, with the error that the work raised.
+    """Parts of the tuples, each with the work's result, or a single tuple with the error that the work raised.
 
     If the work raises, it is run again on each half of the tuples, until the tuples are found on which it fails. If it
-    fails on k of n tuples, these are O(k log n) more calls.
+    fails on k of n tuples, this takes O(k log n) more calls.
     """
     seen = tuples.select([name for name in tuples.schema.names if name not in POSITION])
     try:
@@ -79,10 +79,10 @@ _WINDOWED = _SCHEMA.append(pa.field("window", pa.int64())).append(pa.field("ms",
 
 
 def count(batch: pa.RecordBatch, *, load: bool = True, results: bool = True) -> pa.Table:
-    """One row a distinct key of the batch.
+    """One row for each distinct key of the batch.
 
-    ``tuples`` is how many tuples of the key there are (0 unless ``load``), ``count`` the sum of their ``count`` column,
-    or their number where there is no such column (0 unless ``results``).
+    ``tuples`` is the key's number of tuples, or 0 unless ``load``. ``count`` is the sum of their ``count`` column, or
+    their number if there is no such column, or 0 unless ``results``.
     """
     key = batch.column("key")
     if pa.types.is_dictionary(key.type) and len(key.dictionary) > len(key):
@@ -103,7 +103,7 @@ def count(batch: pa.RecordBatch, *, load: bool = True, results: bool = True) -> 
 
 
 class Partials:
-    """Tables of ``count`` gathered and merged."""
+    """Gathers tables of ``count``, and merges them."""
 
     def __init__(self) -> None:
         self._tables: list[pa.Table] = []
@@ -111,7 +111,7 @@ class Partials:
         self._limit = _MERGE_ROWS
 
     def add(self, counts: pa.Table, window: int = 0, latest_ms: int = 0) -> None:
-        """Add counts of one window; the time of its latest tuple is ``latest_ms``."""
+        """Add counts of one window. The time of its latest tuple is ``latest_ms``."""
         n = counts.num_rows
         self._tables.append(
             pa.table([*counts.columns, pa.array(np.full(n, window)), pa.array(np.full(n, latest_ms))], schema=_WINDOWED)
@@ -123,7 +123,7 @@ class Partials:
             self._limit = max(_MERGE_ROWS, 2 * self._rows)
 
     def table(self) -> pa.Table:
-        """One row a (window, key): key, tuples, count, window, ms."""
+        """One row for each (window, key): key, tuples, count, window, ms."""
         if not self._tables:
             return _WINDOWED.empty_table()
         grouped = pa.concat_tables(self._tables).group_by(["window", "key"])
@@ -148,21 +148,21 @@ class _Share:
 
 @dataclass(frozen=True)
 class Worker:
-    """The program of all workers; a task runs it for each worker that it gets packets for.
+    """The program of all workers. A task runs it for each worker whose packets it gets.
 
     Parameters
     ----------
     work : Work, optional
-        Default: count the tuples (sum their ``count`` where they carry one).
+        Default: count the tuples, or sum their ``count`` if they have one.
     cost : Cost
-        The simulated cost of tuples, spent asleep, so that W workers wait side by side on any number of cores.
+        The simulated cost of tuples. Workers spend it asleep, so W workers wait side by side on any number of cores.
     window_ms : int, optional
-        Tuples carry their own ``time`` and are counted in tumbling windows of this length. None: the whole batch
-        belongs to one window, by the batch's time.
+        Tuples carry their own ``time``, and are counted in tumbling windows of this length. None: the whole batch
+        belongs to one window, according to the batch's time.
     reports : Reports, optional
         Where each worker's report goes.
     work_errors : str
-        ``fail``, or ``reject``: a message is rejected if the work raises on its tuple; tuples then carry ``POSITION``.
+        ``fail``, or ``reject``: a message is rejected if the work raises on its tuple. Tuples then carry ``POSITION``.
     monitors : Monitors, optional
         The workers' monitors, which observe the tuples for the grouping's controller.
 

@@ -1,1 +1,1 @@
-"""`unskew simulate`: what a stream would do with a grouping and W workers, without a cluster."""
+"""`unskew simulate`: what a grouping and W workers would do with a stream, without a cluster."""

@@ -15,65 +15,84 @@ from unskew.errors import UsageError
 if TYPE_CHECKING:
     from unskew.grouping.simulator import Outcome
 
-TIME = "Of time"
+TIME = "Timing options"
 
 
 def simulate(
     stream: Annotated[
         str,
         typer.Argument(
-            help="zipf:z=1.2,k=100000 or another generator, a dataset such as COUNTRY_SKEW_R80, "
+            help="A generator such as zipf:z=1.2,k=100000, a dataset such as COUNTRY_SKEW_R80, "
             "FILE.parquet:COLUMN, FILE.csv:COLUMN, counts:FILE.csv (key,count), kafka:TOPIC or kafka:TOPIC:FIELD."
         ),
     ] = "zipf:z=1.2,k=100000",
     groupings: Annotated[
-        str, typer.Option(metavar="NAME,…", help="Which; NAME:OPTION=VALUE:… for its options.")
+        str, typer.Option(metavar="NAME,…", help="Groupings; NAME:PARAMETER=VALUE:… sets parameters.")
     ] = "BOUNDED_LOAD,PARTIAL_KEY,D_CHOICES,W_CHOICES,DYNAMIC_KEY,KEY,SHUFFLE",
-    workers: Annotated[str, typer.Option(metavar="W,…", help="Workers; several numbers for a curve.")] = "10",
-    sources: Annotated[int, typer.Option(min=1, help="Sources S.")] = 5,
-    tuples: Annotated[int, typer.Option(min=1, help="How many; at most what a file or topic holds.")] = 1_000_000,
-    split: Annotated[str, typer.Option(help="How tuples come to the sources: 'even' or by 'key'.")] = "even",
+    workers: Annotated[
+        str, typer.Option(metavar="W,…", help="Number of workers W; several numbers give a curve.")
+    ] = "10",
+    sources: Annotated[int, typer.Option(min=1, help="Number of sources S.")] = 5,
+    tuples: Annotated[
+        int, typer.Option(min=1, help="Most tuples to simulate; a file or topic may have fewer.")
+    ] = 1_000_000,
+    split: Annotated[str, typer.Option(help="How tuples are spread over the sources: 'even', or by 'key'.")] = "even",
     cost: Annotated[
-        str, typer.Option(metavar="MS,…", help="Cost of a tuple (ms); several, or 1..64: by class of the key.")
+        str,
+        typer.Option(metavar="MS,…", help="Cost of a tuple (ms); several costs, or 1..64: one for each class of keys."),
     ] = "1",
     factors: Annotated[
-        str, typer.Option(metavar="F,…", help="How many times that each worker takes; repeated over the workers.")
+        str,
+        typer.Option(metavar="F,…", help="Multiples of that cost that each worker takes; repeated over the workers."),
     ] = "1",
     factors_end: Annotated[
-        str | None, typer.Option(metavar="F,…", help="The same at the end: speeds drift.", show_default="no drift")
+        str | None,
+        typer.Option(
+            metavar="F,…", help="The factors at the end, to which the workers' speeds drift.", show_default="no drift"
+        ),
     ] = None,
     load: Annotated[
         float, typer.Option(help="Share of the workers' capacity that the stream needs.", rich_help_panel=TIME)
     ] = 0.8,
-    poisson: Annotated[bool, typer.Option(help="Draw the times between arrivals.", rich_help_panel=TIME)] = False,
+    poisson: Annotated[
+        bool, typer.Option(help="Draw the times between arrivals at random.", rich_help_panel=TIME)
+    ] = False,
     recorded: Annotated[
-        bool, typer.Option(help="Arrivals as recorded (a column 'time', Kafka's timestamps).", rich_help_panel=TIME)
+        bool,
+        typer.Option(
+            help="Use the recorded times of arrival: a column 'time', or Kafka's timestamps.", rich_help_panel=TIME
+        ),
     ] = False,
     window: Annotated[
         float | None,
         typer.Option(
-            help="Partial results go to the aggregator every … (s).", rich_help_panel=TIME, show_default="end"
+            help="How often partial results go to the aggregator (s).", rich_help_panel=TIME, show_default="end"
         ),
     ] = None,
-    feedback_interval: Annotated[float, typer.Option(help="Between reports (s).", rich_help_panel=TIME)] = 1.0,
-    feedback_delay: Annotated[float, typer.Option(help="Until a plan takes effect (s).", rich_help_panel=TIME)] = 0.0,
+    feedback_interval: Annotated[float, typer.Option(help="Time between reports (s).", rich_help_panel=TIME)] = 1.0,
+    feedback_delay: Annotated[
+        float, typer.Option(help="Time until a plan takes effect (s).", rich_help_panel=TIME)
+    ] = 0.0,
     feedback_transfer: Annotated[
         float,
-        typer.Option(help="Time of both workers for each tuple in a state that moves (ms).", rich_help_panel=TIME),
+        typer.Option(
+            help="Time that a move of a state takes both workers, for each tuple in it (ms).", rich_help_panel=TIME
+        ),
     ] = 0.0,
-    samples: Annotated[int, typer.Option(min=1, help="Points of the series.")] = 200,
-    seed: Annotated[int, typer.Option(min=0, help="Of the stream and the hash functions.")] = 0,
+    samples: Annotated[int, typer.Option(min=1, help="Number of points of each series.")] = 200,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the stream and the hash functions.")] = 0,
     details: Annotated[
-        bool, typer.Option("--details", help="Also imbalance, queues, times, messages of each.")
+        bool, typer.Option("--details", help="Show imbalance, queues, times and messages of each grouping too.")
     ] = False,
     output: Annotated[Path | None, typer.Option(help="Directory for series.parquet, figures.csv and pictures.")] = None,
     bootstrap_servers: BootstrapOption = None,
     kafka_config: KafkaConfigOption = None,
 ) -> None:
-    """Say which grouping: what each worker would get of a stream, and what that would cost in state.
+    """Simulate groupings on a stream: what each worker would get, and how many states this would need.
 
-    Routes the stream with each grouping, and prints them by cost, below the bound of what any can do. With --details
-    simulated workers' queues and times too; with --output how they came about over time.
+    Routes the stream with each grouping, and prints a row for each, the cheapest first.
+    The row above them is the bound by which costs are measured.
+    --details adds the queues and times of simulated workers. --output saves all measures over time.
 
     Example: unskew simulate kafka:events:user --workers 50 --sources 16
     """

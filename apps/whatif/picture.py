@@ -15,7 +15,7 @@ _STYLES = ("-", "--", ":", "-.")
 
 
 def draw_over_time(outcomes: Mapping[str, Outcome], title: str, file: Path) -> None:
-    """Four panels over the tuples, a line a label."""
+    """Draw four panels over the tuples, with a line for each label."""
     panels = {
         "recent_imbalance_fraction": ("imbalance of recent tuples (share)", 1e-4),
         "imbalance": ("imbalance since the start (tuples)", 1),
@@ -33,7 +33,7 @@ def draw_over_time(outcomes: Mapping[str, Outcome], title: str, file: Path) -> N
 
 
 def draw_by_workers(outcomes: Mapping[tuple[str, int], Outcome], counts: Sequence[int], title: str, file: Path) -> None:
-    """Four panels over W, a line a label."""
+    """Draw four panels over W, with a line for each label."""
     panels: dict[str, tuple[Callable[[Outcome], float], float | None]] = {
         "imbalance at the end (share of tuples)": (lambda o: o.final_imbalance, 1e-4),
         "replication (workers a key)": (lambda o: o.replication, None),

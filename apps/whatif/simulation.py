@@ -1,4 +1,4 @@
-"""The simulation of a stream: what each of some groupings does with it."""
+"""The simulation of a stream: what each grouping does with it."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -24,27 +24,27 @@ class Contestant(NamedTuple):
 
 @dataclass(frozen=True)
 class Simulation:
-    """A stream, its workers' speeds and its sources: the same for all groupings and all numbers of workers.
+    """A stream, its sources and the speeds of workers: the same for all groupings and all numbers of workers.
 
     Attributes
     ----------
     keys : Keys
         The keys of the n tuples.
     times : int64[n] or None
-        When each tuple arrives (ms); None: evenly, or at random with ``poisson``.
+        The arrival of each tuple (ms). None: evenly spaced, or at random with ``poisson``.
     costs : sequence of float
-        The cost of a tuple (ms); several: by the class of its key.
+        The cost of a tuple (ms). Several costs: one for each class of keys.
     factors, factors_end : sequence of float
-        How many times a tuple's cost each worker takes, repeated over the workers. Where there are factors for the
-        end, speeds drift from the first to these.
+        How many times a tuple's cost each worker takes, repeated over the workers. If there are factors for the end,
+        speeds drift from the first to these.
     load : float
-        The share of the workers' capacity that the tuples need, where nothing says when they arrive.
+        The share of the workers' capacity that the tuples need, if ``times`` is None.
     poisson : bool
-        Whether the times between arrivals are drawn.
+        Whether the times between arrivals are drawn at random.
     seed : int
-        Of the draws and of the hash functions.
+        The seed of the draws and of the hash functions.
     sources : int
-        S.
+        S, the number of sources.
     feedback : Feedback
         How often workers report, and when a plan takes effect.
     settings : mapping
@@ -65,7 +65,7 @@ class Simulation:
     settings: dict[str, Any] = field(default_factory=dict)
 
     def outcomes(self, contestants: Iterable[Contestant], workers: int) -> dict[str, Outcome]:
-        """Label → outcome of the simulation with so many workers.
+        """Label → the outcome of the simulation with this number of workers.
 
         Raises
         ------

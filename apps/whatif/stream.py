@@ -1,4 +1,4 @@
-"""The stream to simulate: a generator, a dataset, a column of a file, or a Kafka topic as far as it is filled now."""
+"""The stream to simulate: a generator, a dataset, a column of a file, or the present contents of a Kafka topic."""
 
 import inspect
 from collections.abc import Callable
@@ -49,7 +49,7 @@ class Stream:
     ----------
     keys : Arrow or NumPy array [n]
     times : int64[n] or None
-        When each was recorded (ms), ascending; None if the stream doesn't have that.
+        The recorded time of each key (ms), ascending. None: the stream has no times.
 
     """
 
@@ -82,12 +82,12 @@ def read(spec: str, tuples: int, seed: int, connect: Callable[[], Connection]) -
 
 
 def generator(name: str, text: str) -> KeyStream:
-    """A generator with the parameters ``z=1.2,k=1000``.
+    """A generator with parameters such as ``z=1.2,k=1000``.
 
     Raises
     ------
     UsageError
-        The generator has no such parameter, or the value is bad.
+        The generator has no such parameter, or the value is invalid.
 
     """
     make = GENERATORS[name]
@@ -167,9 +167,9 @@ def _topic(name: str, tuples: int, connection: Connection) -> Stream:
 
 
 def records(topic: str, field: str | None, tuples: int, connection: Connection) -> tuple[pa.Array, NDArray[np.int64]]:
-    """At most ``tuples`` keys in the order of their timestamps, and these (ms).
+    """At most ``tuples`` keys in the order of their timestamps, and these timestamps (ms).
 
-    The key is a field of the JSON message, or without ``field`` the message's own key.
+    The key is a field of the JSON message. Without ``field`` it is the Kafka key.
 
     Raises
     ------

@@ -49,20 +49,20 @@ _ONLY_WITH_PLANS = ("plans adopted", "keys moved", "migration cost", "tuples pas
 
 
 class Answer(NamedTuple):
-    """What a grouping does with a stream, in a few figures.
+    """The effect of a grouping on a stream, in a few figures.
 
     Attributes
     ----------
     lasting : float
-        The greatest load over the mean load of a window, the mean over the second half's windows.
+        The greatest load of a window divided by its mean load: the mean over the second half's windows.
     least, most : float
-        The second half's tuples of the least and of the most loaded worker (%).
+        The shares (%) of the second half's tuples of the least and of the most loaded worker.
     replicas : int
-        The replicas of all keys: how many states they need.
+        The number of replicas of all keys, which is the number of states that they need.
     fullest : int
-        The keys of the worker that has most of them.
+        The number of keys of the worker that has the most of them.
     cost : float
-        ``lasting`` times ``replicas``, over the replicas of the bound.
+        ``lasting`` times ``replicas``, divided by the replicas of the bound.
 
     """
 
@@ -89,7 +89,7 @@ def answer(outcome: Outcome, keys: Keys) -> Answer:
 
 
 def table(outcomes: Mapping[str, Outcome], keys: Keys) -> Table:
-    """A row for the bound, then one for each label, the cheapest first."""
+    """A row for the bound, then a row for each label, the cheapest first."""
     first = next(iter(outcomes.values()))
     least = fewest_replicas(np.bincount(keys.codes), first.workers, CAP)
     shown = Table(title=_title(first), caption=CAPTION)
@@ -117,7 +117,7 @@ def table(outcomes: Mapping[str, Outcome], keys: Keys) -> Table:
 
 
 def details(outcomes: Mapping[str, Outcome], width: int) -> Group:
-    """The measures, a column a label; as many tables as a terminal of ``width`` characters needs."""
+    """The measures, a column for each label, in as many tables as a terminal of ``width`` characters needs."""
     first = next(iter(outcomes.values()))
     shown = [m for m in MEASURES if m not in _ONLY_WITH_PLANS or any(o.plans for o in outcomes.values())]
     columns = {label: f"[{colour(o.grouping)}]■[/] " + label.replace(":", "\n") for label, o in outcomes.items()}
@@ -136,7 +136,7 @@ def details(outcomes: Mapping[str, Outcome], width: int) -> Group:
 
 
 def save(outcomes: Mapping[tuple[str, int], Outcome], folder: Path, stream: str) -> list[Path]:
-    """Write ``series.parquet``, ``figures.csv`` and pictures to the folder; returns the files' paths.
+    """Write ``series.parquet``, ``figures.csv`` and pictures to the folder, and return the files' paths.
 
     Raises
     ------

@@ -1,1 +1,1 @@
-"""The dashboards without Grafana: their own queries, run for real and drawn."""
+"""The dashboards without Grafana: their own queries are run on the servers, and the results are drawn."""

@@ -1,4 +1,4 @@
-"""The servers behind a dashboard's data sources, and their answers as Grafana sees them: series, or a table."""
+"""The servers behind a dashboard's data sources, and their answers as Grafana reads them: series, or a table."""
 
 import json
 import re
@@ -37,18 +37,18 @@ union(tables: [points |> sort(columns: ["_time"]) |> limit(n: 1), points |> sort
 
 @dataclass(frozen=True)
 class Series:
-    """Values in the course of time.
+    """Values over time.
 
     Attributes
     ----------
     labels : dict
         Label → value.
     name : str
-        The name that the data source gives it; a panel may give it another.
+        The name that the data source gives it. A panel may give it another name.
     times : list of datetime
-        Ascending.
+        The times, ascending.
     values : list of float
-        As many.
+        The value at each time.
 
     """
 
@@ -74,7 +74,7 @@ class InfluxDB:
     Parameters
     ----------
     url, token, org, bucket : str
-        As its data source in Grafana has them.
+        As in its data source in Grafana.
 
     """
 
@@ -88,7 +88,7 @@ class InfluxDB:
         Raises
         ------
         EnvironmentFault
-            The server doesn't answer, or refuses.
+            The server doesn't answer, or refuses the query.
 
         """
         query = selection.in_flux(target["query"], self.bucket, width)
@@ -107,7 +107,7 @@ class InfluxDB:
 
 
 class Prometheus:
-    """A data source in PromQL: a Prometheus, whose queries go over the time range, as those of Grafana's panels do.
+    """A data source in PromQL: a Prometheus. Its queries cover the time range, as those of Grafana's panels do.
 
     Parameters
     ----------
@@ -125,7 +125,7 @@ class Prometheus:
         Raises
         ------
         EnvironmentFault
-            The server doesn't answer, or refuses.
+            The server doesn't answer, or refuses the query.
 
         """
         step = selection.interval(width)
@@ -153,12 +153,12 @@ class Prometheus:
 
 @dataclass(frozen=True)
 class Mark:
-    """An event of a run: a line across the panels.
+    """An event of a run, drawn as a line across the panels.
 
     Attributes
     ----------
     time : datetime
-        When it happened.
+        The time of the event.
     kind : str
         The dashboard's name for such events.
     colour : str
@@ -187,12 +187,12 @@ class DataSources:
         bucket: str | None = None,
         prometheus: str | None = None,
     ) -> Self:
-        """The servers that are named, else those of the running stack.
+        """The servers that are named, or else those of the running stack.
 
         Raises
         ------
         UsageError
-            A URL isn't one, or there is a URL of InfluxDB but no token.
+            A URL is invalid, or there is a URL of InfluxDB but no token.
         EnvironmentFault
             No server is named, and no stack runs.
 
@@ -209,7 +209,7 @@ class DataSources:
         return cls(InfluxDB(target.url, target.token, target.org, target.bucket), Prometheus(prometheus))
 
     def answer(self, target: Mapping[str, Any], selection: Selection, width: int = 24) -> Answer:
-        """The answer to a query of the data source that it names. Raises as ``InfluxDB.answer`` does."""
+        """The answer of the data source that the query names. Raises as ``InfluxDB.answer`` does."""
         source = getattr(self, target["datasource"]["uid"].strip("${}"))
         return source.answer(target, selection, width)
 
@@ -224,7 +224,7 @@ class DataSources:
 
 
 def filled(selection: Selection, influxdb: InfluxDB) -> Selection:
-    """The selection cut to the time in which the selected runs have batches; all of it if there are none."""
+    """The selection cut to the time in which the selected runs have batches. If there are none, it isn't cut."""
     answer = influxdb.answer({"query": _EXTENT}, selection)
     times = sorted(answer.columns["time"]) if isinstance(answer, Table) else []
     if not times:
@@ -235,7 +235,7 @@ def filled(selection: Selection, influxdb: InfluxDB) -> Selection:
 
 
 def labelled(text: str, labels: Mapping[str, Any]) -> str:
-    """A name with ``${__field.labels.x}`` or ``{{x}}`` replaced by the label."""
+    """A name in which ``${__field.labels.x}`` or ``{{x}}`` is replaced by the label x."""
     return re.sub(
         r"\$\{__field\.labels\.(\w+)\}|\{\{\s*(\w+)\s*\}\}", lambda f: str(labels.get(f[1] or f[2], "")), text
     )

@@ -32,13 +32,13 @@ def draw(dashboard: Mapping[str, Any], panels: Sequence[Panel], marks: Sequence[
     Parameters
     ----------
     dashboard : dict
-        Its JSON.
+        The dashboard's JSON.
     panels : sequence of Panel
-        With their data.
+        Its panels with their data.
     marks : sequence of Mark
-        The events that are drawn as upright lines.
+        The events that are drawn as vertical lines.
     selection : Selection
-        Time range and values, named above the panels.
+        Time range and values of variables, which are named above the panels.
 
     """
     rows = max(panel.spec["gridPos"]["y"] + panel.spec["gridPos"]["h"] for panel in panels)
@@ -99,7 +99,7 @@ def _caption(selection: Selection, panels: Sequence[Panel]) -> str:
 
 
 def timeseries(axes: Axes, panel: Panel, selection: Selection, marks: Sequence[Mark]) -> None:
-    """Lines in the course of time; the marks are upright lines."""
+    """Lines over time. The marks are vertical lines."""
     for mark in marks:
         axes.axvline(mdates.date2num(mark.time), color=mark.colour, linewidth=0.7, linestyle=(0, (3, 3)), alpha=0.5)
     width = 0.6 * panel.custom.get("lineWidth", 1) + 0.2
@@ -119,7 +119,7 @@ def timeseries(axes: Axes, panel: Panel, selection: Selection, marks: Sequence[M
 
 
 def stat(axes: Axes, panel: Panel) -> None:
-    """The newest value of each series, large, in the series' colour."""
+    """The newest value of each series, in large digits of the series' colour."""
     axes.set_axis_off()
     count = len(panel.series)
     texts = [panel.write(series.values[-1]) for series in panel.series]
@@ -149,7 +149,7 @@ def bargauge(axes: Axes, panel: Panel) -> None:
 
 
 def barchart(axes: Axes, panel: Panel) -> None:
-    """For each value of a column, the runs' bars beside each other."""
+    """The runs' bars side by side, for each value of a column."""
     columns = dict(panel.table.columns)
     most = panel.options.get("xTickLabelMaxLength")
     ticks = [x if not most or len(x) <= most else f"{x[:most]}…" for x in columns.pop(panel.options["xField"])]
@@ -174,7 +174,7 @@ def barchart(axes: Axes, panel: Panel) -> None:
 
 
 def table(axes: Axes, panel: Panel) -> None:
-    """As many rows as fit."""
+    """The table's first rows, as many as fit."""
     axes.set_axis_off()
     columns = panel.table.columns
     fit = 2 * panel.spec["gridPos"]["h"] - 4

@@ -1,6 +1,6 @@
 """The drawn dashboards as files: a picture each, and one page with all of them.
 
-The page needs no other file: it can be mailed, or kept with a run's results.
+The page needs no other file, so it can be mailed, or kept with a run's results.
 """
 
 from base64 import b64encode
@@ -35,7 +35,7 @@ class Saved:
     empty : list of str
         Titles of the panels whose queries found no data.
     undrawn : dict
-        Title → reason, of the panels that the preview can't draw.
+        Title → reason, for the panels that the preview can't draw.
 
     """
 
@@ -47,7 +47,7 @@ class Saved:
 
 
 def save(names: Iterable[str], sources: DataSources, selection: Selection, folder: Path) -> Iterator[Saved]:
-    """Run the panels' queries, draw and write the dashboards one after the other, and the page at the end.
+    """Run the panels' queries, draw and write one dashboard after the other, and write the page at the end.
 
     Raises
     ------
@@ -89,7 +89,7 @@ dd { margin: 0; }
 
 
 def html(dashboards: Mapping[str, Mapping[str, Any]], pictures: Mapping[str, bytes]) -> str:
-    """The page.
+    """The page with all pictures.
 
     Parameters
     ----------

@@ -1,6 +1,6 @@
 """A panel with its data, read as Grafana reads it: names, colours, units.
 
-The preview can't draw every panel that Grafana can; ``Panel.undrawable`` says why not.
+The preview can't draw every panel that Grafana can. ``Panel.undrawable`` says why not.
 """
 
 import re
@@ -44,7 +44,7 @@ class Panel:
     Attributes
     ----------
     spec : dict
-        Its JSON.
+        The panel's JSON.
     data : list of Series, or Table
         The answer to its query.
 
@@ -55,14 +55,14 @@ class Panel:
 
     @classmethod
     def of(cls, spec: Mapping[str, Any], sources: DataSources, selection: Selection) -> Self:
-        """The panel with its data, which is asked for only if the preview can draw the panel."""
+        """The panel with its data. The data are read only if the preview can draw the panel."""
         if cls(spec, []).undrawable:
             return cls(spec, [])
         return cls(spec, sources.answer(spec["targets"][0], selection, spec["gridPos"]["w"]))
 
     @property
     def undrawable(self) -> str:
-        """Why the preview can't draw the panel; empty if it can."""
+        """Why the preview can't draw the panel. Empty if it can."""
         return next(self._obstacles(), "")
 
     def _obstacles(self) -> Iterator[str]:
@@ -90,17 +90,17 @@ class Panel:
 
     @property
     def title(self) -> str:
-        """The question."""
+        """The panel's title, which is a question."""
         return self.spec["title"]
 
     @property
     def options(self) -> Mapping[str, Any]:
-        """The options that only its kind has."""
+        """The options of this kind of panel."""
         return self.spec.get("options", {})
 
     @property
     def custom(self) -> Mapping[str, Any]:
-        """How lines and bars are drawn."""
+        """The settings of how lines and bars are drawn."""
         return self.spec["fieldConfig"]["defaults"].get("custom", {})
 
     @property
@@ -138,7 +138,7 @@ class Panel:
         return fixed["fixedColor"] if fixed else _PALETTE[sum(name.encode()) % len(_PALETTE)]
 
     def write(self, value: float | str | datetime | None, column: str = "") -> str:
-        """A value as text, in the panel's unit or that of a table's column."""
+        """A value as text, in the panel's unit or in that of a table's column."""
         if isinstance(value, datetime):
             return value.astimezone().strftime("%H:%M:%S")
         defaults = self.spec["fieldConfig"]["defaults"]
@@ -159,16 +159,16 @@ class Panel:
 
 
 def written(value: float | str | None, unit: str, decimals: int | None = None) -> str:
-    """A value in a unit.
+    """A value as text, with its unit.
 
     Parameters
     ----------
     value : float, str or None
-        A text stays as it is; None is a dash.
+        The value. A text stays as it is, and None is shown as a dash.
     unit : str
-        Grafana's name of it. A unit that isn't known here is written behind the number, as Grafana does with its own.
+        Grafana's name of the unit. A unit that isn't known here is written after the number, as Grafana does.
     decimals : int, optional
-        Digits after the point; three significant digits by default.
+        Digits after the point. By default there are three significant digits.
 
     Examples
     --------

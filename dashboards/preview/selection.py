@@ -1,4 +1,4 @@
-"""The selection above a dashboard, time range and variables' values, and queries with it, as Grafana writes them."""
+"""The selection above a dashboard: time range and variables' values. Queries get it as Grafana would insert it."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -21,9 +21,9 @@ class Selection:
     Attributes
     ----------
     start, stop : datetime
-        With time zone.
+        The ends of the time range, with a time zone.
     values : dict
-        Variable → selected values; all, if the variable is missing or has none.
+        Variable → selected values. If the variable is missing or has none, all are selected.
 
     """
 
@@ -32,7 +32,7 @@ class Selection:
     values: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     def interval(self, width: int) -> int:
-        """Seconds that a point of a panel of so many columns stands for."""
+        """The seconds that one point stands for, in a panel of ``width`` columns."""
         exact = (self.stop - self.start).total_seconds() / (width * _POINTS)
         return next((step for step in _STEPS if step >= exact), _STEPS[-1])
 
@@ -42,11 +42,11 @@ class Selection:
         Parameters
         ----------
         query : str
-            As it is in the dashboard.
+            The query, as it is in the dashboard.
         bucket : str
-            The data source's.
+            The data source's bucket.
         width : int
-            The panel's, in columns of the grid.
+            The panel's width, in columns of the grid.
 
         """
         literals = {
@@ -85,7 +85,7 @@ def _flux_time(time: datetime) -> str:
 
 
 def time(text: str, now: datetime, option: str) -> datetime:
-    """A point in time: ``now``, so long ago (``-90s``, ``-30m``, ``-2h``, ``-1d``), or in ISO 8601.
+    """A point in time: ``now``, a time before now (``-90s``, ``-30m``, ``-2h``, ``-1d``), or ISO 8601.
 
     Raises
     ------

@@ -1,8 +1,8 @@
-"""How to reach Kafka: the user says it once, for producers, admin clients, and Spark's source and sink alike.
+"""How to reach Kafka: one description for producers, admin clients, and Spark's source and sink.
 
-Users write librdkafka's names of settings, which producers and admin clients take as they are. Spark uses Kafka's Java
-client. The two clients share most names; what differs are credentials (a JAAS line in Java), certificates (Java gets
-their text, so that no file has to be on the executors) and spellings.
+Users write settings under librdkafka's names, which producers and admin clients take as they are. Spark uses Kafka's
+Java client. The two clients share most names. They differ in spellings, in credentials, which are a JAAS line in Java,
+and in certificates. Java gets the text of certificates, so that executors need no file.
 """
 
 import os
@@ -27,10 +27,10 @@ class Connection:
     Parameters
     ----------
     bootstrap_servers
-        `host:port`, several separated by commas.
+        `host:port`, or several of them separated by commas.
     properties
         librdkafka's settings (`security.protocol`, `sasl.username`, `ssl.ca.location`, ...). Those that begin with
-        `java.` are for Spark's Java client alone.
+        `java.` are only for Spark's Java client.
 
     Examples
     --------
@@ -51,17 +51,18 @@ class Connection:
         Parameters
         ----------
         bootstrap_servers
-            The brokers; without them `bootstrap.servers` of the file, `$KAFKA_BOOTSTRAP_SERVERS`, or the embedded
-            broker if it runs, whichever comes first.
+            The brokers. Without them, the first of these that there is: `bootstrap.servers` of the file,
+            `$KAFKA_BOOTSTRAP_SERVERS`, the embedded broker if it runs.
         config_file
-            Lines `NAME=VALUE`; empty ones and those that begin with `#` are comments.
+            A file of lines `NAME=VALUE`. Empty lines and lines that begin with `#` are comments.
 
         Raises
         ------
         EnvironmentFault
-            If neither options nor variable name a Kafka and no embedded broker runs.
+            If neither the options nor the variable name a Kafka, and no embedded broker runs.
         UsageError
-            If an address or a line of the file is wrong, or a setting isn't one of librdkafka's.
+            If an address or a line of the file is invalid, or a setting isn't one of librdkafka's.
+            Also if a security setting has no counterpart in Java.
         """
         properties = _read(config_file) if config_file else {}
         from_file = properties.pop("bootstrap.servers", None)
@@ -82,24 +83,24 @@ class Connection:
         return connection
 
     def client(self, **extra: Any) -> dict[str, Any]:
-        """Settings for confluent-kafka's clients; `extra` has more of them: `linger=5`, `**{"linger.ms": 5}`."""
+        """The settings for confluent-kafka's clients. `extra` adds settings: `linger=5`, `**{"linger.ms": 5}`."""
         own = {name: value for name, value in self.properties.items() if not name.startswith(ESCAPE)}
         return {**own, "bootstrap.servers": self.bootstrap_servers, **extra}
 
     def admin(self, **extra: Any) -> Any:
-        """confluent-kafka's client for administration, which logs nothing: callers report errors."""
+        """confluent-kafka's admin client. It logs nothing, because callers report errors."""
         from confluent_kafka.admin import AdminClient  # here: each command imports this module, and few need the client
 
         return AdminClient(self.client(log_level=0, **extra))
 
     @property
     def committed(self) -> bool:
-        """Whether readers leave out messages of transactions that were aborted or are still open; by default they do.
+        """Whether readers leave out the messages of aborted and open transactions. By default they do.
 
         Raises
         ------
         UsageError
-            The isolation level isn't one of Kafka's, or Java's client is given one of its own.
+            The isolation level isn't one of Kafka's, or there is one for Java's client alone.
         """
         if ESCAPE + ISOLATION in self.properties:
             raise UsageError(f"{ESCAPE}{ISOLATION}: all clients read alike; give {ISOLATION}, without {ESCAPE}")
@@ -109,7 +110,7 @@ class Connection:
         return level == _COMMITTED
 
     def spark(self) -> dict[str, str]:
-        """Options for Spark's Kafka source and sink, all but the topic. (The sink has no use for the isolation.)"""
+        """Options for Spark's Kafka source and sink, without the topic. (The sink ignores the isolation level.)"""
         java = {
             **_java_properties(self.properties),
             ISOLATION: _COMMITTED if self.committed else _UNCOMMITTED,

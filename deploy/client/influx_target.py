@@ -1,4 +1,4 @@
-"""Which InfluxDB, and the right to use it: the user says it once, for writers and readers of points."""
+"""Which InfluxDB to use, and its token: one description for the writers and readers of points."""
 
 from dataclasses import dataclass
 from typing import Self
@@ -8,7 +8,7 @@ from unskew.errors import UsageError
 
 
 def require_http(option: str, url: str) -> None:
-    """Check that a URL is one of a server.
+    """Check that a URL is a server's http or https address.
 
     Raises
     ------
@@ -26,7 +26,7 @@ class Target:
     Attributes
     ----------
     url, token, org, bucket : str
-        As InfluxDB calls them.
+        InfluxDB's URL, token, organisation and bucket.
     """
 
     url: str
@@ -48,12 +48,12 @@ class Target:
 
     @classmethod
     def of(cls, url: str | None, token: str | None, org: str | None, bucket: str | None) -> Self | None:
-        """The target that the options name, else the running stack's; None if there is neither.
+        """The target that the options name, or else the running stack's. None if there is neither.
 
         Raises
         ------
         UsageError
-            If the URL isn't one, or has no token.
+            If the URL is invalid, or there is no token for it.
         """
         if url is not None:
             return cls(url, token or "", org or "unskew", bucket or "unskew")

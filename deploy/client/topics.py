@@ -1,6 +1,6 @@
-"""Kafka's topics: their partitions, offsets and newest messages; a topic is made where it is missing.
+"""Kafka's topics: their partitions, offsets and newest messages. A missing topic can be made.
 
-confluent_kafka is imported where it is used: each command imports this module, and few need the client.
+Every command imports this module, and few need Kafka's client. So confluent_kafka is imported where it is used.
 """
 
 import logging
@@ -33,7 +33,7 @@ def require_reachable(connection: Connection) -> None:
 
 
 def topics(connection: Connection) -> dict[str, int]:
-    """Each topic's number of partitions, by name; without Kafka's internal topics.
+    """Each topic's number of partitions, by name. Kafka's internal topics are left out.
 
     Raises
     ------
@@ -45,7 +45,7 @@ def topics(connection: Connection) -> dict[str, int]:
 
 
 def partitions_of(connection: Connection, topic: str) -> int | None:
-    """The topic's number of partitions; None if there is no such topic."""
+    """The topic's number of partitions. None if there is no such topic."""
     found = _metadata(connection).topics.get(topic)
     return len(found.partitions) if found else None
 
@@ -65,11 +65,11 @@ def ensure_topic(
     connection
         The cluster.
     name, partitions
-        The topic, and how many partitions it must have (for an input topic: its sources).
+        The topic, and the number of partitions that it must have. For an input topic these are its sources.
     config
-        Kafka's settings for a topic that is made now.
+        Kafka's settings for the topic, if it is made now.
     any_number
-        A topic that exists may have any number of partitions, and is left as it is.
+        Whether an existing topic may have any number of partitions. It is then left as it is.
 
     Returns
     -------
@@ -79,9 +79,9 @@ def ensure_topic(
     Raises
     ------
     UsageError
-        If it exists with another number of partitions and may not, or Kafka refuses its name, partitions or settings.
+        If the topic has another number of partitions, or Kafka refuses its name, partitions or settings.
     EnvironmentFault
-        If the cluster can't be reached, or we have no right to it.
+        If the cluster can't be reached, or doesn't let us make the topic.
     """
     from confluent_kafka import KafkaError, KafkaException
     from confluent_kafka.admin import NewTopic  # pyright: ignore[reportPrivateImportUsage]  it is public
@@ -114,9 +114,9 @@ def ensure_topic(
 
 
 def topic_id(admin: Any, topic: str) -> str | None:
-    """The id that the topic got when it was made: a topic that is deleted and made again has another one.
+    """The id that the topic got when it was made. A topic that is deleted and made again has another id.
 
-    None: there is no such topic, or no broker tells (now).
+    None if there is no such topic, or no broker gives its id now. Brokers before 2.8 have no ids.
     """
     from confluent_kafka import KafkaException, TopicCollection
 
@@ -132,16 +132,15 @@ def topic_id(admin: Any, topic: str) -> str | None:
 def end_offsets(connection: Connection, topic: str, *, committed: bool | None = None) -> dict[int, int]:
     """Partition → the offset at which its readers come to the end.
 
-    Offsets count more than messages: each transaction's end has one, too.
+    Not every offset has a message: the end of each transaction has one too.
 
     Parameters
     ----------
     connection, topic
         The topic, and how to reach it.
     committed
-        Whether these are readers of committed messages alone, whose end is before the first message of a transaction
-        that is still open; if not, the end is the offset that the next message will get. Default: as the connection
-        has it.
+        Whether the readers read committed messages only. Their end is before the first message of a transaction that is
+        still open. The end of other readers is the offset of the next message. Default: the connection's isolation.
 
     Raises
     ------
@@ -154,7 +153,7 @@ def end_offsets(connection: Connection, topic: str, *, committed: bool | None = 
 
 
 def first_offsets(connection: Connection, topic: str) -> dict[int, int]:
-    """Partition → the offset of its first message that Kafka still has; of an empty one, its end.
+    """Partition → the offset of the first message that Kafka still has. For an empty partition it is the end.
 
     Raises as `end_offsets` does.
     """
@@ -162,7 +161,7 @@ def first_offsets(connection: Connection, topic: str) -> dict[int, int]:
 
 
 def largest_batches(connection: Connection, names: Iterable[str]) -> dict[str, int]:
-    """Topic → the most bytes of a batch of records that it takes; only of topics that we may ask about."""
+    """Topic → the largest batch of records that it takes, in bytes. Topics that we may not ask about are left out."""
     from confluent_kafka import KafkaException
     from confluent_kafka.admin import (
         ConfigResource,  # pyright: ignore[reportPrivateImportUsage]  it is public
@@ -181,7 +180,7 @@ def largest_batches(connection: Connection, names: Iterable[str]) -> dict[str, i
 
 
 def newest_messages(connection: Connection, topic: str, count: int) -> "list[Message]":
-    """About ``count`` of a topic's newest messages; fewer if they don't arrive within two seconds."""
+    """About ``count`` of a topic's newest messages. There are fewer if they don't arrive within two seconds."""
     from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
     deadline = time.monotonic() + _SAMPLE_PATIENCE

@@ -1,4 +1,4 @@
-"""`unskew cluster`: a Spark standalone cluster on this machine, for trying CLUSTER mode."""
+"""`unskew cluster`: a Spark standalone cluster on this machine, to try CLUSTER mode."""
 
 from typing import Annotated
 
@@ -11,11 +11,11 @@ from unskew.errors import EnvironmentFault
 
 
 def cluster(
-    workers: Annotated[int, typer.Option(min=1, help="Worker processes.")] = 2,
-    cores: Annotated[int, typer.Option(min=1, help="Tasks that each runs side by side.")] = 1,
-    memory: Annotated[int, typer.Option(min=512, help="Memory of each one's executor, MiB.")] = 1024,
+    workers: Annotated[int, typer.Option(min=1, help="Number of worker processes.")] = 2,
+    cores: Annotated[int, typer.Option(min=1, help="Tasks that each worker runs side by side.")] = 1,
+    memory: Annotated[int, typer.Option(min=512, help="Memory of each worker's executor (MiB).")] = 1024,
 ) -> None:
-    """Start a Spark master and workers on this machine, and stay until Ctrl-C."""
+    """Start a Spark master and workers on this machine, and run them until Ctrl-C."""
     print(f"starting a Spark master and {workers} workers ...", flush=True)
     with Cluster(data_directory() / "cluster", workers=workers, cores=cores, memory_mb=memory) as running:
         foreground = Foreground()

@@ -34,7 +34,7 @@ class Finding:
 
 
 def doctor(bootstrap_servers: BootstrapOption = None, kafka_config: KafkaConfigOption = None) -> None:
-    """Check everything that the project needs and say how to mend what is missing; exit code 1 if anything is."""
+    """Check all that the project needs, and say how to get what is missing. Exit code 1: something is missing."""
     # Here: no other command needs tables.
     from rich.console import Console
     from rich.table import Table

@@ -18,16 +18,21 @@ app = typer.Typer(help="The embedded Kafka broker: start it, stop it, see whethe
 
 PortOption = Annotated[
     int | None,
-    typer.Option(min=1, max=65535, help="Where clients connect.", show_default="that of its last run, or a free one"),
+    typer.Option(min=1, max=65535, help="Port for clients.", show_default="that of its last run, or a free one"),
 ]
 DataOption = Annotated[
     Path | None,
-    typer.Option(help="Directory of its topics, settings and log, which are kept.", show_default="in UNSKEW_HOME"),
+    typer.Option(
+        help="Directory for the broker's topics, settings and log. They are kept.", show_default="in UNSKEW_HOME"
+    ),
 ]
 PropertyOption = Annotated[
-    list[str] | None, typer.Option("--property", metavar="NAME=VALUE", help="A Kafka broker property more; repeatable.")
+    list[str] | None,
+    typer.Option("--property", metavar="NAME=VALUE", help="A further property of the broker; repeatable."),
 ]
-ForegroundOption = Annotated[bool, typer.Option("--foreground", help="Stay, and stop the broker on Ctrl-C.")]
+ForegroundOption = Annotated[
+    bool, typer.Option("--foreground", help="Stay in the foreground, and stop the broker on Ctrl-C.")
+]
 
 
 @app.command()
@@ -37,7 +42,7 @@ def start(
     properties: PropertyOption = None,
     foreground: ForegroundOption = False,
 ) -> None:
-    """Start a broker on this machine, which the other commands then use, and leave it running."""
+    """Start a broker on this machine and leave it running. The other commands then use it."""
     extra = _pairs(properties or [])
     if foreground:
         _stay(Broker(data or embedded.default_data(), port=port, properties=extra))
@@ -52,7 +57,7 @@ def start(
 
 @app.command()
 def stop() -> None:
-    """Stop the broker; its topics are kept for the next start."""
+    """Stop the broker. Its topics are kept for the next start."""
     address = embedded.stop()
     if address is None:
         print("no embedded broker is running")
@@ -62,7 +67,7 @@ def stop() -> None:
 
 @app.command()
 def status() -> None:
-    """Say whether the broker runs, where, and which topics it has; exit code 1 if it doesn't run."""
+    """Show whether the broker runs, at which address, and its topics. Exit code 1: it doesn't run."""
     address = embedded.running()
     if address is None:
         raise EnvironmentFault("no embedded broker is running; start one with `unskew kafka start`")

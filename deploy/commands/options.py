@@ -1,4 +1,4 @@
-"""Options of more than one command: which Kafka and which InfluxDB it uses."""
+"""Options of several commands: which Kafka and which InfluxDB they use."""
 
 import logging
 from pathlib import Path
@@ -21,19 +21,19 @@ KafkaConfigOption = Annotated[
     typer.Option(
         "--kafka-config",
         metavar="FILE",
-        help="Kafka's security settings: lines NAME=VALUE with librdkafka's names, such as security.protocol=SASL_SSL.",
+        help="File of Kafka's settings, lines NAME=VALUE with librdkafka's names, such as security.protocol=SASL_SSL.",
     ),
 ]
 
 log = logging.getLogger(__name__)
 
 #: Where a command's help shows its options for metrics.
-METRICS = "Of the metrics"
+METRICS = "Metrics options"
 
 InfluxUrl = Annotated[
     str | None,
     typer.Option(
-        help="InfluxDB 2, http://HOST:PORT (default: that of `unskew stack`, if it runs).",
+        help="URL of InfluxDB 2, http://HOST:PORT (default: that of `unskew stack`, if it runs).",
         envvar="INFLUXDB_V2_URL",
         rich_help_panel=METRICS,
     ),
@@ -55,7 +55,7 @@ def _seen_by_all(context: typer.Context, parameter: typer.CallbackParam, value: 
 InfluxToken = Annotated[
     str | None,
     typer.Option(
-        help="Its token; the variable hides it from who lists processes.",
+        help="InfluxDB's token. Prefer the variable: an option is visible in the process list.",
         envvar="INFLUXDB_V2_TOKEN",
         rich_help_panel=METRICS,
         callback=_seen_by_all,
@@ -63,12 +63,12 @@ InfluxToken = Annotated[
 ]
 InfluxOrg = Annotated[
     str | None,
-    typer.Option(help="Its organisation (default: unskew).", envvar="INFLUXDB_V2_ORG", rich_help_panel=METRICS),
+    typer.Option(help="InfluxDB's organisation (default: unskew).", envvar="INFLUXDB_V2_ORG", rich_help_panel=METRICS),
 ]
 InfluxBucket = Annotated[
     str | None,
     typer.Option(
-        help="Its bucket (default: unskew); a run makes it if it is missing and allowed.",
+        help="InfluxDB's bucket (default: unskew). A run makes a missing one, if the token allows it.",
         envvar="INFLUXDB_V2_BUCKET",
         rich_help_panel=METRICS,
     ),

@@ -18,7 +18,7 @@ _DEFAULT_PORT = "that of its last run, or a free one"
 
 PartsArgument = Annotated[
     list[str] | None,
-    typer.Argument(metavar="influxdb|prometheus", help="Which of them.", show_default="both"),
+    typer.Argument(metavar="influxdb|prometheus", help="Which of the two.", show_default="both"),
 ]
 InfluxPortOption = Annotated[
     int | None,
@@ -36,9 +36,9 @@ def start(
     influxdb_port: InfluxPortOption = None,
     prometheus_port: PrometheusPortOption = None,
 ) -> None:
-    """Start them, and leave them running: `unskew topology` sends its metrics there, dashboards read them there.
+    """Start InfluxDB and Prometheus, and leave them running. `unskew topology` then sends its metrics to them.
 
-    Their programs must be on this machine: where one is lacking, the error says how to get it.
+    Their programs must be on this machine. If one is missing, the error says how to get it.
     """
     ports = {"influxdb": influxdb_port, "prometheus": prometheus_port}
     for part in _parts(parts):
@@ -51,7 +51,7 @@ def start(
 
 @app.command()
 def stop(parts: PartsArgument = None) -> None:
-    """Stop them; what they have stored is kept for the next start."""
+    """Stop InfluxDB and Prometheus. Their data are kept for the next start."""
     stopped = [server for part in _parts(parts) if (server := stack.stop(part))]
     for server in stopped:
         print(f"stopped {server.name} at {server.url}; its data are kept in {server.directory}")
@@ -61,7 +61,7 @@ def stop(parts: PartsArgument = None) -> None:
 
 @app.command()
 def status(parts: PartsArgument = None) -> None:
-    """Say which of them run, where, and which processes Prometheus scrapes; exit code 1 if none runs."""
+    """Show which of the two run, at which addresses, and what Prometheus scrapes. Exit code 1: none runs."""
     found = [server for part in _parts(parts) if (server := stack.running(part))]
     if not found:
         raise EnvironmentFault("nothing of the stack is running; start it with `unskew stack start`")

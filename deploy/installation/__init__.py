@@ -1,1 +1,1 @@
-"""What has to be on the machine: Python and its packages, Java, JVM jars and archives of classes."""
+"""What must be on the machine: Python and its packages, Java, JVM jars and archives of classes."""

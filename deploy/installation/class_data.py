@@ -1,7 +1,8 @@
-"""Class-data archives: classes as a JVM has them in its memory, so that it needn't read and check each one anew.
+"""Class-data archives: classes in the form in which a JVM has them in memory, so that it need not read and check them.
 
-With an archive, Spark is at its first batches after two thirds of the CPU. `unskew.apps.run.training` makes them, once
-an installation. Without an archive, or with one of other jars (the JVM checks that), a JVM only starts more slowly.
+With an archive, Spark reaches its first batches after two thirds of the CPU time. `unskew.apps.run.training` makes the
+archives, once an installation. Without an archive, a JVM only starts more slowly. The same holds if an archive is of
+other jars, which the JVM checks.
 """
 
 import hashlib
@@ -21,12 +22,12 @@ _SILENT = "-Xlog:cds*=off"  # a user needn't know that an archive doesn't fit
 
 
 def folder() -> Path:
-    """Where the archives are."""
+    """The directory of the archives."""
     return data_directory() / "class-data"
 
 
 def archive(program: str) -> Path:
-    """The file of a program's archive for this Java and these jars, whether it exists or not."""
+    """The file of a program's archive for this Java and these jars. It need not exist."""
     java = find_java()
     modules = (java.home / "lib" / "modules").stat()  # an update of Java changes it
     parts = (java.home, modules.st_size, modules.st_mtime_ns, identity())
@@ -34,7 +35,7 @@ def archive(program: str) -> Path:
 
 
 def recorded(program: str) -> Path:
-    """The file that a program writes if it records; it is whole when the program has ended."""
+    """The file that a recording program writes. It is complete when the program has ended."""
     return archive(program).with_suffix(".part")
 
 
@@ -44,7 +45,7 @@ def missing() -> bool:
 
 
 def options(program: str) -> list[str]:
-    """Options for a program's JVM: to use the archive if there is one, or to record."""
+    """Options for a program's JVM that make it record, or use the archive if there is one."""
     if os.environ.get(RECORD):
         quick = "-XX:TieredStopAtLevel=1"  # to record, code needn't be fast
         return [f"-XX:ArchiveClassesAtExit={recorded(program)}", "-Xlog:disable", quick]

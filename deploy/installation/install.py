@@ -1,6 +1,6 @@
-"""`make setup`: the environment, the pinned packages, the JVM jars and classes, as far as they are missing.
+"""`make setup`: install what is missing of the environment, the pinned packages, the JVM jars and the class archives.
 
-The user's own Python runs it, as `python -m unskew.deploy.installation.install`: it imports nothing but the standard
+The user's own Python runs it, as `python -m unskew.deploy.installation.install`. So it imports only the standard
 library.
 """
 
@@ -24,12 +24,12 @@ _DESCRIPTIONS = ("requirements.lock", "pyproject.toml")
 
 
 def install() -> None:
-    """Take the steps that are missing, with a line before each.
+    """Take the steps that are missing, and print a line before each.
 
     Raises
     ------
     EnvironmentFault
-        Wrong Python, no Java, no room, no network.
+        The Python is wrong, or there is no Java, no disk space or no network.
     """
     require_python()
     stamp = ENVIRONMENT / "installed"

@@ -1,9 +1,10 @@
 """The JVM archives: Spark's Kafka connector and the embedded broker, fetched once by the Ivy that pyspark ships.
 
-`ivy.xml` beside this file names them, `s3a.xml` those for checkpoints on S3. They come from the repository that an Ivy
-settings file names (`$UNSKEW_IVYSETTINGS`), else from the mirror in the user's `~/.m2/settings.xml`, else from Ivy's
-default. `jars.sha256` has the hash of each: what another server gives, or what was changed on the disk, is not used.
-As a program (`make lock`) this module writes that file.
+`ivy.xml` beside this file names them, and `s3a.xml` names those for checkpoints on S3. Ivy fetches them from the
+repository that `$UNSKEW_IVYSETTINGS` names, which is a settings file of Ivy. Without it, Ivy uses the mirror in the
+user's `~/.m2/settings.xml`, or else its default. `jars.sha256` has the hash of each archive. An archive with another
+hash isn't used, whether a server sent it or it was changed on disk. As a program (`make lock`) this module writes that
+file.
 """
 
 import hashlib
@@ -34,18 +35,18 @@ _SUMS = _DESCRIPTION.with_name("jars.sha256")
 
 
 def connector_jars() -> list[Path]:
-    """The archives of Spark's Kafka source and sink, for `spark.jars`; fetched first if they aren't here yet."""
+    """The archives of Spark's Kafka source and sink, for `spark.jars`. Missing ones are fetched first."""
     found = described_jars(_DESCRIPTION, "connector", "the JVM jars", *_ABOUT, _SUMS)
     return [lenient(jar) if jar.name.startswith(_SOURCE) else jar for jar in found]
 
 
 def broker_jars() -> list[Path]:
-    """The class path of the embedded broker; fetched first if they aren't here yet."""
+    """The class path of the embedded broker. Missing archives are fetched first."""
     return described_jars(_DESCRIPTION, "broker", "the JVM jars", *_ABOUT, _SUMS)
 
 
 def s3a_jars() -> list[Path]:
-    """The archives that Spark needs for `s3a://…`, for `spark.jars`; fetched first if they aren't here yet."""
+    """The archives that Spark needs for `s3a://…`, for `spark.jars`. Missing ones are fetched first."""
     return described_jars(_S3A, "s3a", "what Spark needs for s3a://", *_ABOUT_S3A, _SUMS)
 
 
@@ -55,7 +56,7 @@ def fetched() -> bool:
 
 
 def pyspark_home() -> Path:
-    """Where pip put Spark.
+    """The directory in which pip has put Spark.
 
     Raises
     ------
@@ -71,22 +72,22 @@ def pyspark_home() -> Path:
 def described_jars(
     description: Path, configuration: str, what: str, about: int, size: str, sums: Path | None = None
 ) -> list[Path]:
-    """The archives of one configuration of an Ivy file; all of the file's are fetched first if they aren't here.
+    """The archives of one configuration of an Ivy file. If any is missing, all of the file are fetched first.
 
     Parameters
     ----------
     description, configuration
-        The file, and the name in it.
+        The file, and the configuration's name in it.
     what, about, size
-        For the progress bar: what is fetched, how many archives, and how large they are together.
+        Texts for the progress bar: what is fetched, how many archives, and their total size.
     sums
-        A file of the archives' hashes, as `sha256sum` writes it, by which they are checked at each call. Without it any
-        archives of the right names will do.
+        A file of the archives' hashes, as `sha256sum` writes it. The archives are checked against it at each call.
+        Without it, any archives of the right names are accepted.
 
     Raises
     ------
     EnvironmentFault
-        If they can't be fetched, there is no room for them, or they aren't those of the hashes.
+        If they can't be fetched, there is no room for them, or their hashes are others.
     """
     target = _target(description)
     if not target.is_dir():
@@ -117,7 +118,7 @@ def _other(jar: Path) -> str:
 
 
 def identity(description: Path | None = None) -> str:
-    """A hash of the Ivy file, which tells its archives from those of other versions."""
+    """A hash of the Ivy file. It distinguishes its archives from those of other versions."""
     return hashlib.sha256((description or _DESCRIPTION).read_bytes()).hexdigest()[:12]
 
 
@@ -179,7 +180,7 @@ def _ivy() -> Path:
 
 
 def ivy_settings(directory: Path) -> Path | None:
-    """A settings file for Ivy, written into `directory` if need be; None where Ivy's default holds.
+    """A settings file for Ivy, which is written into `directory` if necessary. None: Ivy's default applies.
 
     Raises
     ------
@@ -235,7 +236,7 @@ def _fault(log: Path) -> str:
 
 
 def lock() -> None:
-    """Fetch all archives anew, as far as they aren't here, and write down their hashes."""
+    """Fetch all missing archives, and write the hashes of all to the file."""
     lines: list[str] = []
     for description, configurations in ((_DESCRIPTION, ("broker", "connector")), (_S3A, ("s3a",))):
         for configuration in configurations:

@@ -1,6 +1,6 @@
 """What the project needs of a machine: Python, Java, disk and memory.
 
-`install.py` reads this module before any package is installed: it needs the standard library alone.
+`install.py` imports this module before any package is installed, so it needs only the standard library.
 """
 
 import os
@@ -21,12 +21,12 @@ JAVA = (17, 21)
 
 
 def require_python() -> None:
-    """Refuse a Python that the pinned packages don't run on.
+    """Refuse a Python on which the pinned packages don't run.
 
     Raises
     ------
     EnvironmentFault
-        With what to install.
+        The Python is another one. The message says what to install.
     """
     first, last = (".".join(map(str, version)) for version in PYTHON)
     if not PYTHON[0] <= sys.version_info[:2] <= PYTHON[1]:
@@ -37,12 +37,12 @@ def require_python() -> None:
 
 
 def require_disk(directory: Path, needed_gb: float = DISK_GB) -> None:
-    """Refuse a disk without enough room.
+    """Refuse a disk without enough free space.
 
     Raises
     ------
     EnvironmentFault
-        With how much is free and how much is needed.
+        There is too little. The message says how much is free and how much is needed.
     """
     free = shutil.disk_usage(existing_parent(directory)).free / 1e9
     if free < needed_gb:
@@ -59,7 +59,7 @@ def existing_parent(path: Path) -> Path:
 
 
 def memory_gb() -> float | None:
-    """Memory that programs can still have, in GB; None where the system doesn't say."""
+    """The memory that programs can still get, in GB. None if the system doesn't say."""
     try:
         lines = Path("/proc/meminfo").read_text().splitlines()
         return next(int(line.split()[1]) for line in lines if line.startswith("MemAvailable:")) / 1e6
@@ -88,17 +88,17 @@ class Java:
 
 
 def find_java() -> Java:
-    """The first Java 17 or 21 among `$JAVA_HOME/bin/java` and the `java` on the PATH.
+    """The first Java 17 or 21 of these two: `$JAVA_HOME/bin/java`, and the `java` on the PATH.
 
     Returns
     -------
     Java
-        Set `JAVA_HOME` to its `home` for a program that looks for Java itself, as pyspark does.
+        For a program that looks for Java itself, as pyspark does, set `JAVA_HOME` to its `home`.
 
     Raises
     ------
     EnvironmentFault
-        If there is none; the message lists the others that were found and how to install the right one.
+        If there is none. The message lists the others that were found, and says how to install the right one.
     """
     found: list[str] = []
     for origin, launcher in _candidates():

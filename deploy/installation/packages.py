@@ -1,8 +1,8 @@
 """The Python packages that this environment should have: those of `requirements.lock`, which `make setup` installs.
 
 As a program (`make lock`) it writes the file: the newest versions that fit together, for every platform, with their
-hashes. uv chooses them, as pip's choice holds for one platform and one Python only. No address is written: that would
-tie the file to one index.
+hashes. uv chooses the versions, because pip's choice holds for one platform and one Python only. The file has no
+download addresses, because these would tie it to one index.
 """
 
 import subprocess
@@ -15,14 +15,14 @@ from packaging.version import Version
 from unskew.deploy.directories import checkout
 
 LOCK = (checkout() or Path()) / "requirements.lock"
-#: Of these, what a run needs, and what builds the packages that are no wheels: the Docker image has no others.
+#: The packages that a run needs, and those that build packages without wheels. The Docker image has no others.
 IMAGE_LOCK = LOCK.parent / "deploy" / "requirements.lock"
 _HEADER = "# Written by `make lock` from pyproject.toml, installed by {}.\n"
 _BUILDS = "setuptools>=77\n"
 
 
 def locked_versions() -> dict[str, str]:
-    """Package → version as pinned for this platform; empty if this copy of the project isn't a checkout."""
+    """Package → version as pinned for this platform. Empty if this copy of the project isn't a checkout."""
     if not LOCK.is_file():
         return {}
     lines = (line.rstrip(" \\") for line in LOCK.read_text().splitlines() if line[:1].isalnum())
@@ -31,7 +31,7 @@ def locked_versions() -> dict[str, str]:
 
 
 def missing_packages() -> list[str]:
-    """Packages that are not installed, of those that are pinned, or else those that the command depends on."""
+    """The pinned packages that are not installed. Without pins: the command's dependencies that are not installed."""
     names = list(locked_versions()) or [
         wanted.name
         for wanted in map(Requirement, metadata.requires("unskew") or [])
@@ -41,7 +41,7 @@ def missing_packages() -> list[str]:
 
 
 def other_versions() -> list[str]:
-    """Packages that are installed in another version than the pinned one, as `name found (pinned)`."""
+    """The packages that are installed in another version than the pinned one, as `name found (pinned)`."""
     found = ((name, _installed(name), pinned) for name, pinned in locked_versions().items())
     return [
         f"{name} {version} ({pinned})"
@@ -58,7 +58,7 @@ def _installed(name: str) -> str | None:
 
 
 def lock() -> None:
-    """Let uv choose, as for an empty environment, and write its choice to `requirements.lock`, and the image's part."""
+    """Let uv choose versions as in an empty environment, and write them to `requirements.lock` and the image's lock."""
     _write(LOCK, "`make setup`", "--upgrade", "--extra", "dev")
     _write(IMAGE_LOCK, "the Docker image", "--extra", "app", "--constraint", str(LOCK), "-", given=_BUILDS)
 

@@ -1,7 +1,7 @@
-"""Steps of an installation that take long: one process at a time does them, and a bar on stderr says how far it is.
+"""Slow steps of an installation. One process at a time takes them, and a bar on stderr shows its progress.
 
-`install.py` reads this module before any package is installed: what is not in the standard library is imported where it
-is used.
+`install.py` imports this module before any package is installed. So packages that are not in the standard library are
+imported where they are used.
 """
 
 import shutil
@@ -17,7 +17,7 @@ _PATIENCE = 2.0  # seconds before a step is shown: with a warm cache it is over 
 
 
 def exclusive(lock: Path) -> AbstractContextManager[object]:
-    """Wait until no other process has the file's lock, and have it inside the block; the kernel frees it if we die."""
+    """Wait until no other process has the file's lock, and hold it inside the block. If we die, the kernel frees it."""
     from filelock import FileLock
 
     return FileLock(lock)
@@ -25,7 +25,7 @@ def exclusive(lock: Path) -> AbstractContextManager[object]:
 
 @contextmanager
 def workshop(directory: Path) -> Iterator[Path]:
-    """A temporary directory in one that the caller has locked; removes those that killed processes left there."""
+    """A temporary directory in one that the caller has locked. Removes those that killed processes left there."""
     for left in directory.glob("making-*"):
         shutil.rmtree(left, ignore_errors=True)
     with tempfile.TemporaryDirectory(prefix="making-", dir=directory) as temporary:
@@ -33,16 +33,16 @@ def workshop(directory: Path) -> Iterator[Path]:
 
 
 class Progress:
-    """A bar on a terminal; elsewhere a line that is printed once. Neither is shown for a step that is over at once.
+    """A bar on a terminal. Elsewhere it is a line that is printed once. Neither is shown for a very short step.
 
     Parameters
     ----------
     doing
-        The step: `fetching the JVM jars, once`.
+        The step, such as `fetching the JVM jars, once`.
     about
-        How many units it will take, for the reader's orientation only; None where nobody knows.
+        How many units it takes, roughly. None if that isn't known.
     size
-        What the line says instead of a count: `about 55 MB`.
+        What the line says instead of a number of units: `about 55 MB`.
     """
 
     def __init__(self, doing: str, about: int | None, size: str) -> None:
@@ -65,7 +65,7 @@ class Progress:
         self._bars.stop()
 
     def advance(self) -> None:
-        """One unit more is done."""
+        """Show one more unit as done."""
         self._bars.advance(self._task)
         self._show()
 
@@ -89,20 +89,20 @@ def followed(
     directory: Path | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> int:
-    """Run a program and advance the progress with its output.
+    """Run a program, and advance the progress with its output.
 
     Parameters
     ----------
     command
         Program and arguments.
     log
-        File that its output is appended to.
+        The file to which its output is appended.
     progress
-        The step's.
+        The progress of the step.
     counts
-        Whether an output line means one unit more.
+        Returns whether an output line means one more unit.
     directory, environment
-        Where the program runs, and with what environment (by default ours).
+        The program's directory, and its environment, which is ours by default.
 
     Returns
     -------

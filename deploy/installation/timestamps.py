@@ -1,9 +1,9 @@
 """Spark's Kafka source, changed in one place: a timestamp that Spark can't hold doesn't end the query.
 
-Kafka's timestamps are milliseconds and Spark's are microseconds. A producer that writes nanoseconds, say, gives a time
-past the largest one that Spark has. Spark's source then fails at this message, at each attempt, whether or not the
-query looks at the time, and no option lets it go on. In the copy of its archive that is made here, the class that reads
-timestamps calls ``TimeUnit.MILLISECONDS.toMicros`` instead, which gives the nearest time that there is.
+Kafka's timestamps are milliseconds, and Spark's are microseconds. A producer that writes, for example, nanoseconds
+gives a time past Spark's largest one. Spark's source then fails at this message at each attempt, even if the query
+doesn't use the time. No option makes it go on. This module makes a copy of the source's archive. In the copy, the class
+that reads timestamps calls ``TimeUnit.MILLISECONDS.toMicros`` instead, which gives the nearest possible time.
 """
 
 import io
@@ -34,9 +34,9 @@ _CONSTANTS = {
 
 
 def lenient(jar: Path) -> Path:
-    """The copy of an archive whose source takes all timestamps; the archive itself if it doesn't have that class.
+    """A copy of an archive whose source takes all timestamps. If the archive has no such class, the archive itself.
 
-    The copy is in the folder ``lenient`` beside the archive's own. If it isn't what it has to be, it is made again.
+    The copy is in the folder ``lenient`` beside the archive. If it isn't as it should be, it is made again.
     """
     content = _copy(jar)
     if content is None:
@@ -68,7 +68,7 @@ def _copy(jar: Path) -> bytes | None:
 
 
 def changed(code: bytes) -> bytes | None:
-    """The class with the other conversion; None if it isn't the class that we know."""
+    """The class with the other conversion. None if it isn't the class that we know."""
     constants = {_constant(before): _constant(after) for before, after in _CONSTANTS.items()}
     for before, after in (constants | {_BEFORE_CALL: _AFTER_CALL, _BEFORE_FIELD: _AFTER_FIELD}).items():
         if code.count(before) != 1:

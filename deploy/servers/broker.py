@@ -1,4 +1,4 @@
-"""A real Kafka broker in a JVM of its own: one KRaft node on the loopback interface, for trying out and for tests."""
+"""A Kafka broker in its own JVM: one KRaft node on the loopback interface, for trying out and for tests."""
 
 import base64
 import re
@@ -25,22 +25,22 @@ _CAUSES = (
 
 
 class Broker(Server):
-    """An embedded broker; as a context manager it runs inside the block.
+    """An embedded broker. It is a context manager: the broker runs inside the block.
 
-    Acknowledged records survive `stop`, `kill` and `restart`, and a later `Broker` on the same directory has them. It
-    has the same port too, so that clients find it again, unless another program has taken that. The process ends with
-    ours, however that ends, unless it is `detached`.
+    Acknowledged records survive `stop`, `kill` and `restart`. A later `Broker` on the same directory has them too. It
+    also has the same port, unless another program has taken that, so that clients find it again. Unless the broker is
+    `detached`, its process ends with ours, however ours ends.
 
     Parameters
     ----------
     data
-        Its directory: topics, settings and log. Two brokers can't share one.
+        Its directory: topics, settings and log. Two brokers can't share a directory.
     port
-        Where clients connect; by default the port of the directory's last run, or a free one.
+        The port for clients. By default it is the port of the directory's last run, or a free one.
     properties
-        More broker properties; `listeners` adds to the broker's own.
+        More broker properties. `listeners` adds to the broker's own.
     heap_mb
-        The JVM's heap limit, MiB; the whole process is near 210 MB with the default.
+        The JVM's heap limit, MiB. With the default, the whole process takes about 210 MB.
 
     Examples
     --------
@@ -72,12 +72,12 @@ class Broker(Server):
 
     @property
     def bootstrap_servers(self) -> str:
-        """`host:port` for clients; known from the first start on."""
+        """`host:port` for clients. It is known from the first start on."""
         return self.listens
 
     @property
     def cluster_id(self) -> str:
-        """Kafka's id of the data directory, which tells this broker from another one on the same port."""
+        """Kafka's id of the data directory. It distinguishes this broker from another one on the same port."""
         meta = self.data / "records" / "meta.properties"
         found = re.search(r"^cluster\.id=(\S+)$", meta.read_text(), re.MULTILINE) if meta.is_file() else None
         return found[1] if found else ""

@@ -1,4 +1,4 @@
-"""A Spark standalone cluster on this machine, from nothing but pip's pyspark: to try CLUSTER mode, and to test it."""
+"""A Spark standalone cluster on this machine, from pip's pyspark alone: to try CLUSTER mode, and to test it."""
 
 import json
 import os
@@ -20,20 +20,20 @@ _PATIENCE = 300.0  # seconds until all workers are there; a machine that is busy
 
 
 class Cluster:
-    """A master and workers on the loopback interface; as a context manager they run inside the block.
+    """A master and workers on the loopback interface. It is a context manager: they run inside the block.
 
-    They end when this process ends, in whatever way.
+    They end when this process ends, however it ends.
 
     Parameters
     ----------
     directory
-        For the logs of master, workers and executors, and for the executors' files.
+        The directory for the logs of master, workers and executors, and for the executors' files.
     workers
         How many the cluster starts with.
     cores
         How many tasks a worker runs side by side.
     memory_mb
-        Memory of a worker's executors, MiB; `spark.executor.memory` must not exceed it.
+        Memory of a worker's executors, MiB. `spark.executor.memory` must not exceed it.
 
     Examples
     --------
@@ -62,7 +62,7 @@ class Cluster:
 
     @property
     def conf(self) -> dict[str, str]:
-        """Spark's settings for a driver on this machine; executors run the Python that we run."""
+        """Spark's settings for a driver on this machine. Executors run the same Python as we do."""
         return {
             "spark.pyspark.python": sys.executable,
             "spark.driver.host": LOOPBACK,
@@ -82,7 +82,7 @@ class Cluster:
         Raises
         ------
         EnvironmentFault
-            No Java, no pyspark, or no answer in time.
+            There is no Java, no pyspark, or no answer in time.
         """
         try:
             self.directory.mkdir(parents=True, exist_ok=True)
@@ -99,7 +99,7 @@ class Cluster:
             raise
 
     def stop(self) -> None:
-        """Stop workers and master in good order."""
+        """Stop the workers and the master in an orderly way."""
         for child in self._children():
             child.stop(patience=10)
         self._workers.clear()
@@ -111,11 +111,11 @@ class Cluster:
         self._await_workers()
 
     def kill_worker(self, index: int) -> None:
-        """End a worker and its executors at once, as a power cut would; later workers' indices decrease by one."""
+        """End a worker and its executors at once, as a power cut would. Later workers' indices decrease by one."""
         self._workers.pop(index).kill()
 
     def executors(self) -> list[int]:
-        """The process ids of the executors that run now, for a caller who kills one."""
+        """The process ids of the executors that run now, for a caller that kills one."""
         workers = {worker.pid for worker in self._workers}
         command = ["ps", "-axww", "-o", "pid=,ppid=,command="]  # ww: not cut to the terminal's width
         listed = subprocess.run(command, capture_output=True, text=True, check=True)

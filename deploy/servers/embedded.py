@@ -1,4 +1,4 @@
-"""The embedded broker that lives on between commands: one starts it, the others find it."""
+"""The embedded broker, which runs on between commands: one command starts it, the others find it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,13 +18,13 @@ class Address:
     Attributes
     ----------
     bootstrap_servers
-        Where clients connect, `host:port`.
+        `host:port` for clients.
     pid
         The process id of its JVM.
     data
         Its data directory.
     moved_from
-        The port of its run before, if another program had taken that.
+        The port of its previous run, if another program has taken that.
     """
 
     bootstrap_servers: str
@@ -34,7 +34,7 @@ class Address:
 
     @property
     def port(self) -> int:
-        """Where clients connect."""
+        """The port for clients."""
         return int(self.bootstrap_servers.rpartition(":")[2])
 
     @property
@@ -44,18 +44,18 @@ class Address:
 
 
 def address_of(data: Path) -> Address | None:
-    """The broker that runs on this directory; None if none runs or it isn't ready yet."""
+    """The broker that runs on this directory. None if none runs or it isn't ready yet."""
     found = read_address(data, Broker.name)
     return Address(**found, data=data) if found else None
 
 
 def default_data() -> Path:
-    """Where the broker keeps its topics by default."""
+    """The directory in which the broker keeps its topics by default."""
     return data_directory() / "kafka" / "data"
 
 
 def running() -> Address | None:
-    """The embedded broker that runs now; None if there is none, however it ended."""
+    """The embedded broker that runs now. None if there is none, however it ended."""
     try:
         data = Path(_current().read_text().strip())
     except FileNotFoundError:
@@ -66,17 +66,17 @@ def running() -> Address | None:
 
 
 def start(data: Path | None = None, port: int | None = None, properties: Mapping[str, str] | None = None) -> Address:
-    """Start a broker that outlives this process, for all commands to find; one that runs already is the answer.
+    """Start a broker that outlives this process, for all commands to find. If one runs already, return that.
 
     Parameters
     ----------
     data, port, properties
-        As of `Broker`; by default `default_data()`, the port of its last run or a free one, and nothing more.
+        As of `Broker`. By default: `default_data()`, the port of its last run or a free one, and no properties.
 
     Raises
     ------
     EnvironmentFault
-        If it can't be started, or one with other data or another port runs already.
+        If it can't be started, or a broker with other data or another port runs already.
     """
     if address := running():
         require_none_other(address, data, port)
@@ -103,7 +103,7 @@ def require_none_other(address: Address, data: Path | None, port: int | None) ->
     Raises
     ------
     EnvironmentFault
-        With how to stop the broker.
+        If it is another one. The message says how to stop the broker.
     """
     other_data = data is not None and data.absolute() != address.data
     if other_data or (port is not None and port != address.port):
@@ -114,12 +114,12 @@ def require_none_other(address: Address, data: Path | None, port: int | None) ->
 
 
 def stop() -> Address | None:
-    """Stop the broker that runs, in good order, and wait until it has ended; its data stay.
+    """Stop the broker that runs in an orderly way, and wait until it has ended. Its data stay.
 
     Returns
     -------
     Address or None
-        The broker that was stopped; None if none ran.
+        The broker that was stopped. None if none ran.
     """
     address = running()
     if address is not None:

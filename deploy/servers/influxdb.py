@@ -1,4 +1,4 @@
-"""A real InfluxDB 2.7 in a process of its own on the loopback interface, for trying out and for tests."""
+"""An InfluxDB 2.7 in its own process on the loopback interface, for trying out and for tests."""
 
 import json
 import os
@@ -17,12 +17,12 @@ VERSION = "2.7.12"
 
 
 def influxd() -> Path:
-    """`influxd`, the server's program, which is `present`.
+    """The server's program, `influxd`, as `present` finds it.
 
     Raises
     ------
     EnvironmentFault
-        If there is none, or what `$UNSKEW_INFLUXD` names is no InfluxDB 2.
+        If there is none, or `$UNSKEW_INFLUXD` names something else than InfluxDB 2.
     """
     if found := present():
         return found
@@ -33,12 +33,12 @@ def influxd() -> Path:
 
 
 def present() -> Path | None:
-    """`$UNSKEW_INFLUXD`, else the PATH's if that is InfluxDB 2, else the one in the user's cache; None: there is none.
+    """The `influxd` of `$UNSKEW_INFLUXD`, or the PATH's if it is InfluxDB 2, or the user's cache's, or None.
 
     Raises
     ------
     EnvironmentFault
-        If what the variable names is no InfluxDB 2.
+        If the variable names something else than InfluxDB 2.
     """
     if named := os.environ.get("UNSKEW_INFLUXD"):
         path = Path(named).expanduser().absolute()
@@ -52,12 +52,12 @@ def present() -> Path | None:
 
 
 def cached() -> Path:
-    """Where `make servers` puts the program."""
+    """The path at which `make servers` puts the program."""
     return cache_directory() / "influxd" / VERSION / "influxd"
 
 
 def is_version_2(program: Path) -> bool:
-    """Whether it is an `influxd` of InfluxDB 2 that runs here."""
+    """Whether the program is an `influxd` of InfluxDB 2 that runs on this machine."""
     try:
         answer = subprocess.run([program, "version"], capture_output=True, text=True, timeout=60, check=True).stdout
     except (OSError, subprocess.SubprocessError):
@@ -66,21 +66,21 @@ def is_version_2(program: Path) -> bool:
 
 
 class InfluxDB(HttpServer):
-    """InfluxDB with an organisation, a bucket and a token for all of it; as a context manager it runs inside the block.
+    """InfluxDB with an organisation, a bucket and a token for all of it. As a context manager it runs inside the block.
 
-    The first start on a directory sets InfluxDB up; later ones find organisation, bucket and token there. Written
+    The first start on a directory sets InfluxDB up. Later starts find organisation, bucket and token there. Written
     points survive `stop`, `kill` and `restart`.
 
     Parameters
     ----------
     directory
-        Its own: data, log, the token.
+        The server's own directory: data, log, the token.
     port
-        Where clients connect; by default the port of the directory's last run, or a free one.
+        The port for clients. By default it is the port of the directory's last run, or a free one.
     token
-        What clients show; by default the directory's, or a random one where that is new.
+        The token that clients show. By default it is the directory's, or a random one if the directory is new.
     org, bucket
-        The organisation and the bucket to make in a new directory; an old one keeps its own.
+        The organisation and the bucket to make in a new directory. An existing directory keeps its own.
 
     Examples
     --------

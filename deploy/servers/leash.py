@@ -1,8 +1,8 @@
 """Run a command that ends when its parent does: `python leash.py PARENT_PID SIGNAL COMMAND...`.
 
-`process.py` starts it. It sets Linux's parent-death signal on itself, then becomes the command. It is a program of its
-own and not a `preexec_fn`, because that would run Python between fork and exec in a process that may have the JVM's and
-librdkafka's threads.
+`process.py` starts it. It sets Linux's parent-death signal on itself, then becomes the command. It isn't a
+`preexec_fn`, because that would run Python between fork and exec, in a process that may have threads of the JVM and of
+librdkafka.
 """
 
 import ctypes

@@ -20,12 +20,12 @@ _DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # past a
 
 
 def free_port() -> int:
-    """A port on the loopback address that nothing listens on now; the first program that binds it has it.
+    """A port on the loopback address that nothing listens on now. The first program that binds it gets it.
 
     Raises
     ------
     EnvironmentFault
-        If this machine lets us listen on none.
+        If this machine lets us listen on no port.
     """
     choice = random.SystemRandom()
     for _ in range(_ATTEMPTS):
@@ -47,21 +47,21 @@ def is_free(port: int) -> bool:
 
 
 def response(url: str, body: Mapping[str, Any] | None = None, *, timeout: float = 10) -> Any:
-    """What a server on this machine answers to a request: the JSON of its response, or the text if that is no JSON.
+    """The answer of a server on this machine: the JSON of its response, or the text if that isn't JSON.
 
     Parameters
     ----------
     url
-        The request's.
+        The URL of the request.
     body
-        What to send as JSON, by POST; without it the request is a GET.
+        The value to send as JSON, by POST. Without it the request is a GET.
     timeout
         Seconds to wait for the server.
 
     Raises
     ------
     OSError
-        No response, or an HTTP error; its text has the server's explanation.
+        If there is no response, or an HTTP error. Its text has the server's explanation.
     """
     data = json.dumps(body).encode() if body is not None else None
     request = urllib.request.Request(url, data, {"Content-Type": "application/json"} if data else {})  # noqa: S310  ours

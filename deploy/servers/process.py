@@ -1,6 +1,6 @@
-"""Processes of servers: how we start one, how it ends with us, and how a command stays with it in the foreground.
+"""Processes of servers: how we start them, how they end with us, and how a command stays with one in the foreground.
 
-Each process has a session and a log of its own. None outlives us, unless it is detached.
+Each process has its own session and its own log. None outlives us, unless it is detached.
 """
 
 import os
@@ -20,23 +20,23 @@ _LEASH = Path(__file__).with_name("leash.py")
 class Child:
     """A server process.
 
-    It has a session of its own, so that Ctrl-C reaches only us and we stop it in good order. Unless `detached` it gets
-    a signal when this process dies, in whatever way. (That is so on Linux; elsewhere it ends only if we stop it.)
+    It has its own session, so that Ctrl-C reaches only us, and we stop it in an orderly way. Unless `detached`, it gets
+    a signal when this process dies, however it dies. That holds on Linux; elsewhere it ends only if we stop it.
 
     Parameters
     ----------
     command
         Program and arguments.
     log
-        File that both output streams are appended to.
+        The file to which both output streams are appended.
     environment
-        Variables that the process has beside ours.
+        Variables that the process has in addition to ours.
     detached
-        Let the process live on when we end.
+        Whether the process lives on when we end.
     keep_open
         File descriptors that the process inherits.
     at_our_death
-        The signal that it gets when we die. A process that may be paused (SIGSTOP) sleeps through all but SIGKILL.
+        The signal that it gets when we die. A process that may be paused (SIGSTOP) ignores all but SIGKILL.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class Child:
 
     @property
     def pid(self) -> int:
-        """Its process id (and its session's)."""
+        """Its process id, which is its session's id too."""
         return self._process.pid
 
     @property
@@ -94,7 +94,7 @@ class Child:
 
 
 def lives(pid: int) -> bool:
-    """Whether there is a process of that id."""
+    """Whether there is a process with this id."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -105,16 +105,16 @@ def lives(pid: int) -> bool:
 
 
 def end(pid: int, runs: Callable[[], bool], patience: float = 30) -> None:
-    """End a server that another process of ours has started: by SIGTERM, and by SIGKILL after `patience` seconds.
+    """End a server that another process of ours has started: first SIGTERM, then SIGKILL after `patience` seconds.
 
     Parameters
     ----------
     pid
         The server's process id.
     runs
-        Whether the server still runs; this function returns when it doesn't.
+        Returns whether the server still runs. This function returns when it doesn't.
     patience
-        Seconds.
+        Seconds until SIGKILL.
     """
     deadline = time.monotonic() + patience
     os.kill(pid, signal.SIGTERM)
@@ -154,8 +154,8 @@ def _requests(_pid: int) -> queue.SimpleQueue:  # a queue for each process id: a
 class Foreground:
     """A command that stays with its server until the user stops it.
 
-    From now on Ctrl-C, SIGTERM and SIGHUP (a closing terminal) only make `stay` return, so that the command can stop
-    the server in good order.
+    From now on Ctrl-C, SIGTERM and SIGHUP (a closing terminal) only make `stay` return. The command can then stop the
+    server in an orderly way.
     """
 
     def __init__(self) -> None:
@@ -164,7 +164,7 @@ class Foreground:
             signal.signal(name, self._note)
 
     def stay(self, alive: Callable[[], bool]) -> bool:
-        """Wait until the user stops the command (then the result is True) or the server has ended by itself."""
+        """Wait until the user stops the command (returns True), or the server ends by itself (returns False)."""
         while alive() and not self._signalled:
             time.sleep(0.1)
         return self._signalled

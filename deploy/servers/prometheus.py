@@ -1,4 +1,4 @@
-"""A real Prometheus in a process of its own on the loopback interface, for trying out and for tests."""
+"""A Prometheus in its own process on the loopback interface, for trying out and for tests."""
 
 import os
 import shutil
@@ -24,14 +24,14 @@ INSTALL = (
 
 @dataclass(frozen=True)
 class PrometheusPrograms:
-    """`prometheus`, the server, and `promtool`, which checks its files.
+    """The programs: `prometheus`, the server, and `promtool`, which checks its files.
 
     Attributes
     ----------
     prometheus, promtool
-        The programs.
+        The paths of the programs.
     pages
-        The web pages that Debian's server would look for in `/usr/share`, where they are elsewhere.
+        The directory of the web pages, if Debian's server wouldn't find them in `/usr/share`.
     """
 
     prometheus: Path
@@ -40,12 +40,12 @@ class PrometheusPrograms:
 
 
 def prometheus_programs() -> PrometheusPrograms:
-    """The programs that are `present`.
+    """The programs, as `present` finds them.
 
     Raises
     ------
     EnvironmentFault
-        If there are none, or what `$UNSKEW_PROMETHEUS` names isn't there.
+        If there are none, or what `$UNSKEW_PROMETHEUS` names doesn't exist.
     """
     if found := present():
         return found
@@ -55,12 +55,12 @@ def prometheus_programs() -> PrometheusPrograms:
 
 
 def present() -> PrometheusPrograms | None:
-    """Those beside `$UNSKEW_PROMETHEUS`, else the PATH's, else those in the user's cache; None: there are none.
+    """The programs beside `$UNSKEW_PROMETHEUS`, or the PATH's, or those in the user's cache, or None.
 
     Raises
     ------
     EnvironmentFault
-        If what the variable names isn't there.
+        If what the variable names doesn't exist.
     """
     if named := os.environ.get("UNSKEW_PROMETHEUS"):
         program = Path(named).expanduser().absolute()
@@ -79,30 +79,30 @@ def present() -> PrometheusPrograms | None:
 
 
 def cached() -> Path:
-    """Where `make servers` unpacks Debian's package."""
+    """The directory in which `make servers` unpacks Debian's package."""
     return cache_directory() / "debian" / "prometheus"
 
 
 class Prometheus(HttpServer):
-    """Prometheus that scrapes what its targets export; as a context manager it runs inside the block.
+    """Prometheus that scrapes what its targets export. As a context manager it runs inside the block.
 
     Samples survive `stop`, `kill` and `restart`.
 
     Parameters
     ----------
     directory
-        Its own: samples, configuration, log.
+        The server's own directory: samples, configuration, log.
     targets
         Job → addresses `host:port` that Prometheus scrapes, each at `/metrics`.
     targets_from
         Directory of JSON files that name more targets, in Prometheus' format for its `file_sd_configs`. Prometheus
-        notices at once when a file appears or changes. These targets' job is `unskew`.
+        notices at once when a file appears or changes. The job of these targets is `unskew`.
     rules
-        Files of recording rules and alerts.
+        Files with recording rules and alerts.
     every
         Seconds between scrapes, and between evaluations of the rules.
     port
-        Where clients connect; by default the port of the directory's last run, or a free one.
+        The port for clients. By default it is the port of the directory's last run, or a free one.
 
     Examples
     --------
@@ -133,14 +133,14 @@ class Prometheus(HttpServer):
         Parameters
         ----------
         expression
-            PromQL for an instant vector.
+            PromQL that gives an instant vector.
         at
-            Unix time; now by default.
+            Unix time, by default now.
 
         Raises
         ------
         OSError
-            If Prometheus refuses it or doesn't answer.
+            If Prometheus refuses the query or doesn't answer.
         """
         parameters = {"query": expression} | ({"time": at} if at is not None else {})
         return response(f"{self.url}/api/v1/query?{urlencode(parameters)}")["data"]["result"]

@@ -1,7 +1,7 @@
 """A server program as a process of ours: what Kafka, InfluxDB and Prometheus have in common.
 
-A server listens on a port of the loopback interface and has a directory to itself. In the directory are its data, its
-log, a lock that it holds while it runs, the address at which clients reach it, and the port that it had last.
+A server listens on a port of the loopback interface and has its own directory. The directory has its data and its log,
+the address at which clients reach it, and the port of its last run. It also has a lock that the running server holds.
 """
 
 import fcntl
@@ -23,18 +23,18 @@ _LOG_BYTES = 10 << 20  # a start puts a larger log aside, in the place of the on
 
 
 class Server:
-    """A server; as a context manager it runs inside the block.
+    """A server. As a context manager it runs inside the block.
 
-    A subclass says what to run and when the server is ready. The server keeps its port over all starts of this object,
+    A subclass says what to run, and when the server is ready. The server keeps its port over all starts of this object,
     so that clients find it again. A later object on the same directory takes the port of the last run too, unless
-    another program has it by then. The process ends with ours, however that ends, unless it is detached.
+    another program has taken it. Unless the server is detached, its process ends with ours, however ours ends.
 
     Parameters
     ----------
     directory
-        The server's own: data, settings, log. Two servers of a kind can't share one.
+        The server's own directory: data, settings, log. Two servers of a kind can't share one.
     port
-        Where clients connect; by default the port of the directory's last run, or a free one.
+        The port for clients. By default it is the port of the directory's last run, or a free one.
     """
 
     name: str
@@ -59,37 +59,37 @@ class Server:
 
     @property
     def listens(self) -> str:
-        """`host:port` for clients; known from the first start on."""
+        """`host:port` for clients. It is known from the first start on."""
         if self._port is None:
             raise RuntimeError(f"{self._title} has not been started yet")
         return f"{LOOPBACK}:{self._port}"
 
     @property
     def pid(self) -> int:
-        """Its process id; it must have been started."""
+        """Its process id. The server must have been started."""
         if self._child is None:
             raise RuntimeError(f"{self._title} is not running")
         return self._child.pid
 
     @property
     def alive(self) -> bool:
-        """Whether its process runs (or is paused)."""
+        """Whether its process runs or is paused."""
         return self._child is not None and self._child.alive
 
     def start(self, *, timeout: float = 300, detached: bool = False) -> None:
-        """Start the server and wait until it answers; one that runs is left alone.
+        """Start the server and wait until it answers. A running server is left alone.
 
         Parameters
         ----------
         timeout
-            Seconds to wait; a few are usual, a machine that is busy needs a minute.
+            Seconds to wait. A few are usual; a busy machine needs a minute.
         detached
-            Let it outlive this process.
+            Whether the server outlives this process.
 
         Raises
         ------
         EnvironmentFault
-            No program, no room, a port or directory that is taken, or no answer in time.
+            There is no program or no disk space, a port or directory is taken, or there is no answer in time.
         """
         if self.alive:
             return
@@ -117,7 +117,7 @@ class Server:
         write_address(self.directory, self.name, {**self._announcement(), **moved, "pid": self.pid})
 
     def stop(self) -> None:
-        """Stop the server in good order; the data stay."""
+        """Stop the server in an orderly way. Its data stay."""
         if self._child is not None:
             if self._child.alive:
                 self.resume()  # a paused process would not notice the signal
@@ -125,22 +125,22 @@ class Server:
             self._child = None
 
     def kill(self) -> None:
-        """End the server at once, as a crash would (SIGKILL); the data stay."""
+        """End the server at once (SIGKILL), as a crash would. Its data stay."""
         if self._child is not None:
             self._child.kill()
             self._child = None
 
     def restart(self) -> None:
-        """Stop and start again with the same data and address."""
+        """Stop the server, and start it again with the same data and address."""
         self.stop()
         self.start()
 
     def pause(self) -> None:
-        """Let the server hang: connections stay open, nothing answers (SIGSTOP)."""
+        """Make the server hang (SIGSTOP): connections stay open, and nothing answers."""
         os.kill(self.pid, signal.SIGSTOP)
 
     def resume(self) -> None:
-        """Let the server go on after `pause`."""
+        """Let a paused server go on."""
         os.kill(self.pid, signal.SIGCONT)
 
     def _command(self) -> Sequence[str | Path]:
@@ -200,14 +200,14 @@ class Server:
 
 
 class PortTakenError(Exception):
-    """Another program has the port that was chosen for a server."""
+    """Another program has taken the port that was chosen for a server."""
 
     def __init__(self, port: int | None) -> None:
         super().__init__(f"port {port} is taken by another program; stop that, or choose another port")
 
 
 class HttpServer(Server):
-    """A server that answers HTTP; the status at a path of its URL says when it can be used."""
+    """A server that answers HTTP. The status at a path of its URL shows when it is ready."""
 
     health: str
     """Path that answers with status 200 as soon as the server can be used."""
@@ -217,7 +217,7 @@ class HttpServer(Server):
 
     @property
     def url(self) -> str:
-        """`http://host:port` for clients; known from the first start on."""
+        """`http://host:port` for clients. It is known from the first start on."""
         return f"http://{self.listens}"
 
     def _answers(self) -> bool:
@@ -239,24 +239,24 @@ class HttpServer(Server):
 
 @contextmanager
 def occupied(directory: Path, kind: str, patience: float = 0) -> Iterator[int]:
-    """Lock the directory for a server; yields the descriptor that the server's process has to inherit.
+    """Lock the directory for a server. Yields the file descriptor that the server's process must inherit.
 
-    The kernel frees the directory when we and that process have closed the descriptor, however they ended. (Kafka's
-    own lock comes too late: by then a second broker has already written to the first one's metadata.)
+    The kernel frees the directory when we and that process have closed the descriptor, however they ended. Kafka's own
+    lock comes too late: by then a second broker has already written to the first one's metadata.
 
     Parameters
     ----------
     directory
-        The server's own.
+        The server's own directory.
     kind
-        The kind of server, such as `broker`; each kind has a lock of its own.
+        The kind of server, such as `broker`. Each kind has its own lock.
     patience
         Seconds to try.
 
     Raises
     ------
     EnvironmentFault
-        If another server of this kind has it.
+        If another server of this kind has the directory.
     """
     lock = os.open(directory / f"{kind}.lock", os.O_RDWR | os.O_CREAT, 0o600)
     deadline = time.monotonic() + patience
@@ -272,15 +272,15 @@ def occupied(directory: Path, kind: str, patience: float = 0) -> Iterator[int]:
 
 
 def write_address(directory: Path, kind: str, address: Mapping[str, Any]) -> None:
-    """Write down where clients find the server that has just started."""
+    """Write down the address of the server that has just started, for clients."""
     write_private(_address_file(directory, kind), json.dumps(address))
 
 
 def read_address(directory: Path, kind: str) -> dict[str, Any] | None:
-    """What the server that runs on this directory wrote down; None if none runs or it isn't ready yet.
+    """What the server that runs on this directory has written down. None if none runs or it isn't ready yet.
 
-    Beside what the kind of server announces there is its `pid`, and `moved_from`: the port of the run before, if
-    another program had taken that.
+    Besides what this kind of server announces, there are its `pid` and perhaps `moved_from`. That is the port of the
+    previous run, if another program has taken it.
     """
     try:
         with occupied(directory, kind):
@@ -296,14 +296,14 @@ def read_address(directory: Path, kind: str) -> dict[str, Any] | None:
 
 
 def moved(title: str, port: int) -> str:
-    """One line for the users of a server that has another port than in its run before.
+    """One line for the users of a server whose port isn't the one of its previous run.
 
     Parameters
     ----------
     title
-        The server, as people know it.
+        The server's name for users.
     port
-        Its former one.
+        Its previous port.
     """
     return f"port {port}, which {title} had before, is taken by another program: clients need the new address"
 
@@ -316,7 +316,7 @@ def _last_port(directory: Path, kind: str) -> int | None:
 
 
 def write_private(path: Path, text: str) -> None:
-    """Write a file that nobody but its owner may read at any time; readers find the old one or the new one, whole."""
+    """Write a file that only its owner may read. Readers find the old file or the new one, never a part."""
     temporary = path.with_name(f"{path.name}.new")
     temporary.unlink(missing_ok=True)  # an interruption may have left one
     with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:

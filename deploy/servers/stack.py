@@ -1,6 +1,6 @@
-"""InfluxDB and Prometheus that live on between commands: one starts them, the others find them; no Docker needed.
+"""InfluxDB and Prometheus, which run on between commands, without Docker: one starts them, the others find them.
 
-Processes that export metrics register with Prometheus here, for as long as they are `scraped`.
+A process that exports metrics registers with Prometheus here, for as long as it is in ``scraped``.
 """
 
 import json
@@ -28,22 +28,22 @@ PARTS = tuple(_SERVERS)
 
 @dataclass(frozen=True)
 class Running:
-    """A server of the stack that runs.
+    """A running server of the stack.
 
     Attributes
     ----------
     name
-        As people know it.
+        Its name for users.
     url
         `http://host:port`.
     pid
-        Its process.
+        The id of its process.
     directory
         Its data and log.
     access
-        What clients of InfluxDB have to know too: `token`, `org`, `bucket`.
+        What clients of InfluxDB need besides the URL: `token`, `org`, `bucket`.
     moved_from
-        The port of its run before, if another program had taken that.
+        The port of its previous run, if another program has taken that.
     """
 
     name: str
@@ -60,7 +60,7 @@ class Running:
 
 
 def running(part: str) -> Running | None:
-    """The running server of that part (one of `PARTS`); None if there is none, however it ended."""
+    """The running server of this part, one of `PARTS`. None if there is none, however it ended."""
     name = _SERVERS[part].name
     found = read_address(_directory(part), name)
     if found is None:
@@ -70,19 +70,19 @@ def running(part: str) -> Running | None:
 
 
 def start(part: str, port: int | None = None) -> Running:
-    """Start a server that outlives this process, for all commands to find; one that runs already is the answer.
+    """Start a server that outlives this process, for all commands to find. If it runs already, return that one.
 
     Parameters
     ----------
     part
         One of `PARTS`.
     port
-        Where clients connect; by default the port of its last run, or a free one.
+        The port for clients. By default it is the port of its last run, or a free one.
 
     Raises
     ------
     EnvironmentFault
-        If its program can't be had or started, or it runs already on another port.
+        If there is no such program, it can't be started, or it runs already on another port.
     """
     found = running(part)
     if found is None:
@@ -102,18 +102,18 @@ def at_hand(part: str) -> bool:
     Raises
     ------
     EnvironmentFault
-        If the user has named a program that is another one.
+        If the program that the user has named is another one.
     """
     return (influxdb.present() if part == "influxdb" else prometheus.present()) is not None
 
 
 def stop(part: str) -> Running | None:
-    """Stop the server, in good order, and wait until it has ended; its data stay.
+    """Stop the server in an orderly way, and wait until it has ended. Its data stay.
 
     Returns
     -------
     Running or None
-        The server that was stopped; None if it didn't run.
+        The server that was stopped. None if it didn't run.
     """
     found = running(part)
     if found is not None:
@@ -140,7 +140,7 @@ def targets() -> Path:
 def scraped(port: int) -> Iterator[None]:
     """Inside the block, the stack's Prometheus scrapes `/metrics` on this machine's `port`, if it runs.
 
-    A process that is killed inside the block stays listed, and so shows as down, until another process enters one.
+    A process that is killed inside the block stays listed, and is shown as down, until another process enters one.
     """
     if running("prometheus") is None:
         yield

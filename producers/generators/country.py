@@ -1,4 +1,4 @@
-"""The country streams: one hot key over a uniform rest."""
+"""The country streams: one hot key, and a uniform rest."""
 
 from functools import cache
 from importlib.resources import files
@@ -21,16 +21,16 @@ def countries() -> tuple[str, ...]:
 
 
 class Country(Generated):
-    """``{"country"}`` messages: ``Turkey`` with probability R %, else uniform over the countries of the world.
+    """``{"country"}`` messages: ``Turkey`` with probability R %, else any country of the world, all equally likely.
 
-    The skew key is in the uniform part too, as in the original, so p1 = R + (1 - R) / 197. The original's list names
+    As in the original, the hot key is among these countries too, so p1 = R + (1 - R) / 197. The original's list names
     a few countries twice; ours has each once.
 
     Parameters
     ----------
-    ratio : int
-        R, 0 to 100: the skew key's extra share in %.
+        R, 0 to 100: the hot key's extra share in %.
     half : bool
+        Whether the second half of the stream has R = 0. The hot key then turns cold.
         The second half of the stream has R = 0: the hot key turns cold.
     records, seed : int
         See ``Generated``.

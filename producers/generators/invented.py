@@ -1,4 +1,4 @@
-"""What the generators invent: the times of the records, and titles."""
+"""What generators make up: the times of the records, and titles."""
 
 import numpy as np
 import pyarrow as pa
@@ -14,23 +14,23 @@ _SWING, _PEAK = 0.4, 18
 
 
 def times_of_day(first: int, n: int, records: int, start: int, seconds: int) -> NDArray[np.int64]:
-    """Times of n records of a stream that goes on day and night, busier in the evening than in the morning.
+    """Times for n records of a stream that is busier in the evening than in the morning.
 
     Parameters
     ----------
     first : int
-        Position of the first of them.
+        Position of the first of the n records in the stream.
     n : int
-        How many.
+        The number of times.
     records : int
-        How many the whole stream has.
+        The number of records in the whole stream.
     start, seconds : int
-        When the stream begins (s since the epoch) and how long it lasts.
+        When the stream begins (s since the epoch), and how long it lasts.
 
     Returns
     -------
     int64[n]
-        Seconds since the epoch, never falling.
+        Seconds since the epoch, in ascending order.
 
     """
     # The stream's density is 1 + swing · cos; its integral up to a minute is the share of the records before it.
@@ -53,9 +53,9 @@ _SCRAMBLE = 0x2545F491
 
 
 def titles(numbers: NDArray[np.int64], first: str) -> pa.StringArray:
-    """A pronounceable title for each number below 2^30, always the same for a number: string[n].
+    """A pronounceable title for each number below 2^30, string[n]. A number always has the same title.
 
-    No two numbers have the same title; number 0 has ``first``.
+    No two numbers have the same title. The title of 0 is ``first``.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Streams of plain keys with a distribution from the papers, as ``{"key"}`` messages of no application."""
+"""Streams of plain keys with a distribution from the papers, as ``{"key"}`` messages that belong to no application."""
 
 from functools import cached_property
 from typing import Any
@@ -20,8 +20,8 @@ class Synthetic(Generated):
     name, summary : str
         See ``Dataset``.
     law : tuple
-        The name of the function of ``unskew.grouping.streams`` that makes the stream, and its arguments. It is called
-        when the first block is read, as a large table takes time to build.
+        The name of a function of ``unskew.grouping.streams`` that makes the stream, and the function's arguments. It is
+        called when the first block is read, because a large table takes time to build.
     records, seed : int
         See ``Generated``.
     published : Published or None
@@ -65,7 +65,7 @@ _STEEPEST = 100
 
 
 def zipf_keys(z: float = 1.0, keys: int = 100_000, *, records: int = 10_000_000, seed: int = 0) -> Synthetic:
-    """ZIPF: the key of rank r with frequency r^-z / Σ x^-z (PKG, Section 6)."""
+    """ZIPF: the frequency of the key of rank r is r^-z / Σ x^-z (PKG, Section 6)."""
     _require("z", z, 0, _STEEPEST)
     _require("keys", keys, 1, _MOST_KEYS)
     return Synthetic("ZIPF", f"Zipf keys: z = {z:g}, K = {keys:,}", ("zipf", z, keys), records, seed)
@@ -94,7 +94,7 @@ def drifting_zipf(
     records: int = 10_000_000,
     seed: int = 0,
 ) -> Synthetic:
-    """DRIFTING_ZIPF: every ``every`` records each key hands its rank on to the key ``step`` further."""
+    """DRIFTING_ZIPF: after every ``every`` records, each key's rank passes to the key ``step`` further."""
     _require("z", z, 0, _STEEPEST)
     _require("keys", keys, 1, _MOST_KEYS)
     _require("every", every, 1, 10**12)
@@ -104,7 +104,7 @@ def drifting_zipf(
 
 
 def posg_uniform(items: int = 4096, *, records: int = 32_768, seed: int = 0) -> Synthetic:
-    """POSG_UNIFORM: m = 32,768 tuples of n = 4096 items, each as often as another (POSG, Section V-A)."""
+    """POSG_UNIFORM: m = 32,768 tuples of n = 4096 items, all equally likely (POSG, Section V-A)."""
     _require("items", items, 1, _MOST_KEYS)
     return Synthetic("POSG_UNIFORM", f"POSG's items, uniform: n = {items:,}", ("uniform", items), records, seed)
 

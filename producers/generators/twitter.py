@@ -1,6 +1,6 @@
 """Twitter's datasets, generated.
 
-TWITTER_TICKER are the stocks that tweets mention in a month; some are hot for a week. TWITTER_ELECTION are the hashtags
+TWITTER_TICKER has the stocks that tweets mention in a month; some are hot for a week. TWITTER_ELECTION has the hashtags
 of an election day, when the news makes a hashtag hot within minutes.
 """
 
@@ -29,14 +29,14 @@ _FEWEST = 290
 class Ticker(Scaled):
     """``{"timestamp","ticker"}`` messages with the statistics of the PKG paper's CT: 690 k, 2.9 k keys, p1 = 3.29 %.
 
-    Popularity follows Zipf's law times a lognormal factor that changes from week to week, so that each week has its own
-    top tickers. The exponent is the one that gives the month's most frequent ticker the share p1.
+    Popularity follows Zipf's law times a lognormal factor. The factor changes from week to week, so that each week has
+    its own top tickers. The exponent is such that the month's most frequent ticker has the share p1.
 
     Parameters
     ----------
     scale, records, seed
-        See ``Scaled``; the records, spread over the month, and the tickers are scaled, while p1 stays. The seed also
-        chooses which tickers are hot in which week.
+        See ``Scaled``. The numbers of records and tickers are scaled, and p1 stays. The records are spread over the
+        month. The seed also chooses which tickers are hot in which week.
 
     References
     ----------
@@ -54,7 +54,7 @@ class Ticker(Scaled):
 
     @cached_property
     def names(self) -> pa.StringArray:
-        """The tickers, the most popular first: real ones, then as many made-up ones as are needed."""
+        """The tickers, the most popular first: real ones, then as many made-up ones as needed."""
         real = files("unskew.producers.generators").joinpath("tickers.txt").read_text().split()
         made = [_made_up(number) for number in range(max(0, self._count - len(real)))]
         return pa.array([*real, *made][: self._count])
@@ -73,7 +73,7 @@ class Ticker(Scaled):
 
 
 def weekly_shares(tickers: int, seed: int) -> NDArray[np.float64]:
-    """Each ticker's share in each week, float64[weeks, k]; over the month the largest is p1."""
+    """Each ticker's share in each week, float64[weeks, k]. Over the month, the largest share is p1."""
     lengths = np.diff(np.append(np.arange(0, _DAYS * 86_400, _WEEK), _DAYS * 86_400)) / (_DAYS * 86_400)
     rng = np.random.default_rng((seed, tickers))
     noise = rng.standard_normal((len(lengths), tickers))
@@ -108,14 +108,15 @@ _EVENTS = 40
 class Election(Scaled):
     """``{"text","hashtags","timestamp"}`` messages of one day, with bursts.
 
-    Most hashtags follow Zipf's law. Besides, forty times that day something happens: a hashtag from the middle ranks
-    rises within two to five minutes to a share of up to a third, and falls by half every ten to forty minutes.
+    Most hashtags follow Zipf's law. In addition there are forty events in the day. An event raises a hashtag of a
+    middle rank, within two to five minutes, to a share of up to a third. The share then halves every ten to forty
+    minutes.
 
     Parameters
     ----------
     scale, records, seed
-        See ``Scaled``; 1 stands for 2 M tweets, spread over the day, and 50 k hashtags. The seed also
-        chooses the events.
+        See ``Scaled``. The scale 1 stands for 50 k hashtags and 2 M tweets, which are spread over the day. The seed
+        also chooses the events.
 
     """
 
@@ -164,14 +165,14 @@ class Election(Scaled):
 
 
 class Events:
-    """The events of a day, forty of them, each of which makes a hashtag hot.
+    """The forty events of a day, each of which makes a hashtag hot.
 
     Attributes
     ----------
     begin, rise, half_life : float64[40], s
-        When each event begins, how long its weight rises, and in what time the weight then falls by half.
+        When each event begins, how long its weight rises, and how long the weight then takes to fall by half.
     peak : float64[40]
-        The largest weight; all tweets about no event together have the weight 1.
+        The largest weight. All tweets about no event have the weight 1 together.
     about : int64[40]
         The rank of the event's hashtag.
 
@@ -193,9 +194,9 @@ class Events:
         return self.peak * rising * falling
 
     def hashtag(self, seconds: NDArray[np.int64], uniform: NDArray[np.float64]) -> NDArray[np.int64]:
-        """The rank of the hashtag that a tweet of each moment is about, int64[n]; -1: of no event.
+        """The rank of the hashtag of a tweet at each moment, int64[n]; -1: the tweet is about no event.
 
-        The moments ascend; ``uniform``, float64[n] of [0, 1), are the random numbers that decide.
+        The moments ascend. ``uniform``, float64[n] in [0, 1), are the random numbers that decide.
         """
         moments, at = np.unique(seconds, return_inverse=True)
         upto = np.cumsum(self.weights(moments), axis=1)

@@ -1,7 +1,7 @@
 """Wikipedia's datasets, generated.
 
-WIKIPEDIA_PAGEVIEWS are the visits of readers to its pages on one day, WIKIPEDIA_PAGEVIEWS_BY_LANG the views of each
-page of each language in an hour, WIKIPEDIA_CLICKSTREAM the clicks from each page to another in a month.
+WIKIPEDIA_PAGEVIEWS has the visits of pages in one day. WIKIPEDIA_PAGEVIEWS_BY_LANG has the views of each page of each
+language in an hour. WIKIPEDIA_CLICKSTREAM has the clicks from each page to another in a month.
 """
 
 from functools import cache, cached_property
@@ -28,13 +28,13 @@ _START, _DAY = 1_200_009_600, 86_400  # 11 January 2008
 class Pageviews(Scaled):
     """``{"timestamp","page"}`` messages with the statistics of the PKG paper's WP: 22 M, 2.9 M keys, p1 = 9.32 %.
 
-    The main page has the share p1 and all others follow Zipf's law. (One Zipf law for all pages would not do: with this
-    p1, 22 M draws see 2.9 M keys only if there are 10 times as many.)
+    The main page has the share p1, and all others follow Zipf's law. One Zipf law for all pages would not do: with this
+    p1, 22 M draws see 2.9 M keys only if there are 10 times as many.
 
     Parameters
     ----------
     scale, records, seed
-        See ``Scaled``; the records and the pages are scaled, while p1 stays.
+        See ``Scaled``. The numbers of records and pages are scaled, and p1 stays.
 
     References
     ----------
@@ -80,17 +80,17 @@ _VIEWS, _VIEWS_Z = 100_000, 2.5
 class PageviewsByLang(Scaled):
     """``{"lang","page","n","m"}`` messages with the published shares of the languages: English 47 %, Spanish 7.2 % …
 
-    Whether a page is much viewed does not depend on its language. So a language has the same share of the records (the
+    How often a page is viewed does not depend on its language. So a language has the same share of the records (the
     load) as of the views (the counts).
 
     Parameters
     ----------
     scale, records, seed
-        See ``Scaled``; 1 stands for 5 M records, about an hour's, and 2 M pages.
+        See ``Scaled``. The scale 1 stands for 5 M records, about an hour's, and 2 M pages.
 
     References
     ----------
-    The Signpost, 1 April 2013, on the Wikimedia Foundation's report card: shares of the six most viewed Wikipedias.
+    The Signpost, 1 April 2013, on the Wikimedia Foundation's report card: the shares of the six most viewed Wikipedias.
 
     """
 
@@ -124,7 +124,7 @@ class PageviewsByLang(Scaled):
 
 @cache
 def languages() -> tuple[str, ...]:
-    """The codes of the languages that have a Wikipedia, the most viewed first."""
+    """The codes of the languages that have a Wikipedia; the most viewed come first."""
     return tuple(files("unskew.producers.generators").joinpath("languages.txt").read_text().split())
 
 
@@ -155,19 +155,19 @@ OUTSIDE = {"other-search": 0.591, "other-empty": 0.365, "other-internal": 0.027,
 class Clickstream(Scaled):
     """``{"prev","curr","type","n"}`` messages with the statistics of the English Wikipedia's November 2017.
 
-    26 M pairs of 4.4 M articles: 60 % links, 37 % from outside, 3 % other; these have 18 %, 81 % and 1 % of the 6.7 G
-    clicks, as n is heavy-tailed. Origin, destination and n are drawn independently, so a pair may occur twice, which
-    real files don't have.
+    There are 26 M pairs of 4.4 M articles: 60 % links, 37 % from outside, 3 % other. They have 18 %, 81 % and 1 % of
+    the 6.7 G clicks, because n is heavy-tailed. Origin, destination and n are drawn independently, so a pair may occur
+    twice. In the real files none does.
 
     Parameters
     ----------
     scale, records, seed
-        See ``Scaled``; the records and the articles are scaled.
+        See ``Scaled``. The numbers of records and articles are scaled.
 
     References
     ----------
     Wikimedia blog, 16 January 2018: "New monthly dataset shows where people fall into Wikipedia rabbit holes". The
-    shares of OUTSIDE are those of March 2020's clicks.
+    shares of clicks from outside are those of March 2020.
 
     """
 

@@ -26,10 +26,10 @@ _PARQUET, _JSON = b"PAR1", b"{"
 
 
 class Columns(Dataset):
-    """``{"key"}`` messages from one column, in the rows' order; ``{"key","timestamp"}`` with a column of times.
+    """``{"key"}`` messages from one column, in the rows' order. With a column of times: ``{"key","timestamp"}``.
 
-    Keys are taken as text, whatever their type. Times are timestamps, ISO 8601, or numbers of ms since the epoch. Rows
-    without a key, or without a time where there is a column of times, are rejected.
+    Keys are converted to text, whatever their type. Times are timestamps, ISO 8601, or numbers of ms since the epoch.
+    Rows without a key are rejected. If there is a column of times, so are rows without a time.
 
     Parameters
     ----------
@@ -40,9 +40,9 @@ class Columns(Dataset):
     column : str
         The column of the keys.
     time : str
-        The column of the times; empty: there is none.
+        The column of the times. Empty: there is none.
     limit : int or None
-        Read no more than so many records.
+        The largest number of records to read.
 
     """
 
@@ -128,14 +128,14 @@ def _moment(text: str | None) -> int | None:
 
 
 def tables(file: Input, columns: Sequence[str], reject: RejectRow) -> Iterator[Rows]:
-    """These columns of a file, some rows at a time; the columns of CSV and JSON are text, with nulls.
+    """These columns of a file, some rows at a time. The columns of CSV and JSON are text, with nulls.
 
     The file's first bytes determine which kind of table it is.
 
     Raises
     ------
     UsageError
-        A column isn't there.
+        There is no such column.
     EnvironmentFault
         The file can't be read.
 

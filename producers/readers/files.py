@@ -14,16 +14,16 @@ Format: TypeAlias = Callable[[Lines], Parsed]
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """A position between two records, in the files.
+    """A position between two records of the files.
 
     Attributes
     ----------
     records : int
-        Records before it, in all files.
+        The number of records before it, in all files.
     file : int
         The number of its file, from 0.
     offset, line : int
-        Bytes (decompressed) and lines of that file before it.
+        Bytes, decompressed, and lines of that file before it.
     begin : bytes
         The file's first line, which determines the format.
 
@@ -36,7 +36,7 @@ class Position:
     begin: bytes = b""
 
     def as_json(self) -> dict[str, Any]:
-        """The position as a JSON-able value."""
+        """The position as a value for JSON."""
         return {
             "position": self.records,
             "file": self.file,
@@ -53,27 +53,27 @@ class Position:
 
 
 class Files(Dataset):
-    """Messages from lines of text; one file after the other.
+    """Messages from lines of text, one file after the other.
 
     Parameters
     ----------
     name : str
         The source type.
     files : sequence of Input
-        What to read.
+        The files to read.
     format_of : callable
-        Returns the format of a file, by the file's first line.
+        Returns the format of a file from the file's first line.
     rejects : Rejects
-        Takes the lines that give no message, each once, however often the files are read.
+        Takes each line that gives no message, once, even if the files are read several times.
     limit : int or None
-        Read no more than so many records.
+        The largest number of records to read.
 
     Attributes
     ----------
     consumed : int
-        Bytes of the files that have been read, compressed as they are.
+        Bytes of the files read so far, compressed as they are.
     size : int or None
-        Bytes of all files; None: unknown.
+        Bytes of all files. None: unknown.
 
     """
 

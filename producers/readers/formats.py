@@ -1,7 +1,7 @@
-"""The formats in which the datasets are published: lines in, messages out.
+"""The formats in which the datasets are published: lines go in, messages come out.
 
-Fields with a separator are read whole columns at a time; tweets are JSON, one a line, of Twitter's API v1.1 and v2, as
-its streams and archives have them. ``unskew.producers.registry`` says which dataset has which format.
+Fields with a separator are read whole columns at a time. Tweets are JSON, one a line, of Twitter's API v1.1 and v2, as
+in its streams and archives. ``unskew.producers.registry`` says which dataset has which format.
 """
 
 from dataclasses import dataclass
@@ -36,7 +36,7 @@ def pageviews(lines: Lines) -> Parsed:
 
 
 def wikibench(lines: Lines) -> Parsed:
-    """``counter timestamp url flag``: the traces of wikibench.eu, seconds with a fraction."""
+    """``counter timestamp url flag``: the traces of wikibench.eu. The timestamp is in seconds with a fraction."""
     fields = Fields(lines, b" ", ("counter", "timestamp", "url", "flag"))
     fields.require_seconds("timestamp")
     fields.require_text("url")
@@ -69,12 +69,12 @@ def clickstream(lines: Lines) -> Parsed:
 
 
 def tickers_or_tweets(begin: bytes) -> Format:
-    """The format of a file of tickers that begins with this line."""
+    """The format of a file of tickers whose first line is ``begin``."""
     return tweet_cashtags if begin.startswith(b"{") else tickers
 
 
 def pageviews_or_trace(begin: bytes) -> Format:
-    """The format of a file of page views that begins with this line."""
+    """The format of a file of page views whose first line is ``begin``."""
     return pageviews if b"\t" in begin else wikibench
 
 
@@ -86,7 +86,7 @@ _LATEST = 10**15  # ms since the epoch, in the year 33658
 
 @dataclass(frozen=True, slots=True)
 class Tweet:
-    """The parts of a tweet that messages are made of; hashtags and cashtags are without their signs, time is in ms."""
+    """The parts of a tweet that go into messages. Hashtags and cashtags are without # and $. The time is in ms."""
 
     text: str
     hashtags: list[str]
@@ -95,7 +95,7 @@ class Tweet:
 
 
 def tweet_hashtags(lines: Lines) -> Parsed:
-    """A message for each tweet with hashtags; other tweets and notices give none."""
+    """A message for each tweet with hashtags. Other tweets and notices give none."""
     tweets, rejected = _tweets(lines)
     tagged = [tweet for tweet in tweets if tweet.hashtags]
     hashtags = pa.array([tweet.hashtags for tweet in tagged], pa.list_(pa.string()))
@@ -104,7 +104,7 @@ def tweet_hashtags(lines: Lines) -> Parsed:
 
 
 def tweet_cashtags(lines: Lines) -> Parsed:
-    """A message for each cashtag of each tweet, in upper case, as tickers are."""
+    """A message for each cashtag of each tweet, in upper case as tickers are."""
     tweets, rejected = _tweets(lines)
     found = [(tweet.milliseconds // 1000, cashtag.upper()) for tweet in tweets for cashtag in tweet.cashtags]
     seconds = np.array([second for second, _ in found], np.int64)

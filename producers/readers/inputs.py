@@ -26,9 +26,9 @@ class Input:
     Attributes
     ----------
     name : str
-        Its name in messages: the path, or ``-``.
+        The name in reports: the path, or ``-``.
     size : int or None
-        Bytes of the file, compressed as it is; None: unknown before the end.
+        Bytes of the file, compressed as it is. None: unknown before the end.
 
     """
 
@@ -36,7 +36,7 @@ class Input:
     size: int | None
 
     def fingerprint(self) -> list[Any]:
-        """The file's path, size and time of change, JSON-able: equal for the same file."""
+        """The file's path, size and time of change, as a value for JSON. It is equal for the same file."""
         stat = Path(self.name).stat()
         return [str(Path(self.name).absolute()), stat.st_size, stat.st_mtime_ns]
 
@@ -58,12 +58,14 @@ class Input:
 
 
 def inputs(arguments: Iterable[str]) -> list[Input]:
-    """The files that a command's arguments name: paths, patterns, directories (their files by name), or ``-``.
+    """The files that a command's arguments name. An argument is a path, a pattern, a directory or ``-``.
+
+    Of a directory, all files are read, ordered by name.
 
     Raises
     ------
     UsageError
-        A path or pattern that names nothing, or standard input named twice.
+        A path or pattern names nothing, or standard input is named twice.
 
     """
     found: list[Input] = []
@@ -88,7 +90,7 @@ def _files(path: Path) -> list[Path]:
 
 
 class ByteStream:
-    """An input's bytes, decompressed; a context manager.
+    """An input's bytes, decompressed. It is a context manager.
 
     Attributes
     ----------
@@ -123,7 +125,7 @@ class ByteStream:
         return self._raw.closed
 
     def peek(self) -> bytes:
-        """Some of the next bytes, at least a line, without moving past them; none at the end."""
+        """Some of the next bytes, at least a line, without moving past them. At the end: no bytes."""
         while b"\n" not in self._peeked and len(self._peeked) < _SAMPLE:
             if not (more := self._decompressed(_SAMPLE)):
                 break
@@ -131,12 +133,12 @@ class ByteStream:
         return self._peeked
 
     def read(self, size: int) -> bytes:
-        """The next bytes, ``size`` of them at most; none at the end.
+        """The next bytes, at most ``size`` of them. At the end: no bytes.
 
         Raises
         ------
         EnvironmentFault
-            They can't be read or decompressed.
+            The bytes can't be read or decompressed.
 
         """
         data = self._peeked[:size] or self._decompressed(size)
@@ -145,7 +147,7 @@ class ByteStream:
         return data
 
     def skip(self, size: int) -> None:
-        """Move ``size`` bytes further; compressed bytes have to be decompressed for it."""
+        """Move ``size`` bytes further. This decompresses compressed bytes."""
         if self._seekable and not self._peeked:
             self._raw.seek(size)
             self.offset += size

@@ -1,6 +1,6 @@
-"""Text as sections of lines, and the lines' fields as whole columns, without a Python object for any of them.
+"""Text as sections of lines, and the lines' fields as whole columns, without a Python object for each of them.
 
-Only the lines that can't be read are looked at one by one.
+Only lines that can't be read are looked at one by one.
 """
 
 from collections.abc import Iterator
@@ -27,7 +27,7 @@ _SECONDS = r"^[0-9]{1,12}(\.[0-9]*)?$"
 
 @dataclass(frozen=True, slots=True)
 class Lines:
-    """n consecutive lines of a file, without their ends; empty ones are left out.
+    """n consecutive lines of a file, without line ends. Empty lines are left out.
 
     Attributes
     ----------
@@ -36,7 +36,7 @@ class Lines:
     starts, stops : int64[n]
         Line i is ``data[starts[i]:stops[i]]``.
     numbers : int64[n]
-        Their numbers in the file, from 1.
+        The lines' numbers in the file, from 1.
 
     """
 
@@ -52,7 +52,7 @@ class Lines:
         return self.data[self.starts[line] : self.stops[line]].tobytes()
 
     def only(self, lines: NDArray[np.bool_]) -> "Lines":
-        """The lines whose entry in ``lines``, bool[n], is true."""
+        """The lines with a true entry in ``lines``, bool[n]."""
         return Lines(self.data, self.starts[lines], self.stops[lines], self.numbers[lines])
 
     def valid_utf8(self) -> NDArray[np.bool_]:
@@ -73,7 +73,7 @@ class Section:
     overlong : list of (number, first bytes)
         Lines that were too long to be kept.
     offset, number : int
-        Bytes (decompressed) and lines of the file up to the section's end.
+        Bytes, decompressed, and lines of the file up to the section's end.
 
     """
 
@@ -84,9 +84,9 @@ class Section:
 
 
 def sections(stream: ByteStream, size: int = 1 << 21, number: int = 0) -> Iterator[Section]:
-    """The lines of a stream in sections of about ``size`` bytes; memory is bounded whatever the lines' length.
+    """The lines of a stream in sections of about ``size`` bytes, in bounded memory whatever the lines' length.
 
-    Lines end with LF or CR LF; the last one may lack its end. ``number`` lines come before the stream's position.
+    Lines end with LF or CR LF, and the last one may have no end. ``number`` lines come before the stream's position.
     """
     rest, offset = b"", stream.offset
     overlong: list[tuple[int, bytes]] = []
@@ -134,7 +134,7 @@ def _cut(body: bytes, number: int) -> tuple[Lines, list[tuple[int, bytes]]]:
 
 
 def pieces(data: NDArray[np.uint8], starts: NDArray[np.int64], stops: NDArray[np.int64]) -> pa.Array:
-    """``data[starts[i]:stops[i]]`` for each i, which must ascend without overlap: binary[n]."""
+    """``data[starts[i]:stops[i]]`` for each i, binary[n]. These ranges must ascend without overlap."""
     if not len(starts):
         return pa.array([], pa.binary())
     # An array over the data of every piece and of the bytes between it and the next; then every other element of it.
@@ -161,7 +161,7 @@ class Parsed:
     block : Block
         The messages.
     rejected : list of (number, reason, line)
-        The lines that gave no message because something is wrong with them, with their numbers in the file.
+        The lines that gave no message because they are invalid, with their numbers in the file.
 
     """
 
@@ -170,16 +170,16 @@ class Parsed:
 
 
 class Fields:
-    """The fields of the lines that have the right number of fields; the checks reject more lines.
+    """The fields of those lines that have the right number of fields. Further checks reject more lines.
 
     Parameters
     ----------
     lines : Lines
         The lines.
     separator : bytes
-        One byte.
+        The byte between two fields.
     names : tuple of str
-        The fields, as reasons name them.
+        The names of the fields, as given in reasons.
 
     """
 
@@ -210,7 +210,7 @@ class Fields:
         return len(self._where)
 
     def text(self, name: str) -> pa.Array:
-        """A column of text, string[n] of the lines that are left."""
+        """A column of text, string[n], of the lines that are left."""
         return self._bytes(name).cast(pa.string())
 
     def require_text(self, name: str) -> None:
@@ -218,7 +218,7 @@ class Fields:
         self._require(self._lengths(name) > 0, f"no {name}")
 
     def require_digits(self, name: str) -> None:
-        """Reject the lines in which this field is no whole number of at least 0."""
+        """Reject the lines in which this field isn't a whole number of at least 0."""
         lengths = self._lengths(name)
         good = (lengths > 0) & (lengths <= _DIGITS)
         column = self._bytes(name)
@@ -228,16 +228,16 @@ class Fields:
         self._require(good, f"{name} is no number")
 
     def require_seconds(self, name: str) -> None:
-        """Reject the lines in which this field is no time in seconds, with or without a fraction."""
+        """Reject the lines in which this field isn't a time in seconds, with or without a fraction."""
         good = pc.call_function("match_substring_regex", [self.text(name)], pc.MatchSubstringOptions(_SECONDS))
         self._require(good.to_numpy(zero_copy_only=False), f"{name} is no time in seconds")
 
     def digits(self, name: str) -> NDArray[np.int64]:
-        """A column of whole numbers, int64[n]; ``require_digits`` comes first."""
+        """A column of whole numbers, int64[n]. Call ``require_digits`` first."""
         return pc.cast(self.text(name), pa.int64()).to_numpy()
 
     def seconds(self, name: str) -> NDArray[np.int64]:
-        """A column of times, whole seconds, int64[n]; ``require_seconds`` comes first."""
+        """A column of times in whole seconds, int64[n]. Call ``require_seconds`` first."""
         return pc.cast(self.text(name), pa.float64()).to_numpy().astype(np.int64)
 
     def _bytes(self, name: str) -> pa.Array:

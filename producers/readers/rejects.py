@@ -1,4 +1,4 @@
-"""Rejects, the lines that gave no message: they are counted, the first are shown, and all can be written to a file."""
+"""Rejects: lines that gave no message. They are counted, the first are shown, and all can be written to a file."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ class Reject:
 
     @property
     def text(self) -> str:
-        """The line, readable: bytes that aren't UTF-8 as backslash escapes."""
+        """The line as text. Bytes that aren't UTF-8 are backslash escapes."""
         return self.data.decode(errors="backslashreplace")
 
 
@@ -36,16 +36,16 @@ class Rejects:
     Parameters
     ----------
     path : Path or None
-        JSON lines ``{"file","line","reason","text"}`` are written to it.
+        A file to which JSON lines ``{"file","line","reason","text"}`` are written.
     strict : bool
-        The first reject is an error.
+        Whether the first reject is an error.
 
     Attributes
     ----------
     reasons : Counter
-        How many lines for each reason.
+        The number of lines for each reason.
     samples : list of Reject
-        The first few.
+        The first few rejects.
 
     Raises
     ------
@@ -76,7 +76,7 @@ class Rejects:
         return self.reasons.total()
 
     def show(self, console: Console) -> None:
-        """Print the number of rejects for each reason, and the first few of them; nothing if there were none."""
+        """Print the number of rejects for each reason, and the first few rejects. Without any, print nothing."""
         if not self.total:
             return
         table = Table("lines", "why", title=f"{self.total:,} lines gave no message", title_justify="left")

@@ -4,8 +4,9 @@
 >>> create("SHUFFLE", workers=4).route(["tr", "tr", "de"]).tolist()
 [0, 1, 2]
 
-What most users need is here; the rest is in the rooms: ``unskew.grouping`` (the schemes, without Spark),
-``unskew.apps`` (the topology and its commands), ``unskew.producers``, ``unskew.dashboards``, ``unskew.deploy``.
+What most users need can be imported from here. The rest is in the packages ``unskew.grouping`` (the schemes, without
+Spark), ``unskew.works`` (works with a state per key), ``unskew.apps`` (the topology and its commands),
+``unskew.producers``, ``unskew.dashboards`` and ``unskew.deploy``.
 """
 
 from typing import TYPE_CHECKING, Any

@@ -1,10 +1,10 @@
-"""The `unskew` command: says what is missing where only the library is installed."""
+"""The `unskew` command. If only the library is installed, it says what is missing."""
 
 import sys
 
 
 def main() -> None:
-    """Run `unskew.apps.cli`, whose packages come with the extra `app`."""
+    """Run `unskew.apps.cli`, whose packages are installed by the extra `app`."""
     try:
         from unskew.apps.cli import main as run
     except ModuleNotFoundError as error:

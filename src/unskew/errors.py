@@ -1,8 +1,11 @@
-"""The ways in which a user's command fails without being our defect: one line on stderr, no stack trace."""
+"""Errors of a user's command that are not defects of unskew. A command prints them as one line on stderr.
+
+There is no stack trace. The library's functions raise the same errors.
+"""
 
 
 class UserError(Exception):
-    """What the user can mend. The message names what was given, what is valid and what to do; one line."""
+    """A failure that the user can mend. The message is one line: what was given, what is valid, and what to do."""
 
     exit_code: int
 
@@ -14,12 +17,12 @@ class UsageError(UserError):
 
 
 class EnvironmentFault(UserError):
-    """The arguments are fine, the world isn't: no Java, no broker, no disk, a port taken."""
+    """The arguments are valid, but the environment isn't: no Java, no broker, no disk space, a port taken."""
 
     exit_code = 1
 
 
 class TakenOver(UserError):
-    """Another driver goes on with the checkpoint. To start this one again would take the checkpoint from that one."""
+    """Another driver has taken over the checkpoint. Starting this one again would take it back."""
 
     exit_code = 3

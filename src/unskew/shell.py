@@ -1,4 +1,4 @@
-"""How the user calls us, for the commands that we print."""
+"""The name by which the user calls unskew, for the commands that it prints."""
 
 import shutil
 import sys
@@ -8,7 +8,7 @@ NAME = "unskew"
 
 
 def unskew() -> str:
-    """What to type to call us: our name if the shell finds it, else the path with which this process was called."""
+    """What to type to call unskew: its name if the shell finds it, else the path by which this process was called."""
     called = Path(sys.argv[0]).absolute()
     if shutil.which(NAME) or called.name != NAME:
         return NAME
