@@ -44,9 +44,8 @@ def main() -> None:
     schedule = Schedule(given.keys, given.workers, given.rate, tuple(given.shares), given.every)
     console = Console(width=160, highlight=False)
     done = experiment(schedule, lambda waiting: console.print(f"… {waiting}"))
-    bins = binned(done.latencies)
     console.print(table(done))
-    for file in (write(bins, given.output), draw(bins, done, given.output)):
+    for file in (write(binned(done.latencies), given.output), draw(done, given.output)):
         console.print(f"wrote {file}")
 
 

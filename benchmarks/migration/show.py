@@ -13,19 +13,29 @@ from rich.table import Table
 from benchmarks.migration.experiment import Done, Moved
 from unskew.apps.monitoring.colours import colour
 
-BIN = 250  # ms
+BIN = 250  # ms, of the table of latencies
+_DRAWN = (
+    5_000  # ms, of the picture: longer than a batch, within which latencies fall as tuples come nearer to its start
+)
 
 
-def binned(found: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Latencies by each 250 ms of the stream.
+def binned(found: NDArray[np.float64], width: int = BIN) -> NDArray[np.float64]:
+    """Latencies by each bin of the stream.
+
+    Parameters
+    ----------
+    found : float64[n, 2]
+        Each tuple's time and latency (ms).
+    width : int
+        A bin's length (ms).
 
     Returns
     -------
     float64[b, 5]
-        Of each 250 ms with tuples: when they began (ms), how many tuples came, and these tuples' p50, p99 and maximum.
+        Of each bin with tuples: when it began (ms), how many tuples came, and these tuples' p50, p99 and maximum.
 
     """
-    start = found[:, 0] // BIN * BIN
+    start = found[:, 0] // width * width
     rows = []
     for at in np.unique(start):
         here = found[start == at, 1]
@@ -73,22 +83,23 @@ def write(bins: NDArray[np.float64], folder: Path) -> Path:
     return path
 
 
-def draw(bins: NDArray[np.float64], done: Done, folder: Path) -> Path:
+def draw(done: Done, folder: Path) -> Path:
     """Draw ``latency.png`` into a folder, and return its path."""
     figure = Figure(figsize=(11, 4.5), layout="constrained")
     axes = figure.subplots()
+    bins = binned(done.latencies, _DRAWN)
     first = bins[0, 0]
-    for column, shade in ((4, "#e69f00"), (3, "#0072b2"), (2, "#000000")):  # of Okabe and Ito
-        axes.plot((bins[:, 0] - first) / 1000, bins[:, column], color=shade, linewidth=1.2, label=_COLUMNS[column])
+    middle = (bins[:, 0] - first + _DRAWN / 2) / 1000
+    for column, style, shade in ((4, "^", "#e69f00"), (3, "s-", "#0072b2"), (2, "o-", "#000000")):  # Okabe and Ito's
+        axes.plot(middle, bins[:, column] / 1000, style, color=shade, markersize=4, label=_COLUMNS[column])
     for each in done.moved:
         start, end = (done.batches[each.out].began - first) / 1000, (_end(done, each.into) - first) / 1000
-        axes.axvspan(start, end, color=colour("SHUFFLE"), alpha=0.4, linewidth=0)
+        axes.axvspan(start, end, color=colour("SHUFFLE"), alpha=0.25, linewidth=0)
         axes.annotate(f"{each.states / done.keys:.0%}", (start, 1), xycoords=("data", "axes fraction"), va="bottom")
-    axes.axvline((done.stopped - first) / 1000, color=colour("KEY"), label="stopped, and started again")
-    axes.set_yscale("log")
-    axes.set_ylim(bottom=max(1.0, bins[:, 2].min() / 2))
-    axes.set_xlabel("time of the tuple (s)")
-    axes.set_ylabel("latency (ms)")
+    axes.axvline((done.stopped - first) / 1000, color=colour("KEY"), linestyle="--", label="stopped, and started again")
+    axes.set_ylim(bottom=0)
+    axes.set_xlabel("time of the tuple (s); each point is 5 s of the stream")
+    axes.set_ylabel("latency (s)")
     figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=4, frameon=False)
     path = folder / "latency.png"
     figure.savefig(path, dpi=100)
