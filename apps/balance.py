@@ -3,7 +3,7 @@
 >>> balanced = balance(events, key="user_id", workers=32, grouping="DYNAMIC_KEY", checkpoint=path)  # doctest: +SKIP
 
 ``balance`` returns Spark rows, for any Spark code that follows. ``balanced_map`` runs a Python function at the workers:
-it sends Arrow packets instead of rows, which is several times as fast. Both use the same router.
+it sends Arrow packets instead of rows. Both use the same router.
 """
 
 from collections.abc import Callable, Iterator

@@ -56,7 +56,7 @@ def demo(
 ) -> None:
     """Start Kafka, publish a skewed stream, count it with KEY, DYNAMIC_KEY and BOUNDED_LOAD, and compare them.
 
-    Takes some five minutes. If no Kafka is named or running, it starts the embedded broker. It leaves the broker
+    Takes about three minutes on two cores. If no Kafka is named or running, it starts the embedded broker, and leaves it
     running, so that you can read the results.
     """
     from unskew.apps.compare.contest import fresh_checkpoints, run_contest
