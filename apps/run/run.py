@@ -136,13 +136,13 @@ class Run:
         if settings.mode == "LOCAL":
             start_python(spark)
         self._hold.take()
-        with Publisher(settings) as publisher:
-            drained = self._query(spark, publisher, deadline, flush_at=None)
-            if drained and settings.time == "event":
-                # Event time stands still when tuples stop coming: once all are counted, a second query sets it forward.
-                last = self._drain.end_ms(TotalsLog(settings.location).newest(self._newest))
-                flush = datetime.fromtimestamp(last / 1000 + settings.lateness, UTC)
-                drained = self._query(spark, publisher, deadline, flush)
+        publisher = Publisher(settings)
+        drained = self._query(spark, publisher, deadline, flush_at=None)
+        if drained and settings.time == "event":
+            # Event time stands still when tuples stop coming: once all are counted, a second query sets it forward.
+            last = self._drain.end_ms(TotalsLog(settings.location).newest(self._newest))
+            flush = datetime.fromtimestamp(last / 1000 + settings.lateness, UTC)
+            drained = self._query(spark, publisher, deadline, flush)
         return Outcome(drained, self._batches, self._listeners.failures + self._followers.failures)
 
     def _query(self, spark: SparkSession, publisher: Publisher, deadline: float, flush_at: datetime | None) -> bool:

@@ -1,11 +1,10 @@
 """The result topics: their names, and the records that the driver and the tasks write to them."""
 
 from collections.abc import Iterable, Sequence
-from types import TracebackType
-from typing import Any, ClassVar, Self
+from itertools import islice
+from typing import Any, ClassVar
 
-from confluent_kafka import KafkaError, Producer
-from confluent_kafka import Message as Delivered
+from confluent_kafka import Producer
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
@@ -24,6 +23,7 @@ _ANY_PARTITION = -1
 _OURS = {**Outbox.settings, "partitioner": "murmur2_random", "enable.gapless.guarantee": False}
 # A --kafka-config may change these. Nothing is logged, because each failure comes as an error.
 _SETTINGS = {"linger.ms": 5, "delivery.timeout.ms": 120_000, "log_level": 0}
+_PART = 10_000  # messages
 
 
 def result_topics(settings: Settings) -> dict[str, str]:
@@ -73,14 +73,12 @@ class Delivery:
 
 
 class Publisher:
-    """Writes records to the run's result topics. Each call returns when Kafka has acknowledged all records.
-
-    It is a context manager, which ends the client.
+    """Writes records to the run's result topics; each call returns when Kafka has acknowledged them all.
 
     Raises
     ------
     EnvironmentFault
-        A result topic, or the client with the user's settings, doesn't take records as large as a run may have.
+        A result topic, or the client by the user's settings, doesn't take records as large as a run may have.
 
     """
 
@@ -91,46 +89,26 @@ class Publisher:
             # Who made it may have chosen its partitions by what reads it, or for another run on the same source.
             ensure_topic(self._connection, topic, settings.sources, any_number=True)
         _require_room(self._connection, self.topics.values())
-        self._producer = Producer(
-            self._connection.client(**{"enable.idempotence": True, "linger.ms": 5, "log_level": 0})
-        )
-
-    def __enter__(self) -> Self:
-        """Begin."""
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """End the client."""
-        self._producer.close()
 
     def write(self, records: DataFrame, role: str) -> None:
-        """Write a DataFrame with ``key`` and ``value``, from the executors."""
+        """Write a DataFrame of ``key`` and ``value``, from the executors."""
         writer = records.write.format("kafka").mode("append").options(**self._connection.spark())
         writer.option("topic", self.topics[role]).save()
 
     def send(self, role: str, messages: Iterable[Message]) -> None:
-        """Write a few messages from the driver.
+        """Write messages from the driver, which holds ``_PART`` of them at a time.
 
         Raises
         ------
         EnvironmentFault
-            Kafka refused some messages, or didn't acknowledge them in time.
+            Kafka refused some messages, or did not acknowledge them in time.
 
         """
-        failed: list[KafkaError] = []
-
-        def delivered(error: KafkaError | None, _: Delivered) -> None:
-            if error is not None:
-                failed.append(error)
-
-        for message in messages:
-            self._producer.produce(self.topics[role], message.value, message.key, on_delivery=delivered)
-            self._producer.poll(0)
-        self._producer.flush()
-        if failed:
-            raise EnvironmentFault(_refused(len(failed), self.topics[role], failed[0].str()))
+        delivery = Delivery(self._connection, self.topics[role])
+        left = iter(messages)
+        while part := [{"key": each.key.encode(), "value": each.value} for each in islice(left, _PART)]:
+            delivery.put(part)
+        delivery.finish()
 
 
 # What Kafka's client and log add to a record, at most.

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,6 @@ from unskew.apps.routing.plans import Rebalance
 from unskew.apps.routing.reports import Failures, Reports, StateSummary, TaskReports
 from unskew.apps.topology import observer
 from unskew.apps.topology.aggregator import Closing
-from unskew.apps.topology.messages import Message
 from unskew.apps.topology.parts import StateSettings, loop_of
 from unskew.apps.topology.publisher import Publisher, result_records
 from unskew.apps.topology.rejected import rejected
@@ -198,13 +198,13 @@ class Sink:
     def _publish(self, windows: list[observer.Distribution], report: BatchReport) -> BatchReport:
         by_source = report.totals.occupants
         occupants = [each | {"source": source} for source in sorted(by_source, key=int) for each in by_source[source]]
+        tags = {"grouping": self._settings.grouping.upper(), "sourceType": self._settings.source_type.upper()}
         totals, closed = report.totals, []
-        messages: list[Message] = []
         for window in windows:
             totals = totals.with_window(window.tuples.tolist(), int(window.keys.sum()), window.distinct_keys)
-            tags = {"grouping": self._settings.grouping.upper(), "sourceType": self._settings.source_type.upper()}
-            messages += observer.to_messages(window, totals, tags, occupants)
             closed.append((window, totals))
         self._hold.require()
-        self._publisher.send("distribution", messages)
+        # By event time a batch may close so many windows that their records are made as they are sent.
+        records = (observer.to_messages(window, so_far, tags, occupants) for window, so_far in closed)
+        self._publisher.send("distribution", chain.from_iterable(records))
         return replace(report, totals=totals, windows=closed)

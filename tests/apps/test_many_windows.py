@@ -8,8 +8,10 @@ import pytest
 
 from tests.apps.conftest import countries, final_counts, publish
 from unskew.apps.routing.packets import cut
+from unskew.apps.topology.messages import Message
 from unskew.apps.topology.publisher import Publisher, result_topics
 from unskew.apps.topology.worker import Worker
+from unskew.deploy.client.topics import end_offsets
 
 pytestmark = pytest.mark.xdist_group("spark-2")
 
@@ -48,3 +50,12 @@ def test_a_batch_sends_once(settings, drain, connection, topic, monkeypatch):
     assert sum(len(report.windows) for report in closing) == n
     assert len(sent) == len(closing) < 5
     assert set(final_counts(connection, result_topics(run)["aggregator"]).values()) == {1}
+
+
+@pytest.mark.kafka
+def test_a_batch_closes_more_windows_than_the_client_holds_records(settings, topic, connection):
+    """By event time a week may close 40,320 windows of 15 s in one batch: 847,000 records with ten workers."""
+    run = settings("KEY")
+    records = 250_000  # the client's queue has room for 100,000 by default
+    Publisher(run).send("distribution", (Message(f"{i}", b"{}") for i in range(records)))
+    assert sum(end_offsets(connection, result_topics(run)["distribution"]).values()) == records
