@@ -56,8 +56,8 @@ def demo(
 ) -> None:
     """Start Kafka, publish a skewed stream, count it with KEY, DYNAMIC_KEY and BOUNDED_LOAD, and compare them.
 
-    Takes about three minutes on two cores. If no Kafka is named or running, it starts the embedded broker, and leaves it
-    running, so that you can read the results.
+    Takes about three minutes on two cores. If no Kafka is named or running, it starts the embedded broker. The broker
+    goes on, so that you can read the results.
     """
     from unskew.apps.compare.contest import fresh_checkpoints, run_contest
     from unskew.apps.monitoring.outputs import Destinations

@@ -10,6 +10,7 @@ import pyarrow as pa
 from confluent_kafka import KafkaError, Producer
 from numpy.typing import NDArray
 from rich.table import Table
+from rich.text import Text
 
 from unskew.deploy.client.connection import Connection
 from unskew.deploy.client.topics import partitions_of
@@ -20,6 +21,7 @@ from unskew.producers.outbox import Outbox
 from unskew.producers.pace import Pace
 from unskew.producers.partitioning import Partitioner, Spread
 from unskew.producers.resumption import Journal, Resumption, begin
+from unskew.shell import plain
 
 Progress: TypeAlias = Callable[[int, int], None]
 
@@ -100,7 +102,7 @@ class Summary:
         table.add_row("distinct keys", f"{'≈ ' if self.keys.error else ''}{self.keys.distinct:,}")
         table.add_row("p1", f"{self.p1:.2%}")
         for key, count in self.keys.top(hottest):
-            table.add_row(f"  {key}", f"{count:,} ({count / self.keys.total:.2%})")
+            table.add_row(Text(f"  {plain(key)}"), f"{count:,} ({count / self.keys.total:.2%})")
         return table
 
 

@@ -10,10 +10,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from rich.table import Table
+from rich.text import Text
 
 from unskew.errors import EnvironmentFault
 from unskew.producers.dataset import Dataset
 from unskew.producers.keycounts import KeyCounts
+from unskew.shell import plain
 
 FIRST = 5  # messages to show
 _POINTS = 300  # of a curve: the eye can't tell more apart
@@ -84,7 +86,7 @@ def statistics_table(dataset: Dataset, found: Statistics, hottest: int = 5) -> T
     if published:
         table.add_column(published.source, justify="right")
 
-    def row(what: str, here: str, there: str = "") -> None:
+    def row(what: str | Text, here: str, there: str = "") -> None:
         table.add_row(what, here, there) if published else table.add_row(what, here)
 
     keys = found.keys
@@ -92,7 +94,7 @@ def statistics_table(dataset: Dataset, found: Statistics, hottest: int = 5) -> T
     for what, here, there in zip(names, _numbers(found.records, keys), _published(dataset), strict=True):
         row(what, here, there)
     for key, tuples in keys.top(hottest):
-        row(f"  {key}", f"{tuples:,} ({tuples / keys.total:.2%})")
+        row(Text(f"  {plain(key)}"), f"{tuples:,} ({tuples / keys.total:.2%})")
     row("tuples", f"{keys.total:,}")
     row("bytes", f"{found.size:,}")
     if found.begin is not None and found.end is not None:

@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from unskew.apps.commandline.options import Conf, pairs
 from unskew.apps.topology.messages import window_id
 from unskew.deploy.directories import data_directory
 from unskew.errors import UsageError
+from unskew.shell import plain
 
 if TYPE_CHECKING:
     from unskew.apps.keyed.state_reader import States
@@ -88,5 +90,5 @@ def _all(states: "States", worker: int | None, top: int) -> None:
     for heading in ("bytes", "at", "last tuple"):
         table.add_column(heading, justify="right")
     for row in largest.orderBy(F.desc("bytes"), "key").limit(top).collect():
-        table.add_row(row["key"], f"{row['bytes']:,}", row["at"], window_id(row["last"]))
+        table.add_row(Text(plain(row["key"])), f"{row['bytes']:,}", row["at"], window_id(row["last"]))
     console.print(table)

@@ -21,7 +21,7 @@ from unskew.apps.monitoring.colours import colour
 from unskew.apps.run.progress import lags, processed_rate
 from unskew.errors import UsageError
 from unskew.grouping import measures
-from unskew.shell import unskew
+from unskew.shell import plain, unskew
 
 # `unskew results` draws bars by this module, and needs no pyspark.
 if TYPE_CHECKING:
@@ -156,7 +156,7 @@ class LiveView:
         table.add_column("tuples", justify="right")
         table.add_column("workers", justify="right")
         for hot in self._hottest[:most]:
-            table.add_row(Text(hot.key), f"{hot.tuples:,}", str(hot.workers))
+            table.add_row(Text(plain(hot.key)), f"{hot.tuples:,}", str(hot.workers))
         return table
 
 

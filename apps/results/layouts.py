@@ -1,6 +1,5 @@
 """Result topics as tables, with a layout for each kind."""
 
-import re
 from collections.abc import Mapping, Sequence
 from operator import itemgetter
 from typing import Any, TypeAlias
@@ -13,6 +12,7 @@ from rich.text import Text
 from unskew.apps.monitoring.display import worker_bars
 from unskew.apps.results.reader import Record
 from unskew.apps.topology.messages import NO_WINDOW
+from unskew.shell import plain
 
 #: Window (its start; "" for rejected messages, which have none) → Kafka key → latest record.
 Windows: TypeAlias = Mapping[str, Mapping[str, Record]]
@@ -76,7 +76,7 @@ def _aggregator(windows: Windows, top: int) -> Table:
         cut += len(results) - len(shown)
         for at, result in enumerate(shown):
             numbers = (f"{result['fields'][name]:,}" for name in ("count", "tuples", "workers"))
-            table.add_row("" if at else short(window), _plain(result["key"]), *numbers)
+            table.add_row("" if at else short(window), Text(plain(result["key"])), *numbers)
         table.add_section()
     table.caption = _more(cut)
     return table
@@ -161,8 +161,8 @@ def _fields(title: str | None, tags: Sequence[str], results: Sequence[dict[str, 
     for result, fields in zip(_first(results, top), found, strict=False):
         values = (fields.get(name, "") for name in names)
         table.add_row(
-            *(_plain(result["tags"][tag]) for tag in tags),
-            *(f"{value:,}" if isinstance(value, int | float) else _plain(str(value)) for value in values),
+            *(Text(plain(result["tags"][tag])) for tag in tags),
+            *(f"{value:,}" if isinstance(value, int | float) else Text(plain(str(value))) for value in values),
         )
     table.caption = _more(len(results) - len(_first(results, top)))
     return table
@@ -182,7 +182,7 @@ def _rejected(records: Sequence[Record], top: int) -> Table:
         if "valueLength" in message:
             text = f"(the first of {message['valueLength']:,} bytes) {text}"
         address = f"{message['topic']}-{message['partition']}-{message['offset']}"
-        table.add_row(message["reason"], address, _plain(text))
+        table.add_row(Text(plain(message["reason"])), address, Text(plain(text)))
     table.caption = (
         f"the last {len(shown):,} of {len(rejected):,} (all: --top 0)" if len(shown) < len(rejected) else None
     )
@@ -200,8 +200,3 @@ def _more(cut: int) -> str | None:
 def _beside(parts: Sequence[RenderableType]) -> Columns:
     """The parts side by side if the terminal is wide enough; an empty line above."""
     return Columns([Group("", part) for part in parts], padding=(0, 4))
-
-
-def _plain(text: str) -> Text:
-    """Text without markup, and with visible escapes for characters that a terminal would act on."""
-    return Text(re.sub(r"[^\x20-\x7e\xa0-\U0010ffff]", lambda found: repr(found[0])[1:-1], text))

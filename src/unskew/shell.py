@@ -1,5 +1,6 @@
-"""The name by which the user calls unskew, for the commands that it prints."""
+"""What commands print: the name by which the user calls unskew, and others' text without effect on the terminal."""
 
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -13,3 +14,12 @@ def unskew() -> str:
     if shutil.which(NAME) or called.name != NAME:
         return NAME
     return str(called.relative_to(Path.cwd()) if called.is_relative_to(Path.cwd()) else called)
+
+
+def plain(text: str) -> str:
+    r"""Text, with visible escapes for the characters that a terminal would act on.
+
+    >>> print(plain("\x1b[2J"))
+    \x1b[2J
+    """
+    return re.sub(r"[^\x20-\x7e\xa0-\U0010ffff]", lambda found: repr(found[0])[1:-1], text)

@@ -66,6 +66,15 @@ def test_the_newest_batch_its_lag_and_the_hottest_keys(run):
     assert len(hottest) == 2
 
 
+def test_a_key_does_nothing_to_the_terminal(run):
+    view = LiveView(run)
+    view.batch(report([1, 1, 1, 1], [window(HotKey("\x1b]0;title\x07\x1b[2J[/]", 9, 9, 1))]))
+    text = shown(view)
+    assert "\x1b" not in text
+    assert "\x07" not in text
+    assert r"\x1b]0;title\x07\x1b[2J" in text
+
+
 def test_a_replayed_batch_has_no_lag(run):
     """Spark doesn't get Kafka's newest offsets then; the sources' own offsets are known all the same."""
     replayed = progress(3.0, {"0": 10, "1": 20}, {})

@@ -111,6 +111,19 @@ def test_a_dry_run_shows_messages_and_statistics_beside_the_published_ones():
     assert "2013-11-30 23:59" in done.stdout
 
 
+@pytest.mark.kafka
+@pytest.mark.parametrize("sent", [False, True])
+def test_a_key_does_nothing_to_the_terminal(kafka, topic, tmp_path, sent):
+    file = tmp_path / "keys.csv"
+    file.write_text("key\n\x1b[2J[/]\n")
+    target = ("--topic", topic) if sent else ("--dry-run",)
+    where = {"KAFKA_BOOTSTRAP_SERVERS": kafka.bootstrap_servers}
+    done = unskew("produce", "COLUMN", file, "-o", "column=key", *target, **where)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "\x1b" not in done.stdout
+    assert r"\x1b[2J[/]" in done.stdout
+
+
 def test_skew_tells_the_statistics_and_draws_them(tmp_path):
     done = unskew("skew", "TWITTER_TICKER", "WIKIPEDIA_PAGEVIEWS", "--scale", "0.01", "--plot", tmp_path / "skew.svg")
     assert done.returncode == 0, done.stderr
