@@ -11,7 +11,7 @@ answer holds (``Refusals``).
 import base64
 import io
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from functools import cache, partial
@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 #: A schema that fastavro has read.
 Schema: TypeAlias = Any
 _PATIENCE = 10.0  # s; for each attempt
+# Of a Kafka partition in a batch. A producer may name any number of schemas that there aren't.
+_LACKING = 100
 # A registry that is busy, or is being started anew, is asked again: five times in half a minute, or when it says, which
 # may be half a minute each time. A login goes to no other server that a redirection names.
 _ATTEMPTS: dict[str, Any] = {
@@ -356,6 +358,21 @@ class Asking:
         self._refusals = refusals if refusals is not None and refusals.batch() is not None else None
         self._decides = decides or self._refusals is None
         self._refused: dict[int, dict[int, str]] = {}
+        self._unwritten: set[int] = set()
+
+    def read(
+        self, decoder: "Decoder", messages: Iterable[tuple[int, bytes | None]]
+    ) -> list[tuple[str | None, str | None]]:
+        """What ``Decoder.read`` says of each message of a Kafka partition.
+
+        The schemas that these messages have to do without are written down once, before this returns.
+        """
+        found = [decoder.read(message, partial(self.schema, partition)) for partition, message in messages]
+        for partition in self._unwritten:
+            if self._refusals:
+                self._refusals.write(partition, self._refused[partition])
+        self._unwritten.clear()
+        return found
 
     def schema(self, partition: int, number: int) -> Schema:
         """The schema that a message of a Kafka partition names.
@@ -374,16 +391,20 @@ class Asking:
         known = self._registry.url, number
         if number not in refused and known not in _fetched:
             try:
-                _fetched[known] = self._registry.fetch(number)
+                _fetched[known] = self._fetch(number, refused)
             except NoSchema as error:
                 if not self._decides:
                     raise EnvironmentFault(f"{known[0]} had a schema by which messages are routed: {error}") from None
                 refused[number] = str(error)
-                if self._refusals:
-                    self._refusals.write(partition, refused)
+                self._unwritten.add(partition)
         if number in refused:
             raise Rejected(refused[number])
         return _fetched[known]
+
+    def _fetch(self, number: int, refused: Mapping[int, str]) -> Schema:
+        if self._decides and len(refused) >= _LACKING:
+            raise NoSchema(f"schema {number} wasn't asked for: the registry lacks {_LACKING} others of this batch")
+        return self._registry.fetch(number)
 
 
 def avro(decoder: Decoder, refusals: Refusals | None = None) -> Splitter:
@@ -392,10 +413,10 @@ def avro(decoder: Decoder, refusals: Refusals | None = None) -> Splitter:
     def reading(batches: Iterator[pa.Array], *, decides: bool) -> Iterator[pa.Array]:
         asking = Asking(decoder.registry, refusals, decides=decides) if decoder.registry else None
         for rows in batches:
-            read = [
-                decoder.read(value, partial(asking.schema, partition) if asking else None)
-                for partition, value in zip(*map(pa.Array.to_pylist, rows.flatten()), strict=True)
-            ]
+            partitions, values = map(pa.Array.to_pylist, rows.flatten())
+            read = (
+                asking.read(decoder, zip(partitions, values, strict=True)) if asking else [*map(decoder.read, values)]
+            )
             columns = [pa.array([row[n] for row in read], pa.string()) for n in range(2)]
             yield pa.StructArray.from_arrays(columns, ["key", "reason"])
 

@@ -4,7 +4,6 @@ import io
 import json
 import pickle
 import time
-from functools import partial
 from types import SimpleNamespace
 
 import pytest
@@ -188,7 +187,8 @@ class Stream:
     def read(self, number, *, partition=0, decides=True):
         _fetched.clear()
         asking = Asking(self.decoder.registry, self.refusals, decides=decides)
-        return self.decoder.read(click("u1", number), partial(asking.schema, partition))
+        [read] = asking.read(self.decoder, [(partition, click("u1", number))])
+        return read
 
 
 def test_what_a_batch_rejects_it_rejects_again(tmp_path):
@@ -208,6 +208,25 @@ def test_what_a_batch_rejects_it_rejects_again(tmp_path):
         known = schemas.decoder("user.id", [click("u1", 9), click("u1", 8)]).registry.schemas
         assert set(known) == set()
         assert stream.read(9) == refused, "by a replay, of a driver to which the registry gives the schema"
+
+
+def test_a_producer_can_name_any_number_of_schemas(tmp_path, monkeypatch):
+    wrote = []
+    monkeypatch.setattr(Refusals, "write", lambda _, partition, refused: wrote.append((partition, len(refused))))
+    with schema_registry() as (registry, url):
+        stream = Stream(tmp_path, url)
+        registry.put(1, CLICK)
+        _fetched.clear()
+        asking = Asking(stream.decoder.registry, stream.refusals)
+        first = asking.read(stream.decoder, [(0, click("u1", n)) for n in (1, *range(2, 2002))])
+        assert first[0] == ("u1", None)
+        assert first[100] == (None, "no schema 101 in the registry")
+        assert first[101] == (None, "schema 102 wasn't asked for: the registry lacks 100 others of this batch")
+        assert {key for key, _ in first[1:]} == {None}
+        assert len(registry.paths) == 1 + 100
+        assert wrote == [(0, 2000)], "once, before any message is rejected"
+        assert asking.read(stream.decoder, [(0, click("u2", 1)), (0, click("u3", 2))])[0] == ("u2", None)
+        assert len(wrote) == 1, "nothing is new"
 
 
 def test_what_is_counted_is_not_rejected_as_well(tmp_path):
