@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-_AWAY = {".venv", ".unskew", "out", "build", "dist", ".git"}
+_AWAY = {"out", "build", "dist"}
 #: All pages, by their path from the project's root.
 PAGES = {
     str(page.relative_to(ROOT)): page
     for page in sorted(ROOT.rglob("*.md"))
-    if not _AWAY & set(page.relative_to(ROOT).parts)
+    if not any(part in _AWAY or part[0] == "." for part in page.relative_to(ROOT).parts)
 }
 _BLOCK = re.compile(
     r"""(?msx)
