@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from confluent_kafka import TIMESTAMP_CREATE_TIME
+from confluent_kafka import TIMESTAMP_CREATE_TIME, TIMESTAMP_LOG_APPEND_TIME
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -176,14 +176,16 @@ def behind(settings: Settings, time_ms: int) -> int | None:
     Returns
     -------
     int or None
-        0: the messages don't contradict the clock. None: there are too few of them to decide.
+        0: the messages don't contradict the clock, or the broker gives their times. None: there are too few of them to
+        decide.
 
     """
     newest = newest_messages(settings.connection, settings.source_name, _SAMPLES)
     stamps = [message.timestamp() for message in newest]
     times = sorted(ms for kind, ms in stamps if kind == TIMESTAMP_CREATE_TIME and ms <= LAST)
     if len(times) < _FEW:
-        return None
+        by_broker = sum(kind == TIMESTAMP_LOG_APPEND_TIME for kind, _ in stamps)
+        return 0 if by_broker >= _FEW else None
     progress = times[len(times) // 10]
     return progress - time_ms if progress > time_ms + 1000 * settings.max_ahead else 0
 
