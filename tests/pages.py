@@ -1,16 +1,17 @@
 """The project's Markdown pages, and the blocks of code that stand on them."""
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-_AWAY = {"out", "build", "dist"}
+#: Folders of what is made here; hidden ones, too, have nothing of the project.
+AWAY = {"out", "build", "dist"}
 #: All pages, by their path from the project's root.
 PAGES = {
     str(page.relative_to(ROOT)): page
     for page in sorted(ROOT.rglob("*.md"))
-    if not any(part in _AWAY or part[0] == "." for part in page.relative_to(ROOT).parts)
+    if not any(part in AWAY or part[0] == "." for part in page.relative_to(ROOT).parts)
 }
 _BLOCK = re.compile(
     r"""(?msx)
@@ -66,8 +67,7 @@ def blocks(name: str) -> list[Block]:
             code, _, output = code.removeprefix("$ ").partition("\n")
         between = text[end : match.start()]
         if language == "text" and found and found[-1].output is None and len(between) < 200 and "\n#" not in between:
-            last = found.pop()
-            found.append(Block(last.page, last.line, last.language, last.code, code))
+            found[-1] = replace(found[-1], output=code)
         else:
             found.append(Block(name, text.count("\n", 0, match.start()) + 1, language, code, output))
         end = match.end()

@@ -9,6 +9,7 @@ import os
 import re
 import subprocess
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import orjson
@@ -39,7 +40,7 @@ def steps(name: str) -> list[Block]:
         if block.language == "sh":
             kept = [line for line in logical(block.code) if not any(re.match(rule, line) for rule in NOT_RUN)]
             if kept:
-                found.append(Block(block.page, block.line, "sh", "\n".join(kept), block.output))
+                found.append(replace(block, code="\n".join(kept)))
         elif block.language == "python":
             found.append(block)
     return found
@@ -147,10 +148,10 @@ def shape(value: object) -> object:
 def published(shell: Shell) -> list[object]:
     """The shapes of all records in the result topics."""
     topics = re.findall(r"\S+-(?:aggregator|distribution|results|rejected)\b", shell.run("unskew results"))
-    lines = "\n".join(shell.run(f"unskew results {t} --json --window all" if "-rejected" not in t else
-                                f"unskew results {t} --json") for t in topics)  # fmt: skip
     found: list[object] = []
-    for line in lines.splitlines():
-        if line.startswith("{") and (one := shape(orjson.loads(line))) not in found:
-            found.append(one)
+    for topic in topics:
+        windows = "" if topic.endswith("-rejected") else "--window all"  # rejected messages belong to none
+        for line in shell.run(f"unskew results {topic} --json {windows}").splitlines():
+            if line.startswith("{") and (one := shape(orjson.loads(line))) not in found:
+                found.append(one)
     return found

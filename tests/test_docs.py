@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import typer
 
-from tests.pages import PAGES, ROOT, blocks, logical, prose, sentences, words
+from tests.pages import AWAY, PAGES, ROOT, blocks, logical, prose, sentences, words
 from unskew.apps.cli import app
 
 #: Pages that a command writes, and that record results of papers: their prose is the papers'.
@@ -49,8 +49,7 @@ def test_links_lead_somewhere(name):
 def test_the_map_of_folders_is_the_list_of_folders():
     text = PAGES["docs/architecture.md"].read_text(encoding="utf-8")
     named = set(re.findall(r"`([a-z_]+(?:/[a-z_]+)*)/`", text[text.index("## The folders") :]))
-    away = {"out", "build", "dist"}
-    there = [folder for folder in ROOT.iterdir() if folder.name[0] != "." and folder.name not in away]
+    there = [folder for folder in ROOT.iterdir() if folder.name[0] != "." and folder.name not in AWAY]
     folders = {folder.name for folder in there if any(folder.glob("**/*.py"))}
     packages = {f"apps/{folder.name}" for folder in (ROOT / "apps").iterdir() if (folder / "__init__.py").exists()}
     missing = (folders - {"src", "apps"} | packages) - named

@@ -11,8 +11,10 @@ from itertools import product
 from pathlib import Path
 from typing import NamedTuple
 
-PACKAGE = Path(__file__).parents[1] / "src" / "unskew"
-PAGE = Path(__file__).parents[1] / "docs" / "troubleshooting.md"
+from tests.pages import PAGES, ROOT
+
+PACKAGE = ROOT / "src" / "unskew"
+PAGE = PAGES["docs/troubleshooting.md"]
 # By these modules users begin a run; its errors are in the modules that these import.
 BEGINNINGS = ("apps/commandline/launch.py", "apps/compare/command.py", "apps/balance.py", "apps/keyed/keyed_map.py")
 ENDS = {"EnvironmentFault", "TakenOver", "WorkFault", "StateFault", "RuntimeError"}

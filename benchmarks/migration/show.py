@@ -14,9 +14,7 @@ from benchmarks.migration.experiment import Done, Moved
 from unskew.apps.monitoring.colours import colour
 
 BIN = 250  # ms, of the table of latencies
-_DRAWN = (
-    5_000  # ms, of the picture: longer than a batch, within which latencies fall as tuples come nearer to its start
-)
+_DRAWN = 5_000  # ms, of the picture: longer than a batch, in which latencies fall from its first tuple to its last
 
 
 def binned(found: NDArray[np.float64], width: int = BIN) -> NDArray[np.float64]:
