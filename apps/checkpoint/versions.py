@@ -100,7 +100,7 @@ class Clock:
 
     A window closes once a batch has had a later time. Suppose that the driver's clock is set back, or that another
     driver's clock is behind. The next batch's time would then be in closed windows. So batch time is set ahead of the
-    clock.
+    clock, until the clock is right again.
 
     Parameters
     ----------
@@ -121,10 +121,10 @@ class Clock:
         found = self._versions.last(planned)
         self.ahead_ms = int(found[1]) if found else 0
 
-    def advance(self, batch: int, ms: int) -> None:
-        """Set batch time ahead by ``ms`` more, from this batch on. The batch must not have had any effect yet."""
-        self.ahead_ms += ms
-        self._versions.write(batch, b"%d" % self.ahead_ms)
+    def set_ahead(self, batch: int, ms: int) -> None:
+        """Set how far batch time is ahead, from this batch on. The batch must not have had any effect yet."""
+        self.ahead_ms = ms
+        self._versions.write(batch, b"%d" % ms)
 
 
 @dataclass(frozen=True)

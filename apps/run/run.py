@@ -27,7 +27,8 @@ from unskew.apps.topology.dataflow import dataflow
 from unskew.apps.topology.publisher import Publisher
 from unskew.apps.topology.settings import Settings
 from unskew.apps.topology.sink import BatchReport, Sink
-from unskew.apps.topology.source import TOO_LARGE, behind
+from unskew.apps.topology.source import TOO_LARGE, contradicted
+from unskew.deploy.client.clock import broker_time
 from unskew.deploy.client.topics import end_offsets, topic_id
 
 log = logging.getLogger(__name__)
@@ -93,7 +94,7 @@ class Run:
         self._halt = threading.Event()
         self._halted = False
         self._set_back = False
-        self._agreed = False  # the topic's messages with the clock
+        self._agreed = False  # the topic's messages, or the brokers, with the clock
         self._unplanned = 0  # number of the first batch that the query plans itself
         self._count_bytes = False
         self._group: ConsumerGroup | None = None
@@ -199,7 +200,7 @@ class Run:
             # A flag tells that it was halted: the error's text, with lines of this function, could tell of any error.
             batch = None if self._halt.is_set() else self._checkpoint.batch(number)
             self._hold.require()
-            if batch is None or self._set_on(batch):
+            if batch is None or self._reset_clock(batch):
                 self._halted = True
                 raise Halted
             if batch.start != batch.end:
@@ -217,32 +218,59 @@ class Run:
             .start()
         )
 
-    def _set_on(self, batch: Batch) -> bool:
-        """Whether the clock of a batch about to run is so far behind that it is put on for the next attempt."""
+    def _reset_clock(self, batch: Batch) -> bool:
+        """Whether batch time's lead over the clock is changed before a batch, which then begins again with it."""
+        clock = self._checkpoint.clock
         if self._settings.time == "batch":
-            behind_ms, of = batch.watermark_ms - batch.time_ms, "that of the batch before"
+            ahead_ms, of = self._lead_of_batches(batch), "that of the batch before"
         else:
-            behind_ms, of = self._behind_topic(batch), "the topic's newest messages"
-        if behind_ms <= 0:
+            ahead_ms, of = self._lead_of_brokers(batch), "the brokers' clock"
+        if ahead_ms is None or ahead_ms == clock.ahead_ms:
             return False
         self._set_back = True
-        log.warning("the clock is %.1f s behind %s: batch time goes on from there", behind_ms / 1000, of)
-        self._checkpoint.clock.advance(batch.number, behind_ms)
+        if ahead_ms > clock.ahead_ms:
+            log.warning("the clock is %.1f s behind %s: batch time goes on from there", ahead_ms / 1000, of)
+        else:
+            log.warning("batch time is no longer %.1f s ahead of the clock", (clock.ahead_ms - ahead_ms) / 1000)
+        clock.set_ahead(batch.number, ahead_ms)
         return True
 
-    def _behind_topic(self, batch: Batch) -> int:
-        """How far (ms) a batch's time is behind the topic's, if all its messages would be rejected as of the future.
+    def _lead_of_batches(self, batch: Batch) -> int | None:
+        """The least lead (ms) with which batch time goes on from the batch before. None: it stays as it is.
 
-        Once messages have agreed with the clock, no messages can put it on until it has been set back. A batch that an
-        earlier query planned may have rejected messages already, so its time stays.
+        A lead is given up when the clock has come to where batch time is, and not bit by bit. A batch that an earlier
+        query planned may have had effects with its time, so it keeps its lead if it can.
         """
+        ahead_ms = self._checkpoint.clock.ahead_ms
+        least = max(0, batch.watermark_ms - (batch.time_ms - ahead_ms))
+        return least if least > ahead_ms or (not least and batch.number >= self._unplanned) else None
+
+    def _lead_of_brokers(self, batch: Batch) -> int | None:
+        """How far (ms) the brokers' clock is ahead of this one, at least 0. None: batch time's lead stays as it is.
+
+        The brokers are asked if a message is from the future, or if batch time has a lead. The message decides nothing,
+        because a producer may give it any time. After an answer, or if messages agree with the clock, nothing is asked
+        until the clock is set. A batch that an earlier query planned may have rejected messages already, so its time
+        stays.
+        """
+        clock = self._checkpoint.clock
         if self._last is not None and batch.time_ms < self._last.batch.time_ms - 1000 * _SET_BACK:
             self._agreed = False
         if self._agreed or batch.number < self._unplanned or batch.start == batch.end:
-            return 0
-        found = behind(self._settings, batch.time_ms)
-        self._agreed = found == 0
-        return found or 0
+            return None
+        doubted = contradicted(self._settings, batch.time_ms)
+        self._agreed = doubted is not None
+        if not doubted and not clock.ahead_ms:
+            return None
+        there = broker_time(self._settings.connection, f"{self._settings.source_name}-clock")
+        if there is None:
+            log.warning(
+                "the brokers' clock can't be asked for (topic %s-clock): whether this machine's is right is not known",
+                self._settings.source_name,
+            )
+            return None
+        ahead_ms = max(0, there - round(1000 * time.time()))
+        return ahead_ms if abs(ahead_ms - clock.ahead_ms) > 1000 * _SET_BACK else None
 
     def _require_same_topic(self, batch: Batch) -> None:
         topic = self._settings.source_name
@@ -261,6 +289,8 @@ class Run:
                     # Spark waits for its next trigger until the clock shows the time that was planned for it.
                     self._set_back = True
                     break
+                if set_now > set_at + _SET_BACK:
+                    self._agreed = False
                 set_at = max(set_at, set_now)  # a clock that was put on may be set back to the right time later
                 drained = self._settings.until_drained and self._drained(flushing=flushing)
                 time.sleep(_LOOK_EVERY)

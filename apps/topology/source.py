@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from confluent_kafka import TIMESTAMP_CREATE_TIME, TIMESTAMP_LOG_APPEND_TIME
+from confluent_kafka import TIMESTAMP_CREATE_TIME
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -110,7 +110,6 @@ def loss_message(topic: str, lost: Mapping[int, int]) -> str:
 FETCH = {"kafka.max.poll.records": "20000", "kafka.max.partition.fetch.bytes": str(8 << 20)}
 
 _SAMPLES = 100  # messages
-_FEW = 10  # messages: fewer don't contradict a clock
 
 
 def source(spark: SparkSession, settings: Settings) -> DataFrame:
@@ -160,11 +159,11 @@ def reading(
     return found, messages
 
 
-def behind(settings: Settings, time_ms: int) -> int | None:
-    """How far (ms) a batch's time is behind the topic's own, if so far that the whole stream would be rejected.
+def contradicted(settings: Settings, time_ms: int) -> bool | None:
+    """Whether a message among the topic's newest would be rejected as of the future, in a batch of this time.
 
-    The topic's own time comes from its newest messages: nine in ten of them are later. A few messages may all be wrong,
-    so they don't count. Neither do messages whose times the broker has set, because none of these is rejected.
+    Then either the message's time is wrong or the clock. Times that the broker has set contradict no clock, because
+    none of these messages is rejected.
 
     Parameters
     ----------
@@ -175,19 +174,14 @@ def behind(settings: Settings, time_ms: int) -> int | None:
 
     Returns
     -------
-    int or None
-        0: the messages don't contradict the clock, or the broker gives their times. None: there are too few of them to
-        decide.
+    bool or None
+        None: no message was seen.
 
     """
     newest = newest_messages(settings.connection, settings.source_name, _SAMPLES)
+    latest = time_ms + 1000 * settings.max_ahead
     stamps = [message.timestamp() for message in newest]
-    times = sorted(ms for kind, ms in stamps if kind == TIMESTAMP_CREATE_TIME and ms <= LAST)
-    if len(times) < _FEW:
-        by_broker = sum(kind == TIMESTAMP_LOG_APPEND_TIME for kind, _ in stamps)
-        return 0 if by_broker >= _FEW else None
-    progress = times[len(times) // 10]
-    return progress - time_ms if progress > time_ms + 1000 * settings.max_ahead else 0
+    return any(kind == TIMESTAMP_CREATE_TIME and latest < ms <= LAST for kind, ms in stamps) if stamps else None
 
 
 def messages(settings: Settings, read: DataFrame, splitter: Splitter) -> DataFrame:

@@ -21,9 +21,9 @@ HOUR = 3_600_000  # ms
 def test_what_a_replay_finds(tmp_path):
     clock = Clock(str(tmp_path))
     assert clock.ahead_ms == 0
-    clock.advance(7, 100)
-    clock.advance(9, 20)
-    assert clock.ahead_ms == Clock(str(tmp_path)).ahead_ms == 120
+    clock.set_ahead(7, 100)
+    clock.set_ahead(9, 20)
+    assert clock.ahead_ms == Clock(str(tmp_path)).ahead_ms == 20
 
 
 def by_a_clock_that_was_ahead(checkpoint: str) -> None:

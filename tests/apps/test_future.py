@@ -4,16 +4,24 @@ import time
 
 import pytest
 
+from benchmarks.faults.preloaded import Clock as PreloadedClock
 from tests.apps.conftest import by_key, countries, final_counts, publish, records
+from unskew.apps.checkpoint.checkpoint import Checkpoint
 from unskew.apps.run.run import Run
 from unskew.apps.topology.publisher import result_topics
 from unskew.apps.topology.sink import Sink
-from unskew.apps.topology.source import behind
+from unskew.apps.topology.source import contradicted
+from unskew.deploy.client.clock import broker_time
+from unskew.deploy.client.connection import Connection
 from unskew.deploy.client.topics import ensure_topic
+from unskew.deploy.servers.broker import Broker
 from unskew.errors import EnvironmentFault
 
 # Since 3.6 a broker has such a bound of its own; not every one has.
 LENIENT = {"message.timestamp.after.max.ms": str(2**63 - 1)}
+
+HOUR = 3_600_000  # ms
+DAY = 24 * HOUR
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.xdist_group("spark-2")]
 
@@ -56,30 +64,76 @@ def test_with_a_bound_nothing_is_lost(settings, drain, connection, topic):
 
 
 @pytest.mark.takes(20)
-def test_a_slow_clock_rejects_no_stream(settings, drain, caplog, connection, topic):
-    """Two hours slow: all messages are as far ahead of the clock. One is so of the others, too."""
-    there = round(1000 * time.time()) + 7_200_000
-    ms = [there + i for i in range(40)]
-    ms[10] = there + 7_200_000
+def test_no_producer_puts_the_clock_on(settings, drain, caplog, connection, topic):
+    """All newest messages are from the future when the run starts again: they are rejected, and no others."""
     ensure_topic(connection, topic, 2, LENIENT)
-    publish(connection, topic, 2, countries(["a"] * 40), ms=ms)
-    slow = settings("KEY", time="event", max_tuples=16, run_time=600.0)
+    run = settings("KEY", time="event", run_time=600.0)
+    for there, keys in ((0, "a" * 200), (10 * DAY, "b" * 100), (0, "c" * 200)):
+        now = round(1000 * time.time())
+        publish(connection, topic, 2, countries([*keys]), ms=[now + there] * len(keys))
+        _, reports = drain(run)
+    assert by_key(final_counts(connection, result_topics(run)["aggregator"])) == {"a": 200, "c": 200}
+    totals = reports[-1].totals
+    assert (totals.late, totals.rejected, Checkpoint(run.checkpoint).clock.ahead_ms) == (0, 100, 0)
+    assert "batch time" not in caplog.text
+
+
+@pytest.fixture
+def ahead(tmp_path, monkeypatch):
+    """A broker whose clock is two hours ahead of ours."""
+    clock = PreloadedClock(tmp_path)
+    clock.shift(2 * HOUR / 1000)
+    with monkeypatch.context() as patch:
+        for name, value in clock.environment.items():
+            patch.setenv(name, value)
+        broker = Broker(tmp_path / "broker")
+        broker.start()
+    yield Connection(broker.bootstrap_servers)
+    broker.stop()
+
+
+@pytest.mark.full
+@pytest.mark.takes(40)
+@pytest.mark.skipif(not PreloadedClock.possible(), reason="needs Linux and a C compiler")
+def test_a_slow_clock_goes_by_the_brokers_and_is_put_back(settings, drain, caplog, ahead, topic):
+    """All messages are two hours ahead of our clock, as the brokers' clock is. One is so of the others, too."""
+    there = round(1000 * time.time()) + 2 * HOUR
+    ms = [there + i for i in range(40)]
+    ms[10] = there + 2 * HOUR
+    ensure_topic(ahead, topic, 2, LENIENT)
+    publish(ahead, topic, 2, countries(["a"] * 40), ms=ms)
+    slow = settings("KEY", time="event", max_tuples=16, run_time=600.0, connection=ahead)
     drain(slow)
-    assert "behind the topic's newest messages: batch time goes on from there" in caplog.text
-    assert by_key(final_counts(connection, result_topics(slow)["aggregator"])) == {"a": 39}
-    [(key, value)] = records(connection, result_topics(slow)["rejected"])
+    assert by_key(final_counts(ahead, result_topics(slow)["aggregator"])) == {"a": 39}
+    [(key, value)] = records(ahead, result_topics(slow)["rejected"])
     assert key == f"{topic}-0-5"
     assert value["reason"].endswith("is more than 3600 s ahead")
-    assert len([line for line in caplog.messages if "batch time goes on" in line]) == 1
+    [line] = [line for line in caplog.messages if "batch time" in line]
+    assert line.endswith("behind the brokers' clock: batch time goes on from there")
+    clock = Checkpoint(slow.checkpoint).clock
+    assert abs(clock.ahead_ms - 2 * HOUR) < HOUR / 60
+    clock.set_ahead(Checkpoint(slow.checkpoint).planned(), 240 * HOUR)  # as an earlier version let a producer do
+    publish(ahead, topic, 2, countries(["b"] * 40), ms=[there + 10_000] * 40)
+    drain(slow)
+    assert by_key(final_counts(ahead, result_topics(slow)["aggregator"])) == {"a": 39, "b": 40}
+    assert abs(Checkpoint(slow.checkpoint).clock.ahead_ms - 2 * HOUR) < HOUR / 60
+    assert "batch time is no longer 85" in caplog.text
+
+
+def test_brokers_whose_clock_is_not_to_be_had(connection, topic):
+    assert abs(broker_time(connection, topic) - 1000 * time.time()) < HOUR / 60
+    ensure_topic(connection, f"{topic}-2", 1, {"message.timestamp.type": "CreateTime"})
+    assert broker_time(connection, f"{topic}-2") is None
 
 
 @pytest.mark.full
 @pytest.mark.takes(20)
-def test_a_batch_that_runs_again_rejects_what_it_rejected(settings, spark, drain, connection, topic, monkeypatch):
-    there = round(1000 * time.time()) + 7_200_000
-    ensure_topic(connection, topic, 2, LENIENT)
-    publish(connection, topic, 2, countries(["early"] * 4), ms=[there] * 4)  # too few to contradict the clock
-    run = settings("KEY", time="event", run_time=600.0)
+def test_a_batch_that_runs_again_rejects_what_it_rejected(settings, spark, drain, ahead, topic, monkeypatch):
+    """Meanwhile the brokers' clock, which was not to be had, says that the rejected messages were right."""
+    there = round(1000 * time.time()) + 2 * HOUR
+    ensure_topic(ahead, topic, 2, LENIENT)
+    publish(ahead, topic, 2, countries(["early"] * 4), ms=[there] * 4)
+    run = settings("KEY", time="event", run_time=600.0, connection=ahead)
     call = Sink.__call__
 
     def dies(sink, df, batch):
@@ -88,29 +142,30 @@ def test_a_batch_that_runs_again_rejects_what_it_rejected(settings, spark, drain
             raise RuntimeError
 
     first = Run(run, [])
-    monkeypatch.setattr(Sink, "__call__", dies)
-    with pytest.raises(EnvironmentFault, match="the query failed"):
-        first.run(spark)
-    monkeypatch.setattr(Sink, "__call__", call)
-    before = records(connection, result_topics(run)["rejected"])
+    with monkeypatch.context() as patch:
+        patch.setattr(Sink, "__call__", dies)
+        patch.setattr("unskew.apps.run.run.broker_time", lambda *_: None)
+        with pytest.raises(EnvironmentFault, match="the query failed"):
+            first.run(spark)
+    before = records(ahead, result_topics(run)["rejected"])
     assert len(before) == 4
-    publish(connection, topic, 2, countries(["a"] * 40), ms=[there + i for i in range(40)])
+    publish(ahead, topic, 2, countries(["a"] * 40), ms=[there + i for i in range(40)])
     _, reports = drain(run)
-    assert by_key(final_counts(connection, result_topics(run)["aggregator"])) == {"a": 40}
-    assert dict(records(connection, result_topics(run)["rejected"])) == dict(before)
+    assert by_key(final_counts(ahead, result_topics(run)["aggregator"])) == {"a": 40}
+    assert dict(records(ahead, result_topics(run)["rejected"])) == dict(before)
     assert reports[-1].totals.rejected == 4
 
 
-def test_few_messages_and_wrong_ones_do_not_contradict_a_clock(settings, connection, topic):
+def test_what_contradicts_a_clock(settings, connection, topic):
     now = round(1000 * time.time())
     ensure_topic(connection, topic, 2, LENIENT)
     run = settings("KEY", time="event")
-    publish(connection, topic, 2, countries(["a"] * 9), ms=[now + 7_200_000] * 9)
-    assert behind(run, now) is None
-    publish(connection, topic, 2, countries(["a"] * 2), ms=[now] * 2)
-    assert behind(run, now) == 0
-    publish(connection, topic, 2, countries(["a"] * 100), ms=[now + 7_200_000] * 100)
-    assert behind(run, now) == 7_200_000
+    assert contradicted(run, now) is None
+    publish(connection, topic, 2, countries(["a"] * 2), ms=[now + HOUR] * 2)
+    assert contradicted(run, now) is False
+    publish(connection, topic, 2, countries(["a"]), ms=[now + 2 * HOUR])
+    assert contradicted(run, now) is True
+    assert contradicted(run, now + 2 * HOUR) is False
 
 
 @pytest.mark.full
@@ -118,6 +173,6 @@ def test_where_the_broker_gives_the_times_none_is_of_the_future(settings, drain,
     ensure_topic(connection, topic, 2, {"message.timestamp.type": "LogAppendTime"})
     publish(connection, topic, 2, countries(["a"] * 40))
     run = settings("KEY", time="event", max_ahead=0.0, run_time=600.0)
-    assert behind(run, 0) == 0, "no batch has to look again"
+    assert contradicted(run, 0) is False, "no batch has to look again"
     _, reports = drain(run)
     assert (reports[-1].totals.routed, reports[-1].totals.rejected) == (40, 0)

@@ -119,7 +119,7 @@ def test_the_end_of_the_checkpoints_logs_is_found(tmp_path, unlisted):
         totals.write(batch + 1, Totals(routed=batch))
         if batch == 2:
             unlisted.clear()
-    Clock(str(tmp_path)).advance(3, 250)
+    Clock(str(tmp_path)).set_ahead(3, 250)
     Plans(str(tmp_path)).write(5, PlanState(3))
     assert checkpoint.planned() == 4
     assert totals.newest(4).routed == 4

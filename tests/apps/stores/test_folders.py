@@ -82,7 +82,7 @@ def test_a_checkpoint_is_claimed_once_and_for_all(location):
     assert Checkpoint(location).claimed() == {}
     Checkpoint(location).claim({"numWorkers": 4})
     assert Checkpoint(location).claimed()["numWorkers"] == 4
-    Checkpoint(location).clock.advance(3, 250)
+    Checkpoint(location).clock.set_ahead(3, 250)
     assert Checkpoint(location).clock.ahead_ms == 250
 
 

@@ -1,0 +1,48 @@
+"""The clock of Kafka's brokers, as a message shows it whose time a broker has set."""
+
+import logging
+from typing import Any
+
+from unskew.deploy.client.connection import Connection
+from unskew.deploy.client.topics import ensure_topic
+from unskew.errors import EnvironmentFault, UsageError
+
+_PATIENCE = 8.0  # s
+_SETTINGS = {"delivery.timeout.ms": round(1000 * _PATIENCE), "log_level": 0, "error_cb": lambda _: None}
+_TOPIC = {"message.timestamp.type": "LogAppendTime", "retention.ms": "3600000"}
+
+log = logging.getLogger(__name__)
+
+
+def broker_time(connection: Connection, topic: str) -> int | None:
+    """The time of day by a broker's clock (ms since the epoch). A message is sent for it.
+
+    Parameters
+    ----------
+    connection
+        The cluster.
+    topic
+        The topic of the message. It is made if it is missing, so that brokers set its messages' times.
+
+    Returns
+    -------
+    int or None
+        None: we may not make the topic or write to it, or producers set its messages' times.
+    """
+    from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, KafkaException, Producer
+
+    times: list[int] = []
+
+    def sent(error: Any, message: Any) -> None:
+        kind, ms = message.timestamp()
+        if error is None and kind == TIMESTAMP_LOG_APPEND_TIME:
+            times.append(ms)
+
+    try:
+        ensure_topic(connection, topic, 1, _TOPIC, any_number=True)
+        producer = Producer(connection.client(**_SETTINGS))
+        producer.produce(topic, b"", on_delivery=sent)
+        producer.flush(_PATIENCE)
+    except (EnvironmentFault, UsageError, KafkaException) as error:
+        log.info("the brokers' time is not known: %s", error)
+    return times[0] if times else None
