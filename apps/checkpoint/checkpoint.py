@@ -19,6 +19,8 @@ from unskew.errors import EnvironmentFault, UsageError
 FORMAT = 2
 #: The record of the run, below the checkpoint's location.
 RECORD = ("unskew", "run.json")
+#: The record's entry: topic of results → which generation of its records those of this checkpoint are.
+GENERATIONS = "generations"
 
 
 @dataclass(frozen=True, slots=True)

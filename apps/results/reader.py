@@ -53,13 +53,18 @@ class Record:
         return NO_WINDOW if self.key.startswith(f"{NO_WINDOW}/") else self.key[:_WINDOW_DIGITS]
 
     @property
-    def batch(self) -> tuple[int, int]:
-        """Time and number of the record's batch, or (−1, −1) if it names none.
+    def batch(self) -> tuple[int, int, int]:
+        """What orders the records of a Kafka key: its checkpoint's generation, and the number of its batch.
 
-        The time comes first, because a run with a new checkpoint begins with number 0 again.
+        Records of earlier versions have no generation. They come first, by the batch's time, and number. First of all
+        come records that name no batch.
         """
-        named = self.parsed().get("batch") or {"time": -1, "number": -1}
-        return named["time"], named["number"]
+        named = self.parsed().get("batch")
+        if named is None:
+            return -2, 0, 0
+        if "generation" in named:
+            return named["generation"], named["number"], 0
+        return -1, named["time"], named["number"]
 
     def parsed(self) -> dict[str, Any]:
         """The message."""

@@ -5,12 +5,13 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from unskew.apps.checkpoint.checkpoint import Checkpoint, WorkerHistory
+from unskew.apps.checkpoint.checkpoint import GENERATIONS, Checkpoint, WorkerHistory
 from unskew.apps.checkpoint.versions import TotalsLog
 from unskew.apps.feedback.loop import record_workers
 from unskew.apps.keyed.program import taken_over
 from unskew.apps.routing.plans import Plans
 from unskew.apps.topology.parts import loop_of
+from unskew.apps.topology.publisher import result_topics
 from unskew.apps.topology.settings import Settings
 from unskew.apps.topology.source import loss_message, lost_messages, skipped_messages
 from unskew.deploy.client.topics import end_offsets, ensure_topic, partitions_of, topic_id
@@ -62,6 +63,21 @@ def claim(settings: Settings, checkpoint: Checkpoint, claimed: Mapping[str, Any]
         record_workers(checkpoint.location, claimed["numWorkers"], checkpoint.planned())
         log.warning("the checkpoint has %d workers: one batch more, then it has %d", claimed["numWorkers"], workers)
     checkpoint.claim(run, changing)
+
+
+def number_generation(settings: Settings, checkpoint: Checkpoint) -> None:
+    """Note which generation of the results topic's records this checkpoint's are: later than all that it has.
+
+    Batches have numbers from 0 on each checkpoint. Their times don't tell which of two is later either, because clocks
+    are set. So the generation is the number of records that the topic had when this checkpoint came to it.
+    """
+    if not settings.states:
+        return
+    topic, known = result_topics(settings)["results"], checkpoint.claimed().get(GENERATIONS, {})
+    if topic not in known:
+        there = partitions_of(settings.connection, topic)
+        written = sum(end_offsets(settings.connection, topic, committed=False).values()) if there else 0
+        checkpoint.claim({GENERATIONS: {**known, topic: written}}, (GENERATIONS,))
 
 
 def require_plans(settings: Settings) -> None:

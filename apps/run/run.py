@@ -20,7 +20,13 @@ from unskew.apps.routing.reports import Reports
 from unskew.apps.run.ending import Drain, Halted, LargeMessage, Repeatable, fault, stop_between_batches
 from unskew.apps.run.idle import Idle, trigger
 from unskew.apps.run.listeners import Follower, Listeners, follow
-from unskew.apps.run.preconditions import claim, require_messages, require_same_topic, require_topic
+from unskew.apps.run.preconditions import (
+    claim,
+    number_generation,
+    require_messages,
+    require_same_topic,
+    require_topic,
+)
 from unskew.apps.run.progress import ConsumerGroup, taken
 from unskew.apps.run.python import start_python
 from unskew.apps.topology.dataflow import dataflow
@@ -107,6 +113,7 @@ class Run:
         require_topic(settings, begun=bool(claimed))
         self._drain = Drain(settings, end_offsets(settings.connection, settings.source_name))
         claim(settings, self._checkpoint, claimed)
+        number_generation(settings, self._checkpoint)
         require_messages(settings, self._checkpoint)
         self._admin = settings.connection.admin()  # kept: to connect takes longer than an answer
         self._topic = self._checkpoint.claimed().get("topicId")

@@ -130,11 +130,12 @@ def _refused(records: int, topic: str, error: str) -> str:
     return f"{records} records were not written to {topic} ({error})"
 
 
-def result_records(rows: DataFrame, identity: Sequence[str], batch: Batch) -> DataFrame:
+def result_records(rows: DataFrame, identity: Sequence[str], batch: Batch, generation: int) -> DataFrame:
     """The results of a keyed work as records: columns ``key`` and ``value``.
 
-    A record names its batch, by time and number. Among the records of a Kafka key, the one of the latest batch is
-    valid, even if a producer that tries again, or a driver that was paused, has appended an older one after it. If a
+    A record names its checkpoint's generation and its batch. Among the records of a Kafka key, the one of the latest
+    batch of the latest generation is valid, even if a producer that tries again, or a driver that was paused, has
+    appended an older one after it. If a
     result is too large for a record, an ``error`` is published instead, because the result that it overwrites is no
     longer valid.
 
@@ -147,8 +148,11 @@ def result_records(rows: DataFrame, identity: Sequence[str], batch: Batch) -> Da
         result that is published again overwrites itself.
     batch : Batch
         The batch. Its time is the timestamp of results without a window.
+    generation : int
+        It is greater than those of the checkpoints that have written to the topic before.
 
     """
+    named = {"generation": generation, "number": batch.number, "time": batch.time_ms}
     start = F.date_format("window.start", "yyyy-MM-dd'T'HH:mm:ss.SSS'Z'")  # our sessions are in UTC
     own = [F.to_json(F.struct(*(F.col(f"result.{name}") for name in identity)))] if identity else []
     subject = F.concat_ws("/", F.coalesce(start, F.lit(NO_WINDOW)), F.col("key"))
@@ -162,7 +166,7 @@ def result_records(rows: DataFrame, identity: Sequence[str], batch: Batch) -> Da
         "key",
         message_id.alias("messageId"),
         F.coalesce(F.unix_millis("window.end"), F.lit(batch.time_ms).cast("long")).alias("timestamp"),
-        F.struct(F.lit(batch.time_ms).alias("time"), F.lit(batch.number).alias("number")).alias("batch"),
+        F.struct(*(F.lit(value).alias(name) for name, value in named.items())).alias("batch"),
         F.struct("key", start.alias("window")).alias("tags"),
     )
     whole = F.to_json(F.struct(*head, F.struct("result.*").alias("fields")))

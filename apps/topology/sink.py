@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pyspark.sql import DataFrame
 
-from unskew.apps.checkpoint.checkpoint import Batch, WorkerHistory
+from unskew.apps.checkpoint.checkpoint import GENERATIONS, Batch, Checkpoint, WorkerHistory
 from unskew.apps.checkpoint.hold import Hold
 from unskew.apps.checkpoint.versions import Totals, TotalsLog
 from unskew.apps.keyed.migration import Transfers
@@ -92,6 +92,8 @@ class Sink:
         self._hold = hold
         self._loop = loop_of(settings)
         self._history = WorkerHistory.at(settings.location, settings.workers) if self._states else None
+        generations = Checkpoint(settings.location).claimed().get(GENERATIONS, {})
+        self._generation = generations.get(publisher.topics.get("results"), 0)
 
     def __call__(self, df: DataFrame, batch: Batch) -> None:
         """Publish the windows that the batch closed, write totals and plans for the next batch, call the listener."""
@@ -135,7 +137,8 @@ class Sink:
             published = results.count() if number else 0
             if published:
                 self._hold.require()
-                self._publisher.write(result_records(results, states.work.identity, batch), "results")
+                records = result_records(results, states.work.identity, batch, self._generation)
+                self._publisher.write(records, "results")
             if number == published:
                 return []
             self._hold.require()

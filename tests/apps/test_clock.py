@@ -3,6 +3,7 @@
 import re
 import time
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,8 +11,10 @@ import pytest
 from tests.apps.conftest import by_key, countries, final_counts, publish
 from unskew.apps.checkpoint.checkpoint import Checkpoint
 from unskew.apps.checkpoint.versions import Clock
+from unskew.apps.results.reader import Reader, Selection
 from unskew.apps.run.run import Run
 from unskew.apps.topology.publisher import result_topics
+from unskew.works import Running
 
 pytestmark = pytest.mark.xdist_group("spark-2")
 
@@ -76,3 +79,34 @@ def test_a_clock_set_back_under_a_run(settings, spark, connection, topic, monkey
     numbers = [report.batch.number for report in reports]
     assert numbers == sorted(set(numbers))
     assert by_key(final_counts(connection, result_topics(run)["aggregator"])) == {"a": 300}
+
+
+@pytest.mark.spark
+@pytest.mark.kafka
+@pytest.mark.takes(30)
+def test_the_valid_result_is_that_of_the_latest_batch(settings, spark, connection, topic, monkeypatch):
+    """By event time, though each driver's clock is behind that of the one before."""
+    run = settings(
+        "KEY", time="event", window=60.0, work=Running("offset"), max_tuples=100, until_drained=False, run_time=120.0
+    )
+    results = result_topics(run)["results"]
+    now = round(1000 * time.time()) // 60_000 * 60_000
+    runs, reports = [], []
+
+    def stop(report):
+        reports.append(report)
+        if report.totals.routed == 100 * len(runs):
+            runs[-1].stop()
+
+    Clock(run.checkpoint).set_ahead(0, HOUR // 3)
+    for n, (ahead_ms, checkpoint) in enumerate([(HOUR // 3, ""), (HOUR // 6, ""), (0, "-new")], 1):
+        publish(connection, topic, 2, countries(["a"] * 100), ms=[now + i for i in range(100)])
+        monkeypatch.setattr("unskew.apps.run.run.broker_time", lambda *_, of=ahead_ms: round(1000 * time.time()) + of)
+        runs.append(Run(replace(run, checkpoint=f"{run.checkpoint}{checkpoint}"), [stop]))
+        runs[-1].run(spark)
+        with Reader(connection, results) as reader:
+            selection = Selection()
+            selection.add(reader.to_end())
+        [[record]] = [kept.values() for kept in selection.windows.values()]
+        assert record.parsed()["fields"]["count"] == 100 * n
+    assert reports[0].batch.time_ms > reports[-1].batch.time_ms, "the last batch has an earlier time"
