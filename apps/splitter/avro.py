@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import quote, unquote, urlsplit, urlunsplit
 from urllib.request import getproxies, proxy_bypass
 from uuid import UUID
@@ -29,6 +29,7 @@ from unskew.apps.checkpoint.checkpoint import Checkpoint
 from unskew.apps.checkpoint.folders import numbers as numbers_in
 from unskew.apps.checkpoint.location import Location, Where
 from unskew.apps.checkpoint.versions import Versions
+from unskew.apps.splitter.avro_depth import Schema, TooDeep
 from unskew.apps.splitter.fields import FRAME
 from unskew.apps.splitter.splitter import Splitter, over_arrays
 from unskew.errors import EnvironmentFault, UsageError
@@ -36,11 +37,10 @@ from unskew.errors import EnvironmentFault, UsageError
 if TYPE_CHECKING:
     from urllib3 import PoolManager
 
-#: A schema that fastavro has read.
-Schema: TypeAlias = Any
 _PATIENCE = 10.0  # s; for each attempt
 # Of a Kafka partition in a batch. A producer may name any number of schemas that there aren't.
 _LACKING = 100
+_REASON = 500  # characters of fastavro's reason, which may have all of the schema in it
 # A registry that is busy, or is being started anew, is asked again: five times in half a minute, or when it says, which
 # may be half a minute each time. A login goes to no other server that a redirection names.
 _ATTEMPTS: dict[str, Any] = {
@@ -127,21 +127,24 @@ class Registry:
 
         """
         named: dict[str, Any] = {}
-        return self._read(f"/schemas/ids/{number}", f"schema {number}", named)
+        try:
+            return self._read(f"/schemas/ids/{number}", f"schema {number}", named)
+        except RecursionError:
+            raise NoSchema(f"schema {number} has too long a chain of references") from None
 
     def _read(self, path: str, what: str, named: dict[str, Any]) -> Schema:
-        from fastavro import parse_schema
-
         answer = self._get(path, what)
         if (kind := answer.get("schemaType", "AVRO")) != "AVRO":
             raise NoSchema(f"{what} is {kind}, not AVRO")
         for other in answer.get("references", []):
+            if other["name"] in named:
+                continue  # others refer to it, too
             version = f"/subjects/{quote(other['subject'], safe='')}/versions/{other['version']}"
             self._read(version, f"{what}, which refers to {other['name']}", named)
         try:
-            return parse_schema(json.loads(answer["schema"]), named_schemas=named)
+            return Schema.of(answer["schema"], named)
         except Exception as error:
-            raise NoSchema(f"{what} is not to be read: {error}") from error
+            raise NoSchema(f"{what} is not to be read: {str(error)[:_REASON]}") from error
 
     def _get(self, path: str, what: str) -> dict[str, Any]:
         import urllib3
@@ -199,23 +202,23 @@ class Refusals:
     where: Where
     batch: Callable[[], int | None]
 
-    def read(self, partition: int) -> dict[int, str]:
-        """The numbers of the schemas that the calling task's batch refuses in a Kafka partition, and why."""
+    def read(self, partition: int) -> "Refused":
+        """What the calling task's batch refuses in a Kafka partition."""
         batch = self.batch()
         found = self._versions(partition).at(batch) if batch is not None else None
-        return _reasons(found) if found is not None else {}
+        return Refused.of(found) if found is not None else Refused()
 
-    def write(self, partition: int, refused: Mapping[int, str]) -> None:
-        """Replace the numbers and reasons of a Kafka partition."""
+    def write(self, partition: int, refused: "Refused") -> None:
+        """Replace what the calling task's batch refuses in a Kafka partition."""
         batch = self.batch()
         if batch is not None:
-            self._versions(partition).write(batch, json.dumps(refused).encode())
+            self._versions(partition).write(batch, refused.data())
 
-    def newest(self) -> set[int]:
-        """The numbers that a replayed batch may refuse: those of each partition's newest batch with refusals."""
+    def newest(self) -> "Replayed":
+        """What a replayed batch may refuse: what each partition's newest batch with refusals does."""
         planned, partitions = Checkpoint(self.where).planned(), numbers_in(self._location().folder())
         found = [self._versions(partition).last(planned) for partition in partitions]
-        return {number for each in found if each for number in _reasons(each[1])}
+        return Replayed([Refused.of(each[1]) for each in found if each])
 
     def _versions(self, partition: int) -> Versions:
         return Versions(self._location().below(str(partition)))
@@ -224,8 +227,59 @@ class Refusals:
         return Location.of(self.where).below("unskew", "schemas")
 
 
-def _reasons(data: bytes) -> dict[int, str]:
-    return {int(number): why for number, why in json.loads(data).items()}
+@dataclass
+class Refused:
+    """What a batch refuses in a Kafka partition.
+
+    With ``_LACKING`` reasons it is full: the registry isn't asked about further schemas. What the task knows at that
+    moment stays allowed, and all else is refused. So the record doesn't grow with the numbers that producers name.
+
+    Attributes
+    ----------
+    reasons : dict
+        A schema's number → why it is refused.
+    allowed : set of int, optional
+        If it is full, the numbers of the schemas that the task knew at that moment. None: it isn't.
+
+    """
+
+    reasons: dict[int, str] = field(default_factory=dict)
+    allowed: set[int] | None = None
+
+    @classmethod
+    def of(cls, data: bytes) -> Self:
+        """What ``data`` returned. Older versions wrote any number of reasons, and never ``allowed``."""
+        read = json.loads(data)
+        allowed = read.pop("allowed", None)
+        return cls({int(number): why for number, why in read.items()}, None if allowed is None else set(allowed))
+
+    def data(self) -> bytes:
+        """The JSON of a checkpoint: an object of number → why, and of ``allowed`` if it is full."""
+        allowed = {} if self.allowed is None else {"allowed": sorted(self.allowed)}
+        return json.dumps({**self.reasons, **allowed}).encode()
+
+    def add(self, number: int, why: str, known: Callable[[], set[int]]) -> None:
+        """Refuse one more. ``known`` returns the numbers of the schemas that the task knows."""
+        self.reasons[number] = why
+        if self.allowed is None and len(self.reasons) >= _LACKING:
+            self.allowed = known()
+
+    def why(self, number: int) -> str | None:
+        """Why a schema is refused. None: it isn't, or the registry has to be asked."""
+        if number in self.reasons or self.allowed is None or number in self.allowed:
+            return self.reasons.get(number)
+        return f"schema {number} wasn't asked for: the registry lacks {_LACKING} others of this batch"
+
+
+@dataclass(frozen=True)
+class Replayed:
+    """What batches refuse that may be replayed."""
+
+    batches: Sequence[Refused]
+
+    def allowed(self, numbers: set[int]) -> set[int]:
+        """Those of the numbers that no batch refuses."""
+        return {number for number in numbers if not any(batch.why(number) for batch in self.batches)}
 
 
 def of_file(path: str) -> Schema:
@@ -237,10 +291,8 @@ def of_file(path: str) -> Schema:
         The file isn't a schema.
 
     """
-    from fastavro import parse_schema
-
     try:
-        return parse_schema(json.loads(Path(path).read_text()))
+        return Schema.of(Path(path).read_text())
     except Exception as error:  # noqa: BLE001  as many kinds as a file can be wrong
         raise UsageError(f"--schema {path} is no Avro schema: {error or type(error).__name__}") from None
 
@@ -275,7 +327,7 @@ class Decoder:
     """
 
     path: str
-    schema: Schema = field(default=None, repr=False)
+    schema: Schema | None = field(default=None, repr=False)
     registry: Registry | None = None
 
     def key(self, message: bytes | None, schema_of: Callable[[int], Schema] | None = None) -> str:
@@ -297,7 +349,10 @@ class Decoder:
         body = io.BytesIO(message)
         body.seek(begin)
         try:
-            read = schemaless_reader(body, schema, None)
+            schema.check(message, begin)
+            read = schemaless_reader(body, schema.parsed, None)
+        except TooDeep as error:
+            raise Rejected(f"not to be decoded by {name}: {error}") from None
         except Exception as error:
             raise Rejected(f"not Avro by {name}") from error
         if body.tell() != len(message):
@@ -307,6 +362,8 @@ class Decoder:
     def _written_by(self, message: bytes, schema_of: Callable[[int], Schema] | None) -> tuple[Schema, int, str]:
         """The schema of a message, where its body begins, and the schema's name."""
         if self.registry is None:
+            if self.schema is None:
+                raise UsageError("a decoder needs a schema or a registry")
             return self.schema, 0, "the schema"
         if len(message) < FRAME or message[0]:
             raise Rejected("no schema's number before it")
@@ -357,7 +414,7 @@ class Asking:
         self._registry = registry
         self._refusals = refusals if refusals is not None and refusals.batch() is not None else None
         self._decides = decides or self._refusals is None
-        self._refused: dict[int, dict[int, str]] = {}
+        self._refused: dict[int, Refused] = {}
         self._unwritten: set[int] = set()
 
     def read(
@@ -386,25 +443,23 @@ class Asking:
 
         """
         if partition not in self._refused:
-            self._refused[partition] = self._refusals.read(partition) if self._refusals else {}
+            self._refused[partition] = self._refusals.read(partition) if self._refusals else Refused()
         refused = self._refused[partition]
-        known = self._registry.url, number
-        if number not in refused and known not in _fetched:
+        address = self._registry.url
+        if refused.why(number) is None and (address, number) not in _fetched:
             try:
-                _fetched[known] = self._fetch(number, refused)
+                _fetched[address, number] = self._registry.fetch(number)
             except NoSchema as error:
                 if not self._decides:
-                    raise EnvironmentFault(f"{known[0]} had a schema by which messages are routed: {error}") from None
-                refused[number] = str(error)
+                    raise EnvironmentFault(f"{address} had a schema by which messages are routed: {error}") from None
+                refused.add(number, str(error), self._known)
                 self._unwritten.add(partition)
-        if number in refused:
-            raise Rejected(refused[number])
-        return _fetched[known]
+        if why := refused.why(number):
+            raise Rejected(why)
+        return _fetched[address, number]
 
-    def _fetch(self, number: int, refused: Mapping[int, str]) -> Schema:
-        if self._decides and len(refused) >= _LACKING:
-            raise NoSchema(f"schema {number} wasn't asked for: the registry lacks {_LACKING} others of this batch")
-        return self._registry.fetch(number)
+    def _known(self) -> set[int]:
+        return {*self._registry.schemas, *(number for address, number in _fetched if address == self._registry.url)}
 
 
 def avro(decoder: Decoder, refusals: Refusals | None = None) -> Splitter:

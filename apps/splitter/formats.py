@@ -115,7 +115,7 @@ class Schemas:
         wanted = numbers(samples)
         if wanted and self.refusals:
             # A batch that is replayed refuses them again, even if the registry has them now.
-            wanted -= self.refusals.newest()
+            wanted = self.refusals.newest().allowed(wanted)
         return Decoder(path, registry=Registry.at(str(address)).knowing(wanted))
 
 

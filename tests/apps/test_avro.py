@@ -14,7 +14,9 @@ from pyspark.sql import functions as F
 
 from tests.apps.conftest import by_key, final_counts, publish, records
 from tests.apps.schema_registry import schema_registry
+from unskew.apps.checkpoint.versions import Versions
 from unskew.apps.splitter.avro import Asking, Decoder, Refusals, Registry, _fetched, of_file
+from unskew.apps.splitter.avro_depth import Schema
 from unskew.apps.splitter.formats import Schemas, splitter
 from unskew.apps.topology.publisher import result_topics
 from unskew.errors import EnvironmentFault, UsageError
@@ -112,7 +114,7 @@ def test_every_kind_of_message_by_a_registry(spark):
 @given(st.binary(max_size=40) | st.text(max_size=9).map(click) | st.integers(0, 2**60).map(click), st.integers(0, 50))
 @example(click("a" * 100), 3)
 def test_no_bytes_are_more_than_a_reason(message, cut):
-    decoder = Decoder("user.id", schema=CLICK)
+    decoder = Decoder("user.id", schema=Schema.of(json.dumps(CLICK)))
     for each in message, message[:cut], message[cut:]:
         key, reason = decoder.read(each)
         assert (key is None) != (reason is None)
@@ -210,23 +212,82 @@ def test_what_a_batch_rejects_it_rejects_again(tmp_path):
         assert stream.read(9) == refused, "by a replay, of a driver to which the registry gives the schema"
 
 
+NEVER_ASKED = (None, "schema {} wasn't asked for: the registry lacks 100 others of this batch")
+
+
+class Task:
+    """A task that reads messages of partition 0, in batches of Arrow. It has a process of its own, or is the next."""
+
+    def __init__(self, stream, *, decides=True, known=None):
+        _fetched.clear()
+        self.registry = stream.decoder.registry.knowing(known or set())
+        self.decoder = Decoder("user.id", registry=self.registry)
+        self.asking = Asking(self.registry, stream.refusals, decides=decides)
+
+    def read(self, numbers):
+        return self.asking.read(self.decoder, [(0, click("u1", n)) for n in numbers])
+
+
 def test_a_producer_can_name_any_number_of_schemas(tmp_path, monkeypatch):
+    """Schema 1 is known before the bound is reached, 2 and 3 come after it, and only 2 is known to the driver."""
     wrote = []
-    monkeypatch.setattr(Refusals, "write", lambda _, partition, refused: wrote.append((partition, len(refused))))
+    write = Versions.write
+    monkeypatch.setattr(Versions, "write", lambda *given: (wrote.append(given[2]), write(*given))[1])
+    packets = [(1, *range(1000, 2000)), (2, *range(2000, 3000), 1), (3, *range(3000, 4000), 1, 2)]
     with schema_registry() as (registry, url):
         stream = Stream(tmp_path, url)
-        registry.put(1, CLICK)
-        _fetched.clear()
-        asking = Asking(stream.decoder.registry, stream.refusals)
-        first = asking.read(stream.decoder, [(0, click("u1", n)) for n in (1, *range(2, 2002))])
-        assert first[0] == ("u1", None)
-        assert first[100] == (None, "no schema 101 in the registry")
-        assert first[101] == (None, "schema 102 wasn't asked for: the registry lacks 100 others of this batch")
-        assert {key for key, _ in first[1:]} == {None}
-        assert len(registry.paths) == 1 + 100
-        assert wrote == [(0, 2000)], "once, before any message is rejected"
-        assert asking.read(stream.decoder, [(0, click("u2", 1)), (0, click("u3", 2))])[0] == ("u2", None)
-        assert len(wrote) == 1, "nothing is new"
+        for number in (1, 2, 3):
+            registry.put(number, CLICK)
+        task = Task(stream, known={2})
+        first = [task.read(packet) for packet in packets]
+        assert first[0][0] == first[1][0] == first[1][-1] == first[2][-2] == first[2][-1] == ("u1", None)
+        assert first[0][100] == (None, "no schema 1099 in the registry")
+        assert [first[0][101], first[1][1], first[2][0]] == [(None, NEVER_ASKED[1].format(n)) for n in (1100, 2000, 3)]
+        assert sum(key is not None for read in first for key, _ in read) == 5
+        assert len(registry.paths) == 1 + 1 + 100
+        assert len(wrote) == 1, "before any message is rejected, and nothing is new then"
+        assert len(wrote[0]) < 100 * len('"1000": "no schema 1000 in the registry", ') + 100
+        assert json.loads(wrote[0])["allowed"] == [1, 2]
+        assert first[2] == Task(stream, known={2}).read(packets[2]), "in any order, by the file alone"
+
+        for number in range(1000, 4000):
+            registry.put(number, CLICK)
+        for again in Task(stream), Task(stream, decides=False), Task(stream, known={1, 2}):
+            assert [again.read(packet) for packet in packets] == first, "if the registry has them all meanwhile, too"
+        assert len(wrote) == 1
+
+        schemas = Schemas(registry=url, refusals=stream.refusals)
+        samples = [click("u1", number) for number in (1, 2, 3, 1000, 3999)]
+        restarted = schemas.decoder("user.id", samples).registry
+        assert set(restarted.schemas) == {1, 2}, "a new driver fetches nothing that the batch refuses in a replay"
+        stream.batch = 1
+        assert Task(stream).read([3, 1000, 3999]) == [("u1", None)] * 3
+
+
+def test_a_batch_goes_on_with_the_refusals_of_an_older_version(tmp_path):
+    """It wrote down each number, and asked for none any more from the hundredth on."""
+    with schema_registry() as (registry, url):
+        stream = Stream(tmp_path, url)
+        for number in (1, 1000, 1149):
+            registry.put(number, CLICK)
+        reasons = {number: f"no schema {number} in the registry" for number in range(1000, 1150)}
+        Versions(str(tmp_path / "unskew" / "schemas" / "0")).write(0, json.dumps(reasons).encode())
+        expected = [("u1", None), (None, reasons[1000]), (None, reasons[1149])]
+        for decides in True, False:
+            assert Task(stream, decides=decides).read([1, 1000, 1149]) == expected
+        assert Task(stream).read([1, 2000, 2001]) == [
+            ("u1", None), (None, "no schema 2000 in the registry"), (None, NEVER_ASKED[1].format(2001)),
+        ]  # fmt: skip
+        assert Refusals(str(tmp_path), lambda: 0).read(0).allowed == {1}
+
+
+def test_an_error_of_a_schema_is_cut(tmp_path):
+    with schema_registry() as (registry, url):
+        stream = Stream(tmp_path, url)
+        registry.put(1, {"type": "record", "fields": [{"name": "x" * 10**5, "type": "int"}]})
+        _, reason = stream.read(1)
+        assert reason.startswith('schema 1 is not to be read: "name" is a required field missing')
+        assert len(reason) < 600
 
 
 def test_what_is_counted_is_not_rejected_as_well(tmp_path):
