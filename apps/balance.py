@@ -18,6 +18,7 @@ from pyspark.sql.types import IntegerType, StructType
 from unskew.apps.checkpoint.location import location_in
 from unskew.apps.routing import packets
 from unskew.apps.routing.batches import in_a_stream
+from unskew.apps.routing.order import in_order
 from unskew.apps.routing.packets import column, packets_at_workers, route_column
 from unskew.apps.routing.router import Routing
 from unskew.apps.spark import column_of, placed
@@ -76,7 +77,8 @@ def balance(
     ValueError
         The grouping is unknown or needs feedback or costs, or a parameter or the number of workers is invalid.
     UsageError
-        ``name`` or the checkpoint's address is invalid.
+        ``name`` or the checkpoint's address is invalid. Or a stream is behind a shuffle, and Spark wouldn't notice if
+        its rows came in another order (``unskew.apps.routing.order``).
         The query fails with it in two cases: the checkpoint isn't the query's own, or an executor doesn't see it.
         Tasks check this before they write anything.
     EnvironmentFault
@@ -84,6 +86,8 @@ def balance(
 
     Notes
     -----
+    Behind a shuffle a static DataFrame is sorted first, so that a task that runs again routes its rows as before.
+
     Counts never depend on the routing. But several workers may have rows of the same key. So aggregate each worker's
     rows first, and then merge these partial results by key. The ``worker`` column has each row's worker.
 
@@ -101,6 +105,7 @@ def balance(
     uses_time = named(grouping).uses_time
     if uses_time:
         columns.append(F.current_timestamp() if time is None else column(time))
+    df = in_order(df, grouping, column(time) if uses_time and time is not None else None)
     route = column_of(df, route_column(routing, source is not None, uses_time), columns, IntegerType())
     return placed(df.withColumn(worker_column, route), workers, F.col(worker_column))
 
@@ -139,6 +144,7 @@ def balanced_map(
 
     """
     routing = _routing(df, grouping, workers, checkpoint, options, seed, name)
+    df = in_order(df, grouping, column(time) if named(grouping).uses_time and time is not None else None)
     arrived = packets_at_workers(df, routing, key, list(df.columns), source=source, time=time)
 
     def unpack(batches: Batches) -> Batches:

@@ -11,7 +11,7 @@ release after which it is named.
 import inspect
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import mmh3
 import numpy as np
@@ -158,6 +158,41 @@ def spark_schema(schema: pa.Schema) -> StructType:
     from pyspark.sql.pandas.types import from_arrow_schema
 
     return from_arrow_schema(schema, prefer_timestamp_ntz=True)
+
+
+def is_on(spark: SparkSession, name: str) -> bool:
+    """Whether a setting is true, by the user's choice or by default. A Spark that doesn't know it hasn't it."""
+    try:
+        return spark.conf.get(name) == "true"  # with a default here, Spark's own default wouldn't count
+    except Exception:  # noqa: BLE001  classic and Connect raise different ones
+        return False
+
+
+def plan_of(df: DataFrame) -> str:
+    """The physical plan of a DataFrame as text, as ``explain`` prints it.
+
+    ``_explain_string`` of Spark Connect is private, and so is ``_jdf``. ``explain`` itself prints to the terminal. If
+    they are missing, ``balance`` and its kin fail when a query is defined.
+    """
+    frame = cast("Any", df)
+    if is_remote(df.sparkSession):
+        return frame._explain_string()  # noqa: SLF001
+    utilities = jvm().org.apache.spark.sql.api.python.PythonSQLUtils
+    return utilities.explainString(frame._jdf.queryExecution(), "simple")  # noqa: SLF001
+
+
+def keeps_order(df: DataFrame) -> bool:
+    """Whether the RDDs that a DataFrame reads give their rows in the same order each time.
+
+    Such an RDD is the batch that ``foreachBatch`` gives. ``_jdf`` is private, and so is the RDD's level, to Scala. A
+    session of Spark Connect doesn't have them: the order is taken for one that changes.
+    """
+    if is_remote(df.sparkSession):
+        return False
+    leaves = cast("Any", df)._jdf.queryExecution().analyzed().collectLeaves()  # noqa: SLF001
+    read = [leaves.apply(n) for n in range(leaves.size())]
+    rdds = [leaf.rdd() for leaf in read if leaf.getClass().getSimpleName() == "LogicalRDD"]
+    return all(rdd.outputDeterministicLevel().toString() == "DETERMINATE" for rdd in rdds)
 
 
 def java_session(spark: SparkSession) -> Any:

@@ -18,6 +18,7 @@ from unskew.apps.keyed.parcels import WINDOW
 from unskew.apps.keyed.program import Program, lifetime, merging, splits, taken_over
 from unskew.apps.keyed.store import KEY
 from unskew.apps.routing.batches import batch_time, heartbeats
+from unskew.apps.routing.order import in_order
 from unskew.apps.routing.packets import column
 from unskew.apps.routing.router import Routing
 from unskew.apps.spark import arrow_type, spark_schema, tokens
@@ -90,8 +91,8 @@ def keyed_map(
     Raises
     ------
     UsageError
-        An argument is invalid, the grouping doesn't fit the work, or the checkpoint belongs to another run. The message
-        says what is valid.
+        An argument is invalid, the grouping doesn't fit the work, the checkpoint belongs to another run, or the stream
+        is behind a shuffle (see ``balance``). The message says what is valid.
         The query fails with it if an executor doesn't see the checkpoint, or if the state's number of partitions was
         changed after this call. Tasks check this before they change anything.
     ValueError
@@ -110,6 +111,7 @@ def keyed_map(
     location = location_in(df.sparkSession, checkpoint)
     routing = Routing(grouping.upper(), workers, location, options, seed, streaming=True)
     routing.check()
+    in_order(df, grouping)
     partitions = partitions_of(df.sparkSession, location)
     program = Program(
         work, _key_type(df, key), workers, split, min(workers, partitions), event, window_ms, ttl_ms, period,

@@ -1,0 +1,89 @@
+"""The order of a task's rows, on which routing depends: each attempt of the task must get them in the same order.
+
+Sources that Spark reads with one task a partition or file give such an order. A shuffle doesn't: blocks are fetched in
+the order in which they come. If an executor is lost, its tasks run again, and would route the rows otherwise than
+before. Workers that had their rows already keep them, so some rows would be lost and others doubled.
+
+So behind a shuffle the rows of a static DataFrame are sorted. Spark doesn't sort streams. There it must itself notice
+that a task's output differs. Then it ends the query, which goes on from its checkpoint when it is started again.
+"""
+
+import re
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import ArrayType, CalendarIntervalType, DataType, MapType, StructType, VariantType
+
+from unskew.apps.spark import is_on, keeps_order, plan_of
+from unskew.errors import UsageError
+
+# Spark's settings by which it notices. Spark 4.1 has them, 4.2 sets them by default.
+_NOTICES = (
+    "spark.sql.shuffle.orderIndependentChecksum.enabled",
+    "spark.sql.shuffle.orderIndependentChecksum.enableFullRetryOnMismatch",
+)
+# A node of a plan is the first word of its line. Some vendors have shuffles of their own, all of this ending.
+_NODE = re.compile(r"^[\s:|+\-*()\d]*(\w+)", re.MULTILINE)
+_READ = "Scan ExistingRDD"
+
+
+def in_order(df: DataFrame, grouping: str, time: Column | None = None) -> DataFrame:
+    """The DataFrame with the rows of each task in an order that all attempts of the task give.
+
+    Parameters
+    ----------
+    df : DataFrame
+        A stream, or a static DataFrame.
+    grouping : str
+        The grouping that routes the rows. The order doesn't matter to one that goes by the key alone.
+    time : Column, optional
+        The first column to sort by, if rows are sorted.
+
+    Raises
+    ------
+    UsageError
+        A stream is behind a shuffle, and Spark doesn't notice that a shuffled output differs.
+
+    """
+    if grouping.upper() == "KEY" or not _shuffled(df):
+        return df
+    if not df.isStreaming:
+        return df.sortWithinPartitions(*([time] if time is not None else []), *_all_columns(df))
+    lacking = [name for name in _NOTICES if not is_on(df.sparkSession, name)]
+    if lacking:
+        raise UsageError(
+            "the stream is behind a shuffle (a join, an aggregation, repartition, …): after a failure its rows may "
+            "come in another order, and be lost or doubled; route it before the shuffle or in foreachBatch, or set "
+            f"{' and '.join(lacking)} to true (Spark 4.1 and later)"
+        )
+    return df
+
+
+def _shuffled(df: DataFrame) -> bool:
+    """Whether the tasks that read the DataFrame's rows may fetch them from a shuffle."""
+    plan = plan_of(df)
+    nodes = _NODE.findall(plan)
+    if any(node.endswith("Exchange") and "Broadcast" not in node for node in nodes):
+        return True
+    return _READ in plan and not keeps_order(df)
+
+
+def _all_columns(df: DataFrame) -> list[Column]:
+    """All columns, to sort by. Rows that are equal in all of them may change places.
+
+    The first is a hash of the others, because groupings do badly where a key's rows come all together. Spark neither
+    sorts nor hashes all types, so the values of some are written as JSON.
+    """
+    plain = [
+        F.col(f"`{field.name}`") if _sorts(field.dataType) else F.to_json(F.struct(F.col(f"`{field.name}`")))
+        for field in df.schema
+    ]
+    return [F.xxhash64(*plain), *plain]
+
+
+def _sorts(kind: DataType) -> bool:
+    if isinstance(kind, ArrayType):
+        return _sorts(kind.elementType)
+    if isinstance(kind, StructType):
+        return all(_sorts(field.dataType) for field in kind)
+    return not isinstance(kind, MapType | VariantType | CalendarIntervalType)
