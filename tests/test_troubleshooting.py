@@ -23,6 +23,7 @@ OTHER_COMMANDS = {
     "deploy/installation/machine.py:require_disk": "make setup",
     "deploy/installation/machine.py:require_python": "make setup, unskew doctor",
     "deploy/servers/broker.py": "unskew kafka start",
+    "deploy/servers/cluster.py": "unskew cluster",
     "deploy/servers/embedded.py:announce": "unskew kafka start",
     "deploy/servers/embedded.py:require_none_other": "unskew kafka start",
     "deploy/servers/influxdb.py": "unskew stack start",

@@ -10,6 +10,7 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext, suppress
+from functools import cache
 from pathlib import Path
 from subprocess import Popen, TimeoutExpired
 from tempfile import TemporaryDirectory, gettempdir, mkdtemp
@@ -26,8 +27,9 @@ from unskew.deploy.directories import data_directory
 from unskew.deploy.installation import class_data
 from unskew.deploy.installation.jars import connector_jars, s3a_jars
 from unskew.deploy.installation.machine import find_java
+from unskew.deploy.servers.cluster import AUTHENTICATED, SECRET, secret_of
 from unskew.deploy.servers.loopback import LOOPBACK
-from unskew.deploy.servers.process import lives
+from unskew.deploy.servers.process import hold, is_held, lives
 from unskew.errors import EnvironmentFault
 from unskew.grouping import warm
 
@@ -83,11 +85,13 @@ _STATES = {"spark.sql.streaming.stateStore.rocksdb.trackTotalNumberOfRows": "fal
 _MOST_TASKS = 128
 # Python workers fork from this module's process, which has imported what tasks need.
 _OUR_DAEMON = {"spark.python.daemon.module": "unskew.apps.run.daemon"}
+# Spark makes up a secret for itself. Other users of this machine reach its ports, but don't know the secret.
+_OWN_SECRET = {"spark.authenticate": "true"}
 # As on a cluster: a Python worker that dies costs its task an attempt, not the run.
 _ATTEMPTS = 4
 # Logs of Spark that are kept, beside those of processes that run.
 _LOGS = 20
-_TEMPORARY = "unskew-spark-"
+_TEMPORARY = "unskew-run-"  # earlier versions called theirs otherwise, and did not hold them
 # The JVM's sockets close a moment before its process has ended.
 _ENDS_WITHIN = 5.0  # s
 
@@ -116,7 +120,7 @@ def session(settings: Settings, groupings: Sequence[str] = ()) -> Iterator[Spark
         if _PARTITIONS not in conf:
             spark.conf.set(_PARTITIONS, _partitions(settings, spark))
         warmed.result()
-    with TemporaryDirectory(prefix=_temporary_name()) as folder, lasting(spark, log_file()):
+    with TemporaryDirectory(dir=_temporary_folder()) as folder, lasting(spark, log_file()):
         if settings.mode == "CLUSTER":
             # Each executor fetches the archive when it needs it, also one that comes later.
             spark.sparkContext.addPyFile(str(write_archive(Path(folder))))
@@ -168,6 +172,8 @@ def start(
     java = find_java()
     os.environ["JAVA_HOME"] = str(java.home)
     local = master.startswith("local")
+    # The user's own secret wins over the one of our cluster.
+    secret = None if conf and not AUTHENTICATED.keys().isdisjoint(conf) else secret_of(master)
     # Of the JVM that only puts Spark's command line together: it is to start quickly.
     os.environ.setdefault("SPARK_LAUNCHER_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
     log = log_file()
@@ -187,14 +193,16 @@ def start(
             ]
         ),
         "spark.driver.memory": "2g",
-        **(_OUR_DAEMON if local else {}),
+        **(_OUR_DAEMON | _OWN_SECRET if local else {}),
+        **(AUTHENTICATED if secret else {}),
         **(conf or {}),
     }
     builder = SparkSession.builder.master(master).appName(name)
     for key, value in settings.items():
         builder = builder.config(key, value)
     try:
-        with _stderr_to(log), _own_interrupt(), drivers_python(), _on_loopback() if local else nullcontext():
+        around = _on_loopback() if local else _knowing(secret) if secret else nullcontext()
+        with _stderr_to(log), _own_interrupt(), drivers_python(), around:
             spark = builder.getOrCreate()
     except Exception as error:
         raise EnvironmentFault(f"Spark did not start on {master} ({_first_line(error)}); its log: {log}") from error
@@ -212,22 +220,19 @@ def _remove_old_logs(folder: Path) -> None:
                 old.unlink()
 
 
-def _temporary_name() -> str:
-    """How the names of this process' temporary folders begin."""
-    return f"{_TEMPORARY}{os.getpid()}-"
-
-
-def _temporary_folder() -> str:
-    """A folder for the temporary files of this process' JVM; it is removed when this process ends.
+@cache
+def _temporary_folder() -> Path:
+    """The folder for the temporary files of this process and its JVM; it is removed when this process ends.
 
     Spark leaves files there when it is killed, and empty folders (``artifacts-…``) even when it isn't. The folders of
     processes that were killed are removed, too.
     """
     for left in Path(gettempdir()).glob(f"{_TEMPORARY}*"):
-        pid = left.name.removeprefix(_TEMPORARY).partition("-")[0]
-        if pid.isdigit() and not lives(int(pid)):
+        if not is_held(left):
             shutil.rmtree(left, ignore_errors=True)
-    folder = mkdtemp(prefix=_temporary_name())
+    new = Path(mkdtemp(prefix=f".{_TEMPORARY}{os.getpid()}-"))
+    hold(new)
+    folder = new.rename(new.with_name(new.name.removeprefix(".")))  # from now on others find it
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return folder
 
@@ -236,8 +241,8 @@ def _temporary_folder() -> str:
 def _on_loopback() -> Iterator[None]:
     """Let a JVM that is started meanwhile listen on this machine's own interface alone.
 
-    Spark authenticates nobody, and by default listens on the address by which other machines see this one. The variable
-    is for its RPC, its blocks and its pages alike. Spark's settings (``spark.driver.host``) win over the variable.
+    By default Spark listens on the address by which other machines see this one. The variable is for its RPC, its
+    blocks and its pages alike. Spark's settings (``spark.driver.host``) win over the variable.
     """
     if "SPARK_LOCAL_IP" in os.environ:  # the user's choice
         yield
@@ -247,6 +252,23 @@ def _on_loopback() -> Iterator[None]:
         yield
     finally:
         del os.environ["SPARK_LOCAL_IP"]
+
+
+@contextmanager
+def _knowing(secret: str) -> Iterator[None]:
+    """Let a JVM that is started meanwhile know a cluster's secret.
+
+    Other users see the JVM's settings on its command line. They don't see its variables.
+    """
+    before = os.environ.get(SECRET)
+    os.environ[SECRET] = secret
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[SECRET]
+        else:
+            os.environ[SECRET] = before
 
 
 @contextmanager

@@ -4,8 +4,7 @@ from typing import Annotated
 
 import typer
 
-from unskew.deploy.directories import data_directory
-from unskew.deploy.servers.cluster import Cluster
+from unskew.deploy.servers.cluster import Cluster, home
 from unskew.deploy.servers.process import Foreground
 from unskew.errors import EnvironmentFault
 
@@ -17,11 +16,12 @@ def cluster(
 ) -> None:
     """Start a Spark master and workers on this machine, and run them until Ctrl-C."""
     print(f"starting a Spark master and {workers} workers ...", flush=True)
-    with Cluster(data_directory() / "cluster", workers=workers, cores=cores, memory_mb=memory) as running:
+    with Cluster(home(), workers=workers, cores=cores, memory_mb=memory) as running:
         foreground = Foreground()
         print(f"Spark is ready at {running.master}")
         print(f"use it:          unskew topology CLUSTER ... --master {running.master}")
         print(f"                 (executors have {memory} MiB: --conf spark.executor.memory={memory}m)")
+        print(f"its secret:      {running.secret_file} (unskew finds it)")
         print(f"logs:            {running.directory}")
         print("stop it:         Ctrl-C", flush=True)
         if not foreground.stay(lambda: running.alive):

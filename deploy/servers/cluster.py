@@ -2,6 +2,7 @@
 
 import json
 import os
+import secrets
 import subprocess
 import sys
 import time
@@ -9,20 +10,39 @@ import urllib.request
 from pathlib import Path
 from typing import Self
 
+from unskew.deploy.directories import data_directory
 from unskew.deploy.installation import class_data
 from unskew.deploy.installation.jars import pyspark_home
 from unskew.deploy.installation.machine import find_java
 from unskew.deploy.servers.loopback import LOOPBACK, free_port
-from unskew.deploy.servers.process import Child
+from unskew.deploy.servers.process import Child, hold, is_held
+from unskew.deploy.servers.server import write_private
 from unskew.errors import EnvironmentFault
 
 _PATIENCE = 300.0  # seconds until all workers are there; a machine that is busy needs a minute
+
+
+#: The environment's variable in which Spark looks for the secret before it looks anywhere else.
+SECRET = "_SPARK_AUTH_SECRET"  # noqa: S105  its name
+#: Spark's settings for who has the secret in the environment.
+AUTHENTICATED = {
+    "spark.authenticate": "true",
+    # A driver must have a value here, which the variable overrides. The secret itself would be on the driver's command
+    # line, which other users see.
+    "spark.authenticate.secret": SECRET,
+}
+# What the master offers by HTTP, to whoever asks: to start a program, and to end an application.
+_CLOSED = {"spark.master.rest.enabled": "false", "spark.ui.killEnabled": "false"}
 
 
 class Cluster:
     """A master and workers on the loopback interface. It is a context manager: they run inside the block.
 
     They end when this process ends, however it ends.
+
+    Who connects must know a secret. This process has it in its environment from the start on, and so have the drivers
+    that it starts. It is the same one for all clusters of this process. Other processes of the same user find it in
+    `secret_file`.
 
     Parameters
     ----------
@@ -52,6 +72,7 @@ class Cluster:
         self._master: Child | None = None
         self._workers: list[Child] = []
         self._launched = 0
+        self._held: int | None = None
 
     def __enter__(self) -> Self:
         self.start()
@@ -69,7 +90,13 @@ class Cluster:
             "spark.driver.bindAddress": LOOPBACK,
             "spark.executor.memory": f"{self._memory_mb}m",
             "spark.executor.extraJavaOptions": " ".join(class_data.options("spark")),
+            **AUTHENTICATED,
         }
+
+    @property
+    def secret_file(self) -> Path:
+        """The file with the secret, for its owner alone. It is there while the cluster runs."""
+        return _secret_file(self.directory, self.master)
 
     @property
     def alive(self) -> bool:
@@ -89,6 +116,8 @@ class Cluster:
         except OSError as error:
             raise EnvironmentFault(f"cannot write the cluster's logs to {self.directory}: {error.strerror}") from error
         port = self.master.rpartition(":")[2]
+        os.environ.setdefault(SECRET, secrets.token_hex(32))
+        self._write_secret()
         try:
             self._master = self._launch("master.Master", "master", "--port", port, "--webui-port", str(self._ui))
             for _ in range(self._first):
@@ -104,6 +133,10 @@ class Cluster:
             child.stop(patience=10)
         self._workers.clear()
         self._master = None
+        if self._held is not None:
+            self.secret_file.unlink(missing_ok=True)
+            os.close(self._held)
+            self._held = None
 
     def add_worker(self) -> None:
         """Start one more worker and wait until the master knows it."""
@@ -121,6 +154,15 @@ class Cluster:
         listed = subprocess.run(command, capture_output=True, text=True, check=True)
         rows = (line.split(maxsplit=2) for line in listed.stdout.splitlines())
         return [int(pid) for pid, parent, program in rows if int(parent) in workers and "ExecutorBackend" in program]
+
+    def _write_secret(self) -> None:
+        for left in self.directory.glob("*.secret"):
+            if not is_held(left):
+                left.unlink(missing_ok=True)
+        new = self.secret_file.with_suffix(".new")
+        write_private(new, os.environ[SECRET])
+        self._held = hold(new)
+        new.replace(self.secret_file)
 
     def _worker(self) -> Child:
         name = f"worker-{self._launched}"
@@ -141,7 +183,12 @@ class Cluster:
             "SPARK_LOCAL_IP": LOOPBACK,
             "SPARK_DAEMON_MEMORY": "512m",
             "SPARK_DAEMON_JAVA_OPTS": " ".join(
-                [os.environ.get("SPARK_DAEMON_JAVA_OPTS", ""), *class_data.options("spark")]
+                [
+                    os.environ.get("SPARK_DAEMON_JAVA_OPTS", ""),
+                    "-Dspark.authenticate=true",
+                    *(f"-D{name}={value}" for name, value in _CLOSED.items()),
+                    *class_data.options("spark"),
+                ]
             ),
             "PYSPARK_PYTHON": sys.executable,
         }
@@ -163,3 +210,18 @@ class Cluster:
                 return int(json.load(answer)["aliveworkers"])
         except (OSError, ValueError):
             return 0
+
+
+def home() -> Path:
+    """The directory of the clusters that `unskew cluster` starts."""
+    return data_directory() / "cluster"
+
+
+def secret_of(master: str) -> str | None:
+    """The secret of this master. None if no `unskew cluster` of this user's runs it."""
+    file = _secret_file(home(), master)
+    return file.read_text() if master.startswith(f"spark://{LOOPBACK}:") and file.exists() and is_held(file) else None
+
+
+def _secret_file(directory: Path, master: str) -> Path:
+    return directory / f"{master.rpartition(':')[2]}.secret"

@@ -3,6 +3,7 @@
 Each process has its own session and its own log. None outlives us, unless it is detached.
 """
 
+import fcntl
 import os
 import queue
 import signal
@@ -11,6 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
@@ -102,6 +104,35 @@ def lives(pid: int) -> bool:
     except PermissionError:
         pass
     return True
+
+
+def hold(path: Path) -> int:
+    """Hold a file or folder, so that no other process takes it for one that was left.
+
+    The kernel ends the hold when this process ends, however it ends, or closes the descriptor that is returned. Other
+    containers see a hold, where a process id says nothing. A child that is forked holds too, unless it starts a
+    program.
+
+    Hold it before it gets the name under which others find it: one that they find unheld was left for good.
+    """
+    descriptor = os.open(path, os.O_RDONLY)
+    with suppress(OSError):  # a file system without locks, on which `is_held` is always true
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+    return descriptor
+
+
+def is_held(path: Path) -> bool:
+    """Whether a process that lives may hold the file or folder. It is true too where that can't be told."""
+    try:
+        # Another user's link isn't followed, and another user's pipe isn't waited for.
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)  # shared: two that look don't see each other
+        finally:
+            os.close(descriptor)
+    except OSError:
+        return True
+    return False
 
 
 def end(pid: int, runs: Callable[[], bool], patience: float = 30) -> None:

@@ -14,7 +14,7 @@ from unskew.deploy.directories import data_directory
 from unskew.deploy.servers import influxdb, prometheus
 from unskew.deploy.servers.influxdb import InfluxDB
 from unskew.deploy.servers.loopback import LOOPBACK
-from unskew.deploy.servers.process import end, lives
+from unskew.deploy.servers.process import end, hold, is_held
 from unskew.deploy.servers.prometheus import Prometheus
 from unskew.deploy.servers.server import HttpServer, read_address
 from unskew.errors import EnvironmentFault
@@ -146,13 +146,15 @@ def scraped(port: int) -> Iterator[None]:
         yield
         return
     for file in targets().glob("*.json"):
-        if not lives(int(file.stem)):
+        if not is_held(file):
             file.unlink(missing_ok=True)
     own = targets() / f"{os.getpid()}.json"
     new = own.with_suffix(".new")
     new.write_text(json.dumps([{"targets": [f"{LOOPBACK}:{port}"]}]))
+    held = hold(new)
     new.replace(own)
     try:
         yield
     finally:
         own.unlink(missing_ok=True)
+        os.close(held)

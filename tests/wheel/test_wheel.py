@@ -16,7 +16,7 @@ from tests.conftest import SHORT_LIVED
 from tests.waiting import PATIENCE
 from tests.wheel.environments import ROOT, Environment
 from unskew.deploy.installation.machine import find_java
-from unskew.deploy.servers.cluster import Cluster
+from unskew.deploy.servers.cluster import SECRET, Cluster
 
 TRUTH = Counter("hot" if i % 5 else f"key {i % 40}" for i in range(3000))
 
@@ -100,15 +100,15 @@ def test_public_names_are_had_without_the_command_s_packages(wheel, library, tmp
     "master", [*(pytest.param(name, marks=pytest.mark.full) for name in ("local[2]", "cluster")), "connect"]
 )
 def test_a_stream_is_balanced_beside_the_users_own_packages(master, library, project, tmp_path):
-    def job(address: str, conf: dict[str, str]) -> str:
+    def job(address: str, conf: dict[str, str], **more: str) -> str:
         python = str(library.python)
-        return run([python, "job.py", address, json.dumps(conf), tmp_path], project, PYSPARK_PYTHON=python)
+        return run([python, "job.py", address, json.dumps(conf), tmp_path], project, PYSPARK_PYTHON=python, **more)
 
     if master == "cluster":
         with Cluster(tmp_path / "elsewhere", workers=2, memory_mb=512) as cluster:
             options = f"{SHORT_LIVED} {cluster.conf['spark.executor.extraJavaOptions']}"
             own = {"spark.pyspark.python": str(library.python), "spark.executor.extraJavaOptions": options}
-            printed = job(cluster.master, cluster.conf | own)
+            printed = job(cluster.master, cluster.conf | own, **{SECRET: os.environ[SECRET]})
     else:
         printed = job(master, {})
     found = json.loads(printed.splitlines()[-1])
