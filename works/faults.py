@@ -22,4 +22,8 @@ def raised_at(error: Exception, files: Collection[str | None], name: str) -> str
 
 
 class StateFault(Exception):
-    """A keyed work raised an error, or returned something invalid. The message is one line: key, place and error."""
+    """A work's fault that no rejection of messages would mend. The message is one line: key, place and error.
+
+    A keyed work raised an error, or returned something invalid; or a work without states failed too often, or on a
+    message that may be counted already.
+    """

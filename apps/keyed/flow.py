@@ -18,6 +18,7 @@ from pyspark.sql.types import StructType
 from unskew.apps.checkpoint.checkpoint import Checkpoint
 from unskew.apps.checkpoint.location import Where
 from unskew.apps.keyed.operators import PACKETS, PARCELS, InPandas, MergerOperator, WorkerOperator
+from unskew.apps.keyed.outbox import content
 from unskew.apps.keyed.parcels import read
 from unskew.apps.keyed.program import Program
 from unskew.apps.keyed.tasks import stateless_merger
@@ -180,7 +181,10 @@ def _with_state(rows: DataFrame, operator: WorkerOperator | MergerOperator, mode
 
 
 def opened(
-    parcels: DataFrame, schema: StructType, columns: Callable[[int, int, pa.RecordBatch], list[pa.Array]]
+    parcels: DataFrame,
+    schema: StructType,
+    columns: Callable[[int, int, pa.RecordBatch], list[pa.Array]],
+    checkpoint: Where | None,
 ) -> DataFrame:
     """The rows that are in parcels.
 
@@ -192,6 +196,8 @@ def opened(
         The schema of the result.
     columns : (kind, sender, rows of a parcel) → list of Array
         Gives the result's columns, which are cast to the schema's types.
+    checkpoint : str or Location, optional
+        The query's checkpoint location, where parcels lie that were too many for Spark.
 
     """
     arrow = arrow_schema(schema)
@@ -200,7 +206,7 @@ def opened(
         for batch in batches:
             described = (batch.column(name).to_pylist() for name in ("kind", "sender", "blob"))
             for kind, sender, blob in zip(*described, strict=True):
-                arrays = columns(kind, sender, read(blob))
+                arrays = columns(kind, sender, read(content(blob, checkpoint)))
                 cast = [array.cast(of) for array, of in zip(arrays, arrow.types, strict=True)]
                 yield pa.RecordBatch.from_arrays(cast, schema=arrow)
 

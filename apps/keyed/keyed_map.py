@@ -135,7 +135,7 @@ def keyed_map(
         start = [rows.column(WINDOW).cast(pa.timestamp("ms", "UTC"))] if program.window_ms is not None else []
         return [rows.column(KEY), *start, *rows.columns[2:]]
 
-    return opened(parcels, schema, columns)
+    return opened(parcels, schema, columns, location)
 
 
 def _claim(df: DataFrame, location: Location, program: Program, routed: dict[str, Any], tokens: list[int]) -> None:

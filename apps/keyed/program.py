@@ -11,6 +11,7 @@ import pyarrow as pa
 from unskew.apps.checkpoint.location import Where
 from unskew.apps.checkpoint.visible import require_visible
 from unskew.apps.feedback.monitors import Monitors
+from unskew.apps.keyed.outbox import MOST
 from unskew.apps.keyed.store import Address, Store
 from unskew.apps.routing.batches import state_partitions
 from unskew.apps.routing.cost import FREE, Cost
@@ -191,6 +192,8 @@ class Program:
         The query's checkpoint location, which each task must see.
     partitions : int, optional
         The number of the state's partitions for which the workers' tokens were chosen. The query must have as many.
+    most : int
+        How many bytes an operator gives through Spark in one call. The rest lies beside the checkpoint.
 
     """
 
@@ -211,6 +214,7 @@ class Program:
     monitors: Monitors | None = None
     checkpoint: Where | None = None
     partitions: int | None = None
+    most: int = MOST
 
     @property
     def columns(self) -> list[str]:

@@ -7,15 +7,12 @@ import pyarrow as pa
 from pyspark.sql import Row
 
 from unskew.apps.keyed.merger import merge
-from unskew.apps.keyed.parcels import OUT, Parcel
+from unskew.apps.keyed.outbox import Outbox, content
+from unskew.apps.keyed.parcels import HEARTBEAT, OUT, Parcel
 from unskew.apps.keyed.program import Program, WorkerBatch
 from unskew.apps.keyed.store import MemoryStore, SparkStore
 from unskew.apps.keyed.worker import work
 from unskew.apps.routing.batches import batch_number
-from unskew.works.faults import StateFault
-
-#: The most bytes that a worker or a merger may give in a batch: Spark sends all of its rows as one Arrow batch.
-MOST = (2 << 30) - (1 << 20)
 
 
 def worker_rows(
@@ -26,12 +23,16 @@ def worker_rows(
     packets: list[bytes],
     batch_ms: int,
     watermark_ms: int,
+    outbox: Outbox,
     *,
     empty: bool,
 ) -> Iterator[Row]:
-    """A worker's batch: packets → rows of ``operators.PARCELS``. ``state`` is the worker's ``MapState``."""
+    """A worker's batch: packets → rows of ``operators.PARCELS``.
+
+    ``state`` is the worker's ``MapState``. ``outbox`` is that of the operator's call, which may be for several workers.
+    """
     batch = WorkerBatch(batch_number() or 0, batch_ms, watermark_ms, empty)
-    yield from _rows(work(program, SparkStore(state), worker, packets, batch), tokens, worker, batch)
+    yield from _rows(work(program, SparkStore(state), worker, packets, batch), tokens, "worker", worker, batch, outbox)
 
 
 def merger_rows(program: Program, tokens: list[int], state: Any, arrived: list[Any]) -> Iterator[Row]:
@@ -42,24 +43,26 @@ def merger_rows(program: Program, tokens: list[int], state: Any, arrived: list[A
     yield from (row for row in arrived if row["kind"] in OUT)
     first = arrived[0]
     batch = WorkerBatch(batch_number() or 0, first["batch_ms"], first["watermark_ms"])
-    parcels = [Parcel(row["kind"], row["merger"], bytes(row["blob"])) for row in arrived]
+    parcels = _parcels(program, (row for row in arrived if row["kind"] not in OUT))
     merged = merge(program, SparkStore(state), first["merger"], parcels, batch)
-    yield from _rows(merged, tokens, first["merger"], batch)
+    yield from _rows(merged, tokens, "merger", first["merger"], batch, Outbox(program.checkpoint, program.most))
 
 
-def _rows(parcels: Iterable[Parcel], tokens: list[int], sender: int, batch: WorkerBatch) -> Iterator[Row]:
-    size = 0
+def _parcels(program: Program, rows: Iterable[Any]) -> list[Parcel]:
+    return [Parcel(row["kind"], row["merger"], content(bytes(row["blob"]), program.checkpoint)) for row in rows]
+
+
+def _rows(
+    parcels: Iterable[Parcel], tokens: list[int], role: str, sender: int, batch: WorkerBatch, outbox: Outbox
+) -> Iterator[Row]:
+    name = f"{role}-{sender}"
     for number, parcel in enumerate(parcels):
-        size += len(parcel.blob)
-        if size > MOST:
-            raise StateFault(
-                f"worker {sender} gives more than {MOST:,} bytes in one batch, which is all that Spark takes; "
-                "valid: more workers, shorter windows, or smaller results"
-            )
+        blob = parcel.blob if parcel.kind == HEARTBEAT else outbox.put(name, batch.number, number, parcel.blob)
         yield Row(
             token=tokens[parcel.merger], kind=parcel.kind, sender=sender, number=number, merger=parcel.merger,
-            blob=parcel.blob, batch_ms=batch.batch_ms, watermark_ms=batch.watermark_ms,
+            blob=blob, batch_ms=batch.batch_ms, watermark_ms=batch.watermark_ms,
         )  # fmt: skip
+    outbox.forget(name, batch.number)
 
 
 def stateless_merger(program: Program) -> Any:
@@ -77,7 +80,7 @@ def stateless_merger(program: Program) -> Any:
             rows.sort(key=lambda row: (row["sender"], row["number"]))
             first = rows[0]
             own = WorkerBatch(batch_number() or 0, first["batch_ms"], first["watermark_ms"])
-            arrived = [Parcel(row["kind"], row["merger"], row["blob"]) for row in rows]
+            arrived = _parcels(program, rows)
             for number, parcel in enumerate(merge(program, MemoryStore(), first["merger"], arrived, own)):
                 row = first | {"kind": parcel.kind, "sender": first["merger"], "number": number, "blob": parcel.blob}
                 yield pa.RecordBatch.from_pylist([row], schema=schema)

@@ -21,6 +21,7 @@ from unskew.apps.routing.batches import batch_time, heartbeats
 from unskew.apps.routing.packets import packets_at_workers
 from unskew.apps.routing.reports import Reports
 from unskew.apps.spark import arrow_type, spark_schema, tokens
+from unskew.apps.topology.failures import FailureLog
 from unskew.apps.topology.parts import StateSettings, routing_of
 from unskew.apps.topology.settings import Settings
 from unskew.apps.topology.source import messages, reading
@@ -94,6 +95,7 @@ def dataflow(
         settings.window_ms if by_event else None,
         reports,
         settings.work_errors,
+        FailureLog(settings.location) if settings.rejecting else None,
         Monitors(routing),
     )
     partials = packets.mapInArrow(worker.__call__, worker.ddl)
@@ -201,4 +203,4 @@ def _keyed(
     start = F.timestamp_millis(F.col(_START))
     length = F.when(F.col("result").isNull(), settings.window_ms).otherwise(program.window_ms or 0)
     window = F.struct(start.alias("start"), F.timestamp_millis(F.col(_START) + length).alias("end"))
-    return opened(parcels, schema, columns).withColumn("window", window).drop(_START)
+    return opened(parcels, schema, columns, settings.location).withColumn("window", window).drop(_START)

@@ -162,7 +162,10 @@ class Settings:
     work: "Work | KeyedWork | None" = None
     work_columns: tuple[str, ...] = ()
     work_errors: Annotated[
-        str, Help("If your work raises an error: 'fail' (nothing is lost), or 'reject' the message.")
+        str,
+        Help(
+            "If your work raises an error: 'fail' (nothing is lost), or 'reject' the message, up to a bound in a batch."
+        ),
     ] = "fail"
     ttl: Annotated[
         float | None,

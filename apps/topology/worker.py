@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TypeAlias
 
 import numpy as np
@@ -12,10 +13,11 @@ from unskew.apps.feedback.monitors import Monitors, WorkerMonitor, costs_by
 from unskew.apps.routing import packets
 from unskew.apps.routing.batches import batch_number, milliseconds, windows_of
 from unskew.apps.routing.cost import FREE, Cost
-from unskew.apps.routing.reports import Failures, Reports, WorkerReport
+from unskew.apps.routing.reports import Reports, WorkerReport
+from unskew.apps.topology.failures import MOST_RAISED, Failed, FailureLog, Place
 from unskew.grouping import encode
 from unskew.grouping.keys import sum_by_key
-from unskew.works.faults import WorkFault, raised_at
+from unskew.works.faults import StateFault, WorkFault, raised_at
 
 #: The user's work: tuples in (columns ``key``, ``count`` where the source has one, and the run's ``work_columns``),
 #: results out (columns ``key``, ``count``): any number of rows. The results may have a column ``cost`` (ms), the cost
@@ -44,11 +46,14 @@ class WorkResult:
     costs: pa.Table | None
 
 
-def results(work: Work, tuples: pa.RecordBatch) -> Iterator[tuple[pa.RecordBatch, WorkResult | Exception]]:
+def results(
+    work: Work, tuples: pa.RecordBatch, raised: Callable[[Exception], None] = lambda _: None
+) -> Iterator[tuple[pa.RecordBatch, WorkResult | Exception]]:
     """Parts of the tuples, each with the work's result, or a single tuple with the error that the work raised.
 
     If the work raises, it is run again on each half of the tuples, until the tuples are found on which it fails. If it
-    fails on k of n tuples, this takes O(k log n) more calls.
+    fails on k of n tuples, this takes O(k log n) more calls. ``raised`` is called with each error before the next call
+    of the work, and may raise in order to end the search.
     """
     seen = tuples.select([name for name in tuples.schema.names if name not in POSITION])
     try:
@@ -56,12 +61,13 @@ def results(work: Work, tuples: pa.RecordBatch) -> Iterator[tuple[pa.RecordBatch
         costs = pa.Table.from_batches([given.select(_COSTS)]) if "cost" in given.schema.names else None
         result = WorkResult(count(given, load=False), costs)
     except Exception as error:  # noqa: BLE001  whatever the user's code may raise
+        raised(error)
         if tuples.num_rows == 1:
             yield tuples, error
             return
         half = tuples.num_rows // 2
-        yield from results(work, tuples.slice(0, half))
-        yield from results(work, tuples.slice(half))
+        yield from results(work, tuples.slice(0, half), raised)
+        yield from results(work, tuples.slice(half), raised)
     else:
         yield tuples, result
 
@@ -137,13 +143,19 @@ _Executed: TypeAlias = tuple[pa.RecordBatch, pa.Table | None]
 
 @dataclass
 class _Share:
-    """One worker's share of a batch: partials, tuples, time at work (s), messages that failed, and the monitor."""
+    """One worker's share of a batch: partials, tuples, time at work (s), tuples that failed, and the monitor.
+
+    If an attempt before this one has finished, ``before`` is what failed in it, and ``due`` is how many of these tuples
+    haven't come yet, by their place.
+    """
 
     partials: Partials = field(default_factory=Partials)
     tuples: int = 0
     busy: float = 0.0
-    failures: Failures = field(default_factory=dict)
+    failed: Failed = field(default_factory=Failed)
     monitor: WorkerMonitor | None = None
+    before: Failed | None = None
+    due: dict[Place, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -163,6 +175,8 @@ class Worker:
         Where each worker's report goes.
     work_errors : str
         ``fail``, or ``reject``: a message is rejected if the work raises on its tuple. Tuples then carry ``POSITION``.
+    failure_log : FailureLog, optional
+        Where each attempt finds what the first one rejected. None: each attempt rejects what fails in it.
     monitors : Monitors, optional
         The workers' monitors, which observe the tuples for the grouping's controller.
 
@@ -173,6 +187,7 @@ class Worker:
     window_ms: int | None = None
     reports: Reports | None = None
     work_errors: str = "fail"
+    failure_log: FailureLog | None = None
     monitors: Monitors | None = None
 
     @property
@@ -188,10 +203,11 @@ class Worker:
         for batch in batches:
             for worker, packet in zip(batch.column("worker").to_pylist(), batch.column("packet"), strict=True):
                 if worker not in shares:
-                    shares[worker] = _Share(monitor=self._monitor(worker))
+                    shares[worker] = self._share(worker)
                 self._packet(packet, shares[worker])
         for worker, share in shares.items():
             table = share.partials.table()
+            self._log(worker, share)
             self._report(worker, table, share)
             yield from self._rows(worker, table)
 
@@ -230,23 +246,71 @@ class Worker:
             share.partials.add(count(tuples), window, latest)
             yield tuples, None
             return
-        for part, result in results(self.work, tuples):
+        tuples = self._left(tuples, share)
+        if not tuples.num_rows:
+            return
+        for part, result in results(self.work, tuples, partial(self._raised, share)):
             if isinstance(result, Exception):
-                reason = described(self.work, result)
-                if self.work_errors == "fail":
-                    raise WorkFault(f"the work failed on key {part.column('key')[0].as_py()!r} ({reason})") from result
-                partition, offset = (part.column(name)[0].as_py() for name in POSITION)
-                share.failures[partition, offset] = f"work: {reason}"
+                self._fail(part, result, share)
             else:
                 share.partials.add(count(part, results=False), window, latest)
                 share.partials.add(result.counts, window, latest)
                 yield part, result.costs
 
+    def _left(self, tuples: pa.RecordBatch, share: _Share) -> pa.RecordBatch:
+        """The tuples without those that an attempt before this one has rejected."""
+        if not share.due:
+            return tuples
+        kept = []
+        for place in zip(*(tuples.column(name).to_pylist() for name in (*POSITION, "key")), strict=True):
+            rejected = share.due.get(place, 0)
+            kept.append(not rejected)
+            if rejected:
+                share.due[place] = rejected - 1
+        return tuples.filter(pa.array(kept, pa.bool_()))
+
+    def _raised(self, share: _Share, error: Exception) -> None:
+        """Count a call that raised. Too many of them end the search for the tuples that fail."""
+        assert self.work is not None
+        share.failed.raised += 1
+        if share.failed.raised > MOST_RAISED:
+            raise StateFault(
+                f"the work raised more than {MOST_RAISED:,} times in one batch of a worker, at last: "
+                f"{described(self.work, error)}"
+            ) from error
+
+    def _fail(self, part: pa.RecordBatch, error: Exception, share: _Share) -> None:
+        """Reject a tuple, or raise an error that names it."""
+        assert self.work is not None
+        reason, key = described(self.work, error), part.column("key")[0].as_py()
+        if self.work_errors == "fail":
+            raise WorkFault(f"the work failed on key {key!r} ({reason})") from error
+        if share.before is not None:
+            raise StateFault(
+                f"the work failed on key {key!r} ({reason}), but didn't when the batch ran before: the message may be "
+                "counted already, so it can't be rejected"
+            ) from error
+        partition, offset = (part.column(name)[0].as_py() for name in POSITION)
+        share.failed.add((partition, offset, key), reason)
+
+    def _share(self, worker: int) -> _Share:
+        batch, before = batch_number(), None
+        if self.failure_log is not None and batch is not None:
+            before = self.failure_log.read(worker, batch)
+        due = {} if before is None else dict(before.places())
+        return _Share(monitor=self._monitor(worker), before=before, due=due)
+
+    def _log(self, worker: int, share: _Share) -> None:
+        """Write what failed for later attempts, before anything of this one can be seen."""
+        batch = batch_number()
+        if self.failure_log is not None and batch is not None and share.before is None:
+            self.failure_log.write(worker, batch, share.failed)
+
     def _monitor(self, worker: int) -> WorkerMonitor | None:
         batch = batch_number()
         return None if self.monitors is None or batch is None else self.monitors.open(worker, batch)
 
-    def _report(self, worker: int, table: pa.Table, share: "_Share") -> None:
+    def _report(self, worker: int, table: pa.Table, share: _Share) -> None:
         batch = batch_number()
         if self.reports is None or batch is None:
             return
@@ -255,7 +319,8 @@ class Worker:
             loads = table.group_by("window").aggregate([("tuples", "sum")])
             windows = dict(zip(loads["window"].to_pylist(), loads["tuples_sum"].to_pylist(), strict=True))
         observed = None if share.monitor is None else share.monitor.close()
-        report = WorkerReport(share.tuples, table.num_rows, share.busy, share.failures, windows, monitor=observed)
+        failures = (share.before or share.failed).messages()
+        report = WorkerReport(share.tuples, table.num_rows, share.busy, failures, windows, monitor=observed)
         self.reports.send(batch, worker, report)
 
     def _rows(self, worker: int, table: pa.Table) -> Iterator[pa.RecordBatch]:

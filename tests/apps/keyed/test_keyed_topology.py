@@ -1,6 +1,8 @@
 """A topology with a keyed work, against a real broker: its results and its counts are exact."""
 
 from collections import Counter, defaultdict
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import orjson
@@ -11,6 +13,7 @@ from tests.apps.conftest import by_key, countries, final_counts, publish, record
 from tests.apps.keyed import driver
 from tests.apps.keyed.driver import Tally
 from unskew.apps.keyed.state_reader import States
+from unskew.apps.topology.parts import StateSettings
 from unskew.apps.topology.publisher import result_topics
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.xdist_group("spark-2")]
@@ -82,3 +85,22 @@ def test_states_that_outlive_windows_and_restarts(grouping, more, settings, spar
     (turkey,) = states.rows(full=True, key="Turkey").collect()
     assert orjson.loads(turkey["state"]) == dict(zip(("n", "total"), found[None, "Turkey"], strict=True))
     assert turkey["bytes"] == 16
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("grouping", ["KEY", "D_CHOICES"])
+def test_results_that_are_too_many_for_spark(grouping, settings, drain, connection, topic, monkeypatch):
+    """They arrive all the same, and the files of earlier batches don't stay."""
+    program = StateSettings.program
+    monkeypatch.setattr(StateSettings, "program", lambda self, *given: replace(program(self, *given), most=100))
+    keys = skewed(3_000)
+    ms = [START + 7 * i for i in range(len(keys))]  # 21 s, in order
+    publish(connection, topic, 2, countries(keys), ms=ms)
+    run = settings(grouping, time="event", window=5.0, lateness=1.0, max_tuples=1_000, work=TallyOfKinds("offset"))
+    drain(run)
+    truth = Counter((str(np.datetime64(t // 5000 * 5000, "ms")) + "Z", key) for t, key in zip(ms, keys, strict=True))
+    assert {state: n for state, (n, _) in published(connection, run, "finished").items()} == truth
+    assert final_counts(connection, result_topics(run)["aggregator"]) == truth
+    senders = [*Path(run.checkpoint).glob("unskew/overflow/*")]
+    assert {sender.name.split("-")[0] for sender in senders} >= {"worker"}
+    assert all(len([*sender.iterdir()]) <= 1 for sender in senders), "those of batches before the last"

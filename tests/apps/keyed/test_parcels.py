@@ -3,11 +3,9 @@
 import pyarrow as pa
 import pytest
 
-from unskew.apps.keyed import parcels, tasks
-from unskew.apps.keyed.parcels import FRAGMENTS, RESULTS, Parcel, by_keys, by_window, mergers, packed, read, spread
-from unskew.apps.keyed.program import WorkerBatch
+from unskew.apps.keyed import parcels
+from unskew.apps.keyed.parcels import FRAGMENTS, RESULTS, by_keys, by_window, mergers, packed, read, spread
 from unskew.apps.keyed.store import KEY
-from unskew.works.faults import StateFault
 
 LARGEST = 4_000
 
@@ -64,12 +62,3 @@ def test_all_fragments_of_a_key_meet_in_one_piece():
     assert sum(map(len, keys)) == len(set.union(*keys)) == 1200
     assert sum(piece.num_rows for piece in pieces) == 1805
     assert list(by_keys([])) == []
-
-
-def test_more_than_spark_takes_is_one_line(monkeypatch):
-    monkeypatch.setattr(tasks, "MOST", 100)
-    batch = WorkerBatch(0, 0, 0)
-    made = [Parcel(RESULTS, 0, b"x" * 60)] * 2
-    assert len(list(tasks._rows(made[:1], [7], 1, batch))) == 1
-    with pytest.raises(StateFault, match=r"worker 1 gives more than 100 bytes in one batch.*more workers"):
-        list(tasks._rows(made, [7], 1, batch))

@@ -1,0 +1,88 @@
+"""What a worker or a merger gives beyond the bytes that Spark takes at once lies beside the checkpoint.
+
+pyspark makes one Arrow batch of all rows that an operator gives in one call, and an Arrow column of blobs ends at
+2 GiB. (The timers of all groups of a task are one call.) An operator can't divide them. So a call gives blobs up to a
+bound. A further blob is written as a file, and its row has the file's name instead. Whoever opens the row reads the
+file.
+
+The files of a batch are ``unskew/overflow/<sender>/<batch>/<number>``. Another attempt writes the same files again.
+When the sender works on a later batch, Spark has committed this one, so nobody reads the files any more, and the
+sender removes them.
+"""
+
+import zlib
+
+from unskew.apps.checkpoint.folders import numbers
+from unskew.apps.checkpoint.location import Location, Where
+from unskew.errors import EnvironmentFault
+
+#: The bytes of the blobs that one call of an operator gives through Spark, at most.
+MOST = 1 << 30
+
+# An Arrow stream doesn't begin like this, and neither does a heartbeat's blob.
+_FILE = b"file:"
+# Where each request costs money, old files are looked for in one of so many batches.
+_SELDOM = 64
+
+
+class Outbox:
+    """What one call of an operator gives.
+
+    Parameters
+    ----------
+    where : str or Location, optional
+        The query's checkpoint location. None: there are no files, and no bound.
+    most : int
+        How many bytes of blobs go through Spark.
+
+    """
+
+    def __init__(self, where: Where | None, most: int = MOST) -> None:
+        self._location = None if where is None else _location(where)
+        self._room = most
+
+    def put(self, sender: str, batch: int, number: int, blob: bytes) -> bytes:
+        """The blob itself for a row, or the name of its file. ``number`` is the row's among those of the sender."""
+        if self._location is None or len(blob) <= self._room:
+            self._room -= len(blob)
+            return blob
+        self._room = 0  # in their order: a later one might fit, but then it would be a matter of luck
+        self._location.folder(sender, str(batch)).write(str(number), blob)
+        return _FILE + f"{sender}/{batch}/{number}".encode()
+
+    def forget(self, sender: str, batch: int) -> None:
+        """Remove the files of a sender from batches before this one."""
+        if self._location is None:
+            return
+        folder = self._location.folder(sender)
+        if folder.costly and zlib.crc32(f"{sender} {batch}".encode()) % _SELDOM:
+            return
+        for old in numbers(folder):
+            if old < batch:
+                self._location.folder(sender, str(old)).clear()
+
+
+def content(blob: bytes, where: Where | None) -> bytes:
+    """The blob that ``Outbox.put`` was given. ``where`` is the query's checkpoint location.
+
+    Raises
+    ------
+    EnvironmentFault
+        Its file isn't there.
+
+    """
+    if where is None or not blob.startswith(_FILE):
+        return blob
+    sender, batch, number = blob.removeprefix(_FILE).decode().split("/")
+    location = _location(where)
+    try:
+        return location.folder(sender, batch).read(number)
+    except FileNotFoundError as error:
+        raise EnvironmentFault(
+            f"what {sender} gave in batch {batch} is not in {location.below(sender, batch, number)}: "
+            "does every machine see the checkpoint?"
+        ) from error
+
+
+def _location(where: Where) -> Location:
+    return Location.of(where).below("unskew", "overflow")
