@@ -52,6 +52,8 @@ def execute(settings: Settings, destinations: Destinations, summary: Path | None
         run = Run(settings, [*listeners, display.batch], followers)
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, lambda *_: (run.stop(), display.stopping()))
+        if not run.await_turn():
+            return
         with session(settings) as spark:
             display.target(run.waiting)
             outcome = run.run(spark)

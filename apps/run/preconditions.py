@@ -41,8 +41,8 @@ def require_topic(settings: Settings, *, begun: bool) -> None:
         ensure_topic(settings.connection, settings.source_name, settings.sources)
 
 
-def claim(settings: Settings, checkpoint: Checkpoint, claimed: Mapping[str, Any]) -> None:
-    """Make the checkpoint this run's. A run with another number of workers may resume from it.
+def require_own(settings: Settings, checkpoint: Checkpoint, claimed: Mapping[str, Any]) -> None:
+    """Refuse a checkpoint of another run, and one that can't be written. Nothing in it is changed yet.
 
     ``claimed`` is what the checkpoint says about its run, or empty.
 
@@ -50,19 +50,39 @@ def claim(settings: Settings, checkpoint: Checkpoint, claimed: Mapping[str, Any]
     ------
     UsageError
         The checkpoint belongs to another run.
+    EnvironmentFault
+        The checkpoint can't be written, or its states lie as a plan of another version has it.
 
     """
-    workers = settings.workers
-    history = WorkerHistory.of(claimed, workers).entries()
-    new = taken_over(settings.states.work, claimed) if settings.states else {}
-    run, changing = settings.identity | history | new, ("numWorkers", *history, *new)
-    # Nothing is written before it is certain that the checkpoint is this run's.
+    run, changing = _run_of(settings, claimed)
     checkpoint.check(run, changing)
     require_plans(settings)
+    checkpoint.claim(claimed or run)
+
+
+def claim(settings: Settings, checkpoint: Checkpoint) -> None:
+    """Make the checkpoint this run's, once this driver holds it. A run of another number of workers may resume from it.
+
+    Raises
+    ------
+    UsageError
+        The checkpoint belongs to another run.
+
+    """
+    claimed, workers = checkpoint.claimed(), settings.workers
+    run, changing = _run_of(settings, claimed)
+    checkpoint.check(run, changing)
     if claimed.get("numWorkers", workers) != workers:
         record_workers(checkpoint.location, claimed["numWorkers"], checkpoint.planned())
         log.warning("the checkpoint has %d workers: one batch more, then it has %d", claimed["numWorkers"], workers)
     checkpoint.claim(run, changing)
+
+
+def _run_of(settings: Settings, claimed: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """The fields that the checkpoint's record gets of this run, and the names of those that may differ."""
+    history = WorkerHistory.of(claimed, settings.workers).entries()
+    new = taken_over(settings.states.work, claimed) if settings.states else {}
+    return settings.identity | history | new, ("numWorkers", *history, *new)
 
 
 def number_generation(settings: Settings, checkpoint: Checkpoint) -> None:
@@ -102,8 +122,10 @@ def require_plans(settings: Settings) -> None:
             )
 
 
-def require_messages(settings: Settings, checkpoint: Checkpoint) -> None:
+def require_messages(settings: Settings, checkpoint: Checkpoint, *, held: bool = True) -> None:
     """Refuse to resume if the topic no longer has the messages that come next.
+
+    If the driver doesn't hold the checkpoint (``held``) yet, nothing is noted in it.
 
     Raises
     ------
@@ -114,7 +136,7 @@ def require_messages(settings: Settings, checkpoint: Checkpoint) -> None:
     """
     topic = settings.source_name
     following = checkpoint.next_offsets().get(topic)
-    require_same_topic(settings, checkpoint, following or {}, topic_id(settings.connection.admin(), topic))
+    require_same_topic(settings, checkpoint, following or {}, topic_id(settings.connection.admin(), topic), held=held)
     if following and settings.connection.committed:
         ends, there = (end_offsets(settings.connection, topic, committed=committed) for committed in (True, False))
         if any(ends.get(int(p), 0) < offset <= there.get(int(p), 0) for p, offset in following.items()):
@@ -129,7 +151,7 @@ def require_messages(settings: Settings, checkpoint: Checkpoint) -> None:
 
 
 def require_same_topic(
-    settings: Settings, checkpoint: Checkpoint, following: Mapping[str, int], found: str | None
+    settings: Settings, checkpoint: Checkpoint, following: Mapping[str, int], found: str | None, *, held: bool = True
 ) -> None:
     """Refuse to resume in a topic that was deleted and made again: the old one's offsets would skip its messages.
 
@@ -144,6 +166,8 @@ def require_same_topic(
         The offsets at which reading resumes.
     found : str, optional
         The id of the topic that is there now. None: it isn't known.
+    held : bool
+        Whether the driver holds the checkpoint, so that it may note the topic there.
 
     Raises
     ------
@@ -155,7 +179,8 @@ def require_same_topic(
     if found in (None, noted):
         return
     if noted is None:
-        checkpoint.claim({"topicId": found})
+        if held:
+            checkpoint.claim({"topicId": found})
         return
     what = f"topic {topic} was deleted and made again since the checkpoint {checkpoint.location} began (id {noted}, "
     what += f"now {found})"
@@ -163,6 +188,8 @@ def require_same_topic(
         raise EnvironmentFault(
             f"{what}: begin with another --checkpoint; --on-data-loss skip goes on at the offsets of the old one"
         )
+    if not held:
+        return
     skipped = sum(skipped_messages(settings.connection, topic, following).values())
     log.warning("%s: it goes on at the offsets of the old one, and skips %s messages", what, f"{skipped:,}")
     checkpoint.claim({"topicId": found}, ("topicId",))

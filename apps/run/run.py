@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from unskew.apps.checkpoint.checkpoint import Batch, Checkpoint
-from unskew.apps.checkpoint.hold import Hold
+from unskew.apps.checkpoint.hold import NAME_VARIABLE, Hold, described
 from unskew.apps.checkpoint.versions import TotalsLog
 from unskew.apps.routing.reports import Reports
 from unskew.apps.run.ending import Drain, Halted, LargeMessage, Repeatable, fault, stop_between_batches
@@ -24,6 +24,7 @@ from unskew.apps.run.preconditions import (
     claim,
     number_generation,
     require_messages,
+    require_own,
     require_same_topic,
     require_topic,
 )
@@ -41,6 +42,8 @@ log = logging.getLogger(__name__)
 
 _LOOK_EVERY = 0.2  # s; each look asks the JVM
 _ATTEMPTS = 5  # at a batch, if Python doesn't start in time or another driver was at it
+_SILENT = 600.0  # s without a batch of another driver's; the longest batches must be shorter
+_LOOK_AT_HOLDER = 10.0  # s
 _SET_BACK = 1.0  # s; a clock that goes back by less is slewed, and the query waits for it
 
 
@@ -112,11 +115,10 @@ class Run:
         claimed = self._checkpoint.claimed()
         require_topic(settings, begun=bool(claimed))
         self._drain = Drain(settings, end_offsets(settings.connection, settings.source_name))
-        claim(settings, self._checkpoint, claimed)
-        number_generation(settings, self._checkpoint)
-        require_messages(settings, self._checkpoint)
+        require_own(settings, self._checkpoint, claimed)
+        require_messages(settings, self._checkpoint, held=False)
         self._admin = settings.connection.admin()  # kept: to connect takes longer than an answer
-        self._topic = self._checkpoint.claimed().get("topicId")
+        self._topic: str | None = None
 
     @property
     def waiting(self) -> int:
@@ -126,6 +128,34 @@ class Run:
     def stop(self) -> None:
         """End the run after the current batch."""
         self._stop.set()
+
+    def await_turn(self) -> bool:
+        """Wait as long as another driver, which has taken the checkpoint from this one, goes on with it.
+
+        A service manager starts a driver again that has ended for another one. If it took the checkpoint back, the two
+        would take turns for ever. The other one is at work as long as it plans batches, at least one a minute.
+
+        Returns
+        -------
+        bool
+            Whether the run may begin. False: it was stopped meanwhile.
+
+        """
+        seen, since = None, time.monotonic()
+        while (holder := self._hold.lost_to()) is not None and not self._stop.is_set():
+            if seen is None:
+                log.warning(
+                    "another driver (%s) has taken the checkpoint from this one, which waits until that one has ended, "
+                    "or has done nothing for %.0f minutes; with another name in %s this one would take it at once",
+                    described(holder), _SILENT / 60, NAME_VARIABLE,
+                )  # fmt: skip
+            now = holder["driver"], self._checkpoint.unplanned(), self._checkpoint.following()
+            if now != seen:
+                seen, since = now, time.monotonic()
+            elif time.monotonic() - since > _SILENT:
+                break
+            self._stop.wait(_LOOK_AT_HOLDER)
+        return not self._stop.is_set()
 
     def run(self, spark: SparkSession) -> Outcome:
         """Run until the topic is drained, the time is over, or the run is stopped.
@@ -144,6 +174,10 @@ class Run:
         if settings.mode == "LOCAL":
             start_python(spark)
         self._hold.take()
+        claim(settings, self._checkpoint)
+        number_generation(settings, self._checkpoint)
+        require_messages(settings, self._checkpoint)
+        self._topic = self._checkpoint.claimed().get("topicId")
         publisher = Publisher(settings)
         drained = self._query(spark, publisher, deadline, flush_at=None)
         if drained and settings.time == "event":
@@ -151,6 +185,7 @@ class Run:
             last = self._drain.end_ms(TotalsLog(settings.location).newest(self._newest))
             flush = datetime.fromtimestamp(last / 1000 + settings.lateness, UTC)
             drained = self._query(spark, publisher, deadline, flush)
+        self._hold.end()
         return Outcome(drained, self._batches, self._listeners.failures + self._followers.failures)
 
     def _query(self, spark: SparkSession, publisher: Publisher, deadline: float, flush_at: datetime | None) -> bool:

@@ -23,6 +23,6 @@ class EnvironmentFault(UserError):
 
 
 class TakenOver(UserError):
-    """Another driver has taken over the checkpoint. Starting this one again would take it back."""
+    """Another driver has taken over the checkpoint. Started again, this one waits until the other one has ended."""
 
     exit_code = 3

@@ -8,7 +8,7 @@ import pytest
 from tests.apps.conftest import countries, final_counts, publish
 from unskew.apps.checkpoint.checkpoint import Checkpoint, WorkerHistory
 from unskew.apps.routing.plans import Plans
-from unskew.apps.run.preconditions import claim
+from unskew.apps.run.preconditions import claim, require_own
 from unskew.apps.run.run import Run
 from unskew.apps.spark import tokens
 from unskew.apps.topology.publisher import result_topics
@@ -78,13 +78,20 @@ def test_states_that_would_have_to_meet_where_none_did(tmp_path):
 
 def test_another_runs_checkpoint_stays_as_it_is(tmp_path):
     checkpoint = Checkpoint(str(tmp_path))
-    claim(run_of(tmp_path, 4, "KEY"), checkpoint, {})
+    require_own(run_of(tmp_path, 4, "KEY"), checkpoint, {})
+    claim(run_of(tmp_path, 4, "KEY"), checkpoint)
     claimed = checkpoint.claimed()
-    with pytest.raises(UsageError, match="groupingType"):
-        claim(run_of(tmp_path, 8, "D_CHOICES"), checkpoint, claimed)
+    for refuses in (
+        lambda: require_own(run_of(tmp_path, 8, "D_CHOICES"), checkpoint, claimed),
+        lambda: claim(run_of(tmp_path, 8, "D_CHOICES"), checkpoint),
+    ):
+        with pytest.raises(UsageError, match="groupingType"):
+            refuses()
     assert checkpoint.claimed() == claimed
     assert Plans(str(tmp_path)).newest() is None
-    claim(run_of(tmp_path, 8, "KEY"), checkpoint, claimed)
+    require_own(run_of(tmp_path, 8, "KEY"), checkpoint, claimed)
+    assert (checkpoint.claimed(), Plans(str(tmp_path)).newest()) == (claimed, None), "another driver may hold it yet"
+    claim(run_of(tmp_path, 8, "KEY"), checkpoint)
     assert Plans(str(tmp_path)).newest().workers == 4
 
 

@@ -3,6 +3,7 @@
 import os
 import re
 import signal
+import socket
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -17,7 +18,7 @@ from tests.apps.process import Topology, check, stream, truth  # noqa: F401  a f
 from tests.commands import UNSKEW
 from tests.waiting import PATIENCE, awaited
 from unskew.apps.checkpoint.checkpoint import Batch, Checkpoint
-from unskew.apps.checkpoint.hold import Hold
+from unskew.apps.checkpoint.hold import Hold, driver_name
 from unskew.apps.checkpoint.location import Location
 from unskew.apps.checkpoint.versions import TotalsLog
 from unskew.apps.routing.plans import Plans
@@ -45,6 +46,35 @@ def test_who_begins_last_has_it(tmp_path):
     first.take()
     with pytest.raises(TakenOver):
         second.require()
+
+
+def test_who_has_lost_it_knows_that_when_it_is_started_again(tmp_path, monkeypatch):
+    def hold(name: str) -> Hold:
+        monkeypatch.setenv("UNSKEW_DRIVER", name)
+        return Hold(str(tmp_path))
+
+    first = hold("a")
+    assert first.lost_to() is None
+    first.take()
+    assert hold("a").lost_to() is None, "it was killed and started again"
+    second = hold("b")
+    assert second.lost_to() is None, "a new one takes it"
+    second.take()
+    assert hold("a").lost_to()["driver"] == second._driver
+    assert hold("b").lost_to() is None
+    assert hold("c").lost_to() is None
+    first.end()
+    assert hold("a").lost_to() is not None, "it hadn't the checkpoint any more"
+    second.end()
+    third = hold("a")
+    assert third.lost_to() is None, "the other one has come to its end"
+    third.take()
+    assert hold("b").lost_to()["driver"] == third._driver
+    monkeypatch.delenv("UNSKEW_DRIVER")
+    assert driver_name().startswith(socket.gethostname())
+    (tmp_path / "unskew" / "holder.json").write_bytes(b'{"driver":"x","process":1,"host":"h","since":""}')
+    assert Hold(str(tmp_path)).lost_to() is None, "an older version's"
+    Hold(str(tmp_path)).take()
 
 
 #: The looks of a batch that closes windows, in their order.
@@ -168,6 +198,33 @@ def test_one_that_wakes_up_when_all_is_done(place, connection, topic, truth, sta
     ends_with_a_line(first)
     exact(connection, topic, truth)
     assert {name: data for name, data in plans(tmp_path / "checkpoint").items() if name in written} == written
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+@pytest.mark.kafka
+@pytest.mark.timeout(1800)
+@pytest.mark.takes(60)
+def test_two_that_are_started_again_whenever_they_end(connection, topic, truth, tmp_path):
+    """As by service managers: the one that has lost the checkpoint doesn't take it back from one that is at work."""
+    started = []
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        started.append(
+            Topology(
+                connection, topic, tmp_path / name, "SHUFFLE", "--trigger", "1.5", "--max-tuples", "1000",
+                location=Location(str(tmp_path / "checkpoint")), environment={"UNSKEW_DRIVER": name},
+            )
+        )  # fmt: skip
+        started[-1].goes_on(3)
+    first, second = started
+    ends_with_a_line(first)
+    first.start()
+    awaited(lambda: "another driver (process " in first.output(), "the first one says what it waits for")
+    assert second.process.wait(PATIENCE) == 0, second.output()
+    assert first.process.wait(PATIENCE) == 0, first.output()
+    assert "has taken the checkpoint from this one" in first.output()
+    check(connection, topic, "sg", truth)
 
 
 @pytest.mark.full
