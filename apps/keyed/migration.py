@@ -183,6 +183,26 @@ class Migration:
             location = routing.checkpoint if routing is not None else None
             self._plans = Plans(location).at(batch) if location is not None else None
             self._transfers = Transfers(location) if location is not None and self._plans is not None else None
+        if location is not None:
+            self._require_plans(Location.of(location))
+
+    def _require_plans(self, checkpoint: Location) -> None:
+        """Refuse plans that are older than the worker's states, because routers and states would differ.
+
+        Raises
+        ------
+        EnvironmentFault
+            The worker has taken in or released states under a plan that the checkpoint no longer has.
+
+        """
+        plans = self._plans or PlanState(0)
+        active, pending = (plan.number if plan is not None else 0 for plan in (plans.active, plans.pending))
+        if self.progress.taken > active or self.progress.released > max(active, pending):
+            newest = max(self.progress.taken, self.progress.released)
+            raise EnvironmentFault(
+                f"the states of worker {self._worker} lie as plan {newest} has it, which isn't in "
+                f"{checkpoint.below('unskew', 'plans')}: the checkpoint isn't whole (was it copied during a run?)"
+            )
 
     @property
     def moves(self) -> bool:

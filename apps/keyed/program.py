@@ -70,7 +70,8 @@ class Progress:
     batch_ms : int
         The batch's time.
     closed_ms : int
-        The watermark at the batch's end. Older tuples are late.
+        By event time, the watermark at the batch's end: older tuples are late. By batch time, the end of the latest
+        window that is closed.
     merged_ms : int
         The watermark when states were last merged.
     taken, released : int

@@ -11,7 +11,7 @@ from unskew.apps.keyed.outbox import Outbox, content
 from unskew.apps.keyed.parcels import HEARTBEAT, OUT, Parcel
 from unskew.apps.keyed.program import Program, WorkerBatch
 from unskew.apps.keyed.store import MemoryStore, SparkStore
-from unskew.apps.keyed.worker import work
+from unskew.apps.keyed.worker import going_on, work
 from unskew.apps.routing.batches import batch_number
 
 
@@ -31,8 +31,9 @@ def worker_rows(
 
     ``state`` is the worker's ``MapState``. ``outbox`` is that of the operator's call, which may be for several workers.
     """
-    batch = WorkerBatch(batch_number() or 0, batch_ms, watermark_ms, empty)
-    yield from _rows(work(program, SparkStore(state), worker, packets, batch), tokens, "worker", worker, batch, outbox)
+    store = SparkStore(state)
+    batch = going_on(program, store, WorkerBatch(batch_number() or 0, batch_ms, watermark_ms, empty))
+    yield from _rows(work(program, store, worker, packets, batch), tokens, "worker", worker, batch, outbox)
 
 
 def merger_rows(program: Program, tokens: list[int], state: Any, arrived: list[Any]) -> Iterator[Row]:

@@ -97,6 +97,18 @@ def work(program: Program, store: Store, worker: int, packets: Sequence[bytes], 
         program.reports.send(batch.number, worker, report)
 
 
+def going_on(program: Program, store: Store, batch: WorkerBatch) -> WorkerBatch:
+    """The batch with a time by which no window is open again that a batch before has closed.
+
+    By batch time, a driver's clock may be set back, or the next driver's clock may be behind. All workers are called in
+    every batch that tuples come in, so they have closed the same windows, and say the same time.
+    """
+    if program.event or program.window_ms is None:
+        return batch
+    least = Progress.read(store).closed_ms
+    return replace(batch, batch_ms=max(least, batch.batch_ms), watermark_ms=max(least, batch.watermark_ms))
+
+
 def _tuples(blobs: Sequence[bytes], program: Program, batch: WorkerBatch) -> pa.RecordBatch:
     """All packets' tuples, in their order: ``key`` (dictionary), ``time`` (int64, ms) and the columns that travel."""
     parts = [packets_.read(pa.scalar(blob, pa.binary())) for blob in blobs]
@@ -207,9 +219,12 @@ def _counts(
 
 
 def _remember(program: Program, store: Store, before: Progress, progress: Progress, batch: WorkerBatch) -> None:
-    """Write the progress for the next batch: by event time the watermark, for a period in seconds the batch's time."""
+    """Write the progress for the next batch: what is closed, and for a period in seconds the batch's time."""
     every = program.merge_every
     batch_ms = batch.batch_ms if every is not None and every.ms else 0
-    new = replace(progress, batch_ms=batch_ms, closed_ms=batch.watermark_ms if program.event else 0)
+    closed_ms = batch.watermark_ms
+    if not program.event:  # so that it is written once a window, and not in every batch
+        closed_ms = closed_ms // program.window_ms * program.window_ms if program.window_ms else 0
+    new = replace(progress, batch_ms=batch_ms, closed_ms=closed_ms)
     if new != before:
         new.write(store)

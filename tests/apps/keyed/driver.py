@@ -83,7 +83,8 @@ class Engine:
     def run(self, packets: Sequence[Sequence[bytes]], batch_ms: int, watermark_ms: int, *, empty: bool = False) -> None:
         """Run one batch; worker w gets ``packets[w]``; ``empty``: as Spark does where only the watermark has moved."""
         program = self.program
-        batch = WorkerBatch(self.number, batch_ms, watermark_ms, empty)
+        given = WorkerBatch(self.number, batch_ms, watermark_ms, empty)
+        [batch] = {worker.going_on(program, store, given) for store in self.workers}
         self.number += 1
         sent: list[Parcel] = []
         for w, store in enumerate(self.workers):

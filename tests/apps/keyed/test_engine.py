@@ -250,3 +250,29 @@ def test_distinct(every, grouping, batches, seed, workers, event):
     for *result, time in driver.results:
         assert time in times[tuple(result)]
         assert (every is not None or not split) or time == min(times[tuple(result)])
+
+
+@pytest.mark.parametrize("grouping", ["KEY", "D_CHOICES"])
+@pytest.mark.parametrize("every", [None, Period(batches=2)])
+def test_a_clock_that_is_set_back_opens_no_closed_window(grouping, every):
+    split = grouping != "KEY"
+    program = Program(
+        Tally(), pa.string(), 3, split=split, window_ms=WINDOW, merge_every=every if split else None
+    )  # fmt: skip
+    driver = Driver(program, grouping, sources=2)
+    times = [
+        90,
+        130,
+        95,
+        60,
+        125,
+        170,
+        10,
+    ]  # ms; from 130 on the window that began at 80 is closed, from 170 on the next
+    for ms in times:
+        driver.batch([rows([(key, 1, 0) for key in range(5)], ms, event=False)] * 2, ms)
+    driver.batch([rows([], FAR, event=False)] * 2, FAR, FAR)
+    expected = {80: 1, 120: 4, 160: 2}  # batches
+    assert driver.finished() == sorted(
+        (window, f"k{key}", 2 * n, 2 * n) for window, n in expected.items() for key in range(5)
+    )

@@ -219,3 +219,21 @@ def test_a_new_worker_asks_for_no_file_of_a_plan_before_it(tmp_path, monkeypatch
     assert new.progress.taken == 3
     with pytest.raises(EnvironmentFault, match="worker 0 released in batch 3"):
         Migration(routing, 1, 5, Progress()).take_in(table_of(MemoryStore()))
+
+
+def test_plans_older_than_the_states_are_refused(tmp_path):
+    """As in a checkpoint that was copied while its run went on, or that has lost its plans."""
+    routing = Routing("KEY", 2, str(tmp_path), rescaled=True)
+    plans = Plans(str(tmp_path))
+    identity = routing.router(2).identity
+    behind = r"the states of worker 0 lie as plan {} has it, which isn't in .*unskew/plans: the checkpoint isn't whole"
+    for progress in (Progress(taken=1, released=1), Progress(released=1)):
+        with pytest.raises(EnvironmentFault, match=behind.format(1)):
+            Migration(routing, 0, 5, progress)
+    plans.write(5, PlanState(2, Plan(3, 2, identity, {}), Plan(4, 3, identity, {})))
+    for progress in (Progress(), Progress(taken=2, released=3), Progress(taken=3, released=4)):
+        Migration(routing, 0, 5, progress)
+    for progress in (Progress(taken=4, released=4), Progress(taken=3, released=5)):
+        with pytest.raises(EnvironmentFault, match=behind.format(max(progress.taken, progress.released))):
+            Migration(routing, 0, 5, progress)
+    Migration(None, 0, 5, Progress())
