@@ -1,20 +1,21 @@
 """A campaign of faults: runs on a real cluster with a real broker, and whatever can go wrong does.
 
     python -m benchmarks.faults [--minutes N] [--each N] [--rounds N] [--seed N] [--rate N]
-                                [--without KIND ...] [--output FOLDER]
+                                [--only KIND ...] [--without KIND ...] [--output FOLDER]
     python -m benchmarks.faults --of FOLDER ...
 
 A campaign of N minutes is one run after the other, of so many minutes each, with a seed each, one more than the last.
 The seed chooses what runs: a topology (PARTIAL_KEY, DYNAMIC_KEY, BOUNDED_LOAD, and MIXED with a work that remembers; by
-batch time or event time), or a query in a session of a user's own, with `balance` or `keyed_map`. Twelve neighbouring
+batch time or event time), or a query in a session of a user's own, with `balance` or `keyed_map`. Sixteen neighbouring
 seeds have all of them.
 
 A plan drawn from the seed kills and stops (SIGKILL; SIGSTOP, later SIGCONT) the driver, its JVM, executors, their
 Python workers, the cluster's workers, the broker, InfluxDB and the producer; it fills the checkpoint's disk, sets the
 driver's clock, lets a second driver begin beside a first that is paused and goes on, keeps new names from the lists of
-files that executors get; it sends malformed messages by the ten thousand, large ones, some as large as the broker
-takes, and transactions that abort; it adds partitions, and deletes the topic and makes it again. A supervisor starts
-what has died. In each round all kinds come once or more; a round takes some twenty minutes.
+files that executors get; it lets no bytes pass between the query and the broker, or between executors and the driver;
+it sends malformed messages by the ten thousand, large ones, some as large as the broker takes, some ten days ahead, and
+transactions that abort; it adds partitions, and deletes the topic and makes it again. A supervisor starts what has
+died. In each round all kinds come once or more; a round takes twenty minutes and more.
 
 At the end a run is drained. Then what it wrote is compared with what the source topic holds, read by a plain consumer
 and counted in plain Python: a topology's counts by window and key, its work's ids, the rejected messages by offset and
@@ -70,6 +71,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=None, help="of the first run; default: a random one")
     parser.add_argument("--rounds", type=int, help="instead of minutes: one run, of so many rounds of all kinds")
     parser.add_argument("--rate", type=float, default=400.0, help="valid messages a second")
+    parser.add_argument("--only", nargs="+", default=[*KINDS], choices=list(KINDS), metavar="KIND", help="only these")
     parser.add_argument("--without", nargs="*", default=[], choices=list(KINDS), metavar="KIND", help="leave these out")
     parser.add_argument("--output", type=Path, default=None, help="default: out/faults/SEED")
     parser.add_argument("--of", type=Path, nargs="+", help="start nothing: the tables of these runs' FOLDERs together")
@@ -90,7 +92,9 @@ def main() -> None:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     for name in ("SPARK_SUBMIT_OPTS", "SPARK_DAEMON_JAVA_OPTS"):
         os.environ.setdefault(name, SHORT_LIVED)
-    without = set(given.without) | {
+    without = {
+        *given.without,
+        *(kind for kind in KINDS if kind not in given.only),
         *(() if small_disk else ("disk",)),
         *(() if Preloaded.possible() else ("clock", "listing")),
         *(() if present() is not None else ("influxdb", "influxdb-stopped")),
@@ -153,7 +157,7 @@ def _run(
     try:
         stage = Stage(
             folder, seed, one, rate, influxdb="influxdb" not in left_out, disk=small_disk,
-            preloaded=Preloaded.possible(),
+            preloaded=Preloaded.possible(), proxied=not {"broker-unreachable", "driver-unreachable"} <= {*left_out},
         )  # fmt: skip
         with stage:
             Campaign(stage, seed, left_out, course, log, keep_run).run(seconds, faults)

@@ -5,11 +5,13 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from itertools import islice
+from typing import NamedTuple
 
 from benchmarks.faults.course import Course
 from benchmarks.faults.faults import Fault, inflict, plan
+from benchmarks.faults.recovery import Lags, Produced, caught_up, lag_before
 from benchmarks.faults.samples import Sampler
-from benchmarks.faults.stage import Stage
+from benchmarks.faults.stage import TOPIC, Stage
 from benchmarks.processes import of_kind
 from unskew.errors import EnvironmentFault
 
@@ -17,10 +19,20 @@ _STUCK = 240.0  # s without a new batch
 _START = 900.0  # s until the first batch: the groupings may have to be compiled
 _MOST_STUCK = 3  # times in a row
 _DRAIN = 600.0  # s
+_BEHIND = 60.0  # s that the next fault waits until the run has caught up
+_LOOK_EVERY = 0.5  # s
 
 
 class _GivenUpError(Exception):
     """The run doesn't go on, however often it is started."""
+
+
+class _Over(NamedTuple):
+    """A fault that the run hasn't recovered from: its kind, when it was inflicted, and when it was undone."""
+
+    kind: str
+    began: float
+    undone: float
 
 
 class Campaign:
@@ -50,19 +62,24 @@ class Campaign:
         self._stage, self._log, self._keep = stage, log, keep
         self._plan = plan(seed, without)
         self._sampler = Sampler(stage.disk)
-        self._over: list[tuple[str, float]] = []  # faults without recovery so far: kind, and when the fault was undone
+        self._over: list[_Over] = []
+        self._lags, self._produced = Lags(), Produced(stage.connection, TOPIC)
         self.course = course
 
     def run(self, seconds: float, faults: int | None = None) -> None:
         """Inflict faults for so many seconds, or so many; let the run end, and check what came of the messages."""
         self._sampler.start()
+        self._produced.start()
         try:
             self._await_batch(self._stage.driver.planned(), "start", _START)
+            self._lags.forget(time.monotonic())
             self._inflict_all(seconds, faults)
         except _GivenUpError:
             self._stage.end_production()
         else:
             self.course.drained = self._drain()
+        finally:
+            self._produced.stop()
         self._sampler.stop()
         self._note()
         self._check()
@@ -70,7 +87,7 @@ class Campaign:
     def _inflict_all(self, seconds: float, faults: int | None) -> None:
         began = time.monotonic()
         for number, fault in enumerate(islice(self._plan, faults), 1):
-            self._stage.pass_time(fault.gap)
+            self._pass(fault.gap)
             if faults is None and time.monotonic() - began > seconds:
                 break
             self._carry_out(number, fault)
@@ -89,24 +106,54 @@ class Campaign:
         self._keep()
 
     def _carry_out(self, number: int, fault: Fault) -> None:
+        began = time.monotonic()
         try:
             undo = inflict(self._stage, fault)
         except (TimeoutError, EnvironmentFault) as error:
             self._log(f"{number}. {fault.kind}: {error}")
             return
-        self._stage.pass_time(fault.hold)
+        self._pass(fault.hold)
         self._undone(undo)
         self.course.inflicted[fault.kind] += 1
         planned = self._stage.driver.planned()
-        self._over.append((fault.kind, time.monotonic()))
+        self._over.append(_Over(fault.kind, began, time.monotonic()))
         if fault.beside:
             self._log(f"{number}. {fault.kind} for {fault.hold:.1f} s, and the next at once")
             return
         took = self._await_batch(planned, fault.kind)
-        for kind, over in self._over:
-            self.course.recoveries.setdefault(kind, []).append(time.monotonic() - over)
+        for over in self._over:
+            self.course.recoveries.setdefault(over.kind, []).append(time.monotonic() - over.undone)
+        behind = self._await_rate()
         self._over.clear()
-        self._log(f"{number}. {fault.kind} for {fault.hold:.1f} s: on again after {took:.1f} s, batch {planned}")
+        self._log(
+            f"{number}. {fault.kind} for {fault.hold:.1f} s: on again after {took:.1f} s, batch {planned}, {behind}"
+        )
+
+    def _await_rate(self) -> str:
+        """Wait until the run lags no more than before the faults that it recovers from, and note how long it took."""
+        before = lag_before(self._lags.seen, self._over[0].began)
+        if before is None:
+            return "its lag before isn't known"
+        since = time.monotonic()
+        while (at := caught_up(self._lags.seen, before, since)) is None:
+            if time.monotonic() > since + _BEHIND:
+                self.course.behind.update(over.kind for over in self._over)
+                self._lags.forget(time.monotonic())
+                return f"still behind after {_BEHIND:.0f} s more"
+            self._pass(0.1)
+            if self._stage.bursting:  # its messages have to be taken, too
+                since = time.monotonic()
+        for over in self._over:
+            self.course.catch_ups.setdefault(over.kind, []).append(at - over.undone)
+        self._lags.forget(at)
+        return f"at its rate after {at - self._over[-1].undone:.1f} s"
+
+    def _pass(self, seconds: float) -> None:
+        """Tend to the run for so long, and note how far it lags behind."""
+        until = time.monotonic() + seconds
+        while (left := until - time.monotonic()) > 0:
+            self._stage.pass_time(min(left, _LOOK_EVERY))
+            self._lags.note(self._produced.newest, sum(self._stage.batches.taken().values()), time.monotonic())
 
     def _undone(self, undo: Callable[[], None]) -> None:
         """Undo a fault; on a busy machine a server may need a second try."""
@@ -123,7 +170,7 @@ class Campaign:
         began, before = time.monotonic(), len(self.course.stuck)
         deadline = began + patience
         while self._stage.driver.committed() <= planned:
-            self._stage.pass_time(0.1)
+            self._pass(0.1)
             if time.monotonic() > deadline:
                 self._stuck(kind)
                 if len(self.course.stuck) - before == _MOST_STUCK:

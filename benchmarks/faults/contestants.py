@@ -10,9 +10,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.faults.producer import FUTURE_MS
+import orjson
+
+from benchmarks.faults.producer import future_from
 from oracle import rows, truth
 from oracle.truth import Record, Verdict
+from unskew.apps.results import reader
+from unskew.apps.results.reader import ALL, Selection
 from unskew.grouping.registry import STANDALONE
 
 if TYPE_CHECKING:
@@ -24,6 +28,13 @@ BATCH = 20_000  # messages at most
 _LATENESS = 60  # s: a broker or producer that is stopped delays some messages, not others
 _UNSKEW = (sys.executable, "-c", "from unskew.apps.cli import main; main()")
 _DISTINCT = ("--work=unskew.works:Distinct", "--work-option=id=offset", "--work-option=kind=int64")
+_RUNNING = ("--work=unskew.works:Running", "--work-option=value=offset", "--merge-every=2 batches")
+# With these, Spark runs all again that has read a shuffled output which then comes out otherwise. Our queries behind a
+# shuffle need it. They are Spark's defaults since 4.2.
+_NOTICES = (
+    "--conf=spark.sql.shuffle.orderIndependentChecksum.enabled=true",
+    "--conf=spark.sql.shuffle.orderIndependentChecksum.enableFullRetryOnMismatch=true",
+)
 #: Groupings that have states or plans → the short name in their topics' names, and options of the command.
 GROUPINGS = {
     "PARTIAL_KEY": ("pkg",),
@@ -74,17 +85,48 @@ class Contestant(ABC):
         """What became of them, judged against that; ``abandoned`` as for ``oracle.truth.judge``."""
 
 
+#: A key's result in a window: how many tuples it has, and their smallest and greatest offset.
+Summary = tuple[int, int, int]
+
+
+def summaries(expected: truth.Truth) -> dict[tuple[str, str], Summary]:
+    """(window, key) → the summary that a reader of the results must find at last."""
+    ends: dict[tuple[str, str], tuple[int, int]] = {}
+    for window, key, offset in expected.ids:
+        least, most = ends.get((window, key), (offset, offset))
+        ends[window, key] = min(least, offset), max(most, offset)
+    return {place: (count, *ends[place]) for place, count in expected.counts.items()}
+
+
+def kept(published: Iterable[Record]) -> dict[tuple[str, str], Summary]:
+    """(window, key) → the summary that `unskew results` keeps of those that were published one after the other."""
+    chosen = Selection(ALL)
+    for record in published:
+        chosen.add([reader.Record(record.key, record.value or b"null")])
+    results = [record.parsed() for records in chosen.windows.values() for record in records.values()]
+    return {
+        (each["tags"]["window"], each["key"]): tuple(int(each["fields"][name]) for name in ("count", "min", "max"))
+        for each in results
+    }  # pyright: ignore[reportReturnType]  three names are three numbers
+
+
 @dataclass(frozen=True)
 class Topology(Contestant):
-    """`unskew topology`, with windows by batch time or by event time."""
+    """`unskew topology`, with windows by batch time or by event time.
+
+    With ``changing`` a work publishes a key's summary each time that the key has changed: records of one Kafka key have
+    other values each time, and the valid one must be told by its batch.
+    """
 
     grouping: str
     time: str
+    changing: bool = False
 
     @property
     def name(self) -> str:
         """As ``Contestant``."""
-        return f"topology {self.grouping}{', Distinct' if self.remembers else ''}, {self.time} time"
+        work = ", Distinct" if self.remembers else ", Running" if self.changing else ""
+        return f"topology {self.grouping}{work}, {self.time} time"
 
     @property
     def remembers(self) -> bool:
@@ -103,8 +145,8 @@ class Topology(Contestant):
             *(*_UNSKEW, "topology", "CLUSTER", "COUNTRY_SKEW_R80", self.grouping, stage.topic),
             *(str(SOURCES), str(WORKERS), "x0"),
             *("--master", stage.cluster.master, "--checkpoint", str(stage.checkpoint)),
-            *("--bootstrap-servers", stage.broker.bootstrap_servers, "--window", str(WINDOW_MS / 1000), *by),
-            *("--max-tuples", str(BATCH), *GROUPINGS[self.grouping][1:]),
+            *("--bootstrap-servers", stage.bootstrap_servers, "--window", str(WINDOW_MS / 1000), *by),
+            *("--max-tuples", str(BATCH), *GROUPINGS[self.grouping][1:], *(_RUNNING if self.changing else ())),
             *(f"--conf={name}={value}" for name, value in stage.conf.items()),
         ]
 
@@ -114,31 +156,63 @@ class Topology(Contestant):
         return truth.truth_of(
             stage.topic, records, WINDOW_MS,
             lambda record: record.time_ms if by_event else stage.batches.time_of(record.partition, record.offset),
-            FUTURE_MS if by_event else 1 << 62,
+            future_from() if by_event else 1 << 62,
         )  # fmt: skip
 
     def judge(self, stage: "Stage", expected: truth.Truth, *, abandoned: bool = False) -> Verdict:
         """As ``Contestant``."""
+        results = f"{stage.topic}-{self.run}-results"
         names = [f"{stage.topic}-{self.run}-{what}" for what in ("aggregator", "distribution")]
-        names += [f"{stage.topic}-rejected", *([f"{stage.topic}-{self.run}-results"] if self.remembers else [])]
+        names += [f"{stage.topic}-rejected", *([results] if self.remembers else [])]
         published = [truth.Published.of(truth.topic_records(stage.connection, name)) for name in names]
         counted, distribution, rejected = published[:3]
         told = published[3] if self.remembers else None
-        return truth.judge(expected, counted, rejected, [distribution], told, abandoned=abandoned)
+        verdict = truth.judge(expected, counted, rejected, [distribution], told, abandoned=abandoned)
+        if self.changing:
+            # A window's counts are published when it closes. Without that its results are not at their end either.
+            windows = {orjson.loads(value)["tags"]["window"] for value in counted.last.values()}
+            judge_kept(
+                verdict, summaries(expected), kept(truth.topic_records(stage.connection, results)),
+                max(windows, default="") if abandoned else None,
+            )  # fmt: skip
+        return verdict
+
+
+def judge_kept(
+    verdict: Verdict,
+    expected: dict[tuple[str, str], Summary],
+    found: dict[tuple[str, str], Summary],
+    before: str | None = None,
+) -> None:
+    """Count in a verdict, as altered, the results that a reader keeps and that aren't the expected ones.
+
+    ``before``: only windows before this one are compared.
+    """
+    differing = {
+        (place, expected.get(place), found.get(place))
+        for place in expected.keys() | found.keys()
+        if expected.get(place) != found.get(place) and (before is None or place[0] < before)
+    }
+    verdict.altered += len(differing)
+    verdict.differ("kept ((window, key), summary expected, summary found)", differing)
 
 
 @dataclass(frozen=True)
 class Session(Contestant):
-    """A query of a user's own, `benchmarks.faults.session`, which writes files."""
+    """A query of a user's own, `benchmarks.faults.session`, which writes files.
+
+    With ``shuffled`` the query is behind a shuffle: where an executor is lost, rows may come in another order.
+    """
 
     query: str
     grouping: str
+    shuffled: bool = False
     lacks = ("influxdb", "influxdb-stopped", "remade")  # it has neither metrics nor a source of ours
 
     @property
     def name(self) -> str:
         """As ``Contestant``."""
-        return f"own session, {self.query} {self.grouping}"
+        return f"own session, {self.query} {self.grouping}{' behind a shuffle' if self.shuffled else ''}"
 
     @property
     def more_batches(self) -> int:
@@ -149,10 +223,11 @@ class Session(Contestant):
         """As ``Contestant``."""
         return [
             *(sys.executable, "-m", "benchmarks.faults.session", self.query, self.grouping),
-            *(stage.broker.bootstrap_servers, stage.topic, str(stage.checkpoint), str(stage.output)),
+            *(stage.bootstrap_servers, stage.topic, str(stage.checkpoint), str(stage.output)),
             *("--master", stage.cluster.master, "--workers", str(WORKERS), "--most", str(BATCH)),
             *(f"--conf={name}={value}" for name, value in stage.conf.items()),
             f"--conf=spark.sql.shuffle.partitions={WORKERS}",
+            *(("--shuffled", *_NOTICES) if self.shuffled else ()),
         ]
 
     def expected(self, stage: "Stage", records: Iterable[Record]) -> Counter[rows.Row]:
@@ -177,7 +252,11 @@ CONTESTANTS: tuple[Contestant, ...] = (
     Session("keyed_map", "KEY"),
     Topology("BOUNDED_LOAD", "event"),
     Topology("PARTIAL_KEY", "batch"),
+    Session("keyed_map", "BOUNDED_LOAD", shuffled=True),
     Topology("DYNAMIC_KEY", "event"),
+    Topology("BOUNDED_LOAD", "batch", changing=True),
+    Session("balance", "BOUNDED_LOAD", shuffled=True),
+    Topology("BOUNDED_LOAD", "event", changing=True),
     *(Session("keyed_map", name) for name in ("MIXED",) if name in STANDALONE),
 )
 

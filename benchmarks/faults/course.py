@@ -19,6 +19,8 @@ from benchmarks.faults.samples import CHECKPOINT, MEASURES, Sample, trends
 from oracle.truth import Verdict
 
 _GOOD = "in good order (0)"
+_COUNTED = ("inflicted", "behind", "ends", "refusals")
+_SECONDS = ("recoveries", "catch_ups")
 _MOST_PIDS = 1 << 22  # above any process number
 
 
@@ -36,6 +38,11 @@ class Course:
         Kind → how many faults of it there were.
     recoveries : dict
         Kind → seconds from the end of each fault until a batch that was planned after it was committed.
+    catch_ups : dict
+        Kind → seconds from the end of each fault until the run lagged no more than before it
+        (``benchmarks.faults.recovery``).
+    behind : Counter
+        Kind → how many faults there were after which it still lagged more a minute after that batch.
     stuck : list of str
         Kinds of faults after which no batch was committed for four minutes: then the driver was killed.
     twins : int
@@ -63,6 +70,8 @@ class Course:
     seconds: float = 0.0
     inflicted: Counter[str] = field(default_factory=Counter)
     recoveries: dict[str, list[float]] = field(default_factory=dict)
+    catch_ups: dict[str, list[float]] = field(default_factory=dict)
+    behind: Counter[str] = field(default_factory=Counter)
     stuck: list[str] = field(default_factory=list)
     twins: int = 0
     refusals: Counter[str] = field(default_factory=Counter)
@@ -107,7 +116,7 @@ class Course:
         samples = [
             Sample(float(row["at"]), row["kind"], int(row["pid"]), row["measure"], float(row["value"])) for row in rows
         ]
-        counted = {name: Counter(record.get(name, {})) for name in ("inflicted", "ends", "refusals")}
+        counted = {name: Counter(record.get(name, {})) for name in _COUNTED}
         given: dict[str, Any] = record | counted | {"verdict": verdict, "samples": samples}
         return cls(**given)
 
@@ -117,13 +126,14 @@ def together(courses: Sequence[Course]) -> Course:
     whole = Course()
     for number, course in enumerate(courses):
         for part in fields(Course):
-            if part.name not in ("verdict", "samples", "recoveries", "drained", "checked"):
+            if part.name not in ("verdict", "samples", *_SECONDS, "drained", "checked"):
                 setattr(whole, part.name, getattr(whole, part.name) + getattr(course, part.name))
         whole.verdict += course.verdict
         whole.drained &= course.drained
         whole.checked &= course.checked
-        for kind, took in course.recoveries.items():
-            whole.recoveries.setdefault(kind, []).extend(took)
+        for name in _SECONDS:
+            for kind, took in getattr(course, name).items():
+                getattr(whole, name).setdefault(kind, []).extend(took)
         whole.samples += [sample._replace(pid=sample.pid + number * _MOST_PIDS) for sample in course.samples]
     return whole
 
@@ -164,11 +174,18 @@ def _state(course: Course) -> str:
 
 
 def _faults(course: Course) -> Table:
-    table = _table("fault", "times", "on again after, s: median", "worst")
+    table = _table(
+        "fault", "times", "next batch after, s: median", "worst", "at its rate after, s: median", "worst",
+        "still behind a minute later",
+    )  # fmt: skip
     for kind, times in sorted(course.inflicted.items(), key=lambda item: list(KINDS).index(item[0])):
-        table.add_row(KINDS[kind].what, str(times), *_middle_and_worst(course.recoveries.get(kind, [])))
-    every = [took for of in course.recoveries.values() for took in of]
-    table.add_row("all", str(course.inflicted.total()), *_middle_and_worst(every))
+        on_again, caught_up = course.recoveries.get(kind, []), course.catch_ups.get(kind, [])
+        behind = course.behind[kind]
+        seconds = *_middle_and_worst(on_again), *_middle_and_worst(caught_up)
+        table.add_row(KINDS[kind].what, str(times), *seconds, str(behind or ""))
+    every = ([took for of in each.values() for took in of] for each in (course.recoveries, course.catch_ups))
+    seconds = (shown for each in every for shown in _middle_and_worst(each))
+    table.add_row("all", str(course.inflicted.total()), *seconds, str(course.behind.total() or ""))
     return table
 
 
@@ -193,7 +210,7 @@ def _result(course: Course) -> Table:
         "ids that works told": verdict.ids,
         "windows": verdict.windows,
         "… published twice": verdict.windows_again,
-        "… with another value": verdict.altered,
+        "… with another value, or kept with a wrong one": verdict.altered,
         "messages rejected": verdict.rejected.total(),
         "… wrongly, not, or for another reason": verdict.rejected_wrongly,
         "messages acknowledged but not in the topic": verdict.acknowledged_missing,

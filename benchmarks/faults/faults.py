@@ -7,6 +7,7 @@ import contextlib
 import os
 import random
 import signal
+import subprocess
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from typing import TypeVar
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewPartitions  # pyright: ignore[reportPrivateImportUsage]  it is public
 
+from benchmarks.faults.proxy import Proxy
 from benchmarks.faults.stage import TOPIC, Stage
 from benchmarks.processes import of_kind
 from unskew.deploy.client.topics import partitions_of
@@ -59,6 +61,8 @@ KINDS: dict[str, Kind] = {
     "python-stopped": Kind("a Python worker stopped", (2, 20)),
     "broker": Kind("the broker killed, and started again", (0.5, 8), times=2),
     "broker-stopped": Kind("the broker stopped", (2, 20)),
+    "broker-unreachable": Kind("no bytes between the query and the broker", (5, 60)),
+    "driver-unreachable": Kind("no bytes between the driver and executors", (5, 60)),
     "influxdb": Kind("InfluxDB killed, and started again", (1, 10)),
     "influxdb-stopped": Kind("InfluxDB stopped", (2, 20)),
     "producer": Kind("the producer killed, and started again"),
@@ -67,6 +71,7 @@ KINDS: dict[str, Kind] = {
     "large": Kind("a burst of large messages, 10 to 70 KB each"),
     "largest": Kind("messages up to the broker's limit, valid and malformed"),
     "transactions": Kind("transactions that commit, abort, or stay open", (2, 10), times=2),
+    "future": Kind("driver and JVM killed, and the topic's newest messages ten days ahead"),
     "partitions": Kind("a partition added to the topic"),
     "listing": Kind("executors' lists of files show no new names", (5, 30), times=2),
     "second": Kind("the driver and its JVM stopped, a second one started, the first goes on", (0, 10), times=2),
@@ -74,11 +79,12 @@ KINDS: dict[str, Kind] = {
 }
 #: Option of the producer → how many messages, or transactions, such a burst has.
 BURSTS = {"malformed": 150_000, "large": 6_000, "largest": 24, "transactions": 60}
+_AHEAD = 300  # messages from the future: more than a run looks at
 _GAP = (2.0, 12.0)  # s
 _BESIDE = 0.2  # share of the faults after which the next one comes before the run has recovered
 _MOST_PARTITIONS = 12
 _PATIENCE = 90.0  # s until there is a process of the kind
-_SECOND_PATIENCE = 240.0  # s until a second driver has committed a batch
+_START_PATIENCE = 240.0  # s until a driver that has been started has committed a batch
 _LEAST_SHIFT, _MOST_SHIFT = 2.0, 10_800.0  # s
 
 T = TypeVar("T")
@@ -195,6 +201,37 @@ def _power(stage: Stage, fault: Fault) -> Undo:
     return _nothing
 
 
+def _cut(proxy: Proxy | None) -> Undo:
+    assert proxy is not None
+    proxy.cut()
+    return proxy.mend
+
+
+def _future(stage: Stage, fault: Fault) -> Undo:
+    """Kill the driver. When it starts again, the topic's newest messages are from the future, and no others come.
+
+    It is killed before they are sent, so that the first new batch is the one that takes them.
+    """
+    resume = _stop(_producer, stage, fault)
+    try:
+        planned = stage.driver.planned()
+        _power(stage, fault)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            stage.burst("future", _AHEAD).wait(_PATIENCE)
+        _await_commit(stage, planned)
+    except BaseException:
+        resume()
+        raise
+    return resume
+
+
+def _await_commit(stage: Stage, planned: int) -> None:
+    """Wait until a batch after batch ``planned`` is committed, or until that takes too long."""
+    until = time.monotonic() + _START_PATIENCE
+    while stage.driver.committed() <= planned and time.monotonic() < until:
+        stage.pass_time(0.2)
+
+
 def _asked(stage: Stage, fault: Fault) -> Undo:
     _found(stage, partial(_driver, stage), fault)
     stage.driver.ask_to_end()
@@ -258,9 +295,7 @@ def _second(stage: Stage, fault: Fault) -> Undo:
     _found(stage, partial(_driver, stage), fault)
     planned = stage.driver.planned()
     resume = stage.driver.supplant()
-    until = time.monotonic() + _SECOND_PATIENCE
-    while stage.driver.committed() <= planned and time.monotonic() < until:
-        stage.pass_time(0.2)
+    _await_commit(stage, planned)
     return resume
 
 
@@ -300,11 +335,14 @@ FAULTS: dict[str, Callable[[Stage, Fault], Undo]] = {
     "python-stopped": partial(_stop, _python_workers),
     "broker": lambda stage, _: _killed_server(stage.broker),
     "broker-stopped": lambda stage, _: _stopped_server(stage.broker),
+    "broker-unreachable": lambda stage, _: _cut(stage.to_broker),
+    "driver-unreachable": lambda stage, _: _cut(stage.to_driver),
     "influxdb": lambda stage, _: _killed_server(_influxdb(stage)),
     "influxdb-stopped": lambda stage, _: _stopped_server(_influxdb(stage)),
     "producer": partial(_kill, _producer),
     "producer-stopped": partial(_stop, _producer),
     **dict.fromkeys(BURSTS, _burst),
+    "future": _future,
     "partitions": _partitions,
     "listing": _listing,
     "second": _second,

@@ -23,8 +23,9 @@ from unskew.deploy.client.topics import partitions_of
 from unskew.errors import UserError
 from unskew.producers.generators.country import SKEW_KEY, countries
 
-#: The time (ms) of messages from the future: 2100.
-FUTURE_MS = 4_102_444_800_000
+# The time (ms) of messages from a far future, 2100, and how far other messages are ahead: ten days.
+_FAR_MS = 4_102_444_800_000
+_AHEAD_MS = 10 * 86_400_000
 _FUTURE = 0.01  # share of a burst
 _VALID = 0.7  # share of a transaction
 _HOT = 0.8
@@ -160,13 +161,28 @@ def steady(to: Numbered, rng: random.Random, rate: float) -> None:
         time.sleep(_TICK)
 
 
+def future_from() -> int:
+    """The time (ms) from which on messages count as from the future now; valid messages are far before, others after.
+
+    A run is shorter than ten days, and its clock isn't shifted by a day.
+    """
+    return round(1000 * time.time()) + 86_400_000
+
+
 def burst(to: Numbered, messages: int, make: Callable[[], bytes | None], rng: random.Random) -> None:
-    """Send so many messages, a few of them from the future."""
+    """Send so many messages, a few of them from a far future."""
     for number in range(messages):
         value = make()
-        to.send(value, FUTURE_MS if rng.random() < _FUTURE else None)
+        to.send(value, _FAR_MS if rng.random() < _FUTURE else None)
         if number % 500 == 0:
             to.tend()
+    to.finish()
+
+
+def ahead(to: Numbered, messages: int, rng: random.Random) -> None:
+    """Send so many messages that are valid but for their time, ten days ahead."""
+    for _ in range(messages):
+        to.send(valid(rng), round(1000 * time.time()) + _AHEAD_MS)
     to.finish()
 
 
@@ -194,6 +210,7 @@ def main() -> None:
     parser.add_argument("--malformed", type=int, default=0, metavar="N", help="N messages from the fuzzer, and end")
     parser.add_argument("--large", type=int, default=0, metavar="N", help="N large valid messages, and end")
     parser.add_argument("--largest", type=int, default=0, metavar="N", help="N as large as the broker takes, and end")
+    parser.add_argument("--future", type=int, default=0, metavar="N", help="N valid ones ten days ahead, and end")
     parser.add_argument("--transactions", type=int, default=0, metavar="N", help="N transactions, and end")
     given = parser.parse_args()
     where = given.bootstrap, given.topic, given.life, given.notes
@@ -206,6 +223,8 @@ def main() -> None:
         burst(Numbered(*where), given.large, lambda: large(rng, rng.randrange(*LARGE)), rng)
     elif given.largest:
         burst(Numbered(*where), given.largest, lambda: largest(rng), rng)
+    elif given.future:
+        ahead(Numbered(*where), given.future, rng)
     else:
         steady(Numbered(*where), rng, given.rate)
 

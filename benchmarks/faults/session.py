@@ -63,6 +63,11 @@ def messages(spark: SparkSession, bootstrap: str, topic: str, most: int) -> Data
     return stream.select(key.alias("key"), "partition", F.col("offset"))
 
 
+def behind_a_shuffle(stream: DataFrame, workers: int) -> DataFrame:
+    """The messages after a shuffle, so that each task has some of every partition."""
+    return stream.repartition(workers)
+
+
 def balanced(stream: DataFrame, grouping: str, workers: int, checkpoint: str) -> DataFrame:
     """A row for each message: its place, its key, and its worker."""
     rows = balance(stream, "key", workers, grouping, checkpoint, source="partition")
@@ -100,6 +105,7 @@ def main() -> None:
     parser.add_argument("--master", required=True)
     parser.add_argument("--workers", type=int, default=4)
     parser.add_argument("--most", type=int, default=20_000, help="messages a batch")
+    parser.add_argument("--shuffled", action="store_true", help="the messages come through a shuffle")
     parser.add_argument("--conf", action="append", default=[], metavar="NAME=VALUE")
     given = parser.parse_args()
     ending = threading.Event()
@@ -107,9 +113,11 @@ def main() -> None:
     try:
         spark = spark_session(given.master, dict(pair.split("=", 1) for pair in given.conf))
         stream = messages(spark, given.bootstrap, given.topic, given.most)
+        if given.shuffled:
+            stream = behind_a_shuffle(stream, given.workers)
         rows = QUERIES[given.query](stream, given.grouping, given.workers, given.checkpoint)
         writer = rows.writeStream.format("parquet").option("path", given.output)
-        query = writer.option("checkpointLocation", given.checkpoint).trigger(processingTime="1 second").start()
+        query = writer.option("checkpointLocation", given.checkpoint).trigger(processingTime="0 seconds").start()
         while not ending.is_set() and not query.awaitTermination(1):
             pass
         query.stop()

@@ -14,6 +14,7 @@ from confluent_kafka.admin import AdminClient
 from benchmarks.faults.contestants import SOURCES, Contestant
 from benchmarks.faults.driver import BatchLog, Driver
 from benchmarks.faults.preloaded import Clock, Listing
+from benchmarks.faults.proxy import OUTSIDE, Proxy, free_ports
 from oracle import truth
 from oracle.truth import Record, Verdict
 from unskew.deploy.client.connection import Connection
@@ -21,6 +22,7 @@ from unskew.deploy.client.topics import end_offsets, ensure_topic, topics
 from unskew.deploy.servers.broker import Broker
 from unskew.deploy.servers.cluster import Cluster
 from unskew.deploy.servers.influxdb import InfluxDB
+from unskew.deploy.servers.loopback import LOOPBACK
 from unskew.errors import EnvironmentFault
 
 TOPIC = "faults"
@@ -31,6 +33,8 @@ _MEMORY_MB = 768  # of the driver's JVM, and of each executor
 _LENIENT = {"message.timestamp.after.max.ms": str(2**63 - 1)}
 # A transaction that its producer has left is aborted when its time is over, and not up to ten seconds later.
 _BROKER = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000"}
+# A driver that is started beside another one, or soon after, takes the next port of each kind.
+_DRIVERS = 8
 #: Options of a JVM that starts fast and lives for minutes.
 SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 _PATIENCE = 240.0  # s
@@ -51,9 +55,9 @@ class Stage:
         What the driver runs.
     rate : float
         Valid messages a second.
-    influxdb, disk, preloaded : bool
+    influxdb, disk, preloaded, proxied : bool
         Whether there is an InfluxDB, a small disk of the checkpoint's own, a clock of the driver's own and lists of the
-        executors' own.
+        executors' own, and proxies between the query and the broker, and between executors and the driver.
 
     Attributes
     ----------
@@ -72,7 +76,7 @@ class Stage:
 
     def __init__(
         self, folder: Path, seed: int, contestant: Contestant, rate: float, *, influxdb: bool, disk: bool,
-        preloaded: bool,
+        preloaded: bool, proxied: bool,
     ) -> None:  # fmt: skip
         self.folder = folder
         self._seed, self._rate = seed, rate
@@ -81,7 +85,12 @@ class Stage:
         self.checkpoint = self.disk / "checkpoint"
         self.output = folder / "rows"
         self._small = disk
-        self.broker = Broker(folder / "kafka", properties=_BROKER)
+        # The broker's ports: for us and the producer, and for the query, which goes through a proxy.
+        ports = free_ports(2)
+        self.to_broker = Proxy(folder / "to-broker.log", ports[1:]) if proxied else None
+        self.to_driver = Proxy(folder / "to-driver.log", free_ports(2 * _DRIVERS)) if proxied else None
+        two = _two_listeners(*ports) if proxied else {}
+        self.broker = Broker(folder / "kafka", port=ports[0] if proxied else None, properties=_BROKER | two)
         self.influxdb = InfluxDB(folder / "influxdb") if influxdb else None
         # A second driver gets executors beside those of the first.
         self.cluster = Cluster(folder / "cluster", workers=2, cores=4, memory_mb=2 * _MEMORY_MB)
@@ -105,7 +114,7 @@ class Stage:
             mount = ["mount", "-t", "tmpfs", "-o", f"size={_DISK_MB}m", "checkpoint", str(self.disk)]
             subprocess.run(mount, check=True)
             self._stack.callback(subprocess.run, ["umount", "--lazy", str(self.disk)], check=False)
-        for server in filter(None, (self.broker, self.influxdb, self.cluster)):
+        for server in filter(None, (self.broker, self.influxdb, self.cluster, self.to_broker, self.to_driver)):
             self._stack.enter_context(server)
         self.connection = Connection(self.broker.bootstrap_servers)
         ensure_topic(self.connection, TOPIC, SOURCES, _LENIENT)
@@ -115,6 +124,16 @@ class Stage:
     def __exit__(self, *_: object) -> None:
         """Stop the servers in good order; the driver and the producers are ended by the campaign's command."""
         self._stack.close()
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """Where the query reaches the broker."""
+        return f"{OUTSIDE}:{self.to_broker.ports[0]}" if self.to_broker else self.broker.bootstrap_servers
+
+    @property
+    def bursting(self) -> bool:
+        """Whether a burst is still being sent."""
+        return any(burst.poll() is None for burst in self.bursts)
 
     @property
     def conf(self) -> dict[str, str]:
@@ -130,6 +149,7 @@ class Stage:
             "spark.driver.memory": f"{_MEMORY_MB}m",
             "spark.sql.streaming.minBatchesToRetain": str(_RETAINED),
             **{f"spark.executorEnv.{name}": value for name, value in lists.items()},
+            **(_advertised(self.to_driver.ports) if self.to_driver else {}),
         }
 
     def tend(self) -> None:
@@ -146,9 +166,10 @@ class Stage:
             self.tend()
             time.sleep(0.1)
 
-    def burst(self, kind: str, number: int) -> None:
+    def burst(self, kind: str, number: int) -> subprocess.Popen[bytes]:
         """Start a process that sends a burst of a kind of messages: an option of the producer's, and how many."""
         self.bursts.append(self._produce(f"--{kind}", str(number)))
+        return self.bursts[-1]
 
     def end_production(self, patience: float = 120) -> None:
         """Wait until all bursts have been sent, then end the producer."""
@@ -288,3 +309,21 @@ class Stage:
                 "INFLUXDB_V2_BUCKET": self.influxdb.bucket,
             }
         return found
+
+
+def _two_listeners(direct: int, proxied: int) -> dict[str, str]:
+    """The properties of a broker that has a second port, which it says is to be reached by the proxy's address."""
+    return {
+        "listeners": f"PROXIED://{LOOPBACK}:{proxied}",
+        "advertised.listeners": f"PLAINTEXT://{LOOPBACK}:{direct},PROXIED://{OUTSIDE}:{proxied}",
+        "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,PROXIED:PLAINTEXT",
+    }
+
+
+def _advertised(ports: range) -> dict[str, str]:
+    """Spark's settings of a driver that says its calls and its blocks are to be reached by the proxy's address."""
+    return {
+        "spark.driver.host": OUTSIDE,
+        "spark.driver.port": str(ports[0]),
+        "spark.driver.blockManager.port": str(ports[_DRIVERS]),
+    }

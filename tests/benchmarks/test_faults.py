@@ -130,6 +130,7 @@ def test_a_slope_is_that_within_the_parts():
 
 def test_runs_are_kept_and_put_together(tmp_path):
     course = Course(["1: KEY, batch time"], 60.0, Counter(jvm=2), {"jvm": [1.5, 2.5]}, batches=7, ends=Counter(x=1))
+    course.catch_ups, course.behind = {"jvm": [9.0]}, Counter(jvm=1)
     course.verdict.rejected["not JSON"] = course.verdict.lost = 3
     course.refusals["it is another topic"] = course.unrefused = 1
     course.samples = [Sample(float(at), "JVM", 5, "MiB", 10.0 + at) for at in range(0, 400, 10)]
@@ -137,6 +138,7 @@ def test_runs_are_kept_and_put_together(tmp_path):
     assert Course.load(tmp_path) == course
     both = together([course, Course.load(tmp_path)])
     assert both.recoveries == {"jvm": [1.5, 2.5, 1.5, 2.5]}
+    assert (both.catch_ups, both.behind) == ({"jvm": [9.0, 9.0]}, {"jvm": 2})
     assert (both.inflicted, both.batches, both.verdict.lost) == ({"jvm": 4}, 14, 6)
     assert both.verdict.rejected == {"not JSON": 6}
     assert (both.refusals, both.unrefused, both.checked, both.good) == ({"it is another topic": 2}, 2, True, False)
@@ -145,6 +147,7 @@ def test_runs_are_kept_and_put_together(tmp_path):
 
 def test_tables_have_a_line_for_each_run():
     one, other = Course(["1: a"], 60.0, Counter(jvm=2)), Course(["2: b"], 60.0, Counter(second=1), checked=False)
+    one.recoveries, one.catch_ups, one.behind = {"jvm": [1.0, 4.0, 2.0]}, {"jvm": [7.0, 9.5]}, Counter(jvm=1)
     console = Console(width=200, record=True, file=io.StringIO())
     show([one, other], console)
     lines = console.export_text().splitlines()
@@ -153,3 +156,5 @@ def test_tables_have_a_line_for_each_run():
         "not checked",
     ]
     assert any(line.startswith("| all ") and " 3 " in line for line in lines)
+    jvm = next(line for line in lines if line.startswith(f"| {KINDS['jvm'].what} "))
+    assert [cell.strip() for cell in jvm.split("|")[2:-1]] == ["2", "2.0", "4.0", "8.2", "9.5", "1"]
