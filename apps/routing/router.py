@@ -189,8 +189,9 @@ class SourceRouter:
     def through(self, parts: Iterable[Part[T]]) -> Iterator[tuple[T, NDArray[np.int32]]]:
         """Route the source's part of the batch piece by piece. Yields each piece's own value, and its workers.
 
-        If a grouping looks at whole batches, all pieces are held until the last has come. The pieces' sizes depend on
-        Spark's settings. Together they are the source's part of the batch, which doesn't.
+        If a grouping looks at whole batches, all pieces are held until the last has come. So memory is that of the
+        source's part of the batch, which nothing but the size of the batch bounds. (The pieces' sizes depend on Spark's
+        settings, and may differ when the batch runs again. The part doesn't.)
         """
         if not self._grouping.batched:
             for own, keys, times in parts:
