@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
+from confluent_kafka import Message
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -23,7 +23,7 @@ from unskew.apps.run.progress import kafka_source
 from unskew.apps.run.run import Run
 from unskew.apps.topology.settings import Settings
 from unskew.deploy.client.connection import Connection
-from unskew.deploy.client.topics import end_offsets
+from unskew.deploy.client.reader import TopicReader
 
 #: The stream of most benchmarks, the partitions of its topic, and the workers.
 TYPE, SOURCES, WORKERS = "COUNTRY_SKEW_R80", 4, 10
@@ -209,17 +209,5 @@ def on_slots(tasks: Iterable[int], slots: int) -> list[int]:
 
 def messages(connection: Connection, topic: str, start: Mapping[int, int] | None = None) -> list[Message]:
     """All messages that a topic has now, from these offsets on; by default from the first one on."""
-    begin, unread = start or {}, set(end_offsets(connection, topic))
-    settings = {"group.id": "bench", "enable.auto.commit": False, "enable.partition.eof": True}
-    consumer = Consumer(connection.client(**settings))
-    consumer.assign([TopicPartition(topic, partition, begin.get(partition, 0)) for partition in unread])
-    found: list[Message] = []
-    while unread:
-        for message in consumer.consume(10_000, 1.0):
-            error = message.error()
-            if error is None:
-                found.append(message)
-            elif error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001  it is public in all but name
-                unread.discard(message.partition() or 0)
-    consumer.close()
-    return found
+    with TopicReader(connection, topic, start) as reader:
+        return [*reader.to_end()]

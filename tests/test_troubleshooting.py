@@ -20,6 +20,7 @@ BEGINNINGS = ("apps/commandline/launch.py", "apps/compare/command.py", "apps/bal
 ENDS = {"EnvironmentFault", "TakenOver", "WorkFault", "StateFault", "RuntimeError"}
 # What is raised in these modules by other commands than a run.
 OTHER_COMMANDS = {
+    "deploy/client/reader.py": "unskew results, unskew simulate",
     "deploy/installation/machine.py:require_disk": "make setup",
     "deploy/installation/machine.py:require_python": "make setup, unskew doctor",
     "deploy/servers/broker.py": "unskew kafka start",

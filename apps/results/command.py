@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from unskew.apps.results.layouts import Windows
-    from unskew.apps.results.reader import Reader, Selection
+    from unskew.apps.results.reader import Record, Selection
+    from unskew.deploy.client.reader import TopicReader
 
 _PAUSE = 0.5  # s; after so long without a record, the records that came are taken for complete
 
@@ -50,7 +51,8 @@ def results(
     Example: unskew results country-skew-80-s5-w10-dkg-distribution --follow
     """
     # confluent_kafka: the commands' help needn't wait for it.
-    from unskew.apps.results.reader import LATEST, Reader, Selection, kind_of, published, require_results
+    from unskew.apps.results.reader import LATEST, Record, Selection, kind_of, published, require_results
+    from unskew.deploy.client.reader import TopicReader
 
     connection = Connection.of(bootstrap_servers, kafka_config)
     if topic is None:
@@ -62,8 +64,8 @@ def results(
         raise UsageError(f"--window is {window!r}, but rejected messages belong to no window: leave it out")
     selection = Selection(window, windowed=windowed)
     try:
-        with Reader(connection, topic) as reader:
-            selection.add(reader.to_end())
+        with TopicReader(connection, topic) as reader:
+            selection.add(map(Record.of, reader.to_end()))
             if not follow:
                 selection.require_known()
             if json:
@@ -73,6 +75,13 @@ def results(
     except KeyboardInterrupt:
         if not follow:
             raise
+
+
+def _new(reader: "TopicReader") -> "list[Record]":
+    """The records that have come since the last call."""
+    from unskew.apps.results.reader import Record
+
+    return [*map(Record.of, reader.new(_PAUSE))]
 
 
 def _list(connection: Connection, found: Sequence[tuple[str, str, int]]) -> None:
@@ -90,7 +99,7 @@ def _list(connection: Connection, found: Sequence[tuple[str, str, int]]) -> None
     console.print("Read one: unskew results TOPIC", highlight=False)
 
 
-def _lines(selection: "Selection", reader: "Reader | None") -> None:
+def _lines(selection: "Selection", reader: "TopicReader | None") -> None:
     """Print the selected records as they are; if there is a reader, go on with the records that it gets."""
     write = sys.stdout.buffer.write
     for records in selection.windows.values():
@@ -98,12 +107,12 @@ def _lines(selection: "Selection", reader: "Reader | None") -> None:
             write(record.value + b"\n")
     sys.stdout.flush()
     while reader is not None:
-        for record in selection.add(reader.new(_PAUSE)):
+        for record in selection.add(_new(reader)):
             write(record.value + b"\n")
         sys.stdout.flush()
 
 
-def _tables(selection: "Selection", reader: "Reader | None", topic: str, kind: str, top: int) -> None:
+def _tables(selection: "Selection", reader: "TopicReader | None", topic: str, kind: str, top: int) -> None:
     """Print the selection as tables; if there is a reader, go on with the records that it gets."""
     # numba, by which shares are measured: the commands' help needn't wait for it.
     from unskew.apps.results.layouts import layout
@@ -115,13 +124,13 @@ def _tables(selection: "Selection", reader: "Reader | None", topic: str, kind: s
     if reader is not None and console.is_terminal and selection.only_latest:
         with Live(shown(selection.windows), console=console, auto_refresh=False, vertical_overflow="crop") as live:
             while True:
-                if selection.add(reader.new(_PAUSE)):
+                if selection.add(_new(reader)):
                     live.update(shown(selection.windows), refresh=True)
     console.print(shown(selection.windows))
     changed: set[str] = set()
     while reader is not None:
         # A window is printed once it seems complete.
-        new = {selection.window_of(record) for record in selection.add(reader.new(_PAUSE))}
+        new = {selection.window_of(record) for record in selection.add(_new(reader))}
         if changed and not new:
             console.print(shown({window: selection.windows[window] for window in changed & selection.windows.keys()}))
             changed.clear()

@@ -1,20 +1,20 @@
-"""Result topics: their list, their records up to now and as they come, and the selection of records."""
+"""Result topics: their list, their records, and the selection of the valid ones."""
 
 import re
-import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import orjson
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartition
 
 from unskew.apps.topology.messages import NO_WINDOW
 from unskew.deploy.client.connection import Connection
-from unskew.deploy.client.topics import end_offsets, require_reachable, topics
-from unskew.errors import EnvironmentFault, UsageError
+from unskew.deploy.client.topics import end_offsets, topics
+from unskew.errors import UsageError
+
+if TYPE_CHECKING:
+    from confluent_kafka import Message
 
 #: Kinds of result topics; their names end so (see ``unskew.apps.topology.publisher.result_topics``).
 KINDS = ("aggregator", "distribution", "results", "rejected")
@@ -22,17 +22,6 @@ KINDS = ("aggregator", "distribution", "results", "rejected")
 LATEST, ALL = "latest", "all"
 
 _NAMES = re.compile(rf".+-s\d+-w\d+-\w+-({'|'.join(KINDS[:-1])})|.+-({KINDS[-1]})")
-_SETTINGS = {
-    "group.id": "unskew-results",  # needed by the client; nothing is committed
-    "enable.auto.commit": False,
-    "enable.partition.eof": True,
-    # By default the client pauses a second when its queue is full: it reads 0.2 M messages/s instead of 1.1 M.
-    "fetch.queue.backoff.ms": 10,
-    "fetch.wait.max.ms": 50,  # the end of an empty partition is reported only after this
-    "log_level": 3,
-}
-_CHUNK = 10_000  # messages
-_PATIENCE = 10.0  # s; after so long without an answer, we look whether the broker is there
 _SHOWN = 3  # windows in an error message
 _WINDOW_DIGITS = len("2026-01-31T12:00:00.000Z")
 
@@ -43,6 +32,11 @@ class Record:
 
     key: str
     value: bytes
+
+    @classmethod
+    def of(cls, message: "Message") -> Self:
+        """The record of a Kafka message."""
+        return cls((message.key() or b"").decode(), message.value() or b"null")
 
     @property
     def window(self) -> str:
@@ -105,69 +99,13 @@ def require_results(connection: Connection, topic: str) -> str:
     raise UsageError(f"topic {topic} {what}; result topics: {valid}")
 
 
-class Reader:
-    """Reads a topic's records from the beginning, and commits no offsets. It is a context manager.
-
-    The records of a key come in the order in which they were written. The last one isn't always the valid one: a driver
-    that was paused, or a producer that tries again, may have written an older record last.
-    """
-
-    def __init__(self, connection: Connection, topic: str) -> None:
-        self._connection = connection
-        partitions = topics(connection)[topic]
-        self._unread = set(range(partitions))
-        self._consumer = Consumer(connection.client(**_SETTINGS))
-        self._consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING) for partition in self._unread])
-
-    def __enter__(self) -> Self:
-        """The reader itself: there is nothing to open."""
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Disconnect."""
-        self._consumer.close()
-
-    def to_end(self) -> Iterator[Record]:
-        """All records that the topic has now.
-
-        Raises
-        ------
-        EnvironmentFault
-            The broker no longer answers.
-
-        """
-        answered = time.monotonic()
-        while self._unread:
-            messages = self._consumer.consume(_CHUNK, timeout=0.1)
-            if messages:
-                answered = time.monotonic()
-            elif time.monotonic() - answered > _PATIENCE:
-                require_reachable(self._connection)
-                answered = time.monotonic()
-            yield from self._records(messages)
-
-    def new(self, patience: float) -> list[Record]:
-        """The records that have come since the last call, after a wait of at most ``patience`` (s)."""
-        return list(self._records(self._consumer.consume(_CHUNK, timeout=patience)))
-
-    def _records(self, messages: Iterable[Any]) -> Iterator[Record]:
-        for message in messages:
-            error = message.error()
-            if error is None:
-                yield Record((message.key() or b"").decode(), message.value() or b"null")
-            elif error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001  it is public in all but name
-                self._unread.discard(message.partition())
-            else:
-                raise EnvironmentFault(f"reading {message.topic()} failed: {error.str()}")
-
-
 class Selection:
     """Keeps the latest record of each key in the selected windows.
 
-    It takes a topic's records in their order. The latest record is the one of the latest batch. Among records of one
-    batch, or of no batch, it is the one that was written last. Only the records of the selected windows are in memory.
+    It takes a topic's records in their order. The latest record is the one of the latest batch, which isn't always the
+    last: a driver that was paused, or a producer that tries again, may have written an older record last. Among records
+    of one batch, or of no batch, it is the one that was written last. Only the records of the selected windows are in
+    memory.
 
     Parameters
     ----------

@@ -12,7 +12,8 @@ from unskew.apps.topology.parts import splitter_of
 from unskew.apps.topology.settings import Settings
 from unskew.apps.topology.worker import POSITION
 from unskew.deploy.client.connection import Connection
-from unskew.deploy.client.topics import end_offsets, first_offsets, newest_messages
+from unskew.deploy.client.reader import newest_messages
+from unskew.deploy.client.topics import end_offsets, first_offsets
 
 ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
 _BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"

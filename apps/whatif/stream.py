@@ -3,6 +3,7 @@
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -11,16 +12,14 @@ import orjson
 import pyarrow as pa
 import pyarrow.csv as pv
 import pyarrow.dataset as ds
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition
 from numpy.typing import NDArray
 
 from unskew.deploy.client.connection import Connection
-from unskew.errors import EnvironmentFault, UsageError
+from unskew.deploy.client.reader import TopicReader
+from unskew.errors import UsageError
 from unskew.grouping import streams
 from unskew.grouping.streams import KeyStream
 from unskew.producers import registry
-
-_PATIENCE = 10.0  # s
 
 #: The generators that a stream may name.
 GENERATORS: dict[str, Callable[..., KeyStream]] = {
@@ -179,48 +178,18 @@ def records(topic: str, field: str | None, tuples: int, connection: Connection) 
         Kafka doesn't answer.
 
     """
-    consumer = Consumer(
-        connection.client(**{
-            "group.id": "unskew-simulate", "enable.auto.commit": False, "enable.partition.eof": True,
-            "fetch.queue.backoff.ms": 10,
-        })
-    )  # fmt: skip
-    try:
-        metadata = consumer.list_topics(topic, timeout=_PATIENCE).topics[topic]
-        if metadata.error is not None:
-            raise UsageError(f"topic {topic!r}: {metadata.error.str()}")
-        consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING) for partition in metadata.partitions])
-        keys, times = _read(consumer, field, tuples, len(metadata.partitions))
-    except KafkaException as error:
-        raise EnvironmentFault(f"Kafka at {connection.bootstrap_servers}: {error.args[0].str()}") from None
-    finally:
-        consumer.close()
+    keys: list[Any] = []
+    times: list[int] = []
+    with TopicReader(connection, topic) as reader:
+        for message in islice(reader.to_end(), tuples):
+            keys.append(message.key() if field is None else _field(message.value(), field))
+            times.append(message.timestamp()[1])
     if keys and all(key is None for key in keys):
         missing = f"field {field!r}" if field else "key; name a field of the JSON messages: kafka:TOPIC:FIELD"
         raise UsageError(f"no message of topic {topic!r} has a {missing}")
     stamps = np.array(times, np.int64)
     order = np.argsort(stamps, kind="stable")
     return pa.array(keys).take(pa.array(order)), stamps[order]
-
-
-def _read(consumer: Any, field: str | None, tuples: int, unfinished: int) -> tuple[list[Any], list[int]]:
-    """The keys and times of messages, until there are ``tuples`` or all ``unfinished`` partitions are at their end."""
-    keys: list[Any] = []
-    times: list[int] = []
-    while unfinished and len(keys) < tuples:
-        messages = consumer.consume(min(10_000, tuples - len(keys)), timeout=_PATIENCE)
-        if not messages:
-            raise EnvironmentFault(f"Kafka sent nothing for {_PATIENCE:g} s; is the broker well?")
-        for message in messages:
-            error = message.error()
-            if error is None:
-                keys.append(message.key() if field is None else _field(message.value(), field))
-                times.append(message.timestamp()[1])
-            elif error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001  it is public in all but name
-                unfinished -= 1
-            else:
-                raise EnvironmentFault(f"Kafka: {error.str()}")
-    return keys, times
 
 
 def _field(value: bytes | None, field: str) -> str | None:

@@ -1,4 +1,4 @@
-"""Kafka's topics: their partitions, offsets and newest messages. A missing topic can be made.
+"""Kafka's topics: their partitions and offsets. A missing topic can be made.
 
 Every command imports this module, and few need Kafka's client. So confluent_kafka is imported where it is used.
 """
@@ -6,17 +6,12 @@ Every command imports this module, and few need Kafka's client. So confluent_kaf
 import logging
 import time
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from unskew.deploy.client.connection import Connection
 from unskew.errors import EnvironmentFault, UsageError
 
-if TYPE_CHECKING:
-    from confluent_kafka import Message
-
 _PATIENCE = 8.0  # seconds until a broker counts as unreachable
-_SAMPLE_PATIENCE = 2.0  # seconds for a sample of messages
-_SAMPLED_PARTITIONS = 16  # at most: each takes a request for its offsets
 
 log = logging.getLogger(__name__)
 
@@ -177,42 +172,6 @@ def largest_batches(connection: Connection, names: Iterable[str]) -> dict[str, i
         except KafkaException as error:
             log.info("the limits of topic %s are not known: %s", resource.name, error)
     return found
-
-
-def newest_messages(connection: Connection, topic: str, count: int) -> "list[Message]":
-    """About ``count`` of a topic's newest messages. There are fewer if they don't arrive within two seconds."""
-    from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
-
-    deadline = time.monotonic() + _SAMPLE_PATIENCE
-    quick = {"fetch.queue.backoff.ms": 10, "fetch.wait.max.ms": 10, "enable.partition.eof": True}
-    consumer = Consumer(connection.client(**{"group.id": "unskew", "enable.auto.commit": False, **quick}))
-    newest: list[Message] = []
-    try:
-        found = consumer.list_topics(topic, timeout=_SAMPLE_PATIENCE).topics[topic].partitions
-        partitions = sorted(found)[:_SAMPLED_PARTITIONS]
-        each = -(-count // max(len(partitions), 1))
-        starts = []
-        for number in partitions:
-            start = TopicPartition(topic, number)
-            first, end = consumer.get_watermark_offsets(start, timeout=_SAMPLE_PATIENCE)
-            if end > first:
-                start.offset = max(first, end - each)
-                starts.append(start)
-        consumer.assign(starts)
-        # Not every offset has a message, so the end of each partition is waited for, or as many as were wanted.
-        unread = {start.partition for start in starts}
-        while len(newest) < count and unread and (patience := deadline - time.monotonic()) > 0:
-            for message in consumer.consume(count - len(newest), min(patience, 0.1)):
-                error = message.error()
-                if error is None:
-                    newest.append(message)
-                elif error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001  it is public in all but name
-                    unread.discard(message.partition())
-    except KafkaException as error:
-        log.info("no sample of topic %s: %s", topic, error)
-    finally:
-        consumer.close()
-    return newest
 
 
 def _offsets(

@@ -11,9 +11,10 @@ import pytest
 from tests.apps.conftest import by_key, countries, final_counts, publish
 from unskew.apps.checkpoint.checkpoint import Checkpoint
 from unskew.apps.checkpoint.versions import Clock
-from unskew.apps.results.reader import Reader, Selection
+from unskew.apps.results.reader import Record, Selection
 from unskew.apps.run.run import Run
 from unskew.apps.topology.publisher import result_topics
+from unskew.deploy.client.reader import TopicReader
 from unskew.works import Running
 
 pytestmark = pytest.mark.xdist_group("spark-2")
@@ -104,9 +105,9 @@ def test_the_valid_result_is_that_of_the_latest_batch(settings, spark, connectio
         monkeypatch.setattr("unskew.apps.run.run.broker_time", lambda *_, of=ahead_ms: round(1000 * time.time()) + of)
         runs.append(Run(replace(run, checkpoint=f"{run.checkpoint}{checkpoint}"), [stop]))
         runs[-1].run(spark)
-        with Reader(connection, results) as reader:
+        with TopicReader(connection, results) as reader:
             selection = Selection()
-            selection.add(reader.to_end())
+            selection.add(map(Record.of, reader.to_end()))
         [[record]] = [kept.values() for kept in selection.windows.values()]
         assert record.parsed()["fields"]["count"] == 100 * n
     assert reports[0].batch.time_ms > reports[-1].batch.time_ms, "the last batch has an earlier time"

@@ -16,7 +16,8 @@ from tests.commands import UNSKEW
 from tests.waiting import PATIENCE, awaited
 from unskew.apps.results.command import results
 from unskew.apps.results.layouts import layout
-from unskew.apps.results.reader import Reader, Record, Selection, kind_of
+from unskew.apps.results.reader import Record, Selection, kind_of
+from unskew.deploy.client.reader import TopicReader
 from unskew.deploy.client.topics import ensure_topic
 from unskew.errors import UsageError
 
@@ -197,12 +198,19 @@ def test_reads_many_records_over_partitions_to_the_end(connection, topic):
     ensure_topic(connection, topic, 3)
     written = [counted(FIRST, f"key{i}", i) for i in range(25_000)]
     send(connection, topic, written)
-    with Reader(connection, topic) as reader:
-        assert sorted(r.key for r in reader.to_end()) == sorted(r.key for r in written)
+    with TopicReader(connection, topic) as reader:
+        assert sorted(Record.of(m).key for m in reader.to_end()) == sorted(r.key for r in written)
         assert reader.new(0.1) == []
         send(connection, topic, [counted(SECOND, "late", 1)])
         new = awaited(lambda: reader.new(0.5), "the new record")
-        assert [r.window for r in new] == [SECOND]
+        assert [Record.of(m).window for m in new] == [SECOND]
+    with TopicReader(connection, topic, {0: 5, 2: 0}) as reader:
+        found = [(m.partition(), m.offset()) for m in reader.to_end()]
+        assert min(found) == (0, 5)
+        assert {partition for partition, _ in found} == {0, 2}
+        assert reader.at_end
+    with pytest.raises(UsageError, match="there is no topic"):
+        TopicReader(connection, f"{topic}-none")
 
 
 @pytest.mark.kafka

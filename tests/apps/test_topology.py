@@ -9,8 +9,8 @@ import pytest
 
 from tests.apps.conftest import by_key, countries, final_counts, publish, records, skewed
 from tests.apps.process import START
-from unskew.apps.results.reader import Reader
 from unskew.apps.topology.publisher import result_topics
+from unskew.deploy.client.reader import TopicReader
 from unskew.deploy.client.topics import ensure_topic, partitions_of
 from unskew.grouping.registry import STANDALONE
 
@@ -45,7 +45,7 @@ def test_result_topics_that_operators_made_are_used_as_they_are(settings, drain,
     assert by_key(final_counts(connection, result_topics(run)["aggregator"])) == Counter(keys)
     for name, partitions in made.items():
         assert partitions_of(connection, name) == partitions
-        with Reader(connection, name) as reader:
+        with TopicReader(connection, name) as reader:
             assert len(list(reader.to_end())) == len(records(connection, name)) > 0
 
 

@@ -8,13 +8,13 @@ from confluent_kafka import Producer
 from benchmarks.measuring import messages
 from oracle.truth import topic_records
 from tests.apps.conftest import by_key, countries, final_counts, records
-from unskew.apps.results.reader import Reader
 from unskew.apps.run.progress import lags
 from unskew.apps.run.run import Run
 from unskew.apps.topology.publisher import result_topics
 from unskew.apps.whatif.stream import records as simulated
 from unskew.deploy.client.connection import Connection
-from unskew.deploy.client.topics import end_offsets, ensure_topic, newest_messages
+from unskew.deploy.client.reader import TopicReader, newest_messages
+from unskew.deploy.client.topics import end_offsets, ensure_topic
 from unskew.errors import EnvironmentFault
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.xdist_group("spark-2")]
@@ -92,5 +92,5 @@ def test_all_other_readers_come_to_the_end(connection, topic, published):
     assert len(list(topic_records(connection, topic))) == len(messages(connection, topic)) == 500
     keys, _ = simulated(topic, "country", 2000, connection)
     assert Counter(keys.to_pylist()) == {"kept": 497, "late": 2, None: 1}
-    with Reader(connection, topic) as reader:
+    with TopicReader(connection, topic) as reader:
         assert len(list(reader.to_end())) == 500

@@ -1,0 +1,134 @@
+"""A topic's messages, read from given offsets to their end, and then as they come. No offsets are committed."""
+
+import logging
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from types import TracebackType
+from typing import Any, Self
+
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
+
+from unskew.deploy.client.connection import Connection
+from unskew.deploy.client.topics import end_offsets, first_offsets, partitions_of, require_reachable
+from unskew.errors import EnvironmentFault, UsageError
+
+_SETTINGS: dict[str, Any] = {
+    "group.id": "unskew",  # needed by the client; nothing is committed
+    "enable.auto.commit": False,
+    "enable.partition.eof": True,
+    # By default the client pauses a second when its queue is full: it reads 0.2 M messages/s instead of 1.1 M.
+    "fetch.queue.backoff.ms": 10,
+    "fetch.wait.max.ms": 50,  # the end of an empty partition is reported only after this
+    "log_level": 3,
+}
+_CHUNK = 10_000  # messages
+_PATIENCE = 10.0  # s; after so long without an answer, we look whether the broker is there
+_SAMPLE_PATIENCE = 2.0  # s
+
+log = logging.getLogger(__name__)
+
+
+class TopicReader:
+    """Reads a topic. It is a context manager.
+
+    The messages of a partition come in their order. Those of aborted transactions, and by default those of open ones,
+    are left out.
+
+    Parameters
+    ----------
+    connection, topic
+        The topic, and how to reach it.
+    start : partition → offset, optional
+        Where reading begins, for the partitions that are read. Default: the beginning of all partitions.
+
+    Raises
+    ------
+    UsageError
+        There is no such topic.
+    EnvironmentFault
+        The cluster can't be reached.
+
+    """
+
+    def __init__(self, connection: Connection, topic: str, start: Mapping[int, int] | None = None) -> None:
+        if start is None:
+            partitions = partitions_of(connection, topic)
+            if partitions is None:
+                raise UsageError(f"there is no topic {topic} at {connection.bootstrap_servers}")
+            start = dict.fromkeys(range(partitions), OFFSET_BEGINNING)
+        self._connection, self._topic = connection, topic
+        self._unread = set(start)
+        self._consumer = Consumer(connection.client(**_SETTINGS))
+        self._consumer.assign([TopicPartition(topic, partition, offset) for partition, offset in start.items()])
+
+    def __enter__(self) -> Self:
+        """The reader itself: there is nothing to open."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Disconnect."""
+        self._consumer.close()
+
+    @property
+    def at_end(self) -> bool:
+        """Whether the end of each partition has been read once."""
+        return not self._unread
+
+    def to_end(self) -> Iterator[Message]:
+        """All messages that the topic has now.
+
+        Raises
+        ------
+        EnvironmentFault
+            The broker no longer answers.
+
+        """
+        answered = time.monotonic()
+        while self._unread:
+            unread = len(self._unread)
+            found = self.new(0.1)
+            if found or len(self._unread) < unread:
+                answered = time.monotonic()
+            elif time.monotonic() - answered > _PATIENCE:
+                require_reachable(self._connection)
+                answered = time.monotonic()
+            yield from found
+
+    def new(self, patience: float, most: int = _CHUNK) -> list[Message]:
+        """So many new messages at most, after a wait of at most ``patience`` (s). Raises as ``to_end``."""
+        try:
+            return list(self._messages(self._consumer.consume(most, timeout=patience)))
+        except KafkaException as error:
+            raise self._fault(error.args[0]) from error
+
+    def _messages(self, found: Iterable[Message]) -> Iterator[Message]:
+        for message in found:
+            error = message.error()
+            if error is None:
+                yield message
+            elif error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001  it is public in all but name
+                self._unread.discard(message.partition() or 0)
+            else:
+                raise self._fault(error)
+
+    def _fault(self, error: KafkaError) -> EnvironmentFault:
+        return EnvironmentFault(f"reading {self._topic} failed: {error.str()}")
+
+
+def newest_messages(connection: Connection, topic: str, count: int) -> list[Message]:
+    """About ``count`` of a topic's newest messages. There are fewer if they don't arrive within two seconds."""
+    deadline = time.monotonic() + _SAMPLE_PATIENCE
+    newest: list[Message] = []
+    try:
+        first, ends = first_offsets(connection, topic), end_offsets(connection, topic, committed=False)
+        each = -(-count // max(len(ends), 1))
+        starts = {partition: max(first[partition], end - each) for partition, end in ends.items()}
+        with TopicReader(connection, topic, {p: start for p, start in starts.items() if start < ends[p]}) as reader:
+            # Not every offset has a message, so the end of each partition is waited for, or as many as were wanted.
+            while len(newest) < count and not reader.at_end and (patience := deadline - time.monotonic()) > 0:
+                newest += reader.new(min(patience, 0.1), count - len(newest))
+    except (EnvironmentFault, UsageError) as error:
+        log.info("no sample of topic %s: %s", topic, error)
+    return newest
