@@ -23,10 +23,10 @@ from rich.table import Table
 
 from benchmarks.measuring import in_turns
 from unskew.deploy.client.connection import Connection
+from unskew.deploy.client.outbox import SETTINGS, Outbox
 from unskew.deploy.client.topics import ensure_topic
 from unskew.deploy.servers.broker import Broker
-from unskew.producers.outbox import Outbox
-from unskew.producers.publish import SETTINGS, publish
+from unskew.producers.publish import publish
 from unskew.producers.registry import DATASETS, create
 
 PARTITIONS = 5

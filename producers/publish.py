@@ -7,38 +7,22 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
-from confluent_kafka import KafkaError, Producer
 from numpy.typing import NDArray
 from rich.table import Table
 from rich.text import Text
 
 from unskew.deploy.client.connection import Connection
+from unskew.deploy.client.outbox import Outbox
 from unskew.deploy.client.topics import partitions_of
 from unskew.errors import EnvironmentFault, UsageError, UserError
 from unskew.producers.dataset import Block, Dataset
 from unskew.producers.keycounts import KeyCounts
-from unskew.producers.outbox import Outbox
 from unskew.producers.pace import Pace
 from unskew.producers.partitioning import Partitioner, Spread
 from unskew.producers.resumption import Journal, Resumption, begin
 from unskew.shell import plain
 
 Progress: TypeAlias = Callable[[int, int], None]
-
-
-# The client's settings that a --kafka-config may change. Large batches compress well, and 20 ms more latency is nothing
-# to an upload.
-SETTINGS = {
-    "compression.type": "lz4",
-    "linger.ms": 20,
-    "batch.num.messages": 50_000,
-    "batch.size": 1_000_000,
-    "delivery.timeout.ms": 120_000,
-    "log_level": 0,  # what the client would log comes as an error too
-}
-
-
-_QUIET = 30.0  # seconds between two calls of ``complain``
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,8 +168,7 @@ def publish(
     start, resumption = 0, None
     if journal is not None:
         start, resumption = begin(connection, topic, partitioner, journal, resume=resume)
-    settings = connection.client(**Outbox.settings, error_cb=_seldom(complain))
-    outbox = Outbox(Producer({**SETTINGS, **settings}), topic, stopped)
+    outbox = Outbox.of(connection, topic, stopped, complain)
     upload = _Upload(outbox, partitioner, pace or Pace(), progress, start, resumption)
     try:
         for block in dataset.blocks(start):
@@ -215,20 +198,6 @@ def publish(
     if journal is not None and not summary.interrupted:
         journal.finish()
     return summary
-
-
-def _seldom(complain: Callable[[str], None] | None) -> Callable[[KafkaError], None]:
-    """A callback for the client's errors that calls ``complain`` now and then."""
-    last = -_QUIET
-
-    def on_error(error: KafkaError) -> None:
-        nonlocal last
-        vague = error.code() == KafkaError._ALL_BROKERS_DOWN  # noqa: SLF001  its public name; others say why
-        if complain and not vague and time.monotonic() - last >= _QUIET:
-            last = time.monotonic()
-            complain(f"Kafka: {error.str()}; trying on")
-
-    return on_error
 
 
 class _Upload:

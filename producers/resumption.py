@@ -14,11 +14,11 @@ from typing import Any
 
 import numpy as np
 import orjson
-from confluent_kafka import Consumer, TopicPartition
 from numpy.typing import NDArray
 
 from unskew.deploy.client.connection import Connection
-from unskew.deploy.client.topics import end_offsets
+from unskew.deploy.client.reader import TopicReader
+from unskew.deploy.client.topics import end_offsets, first_offsets
 from unskew.deploy.directories import data_directory
 from unskew.errors import EnvironmentFault, UsageError
 from unskew.producers.dataset import Dataset
@@ -232,17 +232,7 @@ def settled_offsets(connection: Connection, topic: str) -> dict[int, int]:
 
 def last_messages(connection: Connection, topic: str, ends: Mapping[int, int]) -> dict[int, bytes]:
     """The last message of each partition, if Kafka still has it."""
-    consumer = Consumer(connection.client(**{"group.id": "unskew-resume", "enable.auto.commit": False}))
-    try:
-        found: dict[int, bytes] = {}
-        for partition, end in ends.items():
-            low, _ = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=_PATIENCE)
-            if end <= low:
-                continue  # it is empty, or its messages are too old to be kept
-            consumer.assign([TopicPartition(topic, partition, end - 1)])
-            message = consumer.poll(_PATIENCE)
-            if message is not None and message.error() is None:
-                found[partition] = message.value() or b""
-        return found
-    finally:
-        consumer.close()
+    first = first_offsets(connection, topic)
+    last = {partition: end - 1 for partition, end in ends.items() if end > first[partition]}
+    with TopicReader(connection, topic, last) as reader:
+        return {message.partition() or 0: message.value() or b"" for message in reader.to_end()}

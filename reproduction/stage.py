@@ -13,7 +13,6 @@ from types import ModuleType
 from typing import Any
 
 import numpy as np
-from confluent_kafka import Producer
 from numpy.typing import NDArray
 from pyspark import cloudpickle
 from pyspark.sql import SparkSession
@@ -24,12 +23,11 @@ from unskew.apps.run.run import Run
 from unskew.apps.topology.settings import Settings
 from unskew.apps.topology.sink import BatchReport
 from unskew.deploy.client.connection import Connection
+from unskew.deploy.client.outbox import Outbox
 from unskew.deploy.client.topics import ensure_topic
 from unskew.deploy.servers.broker import Broker
 from unskew.errors import EnvironmentFault
 from unskew.grouping import GROUPINGS
-from unskew.producers.outbox import Outbox
-from unskew.producers.publish import SETTINGS
 
 THREADS = 16  # workers that can wait side by side
 
@@ -150,7 +148,7 @@ def stage(conf: Mapping[str, str] | None = None) -> Iterator[Stage]:
 
 def _publish(connection: Connection, topic: str, keys: NDArray[np.int64]) -> None:
     ensure_topic(connection, topic, 1)
-    outbox = Outbox(Producer(connection.client(**SETTINGS, **Outbox.settings)), topic, bool)
+    outbox = Outbox.of(connection, topic)
     records = [{"value": str(key)} for key in keys.tolist()]
     outbox.put(records, 0, max(len(record["value"]) for record in records))
     outbox.drain()

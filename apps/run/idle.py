@@ -8,16 +8,14 @@ import time
 from collections.abc import Mapping
 from typing import Self
 
-from confluent_kafka import Consumer, KafkaException, TopicPartition
-
 from unskew.apps.checkpoint.checkpoint import Batch
 from unskew.apps.topology.settings import Settings
 from unskew.apps.topology.sink import BatchReport
+from unskew.deploy.client.reader import Ends
 
 _MOST = 60.0  # s; so that an idle run doesn't look like one that hangs
 _LOOK_EVERY = 0.5  # s
 _FULL_BATCH = 1.0  # s; a full batch takes at least so long, unless the user limits its tuples
-_SETTINGS = {"group.id": "unskew", "enable.auto.commit": False, "log_level": 0}  # 0: no line a retry without a broker
 
 
 def trigger(settings: Settings) -> str:
@@ -59,14 +57,12 @@ class Idle:
 
     def __enter__(self) -> Self:
         """Connect to Kafka."""
-        connection = self._settings.connection
-        # A consumer keeps its connection, by which it asks for the end of a partition. It joins no group.
-        self._consumer = Consumer(connection.client(**_SETTINGS))
+        self._ends = Ends(self._settings.connection, self._settings.source_name)
         return self
 
     def __exit__(self, *_: object) -> None:
         """Disconnect."""
-        self._consumer.close()
+        self._ends.close()
 
     def __call__(self, report: BatchReport, ahead_ms: int) -> None:
         """Wait for the trigger after a batch that wasn't full, and after one without messages until one is needed.
@@ -97,11 +93,5 @@ class Idle:
         return sum(after.values()) - sum(before.values()) >= self._settings.batch_limit - len(after)
 
     def _arrived(self, taken: Mapping[str, int]) -> bool:
-        topic = self._settings.source_name
-        try:
-            return any(
-                self._consumer.get_watermark_offsets(TopicPartition(topic, int(partition)), timeout=5.0)[1] > offset
-                for partition, offset in taken.items()
-            )
-        except KafkaException:
-            return False  # no broker, no messages
+        ends = ((self._ends.of(int(partition)), offset) for partition, offset in taken.items())
+        return any(end is not None and end > offset for end, offset in ends)  # no broker, no messages

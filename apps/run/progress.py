@@ -1,20 +1,10 @@
-"""The position of a query: read from Spark's progress, and committed as a consumer group's offsets for lag tools.
+"""The position of a query, read from Spark's progress.
 
 A progress is the JSON of Spark's ``StreamingQueryProgress``, read into a mapping. Spark makes one for each batch.
 """
 
-import logging
-import time
 from collections.abc import Mapping
-from typing import Any, Self
-
-from confluent_kafka import Consumer, KafkaException, TopicPartition
-
-from unskew.deploy.client.connection import Connection
-
-log = logging.getLogger(__name__)
-
-_AT_THE_END = 10.0  # s that the last commits may take
+from typing import Any
 
 
 def kafka_source(progress: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -44,53 +34,3 @@ def processed_rate(progress: Mapping[str, Any]) -> float:
 
 def _of_one_topic(offsets: Mapping[str, Mapping[str, int]]) -> dict[str, int]:
     return dict(next(iter(offsets.values()), {}))
-
-
-class ConsumerGroup:
-    """Commits offsets to a Kafka consumer group, so that every lag tool sees the topology. It is a context manager.
-
-    Nothing reads them back: Spark resumes from its checkpoint, whatever the group has. If the broker refuses a commit,
-    the run goes on; the first refusal is logged.
-    """
-
-    def __init__(self, connection: Connection, name: str) -> None:
-        # Not an AdminClient: librdkafka ends the process (an assertion, its issue 4605) if the broker dies while an
-        # AdminClient has a request to a group's coordinator under way.
-        self.name = name
-        settings = {"group.id": name, "enable.auto.commit": False, "log_level": 0, "on_commit": self._done}
-        self._consumer = Consumer(connection.client(**settings))
-        self._under_way = 0
-        self._complained = False
-
-    def __enter__(self) -> Self:
-        """The group itself: there is nothing to open."""
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Wait for the commits under way, but no longer than ``_AT_THE_END``."""
-        deadline = time.monotonic() + _AT_THE_END
-        while self._under_way > 0 and time.monotonic() < deadline:
-            self._consumer.poll(0.1)
-        self._consumer.close()
-
-    def commit(self, topic: str, offsets: Mapping[str, int]) -> None:
-        """Commit partition → offset of the next message, without waiting for the broker's answer."""
-        following = [TopicPartition(topic, int(partition), offset) for partition, offset in offsets.items()]
-        try:
-            self._consumer.poll(0)  # calls _done for earlier commits
-            self._consumer.commit(offsets=following, asynchronous=True)
-        except KafkaException as error:
-            self._complain(error)
-        else:
-            self._under_way += 1
-
-    def _done(self, error: Any, committed: Any) -> None:
-        self._under_way -= 1
-        wrong = error or next((partition.error for partition in committed if partition.error), None)
-        if wrong is not None:
-            self._complain(wrong)
-
-    def _complain(self, error: Any) -> None:
-        if not self._complained:
-            self._complained = True
-            log.warning("the offsets can't be committed to the consumer group %s: %s", self.name, error)

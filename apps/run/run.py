@@ -28,7 +28,7 @@ from unskew.apps.run.preconditions import (
     require_same_topic,
     require_topic,
 )
-from unskew.apps.run.progress import ConsumerGroup, taken
+from unskew.apps.run.progress import taken
 from unskew.apps.run.python import start_python
 from unskew.apps.topology.dataflow import dataflow
 from unskew.apps.topology.publisher import Publisher
@@ -36,6 +36,7 @@ from unskew.apps.topology.settings import Settings
 from unskew.apps.topology.sink import BatchReport, Sink
 from unskew.apps.topology.source import TOO_LARGE, contradicted
 from unskew.deploy.client.clock import broker_time
+from unskew.deploy.client.group import ConsumerGroup
 from unskew.deploy.client.topics import end_offsets, topic_id
 
 log = logging.getLogger(__name__)

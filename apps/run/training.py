@@ -10,13 +10,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import orjson
-from confluent_kafka import Producer
 
 from unskew.apps.run.run import Run
 from unskew.apps.run.session import session
 from unskew.apps.spark import jvm_process
 from unskew.apps.topology.settings import Settings
 from unskew.deploy.client.connection import Connection
+from unskew.deploy.client.outbox import Delivery
 from unskew.deploy.client.topics import ensure_topic
 from unskew.deploy.installation import class_data
 from unskew.deploy.installation.steps import exclusive
@@ -74,11 +74,10 @@ def _run(folder: Path) -> None:
 
 def _publish(connection: Connection) -> None:
     ensure_topic(connection, _TOPIC, 1)
-    producer = Producer(connection.client())
-    for i in range(100):
-        country = {"country": f"Country {i % 7}"} if i % 10 else {"city": "none"}
-        producer.produce(_TOPIC, orjson.dumps(country))
-    producer.flush()
+    delivery = Delivery(connection, _TOPIC)
+    countries = ({"country": f"Country {i % 7}"} if i % 10 else {"city": "none"} for i in range(100))
+    delivery.put([{"key": b"", "value": orjson.dumps(country)} for country in countries])
+    delivery.finish()
 
 
 if __name__ == "__main__":

@@ -2,9 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from itertools import islice
-from typing import Any, ClassVar
 
-from confluent_kafka import Producer
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
@@ -13,16 +11,10 @@ from unskew.apps.splitter.fields import LONGEST_KEY
 from unskew.apps.topology.messages import ID_DIGITS, LONGEST_RECORD, NO_WINDOW, Message
 from unskew.apps.topology.settings import Settings
 from unskew.deploy.client.connection import ESCAPE, Connection
+from unskew.deploy.client.outbox import Delivery
 from unskew.deploy.client.topics import ensure_topic, largest_batches
 from unskew.errors import EnvironmentFault
-from unskew.producers.outbox import Outbox
 
-# The partition is chosen as Java's client does in Spark's Kafka sink, by which earlier versions of this program wrote:
-# so all records of a key are in one partition.
-_ANY_PARTITION = -1
-_OURS = {**Outbox.settings, "partitioner": "murmur2_random", "enable.gapless.guarantee": False}
-# A --kafka-config may change these. Nothing is logged, because each failure comes as an error.
-_SETTINGS = {"linger.ms": 5, "delivery.timeout.ms": 120_000, "log_level": 0}
 _PART = 10_000  # messages
 
 
@@ -34,42 +26,6 @@ def result_topics(settings: Settings) -> dict[str, str]:
         "distribution": f"{settings.name}-distribution",
         "rejected": f"{settings.source_name}-rejected",
     }
-
-
-class Delivery:
-    """A task's records on their way to a topic. The next tasks of the process use the same client.
-
-    Raises
-    ------
-    EnvironmentFault
-        Kafka refused some records, or didn't acknowledge them in time. The client isn't used again, because an
-        idempotent client can't send records that it has given up.
-
-    """
-
-    _clients: ClassVar[dict[tuple[Any, ...], Producer]] = {}
-
-    def __init__(self, connection: Connection, topic: str) -> None:
-        settings = {**_SETTINGS, **connection.client(**_OURS)}
-        self._client = tuple(sorted(settings.items()))
-        if self._client not in self._clients:
-            # A failure comes back with its record. Without a callback some failures are raised in between, too.
-            self._clients[self._client] = Producer({**settings, "error_cb": lambda _: None})
-        self._topic = topic
-        self._outbox = Outbox(self._clients[self._client], topic, bool)
-
-    def put(self, records: list[dict[str, Any]]) -> None:
-        """Send records (``key`` and ``value``, bytes). Wait while too many are under way."""
-        if records:
-            longest = max(len(record["key"]) + len(record["value"]) for record in records)
-            self._outbox.put(records, _ANY_PARTITION, longest)
-
-    def finish(self) -> None:
-        """Wait until all records have been acknowledged."""
-        self._outbox.drain()
-        if self._outbox.failed:
-            del self._clients[self._client]
-            raise EnvironmentFault(_refused(self._outbox.failed, self._topic, self._outbox.error))
 
 
 class Publisher:
@@ -92,6 +48,7 @@ class Publisher:
 
     def write(self, records: DataFrame, role: str) -> None:
         """Write a DataFrame of ``key`` and ``value``, from the executors."""
+        # Not by `Delivery`: a record may have 960 KiB, and Arrow batches of records, unlike rows, have to be bounded.
         writer = records.write.format("kafka").mode("append").options(**self._connection.spark())
         writer.option("topic", self.topics[role]).save()
 
@@ -124,10 +81,6 @@ def _require_room(connection: Connection, topics: Iterable[str]) -> None:
     for what, limit in limits.items():
         if limit < needed:
             raise EnvironmentFault(f"{what} is {limit}; valid: at least {needed}, for a record of the longest key")
-
-
-def _refused(records: int, topic: str, error: str) -> str:
-    return f"{records} records were not written to {topic} ({error})"
 
 
 def result_records(rows: DataFrame, identity: Sequence[str], batch: Batch, generation: int) -> DataFrame:

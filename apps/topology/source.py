@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 
-from confluent_kafka import TIMESTAMP_CREATE_TIME
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -12,7 +11,7 @@ from unskew.apps.topology.parts import splitter_of
 from unskew.apps.topology.settings import Settings
 from unskew.apps.topology.worker import POSITION
 from unskew.deploy.client.connection import Connection
-from unskew.deploy.client.reader import newest_messages
+from unskew.deploy.client.reader import given_by_producer, newest_messages
 from unskew.deploy.client.topics import end_offsets, first_offsets
 
 ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
@@ -181,8 +180,8 @@ def contradicted(settings: Settings, time_ms: int) -> bool | None:
     """
     newest = newest_messages(settings.connection, settings.source_name, _SAMPLES)
     latest = time_ms + 1000 * settings.max_ahead
-    stamps = [message.timestamp() for message in newest]
-    return any(kind == TIMESTAMP_CREATE_TIME and latest < ms <= LAST for kind, ms in stamps) if stamps else None
+    times = [given_by_producer(message) for message in newest]
+    return any(ms is not None and latest < ms <= LAST for ms in times) if times else None
 
 
 def messages(settings: Settings, read: DataFrame, splitter: Splitter) -> DataFrame:

@@ -6,7 +6,15 @@ from collections.abc import Iterable, Iterator, Mapping
 from types import TracebackType
 from typing import Any, Self
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    TIMESTAMP_CREATE_TIME,
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Message,
+    TopicPartition,
+)
 
 from unskew.deploy.client.connection import Connection
 from unskew.deploy.client.topics import end_offsets, first_offsets, partitions_of, require_reachable
@@ -132,3 +140,28 @@ def newest_messages(connection: Connection, topic: str, count: int) -> list[Mess
     except (EnvironmentFault, UsageError) as error:
         log.info("no sample of topic %s: %s", topic, error)
     return newest
+
+
+def given_by_producer(message: Message) -> int | None:
+    """The time (ms since the epoch) that a producer has given to a message. None: its time is the broker's, or none."""
+    kind, ms = message.timestamp()
+    return ms if kind == TIMESTAMP_CREATE_TIME else None
+
+
+class Ends:
+    """The ends of a topic's partitions, asked for by a connection that is kept."""
+
+    def __init__(self, connection: Connection, topic: str) -> None:
+        self._topic = topic
+        self._consumer = Consumer(connection.client(**_SETTINGS | {"log_level": 0}))  # no line a retry without a broker
+
+    def close(self) -> None:
+        """Disconnect."""
+        self._consumer.close()
+
+    def of(self, partition: int) -> int | None:
+        """The offset of a partition's next message. None: no broker answers within five seconds."""
+        try:
+            return self._consumer.get_watermark_offsets(TopicPartition(self._topic, partition), timeout=5.0)[1]
+        except KafkaException:
+            return None

@@ -1,10 +1,25 @@
-"""The queue of a topic's outgoing records. It is bounded, and it reports every lost record."""
+"""A topic's outgoing records: a bounded queue that reports every lost record, and a task's delivery by it."""
 
 import time
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 from confluent_kafka import KafkaError, Message, Producer
+
+from unskew.deploy.client.connection import Connection
+from unskew.errors import EnvironmentFault
+
+#: The client's settings of an upload, which a --kafka-config may change. Large batches compress well, and 20 ms more
+#: latency is nothing to an upload.
+SETTINGS = {
+    "compression.type": "lz4",
+    "linger.ms": 20,
+    "batch.num.messages": 50_000,
+    "batch.size": 1_000_000,
+    "delivery.timeout.ms": 120_000,
+    "log_level": 0,  # what the client would log comes as an error too
+}
+_QUIET = 30.0  # seconds between two calls of ``complain``
 
 
 class Outbox:
@@ -50,6 +65,18 @@ class Outbox:
         self._longest = 1
         self.failed = 0
         self.error = ""
+
+    @classmethod
+    def of(
+        cls,
+        connection: Connection,
+        topic: str,
+        stopped: Callable[[], bool] = bool,
+        complain: Callable[[str], None] | None = None,
+    ) -> Self:
+        """The outbox of an upload, with a producer of its own. ``complain`` gets the client's errors, now and then."""
+        settings = connection.client(**cls.settings, error_cb=_seldom(complain))
+        return cls(Producer({**SETTINGS, **settings}), topic, stopped)
 
     @property
     def delivered(self) -> int:
@@ -108,3 +135,63 @@ class Outbox:
     def _fail(self, error: str, records: int) -> None:
         self.error = self.error or error
         self.failed += records
+
+
+def _seldom(complain: Callable[[str], None] | None) -> Callable[[KafkaError], None]:
+    """A callback for the client's errors that calls ``complain`` now and then."""
+    last = -_QUIET
+
+    def on_error(error: KafkaError) -> None:
+        nonlocal last
+        vague = error.code() == KafkaError._ALL_BROKERS_DOWN  # noqa: SLF001  its public name; others say why
+        if complain and not vague and time.monotonic() - last >= _QUIET:
+            last = time.monotonic()
+            complain(f"Kafka: {error.str()}; trying on")
+
+    return on_error
+
+
+# The partition is chosen as Java's client does in Spark's Kafka sink, by which earlier versions of this program wrote:
+# so all records of a key are in one partition.
+_ANY_PARTITION = -1
+_OURS = {**Outbox.settings, "partitioner": "murmur2_random", "enable.gapless.guarantee": False}
+# A --kafka-config may change these. Nothing is logged, because each failure comes as an error.
+_OF_TASKS = {"linger.ms": 5, "delivery.timeout.ms": 120_000, "log_level": 0}
+
+
+class Delivery:
+    """A task's records on their way to a topic. The next tasks of the process use the same client.
+
+    Raises
+    ------
+    EnvironmentFault
+        Kafka refused some records, or didn't acknowledge them in time. The client isn't used again, because an
+        idempotent client can't send records that it has given up.
+
+    """
+
+    _clients: ClassVar[dict[tuple[Any, ...], Producer]] = {}
+
+    def __init__(self, connection: Connection, topic: str) -> None:
+        settings = {**_OF_TASKS, **connection.client(**_OURS)}
+        self._client = tuple(sorted(settings.items()))
+        if self._client not in self._clients:
+            # A failure comes back with its record. Without a callback some failures are raised in between, too.
+            self._clients[self._client] = Producer({**settings, "error_cb": lambda _: None})
+        self._topic = topic
+        self._outbox = Outbox(self._clients[self._client], topic, bool)
+
+    def put(self, records: list[dict[str, Any]]) -> None:
+        """Send records (``key`` and ``value``, bytes). Wait while too many are under way."""
+        if records:
+            longest = max(len(record["key"]) + len(record["value"]) for record in records)
+            self._outbox.put(records, _ANY_PARTITION, longest)
+
+    def finish(self) -> None:
+        """Wait until all records have been acknowledged."""
+        self._outbox.drain()
+        if self._outbox.failed:
+            del self._clients[self._client]
+            raise EnvironmentFault(
+                f"{self._outbox.failed} records were not written to {self._topic} ({self._outbox.error})"
+            )
