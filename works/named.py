@@ -76,7 +76,7 @@ def named(path: str) -> Any:
     if not hasattr(loaded, name):
         works = [key for key, value in vars(loaded).items() if _is_work(value)]
         raise UsageError(f"{module} has no {name!r}; valid: {', '.join(sorted(works)) or 'none, it has no works'}")
-    if module.partition(".")[0] != "unskew":
+    if module.partition(".")[0] not in {"unskew", *sys.stdlib_module_names}:
         _travels(loaded)
     return getattr(loaded, name)
 

@@ -2,6 +2,7 @@
 
 import pyarrow as pa
 import pytest
+from pyspark import cloudpickle
 
 from unskew.errors import UsageError
 from unskew.works import Distinct, KeyedWork, PerKey, Quantiles, Sessions
@@ -65,3 +66,9 @@ def test_mistakes_are_one_line(path, options, message):
         load(path, options)
     assert str(raised.value).startswith(message)
     assert "\n" not in str(raised.value)
+
+
+def test_what_every_python_has_does_not_travel():
+    with pytest.raises(UsageError):
+        load("builtins:dict")
+    assert "builtins" not in cloudpickle.list_registry_pickle_by_value()
