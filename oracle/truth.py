@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMappin
 from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
 from pathlib import Path
+from types import MappingProxyType
 from typing import NamedTuple
 
 import orjson
@@ -19,6 +20,7 @@ from unskew.deploy.client.connection import Connection
 from unskew.deploy.client.topics import end_offsets
 
 _NOTED = 500  # differences of a kind
+_NONE: Mapping[str, str] = MappingProxyType({})
 _SILENCE = 60  # s without a message, after which reading is given up
 
 
@@ -43,7 +45,7 @@ class Truth:
     ids : set
         (window, key, offset) of these messages: what a work publishes that publishes each offset once.
     rejected : dict
-        A rejected message's topic-partition-offset → one of ``oracle.messages.REASONS``.
+        A rejected message's topic-partition-offset → one of ``oracle.messages.REASONS``, or what a work raised.
     uncounted : int
         The number of valid messages without a window. With windows by batch time, no batch took them.
 
@@ -139,7 +141,12 @@ class Verdict:
 
 
 def truth_of(
-    topic: str, records: Iterable[Record], window_ms: int, time_of: Callable[[Record], int | None], future_ms: int
+    topic: str,
+    records: Iterable[Record],
+    window_ms: int,
+    time_of: Callable[[Record], int | None],
+    future_ms: int,
+    failed: Mapping[str, str] = _NONE,
 ) -> Truth:
     """What must be published for a topic's messages.
 
@@ -155,13 +162,18 @@ def truth_of(
         Returns the time that determines a message's window, ms. None: no batch took the message.
     future_ms : int
         A message of this time (ms) or later is from the future, and is rejected.
+    failed : mapping
+        A valid message's topic-partition-offset → the reason for which the run has rejected it, because its work failed
+        on the message. Only the run knows these. The message must be rejected then, and not be counted.
 
     """
     truth = Truth()
     for record in records:
         key, reason = read(record.value, future=record.time_ms >= future_ms)
+        place = f"{topic}-{record.partition}-{record.offset}"
+        reason = failed.get(place) if reason is None else reason
         if reason is not None:
-            truth.rejected[f"{topic}-{record.partition}-{record.offset}"] = reason
+            truth.rejected[place] = reason
         elif key is not None:
             time_ms = time_of(record)
             if time_ms is None:
@@ -243,6 +255,12 @@ def judge(
     verdict.differ("not rejected", truth.rejected.items() - reasons.items())
     verdict.differ("rejected wrongly", reasons.items() - truth.rejected.items())
     return verdict
+
+
+def failures(rejected: Iterable[Record]) -> dict[str, str]:
+    """The messages that were rejected because a work failed on them: topic-partition-offset → the published reason."""
+    reasons = ((record.key, orjson.loads(record.value or b"{}").get("reason", "")) for record in rejected)
+    return {place: reason for place, reason in reasons if reason.startswith("work: ")}
 
 
 def _ids(told: Published) -> Counter[tuple[str, str, int]]:

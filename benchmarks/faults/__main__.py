@@ -6,16 +6,17 @@
 
 A campaign of N minutes is one run after the other, of so many minutes each, with a seed each, one more than the last.
 The seed chooses what runs: a topology (PARTIAL_KEY, DYNAMIC_KEY, BOUNDED_LOAD, and MIXED with a work that remembers; by
-batch time or event time), or a query in a session of a user's own, with `balance` or `keyed_map`. Sixteen neighbouring
-seeds have all of them.
+batch time or event time; one with a work that fails at random), or a query in a session of a user's own, with `balance`
+or `keyed_map`. Seventeen neighbouring seeds have all of them.
 
 A plan drawn from the seed kills and stops (SIGKILL; SIGSTOP, later SIGCONT) the driver, its JVM, executors, their
-Python workers, the cluster's workers, the broker, InfluxDB and the producer; it fills the checkpoint's disk, sets the
-driver's clock, lets a second driver begin beside a first that is paused and goes on, keeps new names from the lists of
-files that executors get; it lets no bytes pass between the query and the broker, or between executors and the driver;
-it sends malformed messages by the ten thousand, large ones, some as large as the broker takes, some ten days ahead, and
-transactions that abort; it adds partitions, and deletes the topic and makes it again. A supervisor starts what has
-died. In each round all kinds come once or more; a round takes twenty minutes and more.
+Python workers, the cluster's workers, the brokers, InfluxDB and the producer; it fills the checkpoint's disk, sets the
+driver's clock, lets a second driver begin beside a first that is paused and goes on, and may start the first again when
+it has ended; it keeps new names from the lists of files that executors get; it lets no bytes pass between the query and
+the brokers, or between executors and the driver; it sends malformed messages by the ten thousand, large ones, some as
+large as the broker takes, some ten days ahead, and transactions that abort; it adds partitions, and deletes the topic
+and makes it again. A supervisor starts what has died. In each round all kinds come once or more; a round takes twenty
+minutes and more.
 
 At the end a run is drained. Then what it wrote is compared with what the source topic holds, read by a plain consumer
 and counted in plain Python: a topology's counts by window and key, its work's ids, the rejected messages by offset and
@@ -31,7 +32,8 @@ first lines say what is left out.
 Each run has a folder below FOLDER, with its logs, samples and tables; FOLDER/tables.md has the tables of all, and is
 written anew after each fault. The same command goes on where it was ended: a run that was checked isn't done again.
 Ctrl-C ends all that was started, and prints the tables so far. Exit code 1: something was lost, doubled, altered, or
-stuck, two drivers went on side by side, a topic made again wasn't refused, or not all runs were checked.
+stuck, two drivers went on side by side, one took the checkpoint back, a topic made again wasn't refused, or not all
+runs were checked.
 """
 
 import argparse
@@ -158,6 +160,7 @@ def _run(
         stage = Stage(
             folder, seed, one, rate, influxdb="influxdb" not in left_out, disk=small_disk,
             preloaded=Preloaded.possible(), proxied=not {"broker-unreachable", "driver-unreachable"} <= {*left_out},
+            replicated="leaders" not in left_out,
         )  # fmt: skip
         with stage:
             Campaign(stage, seed, left_out, course, log, keep_run).run(seconds, faults)
@@ -172,7 +175,8 @@ def _run(
     found = f"lost {verdict.lost:,}, doubled {verdict.doubled:,}, stuck {len(course.stuck)}"
     log(f"seed {seed}: {found if course.checked else 'not checked'}")
     if course.good:
-        shutil.rmtree(folder / "kafka" / "records", ignore_errors=True)  # gigabytes
+        for records in folder.glob("kafka*/records"):  # gigabytes
+            shutil.rmtree(records, ignore_errors=True)
 
 
 def _in_own_mounts() -> bool:

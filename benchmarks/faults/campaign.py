@@ -98,7 +98,8 @@ class Campaign:
         """Bring the course up to date."""
         stage, driver = self._stage, self._stage.driver
         self.course.batches = stage.past_batches + stage.batches.committed
-        self.course.starts, self.course.replays, self.course.twins = driver.starts, driver.replays, driver.twins
+        self.course.starts, self.course.replays = driver.starts, driver.replays
+        self.course.twins, self.course.taken_back = driver.twins, driver.taken_back
         self.course.ends = Counter(f"{end.line} ({end.code})" for end in driver.ends)
         self.course.tracebacks = sum(end.traceback for end in driver.ends)
         self.course.refusals, self.course.unrefused = Counter(stage.refusals), stage.unrefused

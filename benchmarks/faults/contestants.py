@@ -29,6 +29,7 @@ _LATENESS = 60  # s: a broker or producer that is stopped delays some messages, 
 _UNSKEW = (sys.executable, "-c", "from unskew.apps.cli import main; main()")
 _DISTINCT = ("--work=unskew.works:Distinct", "--work-option=id=offset", "--work-option=kind=int64")
 _RUNNING = ("--work=unskew.works:Running", "--work-option=value=offset", "--merge-every=2 batches")
+_FLAKY = ("--work=benchmarks.faults.flaky:flaky", "--work-columns=offset", "--work-errors=reject")
 # With these, Spark runs all again that has read a shuffled output which then comes out otherwise. Our queries behind a
 # shuffle need it. They are Spark's defaults since 4.2.
 _NOTICES = (
@@ -116,16 +117,20 @@ class Topology(Contestant):
 
     With ``changing`` a work publishes a key's summary each time that the key has changed: records of one Kafka key have
     other values each time, and the valid one must be told by its batch.
+
+    With ``flaky`` a work fails at random, and a message on which it failed must be rejected, and not be counted.
     """
 
     grouping: str
     time: str
     changing: bool = False
+    flaky: bool = False
 
     @property
     def name(self) -> str:
         """As ``Contestant``."""
-        work = ", Distinct" if self.remembers else ", Running" if self.changing else ""
+        works = {", Distinct": self.remembers, ", Running": self.changing, ", a flaky work": self.flaky}
+        work = "".join(name for name, has in works.items() if has)
         return f"topology {self.grouping}{work}, {self.time} time"
 
     @property
@@ -147,26 +152,29 @@ class Topology(Contestant):
             *("--master", stage.cluster.master, "--checkpoint", str(stage.checkpoint)),
             *("--bootstrap-servers", stage.bootstrap_servers, "--window", str(WINDOW_MS / 1000), *by),
             *("--max-tuples", str(BATCH), *GROUPINGS[self.grouping][1:], *(_RUNNING if self.changing else ())),
+            *(_FLAKY if self.flaky else ()),
             *(f"--conf={name}={value}" for name, value in stage.conf.items()),
         ]
 
     def expected(self, stage: "Stage", records: Iterable[Record]) -> truth.Truth:
         """As ``Contestant``."""
         by_event = self.time == "event"
+        failed = truth.failures(self._rejected(stage)) if self.flaky else {}
         return truth.truth_of(
             stage.topic, records, WINDOW_MS,
             lambda record: record.time_ms if by_event else stage.batches.time_of(record.partition, record.offset),
-            future_from() if by_event else 1 << 62,
+            future_from() if by_event else 1 << 62, failed,
         )  # fmt: skip
 
     def judge(self, stage: "Stage", expected: truth.Truth, *, abandoned: bool = False) -> Verdict:
         """As ``Contestant``."""
         results = f"{stage.topic}-{self.run}-results"
         names = [f"{stage.topic}-{self.run}-{what}" for what in ("aggregator", "distribution")]
-        names += [f"{stage.topic}-rejected", *([results] if self.remembers else [])]
+        names += [results] if self.remembers else []
         published = [truth.Published.of(truth.topic_records(stage.connection, name)) for name in names]
-        counted, distribution, rejected = published[:3]
-        told = published[3] if self.remembers else None
+        counted, distribution = published[:2]
+        told = published[2] if self.remembers else None
+        rejected = truth.Published.of(self._rejected(stage))
         verdict = truth.judge(expected, counted, rejected, [distribution], told, abandoned=abandoned)
         if self.changing:
             # A window's counts are published when it closes. Without that its results are not at their end either.
@@ -176,6 +184,10 @@ class Topology(Contestant):
                 max(windows, default="") if abandoned else None,
             )  # fmt: skip
         return verdict
+
+    def _rejected(self, stage: "Stage") -> Iterable[Record]:
+        """The records of the rejected messages."""
+        return stage.following(truth.topic_records(stage.connection, f"{stage.topic}-rejected"))
 
 
 def judge_kept(
@@ -207,7 +219,8 @@ class Session(Contestant):
     query: str
     grouping: str
     shuffled: bool = False
-    lacks = ("influxdb", "influxdb-stopped", "remade")  # it has neither metrics nor a source of ours
+    # It has neither metrics, nor a wait before it begins, nor a source of ours.
+    lacks = ("influxdb", "influxdb-stopped", "supervised", "remade")
 
     @property
     def name(self) -> str:
@@ -257,6 +270,7 @@ CONTESTANTS: tuple[Contestant, ...] = (
     Topology("BOUNDED_LOAD", "batch", changing=True),
     Session("balance", "BOUNDED_LOAD", shuffled=True),
     Topology("BOUNDED_LOAD", "event", changing=True),
+    Topology("PARTIAL_KEY", "event", flaky=True),
     *(Session("keyed_map", name) for name in ("MIXED",) if name in STANDALONE),
 )
 

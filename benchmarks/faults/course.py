@@ -47,6 +47,8 @@ class Course:
         Kinds of faults after which no batch was committed for four minutes: then the driver was killed.
     twins : int
         Times that a first driver ran on for four minutes beside a second one.
+    taken_back : int
+        Times that a first driver, started again, took the checkpoint back from a second, or didn't end in good order.
     refusals : Counter
         What the driver said, in a line, when its topic had been made again.
     unrefused : int
@@ -74,6 +76,7 @@ class Course:
     behind: Counter[str] = field(default_factory=Counter)
     stuck: list[str] = field(default_factory=list)
     twins: int = 0
+    taken_back: int = 0
     refusals: Counter[str] = field(default_factory=Counter)
     unrefused: int = 0
     drained: bool = True
@@ -89,7 +92,8 @@ class Course:
     @property
     def good(self) -> bool:
         """Whether nothing is wrong, as far as it has been checked."""
-        return self.verdict.exact and self.drained and not (self.stuck or self.twins or self.unrefused)
+        wrong = self.stuck or self.twins or self.taken_back or self.unrefused
+        return self.verdict.exact and self.drained and not wrong
 
     def save(self, folder: Path) -> None:
         """Write ``course.json`` and ``samples.csv``."""
@@ -170,6 +174,8 @@ def _state(course: Course) -> str:
         return "not checked"
     if not course.drained:
         return "not drained"
+    if course.taken_back:
+        return "a driver took the checkpoint back"
     return "a topic made again is not refused" if course.unrefused else ""
 
 
@@ -203,6 +209,7 @@ def _result(course: Course) -> Table:
         "… that replayed a batch": course.replays,
         "times that no batch was committed for four minutes": len(course.stuck),
         "… that a first driver ran on beside a second": course.twins,
+        "times that one, started again, took the checkpoint back, or didn't end in good order": course.taken_back,
         "topics made again": course.inflicted["remade"],
         "… that weren't refused in a line": course.unrefused,
         "… tuples of windows that were open then": verdict.abandoned,

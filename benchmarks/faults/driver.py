@@ -1,8 +1,8 @@
 """The driver of a campaign: its supervisor, and the batches that it has committed.
 
 The supervisor starts the driver again whenever it has ended, as a service manager would. It also starts a second one
-beside a first that is paused. Which messages each committed batch took, and when, is read from the checkpoint while the
-run goes on.
+beside a first that is paused, and may start the first one again when that has ended. Which messages each committed
+batch took, and when, is read from the checkpoint while the run goes on.
 """
 
 import contextlib
@@ -20,11 +20,14 @@ from pathlib import Path
 
 import orjson
 
+from unskew.apps.checkpoint.hold import NAME_VARIABLE
 from unskew.apps.checkpoint.versions import Versions
 from unskew.errors import EnvironmentFault
 
 _USAGE = 2  # exit code
 _PAUSE = 1.0  # s between an end and the next start
+_WAITS = "another driver ("  # what a driver says that waits for another one
+_END_PATIENCE = 60.0  # s
 _MOST_TOGETHER = 240.0  # s that a first driver may run on beside the second
 
 
@@ -39,15 +42,24 @@ class End:
 
 @dataclass
 class _Process:
-    """A process of the driver's, and the file of what it prints; an elder one is beside another since ``resumed``."""
+    """A process of the driver's, with its name for ``NAME_VARIABLE``, and the file of what it prints.
+
+    An elder one is beside another since ``resumed``.
+    """
 
     process: subprocess.Popen[bytes]
+    name: str
     log: Path
     resumed: float | None = None
 
     @property
     def runs(self) -> bool:
         return self.process.poll() is None
+
+    @property
+    def waits(self) -> bool:
+        """Whether it runs and has said that it waits for another driver."""
+        return self.runs and _WAITS in self.log.read_text(errors="replace")
 
     def signal(self, number: int) -> None:
         """Send a signal to it and all that it started, its JVM too."""
@@ -84,6 +96,9 @@ class Driver:
         How often it was started, and how often there was a batch to run again.
     twins : int
         Times that a first driver, which was paused, ran on for four minutes beside the second.
+    taken_back : int
+        Times that a first driver, which had ended for the second and was started again, took the checkpoint back, or
+        didn't end in good order.
 
     """
 
@@ -92,9 +107,12 @@ class Driver:
         self._environment = {**os.environ, **environment}
         self._newest: _Process | None = None
         self._elders: list[_Process] = []
+        self._name = "driver-1"  # the newest one's; after a restart it is the same
+        self._supplanted: str | None = None  # name of the elder that has ended for the newest one
+        self._returned: _Process | None = None
         self._ended_at = -_PAUSE
         self.ends: list[End] = []
-        self.starts = self.replays = self.twins = 0
+        self.starts = self.replays = self.twins = self.taken_back = 0
         self.use(command, checkpoint)
 
     def use(self, command: Sequence[str], checkpoint: Path) -> None:
@@ -129,14 +147,7 @@ class Driver:
         """Start it, with more arguments than usual."""
         if self.planned() > self.committed():
             self.replays += 1
-        self.starts += 1
-        path = self._folder / f"driver-{self.starts}.log"
-        with path.open("wb") as log:
-            process = subprocess.Popen(
-                [*self._command, *more],
-                stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=self._environment, start_new_session=True,
-            )  # fmt: skip
-        self._newest = _Process(process, path)
+        self._newest = self._launch(self._name, *more)
 
     def supplant(self) -> Callable[[], None]:
         """Pause it with its JVM, and start a second one beside it; the function that is returned lets the first go on.
@@ -152,6 +163,8 @@ class Driver:
             raise TimeoutError("there is no driver to be the first of two")
         first.signal(signal.SIGSTOP)
         self._elders.append(first)
+        self._name = f"driver-{self.starts + 1}"
+        self._supplanted = None
         self.start()
 
         def resume() -> None:
@@ -159,6 +172,33 @@ class Driver:
             first.signal(signal.SIGCONT)
 
         return resume
+
+    def bring_back(self) -> bool:
+        """Start a first driver again that has ended for the second, as its supervisor would; whether it says it waits.
+
+        It has to be called again and again until then. It does nothing as long as the first one goes on.
+        """
+        if self._returned is not None and not self._returned.runs:
+            self.ends.append(self._returned.end())
+            self._returned = None
+        if self._returned is None and self._supplanted is not None:
+            self._returned = self._launch(self._supplanted)
+        return self._returned is not None and self._returned.waits
+
+    def end_returned(self) -> None:
+        """Ask the first driver that was brought back to end, and note whether it has done nothing but wait."""
+        first, self._returned, self._supplanted = self._returned, None, None
+        if first is None:
+            return
+        first.process.terminate()
+        try:
+            first.process.wait(_END_PATIENCE)
+        except subprocess.TimeoutExpired:
+            first.signal(signal.SIGKILL)
+            first.process.wait()
+        self.ends.append(first.end())
+        holder = orjson.loads((self._checkpoint / "unskew" / "holder.json").read_bytes())
+        self.taken_back += bool(first.process.returncode) or holder.get("name") == first.name
 
     def ask_to_end(self) -> None:
         """Send it SIGTERM, if it runs."""
@@ -203,6 +243,19 @@ class Driver:
             if not elder.runs:
                 self._elders.remove(elder)
                 self.ends.append(elder.end())
+                if self.ends[-1].code > 0:
+                    self._supplanted = elder.name
+
+    def _launch(self, name: str, *more: str) -> _Process:
+        self.starts += 1
+        path = self._folder / f"driver-{self.starts}.log"
+        with path.open("wb") as log:
+            process = subprocess.Popen(
+                [*self._command, *more],
+                stdin=subprocess.DEVNULL, stdout=log, stderr=log, env={**self._environment, NAME_VARIABLE: name},
+                start_new_session=True,
+            )  # fmt: skip
+        return _Process(process, name, path)
 
     def _note_end(self) -> None:
         if self._newest is None or self._newest.runs:

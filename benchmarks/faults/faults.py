@@ -10,11 +10,12 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
-from confluent_kafka import KafkaException
+from confluent_kafka import ElectionType, KafkaException
 from confluent_kafka.admin import AdminClient, NewPartitions  # pyright: ignore[reportPrivateImportUsage]  it is public
 
 from benchmarks.faults.proxy import Proxy
@@ -22,6 +23,7 @@ from benchmarks.faults.stage import TOPIC, Stage
 from benchmarks.processes import of_kind
 from unskew.deploy.client.topics import partitions_of
 from unskew.deploy.servers.server import Server
+from unskew.errors import EnvironmentFault
 
 
 @dataclass(frozen=True)
@@ -61,6 +63,7 @@ KINDS: dict[str, Kind] = {
     "python-stopped": Kind("a Python worker stopped", (2, 20)),
     "broker": Kind("the broker killed, and started again", (0.5, 8), times=2),
     "broker-stopped": Kind("the broker stopped", (2, 20)),
+    "leaders": Kind("the second broker killed, so that its leaders move, and later move back", (3, 15)),
     "broker-unreachable": Kind("no bytes between the query and the broker", (5, 60)),
     "driver-unreachable": Kind("no bytes between the driver and executors", (5, 60)),
     "influxdb": Kind("InfluxDB killed, and started again", (1, 10)),
@@ -75,6 +78,7 @@ KINDS: dict[str, Kind] = {
     "partitions": Kind("a partition added to the topic"),
     "listing": Kind("executors' lists of files show no new names", (5, 30), times=2),
     "second": Kind("the driver and its JVM stopped, a second one started, the first goes on", (0, 10), times=2),
+    "supervised": Kind("a second driver beside a first, and that, when it has ended, started again", (12, 30)),
     "remade": Kind("the topic deleted and made again: refused, then begun anew"),
 }
 #: Option of the producer → how many messages, or transactions, such a burst has.
@@ -85,6 +89,8 @@ _BESIDE = 0.2  # share of the faults after which the next one comes before the r
 _MOST_PARTITIONS = 12
 _PATIENCE = 90.0  # s until there is a process of the kind
 _START_PATIENCE = 240.0  # s until a driver that has been started has committed a batch
+_IN_SYNC_PATIENCE = 120.0  # s until a broker that has been started is in sync
+_TIMEOUT = 10.0  # s, of a request to the brokers
 _LEAST_SHIFT, _MOST_SHIFT = 2.0, 10_800.0  # s
 
 T = TypeVar("T")
@@ -253,6 +259,41 @@ def _stopped_server(server: Server) -> Undo:
     return server.resume
 
 
+def _leaders(stage: Stage, _: Fault) -> Undo:
+    """Kill the second broker, whose leaders move to the first. When it is in sync again, its leaders move back."""
+    second = stage.second
+    assert second is not None
+    second.kill()
+
+    def bring_back() -> None:
+        with ThreadPoolExecutor(1) as pool:  # meanwhile the run goes on, and its batches have to be noted
+            started = pool.submit(second.start)
+            while not started.done():
+                stage.pass_time(0.2)
+            started.result()
+        admin = stage.connection.admin()
+        until = time.monotonic() + _IN_SYNC_PATIENCE
+        while not _in_sync(admin):
+            if time.monotonic() > until:
+                raise EnvironmentFault(f"the second broker isn't in sync within {_IN_SYNC_PATIENCE:.0f} s")
+            stage.pass_time(0.2)
+        try:
+            admin.elect_leaders(ElectionType.PREFERRED, None, request_timeout=_TIMEOUT).result()
+        except KafkaException as error:
+            raise EnvironmentFault(f"no leaders are elected: {error}") from error
+
+    return bring_back
+
+
+def _in_sync(admin: AdminClient) -> bool:
+    """Whether all replicas of all partitions are in sync."""
+    try:
+        found = admin.list_topics(timeout=_TIMEOUT).topics.values()
+    except KafkaException:
+        return False
+    return all({*each.replicas} == {*each.isrs} for topic in found for each in topic.partitions.values())
+
+
 def _influxdb(stage: Stage) -> Server:
     assert stage.influxdb is not None
     return stage.influxdb
@@ -299,6 +340,25 @@ def _second(stage: Stage, fault: Fault) -> Undo:
     return resume
 
 
+def _supervised(stage: Stage, fault: Fault) -> Undo:
+    """As ``_second``. When the first driver has ended it is started again, and has to wait until it is asked to end."""
+    _second(stage, fault)()
+    try:
+        _await_return(stage)
+    except BaseException:
+        stage.driver.end_returned()
+        raise
+    return stage.driver.end_returned
+
+
+def _await_return(stage: Stage) -> None:
+    until = time.monotonic() + _START_PATIENCE
+    while not stage.driver.bring_back():
+        if time.monotonic() > until:
+            raise TimeoutError("no first driver, started again, says that it waits")
+        stage.pass_time(0.2)
+
+
 def _remade(stage: Stage, fault: Fault) -> Undo:
     """Delete the topic and make it again, under the run or while it is down, with fewer messages than before, or more.
 
@@ -335,6 +395,7 @@ FAULTS: dict[str, Callable[[Stage, Fault], Undo]] = {
     "python-stopped": partial(_stop, _python_workers),
     "broker": lambda stage, _: _killed_server(stage.broker),
     "broker-stopped": lambda stage, _: _stopped_server(stage.broker),
+    "leaders": _leaders,
     "broker-unreachable": lambda stage, _: _cut(stage.to_broker),
     "driver-unreachable": lambda stage, _: _cut(stage.to_driver),
     "influxdb": lambda stage, _: _killed_server(_influxdb(stage)),
@@ -346,5 +407,6 @@ FAULTS: dict[str, Callable[[Stage, Fault], Undo]] = {
     "partitions": _partitions,
     "listing": _listing,
     "second": _second,
+    "supervised": _supervised,
     "remade": _remade,
 }

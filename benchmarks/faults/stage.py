@@ -1,4 +1,4 @@
-"""All that a run consists of: broker, InfluxDB, cluster, producer, driver, and the checkpoint on a small disk."""
+"""All that a run consists of: brokers, InfluxDB, cluster, producer, driver, and the checkpoint on a small disk."""
 
 import shutil
 import subprocess
@@ -33,6 +33,12 @@ _MEMORY_MB = 768  # of the driver's JVM, and of each executor
 _LENIENT = {"message.timestamp.after.max.ms": str(2**63 - 1)}
 # A transaction that its producer has left is aborted when its time is over, and not up to ten seconds later.
 _BROKER = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000"}
+# Of two brokers. By Kafka's defaults one replica in sync is enough to go on, and none that isn't ever leads.
+_REPLICATED = {
+    "default.replication.factor": "2",
+    "offsets.topic.replication.factor": "2",
+    "transaction.state.log.replication.factor": "2",
+}
 # A driver that is started beside another one, or soon after, takes the next port of each kind.
 _DRIVERS = 8
 #: Options of a JVM that starts fast and lives for minutes.
@@ -55,12 +61,15 @@ class Stage:
         What the driver runs.
     rate : float
         Valid messages a second.
-    influxdb, disk, preloaded, proxied : bool
+    influxdb, disk, preloaded, proxied, replicated : bool
         Whether there is an InfluxDB, a small disk of the checkpoint's own, a clock of the driver's own and lists of the
-        executors' own, and proxies between the query and the broker, and between executors and the driver.
+        executors' own, proxies between the query and the brokers, and between executors and the driver, and a second
+        broker, with a replica of each partition.
 
     Attributes
     ----------
+    broker, second : Broker, Broker or None
+        The broker that is also the only controller, and the other one.
     verdict : Verdict
         What became of the messages of the topics that were judged.
     past_batches : int
@@ -76,7 +85,7 @@ class Stage:
 
     def __init__(
         self, folder: Path, seed: int, contestant: Contestant, rate: float, *, influxdb: bool, disk: bool,
-        preloaded: bool, proxied: bool,
+        preloaded: bool, proxied: bool, replicated: bool,
     ) -> None:  # fmt: skip
         self.folder = folder
         self._seed, self._rate = seed, rate
@@ -85,12 +94,21 @@ class Stage:
         self.checkpoint = self.disk / "checkpoint"
         self.output = folder / "rows"
         self._small = disk
-        # The broker's ports: for us and the producer, and for the query, which goes through a proxy.
-        ports = free_ports(2)
-        self.to_broker = Proxy(folder / "to-broker.log", ports[1:]) if proxied else None
+        # The brokers' ports: for us and the producer, and for the query, which goes through a proxy.
+        brokers = 2 if replicated else 1
+        ports = free_ports(2 * brokers)
+        self.to_broker = Proxy(folder / "to-broker.log", ports[brokers:]) if proxied else None
         self.to_driver = Proxy(folder / "to-driver.log", free_ports(2 * _DRIVERS)) if proxied else None
-        two = _two_listeners(*ports) if proxied else {}
-        self.broker = Broker(folder / "kafka", port=ports[0] if proxied else None, properties=_BROKER | two)
+        properties = _BROKER | (_REPLICATED if replicated else {})
+
+        def broker(number: int, beside: Broker | None = None) -> Broker:
+            port = ports[number] if proxied else None
+            two = _two_listeners(ports[number], ports[brokers + number]) if proxied else {}
+            name = f"kafka-{number + 1}" if beside else "kafka"
+            return Broker(folder / name, port=port, properties=properties | two, beside=beside)
+
+        self.broker = broker(0)
+        self.second = broker(1, beside=self.broker) if replicated else None
         self.influxdb = InfluxDB(folder / "influxdb") if influxdb else None
         # A second driver gets executors beside those of the first.
         self.cluster = Cluster(folder / "cluster", workers=2, cores=4, memory_mb=2 * _MEMORY_MB)
@@ -114,9 +132,10 @@ class Stage:
             mount = ["mount", "-t", "tmpfs", "-o", f"size={_DISK_MB}m", "checkpoint", str(self.disk)]
             subprocess.run(mount, check=True)
             self._stack.callback(subprocess.run, ["umount", "--lazy", str(self.disk)], check=False)
-        for server in filter(None, (self.broker, self.influxdb, self.cluster, self.to_broker, self.to_driver)):
+        servers = self.broker, self.second, self.influxdb, self.cluster, self.to_broker, self.to_driver
+        for server in filter(None, servers):
             self._stack.enter_context(server)
-        self.connection = Connection(self.broker.bootstrap_servers)
+        self.connection = Connection(self._direct_servers)
         ensure_topic(self.connection, TOPIC, SOURCES, _LENIENT)
         self.driver = Driver(self.contestant.command(self), self.folder, self.checkpoint, self._environment())
         return self
@@ -127,8 +146,15 @@ class Stage:
 
     @property
     def bootstrap_servers(self) -> str:
-        """Where the query reaches the broker."""
-        return f"{OUTSIDE}:{self.to_broker.ports[0]}" if self.to_broker else self.broker.bootstrap_servers
+        """Where the query reaches the brokers."""
+        if self.to_broker is None:
+            return self._direct_servers
+        return ",".join(f"{OUTSIDE}:{port}" for port in self.to_broker.ports)
+
+    @property
+    def _direct_servers(self) -> str:
+        """Where we and the producer reach the brokers."""
+        return ",".join(each.bootstrap_servers for each in (self.broker, self.second) if each is not None)
 
     @property
     def bursting(self) -> bool:
@@ -191,7 +217,7 @@ class Stage:
     def expected(self) -> tuple[Any, int]:
         """What must become of the topic's messages, as the contestant says, and how many acknowledged ones it lacks."""
         there: dict[tuple[int, int], str] = {}
-        records = self._following(truth.topic_records(self.connection, TOPIC))
+        records = self.following(truth.topic_records(self.connection, TOPIC))
         found = self.contestant.expected(self, truth.noting(records, there))
         lives = range(self._first_life, self.lives + 1)
         return found, truth.missing((self.folder / f"acknowledged-{life}" for life in lives), there)
@@ -261,7 +287,7 @@ class Stage:
         self.batches.follow()
         return by_itself
 
-    def _following(self, records: Iterable[Record]) -> Iterator[Record]:
+    def following(self, records: Iterable[Record]) -> Iterator[Record]:
         """Hand on a topic's records, and meanwhile note the batches that the driver goes on to commit."""
         looked = time.monotonic()
         for record in records:
@@ -288,11 +314,12 @@ class Stage:
             deleted.result()
         while {*names} & {*topics(self.connection)}:
             time.sleep(0.2)
+        time.sleep(1)  # until both brokers know
 
     def _produce(self, *more: str) -> subprocess.Popen[bytes]:
         self.lives += 1
         note = self.folder / f"acknowledged-{self.lives}"
-        given = [self.broker.bootstrap_servers, TOPIC, str(self.lives), str(self._seed), str(self._rate), str(note)]
+        given = [self._direct_servers, TOPIC, str(self.lives), str(self._seed), str(self._rate), str(note)]
         with (self.folder / "producer.log").open("ab") as log:
             return subprocess.Popen(
                 [sys.executable, "-m", "benchmarks.faults.producer", *given, *more],

@@ -1,4 +1,4 @@
-"""A Kafka broker in its own JVM: one KRaft node on the loopback interface, for trying out and for tests."""
+"""A Kafka broker in its own JVM: a KRaft node on the loopback interface, for trying out and for tests."""
 
 import base64
 import re
@@ -10,11 +10,13 @@ from pathlib import Path
 from unskew.deploy.installation import class_data
 from unskew.deploy.installation.jars import broker_jars
 from unskew.deploy.installation.machine import find_java
-from unskew.deploy.servers.loopback import LOOPBACK, free_port
+from unskew.deploy.servers.loopback import LOOPBACK, free_port, is_free
 from unskew.deploy.servers.server import PortTakenError, Server, write_private
 from unskew.errors import EnvironmentFault
 
 _LOGGING = Path(__file__).with_name("broker-log4j2.xml")
+_SETTINGS = "broker.properties"
+_CONTROLLER = 1  # the node that is its cluster's only controller
 # Why the broker can't start: what its log has then → what the user reads, with what to do.
 _CAUSES = (
     (r"Address already in use", "its port is in use by another program; stop that, or choose another port"),
@@ -31,6 +33,9 @@ class Broker(Server):
     also has the same port, unless another program has taken that, so that clients find it again. Unless the broker is
     `detached`, its process ends with ours, however ours ends.
 
+    A broker is a cluster of its own, unless it is started `beside` another one. Only the first broker of a cluster is a
+    controller: while it is down, the others elect no leaders, and none of them can start.
+
     Parameters
     ----------
     data
@@ -41,6 +46,9 @@ class Broker(Server):
         More broker properties. `listeners` adds to the broker's own.
     heap_mb
         The JVM's heap limit, MiB. With the default, the whole process takes about 210 MB.
+    beside
+        The broker whose cluster this one joins, with the next node id. That one must have been started before. Topics
+        still have one replica each, unless `properties` of all brokers say otherwise.
 
     Examples
     --------
@@ -60,8 +68,11 @@ class Broker(Server):
         port: int | None = None,
         properties: Mapping[str, str] | None = None,
         heap_mb: int = 256,
+        beside: "Broker | None" = None,
     ) -> None:
         super().__init__(data, port=port)
+        self._beside = beside
+        self.node_id: int = _CONTROLLER if beside is None else beside.node_id + 1
         self._properties = dict(properties or {})
         self._heap_mb = heap_mb
 
@@ -82,11 +93,22 @@ class Broker(Server):
         found = re.search(r"^cluster\.id=(\S+)$", meta.read_text(), re.MULTILINE) if meta.is_file() else None
         return found[1] if found else ""
 
+    @property
+    def controller_port(self) -> int | None:
+        """The port of its cluster's controller, according to its settings. None before the first start."""
+        settings = self.data / _SETTINGS
+        shape = rf"^controller\.quorum\.voters={_CONTROLLER}@{re.escape(LOOPBACK)}:(\d+)$"
+        found = re.search(shape, settings.read_text(), re.MULTILINE) if settings.is_file() else None
+        return int(found[1]) if found else None
+
     def _command(self) -> list[str | Path]:
         java, jars = find_java(), broker_jars()
-        settings = self.data / "broker.properties"
+        settings = self.data / _SETTINGS
         port = int(self.listens.rpartition(":")[2])
-        _write_properties(settings, _server_properties(self.data / "records", port, free_port(), self._properties))
+        properties = _server_properties(
+            self.data / "records", port, self._choose_controller_port(), self._properties, self.node_id
+        )
+        _write_properties(settings, properties)
         jvm = [
             java.launcher,
             f"-Xmx{self._heap_mb}m",
@@ -102,9 +124,19 @@ class Broker(Server):
             self._format(jvm, settings)
         return [*jvm, "kafka.Kafka", settings]
 
+    def _choose_controller_port(self) -> int:
+        """The controller's port of the last run, so that the other brokers find it again, or a free one."""
+        if self._beside is not None:
+            if (known := self._beside.controller_port) is None:
+                raise RuntimeError("the broker that this one is to join has not been started yet")
+            return known
+        known = self.controller_port
+        return known if known is not None and is_free(known) else free_port()
+
     def _format(self, jvm: list[str | Path], settings: Path) -> None:
         # 22 letters as Kafka's own ids; a leading "-" would look like an option.
-        identity = "u" + base64.urlsafe_b64encode(uuid.uuid4().bytes).decode()[:21]
+        new = "u" + base64.urlsafe_b64encode(uuid.uuid4().bytes).decode()[:21]
+        identity = new if self._beside is None else self._beside.cluster_id
         command = [*jvm, "kafka.tools.StorageTool", "format", "--ignore-formatted", "-t", identity, "-c", settings]
         with self.log.open("ab") as log:
             done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, check=False)
@@ -120,12 +152,13 @@ class Broker(Server):
 
         admin = AdminClient({"bootstrap.servers": self.listens, "log_level": 0, "reconnect.backoff.max.ms": 200})
         try:
-            found = admin.list_topics(timeout=1).cluster_id
+            found = admin.list_topics(timeout=1)
         except KafkaException:
             return False
-        if found and found != self.cluster_id:  # another broker listens on our port, so ours can't
+        if found.cluster_id and found.cluster_id != self.cluster_id:  # another broker listens on our port: ours can't
             raise PortTakenError(self._port)
-        return bool(found)
+        # A broker that joins others answers before the controller gives it leaders.
+        return bool(found.cluster_id) and (self._beside is None or self.node_id in found.brokers)
 
     def _cause(self, output: str) -> str:
         for pattern, meaning in _CAUSES:
@@ -140,7 +173,7 @@ class Broker(Server):
 
 
 def _server_properties(
-    records: Path, port: int, controller_port: int, extra: Mapping[str, str] | None = None
+    records: Path, port: int, controller_port: int, extra: Mapping[str, str] | None = None, node: int = _CONTROLLER
 ) -> dict[str, str]:
     """The broker's properties.
 
@@ -149,18 +182,23 @@ def _server_properties(
     records
         Directory of the topics' data.
     port, controller_port
-        Where clients and where the broker's own controller connect.
+        Where clients connect to the broker, and where brokers connect to the controller.
     extra
-        Properties beside ours, or instead of them. `listeners` adds to the two that the broker needs.
+        Properties beside ours, or instead of them. `listeners` adds to those that the broker needs.
+    node
+        The broker's id in its cluster.
     """
     extra = dict(extra or {})
-    listeners = [f"PLAINTEXT://{LOOPBACK}:{port}", f"CONTROLLER://{LOOPBACK}:{controller_port}"]
+    controls = node == _CONTROLLER
+    listeners = [f"PLAINTEXT://{LOOPBACK}:{port}"]
+    if controls:
+        listeners.append(f"CONTROLLER://{LOOPBACK}:{controller_port}")
     if more := extra.pop("listeners", ""):
         listeners.append(more)
     return {
-        "process.roles": "broker,controller",
-        "node.id": "1",
-        "controller.quorum.voters": f"1@{LOOPBACK}:{controller_port}",
+        "process.roles": "broker,controller" if controls else "broker",
+        "node.id": str(node),
+        "controller.quorum.voters": f"{_CONTROLLER}@{LOOPBACK}:{controller_port}",
         "listeners": ",".join(listeners),
         "listener.security.protocol.map": (
             "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL"

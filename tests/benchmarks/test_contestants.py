@@ -3,18 +3,24 @@
 import subprocess
 import sys
 import time
+from types import SimpleNamespace
 
 import orjson
+import pyarrow as pa
 import pytest
+from confluent_kafka import ElectionType, KafkaException
 
-from benchmarks.faults import faults, producer
+from benchmarks.faults import faults, flaky, producer
 from benchmarks.faults.contestants import Session, Topology, judge_kept, kept, summaries
 from benchmarks.faults.faults import Fault
 from benchmarks.faults.proxy import OUTSIDE
 from benchmarks.faults.stage import Stage
-from oracle.truth import Record, Truth, Verdict
+from oracle.truth import Published, Record, Truth, Verdict, failures, judge, truth_of
+from unskew.apps.topology.worker import results
 from unskew.deploy.servers.broker import _server_properties
 from unskew.deploy.servers.loopback import LOOPBACK
+from unskew.errors import EnvironmentFault
+from unskew.works.named import named
 
 WINDOW, NEXT = "2026-01-31T12:00:00.000Z", "2026-01-31T12:00:10.000Z"
 DAY_MS = 86_400_000
@@ -56,13 +62,55 @@ def test_a_summary_that_is_stale_missing_or_too_many_is_altered():
     assert verdict.exact, "the last window was open"
 
 
+MESSAGES = [Record(0, offset, "", b'{"country":"a"}', 0) for offset in range(3)] + [Record(0, 3, "", b"{", 0)]
+RAISED = "work: flaky.py:33 in flaky: RuntimeError: a bad spell"
+
+
+def judged(counted, reasons):
+    """What comes of three valid messages and a malformed one, if a run counts so many and rejects for these reasons."""
+    start = "1970-01-01T00:00:00.000Z"
+    count = {"tags": {"window": start, "key": "a"}, "fields": {"count": counted}}
+    rejected = [Record(0, 0, f"t-0-{at}", orjson.dumps({"reason": reason}), 0) for at, reason in reasons.items()]
+    expected = truth_of("t", MESSAGES, 10_000, lambda record: record.time_ms, 1 << 62, failures(rejected))
+    return judge(expected, Published.of([Record(0, 0, "a", orjson.dumps(count), 0)]), Published.of(rejected))
+
+
+def test_a_message_on_which_the_work_fails_is_counted_or_rejected():
+    assert judged(3, {3: "not JSON"}).exact
+    verdict = judged(2, {1: RAISED, 3: "not JSON"})
+    assert verdict.exact
+    assert verdict.rejected == {RAISED: 1, "not JSON": 1}
+    both, neither = judged(3, {1: RAISED, 3: "not JSON"}), judged(2, {3: "not JSON"})
+    assert (both.doubled, both.lost, neither.doubled, neither.lost) == (1, 0, 0, 1)
+    assert judged(3, {3: RAISED}).rejected_wrongly == 2, "it is malformed: no work has seen it"
+    assert judged(3, {1: "not JSON", 3: "not JSON"}).rejected_wrongly == 1
+
+
+def test_a_flaky_work_fails_on_other_tuples_each_time(monkeypatch):
+    tuples = pa.record_batch([pa.array(["a"] * 20_000), pa.array(range(20_000))], ["key", "offset"])
+
+    def failing(now):
+        monkeypatch.setattr(flaky.time, "time", lambda: now)
+        found = list(results(named("benchmarks.faults.flaky:flaky"), tuples))
+        failed = {part["offset"][0].as_py() for part, result in found if isinstance(result, Exception)}
+        counts = sum(result.counts["count"].to_pylist()[0] for _, result in found if not isinstance(result, Exception))
+        assert counts == 20_000 - len(failed)
+        return failed
+
+    first, second = failing(0.0), failing(flaky.PERIOD + flaky.SPELL / 2)
+    assert 50 < len(first) < 200
+    assert first != second
+    assert not failing(flaky.SPELL)
+
+
 @pytest.fixture
 def stage(tmp_path):
-    """Makes a stage that isn't started, with proxies or without."""
+    """Makes a stage that isn't started, with proxies or without, and with a second broker or without."""
 
-    def made(contestant, *, proxied):
+    def made(contestant, *, proxied, replicated=False):
         return Stage(
-            tmp_path, 1, contestant, 100.0, influxdb=False, disk=False, preloaded=False, proxied=proxied
+            tmp_path, 1, contestant, 100.0, influxdb=False, disk=False, preloaded=False, proxied=proxied,
+            replicated=replicated,
         )  # fmt: skip
 
     return made
@@ -92,6 +140,30 @@ def test_without_these_faults_there_are_no_proxies(stage):
     assert (one.to_broker, one.to_driver) == (None, None)
     assert one.conf["spark.driver.host"] == LOOPBACK
     assert "advertised.listeners" not in one.broker._properties
+    assert one.second is None
+    assert "default.replication.factor" not in one.broker._properties
+
+
+def test_two_brokers_have_a_proxy_for_each(stage):
+    contestant = Topology("BOUNDED_LOAD", "batch")
+    one = stage(contestant, proxied=True, replicated=True)
+    first, second = one.to_broker.ports
+    assert f"{OUTSIDE}:{first},{OUTSIDE}:{second}" in contestant.command(one)
+    assert (one.broker.node_id, one.second.node_id) == (1, 2)
+    for broker, port in ((one.broker, first), (one.second, second)):
+        direct = int(broker.listens.rpartition(":")[2])
+        properties = _server_properties(broker.data, direct, 9, broker._properties, broker.node_id)
+        listeners = dict(each.split("://") for each in properties["listeners"].split(","))
+        assert listeners.pop("CONTROLLER", None) == (f"{LOOPBACK}:9" if broker is one.broker else None)
+        assert listeners == {"PLAINTEXT": f"{LOOPBACK}:{direct}", "PROXIED": f"{LOOPBACK}:{port}"}
+        assert properties["advertised.listeners"] == f"PLAINTEXT://{LOOPBACK}:{direct},PROXIED://{OUTSIDE}:{port}"
+        assert properties["default.replication.factor"] == "2"
+    assert one.broker.data != one.second.data
+
+
+def test_a_flaky_work_is_run_with_its_option(stage):
+    command = Topology("PARTIAL_KEY", "event", flaky=True).command(stage(Topology("KEY", "batch"), proxied=True))
+    assert {"--work=benchmarks.faults.flaky:flaky", "--work-columns=offset", "--work-errors=reject"} <= {*command}
 
 
 def test_a_session_behind_a_shuffle_is_told_so():
@@ -120,6 +192,12 @@ class Told:
         self.done.append(kind)
         return subprocess.Popen([sys.executable, "-c", ""])
 
+    def bring_back(self):
+        return "time passes" in self.done
+
+    def end_returned(self):
+        self.done.append("ended")
+
 
 def test_no_other_messages_come_until_those_from_the_future_are_taken(monkeypatch):
     one = Told()
@@ -143,6 +221,21 @@ def test_a_producer_goes_on_where_there_is_no_driver_to_kill(monkeypatch):
     assert one.done == ["goes on"]
 
 
+def test_a_first_driver_that_comes_back_is_ended_after_the_hold_or_when_it_does_not_wait(monkeypatch):
+    fault = Fault("supervised", 0.0, 0.0, 0.5, beside=False)
+    one = Told()
+    monkeypatch.setattr(faults, "_second", lambda *_: lambda: one.done.append("goes on"))
+    undo = faults._supervised(one, fault)  # pyright: ignore[reportArgumentType]
+    assert one.done == ["goes on", "time passes"]
+    undo()
+    assert one.done[2:] == ["ended"]
+    monkeypatch.setattr(one, "bring_back", lambda: False)
+    monkeypatch.setattr(faults, "_START_PATIENCE", -1.0)
+    with pytest.raises(TimeoutError, match="says that it waits"):
+        faults._supervised(one, fault)  # pyright: ignore[reportArgumentType]
+    assert one.done[3:] == ["goes on", "ended"]
+
+
 class Sent:
     """Takes messages in a topic's place."""
 
@@ -162,3 +255,46 @@ def test_messages_ahead_are_from_the_future_and_others_are_not():
     assert len(to.times) == 50
     assert now + 9 * DAY_MS < to.times[0] <= to.times[-1] <= now + 10 * DAY_MS
     assert now < producer.future_from() < to.times[0]
+
+
+class Cluster:
+    """Stands for a stage, its second broker, and its brokers' admin client, and notes what is done."""
+
+    def __init__(self, in_sync):
+        self.done, self._in_sync = [], list(in_sync)
+        self.second = self.connection = self
+
+    def admin(self):
+        return self
+
+    def kill(self):
+        self.done.append("killed")
+
+    def start(self):
+        self.done.append("started")
+
+    def pass_time(self, _):
+        self.done.append("time passes")
+
+    def list_topics(self, **_):
+        isrs = self._in_sync.pop(0)
+        if isrs is None:
+            raise KafkaException
+        partition = SimpleNamespace(replicas=[2, 1], isrs=isrs)
+        return SimpleNamespace(topics={"t": SimpleNamespace(partitions={0: partition})})
+
+    def elect_leaders(self, kind, partitions, **_):
+        self.done.append((kind, partitions))
+        return SimpleNamespace(result=dict)
+
+
+def test_leaders_move_back_when_the_second_broker_is_in_sync(monkeypatch):
+    fault = Fault("leaders", 0.0, 0.0, 0.5, beside=False)
+    one = Cluster([None, [1], [1, 2]])
+    faults._leaders(one, fault)()  # pyright: ignore[reportArgumentType]
+    done = [each for each in one.done if each != "time passes"]
+    assert done == ["killed", "started", (ElectionType.PREFERRED, None)]
+    assert one.done[-3:-1] == ["time passes"] * 2
+    monkeypatch.setattr(faults, "_IN_SYNC_PATIENCE", -1.0)
+    with pytest.raises(EnvironmentFault, match="isn't in sync"):
+        faults._leaders(Cluster([[1]]), fault)()  # pyright: ignore[reportArgumentType]

@@ -97,6 +97,46 @@ def test_a_second_driver_begins_beside_a_first_that_is_paused(driver, tmp_path):
     awaited(lambda: (tmp_path / "driver-2.log").read_text() == "here\n", "the second one's line")
 
 
+@pytest.mark.parametrize(("holder", "code", "taken_back"), [("two", 0, 0), ("driver-1", 0, 1), ("two", 1, 1)])
+def test_a_first_driver_that_is_started_again_has_to_wait(tmp_path, holder, code, taken_back):
+    (tmp_path / "unskew").mkdir()
+    (tmp_path / "unskew" / "holder.json").write_bytes(orjson.dumps({"name": holder}))
+    program = f"""
+import os, signal, sys, time
+signal.signal(signal.SIGTERM, lambda *_: sys.exit({code}))
+signal.signal(signal.SIGINT, lambda *_: sys.exit(3))
+print(os.environ["UNSKEW_DRIVER"], "started", flush=True)
+if os.path.exists("{tmp_path}/lost") and os.environ["UNSKEW_DRIVER"] == "driver-1":
+    print("another driver (x) has the checkpoint", flush=True)
+time.sleep(600)
+"""
+    one = Driver([sys.executable, "-c", program], tmp_path, tmp_path, {})
+    try:
+        one.tend()
+        awaited((tmp_path / "driver-1.log").read_text, "the first one's line")
+        first = psutil.Process(one.pid)
+        one.supplant()()
+        assert not one.bring_back(), "it goes on"
+        (tmp_path / "lost").touch()
+        first.send_signal(signal.SIGINT)
+
+        def waits():
+            one.tend()
+            return one.bring_back()
+
+        awaited(waits, "the first one's wait")
+        one.end_returned()
+        assert one.taken_back == taken_back
+        assert [end.code for end in one.ends] == [3, code]
+        assert (tmp_path / "driver-2.log").read_text() == "driver-2 started\n"
+        assert (tmp_path / "driver-3.log").read_text().startswith("driver-1 started\nanother driver (")
+        one.end_returned()  # there is none
+        assert len(one.ends) == 2
+    finally:
+        one.kill()
+        one.wait(PATIENCE)
+
+
 def test_batches_are_read_from_the_checkpoint(tmp_path):
     log = BatchLog(tmp_path, "t")
     for folder in ("offsets", "commits", "unskew/clock"):
@@ -132,7 +172,7 @@ def test_runs_are_kept_and_put_together(tmp_path):
     course = Course(["1: KEY, batch time"], 60.0, Counter(jvm=2), {"jvm": [1.5, 2.5]}, batches=7, ends=Counter(x=1))
     course.catch_ups, course.behind = {"jvm": [9.0]}, Counter(jvm=1)
     course.verdict.rejected["not JSON"] = course.verdict.lost = 3
-    course.refusals["it is another topic"] = course.unrefused = 1
+    course.refusals["it is another topic"] = course.unrefused = course.taken_back = 1
     course.samples = [Sample(float(at), "JVM", 5, "MiB", 10.0 + at) for at in range(0, 400, 10)]
     course.save(tmp_path)
     assert Course.load(tmp_path) == course
@@ -142,17 +182,19 @@ def test_runs_are_kept_and_put_together(tmp_path):
     assert (both.inflicted, both.batches, both.verdict.lost) == ({"jvm": 4}, 14, 6)
     assert both.verdict.rejected == {"not JSON": 6}
     assert (both.refusals, both.unrefused, both.checked, both.good) == ({"it is another topic": 2}, 2, True, False)
+    assert both.taken_back == 2
     assert trends(both.samples)["JVM", "MiB"].parts == 2
 
 
 def test_tables_have_a_line_for_each_run():
     one, other = Course(["1: a"], 60.0, Counter(jvm=2)), Course(["2: b"], 60.0, Counter(second=1), checked=False)
+    one.taken_back = 1
     one.recoveries, one.catch_ups, one.behind = {"jvm": [1.0, 4.0, 2.0]}, {"jvm": [7.0, 9.5]}, Counter(jvm=1)
     console = Console(width=200, record=True, file=io.StringIO())
     show([one, other], console)
     lines = console.export_text().splitlines()
     assert [line.split("|")[-2].strip() for line in lines if line.startswith(("| 1: a", "| 2: b"))] == [
-        "",
+        "a driver took the checkpoint back",
         "not checked",
     ]
     assert any(line.startswith("| all ") and " 3 " in line for line in lines)

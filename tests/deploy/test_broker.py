@@ -9,9 +9,9 @@ import threading
 import time
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, ElectionType, Producer, TopicPartition
 
-from tests.waiting import PATIENCE, gone
+from tests.waiting import PATIENCE, awaited, gone
 from unskew.deploy.client.connection import Connection
 from unskew.deploy.client.topics import end_offsets, ensure_topic
 from unskew.deploy.servers import server
@@ -25,20 +25,20 @@ def port_of(broker: Broker) -> int:
     return int(broker.bootstrap_servers.rpartition(":")[2])
 
 
-def publish(connection: Connection, topic: str, values: list[bytes]) -> None:
+def publish(connection: Connection, topic: str, values: list[bytes], partition: int = 0) -> None:
     failures = []
     producer = Producer(connection.client(acks="all"))
     for value in values:
         producer.produce(
-            topic, value, partition=0, on_delivery=lambda error, _: failures.append(error) if error else None
+            topic, value, partition=partition, on_delivery=lambda error, _: failures.append(error) if error else None
         )
     assert producer.flush(PATIENCE) == 0
     assert not failures
 
 
-def read(connection: Connection, topic: str, count: int) -> list[bytes]:
+def read(connection: Connection, topic: str, count: int, partition: int = 0) -> list[bytes]:
     consumer = Consumer(connection.client(**{"group.id": "unused", "enable.auto.commit": False}))
-    consumer.assign([TopicPartition(topic, 0, 0)])
+    consumer.assign([TopicPartition(topic, partition, 0)])
     try:
         return [message.value() for message in consumer.consume(count, timeout=PATIENCE)]
     finally:
@@ -64,6 +64,48 @@ def test_acknowledged_records_survive_stop_restart_and_kill(tmp_path, topic):
         assert again.cluster_id == identity
         assert end_offsets(connection, topic) == {0: 1000}
         assert read(connection, topic, 1000) == values
+
+
+@pytest.mark.slow
+def test_leaders_move_to_another_broker_and_back(tmp_path, topic):
+    values = [b"%d" % number for number in range(1000)]
+    replicated = {"default.replication.factor": "2"}
+    with (
+        Broker(tmp_path / "first", properties=replicated) as first,
+        Broker(tmp_path / "second", properties=replicated, beside=first) as second,
+    ):
+        assert second.cluster_id == first.cluster_id
+        connection = Connection(f"{first.bootstrap_servers},{second.bootstrap_servers}")
+        admin = connection.admin()
+
+        def partitions():
+            return admin.list_topics(topic, timeout=PATIENCE).topics[topic].partitions
+
+        def in_sync():
+            return all({*each.isrs} == {1, 2} for each in partitions().values())
+
+        ensure_topic(connection, topic, 2)
+        awaited(in_sync, "both brokers")
+        assert {each.leader for each in partitions().values()} == {1, 2}
+        moves = next(number for number, each in partitions().items() if each.leader == 2)
+        publish(connection, topic, values[:250], moves)
+        second.kill()
+        publish(connection, topic, values[250:500], moves)
+        assert partitions()[moves].leader == 1
+        port = first.controller_port
+        first.kill()
+        first.start()  # alone: the other one isn't in sync, and mustn't lead
+        assert first.controller_port == port
+        second.start()
+        publish(connection, topic, values[500:750], moves)
+        awaited(in_sync, "the second broker")
+        admin.elect_leaders(ElectionType.PREFERRED, None).result()
+        awaited(lambda: partitions()[moves].leader == 2, "the election")
+        first.restart()  # its controller is found again by the second broker
+        publish(connection, topic, values[750:], moves)
+        awaited(in_sync, "the first broker")
+        assert end_offsets(connection, topic)[moves] == 1000
+        assert read(connection, topic, 1000, moves) == values
 
 
 @pytest.mark.slow
