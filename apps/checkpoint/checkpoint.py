@@ -3,6 +3,7 @@
 Runs with other numbers of workers may follow each other on one checkpoint. So it has a ``WorkerHistory``.
 """
 
+import uuid
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -19,8 +20,8 @@ from unskew.errors import EnvironmentFault, UsageError
 FORMAT = 2
 #: The record of the run, below the checkpoint's location.
 RECORD = ("unskew", "run.json")
-#: The record's entry: topic of results → which generation of its records those of this checkpoint are.
-GENERATIONS = "generations"
+#: The record's entry of results: ``of`` which topic they are, and the ``number`` of their generation there.
+GENERATION = "generation"
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,8 +131,24 @@ class Checkpoint:
         record = orjson.dumps(self.check(run, changing), option=orjson.OPT_INDENT_2)
         # Even if it is the same: the user learns now whether the location is writable.
         self._own.write(RECORD[-1], record)
-        for left in partials_among(self._own.names()):  # by drivers that were killed
+
+    def tidy(self) -> None:
+        """Remove the incomplete files that drivers have left which were killed. Only the driver that holds it may."""
+        for left in partials_among(self._own.names()):
             self._own.remove(left)
+
+    def require_writable(self) -> None:
+        """Check that the checkpoint can be written, by a file that says nothing.
+
+        Raises
+        ------
+        EnvironmentFault
+            It can't be written.
+
+        """
+        name = f"writable-{uuid.uuid4().hex}"
+        self._own.write(name, b"")
+        self._own.remove(name)
 
     def claimed(self) -> dict[str, Any]:
         """The record of the run that the checkpoint belongs to. Empty: there is none yet."""

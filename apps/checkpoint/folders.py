@@ -5,15 +5,19 @@ import errno
 import os
 import re
 import shutil
+import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import pyarrow as pa
 
 from unskew.errors import EnvironmentFault
 
+T = TypeVar("T")
+PATIENCE = 90.0  # s
+_LOOK_EVERY = 0.5  # s
 # What file systems without links answer.
 _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
 
@@ -64,6 +68,27 @@ class Folder(Protocol):
     def clear(self) -> None:
         """Remove the folder and everything in it, if it exists."""
         ...
+
+
+def patiently(read: Callable[[], T]) -> T:
+    """What ``read`` returns as soon as it finds a file that another machine has written.
+
+    A network file system may hold for a minute that there is no file of a name where it has just found none.
+
+    Raises
+    ------
+    FileNotFoundError
+        It isn't there after ``PATIENCE``.
+
+    """
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        try:
+            return read()
+        except FileNotFoundError:
+            if time.monotonic() > deadline:
+                raise
+        time.sleep(_LOOK_EVERY)
 
 
 def numbers(folder: Folder) -> list[int]:

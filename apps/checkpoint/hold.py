@@ -13,6 +13,7 @@ do, and why it does no harm.
 """
 
 import os
+import re
 import socket
 import uuid
 from datetime import UTC, datetime
@@ -27,18 +28,19 @@ from unskew.errors import EnvironmentFault, TakenOver
 #: The variable by which a driver is told from others. It is the same when a service manager starts the driver again.
 NAME_VARIABLE = "UNSKEW_DRIVER"
 
-_HOLDER = "holder.json"
-_CONTROL_GROUP = Path("/proc/self/cgroup")
+_HOLDER, _ENDED = "holder.json", "ended.json"
+_CONTROL_GROUPS = Path("/proc/self/cgroup")
 _REMEMBERED = 20  # drivers that have lost the checkpoint
 
 
 def driver_name() -> str:
-    """The name of this driver, the same after each restart: by default of the host, and of the control group.
+    """The name of this driver, the same after each restart: by default of the host, and of the service of systemd.
 
-    A container has a host name of its own. A service of systemd has a control group of its own.
+    A container has a host name of its own, which it keeps when it is started again.
     """
-    group = _CONTROL_GROUP.read_text().strip() if _CONTROL_GROUP.exists() else ""
-    return os.environ.get(NAME_VARIABLE) or f"{socket.gethostname()} {group}".strip()
+    groups = _CONTROL_GROUPS.read_text() if _CONTROL_GROUPS.exists() else ""
+    service = re.search(r"/([^/\n]+\.service)$", groups, re.MULTILINE)
+    return os.environ.get(NAME_VARIABLE) or " ".join([socket.gethostname(), *(service.groups() if service else ())])
 
 
 class Hold:
@@ -64,8 +66,11 @@ class Hold:
 
         This driver is the one that had it if it has the same name.
         """
-        holder = self._holder()
-        return holder if holder and driver_name() in holder.get("lost", ()) and not holder.get("ended") else None
+        holder = self._read(_HOLDER)
+        if holder is None or driver_name() not in holder.get("lost", ()):
+            return None
+        ended = self._read(_ENDED)
+        return None if ended is not None and ended["driver"] == holder["driver"] else holder
 
     def take(self) -> None:
         """Take the checkpoint. The driver that had it before ends at its next check.
@@ -76,10 +81,11 @@ class Hold:
             The checkpoint can't be written.
 
         """
-        name, before = driver_name(), self._holder() or {}
+        name, before = driver_name(), self._read(_HOLDER) or {}
         lost = dict.fromkeys([*before.get("lost", []), *([before["name"]] if "name" in before else [])])
         lost.pop(name, None)
         self._write(
+            _HOLDER,
             {
                 "driver": self._driver,
                 "process": os.getpid(),
@@ -87,14 +93,12 @@ class Hold:
                 "since": f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S}",
                 "name": name,
                 "lost": [*lost][-_REMEMBERED:],
-            }
+            },
         )
 
     def end(self) -> None:
-        """Say that this driver has come to its end, if it still has the checkpoint."""
-        holder = self._holder()
-        if holder and holder["driver"] == self._driver:
-            self._write(holder | {"ended": True})
+        """Say that this driver has come to its end. (In a file of its own: the holder may be another one by now.)"""
+        self._write(_ENDED, {"driver": self._driver})
 
     def require(self) -> None:
         """Check whether this driver still has the checkpoint.
@@ -107,7 +111,7 @@ class Hold:
             The checkpoint can't be read.
 
         """
-        holder = self._holder()
+        holder = self._read(_HOLDER)
         if holder is None:
             record = self._location.below("unskew", _HOLDER)
             raise EnvironmentFault(f"{record} names the checkpoint's driver, but can't be read")
@@ -116,15 +120,15 @@ class Hold:
                 f"another driver ({described(holder)}) goes on with the checkpoint {self._location}: this one ends"
             )
 
-    def _holder(self) -> dict[str, Any] | None:
-        """The record of the driver that has the checkpoint. None: there is none that can be read."""
+    def _read(self, name: str) -> dict[str, Any] | None:
+        """A record. None: there is none that can be read."""
         try:
-            return orjson.loads(self._folder.read(_HOLDER))
+            return orjson.loads(self._folder.read(name))
         except (FileNotFoundError, orjson.JSONDecodeError):
             return None
 
-    def _write(self, record: dict[str, Any]) -> None:
-        self._folder.write(_HOLDER, orjson.dumps(record, option=orjson.OPT_INDENT_2))
+    def _write(self, name: str, record: dict[str, Any]) -> None:
+        self._folder.write(name, orjson.dumps(record, option=orjson.OPT_INDENT_2))
 
 
 def described(holder: dict[str, Any]) -> str:

@@ -17,8 +17,8 @@ from pyspark.sql.types import StructType
 
 from unskew.apps.checkpoint.checkpoint import Checkpoint
 from unskew.apps.checkpoint.location import Where
+from unskew.apps.checkpoint.overflow import content
 from unskew.apps.keyed.operators import PACKETS, PARCELS, InPandas, MergerOperator, WorkerOperator
-from unskew.apps.keyed.outbox import content
 from unskew.apps.keyed.parcels import read
 from unskew.apps.keyed.program import Program
 from unskew.apps.keyed.tasks import stateless_merger

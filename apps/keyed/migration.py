@@ -23,7 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from unskew.apps.checkpoint.folders import numbers
+from unskew.apps.checkpoint.folders import numbers, patiently
 from unskew.apps.checkpoint.location import Location, Where
 from unskew.apps.keyed.parcels import WINDOW, by_window, windowed
 from unskew.apps.keyed.program import Progress
@@ -38,8 +38,6 @@ from unskew.grouping.feedback import Plan
 from unskew.grouping.keys import hash_keys, hashed
 
 _NAME = re.compile(r"(\d+)-(\d+)")
-_LOOK_EVERY = 0.5  # s
-_PATIENCE = 90.0  # s; a network file system may hold for a minute that there is no file of a name
 _RECEIVERS = b"unskew.receivers"
 
 
@@ -120,18 +118,14 @@ class Transfers:
 
     def _open(self, plan: int, sender: int, batch: int) -> pa.NativeFile:
         """A file that was written; a machine may not see it yet, where it has just found that there is none."""
-        folder, deadline = self._location.folder(str(plan)), time.monotonic() + _PATIENCE
-        while True:
-            try:
-                return folder.open(_name(sender, batch))
-            except FileNotFoundError as error:
-                if time.monotonic() > deadline:
-                    raise EnvironmentFault(
-                        f"the states that worker {sender} released in batch {batch} are not in "
-                        f"{self._location.below(str(plan), _name(sender, batch))}: "
-                        "does every machine see the checkpoint?"
-                    ) from error
-            time.sleep(_LOOK_EVERY)
+        folder = self._location.folder(str(plan))
+        try:
+            return patiently(lambda: folder.open(_name(sender, batch)))
+        except FileNotFoundError as error:
+            raise EnvironmentFault(
+                f"the states that worker {sender} released in batch {batch} are not in "
+                f"{self._location.below(str(plan), _name(sender, batch))}: does every machine see the checkpoint?"
+            ) from error
 
 
 def _name(sender: int, batch: int) -> str:

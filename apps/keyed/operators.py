@@ -88,34 +88,34 @@ class WorkerOperator(_Operator):
         super().init(handle)
         self._handle = handle
         self._done: set[int] = set()
-        self._timers: Any = None  # the outbox of all timers: Spark takes their rows at once
+        self._timers: Any = None  # the overflow of all timers: Spark takes their rows at once
 
     def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[Row]:  # noqa: N802, N803
         """Run a batch."""
         arrived = sorted(rows, key=lambda row: (row["source"], row["number"]))
         packets = [bytes(row["packet"]) for row in arrived if row["packet"] is not None]
         worker, batch_ms = arrived[0]["worker"], arrived[0]["batch_ms"]
-        yield from self._work(worker, packets, batch_ms, timerValues, self._outbox(), empty=False)
+        yield from self._work(worker, packets, batch_ms, timerValues, self._overflow(), empty=False)
 
     def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[Row]:  # noqa: N802, N803
         """Run a batch without rows, unless the worker had rows in it. If any worker has rows, all have."""
         worker = self._tokens.index(key[0])
         if worker not in self._done:
-            self._timers = self._timers or self._outbox()
+            self._timers = self._timers or self._overflow()
             batch_ms = timerValues.getCurrentProcessingTimeInMs()
             yield from self._work(worker, [], batch_ms, timerValues, self._timers, empty=True)
 
-    def _outbox(self) -> Any:
-        return _tasks().Outbox(self._program.checkpoint, self._program.most)
+    def _overflow(self) -> Any:
+        return _tasks().Overflow(self._program.checkpoint, self._program.most)
 
     def _work(
-        self, worker: int, packets: list[bytes], batch_ms: int, timers: Any, outbox: Any, *, empty: bool
+        self, worker: int, packets: list[bytes], batch_ms: int, timers: Any, overflow: Any, *, empty: bool
     ) -> Iterator[Row]:
         self._done.add(worker)
         event = self._program.event
         watermark_ms = timers.getCurrentWatermarkInMs() if event else batch_ms
         yield from _tasks().worker_rows(
-            self._program, self._tokens, self._state, worker, packets, batch_ms, watermark_ms, outbox, empty=empty
+            self._program, self._tokens, self._state, worker, packets, batch_ms, watermark_ms, overflow, empty=empty
         )  # fmt: skip
         if event:
             self._handle.registerTimer(watermark_ms + 1)

@@ -9,9 +9,9 @@ import numpy as np
 import pyarrow as pa
 
 from unskew.apps.checkpoint.location import Where
+from unskew.apps.checkpoint.overflow import MOST
 from unskew.apps.checkpoint.visible import require_visible
 from unskew.apps.feedback.monitors import Monitors
-from unskew.apps.keyed.outbox import MOST
 from unskew.apps.keyed.store import Address, Store
 from unskew.apps.routing.batches import state_partitions
 from unskew.apps.routing.cost import FREE, Cost

@@ -6,8 +6,8 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import Row
 
+from unskew.apps.checkpoint.overflow import Overflow, content
 from unskew.apps.keyed.merger import merge
-from unskew.apps.keyed.outbox import Outbox, content
 from unskew.apps.keyed.parcels import HEARTBEAT, OUT, Parcel
 from unskew.apps.keyed.program import Program, WorkerBatch
 from unskew.apps.keyed.store import MemoryStore, SparkStore
@@ -23,17 +23,17 @@ def worker_rows(
     packets: list[bytes],
     batch_ms: int,
     watermark_ms: int,
-    outbox: Outbox,
+    overflow: Overflow,
     *,
     empty: bool,
 ) -> Iterator[Row]:
     """A worker's batch: packets → rows of ``operators.PARCELS``.
 
-    ``state`` is the worker's ``MapState``. ``outbox`` is that of the operator's call, which may be for several workers.
+    ``state`` is the worker's ``MapState``. ``overflow`` is that of the operator's call, which may be several workers'.
     """
     store = SparkStore(state)
     batch = going_on(program, store, WorkerBatch(batch_number() or 0, batch_ms, watermark_ms, empty))
-    yield from _rows(work(program, store, worker, packets, batch), tokens, "worker", worker, batch, outbox)
+    yield from _rows(work(program, store, worker, packets, batch), tokens, "worker", worker, batch, overflow)
 
 
 def merger_rows(program: Program, tokens: list[int], state: Any, arrived: list[Any]) -> Iterator[Row]:
@@ -46,7 +46,7 @@ def merger_rows(program: Program, tokens: list[int], state: Any, arrived: list[A
     batch = WorkerBatch(batch_number() or 0, first["batch_ms"], first["watermark_ms"])
     parcels = _parcels(program, (row for row in arrived if row["kind"] not in OUT))
     merged = merge(program, SparkStore(state), first["merger"], parcels, batch)
-    yield from _rows(merged, tokens, "merger", first["merger"], batch, Outbox(program.checkpoint, program.most))
+    yield from _rows(merged, tokens, "merger", first["merger"], batch, Overflow(program.checkpoint, program.most))
 
 
 def _parcels(program: Program, rows: Iterable[Any]) -> list[Parcel]:
@@ -54,16 +54,16 @@ def _parcels(program: Program, rows: Iterable[Any]) -> list[Parcel]:
 
 
 def _rows(
-    parcels: Iterable[Parcel], tokens: list[int], role: str, sender: int, batch: WorkerBatch, outbox: Outbox
+    parcels: Iterable[Parcel], tokens: list[int], role: str, sender: int, batch: WorkerBatch, overflow: Overflow
 ) -> Iterator[Row]:
     name = f"{role}-{sender}"
     for number, parcel in enumerate(parcels):
-        blob = parcel.blob if parcel.kind == HEARTBEAT else outbox.put(name, batch.number, number, parcel.blob)
+        blob = parcel.blob if parcel.kind == HEARTBEAT else overflow.put(name, batch.number, number, parcel.blob)
         yield Row(
             token=tokens[parcel.merger], kind=parcel.kind, sender=sender, number=number, merger=parcel.merger,
             blob=blob, batch_ms=batch.batch_ms, watermark_ms=batch.watermark_ms,
         )  # fmt: skip
-    outbox.forget(name, batch.number)
+    overflow.forget(name, batch.number)
 
 
 def stateless_merger(program: Program) -> Any:

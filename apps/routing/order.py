@@ -4,11 +4,13 @@ Sources that Spark reads with one task a partition or file give such an order. A
 the order in which they come. If an executor is lost, its tasks run again, and would route the rows otherwise than
 before. Workers that had their rows already keep them, so some rows would be lost and others doubled.
 
-So behind a shuffle the rows of a static DataFrame are sorted. Spark doesn't sort streams. There it must itself notice
+So behind a shuffle the rows of a static DataFrame are sorted. (Which rows a ``limit`` without an order chooses isn't
+repeatable at all, with any operation of Spark's.) Spark doesn't sort streams. There it must itself notice
 that a task's output differs. Then it ends the query, which goes on from its checkpoint when it is started again.
 """
 
 import re
+from collections import Counter
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -22,8 +24,11 @@ _NOTICES = (
     "spark.sql.shuffle.orderIndependentChecksum.enabled",
     "spark.sql.shuffle.orderIndependentChecksum.enableFullRetryOnMismatch",
 )
-# A node of a plan is the first word of its line. Some vendors have shuffles of their own, all of this ending.
+# A node of a plan is the first word of its line. Vendors have shuffles of their own, all with this word in their names.
 _NODE = re.compile(r"^[\s:|+\-*()\d]*(\w+)", re.MULTILINE)
+_EXCHANGE, _NONE = "Exchange", "Broadcast"
+# These bring the rows of all tasks to one. At the top of a plan the exchange for that isn't shown.
+_GATHER = ("CollectLimit", "CollectTail", "GlobalLimit", "TakeOrderedAndProject")
 _READ = "Scan ExistingRDD"
 
 
@@ -42,7 +47,8 @@ def in_order(df: DataFrame, grouping: str, time: Column | None = None) -> DataFr
     Raises
     ------
     UsageError
-        A stream is behind a shuffle, and Spark doesn't notice that a shuffled output differs.
+        A stream is behind a shuffle, and Spark doesn't notice that a shuffled output differs. Or rows are to be sorted,
+        and columns have the same name.
 
     """
     if grouping.upper() == "KEY" or not _shuffled(df):
@@ -63,7 +69,7 @@ def _shuffled(df: DataFrame) -> bool:
     """Whether the tasks that read the DataFrame's rows may fetch them from a shuffle."""
     plan = plan_of(df)
     nodes = _NODE.findall(plan)
-    if any(node.endswith("Exchange") and "Broadcast" not in node for node in nodes):
+    if any(node in _GATHER or (_EXCHANGE in node and _NONE not in node) for node in nodes):
         return True
     return _READ in plan and not keeps_order(df)
 
@@ -74,10 +80,13 @@ def _all_columns(df: DataFrame) -> list[Column]:
     The first is a hash of the others, because groupings do badly where a key's rows come all together. Spark neither
     sorts nor hashes all types, so the values of some are written as JSON.
     """
-    plain = [
-        F.col(f"`{field.name}`") if _sorts(field.dataType) else F.to_json(F.struct(F.col(f"`{field.name}`")))
-        for field in df.schema
-    ]
+    twice = [name for name, number in Counter(df.columns).items() if number > 1]
+    if twice:
+        raise UsageError(f"the DataFrame, which is behind a shuffle, has several columns {twice[0]!r}: rename them")
+    plain = []
+    for field in df.schema:
+        column = F.col(f"`{field.name.replace('`', '``')}`")
+        plain.append(column if _sorts(field.dataType) else F.to_json(F.struct(column)))
     return [F.xxhash64(*plain), *plain]
 
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from unskew.apps.checkpoint.checkpoint import GENERATIONS, Checkpoint, WorkerHistory
+from unskew.apps.checkpoint.checkpoint import GENERATION, Checkpoint, WorkerHistory
 from unskew.apps.checkpoint.versions import TotalsLog
 from unskew.apps.feedback.loop import record_workers
 from unskew.apps.keyed.program import taken_over
@@ -42,7 +42,9 @@ def require_topic(settings: Settings, *, begun: bool) -> None:
 
 
 def require_own(settings: Settings, checkpoint: Checkpoint, claimed: Mapping[str, Any]) -> None:
-    """Refuse a checkpoint of another run, and one that can't be written. Nothing in it is changed yet.
+    """Refuse a checkpoint of another run, and one that can't be written. A new one is made this run's.
+
+    Nothing is changed in one that has begun, because another driver may be at work with it.
 
     ``claimed`` is what the checkpoint says about its run, or empty.
 
@@ -57,7 +59,10 @@ def require_own(settings: Settings, checkpoint: Checkpoint, claimed: Mapping[str
     run, changing = _run_of(settings, claimed)
     checkpoint.check(run, changing)
     require_plans(settings)
-    checkpoint.claim(claimed or run)
+    if claimed:
+        checkpoint.require_writable()
+    else:
+        checkpoint.claim(run)
 
 
 def claim(settings: Settings, checkpoint: Checkpoint) -> None:
@@ -76,6 +81,7 @@ def claim(settings: Settings, checkpoint: Checkpoint) -> None:
         record_workers(checkpoint.location, claimed["numWorkers"], checkpoint.planned())
         log.warning("the checkpoint has %d workers: one batch more, then it has %d", claimed["numWorkers"], workers)
     checkpoint.claim(run, changing)
+    checkpoint.tidy()
 
 
 def _run_of(settings: Settings, claimed: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
@@ -89,15 +95,16 @@ def number_generation(settings: Settings, checkpoint: Checkpoint) -> None:
     """Note which generation of the results topic's records this checkpoint's are: later than all that it has.
 
     Batches have numbers from 0 on each checkpoint. Their times don't tell which of two is later either, because clocks
-    are set. So the generation is the number of records that the topic had when this checkpoint came to it.
+    are set. So the generation is the number of records that the topic had when this checkpoint came to it. A topic that
+    was made again is another one, and so is the one of another number of workers.
     """
     if not settings.states:
         return
-    topic, known = result_topics(settings)["results"], checkpoint.claimed().get(GENERATIONS, {})
-    if topic not in known:
-        there = partitions_of(settings.connection, topic)
-        written = sum(end_offsets(settings.connection, topic, committed=False).values()) if there else 0
-        checkpoint.claim({GENERATIONS: {**known, topic: written}}, (GENERATIONS,))
+    topic = result_topics(settings)["results"]
+    which = f"{topic} {topic_id(settings.connection.admin(), topic) or ''}".strip()
+    if checkpoint.claimed().get(GENERATION, {}).get("of") != which:
+        written = sum(end_offsets(settings.connection, topic, committed=False).values())
+        checkpoint.claim({GENERATION: {"of": which, "number": written}}, (GENERATION,))
 
 
 def require_plans(settings: Settings) -> None:

@@ -45,6 +45,7 @@ _LOOK_EVERY = 0.2  # s; each look asks the JVM
 _ATTEMPTS = 5  # at a batch, if Python doesn't start in time or another driver was at it
 _SILENT = 600.0  # s without a batch of another driver's; the longest batches must be shorter
 _LOOK_AT_HOLDER = 10.0  # s
+_ASK_EVERY = 60.0  # s
 _SET_BACK = 1.0  # s; a clock that goes back by less is slewed, and the query waits for it
 
 
@@ -105,6 +106,7 @@ class Run:
         self._halted = False
         self._set_back = False
         self._agreed = False  # the topic's messages, or the brokers, with the clock
+        self._ask_again = 0.0  # the monotonic time before which the brokers aren't asked again
         self._unplanned = 0  # number of the first batch that the query plans itself
         self._count_bytes = False
         self._group: ConsumerGroup | None = None
@@ -150,9 +152,9 @@ class Run:
                     "or has done nothing for %.0f minutes; with another name in %s this one would take it at once",
                     described(holder), _SILENT / 60, NAME_VARIABLE,
                 )  # fmt: skip
-            now = holder["driver"], self._checkpoint.unplanned(), self._checkpoint.following()
-            if now != seen:
-                seen, since = now, time.monotonic()
+            batches = self._checkpoint.unplanned(), self._checkpoint.following()
+            if batches != seen:
+                seen, since = batches, time.monotonic()
             elif time.monotonic() - since > _SILENT:
                 break
             self._stop.wait(_LOOK_AT_HOLDER)
@@ -175,11 +177,12 @@ class Run:
         if settings.mode == "LOCAL":
             start_python(spark)
         self._hold.take()
+        self._checkpoint = Checkpoint(settings.location)  # another driver may have gone on with it since
         claim(settings, self._checkpoint)
-        number_generation(settings, self._checkpoint)
         require_messages(settings, self._checkpoint)
         self._topic = self._checkpoint.claimed().get("topicId")
         publisher = Publisher(settings)
+        number_generation(settings, self._checkpoint)
         drained = self._query(spark, publisher, deadline, flush_at=None)
         if drained and settings.time == "event":
             # Event time stands still when tuples stop coming: once all are counted, a second query sets it forward.
@@ -275,6 +278,7 @@ class Run:
             log.warning("the clock is %.1f s behind %s: batch time goes on from there", ahead_ms / 1000, of)
         else:
             log.warning("batch time is no longer %.1f s ahead of the clock", (clock.ahead_ms - ahead_ms) / 1000)
+        self._hold.require()  # brokers may have taken long to answer
         clock.set_ahead(batch.number, ahead_ms)
         return True
 
@@ -293,24 +297,31 @@ class Run:
 
         The brokers are asked if a message is from the future, or if batch time has a lead. The message decides nothing,
         because a producer may give it any time. After an answer, or if messages agree with the clock, nothing is asked
-        until the clock is set. A batch that an earlier query planned may have rejected messages already, so its time
-        stays.
+        until the clock is set. Without an answer they are asked again a minute later.
+
+        A batch that an earlier query planned may have rejected messages already, so its time stays.
         """
         clock = self._checkpoint.clock
         if self._last is not None and batch.time_ms < self._last.batch.time_ms - 1000 * _SET_BACK:
             self._agreed = False
         if self._agreed or batch.number < self._unplanned or batch.start == batch.end:
             return None
+        if time.monotonic() < self._ask_again:
+            return None
         doubted = contradicted(self._settings, batch.time_ms)
         self._agreed = doubted is not None
         if not doubted and not clock.ahead_ms:
             return None
-        there = broker_time(self._settings.connection, f"{self._settings.source_name}-clock")
+        topic = f"{self._settings.source_name}-unskew-clock"
+        there = broker_time(self._settings.connection, topic)
         if there is None:
-            log.warning(
-                "the brokers' clock can't be asked for (topic %s-clock): whether this machine's is right is not known",
-                self._settings.source_name,
-            )
+            self._agreed = False
+            if not self._ask_again:
+                log.warning(
+                    "the brokers' clock can't be asked for (topic %s): whether this machine's is right is not known",
+                    topic,
+                )
+            self._ask_again = time.monotonic() + _ASK_EVERY
             return None
         ahead_ms = max(0, there - round(1000 * time.time()))
         return ahead_ms if abs(ahead_ms - clock.ahead_ms) > 1000 * _SET_BACK else None

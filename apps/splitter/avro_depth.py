@@ -10,6 +10,7 @@ import io
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, Self
 
 # A level takes 1 KiB of the stack, which has 8 MiB.
@@ -138,7 +139,7 @@ def _bounded(schema: Any, named: Mapping[str, Any]) -> bool:
         resolved = [_resolved(each, named) for each in level]
         if any(kind == "array" and _empty(each["items"], named) for each, kind in resolved):
             return False
-        level = [inner for each, kind in resolved for inner in _inner(each, kind)]
+        level = list(islice((inner for each, kind in resolved for inner in _inner(each, kind)), _EMPTY + 1))
         types += len(level)
         if not level or types > _EMPTY:
             break

@@ -8,7 +8,7 @@ Nothing is cached between jobs. So when an executor dies, its tasks run again wi
 number, and write the same records again.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,12 +18,14 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import BinaryType, StructField, StructType
 
+from unskew.apps.checkpoint.location import Where
+from unskew.apps.checkpoint.overflow import Overflow, content
+from unskew.apps.routing.batches import batch_number, partition
 from unskew.apps.topology.messages import message_id, window_id
 from unskew.apps.topology.observer import Distribution, Observer, together
-from unskew.apps.topology.publisher import Delivery
 from unskew.deploy.client.connection import Connection
+from unskew.deploy.client.outbox import Delivery
 from unskew.producers.messages import digits, joined, quoted
 
 #: A key of a closed window: the window (ms), and what all workers together counted.
@@ -105,8 +107,13 @@ def records(merged: pa.Table) -> list[dict[str, Any]]:
     return [{"key": name, "value": value} for name, value in pairs]
 
 
-_PART = "part"
-_PARTS = StructType([StructField(_PART, BinaryType())])
+_TASK, _PARTS = "task", "parts"
+_SCHEMA = pa.schema([(_TASK, pa.int32()), (_PARTS, pa.binary())])
+_SCHEMA_DDL = "task int, parts binary"
+# By event time a batch may close any number of windows. Spark takes 1 GiB of results from all tasks of a job, which are
+# 128 at most by default.
+_MOST = 4 << 20  # bytes; of a task
+_PIECE = 1 << 20  # bytes; of several windows, in a row
 
 
 @dataclass(frozen=True)
@@ -119,12 +126,19 @@ class Closing:
         The cluster and the topic of the aggregator's records.
     workers : int
         W.
+    checkpoint : str or Location
+        The query's checkpoint location, beside which the tasks write what is too much for Spark.
+    most, piece : int
+        How many bytes a task gives through Spark, and about how many in a row.
 
     """
 
     connection: Connection
     topic: str
     workers: int
+    checkpoint: Where
+    most: int = _MOST
+    piece: int = _PIECE
 
     def run(self, rows: DataFrame) -> list[Distribution]:
         """Run the batch that closes these rows (``dataflow``), publish, and return the windows' distributions."""
@@ -136,14 +150,22 @@ class Closing:
             )
             .repartition("start", "key")
             .sortWithinPartitions("start", "key")
-            .mapInArrow(self.__call__, _PARTS)
+            .mapInArrow(self.__call__, _SCHEMA_DDL)
         )
-        return together(Distribution.unpacked(row[_PART]) for row in parts.collect())
+        tasks: dict[int, list[bytes]] = {}
+        for row in parts.collect():
+            tasks.setdefault(row[_TASK], []).append(bytes(row[_PARTS]))
+        return list(together(map(self._read, tasks.values())))
+
+    def _read(self, blobs: list[bytes]) -> Iterator[Distribution]:
+        """A task's distributions, of which one row's are in memory at a time."""
+        for blob in blobs:
+            yield from map(Distribution.unpacked, content(blob, self.checkpoint).splitlines())
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Sorted rows in; a packed ``Distribution`` a window out, when what is in it is written."""
+        """Sorted rows in; packed ``Distribution`` out, a line a window, when what is in it is written."""
         merger, observer, delivery = Merger(), Observer(self.workers), None
-        parts: list[Distribution] = []
+        parts = _Pieces(self)
         for batch in batches:
             if not batch.num_rows:
                 continue
@@ -153,12 +175,43 @@ class Closing:
             observer.keys(merged)
             delivery.put(records(merged))
             # The key that is still open is of the newest window.
-            parts += observer.finished(before=batch.column("start")[-1].as_py())
+            parts.add(observer.finished(before=batch.column("start")[-1].as_py()))
         if delivery is None:
             return
         last = merger.finish()
         observer.keys(last)
         delivery.put(records(last))
         delivery.finish()
-        parts += observer.finished()
-        yield pa.record_batch([pa.array([part.packed() for part in parts], pa.binary())], [_PART])
+        parts.add(observer.finished())
+        yield parts.finished()
+
+
+class _Pieces:
+    """A task's packed distributions in rows of about the same size, which are the same for the same windows."""
+
+    def __init__(self, closing: Closing) -> None:
+        self._piece = closing.piece
+        self._overflow = Overflow(closing.checkpoint, closing.most)
+        self._name, self._batch = f"closing-{partition()}", batch_number() or 0
+        self._rows: list[bytes] = []
+        self._open: list[bytes] = []
+        self._size = 0
+
+    def add(self, parts: Iterable[Distribution]) -> None:
+        for part in parts:
+            self._open.append(part.packed())
+            self._size += len(self._open[-1])
+            if self._size >= self._piece:
+                self._put()
+
+    def finished(self) -> pa.RecordBatch:
+        if self._open:
+            self._put()
+        self._overflow.forget(self._name, self._batch)
+        tasks = pa.array([partition()] * len(self._rows), pa.int32())
+        return pa.record_batch([tasks, pa.array(self._rows, pa.binary())], schema=_SCHEMA)
+
+    def _put(self) -> None:
+        packed = b"\n".join(self._open)
+        self._rows.append(self._overflow.put(self._name, self._batch, len(self._rows), packed))
+        self._open, self._size = [], 0

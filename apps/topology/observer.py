@@ -2,6 +2,9 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from heapq import merge
+from itertools import groupby
+from operator import attrgetter
 from typing import Any, Self
 
 import numpy as np
@@ -16,6 +19,7 @@ from unskew.grouping import measures
 from unskew.grouping.keys import sum_by_key
 
 HOTTEST = 10
+_START = attrgetter("start_ms")
 
 
 @dataclass(frozen=True)
@@ -85,23 +89,19 @@ class Distribution:
         return cls(**(values | loads | {"hottest": [HotKey(**hot) for hot in values["hottest"]]}))
 
 
-def together(parts: Iterable[Distribution]) -> list[Distribution]:
-    """Add up the tasks' parts of windows. Returns the windows, oldest first."""
-    windows: dict[int, list[Distribution]] = {}
-    for part in parts:
-        windows.setdefault(part.start_ms, []).append(part)
-    return [
-        Distribution(
+def together(tasks: Iterable[Iterable[Distribution]]) -> Iterator[Distribution]:
+    """Add up the tasks' parts of windows. Each task gives its windows oldest first, and so does the result."""
+    for start, group in groupby(merge(*tasks, key=_START), key=_START):
+        parts = list(group)
+        yield Distribution(
             start,
-            windows[start][0].end_ms,
-            measures.summed(part.tuples for part in windows[start]),
-            measures.summed(part.counts for part in windows[start]),
-            measures.summed(part.keys for part in windows[start]),
-            sum(part.distinct_keys for part in windows[start]),
-            _hottest([hot for part in windows[start] for hot in part.hottest]),
+            parts[0].end_ms,
+            measures.summed(part.tuples for part in parts),
+            measures.summed(part.counts for part in parts),
+            measures.summed(part.keys for part in parts),
+            sum(part.distinct_keys for part in parts),
+            _hottest([hot for part in parts for hot in part.hottest]),
         )
-        for start in sorted(windows)
-    ]
 
 
 def _hottest(keys: Iterable[HotKey]) -> list[HotKey]:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pyspark.sql import DataFrame
 
-from unskew.apps.checkpoint.checkpoint import GENERATIONS, Batch, Checkpoint, WorkerHistory
+from unskew.apps.checkpoint.checkpoint import GENERATION, Batch, Checkpoint, WorkerHistory
 from unskew.apps.checkpoint.hold import Hold
 from unskew.apps.checkpoint.versions import Totals, TotalsLog
 from unskew.apps.keyed.migration import Transfers
@@ -87,13 +87,13 @@ class Sink:
         self._totals = TotalsLog(settings.location)
         self._reports = reports
         self._publisher = publisher
-        self._closing = Closing(settings.connection, publisher.topics["aggregator"], settings.workers)
+        topic = publisher.topics["aggregator"]
+        self._closing = Closing(settings.connection, topic, settings.workers, settings.location)
         self._listener = listener
         self._hold = hold
         self._loop = loop_of(settings)
         self._history = WorkerHistory.at(settings.location, settings.workers) if self._states else None
-        generations = Checkpoint(settings.location).claimed().get(GENERATIONS, {})
-        self._generation = generations.get(publisher.topics.get("results"), 0)
+        self._generation = Checkpoint(settings.location).claimed().get(GENERATION, {}).get("number", 0)
 
     def __call__(self, df: DataFrame, batch: Batch) -> None:
         """Publish the windows that the batch closed, write totals and plans for the next batch, call the listener."""

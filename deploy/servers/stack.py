@@ -14,7 +14,7 @@ from unskew.deploy.directories import data_directory
 from unskew.deploy.servers import influxdb, prometheus
 from unskew.deploy.servers.influxdb import InfluxDB
 from unskew.deploy.servers.loopback import LOOPBACK
-from unskew.deploy.servers.process import end, hold, is_held
+from unskew.deploy.servers.process import end, hold, is_held, lives
 from unskew.deploy.servers.prometheus import Prometheus
 from unskew.deploy.servers.server import HttpServer, read_address
 from unskew.errors import EnvironmentFault
@@ -146,7 +146,7 @@ def scraped(port: int) -> Iterator[None]:
         yield
         return
     for file in targets().glob("*.json"):
-        if not is_held(file):
+        if not is_held(file) and not lives(int(file.stem)):  # earlier versions didn't hold theirs
             file.unlink(missing_ok=True)
     own = targets() / f"{os.getpid()}.json"
     new = own.with_suffix(".new")

@@ -6,6 +6,7 @@ import pickle
 import re
 import subprocess
 import sys
+import tracemalloc
 
 import pytest
 from fastavro import schemaless_reader, schemaless_writer
@@ -116,13 +117,14 @@ EVERY = linked(
 LONG = st.integers(-(2**63), 2**63 - 1)
 
 
-def node(inner):
+def node(*inner):
     return st.fixed_dictionaries({
-        "id": LONG, "next": inner, "a": st.none(), "b": st.booleans(), "c": st.integers(-(2**31), 2**31 - 1), "d": LONG,
+        "id": LONG, "next": st.one_of(st.none(), *inner),
+        "a": st.none(), "b": st.booleans(), "c": st.integers(-(2**31), 2**31 - 1), "d": LONG,
         "e": st.floats(width=32), "f": st.floats(), "g": st.binary(max_size=99), "h": st.text(max_size=9),
         "i": st.binary(min_size=3, max_size=3), "j": st.just(b"123"), "k": st.sampled_from("AB"),
-        "l": st.lists(inner.filter(bool) | st.text(max_size=3), max_size=3),
-        "m": st.dictionaries(st.text(max_size=3), inner.filter(bool) | LONG, max_size=3), "n": st.none() | st.just("A"),
+        "l": st.lists(st.one_of(st.text(max_size=3), *inner), max_size=3),
+        "m": st.dictionaries(st.text(max_size=3), st.one_of(LONG, *inner), max_size=3), "n": st.none() | st.just("A"),
         "o": st.integers(0, 20_000),
     })  # fmt: skip
 
@@ -130,7 +132,7 @@ def node(inner):
 SCHEMA = Schema.of(json.dumps(EVERY))
 
 
-@given(st.recursive(node(st.none()), node, max_leaves=3), st.data())
+@given(st.recursive(node(), node, max_leaves=3), st.data())
 def test_a_walk_goes_over_all_that_fastavro_writes(value, data):
     out = io.BytesIO()
     schemaless_writer(out, SCHEMA.parsed, value)
@@ -217,3 +219,16 @@ def test_a_message_that_names_its_schema_is_rejected_by_it():
         assert reader.read(b"\x00\x00\x00\x00\x07\x06\x00") == ("3", None)
         deep = b"\x00\x00\x00\x00\x07" + b"\x02\x02" * DEPTH + b"\x02\x00"
         assert reader.read(deep) == (None, f"not to be decoded by schema 7: {DEEP}")
+
+
+def test_a_schema_that_multiplies_fills_no_memory():
+    inner = {"type": "record", "name": "Inner", "fields": [{"name": f"f{i}", "type": "int"} for i in range(3000)]}
+    outer = [{"name": f"f{i}", "type": inner if i == 0 else "Inner"} for i in range(3000)]
+    text = json.dumps({"type": "record", "name": "Outer", "fields": outer})
+    Schema.of(text)
+    tracemalloc.start()
+    found = Schema.of(text)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert found.named is not None
+    assert peak < 40 << 20

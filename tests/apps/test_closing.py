@@ -73,14 +73,14 @@ def test_wherever_the_rows_are_cut_each_key_is_merged_once(partials, cuts):
 
 @given(partials, st.lists(st.integers(0, 200), max_size=5), st.integers(1, 3))
 def test_the_tasks_parts_make_up_the_windows(partials, cuts, tasks):
-    parts: list[Distribution] = []
+    parts: list[list[Distribution]] = []
     for task in range(tasks):
         share = {row: on for row, on in partials.items() if ord(row[1]) % tasks == task}
-        parts += [Distribution.unpacked(part.packed()) for part in pass_by(rows(share), cuts)[1]]
+        parts.append([Distribution.unpacked(part.packed()) for part in pass_by(rows(share), cuts)[1]])
     windows = defaultdict(dict)
     for (window, key), on in partials.items():
         windows[window][key] = on
-    found = together(parts)
+    found = list(together(parts))
     assert [(d.start_ms, d.end_ms) for d in found] == [(LENGTH * w, LENGTH * (w + 1)) for w in sorted(windows)]
     for distribution in found:
         keys = windows[distribution.start_ms // LENGTH]

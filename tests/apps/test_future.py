@@ -6,7 +6,8 @@ import pytest
 
 from benchmarks.faults.preloaded import Clock as PreloadedClock
 from tests.apps.conftest import by_key, countries, final_counts, publish, records
-from unskew.apps.checkpoint.checkpoint import Checkpoint
+from unskew.apps.checkpoint.checkpoint import Batch, Checkpoint
+from unskew.apps.run import run as run_
 from unskew.apps.run.run import Run
 from unskew.apps.topology.publisher import result_topics
 from unskew.apps.topology.sink import Sink
@@ -118,6 +119,21 @@ def test_a_slow_clock_goes_by_the_brokers_and_is_put_back(settings, drain, caplo
     assert by_key(final_counts(ahead, result_topics(slow)["aggregator"])) == {"a": 39, "b": 40}
     assert abs(Checkpoint(slow.checkpoint).clock.ahead_ms - 2 * HOUR) < HOUR / 60
     assert "batch time is no longer 85" in caplog.text
+
+
+def test_brokers_that_give_no_answer_are_asked_again(settings, connection, topic, monkeypatch):
+    now = round(1000 * time.time())
+    ensure_topic(connection, topic, 2, LENIENT)
+    publish(connection, topic, 2, countries(["a"]), ms=[now + 2 * HOUR])
+    answers = [None, now + HOUR]
+    monkeypatch.setattr(run_, "broker_time", lambda *_: answers.pop(0))
+    monkeypatch.setattr(run_, "_ASK_EVERY", 0.0)
+    going = Run(settings("KEY", time="event"), [])
+    batch = Batch(1, now, 0, 0, {topic: {"0": 0}}, {topic: {"0": 1}})
+    assert going._lead_of_brokers(batch) is None
+    assert abs(going._lead_of_brokers(batch) - HOUR) < HOUR / 60
+    assert going._lead_of_brokers(batch) is None
+    assert not answers
 
 
 def test_brokers_whose_clock_is_not_to_be_had(connection, topic):

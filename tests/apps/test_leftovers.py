@@ -44,11 +44,15 @@ def test_what_killed_processes_left_of_a_version_is_no_version_and_goes(tmp_path
     assert [name for name in folder.names() if name.startswith(".")] == left[2:], "it may be written now"
 
 
-def test_a_claim_removes_what_killed_drivers_left(tmp_path):
+def test_the_driver_that_has_a_checkpoint_removes_what_killed_drivers_left(tmp_path):
     own = tmp_path / "unskew"
     own.mkdir()
     (own / partial("run.json")).write_text("{")
-    Checkpoint(str(tmp_path)).claim({"grouping": "KEY"})
+    checkpoint = Checkpoint(str(tmp_path))
+    checkpoint.claim({"grouping": "KEY"})
+    checkpoint.require_writable()
+    assert len(list(own.iterdir())) == 2, "another driver may be writing it"
+    checkpoint.tidy()
     assert [path.name for path in own.iterdir()] == ["run.json"]
 
 

@@ -1,6 +1,7 @@
 """Event time with many windows in one batch."""
 
 from collections import Counter
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -8,6 +9,8 @@ import pytest
 
 from tests.apps.conftest import countries, final_counts, publish
 from unskew.apps.routing.packets import cut
+from unskew.apps.topology import sink
+from unskew.apps.topology.aggregator import Closing
 from unskew.apps.topology.messages import Message
 from unskew.apps.topology.publisher import Publisher, result_topics
 from unskew.apps.topology.worker import Worker
@@ -50,6 +53,31 @@ def test_a_batch_sends_once(settings, drain, connection, topic, monkeypatch):
     assert sum(len(report.windows) for report in closing) == n
     assert len(sent) == len(closing) < 5
     assert set(final_counts(connection, result_topics(run)["aggregator"]).values()) == {1}
+
+
+@pytest.fixture
+def little_room(spark):
+    """Spark takes 1 MiB of results from the tasks of a job, instead of 1 GiB."""
+    conf, name = spark.sparkContext._jsc.sc().conf(), "spark.driver.maxResultSize"
+    before = conf.get(name, "1g")
+    conf.set(name, "1m")
+    yield
+    conf.set(name, before)
+
+
+@pytest.mark.spark
+@pytest.mark.kafka
+@pytest.mark.usefixtures("little_room")
+def test_a_batch_closes_more_windows_than_spark_takes_results(settings, drain, connection, topic, monkeypatch):
+    n = 3_000
+    publish(connection, topic, 2, countries([f"key {i % 7}" for i in range(n)]), ms=[START + 10 * i for i in range(n)])
+    monkeypatch.setattr(sink, "Closing", partial(Closing, most=100_000, piece=10_000))
+    run = settings("SHUFFLE", time="event", window=0.01, run_time=600.0)
+    _, reports = drain(run)
+    windows = [window for report in reports for window, _ in report.windows]
+    assert [window.start_ms for window in windows] == [START + 10 * i for i in range(n)]
+    assert {int(window.tuples.sum()) for window in windows} == {1}
+    assert sum(final_counts(connection, result_topics(run)["aggregator"]).values()) == n
 
 
 @pytest.mark.kafka

@@ -14,6 +14,7 @@ from pyspark.sql import functions as F
 
 from tests.apps.test_executors_lost import lose_what_was_shuffled
 from unskew import balance, balanced_map, keyed_map
+from unskew.apps.routing import order
 from unskew.apps.routing.order import in_order
 from unskew.apps.spark import is_on, plan_of
 from unskew.errors import UsageError
@@ -146,6 +147,27 @@ def test_what_is_sorted(spark, noticing):
     assert [row.id for row in in_order(df.repartition(2), "SHUFFLE").collect()] == [1]
     cached = df.repartition(2).cache()
     assert "Sort [" in plan_of(in_order(cached, "SHUFFLE"))
+    ticked = df.repartition(2).withColumnRenamed("id", "i`d")
+    assert len(in_order(ticked, "SHUFFLE").collect()) == 1
+    for gathered in (df.limit(1), df.orderBy("id").limit(1).selectExpr("id"), df.groupBy("id").count()):
+        assert "Sort [" in plan_of(in_order(gathered, "SHUFFLE")), plan_of(gathered)
+    twice = df.select("id").join(df.select("id"), F.lit(True)).repartition(2)
+    with pytest.raises(UsageError, match="has several columns 'id': rename them"):
+        in_order(twice, "SHUFFLE")
+
+
+@pytest.mark.parametrize(
+    "node", ["PhotonShuffleExchangeSource", "ColumnarExchange", "TakeOrderedAndProject", "GlobalLimit 5"]
+)
+def test_shuffles_by_other_names(monkeypatch, node):
+    monkeypatch.setattr(order, "plan_of", lambda _: f"== Physical Plan ==\n*(2) Project [id#1]\n+- {node}\n")
+    assert order._shuffled(None)
+
+
+def test_what_is_no_shuffle(monkeypatch):
+    plan = "== Physical Plan ==\n*(1) BroadcastHashJoin [Exchange#1]\n+- PhotonBroadcastExchange\n"
+    monkeypatch.setattr(order, "plan_of", lambda _: plan)
+    assert not order._shuffled(None)
 
 
 @pytest.mark.full

@@ -8,10 +8,11 @@ import pytest
 
 from tests.apps.keyed.migration_model import MigrationModel
 from tests.apps.keyed.test_migration_model import moves, partly, rescales
+from unskew.apps.checkpoint import folders
 from unskew.apps.checkpoint.checkpoint import Checkpoint
 from unskew.apps.checkpoint.folders import LocalFolder
 from unskew.apps.checkpoint.versions import Clock, Totals, TotalsLog, Versions
-from unskew.apps.keyed import migration, store
+from unskew.apps.keyed import store
 from unskew.apps.keyed.migration import Transfers
 from unskew.apps.keyed.parcels import WINDOW
 from unskew.apps.keyed.store import KEY
@@ -77,7 +78,7 @@ def test_a_receiver_waits_for_a_file_that_is_named(tmp_path, monkeypatch):
     monkeypatch.setattr("time.sleep", lambda _: transfers.write(1, 7, 4, {2: rows}, rows.schema))
     assert transfers.to(2, 7, {1: 4})[0].num_rows == 2
     monkeypatch.setattr("time.sleep", lambda _: None)
-    monkeypatch.setattr(migration, "_PATIENCE", 0.0)
+    monkeypatch.setattr(folders, "PATIENCE", 0.0)
     with pytest.raises(EnvironmentFault, match=r"worker 3 released in batch 4 are not in .*/unskew/moves/7/3-4: does"):
         transfers.to(2, 7, {1: 4, 3: 4})
 

@@ -17,6 +17,7 @@ from tests.apps.keyed.test_keyed_kills import ALWAYS, SESSIONS, read_sessions, s
 from tests.apps.process import Topology, check, stream, truth  # noqa: F401  a fixture
 from tests.commands import UNSKEW
 from tests.waiting import PATIENCE, awaited
+from unskew.apps.checkpoint import hold as hold_
 from unskew.apps.checkpoint.checkpoint import Batch, Checkpoint
 from unskew.apps.checkpoint.hold import Hold, driver_name
 from unskew.apps.checkpoint.location import Location
@@ -71,10 +72,33 @@ def test_who_has_lost_it_knows_that_when_it_is_started_again(tmp_path, monkeypat
     third.take()
     assert hold("b").lost_to()["driver"] == third._driver
     monkeypatch.delenv("UNSKEW_DRIVER")
-    assert driver_name().startswith(socket.gethostname())
+    assert driver_name().split()[0] == socket.gethostname()
     (tmp_path / "unskew" / "holder.json").write_bytes(b'{"driver":"x","process":1,"host":"h","since":""}')
     assert Hold(str(tmp_path)).lost_to() is None, "an older version's"
     Hold(str(tmp_path)).take()
+
+
+def test_a_driver_that_ends_while_another_takes_it_takes_nothing_back(tmp_path):
+    first, second = Hold(str(tmp_path)), Hold(str(tmp_path))
+    first.take()
+    second.take()
+    first.end()
+    second.require()
+
+
+@pytest.mark.parametrize(
+    ("groups", "service"),
+    [
+        ("0::/system.slice/unskew@orders.service\n", " unskew@orders.service"),
+        ("1:name=systemd:/system.slice/unskew.service\n0::/system.slice/unskew.service\n", " unskew.service"),
+        ("12:memory:/kubepods/pod1/5f0c\n0::/kubepods/pod1/5f0c\n", ""),
+        ("0::/\n", ""),
+    ],
+)
+def test_the_name_of_a_driver(tmp_path, monkeypatch, groups, service):
+    (tmp_path / "cgroup").write_text(groups)
+    monkeypatch.setattr(hold_, "_CONTROL_GROUPS", tmp_path / "cgroup")
+    assert driver_name() == f"{socket.gethostname()}{service}"
 
 
 #: The looks of a batch that closes windows, in their order.

@@ -8,8 +8,9 @@ import pytest
 
 from tests.apps.keyed.driver import Tally
 from tests.apps.keyed.migration_model import MOST, MigrationModel
+from unskew.apps.checkpoint import folders
 from unskew.apps.feedback.loop import Loop
-from unskew.apps.keyed import migration, store
+from unskew.apps.keyed import store
 from unskew.apps.keyed.migration import Migration, Transfers
 from unskew.apps.keyed.parcels import windowed
 from unskew.apps.keyed.program import Progress
@@ -211,7 +212,7 @@ def test_states_that_have_left_meanwhile_are_not_taken_in(tmp_path):
 
 def test_a_new_worker_asks_for_no_file_of_a_plan_before_it(tmp_path, monkeypatch):
     """All workers that there were have taken in the plan's states, so the files are gone."""
-    monkeypatch.setattr(migration, "_PATIENCE", 0.0)
+    monkeypatch.setattr(folders, "PATIENCE", 0.0)
     routing = Routing("KEY", 4, str(tmp_path), rescaled=True)
     Plans(str(tmp_path)).write(5, PlanState(2, Plan(3, 2, routing.router(2).identity, {}), files={0: 3}))
     new = Migration(routing, 2, 5, Progress())

@@ -10,8 +10,9 @@ from hypothesis.stateful import run_state_machine_as_test
 
 from tests.apps.keyed import migration_model
 from tests.apps.keyed.migration_model import MOST, MigrationModel
+from unskew.apps.checkpoint import folders
 from unskew.apps.feedback import loop
-from unskew.apps.keyed import migration, store
+from unskew.apps.keyed import store
 from unskew.apps.keyed.migration import Transfers
 from unskew.apps.keyed.table import Table
 from unskew.grouping.table.router import TableRouter
@@ -22,7 +23,7 @@ def small_buckets(monkeypatch):
     """Buckets of a few keys, so that they split and merge."""
     monkeypatch.setattr(store, "KEYS", 2)
     monkeypatch.setattr(store, "_SHRINK", 2)
-    monkeypatch.setattr(migration, "_PATIENCE", 0.0)
+    monkeypatch.setattr(folders, "PATIENCE", 0.0)
 
 
 @pytest.mark.usefixtures("small_buckets")
@@ -80,7 +81,7 @@ MISTAKES = {
 @pytest.fixture
 def run(monkeypatch):
     monkeypatch.setattr(store, "KEYS", 2)
-    monkeypatch.setattr(migration, "_PATIENCE", 0.0)
+    monkeypatch.setattr(folders, "PATIENCE", 0.0)
     machine = MigrationModel()
     yield machine
     shutil.rmtree(machine.folder, ignore_errors=True)

@@ -8,9 +8,9 @@ import pyarrow as pa
 import pytest
 
 from tests.apps.keyed.driver import Tally, packets_of
+from unskew.apps.checkpoint.overflow import Overflow, content
 from unskew.apps.keyed import tasks
 from unskew.apps.keyed.operators import PARCELS, MergerOperator, WorkerOperator
-from unskew.apps.keyed.outbox import Outbox, content
 from unskew.apps.keyed.parcels import COUNTS, FRAGMENTS, HEARTBEAT, OUT, RESULTS, read
 from unskew.apps.keyed.program import Period, Program
 from unskew.apps.spark import arrow_schema
@@ -21,14 +21,14 @@ WORKERS, TOKENS, WINDOW, FAR = 3, [7, 8, 9], 40, 1000
 
 def test_blobs_up_to_the_bound_and_then_files(tmp_path):
     where, blobs = str(tmp_path), [b"a" * 40, b"b" * 60, b"c" * 10, b""]
-    outbox = Outbox(where, 100)
-    given = [outbox.put("merger-3", 5, number, blob) for number, blob in enumerate(blobs)]
+    overflow = Overflow(where, 100)
+    given = [overflow.put("merger-3", 5, number, blob) for number, blob in enumerate(blobs)]
     assert given == [blobs[0], blobs[1], b"file:merger-3/5/2", b""]
     assert [content(blob, where) for blob in given] == blobs
-    outbox.forget("merger-3", 5)
+    overflow.forget("merger-3", 5)
     assert content(given[2], where) == blobs[2], "a replay of the batch may still read it"
-    outbox.forget("merger-33", 9)
-    outbox.forget("merger-3", 6)
+    overflow.forget("merger-33", 9)
+    overflow.forget("merger-3", 6)
     with pytest.raises(
         EnvironmentFault, match=r"what merger-3 gave in batch 5 is not in .*/unskew/overflow/merger-3/5/2"
     ):

@@ -1,9 +1,9 @@
-"""What a worker or a merger gives beyond the bytes that Spark takes at once lies beside the checkpoint.
+"""What a task gives beyond the bytes that Spark takes at once lies beside the checkpoint.
 
-pyspark makes one Arrow batch of all rows that an operator gives in one call, and an Arrow column of blobs ends at
-2 GiB. (The timers of all groups of a task are one call.) An operator can't divide them. So a call gives blobs up to a
-bound. A further blob is written as a file, and its row has the file's name instead. Whoever opens the row reads the
-file.
+pyspark makes one Arrow batch of all rows that an operator of states gives in one call, and an Arrow column of blobs
+ends at 2 GiB. (The timers of all groups of a task are one call.) An operator can't divide them. And the driver takes
+1 GiB of results from a job, by default. So a task gives blobs up to a bound. A further blob is written as a file, and
+its row has the file's name instead. Whoever opens the row reads the file.
 
 The files of a batch are ``unskew/overflow/<sender>/<batch>/<number>``. Another attempt writes the same files again.
 When the sender works on a later batch, Spark has committed this one, so nobody reads the files any more, and the
@@ -12,7 +12,7 @@ sender removes them.
 
 import zlib
 
-from unskew.apps.checkpoint.folders import numbers
+from unskew.apps.checkpoint.folders import numbers, patiently
 from unskew.apps.checkpoint.location import Location, Where
 from unskew.errors import EnvironmentFault
 
@@ -25,7 +25,7 @@ _FILE = b"file:"
 _SELDOM = 64
 
 
-class Outbox:
+class Overflow:
     """What one call of an operator gives.
 
     Parameters
@@ -63,7 +63,7 @@ class Outbox:
 
 
 def content(blob: bytes, where: Where | None) -> bytes:
-    """The blob that ``Outbox.put`` was given. ``where`` is the query's checkpoint location.
+    """The blob that ``Overflow.put`` was given. ``where`` is the query's checkpoint location.
 
     Raises
     ------
@@ -76,7 +76,7 @@ def content(blob: bytes, where: Where | None) -> bytes:
     sender, batch, number = blob.removeprefix(_FILE).decode().split("/")
     location = _location(where)
     try:
-        return location.folder(sender, batch).read(number)
+        return patiently(lambda: location.folder(sender, batch).read(number))
     except FileNotFoundError as error:
         raise EnvironmentFault(
             f"what {sender} gave in batch {batch} is not in {location.below(sender, batch, number)}: "
