@@ -127,13 +127,13 @@ class TopicReader:
 
 def newest_messages(connection: Connection, topic: str, count: int) -> list[Message]:
     """About ``count`` of a topic's newest messages. There are fewer if they don't arrive within two seconds."""
-    deadline = time.monotonic() + _SAMPLE_PATIENCE
     newest: list[Message] = []
     try:
         first, ends = first_offsets(connection, topic), end_offsets(connection, topic, committed=False)
         each = -(-count // max(len(ends), 1))
         starts = {partition: max(first[partition], end - each) for partition, end in ends.items()}
         with TopicReader(connection, topic, {p: start for p, start in starts.items() if start < ends[p]}) as reader:
+            deadline = time.monotonic() + _SAMPLE_PATIENCE
             # Not every offset has a message, so the end of each partition is waited for, or as many as were wanted.
             while len(newest) < count and not reader.at_end and (patience := deadline - time.monotonic()) > 0:
                 newest += reader.new(min(patience, 0.1), count - len(newest))

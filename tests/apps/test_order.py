@@ -149,7 +149,12 @@ def test_what_is_sorted(spark, noticing):
     assert "Sort [" in plan_of(in_order(cached, "SHUFFLE"))
     ticked = df.repartition(2).withColumnRenamed("id", "i`d")
     assert len(in_order(ticked, "SHUFFLE").collect()) == 1
-    for gathered in (df.limit(1), df.orderBy("id").limit(1).selectExpr("id"), df.groupBy("id").count()):
+    many = spark.range(100)
+    for gathered in (
+        many.limit(9),
+        many.orderBy("id").limit(9).selectExpr("-id"),
+        many.groupBy(F.col("id") % 3).count(),
+    ):
         assert "Sort [" in plan_of(in_order(gathered, "SHUFFLE")), plan_of(gathered)
     twice = df.select("id").join(df.select("id"), F.lit(True)).repartition(2)
     with pytest.raises(UsageError, match="has several columns 'id': rename them"):
