@@ -105,18 +105,20 @@ class Course:
 
     @classmethod
     def load(cls, folder: Path) -> "Course":
-        """Read what ``save`` wrote into a folder.
+        """Read what ``save`` wrote into a folder. The samples, which are long, may have been left out.
 
         Raises
         ------
         FileNotFoundError
-            There are no such files.
+            There is no such course.
 
         """
         record: dict[str, Any] = orjson.loads((folder / "course.json").read_bytes())
         verdict = Verdict(**record["verdict"] | {"rejected": Counter(record["verdict"]["rejected"])})
-        with (folder / "samples.csv").open(newline="") as file:
-            rows = list(csv.DictReader(file))
+        rows: list[dict[str, str]] = []
+        if (folder / "samples.csv").exists():
+            with (folder / "samples.csv").open(newline="") as file:
+                rows = list(csv.DictReader(file))
         samples = [
             Sample(float(row["at"]), row["kind"], int(row["pid"]), row["measure"], float(row["value"])) for row in rows
         ]
