@@ -57,10 +57,10 @@ def test_a_batch_sends_once(settings, drain, connection, topic, monkeypatch):
 
 @pytest.fixture
 def little_room(spark):
-    """Spark takes 1 MiB of results from the tasks of a job, instead of 1 GiB."""
+    """Spark takes 20 KiB of results from the tasks of a job, compressed, instead of 1 GiB."""
     conf, name = spark.sparkContext._jsc.sc().conf(), "spark.driver.maxResultSize"
     before = conf.get(name, "1g")
-    conf.set(name, "1m")
+    conf.set(name, "20k")
     yield
     conf.set(name, before)
 
@@ -71,7 +71,7 @@ def little_room(spark):
 def test_a_batch_closes_more_windows_than_spark_takes_results(settings, drain, connection, topic, monkeypatch):
     n = 3_000
     publish(connection, topic, 2, countries([f"key {i % 7}" for i in range(n)]), ms=[START + 10 * i for i in range(n)])
-    monkeypatch.setattr(sink, "Closing", partial(Closing, most=100_000, piece=10_000))
+    monkeypatch.setattr(sink, "Closing", partial(Closing, most=20_000, piece=10_000))
     run = settings("SHUFFLE", time="event", window=0.01, run_time=600.0)
     _, reports = drain(run)
     windows = [window for report in reports for window, _ in report.windows]

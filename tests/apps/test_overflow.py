@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 
 from tests.apps.keyed.driver import Tally, packets_of
+from unskew.apps.checkpoint import folders
 from unskew.apps.checkpoint.overflow import Overflow, content
 from unskew.apps.keyed import tasks
 from unskew.apps.keyed.operators import PARCELS, MergerOperator, WorkerOperator
@@ -19,7 +20,8 @@ from unskew.errors import EnvironmentFault
 WORKERS, TOKENS, WINDOW, FAR = 3, [7, 8, 9], 40, 1000
 
 
-def test_blobs_up_to_the_bound_and_then_files(tmp_path):
+def test_blobs_up_to_the_bound_and_then_files(tmp_path, monkeypatch):
+    monkeypatch.setattr(folders, "PATIENCE", 0.0)
     where, blobs = str(tmp_path), [b"a" * 40, b"b" * 60, b"c" * 10, b""]
     overflow = Overflow(where, 100)
     given = [overflow.put("merger-3", 5, number, blob) for number, blob in enumerate(blobs)]
