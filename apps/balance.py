@@ -105,7 +105,7 @@ def balance(
     uses_time = named(grouping).uses_time
     if uses_time:
         columns.append(F.current_timestamp() if time is None else column(time))
-    df = in_order(df, grouping, column(time) if uses_time and time is not None else None)
+    df = in_order(df, grouping, time)
     route = column_of(df, route_column(routing, source is not None, uses_time), columns, IntegerType())
     return placed(df.withColumn(worker_column, route), workers, F.col(worker_column))
 
@@ -144,7 +144,7 @@ def balanced_map(
 
     """
     routing = _routing(df, grouping, workers, checkpoint, options, seed, name)
-    df = in_order(df, grouping, column(time) if named(grouping).uses_time and time is not None else None)
+    df = in_order(df, grouping, time)
     arrived = packets_at_workers(df, routing, key, list(df.columns), source=source, time=time)
 
     def unpack(batches: Batches) -> Batches:

@@ -7,6 +7,7 @@ import re
 import shutil
 import time
 import uuid
+import zlib
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Protocol, TypeVar
@@ -89,6 +90,14 @@ def patiently(read: Callable[[], T]) -> T:
             if time.monotonic() > deadline:
                 raise
         time.sleep(_LOOK_EVERY)
+
+
+def tidies(folder: Folder, what: str, seldom: int) -> bool:
+    """Whether old files of a folder are looked for now: always, or once in ``seldom`` times where requests cost money.
+
+    ``what`` names the write after which they are, so that writes of many folders don't look at the same moment.
+    """
+    return not (folder.costly and zlib.crc32(what.encode()) % seldom)
 
 
 def numbers(folder: Folder) -> list[int]:

@@ -10,9 +10,7 @@ When the sender works on a later batch, Spark has committed this one, so nobody 
 sender removes them.
 """
 
-import zlib
-
-from unskew.apps.checkpoint.folders import numbers, patiently
+from unskew.apps.checkpoint.folders import numbers, patiently, tidies
 from unskew.apps.checkpoint.location import Location, Where
 from unskew.errors import EnvironmentFault
 
@@ -55,7 +53,7 @@ class Overflow:
         if self._location is None:
             return
         folder = self._location.folder(sender)
-        if folder.costly and zlib.crc32(f"{sender} {batch}".encode()) % _SELDOM:
+        if not tidies(folder, f"{sender} {batch}", _SELDOM):
             return
         for old in numbers(folder):
             if old < batch:

@@ -12,11 +12,10 @@ This module has two versioned values of a run. ``Clock`` is how far batch time i
 """
 
 import json
-import zlib
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
-from unskew.apps.checkpoint.folders import numbers, numbers_among, partials_among
+from unskew.apps.checkpoint.folders import numbers, numbers_among, partials_among, tidies
 from unskew.apps.checkpoint.location import Location, Where
 from unskew.grouping import measures
 
@@ -82,7 +81,7 @@ class Versions:
             self._forget(version)
 
     def _forget(self, version: int) -> None:
-        if self._folder.costly and zlib.crc32(f"{self._address} {version}".encode()) % _SELDOM:
+        if not tidies(self._folder, f"{self._address} {version}", _SELDOM):
             return
         names = self._folder.names()
         old = [_name(v) for v in numbers_among(names) if v < version][: -(_KEEP - 1)]

@@ -9,7 +9,7 @@ from pyspark.sql import Row
 from unskew.apps.checkpoint.overflow import Overflow, content
 from unskew.apps.keyed.merger import merge
 from unskew.apps.keyed.parcels import HEARTBEAT, OUT, Parcel
-from unskew.apps.keyed.program import Program, WorkerBatch
+from unskew.apps.keyed.program import Program, Progress, WorkerBatch
 from unskew.apps.keyed.store import MemoryStore, SparkStore
 from unskew.apps.keyed.worker import going_on, work
 from unskew.apps.routing.batches import batch_number
@@ -32,8 +32,10 @@ def worker_rows(
     ``state`` is the worker's ``MapState``. ``overflow`` is that of the operator's call, which may be several workers'.
     """
     store = SparkStore(state)
-    batch = going_on(program, store, WorkerBatch(batch_number() or 0, batch_ms, watermark_ms, empty))
-    yield from _rows(work(program, store, worker, packets, batch), tokens, "worker", worker, batch, overflow)
+    progress = Progress.read(store)
+    batch = going_on(program, progress, WorkerBatch(batch_number() or 0, batch_ms, watermark_ms, empty))
+    parcels = work(program, store, worker, packets, batch, progress)
+    yield from _rows(parcels, tokens, "worker", worker, batch, overflow)
 
 
 def merger_rows(program: Program, tokens: list[int], state: Any, arrived: list[Any]) -> Iterator[Row]:

@@ -21,7 +21,9 @@ from unskew.grouping.keys import Keys, encode
 _WORK, _COUNTS = 0, 1
 
 
-def work(program: Program, store: Store, worker: int, packets: Sequence[bytes], batch: WorkerBatch) -> Iterator[Parcel]:
+def work(
+    program: Program, store: Store, worker: int, packets: Sequence[bytes], batch: WorkerBatch, progress: Progress
+) -> Iterator[Parcel]:
     """Execute a worker's part of a batch.
 
     Parameters
@@ -36,6 +38,8 @@ def work(program: Program, store: Store, worker: int, packets: Sequence[bytes], 
         The worker's tuples, in the order in which they are executed. There may be none.
     batch : WorkerBatch
         The batch.
+    progress : Progress
+        The worker's progress after the batch before.
 
     Raises
     ------
@@ -44,7 +48,6 @@ def work(program: Program, store: Store, worker: int, packets: Sequence[bytes], 
 
     """
     started = time.perf_counter()
-    progress = Progress.read(store)
     migration = Migration(program.routing, worker, batch.number, progress)
     merges = _merges(program, progress, batch)
     later = Delayed(store) if migration.moves or merges else None
@@ -97,7 +100,7 @@ def work(program: Program, store: Store, worker: int, packets: Sequence[bytes], 
         program.reports.send(batch.number, worker, report)
 
 
-def going_on(program: Program, store: Store, batch: WorkerBatch) -> WorkerBatch:
+def going_on(program: Program, progress: Progress, batch: WorkerBatch) -> WorkerBatch:
     """The batch with a time by which no window is open again that a batch before has closed.
 
     By batch time, a driver's clock may be set back, or the next driver's clock may be behind. All workers are called in
@@ -105,7 +108,7 @@ def going_on(program: Program, store: Store, batch: WorkerBatch) -> WorkerBatch:
     """
     if program.event or program.window_ms is None:
         return batch
-    least = Progress.read(store).closed_ms
+    least = progress.closed_ms
     return replace(batch, batch_ms=max(least, batch.batch_ms), watermark_ms=max(least, batch.watermark_ms))
 
 

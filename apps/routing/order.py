@@ -5,8 +5,8 @@ the order in which they come. If an executor is lost, its tasks run again, and w
 before. Workers that had their rows already keep them, so some rows would be lost and others doubled.
 
 So behind a shuffle the rows of a static DataFrame are sorted. (Which rows a ``limit`` without an order chooses isn't
-repeatable at all, with any operation of Spark's.) Spark doesn't sort streams. There it must itself notice
-that a task's output differs. Then it ends the query, which goes on from its checkpoint when it is started again.
+repeatable at all, with any operation of Spark's.) Spark doesn't sort streams. There it must itself notice that a task's
+output differs. Then it ends the query, which goes on from its checkpoint when it is started again.
 """
 
 import re
@@ -16,8 +16,10 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, CalendarIntervalType, DataType, MapType, StructType, VariantType
 
+from unskew.apps.routing.packets import column
 from unskew.apps.spark import is_on, keeps_order, plan_of
 from unskew.errors import UsageError
+from unskew.grouping import named
 
 # Spark's settings by which it notices. Spark 4.1 has them, 4.2 sets them by default.
 _NOTICES = (
@@ -32,7 +34,7 @@ _GATHER = ("CollectLimit", "CollectTail", "GlobalLimit", "TakeOrderedAndProject"
 _READ = "Scan ExistingRDD"
 
 
-def in_order(df: DataFrame, grouping: str, time: Column | None = None) -> DataFrame:
+def in_order(df: DataFrame, grouping: str, time: str | Column | None = None) -> DataFrame:
     """The DataFrame with the rows of each task in an order that all attempts of the task give.
 
     Parameters
@@ -41,8 +43,8 @@ def in_order(df: DataFrame, grouping: str, time: Column | None = None) -> DataFr
         A stream, or a static DataFrame.
     grouping : str
         The grouping that routes the rows. The order doesn't matter to one that goes by the key alone.
-    time : Column, optional
-        The first column to sort by, if rows are sorted.
+    time : str or Column, optional
+        The tuples' times. If rows are sorted and the grouping goes by time, they are sorted by it first.
 
     Raises
     ------
@@ -54,7 +56,8 @@ def in_order(df: DataFrame, grouping: str, time: Column | None = None) -> DataFr
     if grouping.upper() == "KEY" or not _shuffled(df):
         return df
     if not df.isStreaming:
-        return df.sortWithinPartitions(*([time] if time is not None else []), *_all_columns(df))
+        first = [column(time)] if time is not None and named(grouping).uses_time else []
+        return df.sortWithinPartitions(*first, *_all_columns(df))
     lacking = [name for name in _NOTICES if not is_on(df.sparkSession, name)]
     if lacking:
         raise UsageError(
@@ -85,8 +88,8 @@ def _all_columns(df: DataFrame) -> list[Column]:
         raise UsageError(f"the DataFrame, which is behind a shuffle, has several columns {twice[0]!r}: rename them")
     plain = []
     for field in df.schema:
-        column = F.col(f"`{field.name.replace('`', '``')}`")
-        plain.append(column if _sorts(field.dataType) else F.to_json(F.struct(column)))
+        values = F.col(f"`{field.name.replace('`', '``')}`")
+        plain.append(values if _sorts(field.dataType) else F.to_json(F.struct(values)))
     return [F.xxhash64(*plain), *plain]
 
 

@@ -304,9 +304,8 @@ class Run:
         clock = self._checkpoint.clock
         if self._last is not None and batch.time_ms < self._last.batch.time_ms - 1000 * _SET_BACK:
             self._agreed = False
-        if self._agreed or batch.number < self._unplanned or batch.start == batch.end:
-            return None
-        if time.monotonic() < self._ask_again:
+        looks = not self._agreed and time.monotonic() >= self._ask_again
+        if not looks or batch.number < self._unplanned or batch.start == batch.end:
             return None
         doubted = contradicted(self._settings, batch.time_ms)
         self._agreed = doubted is not None

@@ -92,8 +92,9 @@ class Sink:
         self._listener = listener
         self._hold = hold
         self._loop = loop_of(settings)
-        self._history = WorkerHistory.at(settings.location, settings.workers) if self._states else None
-        self._generation = Checkpoint(settings.location).claimed().get(GENERATION, {}).get("number", 0)
+        claimed = Checkpoint(settings.location).claimed() if self._states else {}
+        self._history = WorkerHistory.of(claimed, settings.workers) if self._states else None
+        self._generation = claimed.get(GENERATION, {}).get("number", 0)
 
     def __call__(self, df: DataFrame, batch: Batch) -> None:
         """Publish the windows that the batch closed, write totals and plans for the next batch, call the listener."""

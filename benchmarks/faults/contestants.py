@@ -30,12 +30,6 @@ _UNSKEW = (sys.executable, "-c", "from unskew.apps.cli import main; main()")
 _DISTINCT = ("--work=unskew.works:Distinct", "--work-option=id=offset", "--work-option=kind=int64")
 _RUNNING = ("--work=unskew.works:Running", "--work-option=value=offset", "--merge-every=2 batches")
 _FLAKY = ("--work=benchmarks.faults.flaky:flaky", "--work-columns=offset", "--work-errors=reject")
-# With these, Spark runs all again that has read a shuffled output which then comes out otherwise. Our queries behind a
-# shuffle need it. They are Spark's defaults since 4.2.
-_NOTICES = (
-    "--conf=spark.sql.shuffle.orderIndependentChecksum.enabled=true",
-    "--conf=spark.sql.shuffle.orderIndependentChecksum.enableFullRetryOnMismatch=true",
-)
 #: Groupings that have states or plans → the short name in their topics' names, and options of the command.
 GROUPINGS = {
     "PARTIAL_KEY": ("pkg",),
@@ -240,7 +234,7 @@ class Session(Contestant):
             *("--master", stage.cluster.master, "--workers", str(WORKERS), "--most", str(BATCH)),
             *(f"--conf={name}={value}" for name, value in stage.conf.items()),
             f"--conf=spark.sql.shuffle.partitions={WORKERS}",
-            *(("--shuffled", *_NOTICES) if self.shuffled else ()),
+            *(("--shuffled",) if self.shuffled else ()),
         ]
 
     def expected(self, stage: "Stage", records: Iterable[Record]) -> Counter[rows.Row]:

@@ -12,7 +12,7 @@ from tests.apps.keyed.driver import Tally
 from unskew.apps.checkpoint.versions import Versions
 from unskew.apps.feedback.loop import Loop
 from unskew.apps.feedback.monitors import Monitors
-from unskew.apps.keyed.program import Program, WorkerBatch
+from unskew.apps.keyed.program import Program, Progress, WorkerBatch
 from unskew.apps.keyed.store import MemoryStore
 from unskew.apps.keyed.worker import work
 from unskew.apps.routing.cost import Cost
@@ -197,8 +197,8 @@ def test_workers_with_states_observe_their_tuples_too(tmp_path):
     program = replace(program, reports=SimpleNamespace(send=lambda *report: sent.append(report[-1])))
     rows = pa.record_batch([pa.array(keys), pa.array(np.ones(len(keys), np.int64))], ["key", "value"])
     (packet,) = cut(rows, np.zeros(len(keys), np.int32), 1).column("packet").to_pylist()
-    list(work(program, MemoryStore(), 2, [packet], WorkerBatch(3, 1000, 1000)))
-    list(work(program, MemoryStore(), 1, [], WorkerBatch(3, 1000, 1000)))
+    list(work(program, MemoryStore(), 2, [packet], WorkerBatch(3, 1000, 1000), Progress()))
+    list(work(program, MemoryStore(), 1, [], WorkerBatch(3, 1000, 1000), Progress()))
     of_some, of_none = (report.monitor for report in sent)
     assert of_none is None
     assert len(of_some["keys"]) == len(set(keys))

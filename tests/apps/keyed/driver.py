@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from unskew.apps.keyed import merger, parcels, worker
 from unskew.apps.keyed.parcels import OUT, RESULTS, Parcel
-from unskew.apps.keyed.program import Program, WorkerBatch
+from unskew.apps.keyed.program import Program, Progress, WorkerBatch
 from unskew.apps.keyed.store import MemoryStore
 from unskew.apps.routing.packets import cut
 from unskew.grouping import create
@@ -84,11 +84,11 @@ class Engine:
         """Run one batch; worker w gets ``packets[w]``; ``empty``: as Spark does where only the watermark has moved."""
         program = self.program
         given = WorkerBatch(self.number, batch_ms, watermark_ms, empty)
-        [batch] = {worker.going_on(program, store, given) for store in self.workers}
+        [batch] = {worker.going_on(program, Progress.read(store), given) for store in self.workers}
         self.number += 1
         sent: list[Parcel] = []
         for w, store in enumerate(self.workers):
-            sent += worker.work(program, store, w, packets[w], batch)
+            sent += worker.work(program, store, w, packets[w], batch, Progress.read(store))
         if program.split:
             arrived = [[p for p in sent if p.merger == h] for h in range(program.mergers)]
             sent = [parcel for parcel in sent if parcel.kind in OUT]

@@ -18,7 +18,7 @@ from unskew.apps.feedback.loop import Loop, record_workers
 from unskew.apps.keyed import parcels, worker
 from unskew.apps.keyed.migration import Transfers, owners, router_by
 from unskew.apps.keyed.parcels import RESULTS
-from unskew.apps.keyed.program import Program, WorkerBatch
+from unskew.apps.keyed.program import Program, Progress, WorkerBatch
 from unskew.apps.keyed.store import KEY, MemoryStore
 from unskew.apps.keyed.table import Table
 from unskew.apps.routing.plans import Plans
@@ -175,7 +175,7 @@ class MigrationModel(RuleBasedStateMachine):
     def _task(self, number, packets):
         batch, store = self.batch, MemoryStore()
         store.blobs = dict(self.stores[number].blobs)
-        sent = list(worker.work(self.program, store, number, packets, batch.clock))
+        sent = list(worker.work(self.program, store, number, packets, batch.clock, Progress.read(store)))
         return store, sent
 
     def _attempt(self, order, twice, dies_after):
@@ -206,7 +206,7 @@ class MigrationModel(RuleBasedStateMachine):
             store = MemoryStore()
             store.blobs = dict(before)
             try:
-                list(worker.work(program, store, number, packets, clock))
+                list(worker.work(program, store, number, packets, clock, Progress.read(store)))
             except EnvironmentFault:
                 assert Plans(self.folder).at(clock.number) is None, "its batch is so old that its plans are gone"
 
