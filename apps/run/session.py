@@ -231,8 +231,8 @@ def _temporary_folder() -> Path:
         if not is_held(left):
             shutil.rmtree(left, ignore_errors=True)
     new = Path(mkdtemp(prefix=f".{_TEMPORARY}{os.getpid()}-"))
-    hold(new)
-    folder = new.rename(new.with_name(new.name.removeprefix(".")))  # from now on others find it
+    folder = new.with_name(new.name.removeprefix("."))
+    hold(new, folder)
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return folder
 

@@ -161,8 +161,7 @@ class Cluster:
                 left.unlink(missing_ok=True)
         new = self.secret_file.with_suffix(".new")
         write_private(new, os.environ[SECRET])
-        self._held = hold(new)
-        new.replace(self.secret_file)
+        self._held = hold(new, self.secret_file)
 
     def _worker(self) -> Child:
         name = f"worker-{self._launched}"

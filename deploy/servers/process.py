@@ -106,18 +106,19 @@ def lives(pid: int) -> bool:
     return True
 
 
-def hold(path: Path) -> int:
-    """Hold a file or folder, so that no other process takes it for one that was left.
+def hold(new: Path, path: Path) -> int:
+    """Hold a new file or folder, so that no other process takes it for one that was left, and then name it ``path``.
+
+    Others find it under that name, so one that they find unheld was left for good.
 
     The kernel ends the hold when this process ends, however it ends, or closes the descriptor that is returned. Other
     containers see a hold, where a process id says nothing. A child that is forked holds too, unless it starts a
     program.
-
-    Hold it before it gets the name under which others find it: one that they find unheld was left for good.
     """
-    descriptor = os.open(path, os.O_RDONLY)
+    descriptor = os.open(new, os.O_RDONLY)
     with suppress(OSError):  # a file system without locks, on which `is_held` is always true
         fcntl.flock(descriptor, fcntl.LOCK_EX)
+    new.replace(path)
     return descriptor
 
 

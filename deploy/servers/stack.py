@@ -151,8 +151,7 @@ def scraped(port: int) -> Iterator[None]:
     own = targets() / f"{os.getpid()}.json"
     new = own.with_suffix(".new")
     new.write_text(json.dumps([{"targets": [f"{LOOPBACK}:{port}"]}]))
-    held = hold(new)
-    new.replace(own)
+    held = hold(new, own)
     try:
         yield
     finally:

@@ -94,7 +94,7 @@ def test_what_cannot_be_told_is_held(tmp_path):
     assert is_held(tmp_path / "link")
     assert is_held(tmp_path / "missing")
     assert not is_held(tmp_path / "pipe")
-    held = hold(tmp_path)
+    held = hold(tmp_path, tmp_path)
     assert is_held(tmp_path)
     os.close(held)
     assert not is_held(tmp_path)
