@@ -283,9 +283,9 @@ class Cluster:
         partition = SimpleNamespace(replicas=[2, 1], isrs=isrs)
         return SimpleNamespace(topics={"t": SimpleNamespace(partitions={0: partition})})
 
-    def elect_leaders(self, kind, partitions, **_):
+    def elect_leaders(self, kind, partitions):
         self.done.append((kind, partitions))
-        return SimpleNamespace(result=dict)
+        return SimpleNamespace(result=lambda _: {})
 
 
 def test_leaders_move_back_when_the_second_broker_is_in_sync(monkeypatch):
