@@ -61,6 +61,7 @@ def topology(
     """
     # pyspark and numba: the commands' help needn't wait for them.
     from unskew.apps.commandline.execution import execute
+    from unskew.apps.topology.dataflow import Dataflow
 
     grouping = scheme(given["grouping"])
     upper = {name: given[name].upper() for name in ("mode", "source_type")}
@@ -72,7 +73,7 @@ def topology(
         options=own.of([grouping])[grouping],
         **work.settings(),
     )
-    # Kafka's address comes last, so that an error in the other settings shows first.
+    Dataflow.of(settings)  # Kafka's address comes last, so that an error in the other settings shows first
     settings = replace(
         settings,
         connection=kafka.connection(),

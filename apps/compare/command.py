@@ -66,6 +66,7 @@ def compare(
     """
     # pyspark and numba: the commands' help needn't wait for them.
     from unskew.apps.compare.contest import fresh_checkpoints, run_contest
+    from unskew.apps.topology.dataflow import Dataflow
 
     names = schemes(groupings)
     options = own.of(names)
@@ -83,7 +84,7 @@ def compare(
             options=options[names[0]],
             **work.settings(),
         )
-        # Kafka's address comes last, so that an error in the other settings shows first.
+        Dataflow.of(first)  # Kafka's address comes last, so that an error in the other settings shows first
         first = replace(first, connection=kafka.connection())
         courses = run_contest(
             first, options, output or Path("out") / f"compare-{first.source_name}", metrics.destinations()

@@ -24,7 +24,7 @@ from unskew.apps.run.ending import Halted, stop_between_batches
 from unskew.apps.run.progress import kafka_source
 from unskew.apps.run.run import Run
 from unskew.apps.run.session import session
-from unskew.apps.topology.dataflow import dataflow
+from unskew.apps.topology.dataflow import Dataflow
 from unskew.apps.topology.publisher import result_topics
 from unskew.apps.topology.settings import Settings
 from unskew.deploy.client.topics import end_offsets, ensure_topic, partitions_of
@@ -50,7 +50,7 @@ def warm_up(spark: SparkSession, settings: Settings, stopped: Callable[[], bool]
         settings, speed=_FREE if settings.key_costs else "x0", max_tuples=settings.batch_limit, work=None,
         work_columns=(), checkpoint=f"{settings.checkpoint}-warm-up",
     )  # fmt: skip
-    state = dataflow(spark, free)
+    rows = Dataflow.of(free).rows(spark)
     halt = threading.Event()
 
     def batch(df: DataFrame, _: int) -> None:
@@ -59,7 +59,7 @@ def warm_up(spark: SparkSession, settings: Settings, stopped: Callable[[], bool]
         df.count()
 
     query = (
-        state.writeStream.option("checkpointLocation", free.location.address)
+        rows.writeStream.option("checkpointLocation", free.location.address)
         .trigger(processingTime="0 seconds")
         .foreachBatch(batch)
         .start()

@@ -9,7 +9,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from unskew.apps.checkpoint.versions import Totals
 from unskew.apps.run.session import log_file
-from unskew.apps.topology.settings import Settings
+from unskew.apps.topology.dataflow import Dataflow
 from unskew.apps.topology.sink import BatchReport
 from unskew.apps.topology.source import TOO_LARGE
 from unskew.errors import EnvironmentFault, UsageError
@@ -30,15 +30,16 @@ class Drain:
 
     Parameters
     ----------
-    settings : Settings
-        The settings of the run.
+    dataflow : Dataflow
+        The run's.
     ends : mapping
         Partition → the offset before which it had messages.
 
     """
 
-    def __init__(self, settings: Settings, ends: Mapping[int, int]) -> None:
-        self._settings = settings
+    def __init__(self, dataflow: Dataflow, ends: Mapping[int, int]) -> None:
+        self._settings = dataflow.settings
+        self._stage = dataflow.stage
         self._ends = ends
 
     @property
@@ -59,15 +60,12 @@ class Drain:
 
     def end_ms(self, totals: Totals) -> int:
         """When the last window ends (ms). By event time, which a flush advances, when the last state's TTL ends."""
-        states = self._settings.states
-        by_event = self._settings.time == "event"
-        return totals.last_window_end_ms + (states.tail_ms if states is not None and by_event else 0)
+        return totals.last_window_end_ms + (self._stage.tail_ms if self._settings.time == "event" else 0)
 
     def _over(self, report: BatchReport) -> bool:
         """Whether the windows are published, and the states merged."""
-        states, end_ms = self._settings.states, self.end_ms(report.totals)
-        merged = states is None or report.states is None or states.merged(report.states, end_ms)
-        return merged and report.batch.watermark_ms >= end_ms
+        end_ms = self.end_ms(report.totals)
+        return self._stage.merged(report.states, end_ms) and report.batch.watermark_ms >= end_ms
 
 
 class Halted(Exception):

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Self
 
 from unskew.apps.checkpoint.checkpoint import Batch
+from unskew.apps.topology.dataflow import Dataflow
 from unskew.apps.topology.settings import Settings
 from unskew.apps.topology.sink import BatchReport
 from unskew.deploy.client.reader import Ends
@@ -40,20 +41,17 @@ class Idle:
 
     Parameters
     ----------
-    settings : Settings
-        The settings of the run.
+    dataflow : Dataflow
+        The run's.
     halt : threading.Event
         Ends every wait.
 
     """
 
-    def __init__(self, settings: Settings, halt: threading.Event) -> None:
-        self._settings = settings
+    def __init__(self, dataflow: Dataflow, halt: threading.Event) -> None:
+        self._settings = dataflow.settings
         self._halt = halt
-        states = settings.states
-        ttl_ms = states.ttl_ms if states else None
-        period = states.merge_period if states else None
-        self._patience = min([_MOST, *(ms / 1000 for ms in (ttl_ms, period.ms if period else None) if ms)])
+        self._patience = min([_MOST, *(ms / 1000 for ms in dataflow.stage.waits)])
 
     def __enter__(self) -> Self:
         """Connect to Kafka."""

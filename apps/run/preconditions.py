@@ -8,9 +8,8 @@ from typing import Any
 from unskew.apps.checkpoint.checkpoint import GENERATION, Checkpoint, WorkerHistory
 from unskew.apps.checkpoint.versions import TotalsLog
 from unskew.apps.feedback.loop import record_workers
-from unskew.apps.keyed.program import taken_over
 from unskew.apps.routing.plans import Plans
-from unskew.apps.topology.parts import loop_of
+from unskew.apps.topology.dataflow import Dataflow
 from unskew.apps.topology.publisher import result_topics
 from unskew.apps.topology.settings import Settings
 from unskew.apps.topology.source import loss_message, lost_messages, skipped_messages
@@ -41,7 +40,7 @@ def require_topic(settings: Settings, *, begun: bool) -> None:
         ensure_topic(settings.connection, settings.source_name, settings.sources)
 
 
-def require_own(settings: Settings, checkpoint: Checkpoint, claimed: Mapping[str, Any]) -> None:
+def require_own(dataflow: Dataflow, checkpoint: Checkpoint, claimed: Mapping[str, Any]) -> None:
     """Refuse a checkpoint of another run, and one that can't be written. A new one is made this run's.
 
     Nothing is changed in one that has begun, because another driver may be at work with it.
@@ -56,16 +55,16 @@ def require_own(settings: Settings, checkpoint: Checkpoint, claimed: Mapping[str
         The checkpoint can't be written, or its states lie as a plan of another version has it.
 
     """
-    run, changing = _run_of(settings, claimed)
+    run, changing = _run_of(dataflow, claimed)
     checkpoint.check(run, changing)
-    require_plans(settings)
+    require_plans(dataflow)
     if claimed:
         checkpoint.require_writable()
     else:
         checkpoint.claim(run)
 
 
-def claim(settings: Settings, checkpoint: Checkpoint) -> None:
+def claim(dataflow: Dataflow, checkpoint: Checkpoint) -> None:
     """Make the checkpoint this run's, once this driver holds it. A run of another number of workers may resume from it.
 
     Raises
@@ -74,8 +73,8 @@ def claim(settings: Settings, checkpoint: Checkpoint) -> None:
         The checkpoint belongs to another run.
 
     """
-    claimed, workers = checkpoint.claimed(), settings.workers
-    run, changing = _run_of(settings, claimed)
+    claimed, workers = checkpoint.claimed(), dataflow.settings.workers
+    run, changing = _run_of(dataflow, claimed)
     checkpoint.check(run, changing)
     if claimed.get("numWorkers", workers) != workers:
         record_workers(checkpoint.location, claimed["numWorkers"], checkpoint.planned())
@@ -84,11 +83,11 @@ def claim(settings: Settings, checkpoint: Checkpoint) -> None:
     checkpoint.tidy()
 
 
-def _run_of(settings: Settings, claimed: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
+def _run_of(dataflow: Dataflow, claimed: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
     """The fields that the checkpoint's record gets of this run, and the names of those that may differ."""
-    history = WorkerHistory.of(claimed, settings.workers).entries()
-    new = taken_over(settings.states.work, claimed) if settings.states else {}
-    return settings.identity | history | new, ("numWorkers", *history, *new)
+    history = WorkerHistory.of(claimed, dataflow.settings.workers).entries()
+    new = dataflow.stage.taken_over(claimed)
+    return dataflow.identity | history | new, ("numWorkers", *history, *new)
 
 
 def number_generation(settings: Settings, checkpoint: Checkpoint) -> None:
@@ -98,16 +97,16 @@ def number_generation(settings: Settings, checkpoint: Checkpoint) -> None:
     are set. So the generation is the number of records that the topic had when this checkpoint came to it. A topic that
     was made again is another one, and so is the one of another number of workers.
     """
-    if not settings.states:
+    topic = result_topics(settings).get("results")
+    if topic is None:
         return
-    topic = result_topics(settings)["results"]
     which = f"{topic} {topic_id(settings.connection.admin(), topic) or ''}".strip()
     if checkpoint.claimed().get(GENERATION, {}).get("of") != which:
         written = sum(end_offsets(settings.connection, topic, committed=False).values())
         checkpoint.claim({GENERATION: {"of": which, "number": written}}, (GENERATION,))
 
 
-def require_plans(settings: Settings) -> None:
+def require_plans(dataflow: Dataflow) -> None:
     """Refuse a checkpoint whose keys were moved by a plan of another version, because these routers can't follow it.
 
     Raises
@@ -116,7 +115,7 @@ def require_plans(settings: Settings) -> None:
         The checkpoint has such a plan.
 
     """
-    loop = loop_of(settings)
+    loop, settings = dataflow.loop(), dataflow.settings
     state = Plans(settings.location).newest() if loop is not None and loop.moving else None
     if loop is None or state is None:
         return

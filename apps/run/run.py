@@ -30,11 +30,12 @@ from unskew.apps.run.preconditions import (
 )
 from unskew.apps.run.progress import taken
 from unskew.apps.run.python import start_python
-from unskew.apps.topology.dataflow import dataflow
+from unskew.apps.topology.dataflow import Dataflow
 from unskew.apps.topology.publisher import Publisher
 from unskew.apps.topology.settings import Settings
 from unskew.apps.topology.sink import BatchReport, Sink
 from unskew.apps.topology.source import TOO_LARGE, contradicted
+from unskew.apps.topology.stage import Query
 from unskew.deploy.client.clock import broker_time
 from unskew.deploy.client.group import ConsumerGroup
 from unskew.deploy.client.topics import end_offsets, topic_id
@@ -87,7 +88,7 @@ class Run:
     Raises
     ------
     UsageError
-        The topic has another number of partitions, or the checkpoint belongs to another run.
+        A setting is invalid, the topic has another number of partitions, or the checkpoint belongs to another run.
     EnvironmentFault
         The broker can't be reached, the checkpoint can't be written, or the topic has lost messages.
     """
@@ -99,6 +100,7 @@ class Run:
         followers: Sequence[Follower] = (),
     ) -> None:
         self._settings = settings
+        self._dataflow = Dataflow.of(settings)
         self._listeners = Listeners("batches", listeners)
         self._followers = Listeners("progress", [*followers, self._committed])
         self._stop = threading.Event()
@@ -117,8 +119,8 @@ class Run:
         self._hold = Hold(settings.location)
         claimed = self._checkpoint.claimed()
         require_topic(settings, begun=bool(claimed))
-        self._drain = Drain(settings, end_offsets(settings.connection, settings.source_name))
-        require_own(settings, self._checkpoint, claimed)
+        self._drain = Drain(self._dataflow, end_offsets(settings.connection, settings.source_name))
+        require_own(self._dataflow, self._checkpoint, claimed)
         require_messages(settings, self._checkpoint, held=False)
         self._admin = settings.connection.admin()  # kept: to connect takes longer than an answer
         self._topic: str | None = None
@@ -178,7 +180,7 @@ class Run:
             start_python(spark)
         self._hold.take()
         self._checkpoint = Checkpoint(settings.location)  # another driver may have gone on with it since
-        claim(settings, self._checkpoint)
+        claim(self._dataflow, self._checkpoint)
         require_messages(settings, self._checkpoint)
         self._topic = self._checkpoint.claimed().get("topicId")
         publisher = Publisher(settings)
@@ -224,7 +226,7 @@ class Run:
             if settings.group:
                 self._group = stack.enter_context(ConsumerGroup(settings.connection, settings.group))
             stack.enter_context(follow(spark, settings.name, self._followers))
-            idle = stack.enter_context(Idle(settings, self._halt))
+            idle = stack.enter_context(Idle(self._dataflow, self._halt))
             return self._await(self._start(spark, publisher, idle, flush_at), deadline, flushing=flush_at is not None)
 
     def _start(
@@ -237,8 +239,8 @@ class Run:
         self._agreed = False
         self._unplanned = self._checkpoint.unplanned()
         ahead_ms = self._checkpoint.clock.ahead_ms
-        state = dataflow(spark, settings, reports, flush_at, ahead_ms, count_bytes=self._count_bytes)
-        sink = Sink(settings, reports, publisher, self._done, self._hold)
+        rows = self._dataflow.rows(spark, Query(reports, flush_at, ahead_ms, self._count_bytes))
+        sink = Sink(self._dataflow, reports, publisher, self._done, self._hold)
         self._halt.clear()
         self._halted = False
 
@@ -257,7 +259,7 @@ class Run:
             self._hold.require()  # or Spark would commit the batch while the other driver is at it
 
         return (
-            state.writeStream.queryName(settings.name)
+            rows.writeStream.queryName(settings.name)
             .option("checkpointLocation", settings.location.address)
             .trigger(processingTime=trigger(settings))
             .foreachBatch(end_of_batch)

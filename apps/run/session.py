@@ -21,8 +21,10 @@ from pyspark.sql import SparkSession
 from unskew.apps.checkpoint.location import Location
 from unskew.apps.run.python import archive_settings, drivers_python, require_python, tasks_python, write_archive
 from unskew.apps.spark import accumulator_server, jvm_process
+from unskew.apps.topology.dataflow import stage_of
 from unskew.apps.topology.settings import Settings
 from unskew.apps.topology.source import MOST_ROWS, ROWS
+from unskew.apps.topology.stage import Stage
 from unskew.deploy.directories import data_directory
 from unskew.deploy.installation import class_data
 from unskew.deploy.installation.jars import connector_jars, s3a_jars
@@ -79,8 +81,6 @@ _S3A = {
 # The state's partitions are fixed when a checkpoint is made; each costs every batch a commit of some 50 ms.
 _PARTITIONS = "spark.sql.shuffle.partitions"
 _LEAST_PARTITIONS = 4
-# Of a run with states per key: no batch needs their number, and counting them makes a write 2.5 times as dear.
-_STATES = {"spark.sql.streaming.stateStore.rocksdb.trackTotalNumberOfRows": "false"}
 # Simulated cost is spent asleep, so tasks may outnumber cores; but each task has a Python process.
 _MOST_TASKS = 128
 # Python workers fork from this module's process, which has imported what tasks need.
@@ -107,9 +107,10 @@ def session(settings: Settings, groupings: Sequence[str] = ()) -> Iterator[Spark
     side_by_side = max(settings.workers, settings.sources) if settings.cost.mean else 2 * (os.cpu_count() or 1)
     master = settings.master or f"local[{min(side_by_side, _MOST_TASKS)},{_ATTEMPTS}]"
     names = groupings or [settings.grouping]
+    stage = stage_of(settings)
     conf = {
         "spark.executorEnv.UNSKEW_GROUPINGS": ",".join(names),
-        **(_STATES if settings.states else {}),
+        **stage.conf,
         **settings.conf,
         **({**_OUR_DAEMON, **archive_settings(settings.conf)} if settings.mode == "CLUSTER" else {}),
     }
@@ -118,22 +119,22 @@ def session(settings: Settings, groupings: Sequence[str] = ()) -> Iterator[Spark
         warmed = pool.submit(lambda: [warm(name) for name in names])
         spark = start(settings.name, master, _LEAST_PARTITIONS, conf, settings.location)
         if _PARTITIONS not in conf:
-            spark.conf.set(_PARTITIONS, _partitions(settings, spark))
+            spark.conf.set(_PARTITIONS, _partitions(stage, spark))
         warmed.result()
     with TemporaryDirectory(dir=_temporary_folder()) as folder, lasting(spark, log_file()):
         if settings.mode == "CLUSTER":
             # Each executor fetches the archive when it needs it, also one that comes later.
             spark.sparkContext.addPyFile(str(write_archive(Path(folder))))
-            require_python(spark, states=settings.states is not None)
+            require_python(spark, states=stage.keyed)
         yield spark
 
 
-def _partitions(settings: Settings, spark: SparkSession) -> int:
+def _partitions(stage: Stage, spark: SparkSession) -> int:
     """How many partitions the state of a new checkpoint gets."""
+    settings = stage.settings
     if settings.state_partitions is not None:
         return settings.state_partitions
-    if settings.states and settings.cost.mean:
-        # A worker is a group of the state's partitions; workers wait side by side only in different partitions.
+    if stage.by_worker:
         return min(settings.workers, _MOST_TASKS)
     local = settings.mode == "LOCAL"
     cores = (os.cpu_count() or 1) if local else spark.sparkContext.defaultParallelism

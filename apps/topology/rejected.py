@@ -15,8 +15,8 @@ from pyspark.sql import functions as F
 from unskew.apps.checkpoint.checkpoint import Batch
 from unskew.apps.splitter.splitter import rejecting_times
 from unskew.apps.topology.messages import LONGEST_RECORD
-from unskew.apps.topology.parts import splitter_of
 from unskew.apps.topology.settings import Settings
+from unskew.apps.topology.source import splitter_of
 
 # Characters of a reason, and characters or bytes of a message that is cut. JSON writes six bytes for some of them.
 _REASON = 10_000

@@ -17,7 +17,6 @@ from unskew.errors import UsageError
 if TYPE_CHECKING:
     from unskew.apps.checkpoint.location import Location
     from unskew.apps.routing.cost import Cost
-    from unskew.apps.topology.parts import StateSettings
     from unskew.apps.topology.worker import Work
     from unskew.works.interface import KeyedWork
 
@@ -186,7 +185,7 @@ class Settings:
     ] = None
 
     def __post_init__(self) -> None:
-        """Check everything that can be checked without a broker or Spark.
+        """Check each value. ``Dataflow.of`` checks what the topology's parts say to them.
 
         Raises
         ------
@@ -194,18 +193,13 @@ class Settings:
             A bad value; the message names it and the valid ones.
 
         """
-        from unskew.apps.topology.parts import splitter_of
-
         _one_of("mode", self.mode, MODES)
         _one_of("time", self.time, TIMES)
         _one_of("on_data_loss", self.on_data_loss, DATA_LOSS)
         _one_of("work_errors", self.work_errors, WORK_ERRORS)
-        splitter_of(self)
         _topic_name(self.source_name)
         for f in fields(self):
             _in_bounds(f.name, getattr(self, f.name), getattr(f.type, "__metadata__", ()))
-        _grouping(self)
-        _ = self.states
         if round(self.window * 1000, 6) % 1:
             raise UsageError(f"window is {self.window}; valid: whole milliseconds, as 0.001, 0.5, 15")
         _ = self.location
@@ -218,13 +212,6 @@ class Settings:
         from unskew.apps.checkpoint.location import location_by
 
         return location_by(self.checkpoint, self.conf)
-
-    @property
-    def states(self) -> "StateSettings | None":
-        """How long the keyed work's states live, and when their fragments are merged; None if it is no keyed work."""
-        from unskew.apps.topology.parts import StateSettings
-
-        return StateSettings.of(self)
 
     @property
     def carried(self) -> tuple[str, ...]:
@@ -289,7 +276,10 @@ class Settings:
 
     @property
     def identity(self) -> dict[str, Any]:
-        """The settings that a checkpoint is bound to: with one of them changed, its state would be another run's."""
+        """The settings that a checkpoint is bound to: with one of them changed, its state would be another run's.
+
+        A stage may have more such fields (``Stage.identity``).
+        """
         return {
             "sourceType": self.source_type.upper(),
             "groupingType": self.grouping.upper(),
@@ -301,7 +291,6 @@ class Settings:
             "window": self.window,
             "time": self.time,
             **({"keyField": self.key_field, "messageFormat": self.format} if self.key_field or self.format else {}),
-            **(self.states.identity(self) if self.states else {}),
         }
 
 
@@ -349,21 +338,3 @@ def _topic_name(name: str) -> None:
     """Refuse a name that Kafka wouldn't take for a topic."""
     if not re.fullmatch(r"[A-Za-z0-9._-]{1,200}", name):
         raise UsageError(f"sourceName {name!r} can't be a Kafka topic; valid: letters, digits, '.', '_', '-'")
-
-
-def _grouping(settings: Settings) -> None:
-    """Refuse a grouping that doesn't exist, or one that lacks what it needs."""
-    from unskew.grouping import create
-
-    try:
-        router = create(settings.grouping, settings.workers, seed=settings.seed, **settings.options)
-    except ValueError as error:
-        raise UsageError(str(error)) from None
-    cost = settings.cost
-    if cost.factors and not cost.mean:
-        raise UsageError(f"key_costs is {settings.key_costs!r}, but tuples cost nothing; valid: with a speed of x1, …")
-    if router.uses_cost and not cost.factors:
-        raise UsageError(
-            f"{router.name} needs each tuple's cost before it is executed; valid: with costs that go by key, such as "
-            "--key-costs 1..64"
-        )

@@ -9,18 +9,16 @@ import numpy as np
 from numpy.typing import NDArray
 from pyspark.sql import DataFrame
 
-from unskew.apps.checkpoint.checkpoint import GENERATION, Batch, Checkpoint, WorkerHistory
+from unskew.apps.checkpoint.checkpoint import Batch, Checkpoint
 from unskew.apps.checkpoint.hold import Hold
 from unskew.apps.checkpoint.versions import Totals, TotalsLog
-from unskew.apps.keyed.migration import Transfers
 from unskew.apps.routing.plans import Rebalance
 from unskew.apps.routing.reports import Failures, Reports, StateSummary, TaskReports
 from unskew.apps.topology import observer
 from unskew.apps.topology.aggregator import Closing
-from unskew.apps.topology.parts import StateSettings, loop_of
-from unskew.apps.topology.publisher import Publisher, result_records
+from unskew.apps.topology.dataflow import Dataflow
+from unskew.apps.topology.publisher import Publisher
 from unskew.apps.topology.rejected import rejected
-from unskew.apps.topology.settings import Settings
 from unskew.apps.topology.source import lost_messages
 
 
@@ -76,14 +74,14 @@ class Sink:
 
     def __init__(
         self,
-        settings: Settings,
+        dataflow: Dataflow,
         reports: Reports,
         publisher: Publisher,
         listener: Callable[[BatchReport], None],
         hold: Hold,
     ) -> None:
-        self._settings = settings
-        self._states = settings.states
+        self._settings = settings = dataflow.settings
+        self._stage = dataflow.stage
         self._totals = TotalsLog(settings.location)
         self._reports = reports
         self._publisher = publisher
@@ -91,61 +89,39 @@ class Sink:
         self._closing = Closing(settings.connection, topic, settings.workers, settings.location)
         self._listener = listener
         self._hold = hold
-        self._loop = loop_of(settings)
-        claimed = Checkpoint(settings.location).claimed() if self._states else {}
-        self._history = WorkerHistory.of(claimed, settings.workers) if self._states else None
-        self._generation = claimed.get(GENERATION, {}).get("number", 0)
+        self._loop = dataflow.loop()
+        self._record = Checkpoint(settings.location).claimed()
 
     def __call__(self, df: DataFrame, batch: Batch) -> None:
         """Publish the windows that the batch closed, write totals and plans for the next batch, call the listener."""
         skipped = self._skipped(batch)
         before = self._totals.at(batch.number)
-        windows = self._keyed(df, batch, self._states) if self._states else self._counted(df, batch, before)
+        may_close = self._may_close(batch, before)
+        with self._stage.executed(df, batch, self._record, self._write, may_close=may_close) as counts:
+            windows = self._close(counts) if counts is not None else []
         reports = self._reports.take(batch.number)
         report = self._collect(batch, before, skipped, reports)
         if windows:
             report = self._publish(windows, report)
         if report.rejected:
-            self._hold.require()
-            self._publisher.write(rejected(df.sparkSession, self._settings, batch, report.failures), "rejected")
+            self._write(rejected(df.sparkSession, self._settings, batch, report.failures), "rejected")
         self._hold.require()
         self._totals.write(batch.number + 1, report.totals)
         if self._loop is not None:
             self._hold.require()
             report = replace(report, rebalances=self._loop.end(batch.number, reports))
-            if self._history is not None:
-                workers = reports.workers
-                taken = [workers[w].migration.taken if w in workers else 0 for w in range(self._history.most)]
-                Transfers(self._settings.location).forget(taken)
+            self._stage.forget(reports, self._record)
         self._listener(report)
 
-    def _counted(self, df: DataFrame, batch: Batch, before: Totals) -> list[observer.Distribution]:
-        """Run the batch, and publish the counts of the windows that it closes."""
-        rows = df.where("worker >= 0")
-        # Where no window can close, the job that updates the state is all. (If there are rows all the same, the batch
-        # runs once more, as it would after a failure, and nothing is lost.)
-        if self._may_close(batch, before) or rows.collect():
-            return self._closing.run(rows)
-        return []
+    def _close(self, counts: DataFrame) -> list[observer.Distribution]:
+        """Publish the counts of windows that the batch closes."""
+        self._hold.require()
+        return self._closing.run(counts)
 
-    def _keyed(self, df: DataFrame, batch: Batch, states: StateSettings) -> list[observer.Distribution]:
-        """Run the batch of a keyed work; publish its results, and the counts of the windows that it closes."""
-        # Results and counts are of one pass over the states, which Spark must not run twice.
-        rows = df.persist()
-        try:
-            number = rows.count()
-            results = rows.where("result is not null")
-            published = results.count() if number else 0
-            if published:
-                self._hold.require()
-                records = result_records(results, states.work.identity, batch, self._generation)
-                self._publisher.write(records, "results")
-            if number == published:
-                return []
-            self._hold.require()
-            return self._closing.run(rows.where("result is null").drop("result"))
-        finally:
-            rows.unpersist()
+    def _write(self, records: DataFrame, role: str) -> None:
+        """Write records to the topic of a role."""
+        self._hold.require()
+        self._publisher.write(records, role)
 
     def _may_close(self, batch: Batch, before: Totals) -> bool:
         """Whether a window may end within this batch's watermark that didn't end within that of the one before."""
@@ -195,7 +171,7 @@ class Sink:
             last_window_end_ms=max([before.last_window_end_ms, *((window + 1) * length for window in windows)]),
         )
         seconds = sum(report.seconds for report in reports.routers.values())
-        states = StateSummary.of(reports, self._settings.workers) if self._states else None
+        states = self._stage.summary(reports)
         busy = reports.busy(most)
         return BatchReport(batch, loads, busy, refused, late, seconds, internals, totals, [], failures, states)
 

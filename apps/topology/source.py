@@ -5,9 +5,10 @@ from collections.abc import Mapping, Sequence
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from unskew.apps.routing.batches import batch_time
+from unskew.apps.routing.batches import batch_number, batch_time
+from unskew.apps.splitter.avro import Refusals
+from unskew.apps.splitter.formats import Schemas, splitter
 from unskew.apps.splitter.splitter import LAST, Splitter, rejecting_times
-from unskew.apps.topology.parts import splitter_of
 from unskew.apps.topology.settings import Settings
 from unskew.apps.topology.worker import POSITION
 from unskew.deploy.client.connection import Connection
@@ -126,6 +127,19 @@ def source(spark: SparkSession, settings: Settings) -> DataFrame:
     return reader.load()
 
 
+def splitter_of(settings: Settings, samples: Sequence[bytes] = ()) -> Splitter:
+    """The splitter of a run. ``samples`` are messages of its topic.
+
+    Raises
+    ------
+    UsageError
+        There is no such source type, or it has no such field or format.
+
+    """
+    schemas = Schemas(settings.schema, settings.schema_registry, Refusals(settings.location, batch_number))
+    return splitter(settings.source_type, settings.key_field, settings.format, samples, schemas)
+
+
 def reading(
     spark: SparkSession, settings: Settings, ahead_ms: int, *, count_bytes: bool = False
 ) -> tuple[Splitter, DataFrame]:
@@ -189,6 +203,4 @@ def messages(settings: Settings, read: DataFrame, splitter: Splitter) -> DataFra
     carried = [F.col("partition").alias("source"), F.col("timestamp").alias("time"), *map(F.col, settings.carried)]
     if settings.rejecting:
         carried += [F.col(column).alias(name) for column, name in zip(("partition", "offset"), POSITION, strict=True)]
-    if not splitter.counted and settings.states and "count" in settings.states.work.columns:
-        carried.append(F.lit(1).cast("long").alias("count"))
     return splitter.opened(read, *carried)

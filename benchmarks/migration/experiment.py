@@ -25,7 +25,7 @@ from unskew.apps.keyed.migration import owners
 from unskew.apps.routing.plans import Plans, PlanState, Rebalance
 from unskew.apps.run.run import Run
 from unskew.apps.run.session import session
-from unskew.apps.topology.parts import routing_of
+from unskew.apps.topology.dataflow import Dataflow
 from unskew.apps.topology.publisher import result_topics
 from unskew.apps.topology.settings import Settings
 from unskew.apps.topology.sink import BatchReport
@@ -210,7 +210,7 @@ class Forcing:
         return len(self.rebalances) >= plans and time.monotonic() > self.last + seconds
 
     def _plan(self, move: Move, state: PlanState) -> Plan:
-        router = routing_of(self.settings).router()
+        router = Dataflow.of(self.settings).routing().router()
         named = np.empty(0, np.uint64)
         if not move.back:
             home = owners(router, self.hashes)

@@ -11,6 +11,7 @@ from unskew.apps.routing.plans import Plans
 from unskew.apps.run.preconditions import claim, require_own
 from unskew.apps.run.run import Run
 from unskew.apps.spark import tokens
+from unskew.apps.topology.dataflow import Dataflow
 from unskew.apps.topology.publisher import result_topics
 from unskew.apps.topology.settings import Settings
 from unskew.deploy.client.connection import Connection
@@ -61,10 +62,9 @@ def test_counts_of_windows_that_are_open_meanwhile(grouping, settings, spark, co
 
 
 def run_of(checkpoint, workers, grouping="D_CHOICES"):
-    return Settings(
-        "LOCAL", "COUNTRY_SKEW_R80", grouping, "t", 1, workers, "x0", Connection("localhost:1"), str(checkpoint),
-        work=Running("offset"), window=15.0,
-    )  # fmt: skip
+    broker = Connection("localhost:1")
+    given = ("LOCAL", "COUNTRY_SKEW_R80", grouping, "t", 1, workers, "x0", broker, str(checkpoint))
+    return Dataflow.of(Settings(*given, work=Running("offset"), window=15.0))
 
 
 def test_states_that_would_have_to_meet_where_none_did(tmp_path):

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from unskew.apps.commandline.options import GroupingOptions
+from unskew.apps.topology.dataflow import Dataflow
 from unskew.apps.topology.settings import Settings
 from unskew.deploy.client.connection import Connection
 from unskew.errors import UsageError
@@ -51,7 +52,7 @@ def settings(**changes) -> Settings:
 )
 def test_a_bad_value_is_named_with_the_valid_ones(name, value, message):
     with pytest.raises(UsageError) as error:
-        settings(**{name: value})
+        Dataflow.of(settings(**{name: value}))
     assert message in str(error.value)
     assert "\n" not in str(error.value)
 

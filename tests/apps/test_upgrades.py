@@ -21,6 +21,7 @@ from unskew.apps.routing.plans import Plans, PlanState
 from unskew.apps.routing.router import Routing, SourceRouter
 from unskew.apps.run.preconditions import require_plans
 from unskew.apps.run.run import Run
+from unskew.apps.topology.dataflow import Dataflow
 from unskew.apps.topology.publisher import result_topics
 from unskew.apps.topology.settings import Settings
 from unskew.deploy.client.connection import Connection
@@ -87,9 +88,9 @@ def test_a_plan_of_another_version_is_not_gone_by(tmp_path, caplog):
 def test_states_that_lie_by_a_plan_of_another_version(tmp_path):
     of_another_version(tmp_path)
     settings = Settings("LOCAL", "COUNTRY_SKEW_R80", "MIXED", "t", 1, 3, "x0", Connection("localhost:1"), str(tmp_path))
-    require_plans(settings)
+    require_plans(Dataflow.of(settings))
     with pytest.raises(EnvironmentFault, match=r"lie as a plan for \(MIXED as it was\) has it, this version has"):
-        require_plans(replace(settings, work=Running("offset")))
+        require_plans(Dataflow.of(replace(settings, work=Running("offset"))))
 
 
 def test_options_that_only_one_version_has(tmp_path):

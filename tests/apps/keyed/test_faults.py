@@ -10,6 +10,7 @@ from tests.apps.keyed.driver import Driver, Tally
 from unskew.apps.commandline.options import load_work
 from unskew.apps.keyed.program import Period, Program, lifetime, splits
 from unskew.apps.run.ending import cause
+from unskew.apps.topology.dataflow import Dataflow, stage_of
 from unskew.apps.topology.settings import Settings
 from unskew.deploy.client.connection import Connection
 from unskew.errors import UsageError
@@ -188,9 +189,9 @@ def test_settings_that_dont_fit(given, message):
         "workers": 2, "speed": "x0", "connection": Connection("localhost:1"), "checkpoint": "c",
         "work": Tally("offset"),
     }  # fmt: skip
-    assert Settings(**valid).states
+    assert stage_of(Settings(**valid)).keyed
     with pytest.raises(UsageError, match=message):
-        Settings(**valid | given)
+        Dataflow.of(Settings(**valid | given))
 
 
 def test_works_by_name():
@@ -211,7 +212,7 @@ def test_states_made_with_other_parameters_are_another_runs():
         settings = Settings(
             "LOCAL", "COUNTRY_SKEW_R80", "KEY", "t", 1, 2, "x0", Connection("localhost:1"), "c", work=work
         )
-        return settings.identity
+        return Dataflow.of(settings).identity
 
     first, second = (bound_to(DistinctCount("offset", log2_registers=bits)) for bits in (10, 12))
     assert {name for name in first if first[name] != second[name]} == {"parameters"}

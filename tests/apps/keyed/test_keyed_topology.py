@@ -13,7 +13,7 @@ from tests.apps.conftest import by_key, countries, final_counts, publish, record
 from tests.apps.keyed import driver
 from tests.apps.keyed.driver import Tally
 from unskew.apps.keyed.state_reader import States
-from unskew.apps.topology.parts import StateSettings
+from unskew.apps.topology.keyed import Keyed
 from unskew.apps.topology.publisher import result_topics
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.xdist_group("spark-2")]
@@ -91,8 +91,8 @@ def test_states_that_outlive_windows_and_restarts(grouping, more, settings, spar
 @pytest.mark.parametrize("grouping", ["KEY", "D_CHOICES"])
 def test_results_that_are_too_many_for_spark(grouping, settings, drain, connection, topic, monkeypatch):
     """They arrive all the same, and the files of earlier batches don't stay."""
-    program = StateSettings.program
-    monkeypatch.setattr(StateSettings, "program", lambda self, *given: replace(program(self, *given), most=100))
+    program = Keyed.program
+    monkeypatch.setattr(Keyed, "program", lambda self, *given: replace(program(self, *given), most=100))
     keys = skewed(3_000)
     ms = [START + 7 * i for i in range(len(keys))]  # 21 s, in order
     publish(connection, topic, 2, countries(keys), ms=ms)
