@@ -72,7 +72,7 @@ def demo(
             mode="LOCAL",
             source_type=DATASET,
             grouping=next(iter(GROUPINGS)),
-            source_name=topic,
+            topic=topic,
             sources=SOURCES,
             workers=WORKERS,
             speed=SPEED,

@@ -59,7 +59,7 @@ def main() -> None:
                 ensure_topic(connection, name, SOURCES)
                 loaded = publish(connection, name, create(name, records=arguments.records))
                 run = settings(connection, GROUPING, Path(folder) / name)
-                run = replace(run, source_type=name, source_name=name)
+                run = replace(run, source_type=name, topic=name)
                 runs = {
                     "topology": partial(topology, spark, run),
                     "groupBy": partial(group_by, spark, run, loaded.records),

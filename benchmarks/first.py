@@ -64,12 +64,12 @@ class _Silent:
 
 def measure(name: str, run: Settings, rate: float, idle: float) -> dict[str, float]:
     """Run a contestant beside its producer, kill it, start it again, and let it run idle: figures by their names."""
-    for topic in (run.source_name, result_topics(run)["aggregator"]):
+    for topic in (run.topic, result_topics(run)["aggregator"]):
         ensure_topic(run.connection, topic, run.sources)
     over = threading.Event()
     messages = create(TYPE, records=round(rate * run.run_time))
     pace = {"pace": Rate(rate), "stopped": over.is_set}
-    producer = threading.Thread(target=publish, args=(run.connection, run.source_name, messages), kwargs=pace)
+    producer = threading.Thread(target=publish, args=(run.connection, run.topic, messages), kwargs=pace)
     producer.start()
     found: dict[str, float] = {}
     pid = None
@@ -115,7 +115,7 @@ def main() -> None:
             kind, conf = CONTESTANTS[name]
             topic = f"bench-{number}-{list(CONTESTANTS).index(name)}"
             run = Settings(
-                mode="LOCAL", source_type=TYPE, grouping=arguments.grouping, source_name=topic, sources=4,
+                mode="LOCAL", source_type=TYPE, grouping=arguments.grouping, topic=topic, sources=4,
                 workers=10, speed="x0", connection=Connection(broker.bootstrap_servers), window=2.0,
                 checkpoint=str(Path(folder) / topic), run_time=3600.0, conf=conf,
             )  # fmt: skip

@@ -69,7 +69,7 @@ def main() -> None:
 
             def run(each: Contestant, size: int, repeat: int) -> list[float]:
                 chosen = replace(
-                    base, source_name=f"bench-{size}-{each.sources}", max_tuples=size,
+                    base, topic=f"bench-{size}-{each.sources}", max_tuples=size,
                     checkpoint=str(Path(folder) / f"{each.sources}-{each.workers}-{size}-{repeat}"),
                     sources=each.sources, workers=each.workers or WORKERS,
                 )  # fmt: skip

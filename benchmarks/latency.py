@@ -112,7 +112,7 @@ def native(spark: SparkSession, run: Settings, listener: Follower) -> None:
 
 def race(name: str, run: Settings, rate: float) -> Measured:
     """Run a contestant beside its producer."""
-    for topic in (run.source_name, result_topics(run)["aggregator"]):
+    for topic in (run.topic, result_topics(run)["aggregator"]):
         ensure_topic(run.connection, topic, run.sources)
     here, there = multiprocessing.get_context("spawn").Pipe()
     process = multiprocessing.get_context("spawn").Process(target=compete, args=(name, run, there))
@@ -122,7 +122,7 @@ def race(name: str, run: Settings, rate: float) -> Measured:
     dataset = create(TYPE, records=round(rate * run.run_time))
     producer = threading.Thread(
         target=publish,
-        args=(run.connection, run.source_name, dataset),
+        args=(run.connection, run.topic, dataset),
         kwargs={"pace": Rate(rate), "stopped": over.is_set},
     )
     producer.start()
@@ -176,7 +176,7 @@ def main() -> None:
                 kind, conf = CONTESTANTS[name]
                 topic = f"bench-{rate:g}-{number}-{list(CONTESTANTS).index(name)}"
                 run = Settings(
-                    mode="LOCAL", source_type=TYPE, grouping=arguments.grouping, source_name=topic,
+                    mode="LOCAL", source_type=TYPE, grouping=arguments.grouping, topic=topic,
                     sources=arguments.sources, workers=arguments.workers, speed="x0",
                     connection=Connection(broker.bootstrap_servers), checkpoint=str(Path(folder) / topic),
                     window=arguments.window, trigger=arguments.trigger, run_time=arguments.seconds,

@@ -74,7 +74,7 @@ def spread(values: Sequence[float]) -> list[str]:
 def settings(connection: Connection, grouping: str, checkpoint: Path) -> Settings:
     """A topology over the topic ``bench``, whose tuples cost nothing (x0)."""
     return Settings(
-        mode="LOCAL", source_type=TYPE, grouping=grouping, source_name="bench", sources=SOURCES, workers=WORKERS,
+        mode="LOCAL", source_type=TYPE, grouping=grouping, topic="bench", sources=SOURCES, workers=WORKERS,
         speed="x0", connection=connection, checkpoint=str(checkpoint), window=5.0, until_drained=True,
     )  # fmt: skip
 

@@ -156,7 +156,7 @@ def size(work: Work, seconds: float) -> int:
 def stream(spark: SparkSession, connection: Connection, name: str, tuples: int) -> DataFrame:
     """The tuples of a topic as a stream, so many a batch."""
     kind, _ = STREAMS[name]
-    run = replace(settings(connection, "KEY", Path("none")), source_type=kind, source_name=name, max_tuples=tuples)
+    run = replace(settings(connection, "KEY", Path("none")), source_type=kind, topic=name, max_tuples=tuples)
     key = cut(F.col("value"), FIELDS[kind]).alias("key")
     return source(spark, run).select(F.col("partition").alias("source"), "offset", key)
 

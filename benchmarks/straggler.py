@@ -59,7 +59,7 @@ def main() -> None:
         publish(connection, "bench", create(TYPE, records=arguments.records))
         for name in arguments.groupings.split(","):
             run = Settings(
-                mode="LOCAL", source_type=TYPE, grouping=name, source_name="bench", sources=SOURCES, workers=WORKERS,
+                mode="LOCAL", source_type=TYPE, grouping=name, topic="bench", sources=SOURCES, workers=WORKERS,
                 speed="x1", connection=connection, checkpoint=str(Path(folder) / name), window=5.0, trigger=0.0,
                 until_drained=True, options={k: v for k, v in SHORTENED.items() if k in parameters(name)},
             )  # fmt: skip

@@ -114,7 +114,7 @@ class Stage:
             self._published[topic] = len(keys)
         reports: list[BatchReport] = []
         given: dict[str, Any] = {
-            "mode": "LOCAL", "source_type": "COLUMN", "grouping": grouping, "source_name": topic, "sources": 1,
+            "mode": "LOCAL", "source_type": "COLUMN", "grouping": grouping, "topic": topic, "sources": 1,
             "workers": workers, "speed": "x1", "connection": self.connection, "format": "text", "trigger": 0.0,
             "checkpoint": str(self.folder / f"{topic}-{grouping}-{run}"), "window": 5.0, "max_tuples": batch,
             "until_drained": True,

@@ -1,34 +1,63 @@
 """Make options that are declared once, on the fields of a dataclass, parameters of each command that has them."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import MISSING, Field, fields
+from dataclasses import MISSING, Field, dataclass, fields
 from functools import wraps
 from inspect import Parameter, Signature, signature
-from typing import Annotated, Any
+from types import MappingProxyType
+from typing import Annotated, Any, TypeAlias
 
 import typer
+from typing_extensions import Doc
 
-from unskew.apps.topology.settings import Help
+
+@dataclass(frozen=True)
+class Shown:
+    """How a command's help shows a field, besides the text of its ``Doc``.
+
+    Attributes
+    ----------
+    panel : str
+        The heading of its group. Empty: the heading of all options.
+    metavar : str
+        The placeholder of its value. Empty: the value's type.
+    name : str
+        The option's name. Empty: the field's name.
+    default : str
+        The default value in words. Empty: the value itself is shown.
+
+    """
+
+    panel: str = ""
+    metavar: str = ""
+    name: str = ""
+    default: str = ""
 
 
-def flattened(**models: type | tuple[type, str]) -> Callable[[Callable[..., Any]], Callable[..., None]]:
+#: A dataclass, the names of some fields, and how these are shown.
+Some: TypeAlias = tuple[type, str, Mapping[str, Shown]]
+_PLAIN: Mapping[str, Shown] = MappingProxyType({})
+
+
+def flattened(**models: type | Some) -> Callable[[Callable[..., Any]], Callable[..., None]]:
     """Give a command the fields of dataclasses as parameters.
 
-    A field's annotation says what the command line shows of it. It is a ``Help``, from which ``parameter`` makes the
-    option, or typer's own ``Annotated[float, typer.Option(help=…)]``.
+    A field's annotation says what the command line shows of it. It has a ``Doc``, from which ``parameter`` makes the
+    option, or is typer's own ``Annotated[float, typer.Option(help=…)]``.
 
     Parameters
     ----------
     **models
         The command's parameter → a dataclass: the parameter gets an object with all fields. Or the command's parameter
-        → a dataclass and a text with the names of some fields: the parameter gets a dictionary with these.
+        → a dataclass, a text with the names of some fields, and how they are shown: the parameter gets a dictionary
+        with these.
 
     Examples
     --------
     >>> from dataclasses import dataclass
     >>> @dataclass
     ... class Size:
-    ...     width: Annotated[int, Help("In columns.")] = 80
+    ...     width: Annotated[int, Doc("In columns.")] = 80
     >>> @flattened(size=Size)
     ... def draw(size: Size, name: str) -> None:
     ...     print(name, size)
@@ -56,7 +85,7 @@ def flattened(**models: type | tuple[type, str]) -> Callable[[Callable[..., Any]
     return with_parameters
 
 
-def parameter(declared: Field[Any]) -> Parameter:
+def parameter(declared: Field[Any], shown: Shown = Shown()) -> Parameter:
     """Make a parameter of a command from a dataclass' field: an argument if it has no default, else an option.
 
     An option that is off by default gets no form that turns it off.
@@ -64,31 +93,35 @@ def parameter(declared: Field[Any]) -> Parameter:
     >>> from dataclasses import dataclass
     >>> @dataclass
     ... class Size:
-    ...     width: Annotated[int, Help("In columns.", metavar="N")] = 80
-    >>> made = parameter(fields(Size)[0])
+    ...     width: Annotated[int, Doc("In columns.")] = 80
+    >>> made = parameter(fields(Size)[0], Shown(metavar="N"))
     >>> made.default, made.annotation.__origin__, made.annotation.__metadata__[0].metavar
     (80, <class 'int'>, 'N')
     """
     default = Parameter.empty if declared.default is MISSING else declared.default
     annotation: Any = declared.type
-    given = next((part for part in getattr(annotation, "__metadata__", ()) if isinstance(part, Help)), None)
+    given = next((part for part in getattr(annotation, "__metadata__", ()) if isinstance(part, Doc)), None)
     if given is not None:
-        shown = {"help": given.text, "rich_help_panel": given.panel or None, "metavar": given.metavar or None}
+        texts = {
+            "help": given.documentation,
+            "rich_help_panel": shown.panel or None,
+            "metavar": shown.metavar or None,
+        }
         if default is Parameter.empty:
-            annotation = Annotated[annotation.__origin__, typer.Argument(**shown)]
+            annotation = Annotated[annotation.__origin__, typer.Argument(**texts)]
         else:
-            name = given.name or (declared.name.replace("_", "-") if default is False else "")
+            name = shown.name or (declared.name.replace("_", "-") if default is False else "")
             names = [f"--{name}"] if name else []
-            option = typer.Option(*names, **shown, show_default=given.default or True)
+            option = typer.Option(*names, **texts, show_default=shown.default or True)
             annotation = Annotated[annotation.__origin__, option]
     return Parameter(declared.name, Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
 
-def _maker(model: type | tuple[type, str]) -> Callable[[Mapping[str, Any]], Any]:
+def _maker(model: type | Some) -> Callable[[Mapping[str, Any]], Any]:
     return dict if isinstance(model, tuple) else lambda values: model(**values)
 
 
-def _parameters(model: type | tuple[type, str]) -> list[Parameter]:
-    owner, chosen = model if isinstance(model, tuple) else (model, "")
+def _parameters(model: type | Some) -> list[Parameter]:
+    owner, chosen, shown = model if isinstance(model, tuple) else (model, "", _PLAIN)
     declared = {f.name: f for f in fields(owner)}
-    return [parameter(declared[name]) for name in chosen.split() or declared]
+    return [parameter(declared[name], shown.get(name, Shown())) for name in chosen.split() or declared]

@@ -8,6 +8,8 @@ import typer
 
 from unskew.apps.commandline.flattened import flattened
 from unskew.apps.commandline.options import (
+    SETTINGS,
+    SPARK,
     Conf,
     GroupingOptions,
     KafkaOptions,
@@ -17,7 +19,7 @@ from unskew.apps.commandline.options import (
     pairs,
     scheme,
 )
-from unskew.apps.topology.settings import SPARK, Settings
+from unskew.apps.topology.settings import Settings
 from unskew.deploy.client.connection import Connection
 from unskew.deploy.directories import data_directory
 
@@ -25,9 +27,10 @@ from unskew.deploy.directories import data_directory
 @flattened(
     given=(
         Settings,
-        """mode source_type grouping source_name sources workers speed key_field format schema schema_registry
+        """mode source_type grouping topic sources workers speed key_field format schema schema_registry
         until_drained run_time process_ms key_costs window time lateness starting_offsets max_ahead on_data_loss
         max_tuples trigger master state_partitions seed work_errors ttl merge_every consumer_group""",
+        SETTINGS,
     ),
     own=GroupingOptions,
     work=WorkOptions,

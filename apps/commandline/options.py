@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from unskew.apps.topology.settings import GROUPING, SPARK, STATES
+from unskew.apps.commandline.flattened import Shown
 from unskew.deploy.client.connection import Connection
 from unskew.deploy.commands.options import (
     METRICS,
@@ -26,6 +26,40 @@ from unskew.errors import UsageError
 
 if TYPE_CHECKING:
     from unskew.apps.monitoring.outputs import Destinations
+
+# Headings in a command's help, each above a group of options.
+GROUPING = "Grouping options"
+STREAM = "Stream options"
+SPARK = "Spark options"
+STATES = "Options of a work with a state per key"
+
+#: A setting of a run → how the commands that have it show it.
+SETTINGS = {
+    "grouping": Shown(metavar="GROUPING_TYPE"),
+    "topic": Shown(metavar="source_name"),
+    "sources": Shown(metavar="NUM_SPOUTS"),
+    "workers": Shown(metavar="NUM_WORKERS"),
+    "process_ms": Shown(name="process-duration"),
+    "key_costs": Shown(metavar="N,…"),
+    "window": Shown(STREAM),
+    "time": Shown(STREAM),
+    "lateness": Shown(STREAM),
+    "trigger": Shown(SPARK),
+    "starting_offsets": Shown(STREAM),
+    "max_ahead": Shown(STREAM),
+    "on_data_loss": Shown(STREAM),
+    "max_tuples": Shown(STREAM),
+    "master": Shown(SPARK),
+    "state_partitions": Shown(SPARK),
+    "seed": Shown(GROUPING),
+    "key_field": Shown(STREAM),
+    "format": Shown(STREAM),
+    "schema": Shown(STREAM, metavar="FILE"),
+    "schema_registry": Shown(STREAM, metavar="URL"),
+    "ttl": Shown(STATES),
+    "merge_every": Shown(STATES),
+    "consumer_group": Shown(METRICS, default="unskew-RUN"),
+}
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,8 @@ import typer
 
 from unskew.apps.commandline.flattened import flattened
 from unskew.apps.commandline.options import (
+    SETTINGS,
+    SPARK,
     Conf,
     GroupingOptions,
     KafkaOptions,
@@ -16,7 +18,7 @@ from unskew.apps.commandline.options import (
     pairs,
     schemes,
 )
-from unskew.apps.topology.settings import SPARK, Settings
+from unskew.apps.topology.settings import Settings
 from unskew.deploy.client.connection import Connection
 
 INTERRUPTED = 130  # what a shell reports of a command that Ctrl-C ended
@@ -25,8 +27,9 @@ INTERRUPTED = 130  # what a shell reports of a command that Ctrl-C ended
 @flattened(
     given=(
         Settings,
-        """source_type source_name sources workers speed key_field format schema schema_registry process_ms
+        """source_type topic sources workers speed key_field format schema schema_registry process_ms
         key_costs window time lateness max_ahead on_data_loss max_tuples trigger master seed work_errors ttl""",
+        SETTINGS,
     ),
     own=GroupingOptions,
     work=WorkOptions,
@@ -86,8 +89,6 @@ def compare(
         )
         Dataflow.of(first)  # Kafka's address comes last, so that an error in the other settings shows first
         first = replace(first, connection=kafka.connection())
-        courses = run_contest(
-            first, options, output or Path("out") / f"compare-{first.source_name}", metrics.destinations()
-        )
+        courses = run_contest(first, options, output or Path("out") / f"compare-{first.topic}", metrics.destinations())
         if len(courses) < len(options):
             raise typer.Exit(INTERRUPTED)

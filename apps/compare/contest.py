@@ -133,8 +133,8 @@ def run_contest(
         for course in _courses(runs, outputs):
             if not course.summary.tuples:
                 raise UsageError(
-                    f"none of the {course.summary.rejected:,} messages in {common.source_name} is one of "
-                    f"{common.source_type}; the reasons: {unskew()} results {common.source_name}-rejected"
+                    f"none of the {course.summary.rejected:,} messages in {common.topic} is one of "
+                    f"{common.source_type}; the reasons: {unskew()} results {common.topic}-rejected"
                 )
             courses.append(course)
             console.print(_line(course), soft_wrap=True)
@@ -184,7 +184,7 @@ def _line(course: Course) -> str:
 
 
 def _require_messages(settings: Settings) -> None:
-    name, connection = settings.source_name, settings.connection
+    name, connection = settings.topic, settings.connection
     if partitions_of(connection, name) is not None:
         ensure_topic(connection, name, settings.sources)  # complains of another number
         if any(end_offsets(connection, name).values()):

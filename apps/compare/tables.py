@@ -123,7 +123,7 @@ def described(settings: Settings) -> dict[str, Any]:
     """The settings that the runs have in common, as data."""
     same = (
         "source_type",
-        "source_name",
+        "topic",
         "sources",
         "workers",
         "speed",
@@ -139,6 +139,6 @@ def described(settings: Settings) -> dict[str, Any]:
 def sentence(settings: Settings) -> str:
     """The settings that the runs have in common, as a sentence."""
     return (
-        f"{settings.source_name} ({settings.source_type}), {settings.sources} sources, {settings.workers} workers, "
+        f"{settings.topic} ({settings.source_type}), {settings.sources} sources, {settings.workers} workers, "
         f"{settings.cost}, windows of {settings.window:g} s, batches of at most {settings.batch_limit:,} tuples"
     )

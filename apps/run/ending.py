@@ -52,7 +52,7 @@ class Drain:
 
         Event time stands still when no tuples come. So by event time only a flushing query waits for windows.
         """
-        taken = report.batch.end[self._settings.source_name]
+        taken = report.batch.end[self._settings.topic]
         if any(taken.get(str(p), 0) < offset for p, offset in self._ends.items()):
             return False
         waits_for_windows = self._settings.time == "batch" or flushing

@@ -55,7 +55,7 @@ class Idle:
 
     def __enter__(self) -> Self:
         """Connect to Kafka."""
-        self._ends = Ends(self._settings.connection, self._settings.source_name)
+        self._ends = Ends(self._settings.connection, self._settings.topic)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -80,13 +80,13 @@ class Idle:
             until = min(until, time.monotonic() + left)
         if report.states is not None and report.states.states.any():
             until = min(until, time.monotonic() + self._patience)
-        while time.monotonic() < until and not self._arrived(batch.end[self._settings.source_name]):
+        while time.monotonic() < until and not self._arrived(batch.end[self._settings.topic]):
             if self._halt.wait(min(_LOOK_EVERY, max(0.0, until - time.monotonic()))):
                 return
 
     def _full(self, batch: Batch) -> bool:
         """Whether the batch took as many messages as its limit allows; Spark rounds each partition's share down."""
-        name = self._settings.source_name
+        name = self._settings.topic
         before, after = batch.start.get(name, {}), batch.end.get(name, {})
         return sum(after.values()) - sum(before.values()) >= self._settings.batch_limit - len(after)
 

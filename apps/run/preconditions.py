@@ -30,14 +30,14 @@ def require_topic(settings: Settings, *, begun: bool) -> None:
         The broker can't be reached.
 
     """
-    found = partitions_of(settings.connection, settings.source_name) if begun else None
+    found = partitions_of(settings.connection, settings.topic) if begun else None
     if found is not None and found > settings.sources:
         log.warning(
             "topic %s has %d partitions, %d when the run began: it goes on with %d sources",
-            settings.source_name, found, settings.sources, found,
+            settings.topic, found, settings.sources, found,
         )  # fmt: skip
     else:
-        ensure_topic(settings.connection, settings.source_name, settings.sources)
+        ensure_topic(settings.connection, settings.topic, settings.sources)
 
 
 def require_own(dataflow: Dataflow, checkpoint: Checkpoint, claimed: Mapping[str, Any]) -> None:
@@ -140,7 +140,7 @@ def require_messages(settings: Settings, checkpoint: Checkpoint, *, held: bool =
         an earlier run, which read uncommitted messages, has counted some of a transaction that is still open.
 
     """
-    topic = settings.source_name
+    topic = settings.topic
     following = checkpoint.next_offsets().get(topic)
     require_same_topic(settings, checkpoint, following or {}, topic_id(settings.connection.admin(), topic), held=held)
     if following and settings.connection.committed:
@@ -181,7 +181,7 @@ def require_same_topic(
         It is another topic, and the settings don't say to skip messages.
 
     """
-    noted, topic = checkpoint.claimed().get("topicId"), settings.source_name
+    noted, topic = checkpoint.claimed().get("topicId"), settings.topic
     if found in (None, noted):
         return
     if noted is None:

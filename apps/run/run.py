@@ -119,7 +119,7 @@ class Run:
         self._hold = Hold(settings.location)
         claimed = self._checkpoint.claimed()
         require_topic(settings, begun=bool(claimed))
-        self._drain = Drain(self._dataflow, end_offsets(settings.connection, settings.source_name))
+        self._drain = Drain(self._dataflow, end_offsets(settings.connection, settings.topic))
         require_own(self._dataflow, self._checkpoint, claimed)
         require_messages(settings, self._checkpoint, held=False)
         self._admin = settings.connection.admin()  # kept: to connect takes longer than an answer
@@ -313,7 +313,7 @@ class Run:
         self._agreed = doubted is not None
         if not doubted and not clock.ahead_ms:
             return None
-        topic = f"{self._settings.source_name}-unskew-clock"
+        topic = f"{self._settings.topic}-unskew-clock"
         there = broker_time(self._settings.connection, topic)
         if there is None:
             self._agreed = False
@@ -328,7 +328,7 @@ class Run:
         return ahead_ms if abs(ahead_ms - clock.ahead_ms) > 1000 * _SET_BACK else None
 
     def _require_same_topic(self, batch: Batch) -> None:
-        topic = self._settings.source_name
+        topic = self._settings.topic
         found = topic_id(self._admin, topic)
         if found is not None and found != self._topic:
             require_same_topic(self._settings, self._checkpoint, batch.start.get(topic, {}), found)
@@ -361,7 +361,7 @@ class Run:
     def _committed(self, progress: Mapping[str, Any]) -> None:
         self._newest = progress["batchId"]
         if self._group is not None:
-            self._group.commit(self._settings.source_name, taken(progress))
+            self._group.commit(self._settings.topic, taken(progress))
 
     def _drained(self, *, flushing: bool) -> bool:
         report = self._last

@@ -58,7 +58,7 @@ def _run(folder: Path) -> None:
         _publish(connection)
         batch, event = (
             Settings(
-                mode="LOCAL", source_type="COUNTRY_SKEW_R80", grouping="PARTIAL_KEY", source_name=_TOPIC, sources=1,
+                mode="LOCAL", source_type="COUNTRY_SKEW_R80", grouping="PARTIAL_KEY", topic=_TOPIC, sources=1,
                 workers=2, speed="x0", connection=connection, checkpoint=str(folder / time), time=time, window=0.5,
                 lateness=0.0, trigger=0.0, until_drained=True, run_time=120.0,
             )

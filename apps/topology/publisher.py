@@ -22,7 +22,7 @@ def result_topics(settings: Settings) -> dict[str, str]:
         **stage_of(settings).topics,
         "aggregator": f"{settings.name}-aggregator",
         "distribution": f"{settings.name}-distribution",
-        "rejected": f"{settings.source_name}-rejected",
+        "rejected": f"{settings.topic}-rejected",
     }
 
 

@@ -1,6 +1,6 @@
-"""The settings of a run of the topology, checked before anything starts.
+"""The settings of a run of the topology.
 
-The commands' help shows the settings, and needn't wait for pyspark and numba. So modules that import these packages are
+The commands' help shows them, and needn't wait for pyspark and numba. So modules that import these packages are
 imported where they are used.
 """
 
@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Annotated, Any
 
 from annotated_types import Ge, Gt
+from typing_extensions import Doc
 
 from unskew.deploy.client.connection import Connection
 from unskew.errors import UsageError
@@ -27,13 +28,6 @@ DATA_LOSS = ("fail", "skip")
 #: What a run does if the work raises on a message's tuple: it ends, or rejects the message.
 WORK_ERRORS = ("fail", "reject")
 
-#: Headings in a command's help, each above a group of settings.
-GROUPING = "Grouping options"
-STREAM = "Stream options"
-SPARK = "Spark options"
-STATES = "Options of a work with a state per key"
-METRICS = "Metrics options"  # as in deploy.commands.options
-
 # Most tuples a batch, where they cost nothing: so many that a batch's fixed cost (a second on two cores) is small.
 _FREE_BATCH = 5_000_000
 # Where tuples cost something, a batch has as many as W workers side by side execute in this time.
@@ -41,37 +35,11 @@ _COSTLY_BATCH = 1.0  # s
 
 
 @dataclass(frozen=True)
-class Help:
-    """The text about a setting in a command's help.
-
-    Attributes
-    ----------
-    text : str
-        What the setting does.
-    panel : str
-        The heading of its group. Empty: the heading of all options.
-    metavar : str
-        The placeholder of its value. Empty: the value's type.
-    name : str
-        The option's name. Empty: the field's name.
-    default : str
-        The default value in words. Empty: the value itself is shown.
-
-    """
-
-    text: str
-    panel: str = ""
-    metavar: str = ""
-    name: str = ""
-    default: str = ""
-
-
-@dataclass(frozen=True)
 class Settings:
     """The settings of one run, each declared once for the command line, for comparisons and for Python.
 
-    The first seven are the original's arguments, in its order. A setting's bounds and its help are in its annotation.
-    The settings below have no ``Help``. They are no options of a command, or have an option that is declared elsewhere.
+    The first seven are the original's arguments, in its order. A setting's text and its bounds are in its annotation.
+    The settings below have no text there. They are no options of a command, or have one that is declared elsewhere.
 
     Attributes
     ----------
@@ -87,101 +55,89 @@ class Settings:
 
     """
 
-    mode: Annotated[str, Help("LOCAL (Spark in this process) or CLUSTER (on --master).")]
-    source_type: Annotated[str, Help("Source type of the messages: COUNTRY_SKEW_R80, COLUMN, …")]
-    grouping: Annotated[
-        str, Help("How tuples are routed: SHUFFLE, KEY, PARTIAL_KEY, DYNAMIC_KEY, …", metavar="GROUPING_TYPE")
-    ]
-    source_name: Annotated[str, Help("The Kafka topic; `topology` makes it if it isn't there.")]
-    sources: Annotated[int, Gt(0), Help("Number of sources S: the topic's partitions.", metavar="NUM_SPOUTS")]
-    workers: Annotated[int, Gt(0), Help("Number of workers W.", metavar="NUM_WORKERS")]
-    speed: Annotated[str, Help("xN: a worker executes N tuples per process duration. x0: tuples cost nothing.")]
+    mode: Annotated[str, Doc("LOCAL (Spark in this process) or CLUSTER (on --master).")]
+    source_type: Annotated[str, Doc("Source type of the messages: COUNTRY_SKEW_R80, COLUMN, …")]
+    grouping: Annotated[str, Doc("How tuples are routed: SHUFFLE, KEY, PARTIAL_KEY, DYNAMIC_KEY, …")]
+    topic: Annotated[str, Doc("The Kafka topic; `topology` makes it if it isn't there.")]
+    sources: Annotated[int, Gt(0), Doc("Number of sources S: the topic's partitions.")]
+    workers: Annotated[int, Gt(0), Doc("Number of workers W.")]
+    speed: Annotated[str, Doc("xN: a worker executes N tuples per process duration. x0: tuples cost nothing.")]
     connection: Connection
     checkpoint: str
-    process_ms: Annotated[
-        float, Ge(0), Help("Simulated cost of a tuple at speed x1 (ms).", name="process-duration")
-    ] = 1.0
-    key_costs: Annotated[
-        str | None, Help("Multiples of that cost, one for each class of keys: 1,10 or 1..64.", metavar="N,…")
-    ] = None
-    window: Annotated[float, Gt(0), Help("Length of a window (s).", STREAM)] = 15.0
-    time: Annotated[
-        str, Help("Windows by 'batch' time (no tuple is late) or 'event' time (Kafka's timestamps).", STREAM)
-    ] = "batch"
-    lateness: Annotated[float, Ge(0), Help("Event time: how late a tuple may be (s).", STREAM)] = 10.0
-    trigger: Annotated[float, Ge(0), Help("Shortest time between batches (s), unless a backlog is left.", SPARK)] = 1.0
-    run_time: Annotated[float | None, Gt(0), Help("Stop after so many seconds (default: never).")] = None
+    process_ms: Annotated[float, Ge(0), Doc("Simulated cost of a tuple at speed x1 (ms).")] = 1.0
+    key_costs: Annotated[str | None, Doc("Multiples of that cost, one for each class of keys: 1,10 or 1..64.")] = None
+    window: Annotated[float, Gt(0), Doc("Length of a window (s).")] = 15.0
+    time: Annotated[str, Doc("Windows by 'batch' time (no tuple is late) or 'event' time (Kafka's timestamps).")] = (
+        "batch"
+    )
+    lateness: Annotated[float, Ge(0), Doc("Event time: how late a tuple may be (s).")] = 10.0
+    trigger: Annotated[float, Ge(0), Doc("Shortest time between batches (s), unless a backlog is left.")] = 1.0
+    run_time: Annotated[float | None, Gt(0), Doc("Stop after so many seconds (default: never).")] = None
     until_drained: Annotated[
-        bool, Help("Stop when all messages published so far are counted and their windows published.")
+        bool, Doc("Stop when all messages published so far are counted and their windows published.")
     ] = False
-    starting_offsets: Annotated[
-        str, Help("Where to start without a checkpoint: earliest, latest, or Spark's JSON.", STREAM)
-    ] = "earliest"
+    starting_offsets: Annotated[str, Doc("Where to start without a checkpoint: earliest, latest, or Spark's JSON.")] = (
+        "earliest"
+    )
     max_ahead: Annotated[
-        float, Ge(0), Help("Event time: reject messages further ahead of the batch's time than this (s).", STREAM)
+        float, Ge(0), Doc("Event time: reject messages further ahead of the batch's time than this (s).")
     ] = 3600.0
     on_data_loss: Annotated[
-        str, Help("If Kafka has removed messages before they were read: 'fail', or 'skip' and count them.", STREAM)
+        str, Doc("If Kafka has removed messages before they were read: 'fail', or 'skip' and count them.")
     ] = "fail"
     max_tuples: Annotated[
         int | None,
         Gt(0),
-        Help("Most tuples of a batch (default: a second of work; 5 M if tuples cost nothing).", STREAM),
+        Doc("Most tuples of a batch (default: a second of work; 5 M if tuples cost nothing)."),
     ] = None
-    master: Annotated[str | None, Help("Spark's master URL (default in LOCAL: local[N]).", SPARK)] = None
+    master: Annotated[str | None, Doc("Spark's master URL (default in LOCAL: local[N]).")] = None
     state_partitions: Annotated[
         int | None,
         Gt(0),
-        Help(
+        Doc(
             "Number of the state's partitions, fixed once a checkpoint is made (default: the cores, 4 to 128; "
-            "W for a work with states whose tuples have a cost).",
-            SPARK,
+            "W for a work with states whose tuples have a cost)."
         ),
     ] = None
     conf: Mapping[str, str] = field(default_factory=dict)
     options: Mapping[str, Any] = field(default_factory=dict)
-    seed: Annotated[int, Help("Seed of the hash functions.", GROUPING)] = 0
+    seed: Annotated[int, Doc("Seed of the hash functions.")] = 0
     key_field: Annotated[
         str | None,
-        Help("COLUMN: where the key is: a field of JSON or Avro (user.id), a column number of CSV (3).", STREAM),
+        Doc("COLUMN: where the key is: a field of JSON or Avro (user.id), a column number of CSV (3)."),
     ] = None
-    format: Annotated[str | None, Help("COLUMN: format of the messages: json (default), avro, csv, text.", STREAM)] = (
-        None
-    )
-    schema: Annotated[str | None, Help("Avro: file with the schema of all messages.", STREAM, metavar="FILE")] = None
+    format: Annotated[str | None, Doc("COLUMN: format of the messages: json (default), avro, csv, text.")] = None
+    schema: Annotated[str | None, Doc("Avro: file with the schema of all messages.")] = None
     schema_registry: Annotated[
         str | None,
-        Help(
+        Doc(
             "Avro: registry of the schemas that messages name: https://USER:PASSWORD@HOST:PORT "
-            "(default: $SCHEMA_REGISTRY_URL).",
-            STREAM,
-            metavar="URL",
+            "(default: $SCHEMA_REGISTRY_URL)."
         ),
     ] = field(default=None, repr=False)  # it may have a password
     work: "Work | KeyedWork | None" = None
     work_columns: tuple[str, ...] = ()
     work_errors: Annotated[
         str,
-        Help(
+        Doc(
             "If your work raises an error: 'fail' (nothing is lost), or 'reject' the message, up to a bound in a batch."
         ),
     ] = "fail"
     ttl: Annotated[
         float | None,
         Gt(0),
-        Help("How long states live after their key's last tuple (s; default: the work's TTL, or a window).", STATES),
+        Doc("How long states live after their key's last tuple (s; default: the work's TTL, or a window)."),
     ] = None
     merge_every: Annotated[
         str | None,
-        Help(
+        Doc(
             "How often the states of a split key are merged: 30s, '5 batches' (default: when windows close; without "
-            "windows in each batch by event time, every 10 s by batch time).",
-            STATES,
+            "windows in each batch by event time, every 10 s by batch time)."
         ),
     ] = None
     consumer_group: Annotated[
         str | None,
-        Help("Consumer group that shows lag tools how far the run is; '': none.", METRICS, default="unskew-RUN"),
+        Doc("Consumer group that shows lag tools how far the run is; '': none."),
     ] = None
 
     def __post_init__(self) -> None:
@@ -197,7 +153,7 @@ class Settings:
         _one_of("time", self.time, TIMES)
         _one_of("on_data_loss", self.on_data_loss, DATA_LOSS)
         _one_of("work_errors", self.work_errors, WORK_ERRORS)
-        _topic_name(self.source_name)
+        _topic_name(self.topic)
         for f in fields(self):
             _in_bounds(f.name, getattr(self, f.name), getattr(f.type, "__metadata__", ()))
         if round(self.window * 1000, 6) % 1:
@@ -267,7 +223,7 @@ class Settings:
         """The run's name, from which its topics are named."""
         from unskew.grouping import named
 
-        return f"{self.source_name}-s{self.sources}-w{self.workers}-{named(self.grouping).short}"
+        return f"{self.topic}-s{self.sources}-w{self.workers}-{named(self.grouping).short}"
 
     @property
     def group(self) -> str:
@@ -283,7 +239,7 @@ class Settings:
         return {
             "sourceType": self.source_type.upper(),
             "groupingType": self.grouping.upper(),
-            "sourceName": self.source_name,
+            "sourceName": self.topic,
             "numSpouts": self.sources,
             "numWorkers": self.workers,
             "groupingOptions": dict(self.options),

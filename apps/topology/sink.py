@@ -135,7 +135,7 @@ class Sink:
         """How many of the batch's messages the topic no longer has, where the run goes on without them."""
         if self._settings.on_data_loss == "fail":
             return 0
-        topic = self._settings.source_name
+        topic = self._settings.topic
         lost = lost_messages(self._settings.connection, topic, batch.start[topic], batch.end[topic])
         return sum(lost.values())
 

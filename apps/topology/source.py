@@ -119,7 +119,7 @@ def source(spark: SparkSession, settings: Settings) -> DataFrame:
         spark.readStream.format("kafka")
         .options(**FETCH)
         .options(**settings.connection.spark())
-        .option("subscribe", settings.source_name)
+        .option("subscribe", settings.topic)
         .option("startingOffsets", settings.starting_offsets)
         .option("maxOffsetsPerTrigger", settings.batch_limit)
         .option("failOnDataLoss", settings.on_data_loss == "fail")
@@ -158,7 +158,7 @@ def reading(
         the rows, a message that is too large for that ends the query with ``TOO_LARGE``.
 
     """
-    newest = newest_messages(settings.connection, settings.source_name, _SAMPLES)
+    newest = newest_messages(settings.connection, settings.topic, _SAMPLES)
     samples = [value for value in (message.value() for message in newest) if value is not None]
     largest = set_portions(spark, settings, [] if count_bytes else samples)
     found = splitter_of(settings, samples)
@@ -192,7 +192,7 @@ def contradicted(settings: Settings, time_ms: int) -> bool | None:
         None: no message was seen.
 
     """
-    newest = newest_messages(settings.connection, settings.source_name, _SAMPLES)
+    newest = newest_messages(settings.connection, settings.topic, _SAMPLES)
     latest = time_ms + 1000 * settings.max_ahead
     times = [given_by_producer(message) for message in newest]
     return any(ms is not None and latest < ms <= LAST for ms in times) if times else None

@@ -231,7 +231,7 @@ def experiment(schedule: Schedule, log: Callable[[str], None]) -> Done:
     with tempfile.TemporaryDirectory() as folder, Broker(Path(folder) / "kafka") as broker:
         connection = Connection(broker.bootstrap_servers)
         settings = Settings(
-            mode="LOCAL", source_type="COLUMN", grouping="MIXED", source_name=TOPIC, sources=SOURCES,
+            mode="LOCAL", source_type="COLUMN", grouping="MIXED", topic=TOPIC, sources=SOURCES,
             workers=schedule.workers, speed="x0", connection=connection, checkpoint=str(Path(folder) / "checkpoint"),
             window=5.0, trigger=0.0, max_tuples=_FILL, format="text", work=Running("offset"), ttl=86_400.0,
             options={"theta_max": 1e9, "table_max": schedule.keys},

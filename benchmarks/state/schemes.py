@@ -113,7 +113,7 @@ def stream(spark: SparkSession, run: Settings, rival: Rival) -> DataFrame:
 
 def straggling(spark: SparkSession, run: Settings, rival: Rival) -> float:
     """Max/mean of the tuples of W slots, which take the tasks as they become free."""
-    messages = spark.read.format("kafka").options(**run.connection.spark()).option("subscribe", run.source_name).load()
+    messages = spark.read.format("kafka").options(**run.connection.spark()).option("subscribe", run.topic).load()
     task = F.pmod(F.hash("key", "salt"), F.lit(run.workers * rival.tasks)).alias("task")
     counts = _tuples(messages, run, rival).groupBy(task).count().orderBy("task").collect()
     return measures.straggling(on_slots((row["count"] for row in counts), run.workers))
@@ -204,7 +204,7 @@ def settings(kind: str, topic: str, name: str, connection: Connection, folder: s
     }  # other groupings' ``window`` is something else
     options = {k: v for k, v in chosen.items() if k in parameters(name)}
     return Settings(
-        mode="LOCAL", source_type=kind, grouping=name, source_name=topic, sources=SOURCES, workers=WORKERS,
+        mode="LOCAL", source_type=kind, grouping=name, topic=topic, sources=SOURCES, workers=WORKERS,
         speed="x1", connection=connection, checkpoint=str(Path(folder) / f"{topic}-{name}"), window=5.0, trigger=0.0,
         max_tuples=tuples, until_drained=True, options=options, work=Running("offset", when="end"), ttl=86_400.0,
         merge_every=None if name in OWNING else "2 batches",

@@ -45,7 +45,7 @@ def settings(connection: Connection, topic: str, tmp_path: Path) -> Callable[...
             "mode": "LOCAL",
             "source_type": "COUNTRY_SKEW_R80",
             "grouping": grouping,
-            "source_name": topic,
+            "topic": topic,
             "sources": 2,
             "workers": 4,
             "speed": "x0",

@@ -261,4 +261,4 @@ def test_topics_and_clients_that_take_less_are_refused_at_once(settings, connect
         Publisher(run)
     small = Connection(connection.bootstrap_servers, {"message.max.bytes": "100000"})
     with pytest.raises(EnvironmentFault, match=r"message\.max\.bytes is 100000; valid: at least"):
-        Publisher(settings("KEY", connection=small, source_name=f"{topic}-2"))
+        Publisher(settings("KEY", connection=small, topic=f"{topic}-2"))

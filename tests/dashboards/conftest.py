@@ -57,7 +57,7 @@ def seen(kafka: Broker, spark, influxdb, prometheus_program, tmp_path_factory) -
                     mode="LOCAL",
                     source_type="COUNTRY_SKEW_R80",
                     grouping=grouping,
-                    source_name=TOPIC,
+                    topic=TOPIC,
                     sources=2,
                     workers=4,
                     speed="x0",
