@@ -26,9 +26,9 @@ from benchmarks.measuring import SOURCES, TYPE, WORKERS, in_turns, settings, spr
 from unskew.apps.compare.contest import warm_up
 from unskew.apps.monitoring.monitor import Monitor
 from unskew.apps.monitoring.outputs import Destinations, Outputs
-from unskew.apps.monitoring.summary import Tally
 from unskew.apps.run.run import Run
 from unskew.apps.run.session import session
+from unskew.apps.run.summary import Tally
 from unskew.apps.topology.settings import Settings
 from unskew.deploy.client.connection import Connection
 from unskew.deploy.client.topics import ensure_topic

@@ -16,9 +16,9 @@ from rich.table import Table
 
 from benchmarks.measuring import SOURCES, TYPE, WORKERS
 from unskew.apps.demo import SHORTENED
-from unskew.apps.monitoring.summary import Tally
 from unskew.apps.run.run import Run
 from unskew.apps.run.session import session
+from unskew.apps.run.summary import Tally
 from unskew.apps.topology.settings import Settings
 from unskew.apps.topology.sink import BatchReport
 from unskew.deploy.client.connection import Connection

@@ -9,10 +9,7 @@ import orjson
 from unskew.apps.monitoring.display import Display, LiveView
 from unskew.apps.monitoring.monitor import Monitor
 from unskew.apps.monitoring.outputs import Destinations, Outputs
-from unskew.apps.monitoring.summary import Tally
-from unskew.apps.run.run import Run
-from unskew.apps.run.session import session
-from unskew.apps.topology.publisher import result_topics
+from unskew.apps.run.running import Running
 from unskew.apps.topology.settings import Settings
 from unskew.errors import EnvironmentFault
 
@@ -39,26 +36,24 @@ def execute(settings: Settings, destinations: Destinations, summary: Path | None
         Another driver has taken over the checkpoint.
 
     """
-    tally = Tally(settings.grouping)
     view = LiveView(settings) if live else None
     with Outputs(destinations) as outputs, Display(settings, view=view, notice=lambda: outputs.losses) as display:
         if outputs.exporter is not None:
             display.note(f"metrics for Prometheus: {outputs.exporter.url}")
         monitor = Monitor(settings, outputs)
-        listeners, followers = [tally, monitor.batch], [monitor.progress]
+        listeners, followers = [monitor.batch], [monitor.progress]
         if view is not None:
             listeners.append(view.batch)
             followers.append(view.progress)
-        run = Run(settings, [*listeners, display.batch], followers)
+        run = Running(settings, [*listeners, display.batch], followers)
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, lambda *_: (run.stop(), display.stopping()))
-        if not run.await_turn():
-            return
-        with session(settings) as spark:
-            display.target(run.waiting)
-            outcome = run.run(spark)
-    result = tally.summary()
-    display.summary(result, outcome, result_topics(settings))
+        display.target(run.waiting)
+        run.wait()
+    if run.outcome is None:
+        return
+    result = run.balance()
+    display.summary(result, run.outcome, run.topics)
     if outputs.balance:
         print(outputs.balance)
     if summary is not None:

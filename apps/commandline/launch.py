@@ -21,7 +21,6 @@ from unskew.apps.commandline.options import (
 )
 from unskew.apps.topology.settings import Settings
 from unskew.deploy.client.connection import Connection
-from unskew.deploy.directories import data_directory
 
 
 @flattened(
@@ -64,7 +63,7 @@ def topology(
     """
     # pyspark and numba: the commands' help needn't wait for them.
     from unskew.apps.commandline.execution import execute
-    from unskew.apps.topology.dataflow import Dataflow
+    from unskew.apps.run.topology import Topology, default_checkpoint
 
     grouping = scheme(given["grouping"])
     upper = {name: given[name].upper() for name in ("mode", "source_type")}
@@ -76,10 +75,10 @@ def topology(
         options=own.of([grouping])[grouping],
         **work.settings(),
     )
-    Dataflow.of(settings)  # Kafka's address comes last, so that an error in the other settings shows first
+    Topology.of(settings)  # Kafka's address comes last, so that an error in the other settings shows first
     settings = replace(
         settings,
         connection=kafka.connection(),
-        checkpoint=checkpoint if checkpoint is not None else str(data_directory() / "checkpoints" / settings.name),
+        checkpoint=default_checkpoint(settings) if checkpoint is None else checkpoint,
     )
     execute(settings, metrics.destinations(), summary, live=live)

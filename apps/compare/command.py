@@ -18,7 +18,7 @@ from unskew.apps.commandline.options import (
     pairs,
     schemes,
 )
-from unskew.apps.topology.settings import Settings
+from unskew.apps.topology.settings import Settings, mode_of
 from unskew.deploy.client.connection import Connection
 
 INTERRUPTED = 130  # what a shell reports of a command that Ctrl-C ended
@@ -73,12 +73,11 @@ def compare(
 
     names = schemes(groupings)
     options = own.of(names)
-    master = given["master"]
     chosen = pairs("--conf", conf or [])
     with fresh_checkpoints(checkpoint, chosen) as location:
         first = Settings(
             **given | {"source_type": given["source_type"].upper()},
-            mode="LOCAL" if master is None or master.startswith("local") else "CLUSTER",
+            mode=mode_of(given["master"]),
             grouping=names[0],
             connection=Connection(""),
             checkpoint=location,

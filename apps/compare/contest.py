@@ -175,12 +175,7 @@ def _courses(runs: Sequence[Settings], outputs: Outputs) -> Iterator[Course]:
 
 
 def _line(course: Course) -> str:
-    summary = course.summary
-    return (
-        f"[{colour(course.grouping)}]■[/] {course.grouping}: {summary.tuples:,} tuples at "
-        f"{summary.tuples_per_second:,.0f}/s, STD_DEV {summary.std_dev:.2f}, "
-        f"slowest worker {summary.straggling:.2f} × mean"
-    )
+    return f"[{colour(course.grouping)}]■[/] {course.grouping}: {course.summary}"
 
 
 def _require_messages(settings: Settings) -> None:

@@ -6,7 +6,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from unskew.apps.monitoring.summary import Summary, Tally
+from unskew.apps.run.summary import Summary, Tally
 from unskew.apps.topology.settings import Settings
 from unskew.apps.topology.sink import BatchReport
 from unskew.grouping import measures

@@ -25,9 +25,9 @@ from unskew.shell import plain, unskew
 
 # `unskew results` draws bars by this module, and needs no pyspark.
 if TYPE_CHECKING:
-    from unskew.apps.monitoring.summary import Summary
     from unskew.apps.routing.plans import Rebalance
     from unskew.apps.run.run import Outcome
+    from unskew.apps.run.summary import Summary
     from unskew.apps.topology.observer import HotKey
     from unskew.apps.topology.settings import Settings
     from unskew.apps.topology.sink import BatchReport

@@ -45,12 +45,14 @@ class Idle:
         The run's.
     halt : threading.Event
         Ends every wait.
+    draining : threading.Event
+        While it is set, a batch without messages is needed, too: the run ends when the last windows are published.
 
     """
 
-    def __init__(self, dataflow: Dataflow, halt: threading.Event) -> None:
+    def __init__(self, dataflow: Dataflow, halt: threading.Event, draining: threading.Event) -> None:
         self._settings = dataflow.settings
-        self._halt = halt
+        self._halt, self._draining = halt, draining
         self._patience = min([_MOST, *(ms / 1000 for ms in dataflow.stage.waits)])
 
     def __enter__(self) -> Self:
@@ -71,7 +73,7 @@ class Idle:
         if _paced(self._settings) and not self._full(batch):
             since = time.time() - (batch.time_ms - ahead_ms) / 1000
             self._halt.wait(min(self._settings.trigger, max(0.0, self._settings.trigger - since)))
-        if batch.start != batch.end or report.windows or self._settings.until_drained:
+        if batch.start != batch.end or report.windows or self._draining.is_set():
             return
         until = time.monotonic() + _MOST
         if self._settings.time == "batch" and batch.watermark_ms < totals.last_window_end_ms:
@@ -81,7 +83,7 @@ class Idle:
         if report.states is not None and report.states.states.any():
             until = min(until, time.monotonic() + self._patience)
         while time.monotonic() < until and not self._arrived(batch.end[self._settings.topic]):
-            if self._halt.wait(min(_LOOK_EVERY, max(0.0, until - time.monotonic()))):
+            if self._draining.is_set() or self._halt.wait(min(_LOOK_EVERY, max(0.0, until - time.monotonic()))):
                 return
 
     def _full(self, batch: Batch) -> bool:

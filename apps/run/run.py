@@ -104,6 +104,9 @@ class Run:
         self._listeners = Listeners("batches", listeners)
         self._followers = Listeners("progress", [*followers, self._committed])
         self._stop = threading.Event()
+        self._draining = threading.Event()
+        if settings.until_drained:
+            self._draining.set()
         self._halt = threading.Event()
         self._halted = False
         self._set_back = False
@@ -129,6 +132,19 @@ class Run:
     def waiting(self) -> int:
         """The number of messages that the topic had ever had when the run was made: the sum of its end offsets."""
         return self._drain.waiting
+
+    def drain(self) -> None:
+        """End the run when all messages that the topic has now are counted, and their windows published.
+
+        Raises
+        ------
+        EnvironmentFault
+            The broker can't be reached.
+
+        """
+        settings = self._settings
+        self._drain = Drain(self._dataflow, end_offsets(settings.connection, settings.topic))
+        self._draining.set()
 
     def stop(self) -> None:
         """End the run after the current batch."""
@@ -226,7 +242,7 @@ class Run:
             if settings.group:
                 self._group = stack.enter_context(ConsumerGroup(settings.connection, settings.group))
             stack.enter_context(follow(spark, settings.name, self._followers))
-            idle = stack.enter_context(Idle(self._dataflow, self._halt))
+            idle = stack.enter_context(Idle(self._dataflow, self._halt, self._draining))
             return self._await(self._start(spark, publisher, idle, flush_at), deadline, flushing=flush_at is not None)
 
     def _start(
@@ -347,7 +363,7 @@ class Run:
                 if set_now > set_at + _SET_BACK:
                     self._agreed = False
                 set_at = max(set_at, set_now)  # a clock that was put on may be set back to the right time later
-                drained = self._settings.until_drained and self._drained(flushing=flushing)
+                drained = self._draining.is_set() and self._drained(flushing=flushing)
                 time.sleep(_LOOK_EVERY)
         finally:
             self._end(query)

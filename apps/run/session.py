@@ -16,11 +16,13 @@ from subprocess import Popen, TimeoutExpired
 from tempfile import TemporaryDirectory, gettempdir, mkdtemp
 
 from py4j.protocol import Py4JError
+from pyspark import SparkContext
+from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
 from unskew.apps.checkpoint.location import Location
 from unskew.apps.run.python import archive_settings, drivers_python, require_python, tasks_python, write_archive
-from unskew.apps.spark import accumulator_server, jvm_process
+from unskew.apps.spark import accumulator_server, is_remote, jvm_process
 from unskew.apps.topology.dataflow import stage_of
 from unskew.apps.topology.settings import Settings
 from unskew.apps.topology.source import MOST_ROWS, ROWS
@@ -32,7 +34,7 @@ from unskew.deploy.installation.machine import find_java
 from unskew.deploy.servers.cluster import AUTHENTICATED, SECRET, secret_of
 from unskew.deploy.servers.loopback import LOOPBACK
 from unskew.deploy.servers.process import hold, is_held, lives
-from unskew.errors import EnvironmentFault
+from unskew.errors import EnvironmentFault, UsageError
 from unskew.grouping import warm
 
 _SETTINGS = {
@@ -121,12 +123,69 @@ def session(settings: Settings, groupings: Sequence[str] = ()) -> Iterator[Spark
         if _PARTITIONS not in conf:
             spark.conf.set(_PARTITIONS, _partitions(stage, spark))
         warmed.result()
-    with TemporaryDirectory(dir=_temporary_folder()) as folder, lasting(spark, log_file()):
-        if settings.mode == "CLUSTER":
-            # Each executor fetches the archive when it needs it, also one that comes later.
-            spark.sparkContext.addPyFile(str(write_archive(Path(folder))))
-            require_python(spark, states=stage.keyed)
+    with lasting(spark, log_file()), _shipped(spark, stage):
         yield spark
+
+
+@contextmanager
+def borrowed(spark: SparkSession, settings: Settings) -> Iterator[SparkSession]:
+    """A session beside the user's, in the same Spark, with a run's settings. The user's session stays as it is.
+
+    Settings that only a new Spark can have are left as they are.
+
+    Raises
+    ------
+    UsageError
+        It is a session of Spark Connect, or its Spark lacks the Kafka connector.
+
+    """
+    if is_remote(spark):
+        raise UsageError("a topology can't run in a session of Spark Connect; valid: one of classic PySpark, or none")
+    stage, own = stage_of(settings), spark.newSession()
+    ours = {
+        **_SETTINGS,
+        **_location_settings(settings.location),
+        _PARTITIONS: str(_partitions(stage, own)),
+        **stage.conf,
+    }
+    for name, value in {**ours, **settings.conf}.items():
+        if own.conf.isModifiable(name):
+            own.conf.set(name, value)
+    try:
+        own.read.format("kafka").options(**settings.connection.spark(), subscribe=settings.topic).load()
+    except AnalysisException as error:
+        raise UsageError(
+            "the session's Spark has no Kafka connector: make it with the setting spark.jars.packages="
+            f"org.apache.spark:spark-sql-kafka-0-10_2.13:{spark.version}"
+        ) from error
+    with _shipped(own, stage):
+        yield own
+
+
+def require_no_session() -> None:
+    """Refuse to make a session where there is one, which it would be, and which would end with the run.
+
+    Raises
+    ------
+    UsageError
+        This process has a Spark session.
+
+    """
+    if SparkContext._active_spark_context is not None:  # noqa: SLF001  `getActiveSession` is of this thread alone
+        raise UsageError("this process has a Spark session: start the topology in it, with spark=")
+
+
+@contextmanager
+def _shipped(spark: SparkSession, stage: Stage) -> Iterator[None]:
+    """Send our package to the executors, if they are other processes, and check their Python."""
+    if stage.settings.mode == "LOCAL":
+        yield
+        return
+    with TemporaryDirectory(dir=_temporary_folder()) as folder:
+        # Each executor fetches the archive when it needs it, also one that comes later.
+        spark.sparkContext.addPyFile(str(write_archive(Path(folder))))
+        require_python(spark, states=stage.keyed)
+        yield
 
 
 def _partitions(stage: Stage, spark: SparkSession) -> int:

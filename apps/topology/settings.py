@@ -250,6 +250,11 @@ class Settings:
         }
 
 
+def mode_of(master: str | None) -> str:
+    """The mode of a run on this master; None: Spark in this process."""
+    return "LOCAL" if master is None or master.startswith("local") else "CLUSTER"
+
+
 def numbers(option: str, text: str, *, least: float = 0.0, whole: bool = False) -> list[float]:
     """``1,2.5`` or ``1..64`` as numbers.
 

@@ -14,12 +14,14 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from unskew.apps.balance import balance, balanced_map
     from unskew.apps.keyed.keyed_map import keyed_map
+    from unskew.apps.run.topology import Topology
     from unskew.grouping import GROUPINGS, create
 
-__all__ = ["GROUPINGS", "balance", "balanced_map", "create", "keyed_map"]
+__all__ = ["GROUPINGS", "Topology", "balance", "balanced_map", "create", "keyed_map"]
 
 _HOMES = {
     "GROUPINGS": "unskew.grouping",
+    "Topology": "unskew.apps.run.topology",
     "balance": "unskew.apps.balance",
     "balanced_map": "unskew.apps.balance",
     "create": "unskew.grouping",

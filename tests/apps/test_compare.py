@@ -22,7 +22,7 @@ from unskew.apps.commandline.options import GroupingOptions
 from unskew.apps.compare import tables
 from unskew.apps.compare.course import BatchTimes, Course, WindowBalance, straggling
 from unskew.apps.compare.picture import Drawn, draw
-from unskew.apps.monitoring.summary import Summary
+from unskew.apps.run.summary import Summary
 from unskew.apps.topology.settings import Settings
 from unskew.deploy.client.connection import Connection
 from unskew.deploy.client.topics import ensure_topic

@@ -62,6 +62,13 @@ class Summary:
     moved_keys: int = 0
     planning_seconds: float = 0.0
 
+    def __str__(self) -> str:
+        """The balance, in a line."""
+        return (
+            f"{self.tuples:,} tuples at {self.tuples_per_second:,.0f}/s, STD_DEV {self.std_dev:.2f}, "
+            f"DIST_COST {self.dist_cost:.2f}, slowest worker {self.straggling:.2f} × mean"
+        )
+
 
 class Tally:
     """Sums up a run. It is a listener of the run's batches."""

@@ -1,0 +1,140 @@
+"""A run in the background: a thread with its Spark session, and what its user may ask of it meanwhile."""
+
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, suppress
+from types import TracebackType
+from typing import Self
+
+from pyspark.sql import SparkSession
+
+from unskew.apps.run.listeners import Follower
+from unskew.apps.run.run import Outcome, Run
+from unskew.apps.run.session import borrowed, session
+from unskew.apps.run.summary import Summary, Tally
+from unskew.apps.topology.publisher import result_topics
+from unskew.apps.topology.settings import Settings
+from unskew.apps.topology.sink import BatchReport
+
+
+class Running:
+    """A topology that runs, until it is stopped or has nothing left to do. It is a context manager, which stops it.
+
+    ``Topology.start`` makes it.
+
+    Parameters
+    ----------
+    settings : Settings
+        What to run.
+    listeners, followers : sequences of callables
+        As for ``unskew.apps.run.run.Run``.
+    spark : SparkSession, optional
+        The user's session, which stays as it is. Default: a session that ends with the run.
+
+    Raises
+    ------
+    UsageError, EnvironmentFault
+        As for ``Run``.
+
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        listeners: Sequence[Callable[[BatchReport], None]] = (),
+        followers: Sequence[Follower] = (),
+        spark: SparkSession | None = None,
+    ) -> None:
+        self._settings = settings
+        self._tally = Tally(settings.grouping)
+        self._run = Run(settings, [self._tally, *listeners], followers)
+        self._session = lambda: session(settings) if spark is None else borrowed(spark, settings)
+        self._outcome: Outcome | None = None
+        self._error: BaseException | None = None
+        self._ended = threading.Event()
+        threading.Thread(target=self._work, name=f"unskew {settings.name}", daemon=True).start()
+
+    def _work(self) -> None:
+        try:
+            if self._run.await_turn():
+                made: AbstractContextManager[SparkSession] = self._session()
+                with made as spark:
+                    self._outcome = self._run.run(spark)
+        except BaseException as error:  # noqa: BLE001  `wait` raises it, in the thread of who waits
+            self._error = error
+        finally:
+            self._ended.set()
+
+    def __enter__(self) -> Self:
+        """The run itself, which has begun."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Stop the run after the current batch, and wait for its end. Raise as ``wait``, unless the block has."""
+        self.stop()
+        if error is None:
+            self.wait()
+        else:
+            with suppress(Exception):
+                self.wait()
+
+    @property
+    def topics(self) -> dict[str, str]:
+        """Role → topic of results: aggregator, distribution, rejected, and results if the work has states."""
+        return result_topics(self._settings)
+
+    @property
+    def waiting(self) -> int:
+        """The number of messages that the topic had ever had when the run was made: the sum of its end offsets."""
+        return self._run.waiting
+
+    @property
+    def outcome(self) -> Outcome | None:
+        """How the run ended. None: it hasn't, or it was stopped before it began."""
+        return self._outcome
+
+    def stop(self) -> None:
+        """End the run after the current batch. It doesn't wait for that."""
+        self._run.stop()
+
+    def wait(self, timeout: float | None = None, *, drained: bool = False) -> bool:
+        """Wait for the run's end.
+
+        Parameters
+        ----------
+        timeout : float, optional
+            How long to wait (s). Default: as long as it takes.
+        drained : bool
+            Whether the run ends when all messages that the topic has now are counted, and their windows published.
+
+        Returns
+        -------
+        bool
+            Whether the run has ended; with ``drained``, whether all these messages are counted and published.
+
+        Raises
+        ------
+        UsageError, EnvironmentFault
+            The run failed; it resumes from its checkpoint if it is started again.
+
+        """
+        if drained and not self._ended.is_set():
+            self._run.drain()
+        ended = self._ended.wait(timeout)
+        if self._error is not None:
+            raise self._error
+        return ended and not (drained and not (self._outcome and self._outcome.drained))
+
+    def balance(self) -> Summary:
+        """How even the workers are so far. Printed, it is a line.
+
+        Returns
+        -------
+        Summary
+            ``std_dev`` (STD_DEV), ``dist_cost`` (DIST_COST), ``straggling`` (the slowest worker's time divided by the
+            mean worker's), ``tuples_per_second``, ``loads`` ([W] tuples), and others.
+
+        """
+        return self._tally.summary()
