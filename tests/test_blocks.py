@@ -22,10 +22,10 @@ from unskew.deploy.directories import data_directory
 NOT_RUN = {
     r"make |git clone|pip install": "sets up, or runs the tests; .ci/run does it in a clean clone",
     r"python -m benchmarks": "takes minutes to hours; test_docs.py holds names and options",
-    r"unskew (reproduce|compare)": "takes minutes; tests/apps/reproduce, tests/apps/test_compare.py",
-    r"unskew topology (?!.*(--until-drained|--run-time))": "runs until Ctrl-C; tests/apps/test_launch.py",
+    r"unskew (reproduce|compare)": "takes minutes; tests/apps/reproduce, tests/apps/compare/test_compare.py",
+    r"unskew topology (?!.*(--until-drained|--run-time))": "runs until Ctrl-C; tests/apps/commandline/test_launch.py",
     r".*--loop|.*--speedup": "runs for ever, or for minutes; tests/producers",
-    r".*\.(gz|parquet|csv)\b": "needs a file of the reader's; tests/producers, tests/apps/simulate",
+    r".*\.(gz|parquet|csv)\b": "needs a file of the reader's; tests/producers, tests/apps/whatif",
     r".*(…|s3a://|hdfs://|HADOOP_|AWS_)": "needs a store or a cluster; tests/apps/stores",
     r"unskew (stack|dashboards)": "needs InfluxDB; tests/deploy, tests/dashboards",
 }

@@ -6,8 +6,8 @@ from collections import Counter, defaultdict
 import pytest
 
 from tests.apps.conftest import records
+from tests.apps.faults.test_kills import broker, connection, everything, python_workers, the_broker, the_jvm  # noqa: F401
 from tests.apps.process import START, TUPLES, WINDOW_MS, check, launch, stream, truth  # noqa: F401  fixtures
-from tests.apps.test_kills import broker, connection, everything, python_workers, the_broker, the_jvm  # noqa: F401
 from unskew.apps.routing.plans import Plans
 from unskew.deploy.client.topics import end_offsets
 

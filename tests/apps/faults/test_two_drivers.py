@@ -156,7 +156,7 @@ def start(connection: Connection, topic: str, tmp_path: Path) -> Iterator[Callab
     def one(*place: str) -> Topology:
         folder = tmp_path / str(len(started))
         folder.mkdir()
-        command = [sys.executable, "-m", "tests.apps.paused", *place] if place else UNSKEW
+        command = [sys.executable, "-m", "tests.apps.faults.paused", *place] if place else UNSKEW
         topology = Topology(
             connection, topic, folder, "MIXED", "--state-partitions", "3", *SESSIONS, *ALWAYS,
             location=Location(str(tmp_path / "checkpoint")), command=command,

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pyspark.sql import functions as F
 
 from tests.apps.conftest import by_key, final_counts, publish, records
-from tests.apps.schema_registry import schema_registry
+from tests.apps.splitter.schema_registry import schema_registry
 from unskew.apps.checkpoint.versions import Versions
 from unskew.apps.splitter.avro import Asking, Decoder, Refusals, Registry, _fetched, of_file
 from unskew.apps.splitter.avro_depth import Schema

@@ -87,5 +87,5 @@ def test_executors_pods_have_no_path_of_the_drivers_machine(connection, topic, t
     variables = {each["name"]: each.get("value") for each in container["env"]}
     assert variables["PYTHONPATH"] == "unskew.zip"
     assert "PYSPARK_PYTHON" not in variables
-    ours = [sys.prefix, sys.base_prefix, str(data_directory()), str(Path(__file__).parents[2]), str(tmp_path)]
+    ours = [sys.prefix, sys.base_prefix, str(data_directory()), str(Path(__file__).parents[3]), str(tmp_path)]
     assert not [path for path in ours if path in json.dumps(asked)]

@@ -13,7 +13,7 @@ from fastavro import schemaless_reader, schemaless_writer
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from tests.apps.schema_registry import schema_registry
+from tests.apps.splitter.schema_registry import schema_registry
 from unskew.apps.splitter.avro import Decoder, NoSchema, Registry, of_file
 from unskew.apps.splitter.avro_depth import Schema
 from unskew.errors import UsageError

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from pyspark.sql import functions as F
 
 from oracle.messages import FIELD, fuzzed, read, reason_of
-from tests.apps.json_messages import NUMBERS, messages_of
+from tests.apps.splitter.json_messages import NUMBERS, messages_of
 from unskew.apps.splitter.fields import FRAME, MOST, Fields
 
 pytestmark = pytest.mark.xdist_group("spark-1")

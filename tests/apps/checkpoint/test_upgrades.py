@@ -1,7 +1,7 @@
 """Checkpoints of other versions: resumed as they are, or as far as they can be read.
 
-`tests/data/checkpoint-1` was made by the first version with a format, by `python -m tests.apps.test_upgrades`; it is
-kept as it is. A change that can't read it any more breaks its users' runs.
+`python -m tests.apps.checkpoint.test_upgrades` made `tests/data/checkpoint-1` with the first version that had a format;
+it is kept as it is. A change that can't read it any more breaks its users' runs.
 """
 
 import logging
@@ -32,7 +32,7 @@ from unskew.works import Running
 
 pytestmark = pytest.mark.xdist_group("spark-2")
 
-KEPT = Path(__file__).parents[1] / "data" / "checkpoint-1"
+KEPT = Path(__file__).parents[2] / "data" / "checkpoint-1"
 TOPIC = "kept"  # a checkpoint names its topic
 BEFORE = ["a", "b", "c", "a"] * 10
 AFTER = ["a", "d"] * 10

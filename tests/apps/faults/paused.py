@@ -1,7 +1,7 @@
 """`unskew` that stops itself, with its JVM, at a place in a batch, as a machine does that is suspended: by SIGSTOP.
 
-`python -m tests.apps.paused PLACE BATCH ARGUMENTS`: it stops once, in the first batch from that number on that comes by
-the place.
+`python -m tests.apps.faults.paused PLACE BATCH ARGUMENTS`: it stops once, in the first batch from that number on that
+comes by the place.
 """
 
 import os

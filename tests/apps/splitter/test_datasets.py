@@ -23,7 +23,7 @@ from unskew.producers.registry import DATASETS, FORMATS, create
 
 pytestmark = pytest.mark.xdist_group("spark-1")
 
-DATA = Path(__file__).parents[1] / "data"
+DATA = Path(__file__).parents[2] / "data"
 FILES = [
     ("WIKIPEDIA_CLICKSTREAM", "clickstream-enwiki-2017-11.tsv"),
     ("WIKIPEDIA_PAGEVIEWS_BY_LANG", "pageviews-20240101-000000"),
