@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.programs.test_programs import CARGO, GO, SAYS_VERSION, tools  # noqa: F401
+from tests.programs.stand_ins import CARGO, GO, SAYS_VERSION, tools  # noqa: F401
 from tests.schedule import processes
 
 ROOT = Path(__file__).parents[1]

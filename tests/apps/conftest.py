@@ -21,6 +21,9 @@ from unskew.deploy.client.topics import end_offsets, ensure_topic
 from unskew.deploy.servers.broker import Broker
 from unskew.grouping import GROUPINGS
 
+#: A topic with this setting takes any timestamp. Brokers have a bound of their own since Kafka 3.6.
+LENIENT = {"message.timestamp.after.max.ms": str(2**63 - 1)}
+
 
 @pytest.fixture(scope="session")
 def spark(kernels: None) -> Iterator[SparkSession]:

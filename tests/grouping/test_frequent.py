@@ -6,6 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.grouping.plain_frequent import plain_counters
 from unskew.grouping.frequent import TAKEN_OFF, USED, frequent, make_room
 from unskew.grouping.slots import enter_slot, enter_slots, find_slot
 from unskew.grouping.streams import zipf
@@ -23,19 +24,6 @@ def count(sketch, key):
         sketch.size[USED] = slot + 1
     sketch.counter[slot] += 1
     return int(sketch.counter[slot])
-
-
-def plain_counters(keys, room):
-    """Misra-Gries: a counter for a new key; when there's no room, take the median off all and drop those at 0."""
-    counters, counted, taken_off = {}, [], 0
-    for key in keys:
-        if key not in counters and len(counters) == room:
-            median = sorted(counters.values())[room // 2]
-            taken_off += median
-            counters = {k: c - median for k, c in counters.items() if c > median}
-        counters[key] = counters.get(key, 0) + 1
-        counted.append(counters[key])
-    return counters, counted, taken_off
 
 
 streams = st.lists(st.integers(0, 60), max_size=500)

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.grouping import plain_hashing as plain
+from tests.grouping.plain_frequent import plain_counters
 from tests.grouping.skewed import skewed
-from tests.grouping.test_frequent import plain_counters
 from unskew.grouping import create
 from unskew.grouping.choices.heavy_hitters import enough_choices, is_heavy, next_time
 from unskew.grouping.measures import imbalance_fraction

@@ -14,7 +14,7 @@ from tests.apps.conftest import (  # noqa: F401
     settings,
     spark,
 )
-from tests.monitoring.test_run_metrics import monitored, points
+from tests.monitoring.monitored import monitored, points
 from unskew.apps.monitoring.outputs import Destinations, Outputs
 from unskew.deploy.servers.influxdb import InfluxDB
 

@@ -1,17 +1,14 @@
 """A run of the topology, as InfluxDB, Prometheus and Kafka's lag tools see it."""
 
-from collections import defaultdict
-
 import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions
 from confluent_kafka.admin import AdminClient
 
 from tests.apps.conftest import connection, countries, publish, records, settings, spark  # noqa: F401
+from tests.monitoring.monitored import monitored, points
 from tests.waiting import awaited
 from unskew.apps.monitoring import catalogue
-from unskew.apps.monitoring.monitor import Monitor
 from unskew.apps.monitoring.outputs import Destinations, Outputs
-from unskew.apps.run.run import Run
 from unskew.apps.topology.publisher import result_topics
 from unskew.deploy.client.topics import end_offsets
 
@@ -36,26 +33,6 @@ STREAM = countries((["Turkey"] * 16 + ["Peru", "Chad", "Fiji", "Oman"]) * 200)
 
 # A run without states, and with a grouping without a controller, has none of these.
 NOT_HERE = (catalogue.METRICS_OUT, catalogue.STATES, catalogue.WORKER_STATES, catalogue.REBALANCE)
-
-
-def monitored(spark, run, outputs, *listeners):
-    monitor = Monitor(run, outputs)
-    return Run(run, [monitor.batch, *listeners], [monitor.progress]).run(spark)
-
-
-def points(server, bucket):
-    """(measurement, time in ms, label) → field → value."""
-    from influxdb_client.client.influxdb_client import InfluxDBClient
-
-    found = defaultdict(dict)
-    with InfluxDBClient(server.url, server.token, org=server.org) as client:
-        for table in client.query_api().query(f'from(bucket: "{bucket}") |> range(start: -1h)'):
-            for r in table.records:
-                subject = next(m.subject for m in catalogue.METRICS if m.subject.name == r.get_measurement())
-                label = tuple(r.values[name] for name in subject.labels)
-                series = (subject.name, round(r.get_time().timestamp() * 1000), *label)
-                found[series][r.get_field()] = r.get_value()
-    return found
 
 
 def distribution(run):

@@ -9,6 +9,7 @@ import pytest
 
 from tests.apps.conftest import by_key, countries, final_counts, publish
 from tests.apps.process import START
+from tests.apps.shuffles import lose_what_was_shuffled
 from unskew.apps.routing.batches import batch_number
 from unskew.apps.routing.packets import route_packets
 from unskew.apps.routing.router import Routing
@@ -56,13 +57,6 @@ def test_what_a_batch_has_shuffled_is_lost_while_it_is_at_work(spark, settings, 
     assert len(list(tmp_path.glob("*.lost"))) > 3
     assert by_key(final_counts(connection, result_topics(run)["aggregator"])) == dict.fromkeys("abc", 400)
     assert reports[-1].totals.tuples == reports[-1].totals.routed == 1200
-
-
-def lose_what_was_shuffled(spark) -> None:
-    tracker = spark.sparkContext._jvm.org.apache.spark.SparkEnv.get().mapOutputTracker()
-    for shuffle in range(10_000):
-        if tracker.containsShuffle(shuffle):
-            tracker.unregisterAllMapAndMergeOutput(shuffle)
 
 
 def test_a_router_of_a_stream_without_a_batch_number_refuses(tmp_path):

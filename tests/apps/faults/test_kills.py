@@ -1,62 +1,19 @@
 """Real kills: whatever dies and whenever, the final counts are those of what was published."""
 
-import os
 import random
 import re
 import signal
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
-from tests.apps.process import Topology, check, launch, parent, truth  # noqa: F401  fixtures
-from tests.waiting import PATIENCE, awaited
+from tests.apps.faults.harms import broker, connection, everything, python_workers, the_broker, the_jvm  # noqa: F401
+from tests.apps.process import Topology, check, launch, truth  # noqa: F401  fixtures
+from tests.waiting import PATIENCE
 from unskew.apps.checkpoint.checkpoint import Checkpoint
-from unskew.deploy.client.connection import Connection
 from unskew.deploy.servers.broker import Broker
 
 pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.kafka, pytest.mark.timeout(1800)]
-
-
-@pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    """One of our own, to be killed."""
-    with Broker(tmp_path_factory.mktemp("kafka")) as started:
-        yield started
-
-
-@pytest.fixture
-def connection(broker: Broker) -> Connection:
-    return Connection(broker.bootstrap_servers)
-
-
-def everything(topology: Topology, broker: Broker) -> None:
-    topology.kill()
-    topology.start()
-
-
-def python_workers(topology: Topology, broker: Broker) -> None:
-    for pid in awaited(topology.python_workers, "a Python worker")[:2]:
-        os.kill(pid, signal.SIGKILL)
-
-
-def the_broker(topology: Topology, broker: Broker) -> None:
-    broker.kill()
-    time.sleep(2)
-    broker.restart()
-
-
-def the_jvm(topology: Topology, broker: Broker) -> None:
-    # A child that it is just starting has its command line for a moment.
-    found = topology.children("org.apache.spark.deploy.SparkSubmit")
-    [jvm] = [pid for pid in found if parent(pid) == topology.process.pid]
-    os.kill(jvm, signal.SIGKILL)
-    assert topology.process.wait(PATIENCE) == 1
-    output = topology.output()
-    assert "Traceback" not in output
-    assert "Exception" not in output
-    assert output.splitlines()[-1].startswith("unskew: Spark's JVM died (signal 9;")
-    topology.start()
 
 
 def ctrl_c(topology: Topology, broker: Broker) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.apps.conftest import by_key, countries, final_counts, publish, records, skewed
-from tests.apps.keyed.test_keyed_kills import ALWAYS, SESSIONS, read_sessions, sessions_of
+from tests.apps.keyed.sessions import ALWAYS, SESSIONS, read_sessions, sessions_of
 from tests.apps.process import Topology, check, stream, truth  # noqa: F401  a fixture
 from tests.commands import UNSKEW
 from tests.waiting import PATIENCE, awaited

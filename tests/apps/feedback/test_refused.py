@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.apps.topology.test_settings import settings
+from tests.apps.local_settings import settings
 from unskew.apps.balance import balance, balanced_map
 from unskew.apps.commandline import options
 from unskew.errors import UsageError

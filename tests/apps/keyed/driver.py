@@ -53,6 +53,12 @@ class Tally(KeyedWork):
         return pa.record_batch(columns, ["slot", *self.results.names])
 
 
+class TallyOfKinds(Tally):
+    """Settled and finished results have different identities, so neither overwrites the other."""
+
+    identity = ("kind",)
+
+
 def packets_of(rows: pa.RecordBatch, routed: NDArray[np.int32], workers: int) -> list[list[bytes]]:
     """Each worker's packets of these rows: none or one."""
     packets: list[list[bytes]] = [[] for _ in range(workers)]

@@ -312,3 +312,32 @@ class MigrationModel(RuleBasedStateMachine):
             assert not any(self._keys(number) for number in range(MOST))
         finally:
             shutil.rmtree(self.folder)
+
+
+ALL, NOBODY = range(MOST), set()
+
+
+def moves(run):
+    """A plan in every batch, each batch replayed after a driver that died late."""
+    for _ in range(6):
+        run.plan(tuples=[(key, 0) for key in range(12)], pause=1, called="all")
+        run.dies_after_the_plans_are_written(ALL)
+        run.completes(order=ALL, twice=set(ALL))
+
+
+def partly(run):
+    """Only some workers are called, so that a plan is pending for several batches."""
+    moves(run)
+    for i in range(8):
+        run.plan(tuples=[(i, 0), ((i + 5) % 12, 0)], pause=1, called="some")
+        run.completes(order=ALL, twice=set(ALL))
+
+
+def rescales(run):
+    """4 workers, 2, then 3."""
+    for workers in (None, 2, None, 3, None):
+        if workers:
+            run.starts_again_with(workers)
+        for _ in range(2):
+            run.plan(tuples=[(key, 0) for key in range(12)], pause=1, called="all")
+            run.completes(order=ALL, twice=NOBODY)

@@ -1,48 +1,23 @@
 """Real kills of a topology with a keyed work: whatever dies and whenever, each result is published, and only once."""
 
 import random
-from collections import Counter, defaultdict
+from collections import Counter
 
 import pytest
 
 from tests.apps.conftest import records
-from tests.apps.faults.test_kills import broker, connection, everything, python_workers, the_broker, the_jvm  # noqa: F401
-from tests.apps.process import START, TUPLES, WINDOW_MS, check, launch, stream, truth  # noqa: F401  fixtures
+from tests.apps.faults.harms import broker, connection, everything, python_workers, the_broker, the_jvm  # noqa: F401
+from tests.apps.keyed.sessions import ALWAYS, SESSIONS, read_sessions, sessions_of
+from tests.apps.process import START, WINDOW_MS, check, launch, stream, truth  # noqa: F401  fixtures
 from unskew.apps.routing.plans import Plans
 from unskew.deploy.client.topics import end_offsets
 
 pytestmark = [pytest.mark.full, pytest.mark.slow, pytest.mark.spark, pytest.mark.kafka, pytest.mark.timeout(2400)]
 
-GAP_MS = 400
-END = START + TUPLES
-SESSIONS = ["--work", "unskew.works:Sessions", "--work-option", f"gap={GAP_MS / 1000}"]
 DISTINCT = ["--work", "unskew.works:Distinct", "--work-option", "id=offset", "--work-option", "kind=int64"]
-
-#: Keys move after every batch in which workers' measured times differ: after most.
-ALWAYS = ["-g", "theta_max=0", "-g", "window=1"]
-
 
 #: For each of the three below: 36 kills in all.
 HARMS = [everything, the_jvm, *[python_workers] * 7, *[the_broker] * 3]
-
-
-def sessions_of(stream):
-    """(key, start, last, count) of each session."""
-    found, times = set(), defaultdict(list)
-    for key, ms, _ in stream:
-        times[key].append(ms)
-    for key, of in times.items():
-        first, n = of[0], 0
-        for before, ms in zip([of[0], *of], [*of, END + 10 * GAP_MS], strict=True):
-            if ms - before > GAP_MS:
-                found.add((key, first, before, n))
-                first, n = ms, 0
-            n += 1
-    return found
-
-
-def read_sessions(latest):
-    return Counter((value["key"], *(value["fields"][n] for n in ("start", "last", "count"))) for value in latest)
 
 
 def ids_of(stream):

@@ -9,33 +9,17 @@ import orjson
 import pytest
 from pyspark import cloudpickle
 
-from tests.apps.conftest import by_key, countries, final_counts, publish, records, skewed
+from tests.apps.conftest import by_key, countries, final_counts, publish, skewed
 from tests.apps.keyed import driver
-from tests.apps.keyed.driver import Tally
+from tests.apps.keyed.driver import TallyOfKinds
+from tests.apps.keyed.tallies import published
+from tests.apps.process import START
 from unskew.apps.keyed.state_reader import States
 from unskew.apps.topology.keyed import Keyed
 from unskew.apps.topology.publisher import result_topics
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.xdist_group("spark-2")]
 cloudpickle.register_pickle_by_value(driver)  # the tasks can't import the tests
-
-START = 1_700_000_000_000
-
-
-def published(connection, run, kind):
-    """(window or None, key) → n and total: the last result of that kind of a ``Tally``."""
-    latest = dict(records(connection, result_topics(run)["results"]))
-    return {
-        (value["tags"].get("window"), value["key"]): (value["fields"]["n"], value["fields"]["total"])
-        for value in latest.values()
-        if value["fields"]["kind"] == kind
-    }
-
-
-class TallyOfKinds(Tally):
-    """Settled and finished results have different identities, so neither overwrites the other."""
-
-    identity = ("kind",)
 
 
 @pytest.mark.parametrize(

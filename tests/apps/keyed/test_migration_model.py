@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from tests.apps.keyed import migration_model
-from tests.apps.keyed.migration_model import MOST, MigrationModel
+from tests.apps.keyed.migration_model import MOST, MigrationModel, moves, partly, rescales
 from unskew.apps.checkpoint import folders
 from unskew.apps.feedback import loop
 from unskew.apps.keyed import store
@@ -36,34 +36,7 @@ def test_whatever_dies_and_whenever():
     )
 
 
-ALL, NOBODY = range(MOST), set()
 NAMED, FORGET, RESCALED = loop._released, Transfers.forget, loop.rescaled
-
-
-def moves(run):
-    """A plan in every batch, each batch replayed after a driver that died late."""
-    for _ in range(6):
-        run.plan(tuples=[(key, 0) for key in range(12)], pause=1, called="all")
-        run.dies_after_the_plans_are_written(ALL)
-        run.completes(order=ALL, twice=set(ALL))
-
-
-def partly(run):
-    """Only some workers are called, so that a plan is pending for several batches."""
-    moves(run)
-    for i in range(8):
-        run.plan(tuples=[(i, 0), ((i + 5) % 12, 0)], pause=1, called="some")
-        run.completes(order=ALL, twice=set(ALL))
-
-
-def rescales(run):
-    """4 workers, 2, then 3."""
-    for workers in (None, 2, None, 3, None):
-        if workers:
-            run.starts_again_with(workers)
-        for _ in range(2):
-            run.plan(tuples=[(key, 0) for key in range(12)], pause=1, called="all")
-            run.completes(order=ALL, twice=NOBODY)
 
 
 MISTAKES = {

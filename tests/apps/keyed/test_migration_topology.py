@@ -7,7 +7,9 @@ from pyspark import cloudpickle
 
 from tests.apps.conftest import by_key, countries, final_counts, publish, records, skewed
 from tests.apps.keyed import driver
-from tests.apps.keyed.test_keyed_topology import START, TallyOfKinds, published
+from tests.apps.keyed.driver import TallyOfKinds
+from tests.apps.keyed.tallies import published
+from tests.apps.process import START
 from unskew.apps.keyed.state_reader import States
 from unskew.apps.routing.plans import Plans
 from unskew.apps.topology.publisher import result_topics

@@ -1,26 +1,16 @@
 """The live view of reports and progress, as text."""
 
-import io
-
 import numpy as np
 import pytest
-from rich.console import Console
 
-from unskew.apps.checkpoint.checkpoint import Batch
-from unskew.apps.checkpoint.versions import Totals
+from tests.apps.local_settings import settings
+from tests.apps.monitoring.live_view import report, shown
 from unskew.apps.monitoring import catalogue
 from unskew.apps.monitoring.display import Display, LiveView, sparkline
 from unskew.apps.monitoring.monitor import of_progress
 from unskew.apps.run.progress import lags
 from unskew.apps.topology.observer import Distribution, HotKey
-from unskew.apps.topology.sink import BatchReport
 from unskew.errors import UsageError
-
-
-def report(loads, windows=()):
-    loads = np.array(loads)
-    batch = Batch(0, 0, 0, 0, {}, {})
-    return BatchReport(batch, loads, loads / 1000, 0, 0, 0.0, {}, Totals(), [(window, Totals()) for window in windows])
 
 
 def window(*hottest):
@@ -33,15 +23,9 @@ def progress(rate, taken, there):
     return {"sources": [kafka | {"endOffset": {"t": taken}, "latestOffset": {"t": there}}]}
 
 
-def shown(view, height=30):
-    console = Console(file=io.StringIO(), width=120)
-    console.print(view.picture(height))
-    return console.file.getvalue()
-
-
 @pytest.fixture
-def run(settings):
-    return settings("KEY")
+def run():
+    return settings()
 
 
 def test_nothing_yet(run):

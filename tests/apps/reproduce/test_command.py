@@ -7,8 +7,10 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
-from reproduction.command import PAPERS
+from reproduction.command import LIVE, PAPERS
+from reproduction.mixed import LIVE as MIXED
 from reproduction.page import Report, Sizing, page
+from reproduction.posg import LIVE as POSG
 from tests.pictures import figures  # noqa: F401
 from unskew.apps.cli import app
 from unskew.errors import UserError
@@ -24,6 +26,15 @@ def test_list():
     names = result.output.split()
     assert {name.partition("/")[0] for name in names} == set(PAPERS)
     assert {"pkg/table-2", "mixed/figure-4", "posg/theorem-4.3", "dpa/table-1", "dkg/skew"} <= set(names)
+
+
+def test_list_of_live_experiments():
+    result = run("--live", "--list")
+    assert result.exit_code == 0, result.output
+    assert result.output.split() == [*(f"mixed/{name}" for name in MIXED), *(f"posg/{name}" for name in POSG)]
+    assert set(LIVE) <= set(PAPERS)
+    assert "unknown paper 'pkg'; valid with --live: mixed, posg" in str(run("pkg", "--live").exception)
+    assert "mixed has no experiment 'figure-4'; valid: figure-13" in str(run("mixed/figure-4", "--live").exception)
 
 
 def test_one_experiment(tmp_path):

@@ -6,7 +6,6 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from reproduction.command import LIVE, PAPERS
 from reproduction.mixed import LIVE as MIXED
 from reproduction.mixed import live as mixed
 from reproduction.page import Sizing
@@ -14,22 +13,12 @@ from reproduction.posg import LIVE as POSG
 from reproduction.posg import live as posg
 from reproduction.posg import work
 from reproduction.stage import Course, Stage
-from tests.apps.reproduce.test_command import run
 from unskew.grouping import create, encode
 from unskew.grouping.streams import class_costs
 
 pytestmark = pytest.mark.xdist_group("spark-2")
 
 TINY = Sizing(scale=0.0001)
-
-
-def test_list():
-    result = run("--live", "--list")
-    assert result.exit_code == 0, result.output
-    assert result.output.split() == [*(f"mixed/{name}" for name in MIXED), *(f"posg/{name}" for name in POSG)]
-    assert set(LIVE) <= set(PAPERS)
-    assert "unknown paper 'pkg'; valid with --live: mixed, posg" in str(run("pkg", "--live").exception)
-    assert "mixed has no experiment 'figure-4'; valid: figure-13" in str(run("mixed/figure-4", "--live").exception)
 
 
 def test_a_tuple_costs_by_its_key_and_by_its_instance(monkeypatch):

@@ -12,7 +12,7 @@ import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import functions as F
 
-from tests.apps.faults.test_executors_lost import lose_what_was_shuffled
+from tests.apps.shuffles import lose_what_was_shuffled
 from unskew import balance, balanced_map, keyed_map
 from unskew.apps.routing import order
 from unskew.apps.routing.order import in_order

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 import psutil
 import pytest
 
-from tests.apps.faults.test_cluster import cluster  # noqa: F401  a fixture
+from tests.apps.clusters import cluster  # noqa: F401  a fixture
 from tests.apps.process import check, launch, truth  # noqa: F401  fixtures
 from tests.conftest import SHORT_LIVED
 from tests.waiting import PATIENCE

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import pytest
 
-from tests.apps.faults.test_cluster import cluster, options  # noqa: F401  fixtures
+from tests.apps.clusters import cluster, options  # noqa: F401  fixtures
 from tests.apps.process import WINDOW_MS, check, truth  # noqa: F401  fixtures
 from tests.apps.stores.servers import by_method
 from tests.commands import UNSKEW

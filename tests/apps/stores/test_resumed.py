@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from tests.apps.conftest import records
-from tests.apps.keyed.test_keyed_kills import ALWAYS, SESSIONS, read_sessions, sessions_of
+from tests.apps.keyed.sessions import ALWAYS, SESSIONS, read_sessions, sessions_of
 from tests.apps.process import check, launch, stream, truth  # noqa: F401  fixtures
 from tests.apps.stores.servers import BUCKET
 from tests.commands import UNSKEW

@@ -14,8 +14,7 @@ from fastavro import schemaless_writer
 from pyspark import cloudpickle
 
 from oracle.messages import read, reason_of
-from tests.apps.conftest import by_key, countries, final_counts, publish, records
-from tests.apps.topology.test_future import LENIENT
+from tests.apps.conftest import LENIENT, by_key, countries, final_counts, publish, records
 from tests.waiting import PATIENCE
 from unskew.apps.splitter.fields import LONGEST_KEY
 from unskew.apps.topology.messages import LONGEST_RECORD

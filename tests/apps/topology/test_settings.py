@@ -1,28 +1,10 @@
-from pathlib import Path
-
 import numpy as np
 import pytest
 
+from tests.apps.local_settings import settings
 from unskew.apps.commandline.options import GroupingOptions
 from unskew.apps.topology.dataflow import Dataflow
-from unskew.apps.topology.settings import Settings
-from unskew.deploy.client.connection import Connection
 from unskew.errors import UsageError
-
-
-def settings(**changes) -> Settings:
-    given = {
-        "mode": "LOCAL",
-        "source_type": "COUNTRY_SKEW_R80",
-        "grouping": "KEY",
-        "topic": "country-skew-80",
-        "sources": 5,
-        "workers": 10,
-        "speed": "x1",
-        "connection": Connection("localhost:9092"),
-        "checkpoint": str(Path("checkpoint")),
-    }
-    return Settings(**(given | changes))
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from tests.apps.monitoring.test_live import report, shown
-from tests.apps.topology.test_settings import settings
+from tests.apps.local_settings import settings
+from tests.apps.monitoring.live_view import report, shown
 from unskew.apps.monitoring import catalogue, display
 from unskew.apps.monitoring.display import LiveView
 from unskew.apps.monitoring.monitor import Monitor, of_batch
