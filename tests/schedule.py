@@ -2,8 +2,9 @@
 
 A plugin of pytest. It reads marks of the tests, which pyproject.toml lists, and no names of files:
 
-* `xdist_group(name)`: the tests of a group run in one process, as they share a Spark session or servers that take long
-  to start. Tests without this mark are grouped by their file.
+* `xdist_group(name)`: the tests of a group run in one process, as they share servers that take long to start. Tests
+  without this mark are grouped by their file. The files whose tests use the fixture `spark` share a session in each
+  process: they form as many groups as there are processes, which take about the same time.
 * `takes(seconds)`: about how long a test takes. The groups that take longest begin first, so that no process is left
   with a long one at the end.
 
@@ -110,10 +111,11 @@ def _groups_file(config: pytest.Config) -> Path:
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
-    """Give tests their marks before pytest selects by marks; of the selected ones, put the longest groups first."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> Iterator[None]:
+    """Mark tests before pytest selects by marks; group the selected ones, and put the longest groups first."""
     _mark(items)
     yield
+    _group(items, getattr(config, "workerinput", {}).get("workercount", 1))
     groups: dict[str, list[pytest.Item]] = defaultdict(list)
     for item in items:
         groups[group_of(item)].append(item)
@@ -121,17 +123,39 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
 
 
 def _mark(items: list[pytest.Item]) -> None:
-    """Mark what needs InfluxDB or Prometheus, and give a group to each test that has none."""
+    """Mark what needs InfluxDB or Prometheus."""
     for item in items:
-        if _SERVERS & set(getattr(item, "fixturenames", ())):
+        if _uses(item, _SERVERS):
             item.add_marker("programs")
             item.add_marker("slow")
+
+
+def _group(items: list[pytest.Item], processes: int) -> None:
+    """Give a group to each test that has none."""
+    files: dict[str, list[pytest.Item]] = defaultdict(list)
+    for item in items:
         if item.get_closest_marker("xdist_group") is None:
-            if "spark" in getattr(item, "fixturenames", ()):
-                raise pytest.UsageError(
-                    f"{item.nodeid} uses the fixture spark, which a group shares; mark its xdist_group"
-                )
-            item.add_marker(pytest.mark.xdist_group(item.nodeid.partition("::")[0]))
+            files[item.nodeid.partition("::")[0]].append(item)
+    shared = [file for file, members in files.items() if any(_uses(item, {"spark"}) for item in members)]
+    groups = spread({file: _seconds(files[file]) for file in shared}, processes)
+    for file, members in files.items():
+        for item in members:
+            item.add_marker(pytest.mark.xdist_group(groups.get(file, file)))
+
+
+def spread(seconds: dict[str, float], processes: int) -> dict[str, str]:
+    """The group of each file that shares Spark sessions: the longest file first, into the group that takes least."""
+    groups: dict[str, str] = {}
+    taken = [0.0] * processes
+    for file in sorted(seconds, key=seconds.__getitem__, reverse=True):
+        least = taken.index(min(taken))
+        taken[least] += seconds[file]
+        groups[file] = f"spark {least}"
+    return groups
+
+
+def _uses(item: pytest.Item, fixtures: set[str]) -> bool:
+    return not fixtures.isdisjoint(getattr(item, "fixturenames", ()))
 
 
 def group_of(item: pytest.Item) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.programs.stand_ins import CARGO, GO, SAYS_VERSION, tools  # noqa: F401
-from tests.schedule import processes
+from tests.schedule import processes, spread
 
 ROOT = Path(__file__).parents[1]
 PROJECT = {
@@ -44,6 +44,38 @@ import pytest
 def test_of_a_group(_, pytestconfig):
     with open("ran", "a") as file:
         print("{group}", os.environ["PYTEST_XDIST_WORKER"], file=file)
+"""
+SESSION = """
+import os
+import pytest
+from tests.monitoring.conftest import influxd_program
+
+@pytest.fixture(scope="session")
+def spark():
+    with open("sessions", "a") as file:
+        print(os.environ["PYTEST_XDIST_WORKER"], file=file)
+
+@pytest.fixture
+def topology(spark):
+    pass
+"""
+SHARING = """
+import os
+import pytest
+
+@pytest.fixture(autouse=True)
+def noted():
+    with open("ran", "a") as file:
+        print("{file}", os.environ["PYTEST_XDIST_WORKER"], file=file)
+
+def test_with_the_session(spark):
+    pass
+
+def test_with_what_needs_it(topology):
+    pass
+
+def test_without_it():
+    pass
 """
 
 
@@ -117,9 +149,25 @@ def test_a_group_runs_in_one_process_and_the_longest_begins_first(run, tmp_path)
     assert len(ran) == 3, "each group had one process"
 
 
-def test_the_shared_spark_session_is_for_a_group(run, tmp_path):
-    fixture = "import pytest\n@pytest.fixture\ndef spark():\n    pass\n\ndef test_without_a_group(spark):\n    pass\n"
-    (tmp_path / "test_spark.py").write_text(fixture)
-    output, _ = run()
-    assert "test_without_a_group uses the fixture spark" in output
-    assert "passed" not in output
+@pytest.mark.parametrize(
+    ("processes", "groups"), [(1, ["abcdef"]), (2, ["cdf", "abe"]), (3, ["cf", "be", "ad"]), (9, list("abcdef"))]
+)
+def test_files_that_share_spark_sessions_form_groups_of_about_the_same_time(processes, groups):
+    seconds = {"a": 35.0, "b": 40.0, "c": 60.0, "d": 25.0, "e": 20.0, "f": 5.0}
+    found = spread(seconds, processes)
+    together = {frozenset(file for file in found if found[file] == group) for group in found.values()}
+    assert together == set(map(frozenset, groups))
+
+
+def test_a_process_starts_one_spark_session_and_runs_whole_files(run, tmp_path):
+    for file in "abcd":
+        (tmp_path / f"test_{file}.py").write_text(SHARING.format(file=file))
+    (tmp_path / "conftest.py").write_text(SESSION)
+    output, _ = run("-n", "2", "-m", "not slow")
+    assert "13 passed" in output
+    ran = [line.split() for line in (tmp_path / "ran").read_text().splitlines()]
+    assert len(ran) == 12
+    processes = {file: {process for of, process in ran if of == file} for file in "abcd"}
+    assert [len(of) for of in processes.values()] == [1] * 4
+    assert len(set.union(*processes.values())) == 2
+    assert len((tmp_path / "sessions").read_text().split()) == 2

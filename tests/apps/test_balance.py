@@ -18,7 +18,7 @@ from unskew.apps.routing import packets
 from unskew.apps.run.ending import cause
 from unskew.errors import UsageError
 
-pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark-1")]
+pytestmark = pytest.mark.spark
 
 ROWS = 600
 FILES = 5

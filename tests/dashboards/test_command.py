@@ -22,7 +22,7 @@ README = Path(checked_in.__file__).with_name("README.md")
 # The SDK's builders warn of themselves.
 pytestmark = [
     pytest.mark.filterwarnings("ignore:Prefer using dashboardv2:DeprecationWarning"),
-    pytest.mark.xdist_group("spark-1"),
+    pytest.mark.xdist_group("dashboards"),
 ]
 
 

@@ -23,7 +23,6 @@ pytestmark = [
     pytest.mark.kafka,
     pytest.mark.spark,
     pytest.mark.slow,
-    pytest.mark.xdist_group("spark-1"),
 ]
 KEYS = ["Turkey", "Turkey", "Turkey", "Peru", "Chad"] * 700
 

@@ -12,7 +12,7 @@ from unskew.apps.monitoring.outputs import Destinations, Outputs
 from unskew.apps.topology.publisher import result_topics
 from unskew.deploy.client.topics import end_offsets
 
-pytestmark = [pytest.mark.full, pytest.mark.kafka, pytest.mark.spark, pytest.mark.xdist_group("spark-1")]
+pytestmark = [pytest.mark.full, pytest.mark.kafka, pytest.mark.spark]
 
 # InfluxDB's and Prometheus' field → the distribution topic's
 WINDOW = {

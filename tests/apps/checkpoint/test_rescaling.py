@@ -18,8 +18,6 @@ from unskew.deploy.client.connection import Connection
 from unskew.errors import UsageError
 from unskew.works import Running
 
-pytestmark = pytest.mark.xdist_group("spark-2")
-
 START, LENGTH = 1_700_000_000_000, 10_000
 
 

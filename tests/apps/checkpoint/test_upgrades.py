@@ -30,8 +30,6 @@ from unskew.grouping import create
 from unskew.grouping.feedback import Plan
 from unskew.works import Running
 
-pytestmark = pytest.mark.xdist_group("spark-2")
-
 KEPT = Path(__file__).parents[2] / "data" / "checkpoint-1"
 TOPIC = "kept"  # a checkpoint names its topic
 BEFORE = ["a", "b", "c", "a"] * 10

@@ -15,7 +15,7 @@ from unskew.apps.routing.packets import route_packets
 from unskew.apps.routing.router import Routing
 from unskew.apps.topology.publisher import result_topics
 
-pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.xdist_group("spark-2")]
+pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 
 
 def waiting(folder: Path):

@@ -28,8 +28,6 @@ from unskew.apps.topology.publisher import Publisher, result_topics
 from unskew.deploy.client.connection import Connection
 from unskew.errors import EnvironmentFault, TakenOver
 
-pytestmark = pytest.mark.xdist_group("spark-2")
-
 LINE = r"another driver \(process \d+ on \S+, since [-0-9]+ [:0-9]+ UTC\) goes on with the checkpoint .*: this one ends"
 
 

@@ -20,7 +20,7 @@ from unskew.deploy.client.connection import Connection
 from unskew.errors import EnvironmentFault
 from unskew.grouping import GROUPINGS, create, measures
 
-pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.xdist_group("spark-1")]
+pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 
 TOPIC, WORKERS, BATCH = "feedback", 4, 2_000
 #: Name → what it is run with, so that few batches are enough.

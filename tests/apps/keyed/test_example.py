@@ -11,7 +11,7 @@ import pytest
 from examples.keyed_works import BATCHES, WORKS, classes, clicks, last, run
 from tests.apps.keyed.in_time import in_time
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.xdist_group("spark-2")]
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 ROWS = pa.concat_tables(clicks()).to_pylist()
 BY_USER = defaultdict(list)

@@ -24,7 +24,7 @@ from unskew.apps.run.ending import cause
 from unskew.apps.spark import tokens
 from unskew.errors import UsageError
 
-pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark-2")]
+pytestmark = pytest.mark.spark
 
 ROWS, FILES, START = 400, 5, 1_700_000_000_000
 cloudpickle.register_pickle_by_value(driver)  # the tasks can't import the tests

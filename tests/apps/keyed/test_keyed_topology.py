@@ -18,7 +18,7 @@ from unskew.apps.keyed.state_reader import States
 from unskew.apps.topology.keyed import Keyed
 from unskew.apps.topology.publisher import result_topics
 
-pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.xdist_group("spark-2")]
+pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 cloudpickle.register_pickle_by_value(driver)  # the tasks can't import the tests
 
 

@@ -15,7 +15,7 @@ from unskew.apps.routing.plans import Plans
 from unskew.apps.topology.publisher import result_topics
 from unskew.works import Sessions
 
-pytestmark = [pytest.mark.full, pytest.mark.spark, pytest.mark.kafka, pytest.mark.xdist_group("spark-2")]
+pytestmark = [pytest.mark.full, pytest.mark.spark, pytest.mark.kafka]
 cloudpickle.register_pickle_by_value(driver)  # the tasks can't import the tests
 
 #: A plan in every batch in which workers' measured times differ: in most.

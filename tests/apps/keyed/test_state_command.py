@@ -14,8 +14,6 @@ from tests.commands import unskew
 from unskew.apps.keyed.state_reader import States
 from unskew.apps.run import session
 
-pytestmark = pytest.mark.xdist_group("spark-2")
-
 cloudpickle.register_pickle_by_value(driver)  # the tasks can't import the tests
 
 

@@ -20,7 +20,7 @@ from unskew import keyed_map
 from unskew.deploy.client.connection import Connection
 from unskew.works import Sessions
 
-pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.xdist_group("spark-2")]
+pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 
 BIDS, START = 3_000, 1_700_000_000_000
 # Tuples have even times, so no session ends with the watermark to the millisecond: there Spark would tell it, though a

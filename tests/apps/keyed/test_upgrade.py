@@ -171,7 +171,6 @@ def test_a_checkpoint_is_taken_over_and_may_be_given_back(tmp_path):
 @pytest.mark.full
 @pytest.mark.spark
 @pytest.mark.takes(40)
-@pytest.mark.xdist_group("spark-2")
 @pytest.mark.parametrize("grouping", ["KEY", "D_CHOICES"])
 def test_a_query_goes_on_with_its_states(grouping, spark, tmp_path):
     schema, folder = "user string, value long", tmp_path / "in"
@@ -206,7 +205,6 @@ def test_a_query_goes_on_with_its_states(grouping, spark, tmp_path):
 @pytest.mark.spark
 @pytest.mark.kafka
 @pytest.mark.takes(40)
-@pytest.mark.xdist_group("spark-2")
 def test_a_run_goes_on_with_its_states(settings, drain, connection, topic):
     keys = skewed(1_000)
     for part, work in ((keys[:600], Tally("offset")), (keys[600:], Mended("offset"))):

@@ -16,8 +16,6 @@ from reproduction.stage import Course, Stage
 from unskew.grouping import create, encode
 from unskew.grouping.streams import class_costs
 
-pytestmark = pytest.mark.xdist_group("spark-2")
-
 TINY = Sizing(scale=0.0001)
 
 

@@ -20,7 +20,7 @@ from unskew.apps.spark import is_on, plan_of
 from unskew.errors import UsageError
 from unskew.works import Running
 
-pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark-2")]
+pytestmark = pytest.mark.spark
 
 N = 1200
 NOTICES = [f"spark.sql.shuffle.orderIndependentChecksum.{name}" for name in ("enabled", "enableFullRetryOnMismatch")]

@@ -67,7 +67,6 @@ def refused(answer: str) -> bool:
 
 @another_user
 @pytest.mark.spark
-@pytest.mark.xdist_group("spark-1")
 def test_a_local_run_answers_no_other_user(spark):
     blocks = spark._jvm.org.apache.spark.SparkEnv.get().blockManager().blockManagerId().port()
     found = answers([int(spark.sparkContext.getConf().get("spark.driver.port")), blocks])

@@ -68,7 +68,6 @@ def test_old_logs_go(tmp_path):
 
 
 @pytest.mark.spark
-@pytest.mark.xdist_group("spark-1")
 def test_sparks_log_rolls(spark):
     log = session.log_file()
     logger = spark._jvm.org.slf4j.LoggerFactory.getLogger("tests")

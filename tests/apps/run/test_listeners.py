@@ -9,8 +9,6 @@ from unskew.apps.run.listeners import Listeners
 from unskew.apps.run.run import Run
 from unskew.apps.topology.publisher import result_topics
 
-pytestmark = pytest.mark.xdist_group("spark-2")
-
 
 def closed(message):
     raise OSError(5, "Input/output error")  # what writing to a terminal that is gone gives

@@ -6,8 +6,6 @@ from pathlib import Path
 import pyspark
 import pytest
 
-pytestmark = pytest.mark.xdist_group("spark-1")
-
 PACKAGES = Path(pyspark.__file__).parents[1]
 
 

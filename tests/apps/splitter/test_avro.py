@@ -21,8 +21,6 @@ from unskew.apps.splitter.formats import Schemas, splitter
 from unskew.apps.topology.publisher import result_topics
 from unskew.errors import EnvironmentFault, UsageError
 
-pytestmark = pytest.mark.xdist_group("spark-1")
-
 KEYS = ["string", "long", "double", "boolean", "null", "bytes", {"type": "enum", "name": "E", "symbols": ["A", "B"]}]
 USER = {"type": "record", "name": "User", "fields": [{"name": "id", "type": KEYS}, {"name": "name", "type": "string"}]}
 CLICK = {

@@ -9,8 +9,6 @@ from unskew.apps.splitter.formats import splitter
 from unskew.apps.topology.publisher import result_topics
 from unskew.errors import UsageError
 
-pytestmark = pytest.mark.xdist_group("spark-1")
-
 FRAME = b"\x00\x00\x00\x01\x02"
 
 KINDS = {

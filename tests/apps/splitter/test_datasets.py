@@ -21,8 +21,6 @@ from unskew.producers.readers.inputs import inputs
 from unskew.producers.readers.rejects import Rejects
 from unskew.producers.registry import DATASETS, FORMATS, create
 
-pytestmark = pytest.mark.xdist_group("spark-1")
-
 DATA = Path(__file__).parents[2] / "data"
 FILES = [
     ("WIKIPEDIA_CLICKSTREAM", "clickstream-enwiki-2017-11.tsv"),

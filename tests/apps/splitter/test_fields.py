@@ -13,8 +13,6 @@ from oracle.messages import FIELD, fuzzed, read, reason_of
 from tests.apps.splitter.json_messages import NUMBERS, messages_of
 from unskew.apps.splitter.fields import FRAME, MOST, Fields
 
-pytestmark = pytest.mark.xdist_group("spark-1")
-
 FRAMING = b"\x00\x00\x00\x01\x02"
 
 

@@ -10,8 +10,6 @@ from unskew.apps.splitter.fields import LONGEST_KEY
 from unskew.apps.splitter.formats import splitter
 from unskew.errors import UsageError
 
-pytestmark = pytest.mark.xdist_group("spark-1")
-
 MESSAGES = [
     (b'{"country":"Turkey"}', "Turkey", None),
     (b'{"country": "Turkey"}', "Turkey", None),

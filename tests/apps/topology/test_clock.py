@@ -17,8 +17,6 @@ from unskew.apps.topology.publisher import result_topics
 from unskew.deploy.client.reader import TopicReader
 from unskew.works import Running
 
-pytestmark = pytest.mark.xdist_group("spark-2")
-
 HOUR = 3_600_000  # ms
 
 

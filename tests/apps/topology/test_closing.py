@@ -20,8 +20,6 @@ from unskew.apps.topology.publisher import result_topics
 from unskew.apps.topology.sink import Sink
 from unskew.errors import EnvironmentFault
 
-pytestmark = pytest.mark.xdist_group("spark-1")
-
 W, LENGTH = 3, 500
 # window and key → worker → (tuples, count)
 partials = st.dictionaries(

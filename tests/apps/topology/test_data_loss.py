@@ -14,7 +14,7 @@ from unskew.apps.topology.source import lost_messages
 from unskew.deploy.client.topics import first_offsets, partitions_of
 from unskew.errors import EnvironmentFault
 
-pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.xdist_group("spark-2")]
+pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 
 
 def remove(connection, topic, **before) -> None:

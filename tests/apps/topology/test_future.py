@@ -21,7 +21,7 @@ from unskew.errors import EnvironmentFault
 HOUR = 3_600_000  # ms
 DAY = 24 * HOUR
 
-pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.xdist_group("spark-2")]
+pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 
 
 @pytest.mark.full

@@ -13,7 +13,7 @@ from unskew.apps.topology.rejected import rejected
 from unskew.deploy.client.topics import partitions_of
 from unskew.errors import UsageError
 
-pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.xdist_group("spark-2")]
+pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 
 
 def grow(connection, topic, partitions) -> None:

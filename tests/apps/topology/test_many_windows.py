@@ -16,8 +16,6 @@ from unskew.apps.topology.publisher import Publisher, result_topics
 from unskew.apps.topology.worker import Worker
 from unskew.deploy.client.topics import end_offsets
 
-pytestmark = pytest.mark.xdist_group("spark-2")
-
 START = 1_700_000_000_000
 
 

@@ -24,7 +24,7 @@ from unskew.deploy.client.topics import ensure_topic
 from unskew.errors import EnvironmentFault
 from unskew.works import PerKey
 
-pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.xdist_group("spark-2")]
+pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # the tasks can't import the tests
 
 LARGE = 900_000

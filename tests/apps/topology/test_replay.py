@@ -8,7 +8,7 @@ from unskew.apps.topology.publisher import Publisher
 from unskew.apps.topology.sink import Sink
 from unskew.errors import EnvironmentFault
 
-pytestmark = [pytest.mark.full, pytest.mark.spark, pytest.mark.kafka, pytest.mark.xdist_group("spark-2")]
+pytestmark = [pytest.mark.full, pytest.mark.spark, pytest.mark.kafka]
 
 
 class Died(Exception):

@@ -14,7 +14,7 @@ from unskew.deploy.client.reader import TopicReader
 from unskew.deploy.client.topics import ensure_topic, partitions_of
 from unskew.grouping.registry import STANDALONE
 
-pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.xdist_group("spark-1")]
+pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 
 
 MOST = ("KEY", "DYNAMIC_KEY")  # of what a grouping may do

@@ -17,7 +17,7 @@ from unskew.deploy.client.reader import TopicReader, newest_messages
 from unskew.deploy.client.topics import end_offsets, ensure_topic
 from unskew.errors import EnvironmentFault
 
-pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.xdist_group("spark-2")]
+pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 
 COMMITTED = [*countries(["kept"] * 497), b"bad", *countries(["late"] * 2)]
 ABORTED = [*countries(["gone"] * 498), b"worse", b"worst"]

@@ -19,8 +19,6 @@ from unskew.apps.topology.worker import POSITION, Worker, results
 from unskew.errors import EnvironmentFault
 from unskew.works.faults import StateFault
 
-pytestmark = pytest.mark.xdist_group("spark-2")
-
 
 def make():
     """A function that goes to the tasks as it is: they can't import the tests."""
