@@ -10,7 +10,7 @@ from tests.waiting import PATIENCE
 from unskew import Topology
 from unskew.errors import UsageError
 
-pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.xdist_group("spark-1")]
+pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 
 
 @pytest.fixture
