@@ -22,6 +22,7 @@ from unskew.producers.readers.columns import Columns
 from unskew.producers.readers.files import Files, Format
 from unskew.producers.readers.inputs import STANDARD_INPUT, inputs
 from unskew.producers.readers.rejects import Rejects
+from unskew.shell import pair, value
 
 #: Dataset → what generates it.
 DATASETS: dict[str, Callable[..., Dataset]] = {
@@ -117,8 +118,10 @@ def parsed(name: str, options: Iterable[str]) -> dict[str, Any]:
 
     Raises
     ------
+    UsageError
+        A text isn't of that form, or a value is of another type.
     ValueError
-        A text isn't of that form, the dataset has no such parameter, or a value is of another type.
+        The dataset has no such parameter.
 
     """
     return parsed_for(name, parameters(name), options)
@@ -128,15 +131,9 @@ def parsed_for(name: str, valid: Mapping[str, Any], options: Iterable[str]) -> d
     """As ``parsed``, for anything that has a name and parameters with the defaults in ``valid``."""
     values: dict[str, Any] = {}
     for option in options:
-        key, equals, text = option.partition("=")
-        if not equals:
-            raise ValueError(f"{option!r} is not NAME=VALUE")
+        key, text = pair(option)
         kind = type(_require(name, valid, key))
-        try:
-            values[key] = kind(text)
-        except ValueError:
-            wanted = "an integer" if kind is int else "a number"
-            raise ValueError(f"{key} is {text!r}; valid: {wanted}") from None
+        values[key] = value(key, text, kind, "an integer" if kind is int else "a number")
     return values
 
 

@@ -8,9 +8,16 @@ from collections.abc import Callable, Mapping
 from typing import Any, get_args, get_origin, get_type_hints
 
 from unskew.errors import UsageError
+from unskew.shell import value
 from unskew.works.interface import KeyedWork
 
 _TRUTH = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
+# Type of a parameter → what reads it, and what is valid. All others are texts.
+_KINDS: dict[Any, tuple[Callable[[str], Any], str]] = {
+    int: (int, "an integer"),
+    float: (float, "a number"),
+    bool: (lambda text: _TRUTH[text.lower()], "true or false"),
+}
 
 
 def load(path: str, options: Mapping[str, str] | None = None) -> KeyedWork:
@@ -138,10 +145,4 @@ def _read(name: str, text: str, kind: Any) -> Any:
     if get_origin(kind) is tuple:
         item = get_args(kind)[0]
         return tuple(_read(name, part.strip(), item) for part in text.split(",") if part.strip())
-    try:
-        if kind is bool:
-            return _TRUTH[text.lower()]
-        return kind(text) if kind in (int, float) else text
-    except (ValueError, KeyError):
-        shown = {int: "an integer", float: "a number", bool: "true or false"}[kind]
-        raise UsageError(f"{name} is {text!r}; valid: {shown}") from None
+    return value(name, text, *_KINDS[kind]) if kind in _KINDS else text

@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from unskew.apps.commandline.options import pairs
 from unskew.errors import UsageError
+from unskew.shell import pairs
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -16,11 +16,11 @@ from unskew.apps.commandline.options import (
     LiveOption,
     MetricsOptions,
     WorkOptions,
-    pairs,
     scheme,
 )
 from unskew.apps.topology.settings import Settings
 from unskew.deploy.client.connection import Connection
+from unskew.shell import pairs
 
 
 @flattened(

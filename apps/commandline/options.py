@@ -3,7 +3,7 @@
 The commands' help needn't wait for pyspark and numba: what imports these is imported where it is used.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from inspect import isfunction, signature
 from typing import TYPE_CHECKING, Annotated, Any
@@ -23,6 +23,7 @@ from unskew.deploy.commands.options import (
 )
 from unskew.deploy.servers.loopback import LOOPBACK
 from unskew.errors import UsageError
+from unskew.shell import pair, pairs, value
 
 if TYPE_CHECKING:
     from unskew.apps.monitoring.outputs import Destinations
@@ -105,9 +106,9 @@ class GroupingOptions:
         """
         from unskew.grouping import parameters
 
-        pairs = [pair("--grouping-option", text) for text in self.grouping_option or []]
+        given = [pair(text, "--grouping-option") for text in self.grouping_option or []]
         named = {name: value for name, value in vars(self).items() if value is not None and name != "grouping_option"}
-        for name in [*named, *(name for name, _ in pairs)]:
+        for name in [*named, *(name for name, _ in given)]:
             if not any(name in parameters(grouping) for grouping in groupings):
                 valid = sorted({parameter for grouping in groupings for parameter in parameters(grouping)})
                 has = (
@@ -118,7 +119,7 @@ class GroupingOptions:
         for grouping in groupings:
             defaults = parameters(grouping)
             own[grouping] = {name: value for name, value in named.items() if name in defaults}
-            own[grouping] |= {name: _read(name, text, defaults[name]) for name, text in pairs if name in defaults}
+            own[grouping] |= {name: _read(name, text, defaults[name]) for name, text in given if name in defaults}
         return own
 
 
@@ -237,26 +238,6 @@ def schemes(groupings: str) -> list[str]:
     return names
 
 
-def pairs(option: str, texts: Iterable[str]) -> dict[str, str]:
-    """``NAME=VALUE`` texts as a dictionary."""
-    return dict(pair(option, text) for text in texts)
-
-
-def pair(option: str, text: str) -> tuple[str, str]:
-    """``NAME=VALUE`` as (name, value).
-
-    Raises
-    ------
-    UsageError
-        The text isn't of that form.
-
-    """
-    name, equals, value = text.partition("=")
-    if not equals or not name:
-        raise UsageError(f"{option} is {text!r}; valid: NAME=VALUE")
-    return name, value
-
-
 def load_work(path: str | None, options: Mapping[str, str]) -> Any:
     """The work at ``MODULE:NAME``: a function over batches, or a keyed work with these options; None without a path.
 
@@ -281,15 +262,17 @@ def load_work(path: str | None, options: Mapping[str, str]) -> Any:
     return load(path, options)
 
 
-def _read(name: str, value: str, default: Any) -> Any:
+def _read(name: str, text: str, default: Any) -> Any:
     """A parameter's value as the type of its default; without one a number, or several: ``1,2.5``."""
-    try:
-        if default is None:
-            numbers = [float(part) if set(part) & set(".eE") else int(part) for part in value.split(",")]
-            return numbers if len(numbers) > 1 else numbers[0]
-        if isinstance(default, bool):
-            return {"true": True, "false": False}[value.lower()]
-        return type(default)(value)
-    except (ValueError, KeyError):
-        like = "a number, or several separated by commas" if default is None else f"a value like {default!r}"
-        raise UsageError(f"{name} is {value!r}; valid: {like}") from None
+    if default is None:
+        return value(name, text, _numbers, "a number, or several separated by commas")
+    return value(name, text, _truth if isinstance(default, bool) else type(default), f"a value like {default!r}")
+
+
+def _numbers(text: str) -> Any:
+    numbers = [float(part) if set(part) & set(".eE") else int(part) for part in text.split(",")]
+    return numbers if len(numbers) > 1 else numbers[0]
+
+
+def _truth(text: str) -> bool:
+    return {"true": True, "false": False}[text.lower()]

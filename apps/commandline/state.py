@@ -8,11 +8,11 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from unskew.apps.commandline.options import Conf, pairs
+from unskew.apps.commandline.options import Conf
 from unskew.apps.topology.messages import window_id
 from unskew.deploy.directories import data_directory
 from unskew.errors import UsageError
-from unskew.shell import plain
+from unskew.shell import pairs, plain
 
 if TYPE_CHECKING:
     from unskew.apps.keyed.state_reader import States

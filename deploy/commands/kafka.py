@@ -12,7 +12,8 @@ from unskew.deploy.servers.broker import Broker
 from unskew.deploy.servers.embedded import Address
 from unskew.deploy.servers.process import Foreground
 from unskew.deploy.servers.server import moved
-from unskew.errors import EnvironmentFault, UsageError
+from unskew.errors import EnvironmentFault
+from unskew.shell import pairs
 
 app = typer.Typer(help="The embedded Kafka broker: start it, stop it, see whether it runs.", no_args_is_help=True)
 
@@ -43,7 +44,7 @@ def start(
     foreground: ForegroundOption = False,
 ) -> None:
     """Start a broker on this machine and leave it running. The other commands then use it."""
-    extra = _pairs(properties or [])
+    extra = pairs("--property", properties or [])
     if foreground:
         _stay(Broker(data or embedded.default_data(), port=port, properties=extra))
         return
@@ -99,13 +100,3 @@ def _show(state: str, address: Address) -> None:
     print("use it:          unskew commands find it by themselves; for other clients")
     print(f"                 export KAFKA_BOOTSTRAP_SERVERS={address.bootstrap_servers}")
     print(f"data, log:       {address.data}, {address.log}")
-
-
-def _pairs(texts: list[str]) -> dict[str, str]:
-    pairs: dict[str, str] = {}
-    for text in texts:
-        name, separator, value = text.partition("=")
-        if not separator or not name:
-            raise UsageError(f"--property {text!r} is not NAME=VALUE")
-        pairs[name] = value
-    return pairs

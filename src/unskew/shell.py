@@ -1,9 +1,15 @@
-"""What commands print: the name by which the user calls unskew, and others' text without effect on the terminal."""
+"""What commands read and print: ``NAME=VALUE``, the name by which unskew is called, and text without effect."""
 
 import re
 import shutil
 import sys
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import TypeVar
+
+from unskew.errors import UsageError
+
+T = TypeVar("T")
 
 NAME = "unskew"
 
@@ -23,3 +29,24 @@ def plain(text: str) -> str:
     \x1b[2J
     """
     return re.sub(r"[^\x20-\x7e\xa0-\U0010ffff]", lambda found: repr(found[0])[1:-1], text)
+
+
+def pairs(option: str, texts: Iterable[str]) -> dict[str, str]:
+    """``NAME=VALUE`` texts as a dictionary."""
+    return dict(pair(text, option) for text in texts)
+
+
+def pair(text: str, option: str = "") -> tuple[str, str]:
+    """``NAME=VALUE`` as (name, value). A UsageError names a text that isn't of that form, and the option if given."""
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise UsageError(f"{option} is {text!r}; valid: NAME=VALUE" if option else f"{text!r} is not NAME=VALUE")
+    return name, value
+
+
+def value(name: str, text: str, read: Callable[[str], T], valid: str) -> T:
+    """The value of a named parameter. A UsageError says what is ``valid`` if ``read`` raises ValueError or KeyError."""
+    try:
+        return read(text)
+    except (ValueError, KeyError):
+        raise UsageError(f"{name} is {text!r}; valid: {valid}") from None
