@@ -50,18 +50,7 @@ class Llfd(TableRouter):
 
     Examples
     --------
-    Six keys have 16 tuples, of which 9 change their worker:
-
-    >>> from unskew.grouping import encode
-    >>> router, keys = Llfd(2, theta_max=0.0), encode(list("aaaaabbbbcccddef"))
-    >>> monitor, controller = router.monitor(), router.controller()
-    >>> monitor.observe(keys, None)
-    >>> plan = controller.plan({0: monitor.report()})
-    >>> before = router.route(keys)
-    >>> router.adopt(plan)
-    True
-    >>> [np.bincount(workers).tolist() for workers in (before, router.route(keys))], plan.values["migration"]
-    ([[1, 15], [8, 8]], 9.0)
+    ``unskew.grouping.table`` shows the scheme beside the others, on a stream of six keys.
 
     """
 
