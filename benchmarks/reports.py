@@ -21,7 +21,7 @@ from reproduction.mixed.follow import Workload
 from unskew.grouping import create, encode
 from unskew.grouping.keys import Keys, hashed
 from unskew.grouping.state import pack
-from unskew.grouping.table.records import overload, sum_at
+from unskew.grouping.table.assignment import overload, sum_at
 
 COLUMNS = ("reports, kB", "before, %", "after, %", "table", "keys moved", "state moved, %", "plan, ms")
 

@@ -1,4 +1,4 @@
-"""Planned routing: a batch is counted before it is routed, so its balance is exact and keys keep their places."""
+"""Planned routing: a batch is counted before it is routed, so its balance is exact and keys keep their replicas."""
 
 from unskew.grouping.planned.counts import Counts
 from unskew.grouping.planned.planned import Planned

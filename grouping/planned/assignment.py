@@ -1,9 +1,9 @@
-"""How a batch is assigned to workers, compiled: keys stay at the places that they have, as far as the load fits there.
+"""How a batch is assigned to workers, compiled: keys keep their replicas, and get others only where load doesn't fit.
 
-Keys and workers are the two sides of a network. A key's places are its edges, and each edge has an amount. A worker's
+Keys and workers are the two sides of a network. A key's replicas are its edges, and each edge has an amount. A worker's
 load stays within its cap. If there is no room for some load, it is led along an augmenting path, on which other keys
-make room by shifting load between their places. This is the method of Ford and Fulkerson, 1956. The paths are shortest
-ones, as in Edmonds and Karp, 1972.
+make room by shifting load between their replicas. This is the method of Ford and Fulkerson, 1956. The paths are the
+shortest ones, as in Edmonds and Karp, 1972.
 """
 
 from typing import NamedTuple
@@ -19,14 +19,14 @@ _EDGES = 0
 
 
 class Assigned(NamedTuple):
-    """Where the load goes, for the keys that have or get several places or that get another place.
+    """Where the load goes, for the keys that have or get several replicas, or get another one.
 
     Attributes
     ----------
     item : int64[e]
         The key, or m + w for the tail of worker w. Ascending.
     worker : int32[e]
-        One of the key's places. They are in the order in which the key got them.
+        One of the key's replicas. They are in the order in which the key got them.
     amount : float64[e]
         The load that goes there. It may be 0.
 
@@ -42,7 +42,7 @@ class Assigned(NamedTuple):
 
 
 class Network(NamedTuple):
-    """The n keys that can be on several workers, with up to E places."""
+    """The n keys that can be on several workers, with up to E replicas."""
 
     key: NDArray[np.int32]  # [E], an edge's key, in [0, n)
     worker: NDArray[np.int32]  # [E], its worker
@@ -52,7 +52,7 @@ class Network(NamedTuple):
     of_key: NDArray[np.int32]  # [n], a key's first edge, or −1
     last_of_key: NDArray[np.int32]  # [n]
     of_worker: NDArray[np.int32]  # [W]
-    unmet: NDArray[np.float64]  # [n], what of a key's load has no place yet
+    unmet: NDArray[np.float64]  # [n], what of a key's load isn't assigned yet
     load: NDArray[np.float64]  # [W], each worker's load so far, that of other keys included
     caps: NDArray[np.float64]  # [W]
     size: NDArray[np.int64]  # [1]
@@ -72,30 +72,30 @@ class Search(NamedTuple):
 def assign(
     loads: NDArray[np.float64],
     starts: NDArray[np.int64],
-    places: NDArray[np.int32],
+    replicas: NDArray[np.int32],
     tails: NDArray[np.float64],
     caps: NDArray[np.float64],
     afresh: bool,
 ) -> Assigned:
-    """Assign a batch's load to workers within their caps, adding places only where the load doesn't fit otherwise.
+    """Assign a batch's load to workers within their caps, adding replicas only where the load doesn't fit otherwise.
 
-    1. Keys with one place, and the tails, are put at their one worker.
+    1. Keys with one replica, and the tails, are put at their one worker.
     2. If that is more than a worker's cap, the worker's greatest keys are taken off again until the rest fits. If it
        still doesn't fit after all of them, the tail is taken off too.
-    3. These items, and the keys that have several places, fill their places, the earlier places first. Augmenting paths
-       then make room for what is left.
-    4. The keys that still have load left, the greatest first, get one more place: the worker with the most room. After
-       each new place augmenting paths are tried first.
+    3. These items, and the keys that have several replicas, fill these, the earlier ones first. Augmenting paths then
+       make room for what is left.
+    4. The keys that still have load left, the greatest first, get one more replica: the worker with the most room.
+       After each new replica augmenting paths are tried first.
 
-    If ``afresh``, the keys of step 2 give up their place, and each is put whole where it fits whole.
+    If ``afresh``, the keys of step 2 give up their replicas, and each is put whole where it fits whole.
 
     Parameters
     ----------
     loads : float64[m]
         The load of each key.
     starts : int64[m + 1]
-        The workers of key k are ``places[starts[k] : starts[k + 1]]``. There is at least one, and all are different.
-    places : int32[p]
+        The workers of key k are ``replicas[starts[k] : starts[k + 1]]``. There is at least one, and all are different.
+    replicas : int32[p]
         See ``starts``.
     tails : float64[W]
         The load at each worker beside these keys.
@@ -106,18 +106,18 @@ def assign(
 
     Notes
     -----
-    If loads and caps are whole numbers, all amounts are whole numbers. Time O(m + p), and O(p' + W) for each new place
-    and each augmenting path, where p' is the number of places in step 3.
+    If loads and caps are whole numbers, all amounts are whole numbers. Time O(m + p), and O(p' + W) for each new
+    replica and each augmenting path, where p' is the number of replicas in step 3.
 
     """
     m, w_all = len(loads), len(caps)
     load = tails.copy()
     for k in range(m):
         if starts[k + 1] - starts[k] == 1:
-            load[places[starts[k]]] += loads[k]
-    items = _taken_off(loads, starts, places, tails, caps, load)
-    net = _network(items, loads, starts, places, tails, load, caps, afresh)
-    for i in _by_number_of_places(net):
+            load[replicas[starts[k]]] += loads[k]
+    items = _taken_off(loads, starts, replicas, tails, caps, load)
+    net = _network(items, loads, starts, replicas, tails, load, caps, afresh)
+    for i in _by_number_of_replicas(net):
         _fill(net, i)
     search = Search(
         np.empty(w_all, np.int32), np.empty(w_all, np.bool_), np.empty(len(items), np.bool_),
@@ -149,26 +149,26 @@ def assign(
 def _taken_off(
     loads: NDArray[np.float64],
     starts: NDArray[np.int64],
-    places: NDArray[np.int32],
+    replicas: NDArray[np.int32],
     tails: NDArray[np.float64],
     caps: NDArray[np.float64],
     load: NDArray[np.float64],
 ) -> NDArray[np.int64]:
-    """Step 2: the items that may have several places, ascending; those that were put at one worker leave ``load``."""
+    """Step 2: the items that may have several replicas, ascending; those that were put at one worker leave ``load``."""
     m, workers = len(loads), len(caps)
     taken = np.zeros(m + workers, np.bool_)
     over = load > caps
     ends = np.zeros(workers + 1, np.int64)
     for k in range(m):
         taken[k] = starts[k + 1] - starts[k] > 1
-        if not taken[k] and over[places[starts[k]]]:
-            ends[places[starts[k]] + 1] += 1
+        if not taken[k] and over[replicas[starts[k]]]:
+            ends[replicas[starts[k]] + 1] += 1
     ends = np.cumsum(ends)
     here, fill = np.empty(ends[-1], np.int64), ends.copy()
     for k in range(m):
-        if not taken[k] and over[places[starts[k]]]:
-            here[fill[places[starts[k]]]] = k
-            fill[places[starts[k]]] += 1
+        if not taken[k] and over[replicas[starts[k]]]:
+            here[fill[replicas[starts[k]]]] = k
+            fill[replicas[starts[k]]] += 1
     for w in np.flatnonzero(over):
         own = here[ends[w] : ends[w + 1]]
         for i in np.argsort(-loads[own], kind="mergesort"):
@@ -187,7 +187,7 @@ def _network(
     items: NDArray[np.int64],
     loads: NDArray[np.float64],
     starts: NDArray[np.int64],
-    places: NDArray[np.int32],
+    replicas: NDArray[np.int32],
     tails: NDArray[np.float64],
     load: NDArray[np.float64],
     caps: NDArray[np.float64],
@@ -197,7 +197,7 @@ def _network(
     edges = 0
     for i in range(n):
         edges += starts[items[i] + 1] - starts[items[i]] if items[i] < m else 1
-    # New places: one a key that then has all that it needs, or one that fills its worker (and one a key by rounding).
+    # New replicas: one a key that then has all that it needs, or one that fills its worker (and one a key by rounding).
     edges += 2 * n + workers
     net = Network(
         np.empty(edges, np.int32), np.empty(edges, np.int32), np.zeros(edges),
@@ -212,13 +212,13 @@ def _network(
             _join(net, i, k - m)
         elif not afresh or starts[k + 1] - starts[k] > 1:
             for p in range(starts[k], starts[k + 1]):
-                _join(net, i, places[p])
+                _join(net, i, replicas[p])
     return net
 
 
 @kernel
 def _join(net: Network, i: int, worker: int) -> int:
-    """Give a key a place more, the last of its places; the new edge, with amount 0."""
+    """Give a key one more replica, its last; the new edge, with amount 0."""
     edge: int = net.size[_EDGES]
     net.size[_EDGES] += 1
     net.key[edge], net.worker[edge] = i, worker
@@ -234,8 +234,8 @@ def _join(net: Network, i: int, worker: int) -> int:
 
 
 @kernel
-def _by_number_of_places(net: Network) -> NDArray[np.int64]:
-    """The keys, those with the fewest places first: they have the least choice."""
+def _by_number_of_replicas(net: Network) -> NDArray[np.int64]:
+    """The keys, those with the fewest replicas first: they have the least choice."""
     number = np.zeros(len(net.unmet), np.int64)
     for edge in range(net.size[_EDGES]):
         number[net.key[edge]] += 1
@@ -244,7 +244,7 @@ def _by_number_of_places(net: Network) -> NDArray[np.int64]:
 
 @kernel
 def _fill(net: Network, i: int) -> None:
-    """Fill a key's places, one after the other."""
+    """Fill a key's replicas, one after the other."""
     edge: int = net.of_key[i]
     while edge != _NONE and net.unmet[i] > 0:
         worker = net.worker[edge]

@@ -12,13 +12,13 @@ from unskew.grouping.interface import Costs, Grouping, Times
 from unskew.grouping.keys import KeyArray, Keys, encode
 from unskew.grouping.planned.assignment import assign
 from unskew.grouping.planned.counts import Counts, merged
-from unskew.grouping.planned.places import Places, position
 from unskew.grouping.planned.quotas import NO_COSTS, Quotas, along, quotas_of
+from unskew.grouping.planned.replicas import Replicas, position
 from unskew.grouping.state import Value
 
 
 class Planned(Grouping):
-    """Count a batch, plan it, then route it: no worker gets more than its cap, and keys stay at the places they have.
+    """Count a batch, plan it, then route it: no worker gets more than its cap, and keys keep their replicas.
 
     A stream that comes in batches needn't be routed blindly. Each source counts its part of the batch. The counts of
     all sources are merged, and one plan is made. Each source then routes by its quotas of each key. A key without an
@@ -26,8 +26,8 @@ class Planned(Grouping):
 
     Where a home would have more than its cap, the greatest keys there go to other workers. In the first batch such a
     key is put whole where it fits, and otherwise cut. In later batches it is split: the part for which there is no room
-    goes to the worker with the most room. From then on such a key has several places. The plan fills these places as a
-    maximum flow. Only when there is no flow for all load does a key get one more place.
+    goes to the worker with the most room. From then on such a key has several replicas. The plan fills these as a
+    maximum flow. Only when there is no flow for all load does a key get one more replica.
 
     Guarantees
     ----------
@@ -37,16 +37,16 @@ class Planned(Grouping):
     * With costs, a worker gets at most (1 + σ) times its share of the batch's cost, and in addition one tuple's cost
       for each key that is cut there. Keys that are counted together are one key.
     * With weights, a worker's share is proportional to its speed.
-    * In the first batch K keys have at most K + W − 1 places.
-    * Later a place is added only if the caps can't be kept at the places that the keys have.
+    * In the first batch K keys have at most K + W − 1 replicas.
+    * Later a replica is added only if the caps can't be kept with the keys' replicas.
 
     The bounds on load need all sources' counts together (``divide``). A source alone (``route``) keeps them for its own
-    part. So do sources that don't share their counts, and each of these has places of its own.
+    part. So do sources that don't share their counts, and each of these has replicas of its own.
 
-    Time O(n) for counting and routing, and O(k log k) for k keys that are counted alone. Each new place, and each path
-    on which keys make room, takes O(p + W), where p is the number of places of split keys. Memory: 20 bytes a
-    remembered place, of which there are at most 16·W + 4096, and 16 bytes a key that is counted alone. A source has at
-    most W / ``threshold`` of these keys, and the remembered ones.
+    Time O(n) for counting and routing, and O(k log k) for k keys that are counted alone. Each new replica, and each
+    path on which keys make room, takes O(p + W), where p is the number of replicas of split keys. Memory: 20 bytes a
+    remembered replica, of which there are at most 16·W + 4096, and 16 bytes a key that is counted alone. A source has
+    at most W / ``threshold`` of these keys, and the remembered ones.
 
     Parameters
     ----------
@@ -57,7 +57,7 @@ class Planned(Grouping):
         each key is counted alone. Larger: less to send. If keys that are counted together are more than a worker's cap,
         any of them may be split for a batch.
     remember : int, tuples, default 10,000,000
-        A place that hasn't been used for so many tuples is forgotten. At least 1.
+        A replica that hasn't been used for so many tuples is forgotten. At least 1.
     balance : {"tuples", "cost"}, default "tuples"
         What a load is: tuples, or their ``costs`` in ms. With "cost", ``route`` needs ``costs``.
     weights : sequence of W floats, default None
@@ -68,19 +68,19 @@ class Planned(Grouping):
     Each call of ``route`` is a batch, and the answers depend on how the stream is cut into batches. A batch's tuples
     are held until its last tuple has come. So the scheme suits engines of micro-batches, which hold them anyway.
 
-    *The cap* is kept because the sum of the caps is at least N. While some load has no place, some worker has room.
+    *The cap* is kept because the sum of the caps is at least N. While some load isn't assigned, some worker has room.
     Quotas are whole numbers, and sources own disjoint stretches of a key's line (``unskew.grouping.planned.quotas``).
     So together they send each worker exactly what the plan says. A tuple with a cost goes to the worker in whose part
     it begins, and may reach beyond that part's end. That happens once for each key that is cut there.
 
-    *Places of the first batch*: each key that is put or cut ends with one place. Any other place that it gets fills its
-    worker to the cap. A worker is filled only once, and the last worker is filled by a key's last place. This is
+    *Replicas of the first batch*: each key that is put or cut ends with one replica. Any other one fills its worker
+    to the cap. A worker is filled only once, and the last worker is filled by a key's last replica. This is
     after McNaughton's wrap-around rule (*Scheduling with Deadlines and Loss Functions*, Management Science, 1959).
 
-    *New places*: suppose that no augmenting path starts at a key. Let X be the keys, and Γ the workers, that paths from
-    it reach. The workers of Γ are full. All their load is of keys of X, or of keys X' that are only in Γ. So these keys
-    have more load than the caps of all their places Γ, and Hall's condition c(X ∪ X') ≤ C(Γ) fails. Therefore no
-    division of the batch keeps the caps at the present places.
+    *New replicas*: suppose that no augmenting path starts at a key. Let X be the keys, and Γ the workers, that paths
+    from it reach. The workers of Γ are full. All their load is of keys of X, or of keys X' that are only in Γ. So these
+    keys have more load than the caps of all their workers Γ, and Hall's condition c(X ∪ X') ≤ C(Γ) fails. Therefore no
+    division of the batch keeps the caps with the present replicas.
 
     References
     ----------
@@ -130,7 +130,7 @@ class Planned(Grouping):
         self._function = function(self.seed)
         #: The tuples of all batches so far.
         self.clock = 0
-        self._places = Places.none(16 * self.workers + 4096)
+        self._replicas = Replicas.none(16 * self.workers + 4096)
 
     def count(self, keys: KeyArray, costs: ArrayLike | None = None) -> Counts:
         """Count one source's part of a batch.
@@ -145,7 +145,7 @@ class Planned(Grouping):
         k = len(encoded.hashes)
         loads = np.bincount(encoded.codes, self._loads(costs, len(encoded)), k).astype(np.float64)
         least = max(self.threshold * float(loads.sum()) / self.workers, np.finfo(np.float64).tiny)
-        alone = np.unique(np.concatenate([encoded.hashes[loads >= least], self._places.among(encoded.hashes)]))
+        alone = np.unique(np.concatenate([encoded.hashes[loads >= least], self._replicas.among(encoded.hashes)]))
         at, found = position(alone, encoded.hashes)
         # (Of nothing, ``np.bincount`` gives integers.)
         own = np.bincount(at[found], loads[found], len(alone)).astype(np.float64)
@@ -159,7 +159,7 @@ class Planned(Grouping):
         Parameters
         ----------
         counts : sequence of Counts
-            The counts of all sources that have a part of the batch, made by a router with the same places.
+            The counts of all sources that have a part of the batch, made by a router with the same replicas.
 
         Returns
         -------
@@ -169,13 +169,13 @@ class Planned(Grouping):
         """
         batch = merged(counts)
         at_home = homes(batch.keys, self._function, self.workers)
-        present = self._places.of(batch.keys, at_home)
+        present = self._replicas.of(batch.keys, at_home)
         caps = self._caps(float(batch.loads.sum() + batch.tails.sum()))
         afresh = self.clock == 0
         assigned = assign(batch.loads, present.starts, present.workers, batch.tails, caps, afresh)
         begun, self.clock = self.clock, self.clock + sum(part.tuples for part in counts)
-        self._places = self._places.after(batch.keys, present, assigned, begun)
-        self._places = self._places.kept(self.clock - self.remember, self._function, self.workers)
+        self._replicas = self._replicas.after(batch.keys, present, assigned, begun)
+        self._replicas = self._replicas.kept(self.clock - self.remember, self._function, self.workers)
         return quotas_of(counts, batch, present, at_home, assigned)
 
     def follow(self, keys: KeyArray, quotas: Quotas, costs: ArrayLike | None = None) -> NDArray[np.int32]:
@@ -240,18 +240,18 @@ class Planned(Grouping):
 
     def internals(self) -> Mapping[str, Any]:
         """Show how many keys are remembered, how many are split, and the most split keys' numbers of workers (100)."""
-        _, lengths = np.unique(self._places.key, return_counts=True)
+        _, lengths = np.unique(self._replicas.key, return_counts=True)
         lengths = np.sort(lengths)[::-1]
         split = int((lengths > 1).sum())
         return {"remembered": len(lengths), "split": split, "workers": lengths[: min(split, 100)].tolist()}
 
     def _state(self) -> dict[str, Value]:
-        key, worker, used, _ = self._places
+        key, worker, used, _ = self._replicas
         return {**super()._state(), "key": key, "worker": worker, "used": used}
 
     def _restore(self, state: Mapping[str, Any]) -> None:
         super()._restore(state)
-        self._places = self._places._replace(**{field: state[field] for field in ("key", "worker", "used")})
+        self._replicas = self._replicas._replace(**{field: state[field] for field in ("key", "worker", "used")})
 
     def _identity(self) -> str:
         parameters = f"slack={self.slack} threshold={self.threshold} remember={self.remember}"

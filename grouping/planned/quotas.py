@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from unskew.grouping.compiled import kernel
 from unskew.grouping.planned.assignment import Assigned
 from unskew.grouping.planned.counts import Counts, Merged
-from unskew.grouping.planned.places import Present
+from unskew.grouping.planned.replicas import Present
 
 #: The costs of tuples that all cost 1: an empty array, contiguous and read-only like arrays of costs.
 NO_COSTS = np.empty(0)
@@ -96,14 +96,14 @@ def along(
 def quotas_of(
     counts: Sequence[Counts], batch: Merged, present: Present, homes: NDArray[np.int32], assigned: Assigned
 ) -> list[Quotas]:
-    """The quotas of each source, from a batch's present places and the new assignment."""
+    """The quotas of each source, from a batch's present replicas and the new assignment."""
     m = len(batch.keys)
     item, worker, amount = assigned.where(assigned.amount > 0)
     cut = np.unique(item[item >= m]) - m  # the workers whose tails are cut
     stays = np.ones(m, np.bool_)
     stays[assigned.item[assigned.item < m]] = False
     only = present.workers[present.starts[:-1]]
-    # A key with one place needs a quota if that isn't its home; or if it could be taken for a part of a cut tail.
+    # A key with one replica needs a quota if that isn't its home; or if it could be taken for a part of a cut tail.
     named = np.flatnonzero(stays & ((only != homes) | np.isin(homes, cut)))
     items = np.concatenate([item, named])
     order = np.argsort(items, kind="stable")

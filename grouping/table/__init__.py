@@ -1,7 +1,7 @@
 """Routing table over a hash function: most keys go home, and a few go where a planned table says.
 
 A scheme is a router (``TableRouter``), a monitor for each worker (``KeyMonitor``) and a controller
-(``TableController``), which plans with the scheme's ``place``. All are from Fang et al., *Parallel Stream Processing
+(``TableController``), which plans with the scheme's ``assign``. All are from Fang et al., *Parallel Stream Processing
 Against Workload Skewness and Variance* (2016).
 
 Examples
@@ -28,12 +28,12 @@ READJ [1, 15] [8, 8] 7.0
 
 """
 
+from unskew.grouping.table.assignment import Assignment, Records
 from unskew.grouping.table.llfd import Llfd
 from unskew.grouping.table.minmig import MinMig
 from unskew.grouping.table.mintable import MinTable
 from unskew.grouping.table.mixed import Mixed
 from unskew.grouping.table.mixed_bf import MixedBruteForce
 from unskew.grouping.table.readj import Readj
-from unskew.grouping.table.records import Placement, Records
 
-__all__ = ["Llfd", "MinMig", "MinTable", "Mixed", "MixedBruteForce", "Placement", "Readj", "Records"]
+__all__ = ["Assignment", "Llfd", "MinMig", "MinTable", "Mixed", "MixedBruteForce", "Readj", "Records"]

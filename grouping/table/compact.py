@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unskew.grouping.compiled import kernel
-from unskew.grouping.table.records import Placement, Records
+from unskew.grouping.table.assignment import Assignment, Records
 
 
 def compact(keys: Records, degree: int) -> tuple[Records, NDArray[np.int64]]:
@@ -15,7 +15,7 @@ def compact(keys: Records, degree: int) -> tuple[Records, NDArray[np.int64]]:
 
     ``d`` is the worker that has the keys, and ``d_h`` is the one that the hash function names. ``v_c`` and ``v_S`` are
     their discretised cost and memory, and ``#`` is their number. ``d'`` is the worker to which they will go, which is
-    the result of planning. It is a ``Placement``, with one row for each part of a record that goes to another worker.
+    the result of planning. It is an ``Assignment``, with one row for each part of a record that goes to another worker.
 
     Parameters
     ----------
@@ -55,16 +55,16 @@ def compact(keys: Records, degree: int) -> tuple[Records, NDArray[np.int64]]:
     )
 
 
-def expand(placement: Placement, group: NDArray[np.int64], psi: NDArray[np.float64]) -> NDArray[np.int32]:
-    """Name the keys that a placement of groups moves.
+def expand(assignment: Assignment, group: NDArray[np.int64], psi: NDArray[np.float64]) -> NDArray[np.int32]:
+    """Name the keys that an assignment of groups moves.
 
     Of a record's keys, the ones that ψ selects first move, in the order in which the planner moved them. The others
     stay.
 
     Parameters
     ----------
-    placement : Placement
-        A placement of records that ``compact`` made.
+    assignment : Assignment
+        An assignment of records that ``compact`` made.
     group : int64[K]
         As ``compact`` gave it.
     psi : float64[K]
@@ -76,11 +76,11 @@ def expand(placement: Placement, group: NDArray[np.int64], psi: NDArray[np.float
         F', the worker of each key.
 
     """
-    stays = placement.worker == placement.records.current[placement.record]
-    rows = np.lexsort((np.arange(len(stays)), stays, placement.record))
+    stays = assignment.worker == assignment.records.current[assignment.record]
+    rows = np.lexsort((np.arange(len(stays)), stays, assignment.record))
     keys = np.lexsort((-psi, group))
     destination = np.empty(len(group), np.int32)
-    destination[keys] = np.repeat(placement.worker[rows], placement.count[rows])
+    destination[keys] = np.repeat(assignment.worker[rows], assignment.count[rows])
     return destination
 
 

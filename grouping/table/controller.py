@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 
 from unskew.grouping.feedback import Controller
 from unskew.grouping.state import Value
+from unskew.grouping.table.assignment import Assignment, MigrationPlan, Records, look_up, migrate, sum_at
 from unskew.grouping.table.compact import compact, expand
-from unskew.grouping.table.records import MigrationPlan, Placement, Records, look_up, migrate, sum_at
 from unskew.grouping.table.reports import Window, empty_window
 
 
@@ -25,12 +25,12 @@ class Scheme(Protocol):
         """Each key's home."""
         ...
 
-    def place(self, records: Records, limit: float) -> Placement:
+    def assign(self, records: Records, limit: float) -> Assignment:
         """Choose a worker for each record, so that no load is above the limit if possible."""
         ...
 
     def priority(self, records: Records) -> NDArray[np.float64]:
-        """Which keys of a group are placed first: float64[R], the largest value first."""
+        """Which keys of a group are assigned first: float64[R], the largest value first."""
         ...
 
 
@@ -122,7 +122,7 @@ class TableController(Controller):
         excess = _excess(keys.loads(), limit)
         if excess <= 0:
             return None
-        destination = self._place(keys, limit)
+        destination = self._assign(keys, limit)
         if _excess(sum_at(destination, cost, scheme.workers) + rest, limit) >= excess:
             return None
         expired = ~np.isin(self.table_keys, hashes, assume_unique=True)
@@ -131,16 +131,16 @@ class TableController(Controller):
         self.table_keys, self.table_workers = migration.table_keys, migration.table_workers
         return migration
 
-    def _place(self, keys: Records, limit: float) -> NDArray[np.int32]:
+    def _assign(self, keys: Records, limit: float) -> NDArray[np.int32]:
         """F' of each key: int32[K]."""
         scheme = self._scheme
         if scheme.degree is None:
-            placement = scheme.place(keys, limit)
+            assignment = scheme.assign(keys, limit)
             destination = np.empty(len(keys), np.int32)
-            destination[placement.record] = placement.worker
+            destination[assignment.record] = assignment.worker
             return destination
         records, group = compact(keys, scheme.degree)
-        return expand(scheme.place(records, records.limit(scheme.theta_max)), group, scheme.priority(keys))
+        return expand(scheme.assign(records, records.limit(scheme.theta_max)), group, scheme.priority(keys))
 
 
 def _excess(loads: NDArray[np.float64], limit: float) -> float:

@@ -3,8 +3,8 @@
 import numpy as np
 from numpy.typing import NDArray
 
+from unskew.grouping.table.assignment import Assignment, Records
 from unskew.grouping.table.phases import Workflow
-from unskew.grouping.table.records import Placement, Records
 from unskew.grouping.table.router import TableRouter
 
 
@@ -60,5 +60,5 @@ class Llfd(TableRouter):
     def priority(self, records: Records) -> NDArray[np.float64]:
         return records.cost
 
-    def place(self, records: Records, limit: float) -> Placement:
+    def assign(self, records: Records, limit: float) -> Assignment:
         return Workflow(records, limit, self.priority(records)).run(back=0)

@@ -4,8 +4,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unskew.grouping.arguments import number
+from unskew.grouping.table.assignment import Assignment, Records
 from unskew.grouping.table.phases import Workflow
-from unskew.grouping.table.records import Placement, Records
 from unskew.grouping.table.router import TableRouter
 
 
@@ -67,7 +67,7 @@ class MinMig(TableRouter):
     def priority(self, records: Records) -> NDArray[np.float64]:
         return records.gamma(self.beta)
 
-    def place(self, records: Records, limit: float) -> Placement:
+    def assign(self, records: Records, limit: float) -> Assignment:
         return Workflow(records, limit, self.priority(records)).run(back=0)
 
     def _identity(self) -> str:

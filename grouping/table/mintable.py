@@ -3,8 +3,8 @@
 import numpy as np
 from numpy.typing import NDArray
 
+from unskew.grouping.table.assignment import Assignment, Records
 from unskew.grouping.table.phases import Workflow
-from unskew.grouping.table.records import Placement, Records
 from unskew.grouping.table.router import TableRouter
 
 
@@ -49,11 +49,11 @@ class MinTable(TableRouter):
     def priority(self, records: Records) -> NDArray[np.float64]:
         return records.cost
 
-    def place(self, records: Records, limit: float) -> Placement:
+    def assign(self, records: Records, limit: float) -> Assignment:
         return smallest_table(records, limit)
 
 
-def smallest_table(records: Records, limit: float) -> Placement:
+def smallest_table(records: Records, limit: float) -> Assignment:
     """Algorithm 2: move back all keys of the routing table, then assign by LLFD, highest computation cost first."""
     workflow = Workflow(records, limit, records.cost)
     return workflow.run(back=workflow.table)

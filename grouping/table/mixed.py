@@ -4,9 +4,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unskew.grouping.arguments import integer, number
+from unskew.grouping.table.assignment import Assignment, Records
 from unskew.grouping.table.mintable import smallest_table
 from unskew.grouping.table.phases import Workflow
-from unskew.grouping.table.records import Placement, Records
 from unskew.grouping.table.router import TableRouter
 
 
@@ -75,15 +75,15 @@ class Mixed(TableRouter):
     def priority(self, records: Records) -> NDArray[np.float64]:
         return records.gamma(self.beta)
 
-    def place(self, records: Records, limit: float) -> Placement:
+    def assign(self, records: Records, limit: float) -> Assignment:
         """Algorithm 4: n = 0; do phases I to III with n entries moved back; n += N_A' − Amax; while N_A' > Amax."""
         workflow = Workflow(records, limit, self.priority(records))
         back = 0
         while True:
-            placement = workflow.run(back)
-            over = placement.table() - self.table_max
+            assignment = workflow.run(back)
+            over = assignment.table() - self.table_max
             if over <= 0:
-                return placement
+                return assignment
             if back == workflow.table:
                 return smallest_table(records, limit)
             back = min(back + over, workflow.table)

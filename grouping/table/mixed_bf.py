@@ -1,9 +1,9 @@
 """MIXED_BF: MIXED by brute force."""
 
+from unskew.grouping.table.assignment import Assignment, Records
 from unskew.grouping.table.mintable import smallest_table
 from unskew.grouping.table.mixed import Mixed
 from unskew.grouping.table.phases import Workflow
-from unskew.grouping.table.records import Placement, Records
 
 
 class MixedBruteForce(Mixed):
@@ -44,14 +44,14 @@ class MixedBruteForce(Mixed):
     name = "MIXED_BF"
     short = "mixedbf"
 
-    def place(self, records: Records, limit: float) -> Placement:
+    def assign(self, records: Records, limit: float) -> Assignment:
         workflow = Workflow(records, limit, self.priority(records))
         best, best_score = None, (0.0, 0.0)
         for back in range(workflow.table + 1):
-            placement = workflow.run(back)
-            if placement.table() > self.table_max:
+            assignment = workflow.run(back)
+            if assignment.table() > self.table_max:
                 continue
-            score = (max(float(placement.loads().max()) - limit, 0.0), placement.migration())
+            score = (max(float(assignment.loads().max()) - limit, 0.0), assignment.migration())
             if best is None or score < best_score:
-                best, best_score = placement, score
+                best, best_score = assignment, score
         return best or smallest_table(records, limit)

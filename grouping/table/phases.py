@@ -33,7 +33,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unskew.grouping.compiled import kernel
-from unskew.grouping.table.records import Placement, Records
+from unskew.grouping.table.assignment import Assignment, Records
 
 
 class Workflow:
@@ -63,7 +63,7 @@ class Workflow:
         self._entries = np.cumsum(records.count[self._routed])
         self.table = int(self._entries[-1]) if len(routed) else 0
 
-    def run(self, back: int) -> Placement:
+    def run(self, back: int) -> Assignment:
         """Do phases I to III: move ``back`` entries of the routing table home, from 0 to ``table``, then balance."""
         records = self.records
         worker, count = records.current.copy(), records.count
@@ -85,7 +85,7 @@ class Workflow:
             )
         left, entry, assigned = fit(records.cost[record], worker, count, by_cost, by_psi, self._rest, self.limit)
         stay = np.flatnonzero(left)
-        return Placement(
+        return Assignment(
             records,
             np.concatenate([record[stay], record[entry]]),
             np.concatenate([worker[stay], assigned]),

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from unskew.grouping.arguments import number
 from unskew.grouping.compiled import kernel
-from unskew.grouping.table.records import Placement, Records, sum_at
+from unskew.grouping.table.assignment import Assignment, Records, sum_at
 from unskew.grouping.table.router import TableRouter
 
 
@@ -80,7 +80,7 @@ class Readj(TableRouter):
     def priority(self, records: Records) -> NDArray[np.float64]:
         return records.cost
 
-    def place(self, records: Records, limit: float) -> Placement:
+    def assign(self, records: Records, limit: float) -> Assignment:
         least = self.sigma * records.total() / records.workers
         tracked = np.flatnonzero(records.cost >= least)
         current = records.current[tracked]
@@ -90,7 +90,7 @@ class Readj(TableRouter):
         keys = _Tracked(records.cost[tracked], records.memory[tracked], current, current.astype(np.int64), load)
         _readjust(keys, limit)
         worker[tracked] = keys.worker
-        return Placement(records, np.arange(len(records)), worker, records.count)
+        return Assignment(records, np.arange(len(records)), worker, records.count)
 
     def _identity(self) -> str:
         return f"{super()._identity()} sigma={self.sigma}"

@@ -10,7 +10,7 @@ from unskew.grouping.feedback import Monitor
 from unskew.grouping.interface import Costs
 from unskew.grouping.keys import Keys
 from unskew.grouping.state import Value
-from unskew.grouping.table.records import sum_at
+from unskew.grouping.table.assignment import sum_at
 
 # Rows are summed by key when there are so many more of them than keys: so a row is sorted O(1) times.
 _UNSUMMED = 1 << 16

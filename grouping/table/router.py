@@ -11,15 +11,15 @@ from unskew.grouping.arguments import integer, number
 from unskew.grouping.hashing import function, homes
 from unskew.grouping.interface import Costs, Grouping, Times
 from unskew.grouping.keys import Keys
+from unskew.grouping.table.assignment import Assignment, Records, look_up
 from unskew.grouping.table.controller import TableController
-from unskew.grouping.table.records import Placement, Records, look_up
 from unskew.grouping.table.reports import KeyMonitor
 
 
 class TableRouter(Grouping):
     """Send a key to the worker of its routing table entry, or home if it has no entry (Equation 1).
 
-    Schemes differ in how they plan the table (``priority`` and ``place``, functions of the records alone). Until a
+    Schemes differ in how they plan the table (``priority`` and ``assign``, functions of the records alone). Until a
     router adopts a plan, it routes as KEY.
 
     Parameters
@@ -70,7 +70,7 @@ class TableRouter(Grouping):
         """ψ, by which keys are selected for migration: float64[R]. Keys of the largest value are first."""
 
     @abstractmethod
-    def place(self, records: Records, limit: float) -> Placement:
+    def assign(self, records: Records, limit: float) -> Assignment:
         """Plan where the keys should go, so that no worker's load is above ``limit`` (L_max) if possible."""
 
     def _route(self, keys: Keys, times: Times, costs: Costs) -> NDArray[np.int32]:

@@ -14,8 +14,8 @@ from reproduction.page import Report, Sizing
 from unskew.apps.monitoring.colours import colour
 from unskew.grouping import encode
 from unskew.grouping.table import Mixed, Records
+from unskew.grouping.table.assignment import overload, sum_at
 from unskew.grouping.table.compact import compact, expand
-from unskew.grouping.table.records import overload, sum_at
 
 DEGREES = (1, 2, 4, 16, 64, 256)
 
@@ -59,28 +59,28 @@ def over_degrees(settings: Sizing) -> list[Compacted]:
     ones = np.ones(len(home), np.int64)
     for cost in (before, now):
         keys = Records(cost, np.maximum(before + now, 1), current, home, ones, case.workers)
-        placement = scheme.place(keys, keys.limit(scheme.theta_max))
+        assignment = scheme.assign(keys, keys.limit(scheme.theta_max))
         if cost is before:
             current = np.empty_like(home)
-            current[placement.record] = placement.worker
+            current[assignment.record] = assignment.worker
     return [_compacted(scheme, keys, degree) for degree in (None, *DEGREES)]
 
 
 def _compacted(scheme: Mixed, keys: Records, degree: int | None, repetitions: int = 3) -> Compacted:
     times: list[tuple[float, float]] = []
     records, group = keys, np.arange(len(keys))
-    placement = scheme.place(records, records.limit(scheme.theta_max))
+    assignment = scheme.assign(records, records.limit(scheme.theta_max))
     for _ in range(repetitions):
         started = time.process_time()
         if degree is not None:
             records, group = compact(keys, degree)
         grouped = time.process_time()
-        placement = scheme.place(records, records.limit(scheme.theta_max))
+        assignment = scheme.assign(records, records.limit(scheme.theta_max))
         times.append((grouped - started, time.process_time() - grouped))
     grouping, planning = (1000 * statistics.median(column) for column in zip(*times, strict=True))
     true = keys.loads()
     errors = 100 * np.abs(records.loads() - true) / true
-    destination = expand(placement, group, scheme.priority(keys))
+    destination = expand(assignment, group, scheme.priority(keys))
     theta = 100 * overload(sum_at(destination, keys.cost, keys.workers))
     return Compacted(degree, len(records), grouping, planning, float(errors.mean()), float(errors.max()), theta)
 

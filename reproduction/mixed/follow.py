@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unskew.grouping import create, encode, parameters
+from unskew.grouping.table.assignment import look_up, overload, sum_at
 from unskew.grouping.table.controller import TableController
-from unskew.grouping.table.records import look_up, overload, sum_at
 from unskew.grouping.table.reports import empty_window
 from unskew.grouping.table.router import TableRouter
 

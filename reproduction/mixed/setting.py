@@ -9,7 +9,7 @@ from reproduction.mixed.follow import TUPLES_PER_KEY, Case
 from reproduction.page import Report, Sizing
 from unskew.grouping import create
 from unskew.grouping.table import Llfd, MinTable, Records
-from unskew.grouping.table.records import migrate
+from unskew.grouping.table.assignment import migrate
 
 
 def figure_4(_settings: Sizing) -> Report:
@@ -20,14 +20,14 @@ def figure_4(_settings: Sizing) -> Report:
     keys = Records(cost, cost, current, home, np.ones(6, np.int64), 2)
     rows = []
     for scheme, moves, entries in ((Llfd(2), "7 → d2, 1 → d1", 4), (MinTable(2), None, 2)):
-        placement = scheme.place(keys, keys.limit(0.0))
+        assignment = scheme.assign(keys, keys.limit(0.0))
         destination = np.empty(6, np.int32)
-        destination[placement.record] = placement.worker
+        destination[assignment.record] = assignment.worker
         plan = migrate(np.arange(6, dtype=np.uint64), keys, destination)
         moved = zip(cost[plan.moved_keys], plan.moved_to + 1, strict=True)
         rows += [
-            (scheme.name, "loads after", "10, 10", ", ".join(f"{load:g}" for load in placement.loads())),
-            (scheme.name, "entries of the routing table", entries, placement.table()),
+            (scheme.name, "loads after", "10, 10", ", ".join(f"{load:g}" for load in assignment.loads())),
+            (scheme.name, "entries of the routing table", entries, assignment.table()),
             (scheme.name, "moves, by cost", moves, ", ".join(f"{c:g} → d{d}" for c, d in moved)),
         ]
     columns = ("algorithm", "what", "paper", "ours")

@@ -19,7 +19,7 @@ SKIPPED: dict[tuple[str, str], str] = {
     for name in ("POTC", "ON_GREEDY", "OFF_GREEDY")
 } | {
     ("HOLISTIC", "bounded"): "it has more counters than the check has keys (test_holistic.py)",
-    ("PLANNED", "bounded"): "it remembers more places than the check makes (test_planned.py)",
+    ("PLANNED", "bounded"): "it remembers more replicas than the check makes (test_planned.py)",
     ("PLANNED", "not_cut"): "each call is a batch, which it looks at as a whole",
 }
 

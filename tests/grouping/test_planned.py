@@ -26,7 +26,7 @@ def most(n, workers, slack):
     return max(-(-n // workers), int((1 + slack) * n / workers + 1e-6))
 
 
-def placed(keys, chosen):
+def replicas_of(keys, chosen):
     """(key, worker) → how many tuples."""
     pairs, number = np.unique(np.stack([keys, chosen]), axis=1, return_counts=True)
     return dict(zip(map(tuple, pairs.T.tolist()), number.tolist(), strict=True))
@@ -71,48 +71,48 @@ def test_sources_make_the_plan_of_one(some, workers, seed, sources):
     together, alone = Planned(workers, seed=seed, threshold=0), Planned(workers, seed=seed, threshold=0)
     for keys in drawn(some, seed):
         shuffled = np.random.default_rng(seed).permutation(keys)
-        expected = placed(keys, batch_of(alone, keys))
-        assert placed(shuffled, batch_of(together, shuffled, sources)) == expected
+        expected = replicas_of(keys, batch_of(alone, keys))
+        assert replicas_of(shuffled, batch_of(together, shuffled, sources)) == expected
         assert together.save() == alone.save()
 
 
 @settings(deadline=None, max_examples=40)
 @given(streams, st.integers(1, 3000), st.integers(1, 90), st.integers(0, 9), st.sampled_from([0, 0.05]))
-def test_few_places_in_the_first_batch(stream, n, workers, seed, slack):
+def test_few_replicas_in_the_first_batch(stream, n, workers, seed, slack):
     keys = stream.take(0, n, seed)
     planner = Planned(workers, seed=seed, slack=slack, threshold=0)
-    assert len(placed(keys, batch_of(planner, keys))) <= len(np.unique(keys)) + workers - 1
+    assert len(replicas_of(keys, batch_of(planner, keys))) <= len(np.unique(keys)) + workers - 1
 
 
 @settings(deadline=None, max_examples=60)
 @given(batches, st.integers(1, 40), st.integers(0, 9), st.sampled_from([0, 0.05, 0.2]))
-def test_a_place_is_added_only_where_no_flow_would_do(some, workers, seed, slack):
-    """Where a maximum flow has room for a batch at the places that its keys have, it stays there."""
+def test_a_replica_is_added_only_where_no_flow_would_do(some, workers, seed, slack):
+    """Where a maximum flow has room for a batch at the replicas of its keys, it stays there."""
     planner = Planned(workers, seed=seed, slack=slack, threshold=0)
-    places = {}
+    replicas = {}
     for number, keys in enumerate(drawn(some, seed)):
         ids, counts = np.unique(keys, return_counts=True)
         at_home = homes(encode(ids).hashes, function(seed), workers)
         for key, home in zip(ids.tolist(), at_home.tolist(), strict=True):
-            places.setdefault(key, {home})
+            replicas.setdefault(key, {home})
         fits = flows(
-            dict(zip(ids.tolist(), counts.tolist(), strict=True)), places, workers, most(len(keys), workers, slack)
+            dict(zip(ids.tolist(), counts.tolist(), strict=True)), replicas, workers, most(len(keys), workers, slack)
         )
-        found = placed(keys, batch_of(planner, keys))
+        found = replicas_of(keys, batch_of(planner, keys))
         if number and fits:
-            assert all(worker in places[key] for key, worker in found)
+            assert all(worker in replicas[key] for key, worker in found)
         for key in {key for key, _ in found} if number == 0 else ():
-            places[key] = {worker for other, worker in found if other == key}
+            replicas[key] = {worker for other, worker in found if other == key}
         for key, worker in found:
-            places[key].add(worker)
+            replicas[key].add(worker)
 
 
-def flows(counts, places, workers, cap):
+def flows(counts, replicas, workers, cap):
     """Whether so many tuples of each key fit where the key is: tuple by tuple, keys make room (Kuhn's matching)."""
     at = [[] for _ in range(workers)]
 
     def put(key, tried):
-        for worker in places[key] - tried:
+        for worker in replicas[key] - tried:
             tried.add(worker)
             if len(at[worker]) < cap:
                 at[worker].append(key)
@@ -159,7 +159,7 @@ def test_keys_that_come_in_runs_stay_whole(sources):
         batch = keys[start : start + 100_000]
         chosen.append(batch_of(planner, batch, sources))
         assert np.bincount(chosen[-1], minlength=100).max() <= 1050
-    assert len(placed(keys, np.concatenate(chosen))) <= 1.25 * 800
+    assert len(replicas_of(keys, np.concatenate(chosen))) <= 1.25 * 800
 
 
 def test_replication_stays_small():
@@ -171,10 +171,10 @@ def test_replication_stays_small():
         ours = np.concatenate(
             [batch_of(planner, stream[at : at + 100_000], sources) for at in range(0, 500_000, 100_000)]
         )
-        assert len(placed(stream, ours)) <= len(placed(stream, theirs))
+        assert len(replicas_of(stream, ours)) <= len(replicas_of(stream, theirs))
 
 
-def test_places_that_are_not_used_are_forgotten():
+def test_replicas_that_are_not_used_are_forgotten():
     planner = Planned(10, remember=5000)
     batch_of(planner, hot(0.8).take(0, 2000))
     assert planner.internals()["split"] == 1
@@ -188,7 +188,7 @@ def test_places_that_are_not_used_are_forgotten():
 
 
 def test_what_is_remembered_is_bounded():
-    """However many keys have been exceptions: 16 · W + 4096 places."""
+    """However many keys have been exceptions: 16 · W + 4096 replicas."""
     planner = Planned(4, slack=0, threshold=0)
     for number in range(12):
         batch_of(planner, 10_000 * number + uniform(4000).take(0, 8000, number))

@@ -57,12 +57,12 @@ def records(stream, count=None):
 def planned(scheme, stream):
     """Where the scheme wants each key: a list of workers."""
     keys = records(stream)
-    placement = scheme.place(keys, keys.limit(float(stream.theta_max)))
+    assignment = scheme.assign(keys, keys.limit(float(stream.theta_max)))
     destination = np.full(len(keys), -1)
-    destination[placement.record] = placement.worker
-    assert placement.loads().tolist() == stream.loads(destination.tolist())
-    assert placement.table() == stream.table(destination.tolist())
-    assert placement.migration() == stream.migration(destination.tolist())
+    destination[assignment.record] = assignment.worker
+    assert assignment.loads().tolist() == stream.loads(destination.tolist())
+    assert assignment.table() == stream.table(destination.tolist())
+    assert assignment.migration() == stream.migration(destination.tolist())
     return destination.tolist()
 
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from tests.grouping.table import plain_table
 from tests.grouping.table.table_cases import records, streams
 from unskew.grouping.table import Llfd, MinTable, Mixed
+from unskew.grouping.table.assignment import Assignment
 from unskew.grouping.table.compact import compact, discretise, expand
-from unskew.grouping.table.records import Placement
 
 degrees = st.sampled_from([1, 4, 16])
 
@@ -46,13 +46,13 @@ def test_planning_with_groups_equals_planning_with_their_keys(stream, counts, na
         "MINTABLE": (MinTable(stream.workers), lambda: plain_table.mintable(single)),
         "MIXED": (Mixed(stream.workers, table_max=9), lambda: plain_table.mixed(single, 9, 1.5)),
     }[name]
-    placement = scheme.place(groups, groups.limit(float(stream.theta_max)))
-    rows = zip(placement.record, placement.worker, placement.count, strict=True)
+    assignment = scheme.assign(groups, groups.limit(float(stream.theta_max)))
+    rows = zip(assignment.record, assignment.worker, assignment.count, strict=True)
     planned = sorted((int(r), int(w)) for r, w, n in rows for _ in range(n))
     assert planned == sorted(zip(each, expected(), strict=True))
-    assert placement.loads().tolist() == single.loads(expected())
-    assert placement.table() == single.table(expected())
-    assert placement.migration() == single.migration(expected())
+    assert assignment.loads().tolist() == single.loads(expected())
+    assert assignment.table() == single.table(expected())
+    assert assignment.migration() == single.migration(expected())
 
 
 @given(streams(), degrees)
@@ -61,10 +61,10 @@ def test_expanded_as_planned(stream, degree):
     keys = records(stream)
     groups, group = compact(keys, degree)
     scheme = Mixed(stream.workers)
-    placement = scheme.place(groups, groups.limit(0.0))
-    destination = expand(placement, group, keys.gamma(1.5))
+    assignment = scheme.assign(groups, groups.limit(0.0))
+    destination = expand(assignment, group, keys.gamma(1.5))
     planned = np.zeros((len(groups), stream.workers), int)
-    np.add.at(planned, (placement.record, placement.worker), placement.count)
+    np.add.at(planned, (assignment.record, assignment.worker), assignment.count)
     named = np.zeros_like(planned)
     np.add.at(named, (group, destination), 1)
     assert (named == planned).all()
@@ -80,10 +80,10 @@ def test_a_record_may_be_split():
     keys = records(plain_table.Stream([4, 4, 1], [4, 4, 1], [0, 0, 1], [1, 1, 1], 3))
     groups, group = compact(keys, 1)
     assert groups.count.tolist() == [2, 1]
-    placement = Placement(groups, np.array([0, 0, 1]), np.array([1, 2, 1], np.int32), np.array([1, 1, 1]))
-    assert sorted(expand(placement, group, keys.cost).tolist()[:2]) == [1, 2]
-    assert placement.table() == 1
-    assert placement.migration() == 8
+    assignment = Assignment(groups, np.array([0, 0, 1]), np.array([1, 2, 1], np.int32), np.array([1, 1, 1]))
+    assert sorted(expand(assignment, group, keys.cost).tolist()[:2]) == [1, 2]
+    assert assignment.table() == 1
+    assert assignment.migration() == 8
 
 
 hlhe_degrees = st.sampled_from([1, 2, 4, 8, 64, 256])

@@ -7,7 +7,7 @@ import pytest
 
 from tests.grouping.table.table_cases import TABLES, WORKERS, observed, tables
 from unskew.grouping import create, encode
-from unskew.grouping.table.records import overload
+from unskew.grouping.table.assignment import overload
 
 
 def interval(number, n=20_000):

@@ -14,7 +14,7 @@ from tests.grouping.table.table_cases import TABLES, WORKERS, observed, tables
 from unskew.grouping import create, encode
 from unskew.grouping.keys import hashed
 from unskew.grouping.state import pack
-from unskew.grouping.table.records import Records, migrate, overload
+from unskew.grouping.table.assignment import Records, migrate, overload
 from unskew.grouping.table.reports import KeyMonitor, empty_window
 
 

@@ -1,6 +1,6 @@
 """What planners take and give: records of keys, where these are, where they should go, and the plan that moves them.
 
-A planner takes ``Records`` and gives a ``Placement``. ``migrate`` makes from it the new routing table and the list of
+A planner takes ``Records`` and gives an ``Assignment``. ``migrate`` makes from it the new routing table and the list of
 keys that move. ``look_up`` is the assignment function F: routing table first, then hash (Equation 1).
 """
 
@@ -72,7 +72,7 @@ class Records:
 
 
 @dataclass(frozen=True, slots=True)
-class Placement:
+class Assignment:
     """Where a planner puts the keys: one row for each (record, worker). The rows have every key of every record.
 
     Attributes

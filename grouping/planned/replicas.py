@@ -1,4 +1,4 @@
-"""The places that PLANNED remembers: the workers of each key that isn't only at its home."""
+"""The replicas that PLANNED remembers: the workers of each key that isn't only at its home."""
 
 from typing import NamedTuple, Self, TypeAlias
 
@@ -20,15 +20,15 @@ def position(sorted_keys: Hashes, keys: Hashes) -> tuple[NDArray[np.int64], NDAr
 
 
 class Present(NamedTuple):
-    """The places of m keys before a batch.
+    """The replicas of m keys before a batch.
 
     Attributes
     ----------
     starts : int64[m + 1], workers : int32[p]
-        The places of key k are ``workers[starts[k] : starts[k + 1]]``, in the order in which it got them. If no place
-        is remembered, it is the key's home.
+        The replicas of key k are ``workers[starts[k] : starts[k + 1]]``, in the order in which it got them. If none is
+        remembered, it is the key's home.
     rows : int64[p]
-        The row of each place in ``Places``, or −1.
+        The row of each replica in ``Replicas``, or −1.
 
     """
 
@@ -37,8 +37,8 @@ class Present(NamedTuple):
     rows: NDArray[np.int64]
 
 
-class Places(NamedTuple):
-    """p remembered places of 20 bytes each, sorted by key. A key's places are in the order in which it got them.
+class Replicas(NamedTuple):
+    """p remembered replicas of 20 bytes each, sorted by key. A key's replicas are in the order in which it got them.
 
     Attributes
     ----------
@@ -47,9 +47,9 @@ class Places(NamedTuple):
     worker : int32[p]
         The worker.
     used : int64[p]
-        When the place was used last: the number of tuples routed before the batch that used it.
+        When the replica was used last: the number of tuples routed before the batch that used it.
     most : int
-        The most places that are remembered.
+        The most replicas that are remembered.
 
     """
 
@@ -60,15 +60,15 @@ class Places(NamedTuple):
 
     @classmethod
     def none(cls, most: int) -> Self:
-        """No places yet. ``most`` is the most that will be remembered."""
+        """No replicas yet. ``most`` is the most that will be remembered."""
         return cls(np.empty(0, np.uint64), np.empty(0, np.int32), np.empty(0, np.int64), most)
 
     def among(self, keys: Hashes) -> Hashes:
-        """Those keys of ``keys`` that have remembered places."""
+        """Those keys of ``keys`` that have remembered replicas."""
         return keys[position(self.key, keys)[1]]
 
     def of(self, keys: Hashes, homes: NDArray[np.int32]) -> Present:
-        """The places of m different keys with these homes."""
+        """The replicas of m different keys with these homes."""
         known, first, count = np.unique(self.key, return_index=True, return_counts=True)
         at, found = position(known, keys)
         number = np.ones(len(keys), np.int64)
@@ -83,7 +83,7 @@ class Places(NamedTuple):
         return Present(starts, workers, rows)
 
     def after(self, keys: Hashes, present: Present, assigned: Assigned, clock: int) -> Self:
-        """The places after a batch of these keys, which began at ``clock``."""
+        """The replicas after a batch of these keys, which began at ``clock``."""
         m = len(keys)
         item, worker, amount = assigned.where(assigned.item < m)
         changed = np.zeros(m, np.bool_)
@@ -93,7 +93,7 @@ class Places(NamedTuple):
         remembered = present.rows >= 0
         used = self.used.copy()
         used[present.rows[remembered & ~changed[of_key]]] = clock
-        # A changed key's places begin with those that it had, in their order.
+        # A changed key's replicas begin with those that it had, in their order.
         nth = np.arange(len(item)) - np.searchsorted(item, item)
         had = nth < number[item]
         row = np.full(len(item), -1)
@@ -109,7 +109,7 @@ class Places(NamedTuple):
         return self._replace(key=key[order], worker=columns[0][order], used=columns[1][order])
 
     def kept(self, since: int, function: np.uint64, workers: int) -> Self:
-        """The places used since then, without keys that are only at home. If they are too many, those used last."""
+        """The replicas used since then, without keys that are only at home. If they are too many, those used last."""
         stays = np.flatnonzero(self.used >= since)
         if len(stays) > self.most:
             stays = np.sort(stays[np.argsort(-self.used[stays], kind="stable")[: self.most]])
