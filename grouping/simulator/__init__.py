@@ -2,8 +2,8 @@
 
 >>> from unskew.grouping import create, streams
 >>> keys = streams.zipf(1.5, 1000).take(0, 20_000)
->>> load = workload(keys, arrivals_at(0.8, 1.0, 20_000, workers=10))
->>> key, partial = (simulate(lambda: create(name, 10), load) for name in ("KEY", "PARTIAL_KEY"))
+>>> stream = workload(keys, arrivals_at(0.8, 1.0, 20_000, workers=10))
+>>> key, partial = (simulate(lambda: create(name, 10), stream) for name in ("KEY", "PARTIAL_KEY"))
 >>> partial.average_imbalance < key.average_imbalance, 1 < partial.replication <= 2
 (True, True)
 """

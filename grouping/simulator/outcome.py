@@ -61,7 +61,7 @@ def marks_of(n: int, samples: int) -> NDArray[np.int64]:
 
 
 def series_of(
-    load: Workload,
+    workload: Workload,
     marks: NDArray[np.int64],
     loads: NDArray[np.int64],
     finishes: NDArray[np.float64],
@@ -74,10 +74,10 @@ def series_of(
     ``recent_std_dev``, ``mean_completion``, ``p99_completion`` and ``max_completion``; the last three are in ms.
     """
     recent = np.diff(loads, axis=0, prepend=0)
-    completions = np.split(finishes - load.arrivals, marks[:-1])
+    completions = np.split(finishes - workload.arrivals, marks[:-1])
     return {
         "tuples": marks,
-        "time": load.arrivals[marks - 1],
+        "time": workload.arrivals[marks - 1],
         "imbalance": loads.max(axis=1) - loads.mean(axis=1),
         "imbalance_fraction": np.array([imbalance_fraction(row) for row in loads]),
         "std_dev": np.array([std_dev(row) for row in loads]),
@@ -108,18 +108,18 @@ def count_loads(assigned: NDArray[np.int32], marks: NDArray[np.int64], workers: 
     return at_marks, float(total / max(1, len(assigned)))
 
 
-def partials(load: Workload, assigned: NDArray[np.int32], workers: int, window: float | None) -> int:
+def partials(workload: Workload, assigned: NDArray[np.int32], workers: int, window: float | None) -> int:
     """The number of partial results: different (window, key, worker). A window is ``window`` ms, or the whole run."""
-    pairs = load.keys.codes.astype(np.int64) * workers + assigned
+    pairs = workload.keys.codes.astype(np.int64) * workers + assigned
     if window is not None and len(pairs):
-        number = ((load.arrivals - load.arrivals[0]) // window).astype(np.int64)
-        pairs += number * (len(load.keys.hashes) * workers)
+        number = ((workload.arrivals - workload.arrivals[0]) // window).astype(np.int64)
+        pairs += number * (len(workload.keys.hashes) * workers)
     pairs.sort()
     return int(len(pairs) and 1 + np.count_nonzero(np.diff(pairs)))
 
 
 def outcome(
-    load: Workload,
+    workload: Workload,
     senders: Sources,
     sources: int,
     workers: Workers,
@@ -129,11 +129,11 @@ def outcome(
     window: float | None,
 ) -> Outcome:
     """Compute the figures and the series of a run."""
-    router, n = senders.routers[0], len(load)
+    router, n = senders.routers[0], len(workload)
     at_marks, average = count_loads(workers.assigned, marks, router.workers)
-    completions = workers.finishes - load.arrivals
-    keys = int(np.count_nonzero(np.bincount(load.keys.codes)))  # a dictionary may name keys that no tuple has
-    memory = partials(load, workers.assigned, router.workers, None)
+    completions = workers.finishes - workload.arrivals
+    keys = int(np.count_nonzero(np.bincount(workload.keys.codes)))  # a dictionary may name keys that no tuple has
+    memory = partials(workload, workers.assigned, router.workers, None)
     return Outcome(
         grouping=router.name,
         sources=sources,
@@ -147,7 +147,7 @@ def outcome(
         skew=skew(at_marks[-1]),
         replication=dist_cost(memory, keys),
         memory=memory,
-        aggregation_messages=memory if window is None else partials(load, workers.assigned, router.workers, window),
+        aggregation_messages=memory if window is None else partials(workload, workers.assigned, router.workers, window),
         plans=loop.plans if loop else 0,
         moved_keys=workers.moved + (loop.moved if loop else 0),
         migration=loop.migration if loop else 0.0,
@@ -156,10 +156,10 @@ def outcome(
         longest_queue=int(waiting.max()),
         mean_completion=float(completions.mean()),
         p99_completion=float(np.percentile(completions, 99)),
-        makespan=float(workers.finishes.max() - load.arrivals[0]),
+        makespan=float(workers.finishes.max() - workload.arrivals[0]),
         routing_ns=senders.nanoseconds / n,
         assigned=workers.assigned,
         completions=completions,
         loads=at_marks[-1],
-        series=series_of(load, marks, at_marks, workers.finishes, waiting),
+        series=series_of(workload, marks, at_marks, workers.finishes, waiting),
     )

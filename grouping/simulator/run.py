@@ -18,7 +18,7 @@ from unskew.grouping.simulator.workload import Speeds, Workload
 
 def simulate(
     make: Callable[[], Grouping],
-    load: Workload,
+    workload: Workload,
     *,
     sources: int = 1,
     split: str = "even",
@@ -38,7 +38,7 @@ def simulate(
     ----------
     make : () → Grouping
         Makes a new router. W is the router's number of workers.
-    load : Workload
+    workload : Workload
         n tuples, 1 ≤ n < 2^31.
     sources : int
         S ≥ 1. If a scheme is ``shared``, its sources share one router.
@@ -63,56 +63,56 @@ def simulate(
     >>> from unskew.grouping import create
     >>> from unskew.grouping.simulator import arrivals_at, workload
     >>> keys = ["tr"] * 800 + ["de", "fr"] * 100
-    >>> load = workload(keys, arrivals_at(0.8, 1.0, 1000, workers=4))
+    >>> stream = workload(keys, arrivals_at(0.8, 1.0, 1000, workers=4))
     >>> for name in ("SHUFFLE", "KEY", "PARTIAL_KEY"):
-    ...     print(name, round(simulate(lambda: create(name, 4), load).final_imbalance, 2))
+    ...     print(name, round(simulate(lambda: create(name, 4), stream).final_imbalance, 2))
     SHUFFLE 0.0
     KEY 0.65
     PARTIAL_KEY 0.15
 
     """
-    if not len(load):
+    if not len(workload):
         raise ValueError("the workload has no tuples")
-    senders = Sources(make, load, integer("sources", sources, 1), split)
+    senders = Sources(make, workload, integer("sources", sources, 1), split)
     router = senders.routers[0]
     speeds = speeds or Speeds.fixed(np.ones(router.workers))
     if speeds.factors.shape[1] != router.workers:
         raise ValueError(f"speeds are of {speeds.factors.shape[1]} workers, there are {router.workers}")
-    workers: Workers = ForwardingWorkers(load, speeds, router) if router.forwards else FifoWorkers(load, speeds)
-    samples_of = Samples(workers, load, marks_of(len(load), integer("samples", samples, 1)))
+    workers: Workers = ForwardingWorkers(workload, speeds, router) if router.forwards else FifoWorkers(workload, speeds)
+    samples_of = Samples(workers, workload, marks_of(len(workload), integer("samples", samples, 1)))
     controller = router.controller()
     loop = None
     feedback = feedback or Feedback()
     if controller is None:
-        ends = _ends(load, feedback.interval) if router.batched else [len(load)]
+        ends = _ends(workload, feedback.interval) if router.batched else [len(workload)]
         for start, stop in pairwise([0, *ends]):
             senders.route(start, stop, workers.assigned)
             samples_of.serve(start, stop, float("inf"))
     else:
         loop = Loop(controller, feedback.delay)
-        _follow(load, senders, workers, samples_of, loop, feedback)
-    return outcome(load, senders, sources, workers, loop, samples_of.marks, samples_of.waiting, window)
+        _follow(workload, senders, workers, samples_of, loop, feedback)
+    return outcome(workload, senders, sources, workers, loop, samples_of.marks, samples_of.waiting, window)
 
 
-def _ends(load: Workload, interval: float) -> list[int]:
+def _ends(workload: Workload, interval: float) -> list[int]:
     """Where the batches end that begin with the first arrival and last ``interval`` (ms); only those with tuples."""
-    which = ((load.arrivals - load.arrivals[0]) // interval).astype(np.int64)
-    return [*(np.flatnonzero(np.diff(which)) + 1).tolist(), len(load)]
+    which = ((workload.arrivals - workload.arrivals[0]) // interval).astype(np.int64)
+    return [*(np.flatnonzero(np.diff(which)) + 1).tolist(), len(workload)]
 
 
 class Samples:
     """Lets the workers serve, and takes samples of their queues after the numbers of tuples in ``marks``."""
 
-    def __init__(self, workers: Workers, load: Workload, marks: NDArray[np.int64]) -> None:
+    def __init__(self, workers: Workers, workload: Workload, marks: NDArray[np.int64]) -> None:
         self.marks = marks
         self.waiting = np.zeros((len(marks), workers.count), np.int64)
-        self._workers, self._load, self._taken = workers, load, 0
+        self._workers, self._workload, self._taken = workers, workload, 0
 
     def serve(self, start: int, stop: int, until: float) -> None:
         """Let the workers take the tuples [start, stop) and serve up to ``until`` (ms)."""
         while self._taken < len(self.marks) and self.marks[self._taken] <= stop:
             mark = int(self.marks[self._taken])
-            now = float(self._load.arrivals[mark - 1])
+            now = float(self._workload.arrivals[mark - 1])
             self._workers.serve(start, mark, now)
             self.waiting[self._taken] = self._workers.waiting(now)
             self._taken += 1
@@ -121,21 +121,21 @@ class Samples:
 
 
 def _follow(
-    load: Workload, senders: Sources, workers: Workers, samples: Samples, loop: Loop, feedback: Feedback
+    workload: Workload, senders: Sources, workers: Workers, samples: Samples, loop: Loop, feedback: Feedback
 ) -> None:
     """Interval by interval: adopt, route, serve, report."""
     router, interval = senders.routers[0], feedback.interval
-    monitors = Monitors(router, load, workers) if router.monitor() is not None else None
-    now, start = float(load.arrivals[0]), 0
-    while start < len(load) or not workers.done():
+    monitors = Monitors(router, workload, workers) if router.monitor() is not None else None
+    now, start = float(workload.arrivals[0]), 0
+    while start < len(workload) or not workers.done():
         if plans := loop.take_up(now, senders.routers):
             workers.adopted(router, start)
             workers.occupy(now, feedback.transfer * transferred(plans, router.workers))
         end = now + interval
-        if start < len(load) and workers.done() and not loop.pending:
+        if start < len(workload) and workers.done() and not loop.pending:
             # Nothing happens before the next arrival: go on to the interval of that arrival.
-            end += max(0.0, (load.arrivals[start] - end) // interval + 1) * interval
-        stop = int(np.searchsorted(load.arrivals, end))
+            end += max(0.0, (workload.arrivals[start] - end) // interval + 1) * interval
+        stop = int(np.searchsorted(workload.arrivals, end))
         senders.route(start, stop, workers.assigned)
         samples.serve(start, stop, end)
         reports, ready = monitors.observe(start, stop) if monitors else ({}, end)
@@ -146,9 +146,9 @@ def _follow(
 class Monitors:
     """The workers' monitors."""
 
-    def __init__(self, router: Grouping, load: Workload, workers: Workers) -> None:
+    def __init__(self, router: Grouping, workload: Workload, workers: Workers) -> None:
         self._monitors: list[Monitor] = [m for _ in range(router.workers) if (m := router.monitor()) is not None]
-        self._substreams = Substreams(load.keys)
+        self._substreams = Substreams(workload.keys)
         self._workers = workers
 
     def observe(self, start: int, stop: int) -> tuple[Reports, float]:

@@ -34,35 +34,35 @@ class Sources:
 
     """
 
-    def __init__(self, make: Callable[[], Grouping], load: Workload, sources: int, split: str) -> None:
+    def __init__(self, make: Callable[[], Grouping], workload: Workload, sources: int, split: str) -> None:
         one_of("split", split, SPLITS)
         first = make()
         count = 1 if first.shared else sources
         routers = 1 if first.batched else count
         self.routers = [first.at_source(0), *(make().at_source(source) for source in range(1, routers))]
         self._count = count
-        self._load = load
-        self._substreams = Substreams(load.keys)
+        self._workload = workload
+        self._substreams = Substreams(workload.keys)
         self._source = None
         if split == "key" and count > 1:
-            self._source = homes(load.keys.hashes, function(first.seed, 1 << 21), count)[load.keys.codes]
-        if len(load):
-            first.foresee(load.keys)
+            self._source = homes(workload.keys.hashes, function(first.seed, 1 << 21), count)[workload.keys.codes]
+        if len(workload):
+            first.foresee(workload.keys)
             # Compiles, so that the time measured is routing's.
             trial = make()
-            trial.foresee(load.keys)
+            trial.foresee(workload.keys)
             trial.route(self._substreams.part(slice(0, 1)), times=0, costs=0.0)
         self.nanoseconds = 0
 
     def route(self, start: int, stop: int, assigned: NDArray[np.int32]) -> None:
         """Route the tuples [start, stop), and write their workers into ``assigned`` [n]."""
-        load = self._load
+        workload = self._workload
         if isinstance(self.routers[0], Planned):
             self._route_batch(self.routers[0], start, stop, assigned)
             return
         for source, which in self._parts(start, stop):
             keys = self._substreams.part(which)
-            times, costs = load.arrivals[which].astype(np.int64), load.costs[which]
+            times, costs = workload.arrivals[which].astype(np.int64), workload.costs[which]
             began = thread_time_ns()
             workers = self.routers[source].route(keys, times=times, costs=costs)
             self.nanoseconds += thread_time_ns() - began
@@ -72,7 +72,7 @@ class Sources:
         """Route a batch: all sources count, one plan is made, each source follows it."""
         own = [which for _, which in self._parts(start, stop)]
         parts = [self._substreams.part(which) for which in own]
-        costs = [self._load.costs[which] for which in own]
+        costs = [self._workload.costs[which] for which in own]
         began = thread_time_ns()
         routed = planner.together(parts, costs)
         self.nanoseconds += thread_time_ns() - began

@@ -74,18 +74,20 @@ class FifoWorkers:
 
     moved = 0
 
-    def __init__(self, load: Workload, speeds: Speeds) -> None:
-        self._load, self._speeds = load, speeds
-        n, self.count = len(load), speeds.factors.shape[1]
+    def __init__(self, workload: Workload, speeds: Speeds) -> None:
+        self._workload, self._speeds = workload, speeds
+        n, self.count = len(workload), speeds.factors.shape[1]
         self.assigned, self.finishes, self.services = np.empty(n, np.int32), np.empty(n), np.empty(n)
         self._queues = new_queues(n, self.count)
 
     def serve(self, start: int, stop: int, until: float) -> None:
-        load, here = self._load, slice(start, stop)
+        workload, here = self._workload, slice(start, stop)
         self.services[here] = service_times(
-            start, self.assigned[here], load.costs[here], self._speeds.factors, self._speeds.starts
+            start, self.assigned[here], workload.costs[here], self._speeds.factors, self._speeds.starts
         )
-        serve(self._queues, start, self.assigned[here], load.arrivals[here], self.services[here], self.finishes[here])
+        serve(
+            self._queues, start, self.assigned[here], workload.arrivals[here], self.services[here], self.finishes[here]
+        )
 
     def waiting(self, now: float) -> NDArray[np.int64]:
         return wait_at(self._queues, self.finishes, now)
@@ -108,15 +110,13 @@ class FifoWorkers:
 class ForwardingWorkers:
     """Workers that pass a tuple on if its key has got another owner by the time that the tuple's turn comes."""
 
-    def __init__(self, load: Workload, speeds: Speeds, router: Grouping) -> None:
-        self._load = load
-        n, self.count = len(load), speeds.factors.shape[1]
+    def __init__(self, workload: Workload, speeds: Speeds, router: Grouping) -> None:
+        self._workload = workload
+        n, self.count = len(workload), speeds.factors.shape[1]
         self.assigned, self.finishes, self.services = np.empty(n, np.int32), np.full(n, np.nan), np.empty(n)
         self._forwarded = np.zeros(1, np.int64)
-        self._stage = Stage(
-            load.keys.codes, load.arrivals, load.costs, speeds.factors, speeds.starts,
-            self.assigned, self.services, self.finishes, self._forwarded,
-        )  # fmt: skip
+        given = workload.keys.codes, workload.arrivals, workload.costs, speeds.factors, speeds.starts
+        self._stage = Stage(*given, self.assigned, self.services, self.finishes, self._forwarded)
         self._queues = new_queues(n, self.count)
         self._busy = np.zeros(self.count, np.bool_)
         self._owners = self._owners_of(router)
@@ -130,7 +130,7 @@ class ForwardingWorkers:
 
     def adopted(self, router: Grouping, seen: int) -> None:
         owners = self._owners_of(router)
-        known = np.bincount(self._load.keys.codes[:seen], minlength=len(owners)) > 0
+        known = np.bincount(self._workload.keys.codes[:seen], minlength=len(owners)) > 0
         self.moved += int(np.count_nonzero(known & (owners != self._owners)))
         self._owners = owners
 
@@ -146,7 +146,7 @@ class ForwardingWorkers:
         return int(self._forwarded[0])
 
     def _owners_of(self, router: Grouping) -> NDArray[np.int32]:
-        owners = router.owners(self._load.keys)
+        owners = router.owners(self._workload.keys)
         assert owners is not None, f"{router.name} forwards, so it must name its keys' owners"
         return owners
 
