@@ -21,7 +21,7 @@ from matplotlib import pyplot as plt
 from numba import njit
 
 from unskew.apps.monitoring.colours import colour
-from unskew.grouping import GROUPINGS, create, encode, shared
+from unskew.grouping import GROUPINGS, create, encode, with_sources
 from unskew.grouping.keys import Keys
 from unskew.grouping.simulator.sources import Substreams
 from unskew.grouping.streams import drifting, hot, lognormal, zipf
@@ -125,7 +125,7 @@ def routed(grouping, keys, workers, sources, seed):
     Groupings that look at batches get batches of 100,000 tuples.
     """
     name, given = variant(grouping)
-    options = shared(name, sources, given)
+    options = with_sources(name, sources, given)
     if GROUPINGS[name].batched:
         return planned(create(name, workers, seed=seed, **options), keys, sources)
     routers = [create(name, workers, seed=seed, **options) for _ in range(sources)]

@@ -10,7 +10,7 @@ This package knows nothing of Spark or Kafka.
 
 from unskew.grouping.interface import Grouping
 from unskew.grouping.keys import Keys, encode
-from unskew.grouping.registry import GROUPINGS, compile_all, create, named, parameters, shared, standalone, warm
+from unskew.grouping.registry import GROUPINGS, compile_all, create, named, parameters, standalone, warm, with_sources
 
 __all__ = [
     "GROUPINGS",
@@ -21,9 +21,9 @@ __all__ = [
     "encode",
     "named",
     "parameters",
-    "shared",
     "standalone",
     "warm",
+    "with_sources",
 ]
 
 if __name__ != "unskew.grouping":  # a second copy of every module would come of it

@@ -71,8 +71,8 @@ def parameters(name: str) -> dict[str, Any]:
     return {p.name: p.default for p in signature.parameters.values() if p.name not in ("self", "workers", "seed")}
 
 
-def shared(name: str, sources: int, options: Mapping[str, Any]) -> dict[str, Any]:
-    """The options of a router that shares its stream with others. They include ``sources`` if the scheme has it."""
+def with_sources(name: str, sources: int, options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options of a router of a stream with that many sources. They include ``sources`` if the scheme has it."""
     return ({"sources": sources} if "sources" in parameters(name) else {}) | dict(options)
 
 

@@ -18,7 +18,7 @@ from unskew.apps.topology.settings import Settings
 from unskew.apps.topology.source import messages, reading, splitter_of
 from unskew.apps.topology.stage import Query, Stage
 from unskew.errors import UsageError
-from unskew.grouping import create, shared
+from unskew.grouping import create, with_sources
 from unskew.works.interface import KeyedWork
 
 
@@ -73,7 +73,7 @@ class Dataflow:
     def routing(self, reports: Reports | None = None) -> Routing:
         """The routing of the sources; it depends on the plans that the checkpoint has now."""
         settings = self.settings
-        options = shared(settings.grouping, settings.sources, settings.options)
+        options = with_sources(settings.grouping, settings.sources, settings.options)
         rescaled = Plans(settings.location).newest() is not None
         return Routing(
             settings.grouping, settings.workers, settings.location, options, settings.seed, reports,

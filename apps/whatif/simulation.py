@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from unskew.grouping import create, encode, shared
+from unskew.grouping import create, encode, with_sources
 from unskew.grouping.keys import Keys
 from unskew.grouping.simulator import Feedback, Outcome, Speeds, Workload, arrivals_at, class_costs, simulate, workload
 
@@ -76,7 +76,7 @@ class Simulation:
         offered, speeds = self._workload(workers), self._speeds(workers)
         found: dict[str, Outcome] = {}
         for label, grouping, options in contestants:
-            own = shared(grouping, self.sources, options)
+            own = with_sources(grouping, self.sources, options)
             found[label] = simulate(
                 lambda grouping=grouping, own=own: create(grouping, workers, seed=self.seed, **own),
                 offered, sources=self.sources, speeds=speeds, feedback=self.feedback, **self.settings,

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.grouping.plain_bounded_load import PlainBoundedLoad
-from unskew.grouping import create, encode, shared
+from unskew.grouping import create, encode, with_sources
 from unskew.grouping.hashing import function, homes
 from unskew.grouping.streams import hot, uniform, zipf
 
@@ -205,6 +205,6 @@ def test_bad_parameters():
 
 
 def test_a_scheme_with_a_use_for_the_number_of_sources_gets_it():
-    assert shared("BOUNDED_LOAD", 4, {"window": 7}) == {"sources": 4, "window": 7}
-    assert shared("BOUNDED_LOAD", 4, {"sources": 2}) == {"sources": 2}
-    assert shared("KEY", 4, {}) == {}
+    assert with_sources("BOUNDED_LOAD", 4, {"window": 7}) == {"sources": 4, "window": 7}
+    assert with_sources("BOUNDED_LOAD", 4, {"sources": 2}) == {"sources": 2}
+    assert with_sources("KEY", 4, {}) == {}
