@@ -1,4 +1,4 @@
-"""BOUNDED_LOAD: a key stays on one worker while that worker keeps up, and spills over no further than needed."""
+"""BOUNDED_LOAD: a key stays on one worker while that worker keeps up, and is split no further than needed."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -7,8 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unskew.grouping.arguments import BALANCES, fair_shares, integer, number, one_of
+from unskew.grouping.bounded.kernel import Rules, loads, route_within_bounds
 from unskew.grouping.bounded.replicas import KEYS, chain, chained, replicas
-from unskew.grouping.bounded.spilling import Rules, loads, route_within_bounds
 from unskew.grouping.hashing import function, homes
 from unskew.grouping.interface import Costs, Grouping, Times
 from unskew.grouping.keys import Keys
@@ -133,7 +133,7 @@ class BoundedLoad(Grouping):
             pace=self.workers / (1 + self.slack),
             window=max(1, round(self.window / self.sources**0.5)),
             period=max(1, round(max(self.window, _LASTING * self.workers) / self.sources**0.5)),
-            placed=4 * self.workers if self.sources == 1 else 0,
+            chosen=4 * self.workers if self.sources == 1 else 0,
         )
         self._loads = loads(fair_shares(self.weights, self.workers), self.slack)
         self._replicas = replicas(8 * self.workers + 1024, 4 * self.workers + 1024)
@@ -142,10 +142,8 @@ class BoundedLoad(Grouping):
 
     def _route(self, keys: Keys, times: Times, costs: Costs) -> NDArray[np.int32]:
         home = homes(keys.hashes, self._rules.number, self.workers)
-        return route_within_bounds(
-            keys.codes, keys.hashes, home, _ALIKE if costs is None else costs,
-            self._rules, self._loads, self._replicas, self.clock, self.tally,
-        )  # fmt: skip
+        tuples = keys.codes, keys.hashes, home, _ALIKE if costs is None else costs
+        return route_within_bounds(*tuples, self._rules, self._loads, self._replicas, self.clock, self.tally)
 
     def internals(self) -> Mapping[str, Any]:
         """Show how many keys are remembered, how many are split, and the most split keys' numbers of workers (100)."""

@@ -12,10 +12,10 @@ from unskew.grouping.least_loaded import heap_of, raise_least
 
 
 class OffGreedy(OnGreedy):
-    """Sort the keys by decreasing frequency and place each on the least loaded worker, before any tuple is routed.
+    """Sort the keys by decreasing frequency and assign each to the least loaded worker, before any tuple is routed.
 
     The scheme gets the whole stream beforehand (``foresee``), so it bounds what a scheme that doesn't split keys can
-    reach. Keys that weren't foreseen are placed as in ON_GREEDY. So without foresight the scheme is ON_GREEDY.
+    reach. Keys that weren't foreseen are assigned as in ON_GREEDY. So without foresight the scheme is ON_GREEDY.
 
     Guarantees
     ----------
@@ -35,7 +35,7 @@ class OffGreedy(OnGreedy):
 
     Notes
     -----
-    Of equal frequencies the key that was foreseen first is placed first. Of equal loads the first worker is chosen.
+    Of equal frequencies the key that was foreseen first is assigned first. Of equal loads the first worker is chosen.
 
     References
     ----------
@@ -81,10 +81,10 @@ class OffGreedy(OnGreedy):
 
     def _route(self, keys: Keys, times: Times, costs: Costs) -> NDArray[np.int32]:
         if len(keys) and len(self.foreseen_keys):
-            self._place()
+            self._assign()
         return super()._route(keys, times, costs)
 
-    def _place(self) -> None:
+    def _assign(self) -> None:
         order = np.argsort(-self.foreseen_counts, kind="stable")[: self.max_keys]
         workers = _longest_first(self.foreseen_counts[order], self.workers)
         self._memory = remembered(self.foreseen_keys[order], workers, len(order))
@@ -93,11 +93,11 @@ class OffGreedy(OnGreedy):
 
 @kernel
 def _longest_first(counts: NDArray[np.int64], workers: int) -> NDArray[np.int32]:
-    """Place keys, given by descending count, each on the least loaded worker."""
-    placed = np.empty(len(counts), np.int32)
+    """Assign keys, given by descending count, each to the least loaded worker."""
+    assigned = np.empty(len(counts), np.int32)
     loads = np.zeros(workers)
     heap = heap_of(loads)
     for i in range(len(counts)):
-        placed[i] = heap[0]
+        assigned[i] = heap[0]
         raise_least(heap, loads, float(counts[i]))
-    return placed
+    return assigned

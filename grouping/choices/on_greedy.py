@@ -61,27 +61,27 @@ class OnGreedy(Sticky):
     def _route(self, keys: Keys, times: Times, costs: Costs) -> NDArray[np.int32]:
         home = homes(keys.hashes, function(self.seed), self.workers)
         memory = self._memory_for(len(keys.hashes))
-        return self._by_lives(keys.codes, lambda codes: place_new_keys(codes, keys.hashes, home, self.loads, memory))
+        return self._by_lives(keys.codes, lambda codes: assign_new_keys(codes, keys.hashes, home, self.loads, memory))
 
 
 @kernel
-def place_new_keys(
+def assign_new_keys(
     codes: NDArray[np.int32],
     hashes: NDArray[np.uint64],
     homes: NDArray[np.int32],
     loads: NDArray[np.int64],
     memory: Remembered,
 ) -> NDArray[np.int32]:
-    """Route each tuple to its key's worker. Place a new key on the least loaded worker."""
+    """Route each tuple to its key's worker. Assign a new key to the least loaded worker."""
     workers = np.empty(len(codes), np.int32)
-    known, placed, table = memory.key, memory.worker, memory.table
+    known, chosen, table = memory.key, memory.worker, memory.table
     cursor = before_first()
     for i in range(len(codes)):
         code: int = codes[i]
         key: np.uint64 = hashes[code]
         slot = find_slot(table, known, key)
         if slot >= 0:
-            worker: int = placed[slot]
+            worker: int = chosen[slot]
         else:
             worker = least_of_all(cursor, loads)
             if not remember(memory, key, worker):

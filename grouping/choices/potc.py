@@ -76,13 +76,13 @@ def _choose_once(
 ) -> NDArray[np.int32]:
     """Route each tuple to its key's worker, and a new key to its candidate with the least load."""
     workers = np.empty(len(codes), np.int32)
-    known, placed, table = memory.key, memory.worker, memory.table
+    known, chosen, table = memory.key, memory.worker, memory.table
     for i in range(len(codes)):
         code: int = codes[i]
         key: np.uint64 = hashes[code]
         slot = find_slot(table, known, key)
         if slot >= 0:
-            worker: int = placed[slot]
+            worker: int = chosen[slot]
         else:
             first: int = choices[code, 0]
             worker = first

@@ -41,7 +41,7 @@ _NEWCOMER = 0.3  # the load that a key is assumed to bring to a worker that join
 _ROOMY = 0.9  # with a recent load below so many fair shares a worker is taken without looking further
 _AGREED = 0.4  # with several sources, a worker ahead by less than this part of the full limit is open to a new replica
 # Positions in `tally`: tuples so far; the worker looked at last in turn; whether new keys' workers are chosen.
-TUPLES, TURN, PLACING = 0, 1, 2
+TUPLES, TURN, CHOOSING = 0, 1, 2
 
 
 class Rules(NamedTuple):
@@ -51,15 +51,13 @@ class Rules(NamedTuple):
     pace: float  # time that a worker of mean speed needs for a unit of cost
     window: int  # tuples of this source
     period: int  # tuples of this source after which unused replicas and keys are forgotten
-    placed: int  # keys whose first worker is chosen when they are new, at most; 0: every key starts at home
+    chosen: int  # keys whose first worker is chosen when they are new, at most; 0: every key starts at home
 
 
 class Loads(NamedTuple):
     """How loaded the W workers are, and which keys lead there. Memory: 56 bytes a worker."""
 
-    load: NDArray[
-        np.float64
-    ]  # [W, 4], a row a worker, so that a row is in one line of the processor's cache; see below
+    load: NDArray[np.float64]  # [W, 4], see below
     rival: NDArray[np.uint64]  # [W], the key that leads among the keys that the worker had no room for
     votes: NDArray[np.int64]  # [W], by how many tuples the rival leads
     keys: NDArray[np.int64]  # [W], how many remembered keys have the worker as their first
@@ -67,7 +65,8 @@ class Loads(NamedTuple):
 
 #: Columns of ``Loads.load``. AHEAD: the time at which the worker will have done all that it has got. PACE: the time
 #: that a unit of cost takes it, 1 / ((1 + slack) · its share of the speed). PASSING: the cost that it got since its
-#: recent load was estimated. RECENT: that recent load, in fair shares.
+#: recent load was estimated. RECENT: that recent load, in fair shares. A worker is a row, so that all of it is in one
+#: line of the processor's cache.
 AHEAD, PACE, PASSING, RECENT = 0, 1, 2, 3
 
 
@@ -126,7 +125,7 @@ def route_within_bounds(  # noqa: C901, PLR0912, PLR0915  written out: a call wo
         else:
             now += 1.0
         slot = find(table, in_use, known, key)
-        if slot < 0 and tally[PLACING] and rules.placed:
+        if slot < 0 and tally[CHOOSING] and rules.chosen:
             slot = _choose_first(key, homes[code], rules, loads, replicas, tally)
             in_use = replicas.size[SPAN]
         worker: int = homes[code]
@@ -205,8 +204,8 @@ def _choose_first(
     It is the key's home if that has at most its share of keys; else, of the workers that the key's hash functions name,
     the one with the fewest keys for its speed.
     """
-    if replicas.size[KEYS] >= rules.placed:
-        tally[PLACING] = 0
+    if replicas.size[KEYS] >= rules.chosen:
+        tally[CHOOSING] = 0
         return -1
     best: int = home
     fewest = loads.keys[home] * loads.load[home, PACE]
@@ -226,13 +225,13 @@ def _tidy(rules: Rules, loads: Loads, replicas: Replicas, tally: NDArray[np.int6
     Keys whose first worker was chosen all stay while there's room for more of them; later only those that have come
     since the last time. When few of them are left, new keys' workers are chosen again.
     """
-    placing = rules.placed > 0 and tally[PLACING]
-    tidy(replicas, ALL if placing else SEEN if rules.placed else NONE)
+    choosing = rules.chosen > 0 and tally[CHOOSING]
+    tidy(replicas, ALL if choosing else SEEN if rules.chosen else NONE)
     loads.keys[:] = 0
     for slot in range(replicas.size[KEYS]):
         loads.keys[replicas.first[slot]] += 1
-    if replicas.size[KEYS] <= rules.placed // 16:
-        tally[PLACING] = 1
+    if replicas.size[KEYS] <= rules.chosen // 16:
+        tally[CHOOSING] = 1
 
 
 @kernel
@@ -302,7 +301,7 @@ def next_worker(
     * No candidate is open: the one that is the least ahead, if it isn't full. Otherwise any worker that isn't full.
     """
     best = lowest = -1
-    agree = stays and rules.placed == 0
+    agree = stays and rules.chosen == 0
     if agree:
         opening = min(_AGREED * full, reach)
     least = level = np.inf
