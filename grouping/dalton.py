@@ -160,10 +160,8 @@ class Dalton(Grouping):
 
     def _no_arms(self) -> Arms:
         keys, arms = 2 * min(self.workers, self.slide) + 2, 16 * self.workers + 1024
-        return Arms(
-            np.zeros(keys, np.uint64), np.zeros(keys, np.int64), np.zeros(keys, np.bool_), chains(keys, arms),
-            np.zeros(arms), np.zeros(arms, np.int64), slot_table(keys),
-        )  # fmt: skip
+        of_keys = np.zeros(keys, np.uint64), np.zeros(keys, np.int64), np.zeros(keys, np.bool_)
+        return Arms(*of_keys, chains(keys, arms), np.zeros(arms), np.zeros(arms, np.int64), slot_table(keys))
 
     def _route(self, keys: Keys, times: Times, costs: Costs) -> NDArray[np.int32]:
         home = homes(keys.hashes, function(self.seed), self.workers)

@@ -91,10 +91,9 @@ class Holistic(Grouping):
 
     def _route(self, keys: Keys, times: Times, costs: Costs) -> NDArray[np.int32]:
         home = homes(keys.hashes, function(self.seed), self.workers)
-        return route_by_region(
-            keys.codes, keys.hashes, home, self.threshold, self.tolerance,
-            self._sketch, self._regions, self.loads, self.tally,
-        )  # fmt: skip
+        rules = self.threshold, self.tolerance
+        state = self._sketch, self._regions, self.loads, self.tally
+        return route_by_region(keys.codes, keys.hashes, home, *rules, *state)
 
     def internals(self) -> Mapping[str, Any]:
         """Show how many keys have regions of several workers, and the sizes of the 100 largest regions."""

@@ -87,14 +87,9 @@ class WChoices(Decaying):
         tail = candidates(keys.hashes, first, min(2, self.workers), self.workers)
         if self.workers == 1:
             tail = np.repeat(tail, 2, axis=1)
-        threshold = self.threshold / self.workers
-        return self._by_lives(
-            keys.codes,
-            lambda codes: route_by_weight(
-                codes, keys.hashes, tail, first, threshold, self._tolerance,
-                self._sketch, self._more, self.loads, self.tally,
-            ),
-        )  # fmt: skip
+        rules = first, self.threshold / self.workers, self._tolerance
+        state = self._sketch, self._more, self.loads, self.tally
+        return self._by_lives(keys.codes, lambda codes: route_by_weight(codes, keys.hashes, tail, *rules, *state))
 
     def _halve(self) -> None:
         super()._halve()

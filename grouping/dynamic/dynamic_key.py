@@ -149,10 +149,8 @@ class DynamicKey(Grouping):
             return np.empty(0, np.int32)
         admitted = np.full(len(self._texts), -1, np.int32)
         home = homes(keys.hashes, function(self.seed), self.workers)
-        workers = follow_pools(
-            keys.codes, keys.hashes, home, times, self.rules,
-            self.spaces, self.loads, self.total, self.clock, self.tally, admitted,
-        )  # fmt: skip
+        state = self.spaces, self.loads, self.total, self.clock, self.tally
+        workers = follow_pools(keys.codes, keys.hashes, home, times, self.rules, *state, admitted)
         slots = np.flatnonzero(admitted >= 0).tolist()
         for slot, text in zip(slots, keys.texts(admitted[slots].tolist()), strict=True):
             self._texts[slot] = text

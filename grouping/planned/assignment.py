@@ -120,9 +120,12 @@ def assign(
     for i in _by_number_of_replicas(net):
         _fill(net, i)
     search = Search(
-        np.empty(w_all, np.int32), np.empty(w_all, np.bool_), np.empty(len(items), np.bool_),
-        np.empty(w_all, np.int32), np.empty(w_all, np.int32),
-    )  # fmt: skip
+        queue=np.empty(w_all, np.int32),
+        seen=np.empty(w_all, np.bool_),
+        seen_key=np.empty(len(items), np.bool_),
+        gives=np.empty(w_all, np.int32),
+        takes=np.empty(w_all, np.int32),
+    )
     whole = np.empty(len(items))
     for i in range(len(items)):
         whole[i] = loads[items[i]] if items[i] < m else tails[items[i] - m]
@@ -200,11 +203,19 @@ def _network(
     # New replicas: one a key that then has all that it needs, or one that fills its worker (and one a key by rounding).
     edges += 2 * n + workers
     net = Network(
-        np.empty(edges, np.int32), np.empty(edges, np.int32), np.zeros(edges),
-        np.empty(edges, np.int32), np.empty(edges, np.int32),
-        np.full(n, _NONE, np.int32), np.full(n, _NONE, np.int32), np.full(workers, _NONE, np.int32),
-        np.empty(n), load, caps, np.zeros(1, np.int64),
-    )  # fmt: skip
+        key=np.empty(edges, np.int32),
+        worker=np.empty(edges, np.int32),
+        amount=np.zeros(edges),
+        after_of_key=np.empty(edges, np.int32),
+        after_of_worker=np.empty(edges, np.int32),
+        of_key=np.full(n, _NONE, np.int32),
+        last_of_key=np.full(n, _NONE, np.int32),
+        of_worker=np.full(workers, _NONE, np.int32),
+        unmet=np.empty(n),
+        load=load,
+        caps=caps,
+        size=np.zeros(1, np.int64),
+    )
     for i in range(n):
         k = items[i]
         net.unmet[i] = loads[k] if k < m else tails[k - m]

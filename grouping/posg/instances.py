@@ -116,10 +116,9 @@ class PosgMonitor(Monitor):
             raise ValueError("POSG's monitor needs costs: what each tuple took, in ms")
         _, rows, columns = self.works.shape
         instance = Instances(self.frequencies, self.works, self.snapshots, self.control)
-        _execute_all(
-            instance, keys.codes, cells(keys, self.seed, rows, columns), np.ascontiguousarray(costs, np.float64),
-            self.window, self.tolerance, self.cumulated, self.stable_frequencies, self.stable_works,
-        )  # fmt: skip
+        tuples = keys.codes, cells(keys, self.seed, rows, columns), np.ascontiguousarray(costs, np.float64)
+        stable = self.cumulated, self.stable_frequencies, self.stable_works
+        _execute_all(instance, *tuples, self.window, self.tolerance, *stable)
 
     def report(self) -> Mapping[str, Value] | None:
         """Report the total time spent (ms), and the sum of the sketches that became stable since the last report."""

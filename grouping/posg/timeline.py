@@ -65,10 +65,8 @@ def unfold(
     """
     k = router.workers
     matrix = np.broadcast_to(services if services.ndim == 2 else services[:, None], (len(keys), k))
-    scheduler = Scheduler(
-        router.control.copy(), router.known.copy(), router.frequencies.copy(), router.works.copy(),
-        router.means.copy(), router.estimated.copy(), np.empty(k, np.int32),
-    )  # fmt: skip
+    copied = [array.copy() for array in (router.frequencies, router.works, router.means, router.estimated)]
+    scheduler = Scheduler(router.control.copy(), router.known.copy(), *copied, np.empty(k, np.int32))
     at = cells(keys, router.seed, router.rows, router.columns)
     settings = (router.window, router.tolerance, latency, router.settle == "clock")
     return Timeline(*_unfold(scheduler, keys.codes, at, arrivals, matrix, *settings))
