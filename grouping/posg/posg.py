@@ -125,7 +125,7 @@ class Posg(Grouping):
         return self
 
     def _route(self, keys: Keys, times: Times, costs: Costs) -> NDArray[np.int32]:
-        return submit_all(self._scheduler(), keys.codes, cells(keys, self.seed, self.rows, self.columns))
+        return submit_all(self.scheduler(), keys.codes, cells(keys, self.seed, self.rows, self.columns))
 
     def _adopt(self, values: Mapping[str, Any], *, missed: bool) -> None:
         """Take up a ``PosgController``'s plan: first the corrections of the accounts, then new sketches."""
@@ -135,11 +135,11 @@ class Posg(Grouping):
         weights = values["weights"]
         # A reply to an earlier epoch is void: the account it is about has been corrected since.
         if self._waiting and values["epoch"] == self.control[EPOCH] and self.source < len(weights):
-            synchronise(self._scheduler(), values["deltas"] * weights[self.source])
+            synchronise(self.scheduler(), values["deltas"] * weights[self.source])
         if len(values["senders"]):
             self.frequencies, self.works, self.means = values["frequencies"], values["works"], values["means"]
             for worker in values["senders"]:
-                receive_matrices(self._scheduler(), int(worker))
+                receive_matrices(self.scheduler(), int(worker))
 
     def _catch_up(self, values: Mapping[str, Any]) -> None:
         """Take the state of routers that have missed nothing; the account is as the controller knows it."""
@@ -176,7 +176,8 @@ class Posg(Grouping):
             "sketches": int(self.known.sum()),
         }
 
-    def _scheduler(self) -> Scheduler:
+    def scheduler(self) -> Scheduler:
+        """What this router knows, as the kernels take it."""
         heap = np.empty(self.workers, np.int32)
         return Scheduler(self.control, self.known, self.frequencies, self.works, self.means, self.estimated, heap)
 

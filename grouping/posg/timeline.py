@@ -5,6 +5,7 @@ answered when that tuple has been executed. Sketches leave an instance at the tu
 takes effect when it arrives. The compiled steps are the same: ``scheduler``, ``instances`` and ``sketch``.
 """
 
+from copy import deepcopy
 from typing import NamedTuple
 
 import numpy as np
@@ -65,8 +66,7 @@ def unfold(
     """
     k = router.workers
     matrix = np.broadcast_to(services if services.ndim == 2 else services[:, None], (len(keys), k))
-    copied = [array.copy() for array in (router.frequencies, router.works, router.means, router.estimated)]
-    scheduler = Scheduler(router.control.copy(), router.known.copy(), *copied, np.empty(k, np.int32))
+    scheduler = deepcopy(router.scheduler())
     at = cells(keys, router.seed, router.rows, router.columns)
     settings = (router.window, router.tolerance, latency, router.settle == "clock")
     return Timeline(*_unfold(scheduler, keys.codes, at, arrivals, matrix, *settings))
