@@ -218,7 +218,7 @@ def _plain(body: bytes, document: dict[str, Any]) -> bool:
 
 
 def written(number: str) -> str:
-    """A number of JSON as Spark writes it: a decimal if it has no exponent and few digits, else Java's double.
+    """A number as a key, as Spark writes it: a decimal if it has no exponent and few digits, else Java's double.
 
     >>> [written(number) for number in ("-0", "12.50", "1e3", "1E-7", "1e400")]
     ['0', '12.5', '1000.0', '1.0E-7', 'Infinity']
@@ -236,7 +236,7 @@ def written(number: str) -> str:
 
 
 def kind(value: Any) -> str:
-    """The type of a JSON value, in Spark's words. A list of different elements is ``ARRAY<VARIANT>``.
+    """The type of a JSON value, in Spark's words, for reasons. A list of different elements is ``ARRAY<VARIANT>``.
 
     >>> [kind(_DECODER.decode(text)) for text in ("7", "1.50", "1e3", '["a", null]', '{"b": [], "a": true}')]
     ['BIGINT', 'DECIMAL(2,1)', 'DOUBLE', 'ARRAY<STRING>', 'OBJECT<a: BOOLEAN, b: ARRAY<VOID>>']
