@@ -1,11 +1,12 @@
 """The DKG paper (Dalabasmaz and Can, *Dynamic Key Grouping*) again: STD_DEV and DIST_COST on the country streams."""
 
 from collections.abc import Callable, Iterable
+from functools import partial
 
 import numpy as np
 from matplotlib.figure import Figure
 
-from reproduction.page import Cell, Remarks, Report, Sizing
+from reproduction.page import Cell, Remarks, Report, Sizing, headings
 from unskew.apps.monitoring.colours import colour
 from unskew.apps.whatif.stream import read
 from unskew.deploy.client.connection import Connection
@@ -24,7 +25,8 @@ README = {
     "DYNAMIC_KEY": "good; adaptive, 2 to W",
     "DYNAMIC_KEY_DECAY": None,
 }
-_SHARES = Remarks("DKG: measures and reasons", (
+_SHARES = Remarks.of(
+    "DKG: measures and reasons",
     "The paper's figures aren't among our sources; its README's words stand in their place. DYNAMIC_KEY_DECAY is ours.",
     "STD_DEV: of the workers' shares, %, since the start; last minute: of the last 60 s alone. DIST_COST: workers a",
     "key.",
@@ -33,7 +35,7 @@ _SHARES = Remarks("DKG: measures and reasons", (
     "b: above p1 = 2/W two workers can't hold the hottest key; the README has hot keys handled partially.",
     "c: while the key is hot as b; in the last minute it's cold, and its two workers get little until the others'",
     "totals have caught up with theirs, for loads count from the start.",
-))  # fmt: skip
+)
 
 
 def over_skew(settings: Sizing) -> Report:
@@ -72,20 +74,16 @@ def _report(title: str, what: str, points: Iterable[tuple[str, Keys, int]], sett
         labels.append(label)
         load = workload(keys, np.arange(len(keys)) * (1000 * SECONDS / len(keys)), 0.0)
         for name in GROUPINGS:
-            outcome = simulate(
-                lambda name=name, workers=workers: create(name, workers, seed=settings.seed),
-                load, sources=SOURCES, samples=round(SECONDS / 60),
-            )  # fmt: skip
+            made = partial(create, name, workers, seed=settings.seed)
+            outcome = simulate(made, load, sources=SOURCES, samples=round(SECONDS / 60))
             curves.setdefault(name, []).append(outcome)
             last = float(outcome.series["recent_std_dev"][-1])
-            rows.append(
-                (label, name, README[name], outcome.std_dev, last, outcome.replication, _hottest(outcome, keys),
-                 _why(name, curves, keys))
-            )  # fmt: skip
-    columns = (
-        what, "grouping", "paper (README)", "ours: STD_DEV", "last minute", "DIST_COST", "workers of the hottest key",
-        "why they differ",
-    )  # fmt: skip
+            ours = outcome.std_dev, last, outcome.replication, _hottest(outcome, keys)
+            rows.append((label, name, README[name], *ours, _why(name, curves, keys)))
+    columns = headings(
+        f"{what} | grouping | paper (README) | ours: STD_DEV | last minute | DIST_COST | workers of the hottest key | "
+        "why they differ"
+    )
     n = settings.of(RECORDS, least=200_000)
     notes = [f"{n:,} tuples in {SECONDS:g} s (the original: 10 M), {SOURCES} sources."]
     return Report(title, columns, rows, notes, lambda figure: _draw(figure, what, labels, curves), _SHARES)

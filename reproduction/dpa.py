@@ -7,7 +7,7 @@ rings: they fall on the four reducers as the paper's S says, on the rings of bot
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from itertools import combinations
 from string import ascii_letters
 
@@ -15,7 +15,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from reproduction.page import Cell, Remarks, Report, Sizing
+from reproduction.page import Cell, Remarks, Report, Sizing, headings
 from unskew.grouping import create, encode
 from unskew.grouping.simulator import Feedback, simulate, workload
 
@@ -120,13 +120,14 @@ PAPER = {
 ROUNDS = range(6)
 _MAP, _REDUCE = 1.0, 1.0  # ms an item, exponential
 _REPORT, _SELDOM = 2.0, 8.0  # ms
-_SETTING = Remarks("DPA: setting", (
+_SETTING = Remarks.of(
+    "DPA: setting",
     "S = (most − 25) / 75 of 100 items on 4 reducers, 4 mappers. The paper has one run of each; here is the spread",
     "over seeds: other rings, letters with the same skew on them, another order, other times.",
     f"Assumed: {_MAP:g} ms an item to map, {_REDUCE:g} ms to reduce (exponential), reports every {_REPORT:g} ms,",
     "τ = 0.2, 8 tokens a reducer for halving. The paper's τ is missing from its text; it ran on Ray, whose calls take",
     "about 1 ms.",
-))  # fmt: skip
+)
 
 
 @cache
@@ -150,10 +151,8 @@ def _run(chosen: Sequence[str], method: str, rounds: int, seed: int, interval: f
     # Each mapper takes its next item when it has mapped the one before.
     mapped = np.sort(np.cumsum(rng.exponential(_MAP, (n // MAPPERS, MAPPERS)), axis=0).ravel())
     load = workload(chosen, mapped, rng.exponential(_REDUCE, n))
-    return simulate(
-        lambda: create("CONSISTENT_HASH", REDUCERS, seed=seed, method=method, rounds=rounds),
-        load, sources=MAPPERS, feedback=Feedback(interval), samples=1,
-    ).skew  # fmt: skip
+    made = partial(create, "CONSISTENT_HASH", REDUCERS, seed=seed, method=method, rounds=rounds)
+    return simulate(made, load, sources=MAPPERS, feedback=Feedback(interval), samples=1).skew
 
 
 def table_1(settings: Sizing) -> Report:
@@ -167,17 +166,15 @@ def table_1(settings: Sizing) -> Report:
             before, after = PAPER[name, method]
             seldom = skews(name, method, 1, count, settings.seed, _SELDOM)
             low, high = float(with_lb.min()), float(with_lb.max())
-            rows.append(
-                (
-                    name, method, before, float(without.mean()), after, float(with_lb.mean()),
-                    f"{low:.2f} to {high:.2f}", float(seldom.mean()), before - after, float((without - with_lb).mean()),
-                    "within our spread" if low - 0.005 <= after <= high + 0.005 else "a",
-                )
-            )  # fmt: skip
-    columns = (
-        "workload", "method", "paper: no LB", "ours", "paper: with LB", "ours, mean", "ours, least to greatest",
-        f"ours, reports every {_SELDOM:g} ms", "paper: ΔS", "ours, mean", "why they differ",
-    )  # fmt: skip
+            unbalanced = before, float(without.mean())
+            balanced = after, float(with_lb.mean()), f"{low:.2f} to {high:.2f}", float(seldom.mean())
+            change = before - after, float((without - with_lb).mean())
+            why = "within our spread" if low - 0.005 <= after <= high + 0.005 else "a"
+            rows.append((name, method, *unbalanced, *balanced, *change, why))
+    columns = headings(
+        "workload | method | paper: no LB | ours | paper: with LB | ours, mean | ours, least to greatest | "
+        f"ours, reports every {_SELDOM:g} ms | paper: ΔS | ours, mean | why they differ"
+    )
     notes = [
         f"{count} seeds.",
         "a: outside our spread. When the first queues build up, Qs is often 0 and any Qmax triggers: a reducer's one",
@@ -197,10 +194,10 @@ def figure_3(settings: Sizing) -> Report:
             curves[name, method] = values
             means = [float(v.mean()) for v in values]
             rows.append((name, method, *means, _paper(method), _ours(means), _why(method, means)))
-    columns = (
-        "workload", "method", *(f"rounds: {rounds}" for rounds in ROUNDS), "paper, after the first", "ours",
-        "why they differ",
-    )  # fmt: skip
+    columns = headings(
+        f"workload | method | {' | '.join(f'rounds: {rounds}' for rounds in ROUNDS)} | paper, after the first | ours | "
+        "why they differ"
+    )
     notes = [
         f"Mean S over {count} seeds.",
         "The paper has a picture; its text: further rounds help at least one method in each workload, never hurt",

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Self, TypeAlias
 
 from rich.console import Console
 from rich.table import Table
@@ -65,6 +65,11 @@ class Remarks:
     title: str
     sentences: tuple[str, ...]
 
+    @classmethod
+    def of(cls, title: str, *sentences: str) -> Self:
+        """Remarks with a title."""
+        return cls(title, sentences)
+
     def markdown(self) -> str:
         """The remarks as a section of a page."""
         return f"## {self.title}\n\n{' '.join(self.sentences)}\n"
@@ -118,10 +123,8 @@ class Report:
         rows = [self.columns, ["---"] * len(self.columns), *([written(cell) for cell in row] for row in self.rows)]
         table = "\n".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |" for row in rows)
         see = [f"See also [{self.common.title}](#{_anchor(self.common.title)})."] if self.common else []
-        parts = [
-            f"## {self.title}", table, " ".join([*self.notes, *see]),
-            f"![{self.title}]({picture})" if picture else "",
-        ]  # fmt: skip
+        parts = [f"## {self.title}", table, " ".join([*self.notes, *see])]
+        parts += [f"![{self.title}]({picture})"] if picture else []
         return "\n\n".join(part for part in parts if part) + "\n"
 
     def save(self, folder: Path, name: str) -> list[Path]:
@@ -178,6 +181,11 @@ def page(
 def _anchor(title: str) -> str:
     """The name that GitHub gives a heading's link: lower case, blanks as hyphens, no punctuation."""
     return re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-")
+
+
+def headings(text: str) -> list[str]:
+    """A table's headings, which ``|`` separates as in Markdown."""
+    return [heading.strip() for heading in text.split("|")]
 
 
 def written(cell: Cell) -> str:

@@ -113,13 +113,11 @@ class Stage:
             _publish(self.connection, topic, keys[there:])
             self._published[topic] = len(keys)
         reports: list[BatchReport] = []
-        given: dict[str, Any] = {
-            "mode": "LOCAL", "source_type": "COLUMN", "grouping": grouping, "topic": topic, "sources": 1,
-            "workers": workers, "speed": "x1", "connection": self.connection, "format": "text", "trigger": 0.0,
-            "checkpoint": str(self.folder / f"{topic}-{grouping}-{run}"), "window": 5.0, "max_tuples": batch,
-            "until_drained": True,
-        }  # fmt: skip
-        Run(Settings(**(given | settings)), [reports.append]).run(self.spark)
+        arguments = "LOCAL", "COLUMN", grouping, topic, 1, workers, "x1"  # the command line's, in its order
+        checkpoint = str(self.folder / f"{topic}-{grouping}-{run}")
+        settings = {"format": "text", "trigger": 0.0, "window": 5.0, "until_drained": True} | settings
+        chosen = Settings(*arguments, self.connection, checkpoint, max_tuples=batch, **settings)
+        Run(chosen, [reports.append]).run(self.spark)
         full = [report for report in reports if report.loads.any()]
         return Course(
             np.array([report.loads for report in full]),

@@ -12,10 +12,11 @@ from reproduction.mixed.sweeps import figure_18, sweep_report
 from reproduction.page import Remarks, Report, Sizing
 from reproduction.stage import Stage
 
-_SWEEPS = Remarks("Mixed: sweeps", (
+_SWEEPS = Remarks.of(
+    "Mixed: sweeps",
     "The paper has pictures of these: what it says of them is beside ours in 'Mixed: what the paper says'. Scaled:",
     "intervals (the paper's 50 × scale, 3 at least) and the largest key domain. Times are CPU times here.",
-))  # fmt: skip
+)
 _BRUTE = f"MIXED_BF is left out above {sweeps.MOST_KEYS_BY_FORCE:,} keys."
 
 

@@ -5,6 +5,7 @@
 
 from functools import cache
 from itertools import islice
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 
 from reproduction.mixed.claims import Claim
 from reproduction.mixed.follow import Workload
-from reproduction.page import Cell, Remarks, Report, Sizing
+from reproduction.page import Cell, Remarks, Report, Sizing, headings
 from reproduction.stage import Course, Stage
 from unskew.apps.monitoring.colours import colour
 from unskew.grouping import create, parameters
@@ -24,11 +25,12 @@ WORKERS, KEYS = 10, 10_000
 STEADY = 4  # batches between two changes; in the paper it is minutes
 F, THETAS = (0.2, 1.0, 2.0), (0.02, 0.08, 0.3)
 STREAMS = {"Social": 0.85, "Stock": 0.5}
-_COMMON = Remarks("Mixed, live: setting", (
+_COMMON = Remarks.of(
+    "Mixed, live: setting",
     f"N_D = {WORKERS}, {KEYS:,} keys, a tuple costs 1 ms times the scale; frequencies change every {STEADY} batches.",
     "Tuples/s: as many as if a batch were over when its slowest worker is; what a batch costs all schemes alike is",
     "left out. Latency: from a batch's beginning to the end of the tuple's worker's share. Without the first batch.",
-))  # fmt: skip
+)
 _DATA = (
     "The paper's data can't be had: Social is the synthetic workload with z = 0.85, Stock with z = 0.5, f = 1; both",
     "are counted by key, where Stock was a self-join.",
@@ -46,17 +48,8 @@ def _course(stage: Stage, settings: Sizing, grouping: str, f: float, theta_max: 
     options = {} if theta_max is None else {"theta_max": theta_max}
     keys, batch = stream(settings, f, z)
     topic = f"mixed-{f:g}-{z:g}-{settings.scale:g}"
-    played = stage.play(
-        grouping,
-        topic,
-        keys,
-        workers=WORKERS,
-        batch=batch,
-        process_ms=settings.scale,
-        options=options,
-        run=f"{theta_max}",
-    )
-    return played.within(1)
+    how: dict[str, Any] = {"process_ms": settings.scale, "options": options, "run": f"{theta_max}"}
+    return stage.play(grouping, topic, keys, workers=WORKERS, batch=batch, **how).within(1)
 
 
 def stream(settings: Sizing, f: float, z: float) -> tuple[NDArray[np.int64], int]:
@@ -82,11 +75,9 @@ def figure_13(settings: Sizing, stage: Stage) -> Report:
         for name, shown in schemes.items()
     ]
     lines = {shown: (name, [found[f, name].throughput for f in F]) for name, shown in schemes.items()}
-    return Report(
-        "Mixed, figure 13: throughput and latency over the fluctuation, live",
-        ("f", "scheme", "tuples/s", "latency, ms", "θ, %"), rows, [_READJ],
-        lambda figure: _draw(figure, "f", F, lines), _COMMON,
-    )  # fmt: skip
+    title = "Mixed, figure 13: throughput and latency over the fluctuation, live"
+    columns = headings("f | scheme | tuples/s | latency, ms | θ, %")
+    return Report(title, columns, rows, [_READJ], lambda figure: _draw(figure, "f", F, lines), _COMMON)
 
 
 def figure_14(settings: Sizing, stage: Stage) -> Report:
@@ -102,11 +93,10 @@ def figure_14(settings: Sizing, stage: Stage) -> Report:
             found = [course(stage, settings, name, 1.0, theta, z) for theta in THETAS]
             rows += [(data, t, shown, c.throughput, c.completion, c.theta) for t, c in zip(THETAS, found, strict=True)]
             lines[f"{data}, {shown}"] = name, [each.throughput for each in found]
-    return Report(
-        "Mixed, figure 14: throughput on two streams over θmax, live",
-        ("data", "θmax", "scheme", "tuples/s", "latency, ms", "θ, %"), rows, [*_DATA, _READJ],
-        lambda figure: _draw(figure, "θmax", THETAS, lines), _COMMON,
-    )  # fmt: skip
+    title = "Mixed, figure 14: throughput on two streams over θmax, live"
+    columns = headings("data | θmax | scheme | tuples/s | latency, ms | θ, %")
+    notes = [*_DATA, _READJ]
+    return Report(title, columns, rows, notes, lambda figure: _draw(figure, "θmax", THETAS, lines), _COMMON)
 
 
 @cache
@@ -115,13 +105,10 @@ def scaled_out(stage: Stage, settings: Sizing, grouping: str) -> list[Course]:
     options = {"theta_max": 0.08} if "theta_max" in parameters(grouping) else {}
     keys, batch = stream(settings, 0.0, 0.85)
     half = len(keys) // batch // 2 * batch
-    return [
-        stage.play(
-            grouping, f"mixed-out-{grouping}-{settings.scale:g}", keys[:until], workers=workers, batch=batch,
-            process_ms=settings.scale, options=options,
-        )
-        for workers, until in ((WORKERS - 1, half), (WORKERS, len(keys)))
-    ]  # fmt: skip
+    topic = f"mixed-out-{grouping}-{settings.scale:g}"
+    how: dict[str, Any] = {"batch": batch, "process_ms": settings.scale, "options": options}
+    steps = (WORKERS - 1, half), (WORKERS, len(keys))
+    return [stage.play(grouping, topic, keys[:until], workers=workers, **how) for workers, until in steps]
 
 
 def figure_15(settings: Sizing, stage: Stage) -> Report:
@@ -135,11 +122,9 @@ def figure_15(settings: Sizing, stage: Stage) -> Report:
         rows.append((shown, float(before[1:].mean()), float(after[0]), float(after[1]), float(after[2:].mean())))
     courses = {name: np.concatenate([part.throughputs for part in parts]) for name, parts in found.items()}
     notes = [f"From {WORKERS - 1} to {WORKERS} workers: the run is started again on its checkpoint."]
-    return Report(
-        "Mixed, figure 15: a worker more, live",
-        ("scheme", "tuples/s before", "first batch", "second", "from then on"), rows, notes,
-        lambda figure: _draw_courses(figure, courses), _COMMON,
-    )  # fmt: skip
+    columns = headings("scheme | tuples/s before | first batch | second | from then on")
+    title = "Mixed, figure 15: a worker more, live"
+    return Report(title, columns, rows, notes, lambda figure: _draw_courses(figure, courses), _COMMON)
 
 
 def figure_16(settings: Sizing, stage: Stage) -> Report:
@@ -152,11 +137,10 @@ def figure_16(settings: Sizing, stage: Stage) -> Report:
         for shown, (_, of) in found.items()
     ]
     notes = ["TPC-H's query 5, a join of joins, is not done: it is the synthetic workload, f = 1, counted by key."]
-    return Report(
-        "Mixed, figure 16: throughput through time, live",
-        ("scheme", "tuples/s, mean", "worst batch", "best", "θ, %"), rows, notes,
-        lambda figure: _draw_courses(figure, {shown: of.throughputs for shown, (_, of) in found.items()}), _COMMON,
-    )  # fmt: skip
+    courses = {shown: of.throughputs for shown, (_, of) in found.items()}
+    columns = headings("scheme | tuples/s, mean | worst batch | best | θ, %")
+    title = "Mixed, figure 16: throughput through time, live"
+    return Report(title, columns, rows, notes, lambda figure: _draw_courses(figure, courses), _COMMON)
 
 
 def _draw(figure: Figure, name: str, values: tuple[float, ...], lines: dict[str, tuple[str, list[float]]]) -> None:
@@ -250,13 +234,21 @@ def _scale_out(settings: Sizing, stage: Stage) -> list[Claim]:
     mixed, readj = (scaled_out(stage, settings, name) for name in ("MIXED", "READJ"))
     storm = course(stage, settings, "KEY", 1.0).throughputs
     bound = [course(stage, settings, "MIXED", 1.0, theta).throughputs for theta in THETAS]
+    gains = f"from the third batch on {_gain(mixed)} and {_gain(readj)} times the throughput before"
+    means = np.array([each.mean() for each in bound])
     return [
-        Claim("15", "Mixed is balanced over the new worker much sooner than Readj (5 minutes)",
-              f"from the third batch on {_gain(mixed)} and {_gain(readj)} times the throughput before",
-              "READJ's time to plan is small with few keys"),
-        Claim("16", "without balancing throughput is poor, Mixed's is best at any θmax",
-              f"Mixed {_shares(np.array([each.mean() for each in bound]) / storm.mean())} of Storm's"),
-    ]  # fmt: skip
+        Claim(
+            "15",
+            "Mixed is balanced over the new worker much sooner than Readj (5 minutes)",
+            gains,
+            "READJ's time to plan is small with few keys",
+        ),
+        Claim(
+            "16",
+            "without balancing throughput is poor, Mixed's is best at any θmax",
+            f"Mixed {_shares(means / storm.mean())} of Storm's",
+        ),
+    ]
 
 
 def _gain(courses: list) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from reproduction.page import Cell, Report, Sizing
+from reproduction.page import Cell, Report, Sizing, headings
 from reproduction.pkg.datasets import CT, LN1, LN2, TW, WP, Spread, route, share_of_first
 from unskew.apps.monitoring.colours import colour
 from unskew.grouping import create, encode, streams
@@ -37,13 +37,10 @@ def figure_4(settings: Sizing) -> Report:
             for name, value in zip(("H", "G", *(f"L{s}" for s in SOURCES)), (hashing, oracle, *local), strict=True):
                 curves.setdefault(data.symbol, {}).setdefault(name, []).append(value)
             order = max(local) / oracle
-            rows.append(
-                (
-                    data.symbol, workers, hashing, oracle, *local, "L < H; L < 10 G",
-                    f"{'L < H' if max(local) < hashing else 'L ≥ H'}; L = {order:.2g} G",
-                    "agree" if max(local) < hashing and order < 10 else "a",
-                )
-            )  # fmt: skip
+            below = max(local) < hashing
+            ours = f"{'L < H' if below else 'L ≥ H'}; L = {order:.2g} G"
+            why = "agree" if below and order < 10 else "a"
+            rows.append((data.symbol, workers, hashing, oracle, *local, "L < H; L < 10 G", ours, why))
     columns = ("data", "W", "H", "G", *(f"L{s}" for s in SOURCES), "paper", "ours", "why they differ")
     notes += [
         "Mean of I(t) over all t, over m. The paper gives a picture; its text: local is always below hashing, and less",
@@ -107,23 +104,11 @@ def figure_6(settings: Sizing) -> Report:
     oracle, local = _both(keys, _FIGURE_6_WORKERS, settings.seed)
     agree = {s: float(np.mean(spread.assigned == oracle.assigned)) for s, spread in local.items()}
     overlaps = [100 * share / (2 - share) for share in agree.values()]
-    rows.append(
-        (
-            "WP-like, Jaccard overlap",
-            *overlaps,
-            oracle.average,
-            max(s.average for s in local.values()),
-            "47",
-            "a",
-        )
-    )
-    columns = (
-        "stream",
-        *(f"L{s}, %" for s in _FIGURE_6_SOURCES),
-        "imbalance G",
-        "imbalance L, worst",
-        "paper",
-        "why they differ",
+    worst = max(spread.average for spread in local.values())
+    rows.append(("WP-like, Jaccard overlap", *overlaps, oracle.average, worst, "47", "a"))
+    columns = headings(
+        f"stream | {' | '.join(f'L{s}, %' for s in _FIGURE_6_SOURCES)} | imbalance G | imbalance L, worst | paper | "
+        "why they differ"
     )
     notes = [
         f"K = 10 k, W = 5, {m:,} messages: share of them that goes elsewhere than by the oracle, and balances as well.",

@@ -4,7 +4,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from reproduction.page import Cell, Report, Sizing
+from reproduction.page import Cell, Report, Sizing, headings
 from reproduction.pkg.datasets import route
 from unskew.grouping import encode, streams
 from unskew.grouping.compiled import kernel
@@ -34,15 +34,12 @@ def figure_7(settings: Sizing) -> Report:
     rows: list[tuple[Cell, ...]] = []
     for (k, w), values in curves.items():
         broken = next((z for z, value in zip(EXPONENTS, values, strict=True) if value > _BALANCED), None)
-        rows.append(
-            (
-                k, w, "≈ 1.2", broken, first.get((k, w)), values[4], values[9], values[11], values[19],
-                _why_figure_7(broken, first.get((k, w))),
-            )
-        )  # fmt: skip
-    columns = (
-        "K", "W", "paper: breaks at z", "ours", "p1 > 2/W from z", "at z = 0.5", "1.0", "1.2", "2.0", "why they differ",
-    )  # fmt: skip
+        predicted = first.get((k, w))
+        some = values[4], values[9], values[11], values[19]
+        rows.append((k, w, "≈ 1.2", broken, predicted, *some, _why_figure_7(broken, predicted)))
+    columns = headings(
+        "K | W | paper: breaks at z | ours | p1 > 2/W from z | at z = 0.5 | 1.0 | 1.2 | 2.0 | why they differ"
+    )
     notes = [
         f"{m:,} messages (the paper: 10 M), five sources, average imbalance over m; broken: above {_BALANCED:g}.",
         "The paper names one z for its whole picture. By its own section 5 the break depends on p1·W, so on W and K.",

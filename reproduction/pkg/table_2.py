@@ -7,7 +7,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from reproduction.page import Cell, Report, Sizing
+from reproduction.page import Cell, Report, Sizing, headings
 from reproduction.pkg.datasets import LN1, LN2, TW, WP, Dataset, route, share_of_first
 from unskew.apps.monitoring.colours import colour
 from unskew.grouping.hashing import function, homes
@@ -143,15 +143,10 @@ def threshold(settings: Sizing) -> Report:
         curves[data.symbol] = (limit, tried, partial, key)
         for w, of_partial, of_key in zip(tried, partial, key, strict=True):
             floor = max(0.0, p1 / 2 - 1 / w)
-            rows.append(
-                (
-                    data.symbol, w, w * p1 / 2, f"{'un' if w > limit else ''}balanced", floor, of_partial,
-                    max(0.0, p1 - 1 / w), of_key, _why_threshold(of_partial, floor, m, w, limit),
-                )
-            )  # fmt: skip
-    columns = (
-        "data", "W", "W·p1/2", "paper", "p1/2 − 1/W", "PARTIAL_KEY", "p1 − 1/W", "KEY", "why they differ",
-    )  # fmt: skip
+            paper = "unbalanced" if w > limit else "balanced"
+            ours = floor, of_partial, max(0.0, p1 - 1 / w), of_key
+            rows.append((data.symbol, w, w * p1 / 2, paper, *ours, _why_threshold(of_partial, floor, m, w, limit)))
+    columns = headings("data | W | W·p1/2 | paper | p1/2 − 1/W | PARTIAL_KEY | p1 − 1/W | KEY | why they differ")
     notes = [
         "Paper: balanced or largely imbalanced; of the W tried the switch is around 50 for WP and 100 for TW, where W",
         "surpasses O(1/p1). With two choices the hottest key alone fills its workers at W = 2/p1: its floor is",

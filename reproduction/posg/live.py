@@ -1,5 +1,7 @@
 """Figures 11 and 12, the prototype: POSG and round robin in a topology."""
 
+from typing import Any
+
 import numpy as np
 from matplotlib.figure import Figure
 
@@ -15,10 +17,11 @@ SCHEMES = ("SHUFFLE", "POSG")
 _BATCHES = 30  # of the time series; the paper's points are of 2,000 tuples
 _TWEETS, _ENTITIES, _P1 = 500_000, 35_000, 0.065
 _CLASSES = "1,5,25"  # ms: others, politicians, media
-_COMMON = Remarks("POSG, live: completion times", (
+_COMMON = Remarks.of(
+    "POSG, live: completion times",
     "A batch's tuples are all there as it begins: completion is from then to the end of the worker's share. What a",
     "batch costs besides, alike for both, is left out, and times are made shorter than the paper's: compare ratios.",
-))  # fmt: skip
+)
 
 
 def figure_11(settings: Sizing, stage: Stage) -> Report:
@@ -29,13 +32,8 @@ def figure_11(settings: Sizing, stage: Stage) -> Report:
     change = round(m * CHANGE / M)
     keys = streams.zipf(1.0, 4096).take(0, m, seed=settings.seed)
     operator = Drifting(unit, tuple(np.arange(1, 65.0)), change, tuple(FACTORS[0]), tuple(FACTORS[1]))
-    found = {
-        name: stage.play(
-            name, f"posg-11-{m}", keys, workers=K, batch=batch, process_ms=1e-6, work=operator,
-            work_columns=("offset",),
-        )
-        for name in SCHEMES
-    }  # fmt: skip
+    how: dict[str, Any] = {"process_ms": 1e-6, "work": operator, "work_columns": ("offset",)}
+    found = {name: stage.play(name, f"posg-11-{m}", keys, workers=K, batch=batch, **how) for name in SCHEMES}
     robin, posg = (found[name] for name in SCHEMES)
     start, turn = _running(posg), change // batch
     renewed = _sketches_after(posg, turn)
@@ -73,13 +71,8 @@ def figure_12(settings: Sizing, stage: Stage) -> Report:
     rows: list[tuple[Cell, ...]] = []
     paper = {1: "1", 10: "1.16"}
     for k in numbers:
-        found = {
-            name: stage.play(
-                name, f"posg-12-{m}", keys, workers=k, batch=max(1, m // 20), run=str(k),
-                process_ms=unit, key_costs=_CLASSES,
-            )
-            for name in SCHEMES
-        }  # fmt: skip
+        how: dict[str, Any] = {"batch": max(1, m // 20), "run": str(k), "process_ms": unit, "key_costs": _CLASSES}
+        found = {name: stage.play(name, f"posg-12-{m}", keys, workers=k, **how) for name in SCHEMES}
         start = _running(found["POSG"])
         for name, course in found.items():
             means[name].append(course.within(start).completion)

@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from reproduction.page import Cell, Report, Sizing
+from reproduction.page import Cell, Report, Sizing, headings
 from reproduction.posg.sweeps import LONG, streams_of
 from reproduction.posg.trial import Stream, drawn, finishes, turns
 from unskew.apps.monitoring.colours import colour
@@ -38,12 +38,8 @@ def theorem_4_3(settings: Sizing) -> Report:
         ("least E(W_v/C_v)", "32.08", f"{formula.min():.3f}", f"{of_value.min():.3f}", "agree"),
         ("greatest E(W_v/C_v)", "32.92", f"{formula.max():.3f}", f"{of_value.max():.3f}", "agree"),
     ]
-    columns = (
-        "k = 55, n = 4096, w = 1 … 64",
-        "paper",
-        "ours, formula",
-        f"ours, {draws:,} draws of h",
-        "why they differ",
+    columns = headings(
+        f"k = 55, n = 4096, w = 1 … 64 | paper | ours, formula | ours, {draws:,} draws of h | why they differ"
     )
     return Report("POSG, Theorem 4.3: the numeric case", columns, rows)
 
@@ -64,14 +60,14 @@ def start(settings: Sizing) -> Report:
             means.append(float(np.mean([_ceiling(replace(default, m=m), s, first) for s in streams_of(settings)])))
         eta = 100 * changes[:, at]
         stable = 100 * float(np.mean(changes[:, : at + 1].min(axis=1) <= router.tolerance))
-        rows.append(
-            (windows, f"{first:,}", f"{eta.mean():.1f} [{eta.min():.1f}, {eta.max():.1f}]", stable, PAPER.get(windows),
-             *(means[-1] for means in ceilings.values()), "a" if windows == 2 else "agree" if windows == 4 else None)
-        )  # fmt: skip
-    columns = (
-        "windows", "tuples until then", "η, %: mean [least, greatest]", "sketches stable so far, %", "paper",
-        f"most that S_L can be then, m = {default.m:,}", f"m = {LONG:,}", "why they differ",
-    )  # fmt: skip
+        spread = f"{eta.mean():.1f} [{eta.min():.1f}, {eta.max():.1f}]"
+        most = [means[-1] for means in ceilings.values()]
+        why = {2: "a", 4: "agree"}.get(windows)
+        rows.append((windows, f"{first:,}", spread, stable, PAPER.get(windows), *most, why))
+    columns = headings(
+        "windows | tuples until then | η, %: mean [least, greatest] | sketches stable so far, % | paper | "
+        f"most that S_L can be then, m = {default.m:,} | m = {LONG:,} | why they differ"
+    )
     notes = [
         "A sketch is stable when η ≤ μ = 5 %, and all five must be before POSG can schedule; until then it is round",
         "robin. Most that S_L can be: from then on each tuple goes to the instance that is free first, its cost known",
@@ -89,10 +85,8 @@ def _changes(router: Posg, stream: Stream, seed: int) -> NDArray[np.float64]:
     items, costs, _ = drawn(replace(stream, m=max(WINDOWS) * router.window * stream.k), seed)
     keys = encode(items)
     at = cells(keys, seed, router.rows, router.columns)
-    return np.array(
-        [_follow(keys.codes[op :: stream.k].copy(), at, costs[op :: stream.k].copy(), router.window)
-         for op in range(stream.k)]
-    )  # fmt: skip
+    shares = [slice(op, None, stream.k) for op in range(stream.k)]
+    return np.array([_follow(keys.codes[of].copy(), at, costs[of].copy(), router.window) for of in shares])
 
 
 @kernel

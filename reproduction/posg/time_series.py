@@ -53,10 +53,8 @@ def time_series(settings: Sizing) -> Report:
         strict=False,
     ):
         means = {name: float(values[first:last].mean()) for name, values in times.items()}
-        rows.append(
-            (f"mean completion {what}, ms", "POSG below after RUN", means["round robin"], means["work"], means["clock"],
-             "agree" if means["clock"] < means["round robin"] or what == "until both run" else None)
-        )  # fmt: skip
+        why = "agree" if means["clock"] < means["round robin"] or what == "until both run" else None
+        rows.append((f"mean completion {what}, ms", "POSG below after RUN", *means.values(), why))
     columns = ("", "paper", "round robin", "POSG as written", "POSG, clock", "why they differ")
     notes = [
         "a: in the paper's run after two windows; in its prototype and in ours after three or four, as equation 1",
