@@ -24,7 +24,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.latency import CONTESTANTS, compete
-from benchmarks.measuring import TYPE, in_turns
+from benchmarks.measuring import TYPE, in_turns, settings
 from benchmarks.processes import end, spent
 from unskew.apps.topology.publisher import result_topics
 from unskew.apps.topology.settings import Settings
@@ -114,11 +114,9 @@ def main() -> None:
         def one(name: str, number: int) -> dict[str, float]:
             kind, conf = CONTESTANTS[name]
             topic = f"bench-{number}-{list(CONTESTANTS).index(name)}"
-            run = Settings(
-                mode="LOCAL", source_type=TYPE, grouping=arguments.grouping, topic=topic, sources=4,
-                workers=10, speed="x0", connection=Connection(broker.bootstrap_servers), window=2.0,
-                checkpoint=str(Path(folder) / topic), run_time=3600.0, conf=conf,
-            )  # fmt: skip
+            connection, checkpoint = Connection(broker.bootstrap_servers), Path(folder) / topic
+            how = {"topic": topic, "window": 2.0, "until_drained": False, "run_time": 3600.0, "conf": conf}
+            run = settings(connection, arguments.grouping, checkpoint, **how)
             return measure(kind, run, arguments.rate, arguments.idle)
 
         contestants = {name: partial(one, name) for name in CONTESTANTS}

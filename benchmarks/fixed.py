@@ -47,8 +47,8 @@ class Contestant(NamedTuple):
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--sizes", default=[1000, 30_000, 100_000, 300_000, 1_000_000], type=_numbers,
-                        help="tuples a batch, at least two sizes")  # fmt: skip
+    sizes = [1000, 30_000, 100_000, 300_000, 1_000_000]
+    parser.add_argument("--sizes", default=sizes, type=_numbers, help="tuples a batch, at least two sizes")
     parser.add_argument("--workers", default=[WORKERS], type=_numbers, help="of ours")
     parser.add_argument("--sources", default=[SOURCES], type=_numbers, help="the topic's partitions")
     parser.add_argument("--batches", type=int, default=12, help=f"of a run, above {_COLD}")
@@ -68,11 +68,10 @@ def main() -> None:
         with session(base, [given.grouping]) as spark:
 
             def run(each: Contestant, size: int, repeat: int) -> list[float]:
-                chosen = replace(
-                    base, topic=f"bench-{size}-{each.sources}", max_tuples=size,
-                    checkpoint=str(Path(folder) / f"{each.sources}-{each.workers}-{size}-{repeat}"),
-                    sources=each.sources, workers=each.workers or WORKERS,
-                )  # fmt: skip
+                checkpoint = str(Path(folder) / f"{each.sources}-{each.workers}-{size}-{repeat}")
+                topic, workers = f"bench-{size}-{each.sources}", each.workers or WORKERS
+                over = replace(base, topic=topic, sources=each.sources, checkpoint=checkpoint)
+                chosen = replace(over, workers=workers, max_tuples=size)
                 batches = ours(spark, chosen) if each.workers else native(spark, chosen, size * given.batches)
                 return [batch.seconds for batch in batches[_COLD:]]
 

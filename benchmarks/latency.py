@@ -28,7 +28,7 @@ from pyspark.sql import functions as F
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.measuring import TYPE, in_turns, messages
+from benchmarks.measuring import TYPE, in_turns, messages, settings
 from benchmarks.native import counted
 from unskew.apps.run.ending import stop_between_batches
 from unskew.apps.run.listeners import Follower, follow
@@ -175,14 +175,12 @@ def main() -> None:
             def one(name: str, number: int, rate: float = rate) -> Measured:
                 kind, conf = CONTESTANTS[name]
                 topic = f"bench-{rate:g}-{number}-{list(CONTESTANTS).index(name)}"
-                run = Settings(
-                    mode="LOCAL", source_type=TYPE, grouping=arguments.grouping, topic=topic,
-                    sources=arguments.sources, workers=arguments.workers, speed="x0",
-                    connection=Connection(broker.bootstrap_servers), checkpoint=str(Path(folder) / topic),
-                    window=arguments.window, trigger=arguments.trigger, run_time=arguments.seconds,
-                    conf=conf | dict(pair.split("=", 1) for pair in arguments.conf),
-                )  # fmt: skip
-                return race(kind, run, rate)
+                connection, checkpoint = Connection(broker.bootstrap_servers), Path(folder) / topic
+                stream = {"topic": topic, "sources": arguments.sources, "workers": arguments.workers}
+                times = {"window": arguments.window, "trigger": arguments.trigger, "run_time": arguments.seconds}
+                spark = {"conf": conf | dict(pair.split("=", 1) for pair in arguments.conf)}
+                how = stream | times | spark | {"until_drained": False}
+                return race(kind, settings(connection, arguments.grouping, checkpoint, **how), rate)
 
             rounds = in_turns({name: partial(one, name) for name in CONTESTANTS}, arguments.rounds)
             together = {name: Measured(*map(_joined, zip(*runs, strict=True))) for name, runs in rounds.items()}

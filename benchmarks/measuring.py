@@ -6,7 +6,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -71,12 +71,10 @@ def spread(values: Sequence[float]) -> list[str]:
     return [f"{value:,.0f}" for value in (statistics.median(values), min(values), max(values))]
 
 
-def settings(connection: Connection, grouping: str, checkpoint: Path) -> Settings:
-    """A topology over the topic ``bench``, whose tuples cost nothing (x0)."""
-    return Settings(
-        mode="LOCAL", source_type=TYPE, grouping=grouping, topic="bench", sources=SOURCES, workers=WORKERS,
-        speed="x0", connection=connection, checkpoint=str(checkpoint), window=5.0, until_drained=True,
-    )  # fmt: skip
+def settings(connection: Connection, grouping: str, checkpoint: Path, **others: Any) -> Settings:
+    """A topology over the topic ``bench``, whose tuples cost nothing (x0), where ``others`` don't say otherwise."""
+    usual = Settings("LOCAL", TYPE, grouping, "bench", SOURCES, WORKERS, "x0", connection, str(checkpoint))
+    return replace(usual, **({"window": 5.0, "until_drained": True} | others))
 
 
 def records_option(parser: argparse.ArgumentParser, default: int) -> None:

@@ -5,8 +5,10 @@ import ctypes
 import os
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from subprocess import DEVNULL, Popen
+from typing import IO
 
 import psutil
 
@@ -54,6 +56,11 @@ class Process:
     def alive(self) -> bool:
         """Whether it hasn't ended; it may be stopped."""
         return self.state != psutil.STATUS_ZOMBIE
+
+
+def start(command: Sequence[str], log: IO[bytes], environment: Mapping[str, str] | None = None) -> Popen[bytes]:
+    """Start a process in a session of its own, which reads nothing and writes to a file."""
+    return Popen(command, stdin=DEVNULL, stdout=log, stderr=log, env=environment, start_new_session=True)
 
 
 def descendants() -> list[Process]:

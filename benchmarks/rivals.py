@@ -79,8 +79,8 @@ class Work:
             self._spend(batch.num_rows * self.seconds)
             counted = batch.column("key").value_counts()
             keys = counted.field("values").cast(pa.string())
-            yield pa.record_batch([pa.repeat(pa.scalar(task, pa.int32()), len(keys)), keys, counted.field("counts")],
-                                  ["task", "key", "tuples"])  # fmt: skip
+            tasks = pa.repeat(pa.scalar(task, pa.int32()), len(keys))
+            yield pa.record_batch([tasks, keys, counted.field("counts")], ["task", "key", "tuples"])
 
     def _spend(self, seconds: float) -> None:
         if not self.busy:
@@ -97,9 +97,12 @@ STREAMS: Mapping[str, tuple[str, dict[str, Any]]] = {
     "ZIPF": ("ZIPF", {"z": 1.2, "keys": 10_000}),
 }
 WORKS: Mapping[str, Work] = {
-    "0": Work(0.0), "10us": Work(10e-6), "100us": Work(100e-6), "1ms": Work(1e-3),
+    "0": Work(0.0),
+    "10us": Work(10e-6),
+    "100us": Work(100e-6),
+    "1ms": Work(1e-3),
     "100us of CPU": Work(100e-6, busy=True),
-}  # fmt: skip
+}
 
 
 def ours(work: Work, grouping: str) -> Contestant:

@@ -14,12 +14,11 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.measuring import SOURCES, TYPE, WORKERS
+from benchmarks.measuring import SOURCES, TYPE, WORKERS, settings
 from unskew.apps.demo import SHORTENED
 from unskew.apps.run.run import Run
 from unskew.apps.run.session import session
 from unskew.apps.run.summary import Tally
-from unskew.apps.topology.settings import Settings
 from unskew.apps.topology.sink import BatchReport
 from unskew.deploy.client.connection import Connection
 from unskew.deploy.client.topics import ensure_topic
@@ -58,11 +57,8 @@ def main() -> None:
         ensure_topic(connection, "bench", SOURCES)
         publish(connection, "bench", create(TYPE, records=arguments.records))
         for name in arguments.groupings.split(","):
-            run = Settings(
-                mode="LOCAL", source_type=TYPE, grouping=name, topic="bench", sources=SOURCES, workers=WORKERS,
-                speed="x1", connection=connection, checkpoint=str(Path(folder) / name), window=5.0, trigger=0.0,
-                until_drained=True, options={k: v for k, v in SHORTENED.items() if k in parameters(name)},
-            )  # fmt: skip
+            options = {k: v for k, v in SHORTENED.items() if k in parameters(name)}
+            run = settings(connection, name, Path(folder) / name, speed="x1", trigger=0.0, options=options)
             tally, times = Tally(name), Times()
 
             def listener(report: BatchReport, tally: Tally = tally, times: Times = times) -> None:

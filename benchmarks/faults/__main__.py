@@ -141,9 +141,17 @@ def _checked(folder: Path) -> Course | None:
 
 
 def _run(
-    folder: Path, seed: int, seconds: float, rounds: int | None, rate: float, without: set[str], small_disk: bool,
-    course: Course, log: Callable[[str], None], keep: Callable[[], None],
-) -> None:  # fmt: skip
+    folder: Path,
+    seed: int,
+    seconds: float,
+    rounds: int | None,
+    rate: float,
+    without: set[str],
+    small_disk: bool,
+    course: Course,
+    log: Callable[[str], None],
+    keep: Callable[[], None],
+) -> None:
     """Do one run, and note in the course what happens; all that it started is ended."""
     folder.mkdir(parents=True)
     one = contestant(seed)
@@ -157,12 +165,9 @@ def _run(
         keep()
 
     try:
-        stage = Stage(
-            folder, seed, one, rate, influxdb="influxdb" not in left_out, disk=small_disk,
-            preloaded=Preloaded.possible(), proxied=not {"broker-unreachable", "driver-unreachable"} <= {*left_out},
-            replicated="leaders" not in left_out,
-        )  # fmt: skip
-        with stage:
+        proxied = not {"broker-unreachable", "driver-unreachable"} <= {*left_out}
+        servers = {"influxdb": "influxdb" not in left_out, "proxied": proxied, "replicated": "leaders" not in left_out}
+        with Stage(folder, seed, one, rate, disk=small_disk, preloaded=Preloaded.possible(), **servers) as stage:
             Campaign(stage, seed, left_out, course, log, keep_run).run(seconds, faults)
     except UserError as error:
         log(f"unskew: {error}")

@@ -56,9 +56,14 @@ class Campaign:
     """
 
     def __init__(
-        self, stage: Stage, seed: int, without: tuple[str, ...], course: Course, log: Callable[[str], None],
+        self,
+        stage: Stage,
+        seed: int,
+        without: tuple[str, ...],
+        course: Course,
+        log: Callable[[str], None],
         keep: Callable[[], None],
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._stage, self._log, self._keep = stage, log, keep
         self._plan = plan(seed, without)
         self._sampler = Sampler(stage.disk)

@@ -154,11 +154,12 @@ class Topology(Contestant):
         """As ``Contestant``."""
         by_event = self.time == "event"
         failed = truth.failures(self._rejected(stage)) if self.flaky else {}
-        return truth.truth_of(
-            stage.topic, records, WINDOW_MS,
-            lambda record: record.time_ms if by_event else stage.batches.time_of(record.partition, record.offset),
-            future_from() if by_event else 1 << 62, failed,
-        )  # fmt: skip
+        future = future_from() if by_event else 1 << 62
+
+        def time_of(record: Record) -> int | None:
+            return record.time_ms if by_event else stage.batches.time_of(record.partition, record.offset)
+
+        return truth.truth_of(stage.topic, records, WINDOW_MS, time_of, future, failed)
 
     def judge(self, stage: "Stage", expected: truth.Truth, *, abandoned: bool = False) -> Verdict:
         """As ``Contestant``."""
@@ -173,10 +174,9 @@ class Topology(Contestant):
         if self.changing:
             # A window's counts are published when it closes. Without that its results are not at their end either.
             windows = {orjson.loads(value)["tags"]["window"] for value in counted.last.values()}
-            judge_kept(
-                verdict, summaries(expected), kept(truth.topic_records(stage.connection, results)),
-                max(windows, default="") if abandoned else None,
-            )  # fmt: skip
+            newest = max(windows, default="") if abandoned else None
+            changes = kept(truth.topic_records(stage.connection, results))
+            judge_kept(verdict, summaries(expected), changes, newest)
         return verdict
 
     def _rejected(self, stage: "Stage") -> Iterable[Record]:

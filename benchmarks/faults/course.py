@@ -162,12 +162,11 @@ def _runs(courses: Sequence[Course]) -> Table:
         verdict, checked = course.verdict, course.checked
         wrong = verdict.altered + verdict.rejected_wrongly + verdict.acknowledged_missing
         counts = (verdict.tuples, verdict.ids, verdict.lost, verdict.doubled, wrong)
-        table.add_row(
-            ", ".join(course.scenes), f"{course.seconds / 60:.0f}", f"{course.inflicted.total():,}",
-            f"{course.starts:,}", f"{course.batches:,}",
-            *(f"{count:,}" if checked else "" for count in counts), f"{len(course.stuck) + course.twins:,}",
-            _state(course),
-        )  # fmt: skip
+        minutes = f"{course.seconds / 60:.0f}"
+        done = (f"{count:,}" for count in (course.inflicted.total(), course.starts, course.batches))
+        found = (f"{count:,}" if checked else "" for count in counts)
+        stuck = f"{len(course.stuck) + course.twins:,}"
+        table.add_row(", ".join(course.scenes), minutes, *done, *found, stuck, _state(course))
     return table
 
 
@@ -182,10 +181,8 @@ def _state(course: Course) -> str:
 
 
 def _faults(course: Course) -> Table:
-    table = _table(
-        "fault", "times", "next batch after, s: median", "worst", "at its rate after, s: median", "worst",
-        "still behind a minute later",
-    )  # fmt: skip
+    recovery = "next batch after, s: median", "worst", "at its rate after, s: median", "worst"
+    table = _table("fault", "times", *recovery, "still behind a minute later")
     for kind, times in sorted(course.inflicted.items(), key=lambda item: list(KINDS).index(item[0])):
         on_again, caught_up = course.recoveries.get(kind, []), course.catch_ups.get(kind, [])
         behind = course.behind[kind]

@@ -20,6 +20,7 @@ from pathlib import Path
 
 import orjson
 
+from benchmarks import processes
 from unskew.apps.checkpoint.hold import NAME_VARIABLE
 from unskew.apps.checkpoint.versions import Versions
 from unskew.errors import EnvironmentFault
@@ -250,11 +251,7 @@ class Driver:
         self.starts += 1
         path = self._folder / f"driver-{self.starts}.log"
         with path.open("wb") as log:
-            process = subprocess.Popen(
-                [*self._command, *more],
-                stdin=subprocess.DEVNULL, stdout=log, stderr=log, env={**self._environment, NAME_VARIABLE: name},
-                start_new_session=True,
-            )  # fmt: skip
+            process = processes.start([*self._command, *more], log, {**self._environment, NAME_VARIABLE: name})
         return _Process(process, name, path)
 
     def _note_end(self) -> None:

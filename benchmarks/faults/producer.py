@@ -95,11 +95,8 @@ class InTransactions(Numbered):
     """Sends numbered messages in transactions, and notes those of the transactions that it has committed."""
 
     def __init__(self, bootstrap: str, topic: str, life: str, notes: Path) -> None:
-        super().__init__(
-            bootstrap, topic, life, notes,
-            **{"transactional.id": f"{topic}-{life}", "transaction.timeout.ms": _TRANSACTION_MS,
-               "delivery.timeout.ms": _TRANSACTION_MS},
-        )  # fmt: skip
+        bounds = dict.fromkeys(("transaction.timeout.ms", "delivery.timeout.ms"), _TRANSACTION_MS)
+        super().__init__(bootstrap, topic, life, notes, **{"transactional.id": f"{topic}-{life}"}, **bounds)
         self._lines: list[str] = []
         self._producer.init_transactions(_PATIENCE)
 

@@ -79,10 +79,8 @@ def remembered(stream: DataFrame, grouping: str, workers: int, checkpoint: str) 
     shared = F.when(F.col("offset") % 2 == 1, F.col("offset")).otherwise(F.col("offset") - F.col("offset") % SHARED)
     tuples = stream.withColumn("id", _place(shared))
     every = None if grouping == "KEY" else "2 batches"  # it splits no keys
-    found = keyed_map(
-        tuples, "key", workers, Distinct("id", "int64"), grouping, checkpoint,
-        ttl=TTL, merge_every=every, idle_batches=True, source="partition",
-    )  # fmt: skip
+    how: dict[str, Any] = {"ttl": TTL, "merge_every": every, "idle_batches": True, "source": "partition"}
+    found = keyed_map(tuples, "key", workers, Distinct("id", "int64"), grouping, checkpoint, **how)
     return found.select("id", "key")
 
 

@@ -11,6 +11,7 @@ from typing import Any, Self
 
 from confluent_kafka.admin import AdminClient
 
+from benchmarks import processes
 from benchmarks.faults.contestants import SOURCES, Contestant
 from benchmarks.faults.driver import BatchLog, Driver
 from benchmarks.faults.preloaded import Clock, Listing
@@ -84,9 +85,18 @@ class Stage:
     topic = TOPIC
 
     def __init__(
-        self, folder: Path, seed: int, contestant: Contestant, rate: float, *, influxdb: bool, disk: bool,
-        preloaded: bool, proxied: bool, replicated: bool,
-    ) -> None:  # fmt: skip
+        self,
+        folder: Path,
+        seed: int,
+        contestant: Contestant,
+        rate: float,
+        *,
+        influxdb: bool,
+        disk: bool,
+        preloaded: bool,
+        proxied: bool,
+        replicated: bool,
+    ) -> None:
         self.folder = folder
         self._seed, self._rate = seed, rate
         self.contestant = contestant
@@ -321,10 +331,7 @@ class Stage:
         note = self.folder / f"acknowledged-{self.lives}"
         given = [self._direct_servers, TOPIC, str(self.lives), str(self._seed), str(self._rate), str(note)]
         with (self.folder / "producer.log").open("ab") as log:
-            return subprocess.Popen(
-                [sys.executable, "-m", "benchmarks.faults.producer", *given, *more],
-                stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
-            )  # fmt: skip
+            return processes.start([sys.executable, "-m", "benchmarks.faults.producer", *given, *more], log)
 
     def _environment(self) -> dict[str, str]:
         found = {"SPARK_SUBMIT_OPTS": SHORT_LIVED, **(self.clock.environment if self.clock else {})}

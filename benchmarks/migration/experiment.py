@@ -230,12 +230,12 @@ def experiment(schedule: Schedule, log: Callable[[str], None]) -> Done:
     """
     with tempfile.TemporaryDirectory() as folder, Broker(Path(folder) / "kafka") as broker:
         connection = Connection(broker.bootstrap_servers)
-        settings = Settings(
-            mode="LOCAL", source_type="COLUMN", grouping="MIXED", topic=TOPIC, sources=SOURCES,
-            workers=schedule.workers, speed="x0", connection=connection, checkpoint=str(Path(folder) / "checkpoint"),
-            window=5.0, trigger=0.0, max_tuples=_FILL, format="text", work=Running("offset"), ttl=86_400.0,
-            options={"theta_max": 1e9, "table_max": schedule.keys},
-        )  # fmt: skip
+        checkpoint = str(Path(folder) / "checkpoint")
+        arguments = "LOCAL", "COLUMN", "MIXED", TOPIC, SOURCES, schedule.workers, "x0", connection, checkpoint
+        states = {"work": Running("offset"), "ttl": 86_400.0}
+        options = {"theta_max": 1e9, "table_max": schedule.keys}
+        how = {"window": 5.0, "trigger": 0.0, "max_tuples": _FILL, "format": "text", "options": options}
+        settings = Settings(*arguments, **states, **how)
         ensure_topic(connection, TOPIC, SOURCES)
         log(f"{schedule.keys:,} keys come once")
         fill(connection, TOPIC, SOURCES, schedule.keys)

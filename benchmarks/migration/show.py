@@ -52,18 +52,15 @@ def table(done: Done) -> Table:
     ordinary = [done.batches[number] for number in sorted(usual) if done.batches[number].loads.any()]
     median = statistics.median(batch.took for batch in ordinary)
     shown = Table(f"median batch {median:,.0f} ms", box=MARKDOWN)
-    for column in (
-        "states", "%", "MB", "releases, ms", "× median", "takes in, ms", "× median", "θ before", "θ after",
-        "p50, ms", "p99, ms", "max, ms",
-    ):  # fmt: skip
+    of_move = "states", "%", "MB", "releases, ms", "× median", "takes in, ms", "× median", "θ before", "θ after"
+    for column in (*of_move, "p50, ms", "p99, ms", "max, ms"):
         shown.add_column(column, justify="right")
     for each in done.moved:
         out, into = done.batches[each.out], done.batches[each.into]
-        shown.add_row(
-            each.name, f"{each.states:,}", f"{100 * each.states / done.keys:.1f}", f"{each.size / 1e6:.1f}",
-            f"{out.took:,.0f}", f"{out.took / median:.2f}", f"{into.took:,.0f}", f"{into.took / median:.2f}",
-            f"{_theta(out.loads):.2f}", f"{_theta(into.loads):.2f}", *_between(done, each),
-        )  # fmt: skip
+        moved = f"{each.states:,}", f"{100 * each.states / done.keys:.1f}", f"{each.size / 1e6:.1f}"
+        took = f"{out.took:,.0f}", f"{out.took / median:.2f}", f"{into.took:,.0f}", f"{into.took / median:.2f}"
+        thetas = f"{_theta(out.loads):.2f}", f"{_theta(into.loads):.2f}"
+        shown.add_row(each.name, *moved, *took, *thetas, *_between(done, each))
     quiet = _usual(done)
     shown.add_row("no move", *[""] * 9, *(f"{value:,.0f}" for value in quiet))
     return shown
@@ -76,8 +73,7 @@ def write(bins: NDArray[np.float64], folder: Path) -> Path:
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
         writer.writerow(_COLUMNS)
-        writer.writerows([f"{at:.0f}", f"{n:.0f}", f"{p50:.0f}", f"{p99:.0f}", f"{most:.0f}"]
-                         for at, n, p50, p99, most in bins)  # fmt: skip
+        writer.writerows([f"{value:.0f}" for value in row] for row in bins)
     return path
 
 

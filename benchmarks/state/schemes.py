@@ -158,13 +158,11 @@ class Figures:
         counted = self.batches[warm:]
         tuples, seconds = (sum(each) for each in zip(*counted, strict=True))
         ideal = tuples / 1000 / WORKERS
-        balance = self.loads[warm:]
-        return [
-            f"{tuples / seconds:,.0f}", f"{seconds / ideal:.2f}",
-            f"{sum(balance) / len(balance):.2f}" if balance else "",
-            f"{self.states / states_of_key:.2f}", f"{self.size / 1024:,.0f}",
-            f"{1000 * self.merging:.0f}" if self.merging else "",
-        ]  # fmt: skip
+        loads = self.loads[warm:]
+        balance = f"{sum(loads) / len(loads):.2f}" if loads else ""
+        states, size = f"{self.states / states_of_key:.2f}", f"{self.size / 1024:,.0f}"
+        merging = f"{1000 * self.merging:.0f}" if self.merging else ""
+        return [f"{tuples / seconds:,.0f}", f"{seconds / ideal:.2f}", balance, states, size, merging]
 
 
 def ours(spark: SparkSession, run: Settings) -> Figures:
@@ -203,12 +201,10 @@ def settings(kind: str, topic: str, name: str, connection: Connection, folder: s
         **(NARROWED if name == "BOUNDED_LOAD" else {}),
     }  # other groupings' ``window`` is something else
     options = {k: v for k, v in chosen.items() if k in parameters(name)}
-    return Settings(
-        mode="LOCAL", source_type=kind, grouping=name, topic=topic, sources=SOURCES, workers=WORKERS,
-        speed="x1", connection=connection, checkpoint=str(Path(folder) / f"{topic}-{name}"), window=5.0, trigger=0.0,
-        max_tuples=tuples, until_drained=True, options=options, work=Running("offset", when="end"), ttl=86_400.0,
-        merge_every=None if name in OWNING else "2 batches",
-    )  # fmt: skip
+    arguments = "LOCAL", kind, name, topic, SOURCES, WORKERS, "x1", connection, str(Path(folder) / f"{topic}-{name}")
+    merging = {"ttl": 86_400.0, "merge_every": None if name in OWNING else "2 batches"}
+    batches = {"window": 5.0, "trigger": 0.0, "max_tuples": tuples, "until_drained": True}
+    return Settings(*arguments, options=options, work=Running("offset", when="end"), **merging, **batches)
 
 
 def main(given: Sequence[str]) -> None:
