@@ -80,8 +80,8 @@ def clicks() -> list[pa.Table]:
 
 def words() -> list[pa.Table]:
     """Mails cut into words: those of the first batch have a class, those of the second are to be classified."""
-    learned = {"1": ("spam", "win a prize now"), "2": ("spam", "win money"), "3": ("ham", "lunch at noon"),
-               "4": ("ham", "see you at lunch")}  # fmt: skip
+    spam = {"1": ("spam", "win a prize now"), "2": ("spam", "win money")}
+    learned = spam | {"3": ("ham", "lunch at noon"), "4": ("ham", "see you at lunch")}
     unclassified = {"5": (None, "win at lunch"), "6": (None, "a prize"), "7": (None, "see you")}
     batches = []
     for number, mails in enumerate((learned, unclassified)):

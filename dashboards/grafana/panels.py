@@ -59,9 +59,7 @@ class Column:
     unit: str = "short"
 
 
-Panel = TypeVar(
-    "Panel", timeseries.Panel, stat.Panel, barchart.Panel, bargauge.Panel, table.Panel
-)  # fmt: skip
+Panel = TypeVar("Panel", timeseries.Panel, stat.Panel, barchart.Panel, bargauge.Panel, table.Panel)
 
 
 def lines(title: str, description: str, unit: str, query: Query, span: int, height: int = 8) -> timeseries.Panel:

@@ -228,10 +228,9 @@ def _legend(axes: Axes, panel: Panel, handles: Sequence[Any], names: Sequence[st
         return  # two lines fit below the tick labels
     figure, box = axes.figure, axes.get_position()
     foot = box.y0 - _LEGEND * figure.dpi / figure.bbox.height
-    figure.legend(
-        handles, shown, loc="lower left", bbox_to_anchor=(box.x0, foot), ncols=columns,
-        frameon=False, fontsize=7.5, handlelength=1.2, columnspacing=1.2, borderaxespad=0, borderpad=0,
-    )  # fmt: skip
+    place: dict[str, Any] = {"loc": "lower left", "bbox_to_anchor": (box.x0, foot), "borderaxespad": 0, "borderpad": 0}
+    look: dict[str, Any] = {"frameon": False, "fontsize": 7.5, "handlelength": 1.2, "columnspacing": 1.2}
+    figure.legend(handles, shown, ncols=columns, **place, **look)
 
 
 def _shortened(names: Sequence[str]) -> list[str]:

@@ -39,10 +39,8 @@ def doctor(bootstrap_servers: BootstrapOption = None, kafka_config: KafkaConfigO
     from rich.console import Console
     from rich.table import Table
 
-    checks: list[Callable[[], Finding]] = [
-        _python, _packages, _java, _jars, _directory, _disk, _memory, _cores, _ports,
-        lambda: _broker(bootstrap_servers, kafka_config), _stack,
-    ]  # fmt: skip
+    checks: list[Callable[[], Finding]] = [_python, _packages, _java, _jars, _directory, _disk, _memory, _cores, _ports]
+    checks += [lambda: _broker(bootstrap_servers, kafka_config), _stack]
     table = Table("", "", "found", "what to do", box=None, pad_edge=False)
     sick = 0
     for check in checks:
