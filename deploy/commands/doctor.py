@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import typer
+from rich.console import Console
+from rich.table import Table
 
 from unskew.deploy.client.connection import BOOTSTRAP_VARIABLE, Connection
 from unskew.deploy.client.topics import topics
@@ -35,10 +37,6 @@ class Finding:
 
 def doctor(bootstrap_servers: BootstrapOption = None, kafka_config: KafkaConfigOption = None) -> None:
     """Check all that the project needs, and say how to get what is missing. Exit code 1: something is missing."""
-    # Here: no other command needs tables.
-    from rich.console import Console
-    from rich.table import Table
-
     checks: list[Callable[[], Finding]] = [_python, _packages, _java, _jars, _directory, _disk, _memory, _cores, _ports]
     checks += [lambda: _broker(bootstrap_servers, kafka_config), _stack]
     table = Table("", "", "found", "what to do", box=None, pad_edge=False)
