@@ -25,7 +25,7 @@ BENCHMARKS = {
     "large_file": "memory of the producer over a file of gigabytes",
     "state": "states per key: CPU a touched key, sessions, and the groupings, beside Spark's own ways and salting",
     "migration": "latencies of tuples while states of keys move, beside a query that is stopped and started again",
-    "works": "µs a tuple and bytes of state of each work with a state per key, without Spark",
+    "works": "µs a tuple and bytes of state of each keyed work, without Spark",
     "reports": "the cost of feedback's reports when workers name only their heaviest keys",
     "routing": "ns a routed tuple and bytes of state, each scheme",
     "balance": "max/mean and workers a key of all schemes on many streams, beside the bound",

@@ -1,4 +1,4 @@
-"""What the works with a state per key cost by themselves: no Spark, one process.
+"""What the keyed works cost by themselves: no Spark, one process.
 
     python -m benchmarks.works [WORK ...] [--tuples N] [--keys K] [--repeats N]
 

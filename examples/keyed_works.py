@@ -1,4 +1,4 @@
-"""Every work with a state per key, over a small stream of a shop's clicks and mails, by ``keyed_map``.
+"""Every keyed work, over a small stream of a shop's clicks and mails, by ``keyed_map``.
 
     python examples/keyed_works.py [WORK ...]
 

@@ -5,8 +5,8 @@
     python -m benchmarks.faults --of FOLDER ...
 
 A campaign of N minutes is one run after the other, of so many minutes each, with a seed each, one more than the last.
-The seed chooses what runs: a topology (PARTIAL_KEY, DYNAMIC_KEY, BOUNDED_LOAD, and MIXED with a work that remembers; by
-batch time or event time; one with a work that fails at random), or a query in a session of a user's own, with `balance`
+The seed chooses what runs: a topology (PARTIAL_KEY, DYNAMIC_KEY, BOUNDED_LOAD, and MIXED with a keyed work; by batch
+time or event time; one with a work that fails at random), or a query in a session of a user's own, with `balance`
 or `keyed_map`. Seventeen neighbouring seeds have all of them.
 
 A plan drawn from the seed kills and stops (SIGKILL; SIGSTOP, later SIGCONT) the driver, its JVM, executors, their
