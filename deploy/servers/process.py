@@ -123,7 +123,7 @@ def hold(new: Path, path: Path) -> int:
 
 
 def is_held(path: Path) -> bool:
-    """Whether a process that lives may hold the file or folder. It is true too where that can't be told."""
+    """Whether a process that lives may hold the file or folder. True if the system can't say."""
     try:
         # Another user's link isn't followed, and another user's pipe isn't waited for.
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
