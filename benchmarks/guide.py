@@ -4,8 +4,8 @@
 
 Five sources, ten minutes, workers busy 75 % of the time if they share evenly; feedback every second, 100 ms late.
 *tail*: Zipf (z = 1.1) over 100,000 keys, 20 workers. *hot*: the country stream R80, in which one key has four of five
-tuples, 10 workers. Imbalance (max load − mean load, as a fraction of the tuples) is that of the whole stream, and that
-of the ten-second slices of its second half, which is high where a scheme balances only in the long run.
+tuples, 10 workers. Imbalance is max load − mean load, as a fraction of the tuples: of the whole stream, and of the
+ten-second slices of its second half. The latter is high where a scheme balances only in the long run.
 """
 
 import argparse

@@ -3,9 +3,11 @@
     python -m benchmarks.reports [GROUPING ...] [--keys K] [--z Z] [--workers W ...] [--reported N ...] [--intervals I]
 
 Zipf keys, 100 tuples a key and interval; between two intervals one worker gets the frequencies of heavier keys (f = 1),
-as in the routing table paper. Medians over all intervals but the first: bytes of all workers' reports; overload (of the
-whole load) before the interval's plan and after it; entries of the table; keys that move and the share of all state (of
-the window, as it really is) that they have; ms of CPU time to plan.
+as in the routing table paper. The table has medians over all intervals but the first:
+
+* the bytes of all workers' reports, and the ms of CPU time to plan;
+* the overload, as a share of the whole load, before the interval's plan and after it;
+* the entries of the routing table, the keys that move, and their share of the window's true state.
 """
 
 import argparse

@@ -2,9 +2,10 @@
 
     python -m benchmarks.splitter [--records N] [--repeats N]
 
-Country messages, first in memory, where each contestant reads Arrow arrays in one thread; then in a topic for each
-spelling, where each contestant is a batch query over the whole topic, up to where a router in Python has the keys. How
-many keys a contestant gets wrong is counted on malformed messages. DuckDB and polars take part if they are installed.
+Country messages are first in memory, where each contestant reads Arrow arrays in one thread. Then they are in a topic
+for each spelling. There each contestant is a batch query over the whole topic, up to where a router in Python has the
+keys. How many keys a contestant gets wrong is counted on malformed messages. DuckDB and polars take part if they are
+installed.
 """
 
 import argparse

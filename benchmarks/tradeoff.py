@@ -5,8 +5,8 @@
 Four curves a stream and number of workers, of points (replication, lasting), as in ``benchmarks.balance``:
 
 * *one source*, *sixteen sources*: BOUNDED_LOAD by ``slack``;
-* *known frequencies*: an assignment made in advance from the whole stream's frequencies, with expected loads of at
-  most c; each tuple goes to that of its key's workers which is behind most; by c, not for streams that change;
+* *known frequencies*: by c, an assignment made in advance from the whole stream's frequencies, with expected loads of
+  at most c. Each tuple goes to the one of its key's workers that is behind most. Not for streams that change;
 * *bound*: Σ max(1, ⌈p·W/c⌉) over the keys, by c; *bound of windows*: the same with each key's greatest share of a
   window of the stream's second half, which is what any scheme needs that keeps each window there at c or below.
 """

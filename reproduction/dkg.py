@@ -34,7 +34,7 @@ _SHARES = Remarks.of(
     "total has caught up: balanced on the whole, and at no time. DYNAMIC_KEY_DECAY mends that.",
     "b: above p1 = 2/W two workers can't hold the hottest key; the README has hot keys handled partially.",
     "c: while the key is hot as b; in the last minute it's cold, and its two workers get little until the others'",
-    "totals have caught up with theirs, for loads count from the start.",
+    "totals have caught up with theirs, because loads count from the start.",
 )
 
 

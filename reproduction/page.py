@@ -88,7 +88,7 @@ class Report:
     rows : sequence of rows
         Text, numbers, or None where the paper doesn't say.
     notes : sequence of str
-        Remarks on the whole table: what is scaled, which data can't be had.
+        Remarks on the whole table: what is scaled, which data isn't available.
     plot : function of a matplotlib Figure, optional
         Draws the picture.
     common : Remarks, optional
@@ -147,7 +147,7 @@ class Report:
 
 
 _SAME = (
-    "tables as CSV. The seed fixes all draws: each figure comes out the same again, but for the planning times",
+    "tables as CSV. The seed fixes all draws: each figure comes out the same again, except for the planning times",
     "of the routing table paper (Mixed, in ms), which are CPU times of the machine that ran it.",
 )
 _LIVE = (

@@ -9,25 +9,30 @@ The seed chooses what runs: a topology (PARTIAL_KEY, DYNAMIC_KEY, BOUNDED_LOAD, 
 time or event time; one with a work that fails at random), or a query in a session of a user's own, with `balance`
 or `keyed_map`. Seventeen neighbouring seeds have all of them.
 
-A plan drawn from the seed kills and stops (SIGKILL; SIGSTOP, later SIGCONT) the driver, its JVM, executors, their
-Python workers, the cluster's workers, the brokers, InfluxDB and the producer; it fills the checkpoint's disk, sets the
-driver's clock, lets a second driver begin beside a first that is paused and goes on, and may start the first again when
-it has ended; it keeps new names from the lists of files that executors get; it lets no bytes pass between the query and
-the brokers, or between executors and the driver; it sends malformed messages by the ten thousand, large ones, some as
-large as the broker takes, some ten days ahead, and transactions that abort; it adds partitions, and deletes the topic
-and makes it again. A supervisor starts what has died. In each round all kinds come once or more; a round takes twenty
-minutes and more.
+A plan drawn from the seed inflicts the faults of ``benchmarks.faults.faults.KINDS``:
 
-At the end a run is drained. Then what it wrote is compared with what the source topic holds, read by a plain consumer
-and counted in plain Python: a topology's counts by window and key, its work's ids, the rejected messages by offset and
-reason; an own session's rows by id and key. Windows that were published twice must be the same. A topic that was made
-again must be refused in one line; what the run had published of the old one is compared with that, and another run
-begins. Then come the tables: the runs, faults, recoveries, what processes took and how much more an hour (a restart
-begins a new part, of which the first three minutes, when it warms up, don't count).
+* It kills and stops (SIGKILL; SIGSTOP, later SIGCONT) the driver, its JVM, executors, their Python workers, the
+  cluster's workers, the brokers, InfluxDB and the producer.
+* It fills the checkpoint's disk, and sets the driver's clock. It keeps new names from executors' lists of files.
+* It starts a second driver while the first is paused, and may start the first again when it has ended.
+* It cuts the connections between the query and the brokers, or between executors and the driver.
+* It sends malformed messages by the ten thousand, messages as large as the broker takes, messages ten days ahead, and
+  transactions that abort.
+* It adds partitions, and deletes the topic and makes it again.
 
-Needs Linux. Without `unshare` and `mount` (root's, or user namespaces) there is no small disk to fill, without a C
-compiler neither a clock to set nor lists to keep, and without InfluxDB's program (`make servers`) none to kill: the
-first lines say what is left out.
+A supervisor starts what has died. A round has each kind once or more, and takes twenty minutes or more.
+
+At the end a run is drained. A plain consumer reads the source topic, and plain Python counts it. What the run wrote
+must agree: a topology's counts by window and key, its work's ids, the rejected messages by offset and reason, or an own
+session's rows by id and key. Windows that were published twice must be the same. A topic that was made again must be
+refused in one line. What the run had published of the old topic is compared with that topic, and another run begins.
+
+Then come the tables: the runs, faults and recoveries, what processes took, and how much more an hour. A restart begins
+a new part, whose first three minutes don't count.
+
+Needs Linux. Where something is missing, its faults are left out, and the first lines say which: the small disk needs
+`unshare` and `mount` (as root, or with user namespaces); the clock and the lists need a C compiler; InfluxDB needs its
+program (`make servers`).
 
 Each run has a folder below FOLDER, with its logs, samples and tables; FOLDER/tables.md has the tables of all, and is
 written anew after each fault. The same command goes on where it was ended: a run that was checked isn't done again.

@@ -109,8 +109,8 @@ def kept(published: Iterable[Record]) -> dict[tuple[str, str], Summary]:
 class Topology(Contestant):
     """`unskew topology`, with windows by batch time or by event time.
 
-    With ``changing`` a work publishes a key's summary each time that the key has changed: records of one Kafka key have
-    other values each time, and the valid one must be told by its batch.
+    With ``changing`` a work publishes a key's summary each time that the key has changed. Then the records of one Kafka
+    key have several values, and the record of the latest batch is the valid one.
 
     With ``flaky`` a work fails at random, and a message on which it failed must be rejected, and not be counted.
     """

@@ -177,7 +177,7 @@ def burst(to: Numbered, messages: int, make: Callable[[], bytes | None], rng: ra
 
 
 def ahead(to: Numbered, messages: int, rng: random.Random) -> None:
-    """Send so many messages that are valid but for their time, ten days ahead."""
+    """Send so many messages that are valid except for their time, which is ten days ahead."""
     for _ in range(messages):
         to.send(valid(rng), round(1000 * time.time()) + _AHEAD_MS)
     to.finish()

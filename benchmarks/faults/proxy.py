@@ -4,7 +4,7 @@
 
 A server listens on a port of the loopback address INSIDE, and says that it is to be reached at OUTSIDE, with the same
 port. There this process listens and passes all bytes on, both ways. While it is stopped (SIGSTOP), connections stay
-open, new ones get no answer, and no byte is lost: so it is when a network drops packets and the ends send them again.
+open, new ones get no answer, and no byte is lost, as when a network drops packets and the ends send them again.
 What goes another way isn't cut.
 """
 

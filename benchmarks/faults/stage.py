@@ -28,7 +28,7 @@ from unskew.errors import EnvironmentFault
 
 TOPIC = "faults"
 _DISK_MB = 640  # keyed_map by D_CHOICES comes to more than 160
-_RETAINED = 20  # batches that Spark keeps in the checkpoint; by its default, 100, a run would end while it still grows
+_RETAINED = 20  # batches that Spark keeps; with its default, 100, a checkpoint would grow until the run ends
 _MEMORY_MB = 768  # of the driver's JVM, and of each executor
 # Since Kafka 3.6 a broker itself refuses messages from the future, by default.
 _LENIENT = {"message.timestamp.after.max.ms": str(2**63 - 1)}
@@ -129,7 +129,7 @@ class Stage:
         self.refusals: list[str] = []
         self.unrefused = self.past_batches = 0
         self.lives = 0
-        self._first_life = 1  # of the producers that have written to the topic that there is
+        self._first_life = 1  # the first producer that has written to the present topic
         self._produces = True
         self.producer: subprocess.Popen[bytes] | None = None
         self.bursts: list[subprocess.Popen[bytes]] = []

@@ -9,10 +9,10 @@ second, of keys at random. For each share, so many of all keys go from the worke
 which then have more to do, and back again, so that all have as much as before. Last comes the way without plans: the
 query is stopped and started again with one worker more, and half of the states move as it begins; Spark itself goes on.
 
-The table has the states that moved, the time of the batch that hands them out and of the one that takes them in beside
-the median batch, θ (how far the most loaded worker's tuples are above the mean) before and after, and the latencies of
-tuples, from their time in Kafka to their result's. Beside it, ``latency.csv`` (p50, p99 and max of each 250 ms) and
-``latency.png`` are written. Of several tuples of a key in one batch only the last has a result.
+The table has the states that moved, and the times of the batch that hands them out and of the one that takes them in,
+beside the median batch. θ is how far the most loaded worker's tuples are above the mean, before and after. A tuple's
+latency is from its time in Kafka to its result's. ``latency.csv`` has p50, p99 and max of each 250 ms, and
+``latency.png`` draws them. Of several tuples of a key in one batch only the last has a result.
 
 ``--core`` measures a batch's CPU without Spark.
 """

@@ -2,9 +2,10 @@
 
     python -m benchmarks.migration --core [--keys N] [--workers W] [--tuples T] [--shares 0.01 0.1 0.5]
 
-N keys of ``Running``, evenly on W workers; T tuples a batch, of keys at random. CPU time of all workers together: in
-the median batch, in the batch at whose end the states of a share of the keys are released, and in the next one, which
-takes them in; and the bytes that are written. Last, all states that move when there is one worker more.
+N keys of ``Running``, evenly on W workers; T tuples a batch, of keys at random. The table has the CPU
+time of all workers together, and the bytes that they write. It compares the median batch, the batch at whose end the
+states of a share of the keys are released, and the next one, which takes them in. Its last row has the states that move
+when there is one worker more.
 """
 
 import argparse

@@ -42,7 +42,7 @@ def binned(found: NDArray[np.float64], width: int = BIN) -> NDArray[np.float64]:
 
 
 _COLUMNS = ("ms", "tuples", "p50", "p99", "max")
-_SETTLES = 2  # batches after a move that are still slower by it
+_SETTLES = 2  # batches after a move that are still slower because of it
 
 
 def table(done: Done) -> Table:

@@ -32,7 +32,7 @@ _COMMON = Remarks.of(
     "left out. Latency: from a batch's beginning to the end of the tuple's worker's share. Without the first batch.",
 )
 _DATA = (
-    "The paper's data can't be had: Social is the synthetic workload with z = 0.85, Stock with z = 0.5, f = 1; both",
+    "The paper's data isn't available: Social is the synthetic workload with z = 0.85, Stock with z = 0.5, f = 1; both",
     "are counted by key, where Stock was a self-join.",
 )
 _READJ = "READJ has its default σ; the paper reports its best one."
@@ -212,7 +212,7 @@ def _tolerance(settings: Sizing, stage: Stage) -> list[Claim]:
             ),
             Claim(
                 "14",
-                f"{data}: MinTable is slower, for it moves more",
+                f"{data}: MinTable is slower, because it moves more",
                 f"{_shares(by['MINTABLE'] / mixed)} of Mixed's",
                 "counts move with no key here; what moving states costs: `python -m benchmarks.migration`",
             ),

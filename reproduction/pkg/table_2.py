@@ -69,9 +69,9 @@ def table_2(settings: Sizing) -> Report:
     notes += [
         f"a: one draw of hash functions, which puts other keys beside the first; {DRAWS} of ours span the paper's.",
         "b: not the first key but the second, third, … decide, whose shares in the traces aren't published.",
-        f"c: not the draw, for none of {DRAWS} gets there: so it's the stream's law, of which only p1 is published.",
+        f"c: the stream's law, of which only p1 is published. It isn't the draw, because none of {DRAWS} gets there.",
         "The figures are I(m)/m: the paper's smallest, times its m, are 0.8 (WP) and 0.4 (TW) messages, ⌈m/5⌉ − m/5.",
-        "WP and TW weren't to be had: Zipf laws with their p1, messages and keys scaled down.",
+        "WP and TW aren't available. Instead there are Zipf laws with their p1, messages and keys scaled down.",
     ]
     columns = ("data", "W", "method", "paper", "ours", "ours, messages", "why they differ")
     return Report(

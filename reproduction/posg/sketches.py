@@ -98,7 +98,7 @@ def _follow(
     changes = np.empty(len(codes) // window - 1)
     for i in range(len(codes)):
         if i % window == window - 1 and i >= window:
-            # The η that ``execute`` will look at with this tuple, but for the tuple itself.
+            # The η that ``execute`` will look at with this tuple, except for the tuple itself.
             changes[i // window - 1] = relative_error(instances, 0)
         execute(instances, 0, at, codes[i], costs[i], window, -1.0)
     return changes
