@@ -196,10 +196,8 @@ def theirs(spark: SparkSession, run: Settings, rival: Rival) -> Figures:
 
 def settings(kind: str, topic: str, name: str, connection: Connection, folder: str, tuples: int) -> Settings:
     """A topology with a grouping, over a topic with messages of a dataset, in batches of so many tuples."""
-    chosen = {
-        **SHORTENED,
-        **(NARROWED if name == "BOUNDED_LOAD" else {}),
-    }  # other groupings' ``window`` is something else
+    narrowed = NARROWED if name == "BOUNDED_LOAD" else {}  # other groupings' ``window`` is something else
+    chosen = {**SHORTENED, **narrowed}
     options = {k: v for k, v in chosen.items() if k in parameters(name)}
     arguments = "LOCAL", kind, name, topic, SOURCES, WORKERS, "x1", connection, str(Path(folder) / f"{topic}-{name}")
     merging = {"ttl": 86_400.0, "merge_every": None if name in OWNING else "2 batches"}
