@@ -5,6 +5,7 @@ import signal
 import threading
 import time
 
+import psutil
 import pytest
 
 from tests.producers.topic_contents import contents, expected
@@ -66,6 +67,13 @@ def stands_still(upload, seconds=2.0):
     return before if upload.sent == before else None
 
 
+def connections(broker):
+    """Our connections to the broker. The kernel accepts them, also while the broker is stopped."""
+    port = int(broker.bootstrap_servers.rpartition(":")[2])
+    there = psutil.Process().net_connections("tcp")
+    return {each.laddr for each in there if each.status == psutil.CONN_ESTABLISHED and each.raddr.port == port}
+
+
 def test_a_killed_broker_neither_loses_nor_doubles(broker):
     connection = Connection(broker.bootstrap_servers)
     ensure_topic(connection, "killed", 3)
@@ -84,11 +92,14 @@ def test_a_killed_broker_neither_loses_nor_doubles(broker):
 def test_a_stuck_broker_holds_the_upload_back(broker):
     connection = Connection(broker.bootstrap_servers)
     ensure_topic(connection, "stuck", 3)
+    before = connections(broker)
     os.kill(broker.pid, signal.SIGSTOP)
     try:
         upload = Upload(connection, "stuck", create("COUNTRY_SKEW_R80", records=3_000_000))
-        # The upload has looked the topic up before; it must not go on without an answer.
-        time.sleep(3)
+        # It asks for the topic's partitions, and must not go on without an answer.
+        awaited(lambda: connections(broker) - before, "a connection of the upload's")
+        assert stands_still(upload) == 0
+        assert upload.is_alive()
     finally:
         os.kill(broker.pid, signal.SIGCONT)
     upload.wait_for(300_000)

@@ -2,7 +2,6 @@
 
 import os
 import signal
-import time
 from collections.abc import Iterator
 
 import pytest
@@ -36,8 +35,8 @@ def python_workers(topology: Topology, broker: Broker) -> None:
 
 
 def the_broker(topology: Topology, broker: Broker) -> None:
+    """It is away for the seconds that its start takes."""
     broker.kill()
-    time.sleep(2)
     broker.restart()
 
 

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 import pytest
 
 from tests.apps.conftest import by_key, countries, final_counts, publish
-from tests.waiting import PATIENCE
+from tests.waiting import PATIENCE, awaited
 from unskew.apps.run.run import Run
 from unskew.apps.topology.publisher import result_topics
 
@@ -18,10 +18,10 @@ def test_an_idle_run_waits_and_wakes(settings, spark, connection, topic):
     publish(connection, topic, 2, countries(["a"] * 10))
     given = settings("SHUFFLE", window=0.5, run_time=600.0, until_drained=False)
     with running(given, spark) as reports:
-        wait_for(lambda: reports and reports[-1].totals.tuples == 10)
-        wait_for(lambda: idle_for(reports, 6))
+        awaited(lambda: reports and reports[-1].totals.tuples == 10)
+        awaited(lambda: idle_for(reports, 6))
         publish(connection, topic, 2, countries(["b"] * 10))
-        wait_for(lambda: reports[-1].totals.tuples == 20)
+        awaited(lambda: reports[-1].totals.tuples == 20)
     assert by_key(final_counts(connection, result_topics(given)["aggregator"])) == {"a": 10, "b": 10}
 
 
@@ -30,10 +30,10 @@ def test_no_pause_while_there_is_a_backlog(settings, spark, connection, topic):
     publish(connection, topic, 2, countries(["a"] * 80))
     given = settings("SHUFFLE", max_tuples=10, trigger=600.0, run_time=3600.0, until_drained=False)
     with running(given, spark) as reports:
-        wait_for(lambda: sum(report.loads.sum() for report in reports) == 80)
+        awaited(lambda: sum(report.loads.sum() for report in reports) == 80)
         assert [report.loads.sum() for report in reports[:8]] == [10] * 8
         publish(connection, topic, 2, countries(["b"] * 4))
-        wait_for(lambda: len(reports) > 8)
+        awaited(lambda: len(reports) > 8)
         assert idle_for(reports, 6), "the backlog was gone"
 
 
@@ -52,11 +52,6 @@ def running(given, spark):
         thread.join(PATIENCE)
     assert not thread.is_alive()
     assert time.monotonic() - stopped < PATIENCE / 2, "it waited"
-
-
-def wait_for(what) -> None:
-    while not what():  # pytest has a limit
-        time.sleep(0.1)
 
 
 def idle_for(reports, seconds) -> bool:
