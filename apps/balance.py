@@ -20,7 +20,7 @@ from unskew.apps.routing import packets
 from unskew.apps.routing.batches import in_a_stream
 from unskew.apps.routing.order import in_order
 from unskew.apps.routing.packets import column, packets_at_workers, route_column
-from unskew.apps.routing.router import Routing
+from unskew.apps.routing.router import Routing, planned
 from unskew.apps.spark import column_of, placed
 from unskew.grouping import named
 
@@ -165,4 +165,5 @@ def _routing(
     routing = Routing(grouping.upper(), workers, options=options, seed=seed, name=name)
     routing.check()
     location = None if checkpoint is None else location_in(df.sparkSession, checkpoint)
-    return replace(routing, checkpoint=location, streaming=in_a_stream(df))
+    routing = replace(routing, checkpoint=location, streaming=in_a_stream(df))
+    return planned(df, routing)

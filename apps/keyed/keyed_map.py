@@ -20,7 +20,7 @@ from unskew.apps.keyed.store import KEY
 from unskew.apps.routing.batches import batch_time, heartbeats
 from unskew.apps.routing.order import in_order
 from unskew.apps.routing.packets import column
-from unskew.apps.routing.router import Routing
+from unskew.apps.routing.router import Routing, planned
 from unskew.apps.spark import arrow_type, spark_schema, tokens
 from unskew.errors import UsageError
 from unskew.works.interface import KeyedWork
@@ -111,6 +111,7 @@ def keyed_map(
     location = location_in(df.sparkSession, checkpoint)
     routing = Routing(grouping.upper(), workers, location, options, seed, streaming=True)
     routing.check()
+    routing = planned(df, routing)
     in_order(df, grouping)
     partitions = partitions_of(df.sparkSession, location)
     program = Program(

@@ -23,6 +23,12 @@ def batch_number() -> int | None:
     return int(number) if number is not None else None
 
 
+def query_run() -> str:
+    """The name of the calling task's run of a query. It differs each time that the query is started."""
+    context = TaskContext.get()
+    return (context.getLocalProperty("spark.jobGroup.id") if context is not None else None) or ""
+
+
 def state_partitions() -> int | None:
     """The number of partitions of the state of the calling task's query. None outside of a task."""
     context = TaskContext.get()

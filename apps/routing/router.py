@@ -10,23 +10,29 @@ import logging
 import re
 import time
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import ArrayLike, NDArray
+from pyspark.sql import DataFrame
 
 from unskew.apps.checkpoint.location import Location, Where
 from unskew.apps.checkpoint.versions import Versions
 from unskew.apps.checkpoint.visible import require_visible
-from unskew.apps.routing.batches import batch_number
+from unskew.apps.planning.asking import Asking
+from unskew.apps.planning.planner import planner
+from unskew.apps.planning.wire import Address
+from unskew.apps.routing.batches import batch_number, query_run
 from unskew.apps.routing.cost import FREE, Cost
 from unskew.apps.routing.plans import Plans, PlanState
 from unskew.apps.routing.reports import Reports, RouterReport
 from unskew.errors import UsageError
 from unskew.grouping import Grouping, create, encode, standalone
 from unskew.grouping.feedback import Plan
+from unskew.grouping.keys import KeyArray
+from unskew.grouping.planned.planned import Planned
 
 log = logging.getLogger(__name__)
 
@@ -62,6 +68,9 @@ class Routing:
         Whether earlier batches of the stream may have had other numbers of workers. The plan state records them.
     name : str
         A name for these routers, if the same query has others. Each name has its own states in the checkpoint.
+    planner : Address, optional
+        The query's planner, if the grouping plans a stream's batches before they are routed. Without it, each source
+        plans its own part.
 
     """
 
@@ -75,6 +84,7 @@ class Routing:
     cost: Cost = FREE
     rescaled: bool = False
     name: str = ""
+    planner: Address | None = None
 
     def check(self) -> None:
         """Raise ``UsageError`` or ``ValueError`` for what would fail in every task of a query without feedback."""
@@ -123,6 +133,17 @@ class Routing:
         return SourceRouter(self, source, batch)
 
 
+def planned(df: DataFrame, routing: Routing) -> Routing:
+    """The routing of a DataFrame of the user's, with a planner if it is a stream whose grouping plans batches.
+
+    The planner lasts as long as this process.
+    """
+    if not df.isStreaming:
+        return routing
+    made = planner(df.sparkSession, routing.router(), routing.checkpoint, routing.name)
+    return routing if made is None else replace(routing, planner=made.address)
+
+
 class SourceRouter:
     """One source's router in one batch. Call ``close`` when the source's tuples of the batch are routed."""
 
@@ -133,9 +154,14 @@ class SourceRouter:
         self._plans = PlanState(routing.workers) if batch is None else routing.plan_state(batch)
         self._grouping = self._new()
         self._versions: Versions | None = None
+        self._asking: Asking | None = None
         self._tuples = 0
         self._seconds = 0.0
-        if routing.checkpoint is not None and batch is not None and self._grouping.state_fields:
+        if routing.planner is not None and batch is not None:
+            self._asking = Asking(routing.planner, query_run(), batch, source)
+            if self._asking.replicas is not None:
+                self._grouping.load(self._asking.replicas)
+        elif routing.checkpoint is not None and batch is not None and self._grouping.state_fields:
             folder = ("routers", routing.name) if routing.name else ("sources",)
             self._versions = Versions(Location.of(routing.checkpoint).below("unskew", *folder, str(source)))
             self._restore(self._versions, batch)
@@ -174,17 +200,27 @@ class SourceRouter:
     def _new(self) -> Grouping:
         return self._routing.router(self._plans.workers).at_source(self._source)
 
-    def route(self, keys: pa.Array | pa.ChunkedArray, times: ArrayLike | None) -> NDArray[np.int32]:
+    def route(self, keys: KeyArray, times: ArrayLike | None) -> NDArray[np.int32]:
         """Route n tuples as ``Grouping.route`` does. The times are int64, ms."""
         started = time.perf_counter()
+        costs = None
+        if self._grouping.uses_cost or self._asking is not None:
+            keys = encode(keys)
         if self._grouping.uses_cost:
-            encoded = encode(keys)
-            workers = self._grouping.route(encoded, times, self._routing.cost.of(encoded))
+            costs = self._routing.cost.of(keys)
+        if self._asking is not None:
+            workers = self._planned(self._asking, keys, costs)
         else:
-            workers = self._grouping.route(keys, times)
+            workers = self._grouping.route(keys, times, costs)
         self._seconds += time.perf_counter() - started
         self._tuples += len(workers)
         return workers
+
+    def _planned(self, asking: Asking, keys: KeyArray, costs: ArrayLike | None) -> NDArray[np.int32]:
+        """Route the source's part of the batch by the query's plan."""
+        assert isinstance(self._grouping, Planned)
+        quotas = asking.quotas or asking.divided(self._grouping.count(keys, costs))
+        return self._grouping.follow(keys, quotas, costs)
 
     def through(self, parts: Iterable[Part[T]]) -> Iterator[tuple[T, NDArray[np.int32]]]:
         """Route the source's part of the batch piece by piece. Yields each piece's own value, and its workers.
@@ -209,6 +245,8 @@ class SourceRouter:
 
     def close(self, rejected: int = 0) -> None:
         """Write the state for the next batch, and send the report. ``rejected`` counts messages without a key."""
+        if self._asking is not None:
+            self._asking.close()
         grouping = self._grouping.report()
         if self._versions is not None and self._batch is not None:
             self._versions.write(self._batch + 1, self._grouping.save())

@@ -16,6 +16,8 @@ from pyspark.sql.streaming.query import StreamingQuery
 from unskew.apps.checkpoint.checkpoint import Batch, Checkpoint
 from unskew.apps.checkpoint.hold import NAME_VARIABLE, Hold, described
 from unskew.apps.checkpoint.versions import TotalsLog
+from unskew.apps.planning.planner import planner
+from unskew.apps.planning.wire import Address
 from unskew.apps.routing.reports import Reports
 from unskew.apps.run.ending import Drain, Halted, LargeMessage, Repeatable, fault, stop_between_batches
 from unskew.apps.run.idle import Idle, trigger
@@ -243,10 +245,14 @@ class Run:
                 self._group = stack.enter_context(ConsumerGroup(settings.connection, settings.group))
             stack.enter_context(follow(spark, settings.name, self._followers))
             idle = stack.enter_context(Idle(self._dataflow, self._halt, self._draining))
-            return self._await(self._start(spark, publisher, idle, flush_at), deadline, flushing=flush_at is not None)
+            made = planner(spark, self._dataflow.routing().router(), settings.location)
+            if made is not None:
+                stack.enter_context(made)
+            query = self._start(spark, publisher, idle, flush_at, made.address if made else None)
+            return self._await(query, deadline, flushing=flush_at is not None)
 
     def _start(
-        self, spark: SparkSession, publisher: Publisher, idle: Idle, flush_at: datetime | None
+        self, spark: SparkSession, publisher: Publisher, idle: Idle, flush_at: datetime | None, plans: Address | None
     ) -> StreamingQuery:
         settings = self._settings
         reports = Reports(spark.sparkContext)
@@ -255,7 +261,7 @@ class Run:
         self._agreed = False
         self._unplanned = self._checkpoint.unplanned()
         ahead_ms = self._checkpoint.clock.ahead_ms
-        rows = self._dataflow.rows(spark, Query(reports, flush_at, ahead_ms, self._count_bytes))
+        rows = self._dataflow.rows(spark, Query(reports, flush_at, ahead_ms, self._count_bytes, plans))
         sink = Sink(self._dataflow, reports, publisher, self._done, self._hold)
         self._halt.clear()
         self._halted = False

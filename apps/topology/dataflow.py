@@ -3,7 +3,7 @@
 ``unskew.apps.run`` runs it, and ``sink`` publishes the closed windows.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 from pyspark.sql import DataFrame, SparkSession
@@ -109,7 +109,8 @@ class Dataflow:
         query = query or Query()
         splitter, read = reading(spark, self.settings, query.ahead_ms, count_bytes=query.count_bytes)
         arriving = messages(self.settings, read, splitter)
-        return self.stage.rows(arriving, splitter, self.routing(query.reports), query)
+        routing = replace(self.routing(query.reports), planner=query.planner)
+        return self.stage.rows(arriving, splitter, routing, query)
 
 
 def _require_grouping(settings: Settings) -> None:

@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 from pyspark.sql import DataFrame
 
 from unskew.apps.checkpoint.checkpoint import Batch
+from unskew.apps.planning.wire import Address
 from unskew.apps.routing.reports import Reports, StateSummary, TaskReports
 from unskew.apps.routing.router import Routing
 from unskew.apps.splitter.splitter import Splitter
@@ -34,6 +35,8 @@ class Query:
         How much batch time is ahead of Spark's (``unskew.apps.checkpoint.versions.Clock``).
     count_bytes : bool
         Whether to limit the bytes that Python gets at a time (``unskew.apps.topology.source.reading``).
+    planner : Address, optional
+        The planner of the query, if its grouping plans batches.
 
     """
 
@@ -41,6 +44,7 @@ class Query:
     flush_at: datetime | None = None
     ahead_ms: int = 0
     count_bytes: bool = False
+    planner: Address | None = None
 
 
 @dataclass(frozen=True)

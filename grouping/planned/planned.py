@@ -12,7 +12,7 @@ from unskew.grouping.interface import Costs, Grouping, Times
 from unskew.grouping.keys import KeyArray, Keys, encode
 from unskew.grouping.planned.assignment import assign
 from unskew.grouping.planned.counts import Counts, merged
-from unskew.grouping.planned.quotas import NO_COSTS, Quotas, along, quotas_of
+from unskew.grouping.planned.quotas import NO_COSTS, Quotas, along, loads_of, quotas_of
 from unskew.grouping.planned.replicas import Replicas, position
 from unskew.grouping.state import Value
 
@@ -131,6 +131,11 @@ class Planned(Grouping):
         #: The tuples of all batches so far.
         self.clock = 0
         self._replicas = Replicas.none(16 * self.workers + 4096)
+        self.begin()
+
+    def begin(self) -> None:
+        """Begin a batch: no source's part of it is divided yet."""
+        self._sent = np.zeros(self.workers)
 
     def count(self, keys: KeyArray, costs: ArrayLike | None = None) -> Counts:
         """Count one source's part of a batch.
@@ -167,12 +172,33 @@ class Planned(Grouping):
             The quotas of each source, in the same order.
 
         """
+        self.begin()
+        return self.wave(counts)
+
+    def wave(self, counts: Sequence[Counts]) -> list[Quotas]:
+        """Divide a part of a batch that began with ``begin``: that of some of its sources.
+
+        After each wave no worker has more than its cap of all that is divided of the batch. Caps grow with the load, so
+        there is room for the next wave.
+
+        Parameters
+        ----------
+        counts : sequence of Counts
+            The counts of these sources, made by a router with the replicas that this one has now.
+
+        Returns
+        -------
+        list of Quotas
+            The quotas of each of these sources, in the same order.
+
+        """
         batch = merged(counts)
         at_home = homes(batch.keys, self._function, self.workers)
         present = self._replicas.of(batch.keys, at_home)
-        caps = self._caps(float(batch.loads.sum() + batch.tails.sum()))
+        caps = self._caps(float(self._sent.sum() + batch.loads.sum() + batch.tails.sum())) - self._sent
         afresh = self.clock == 0
         assigned = assign(batch.loads, present.starts, present.workers, batch.tails, caps, afresh)
+        self._sent = self._sent + loads_of(batch, present, assigned)
         begun, self.clock = self.clock, self.clock + sum(part.tuples for part in counts)
         self._replicas = self._replicas.after(batch.keys, present, assigned, begun)
         self._replicas = self._replicas.kept(self.clock - self.remember, self._function, self.workers)
@@ -247,10 +273,11 @@ class Planned(Grouping):
 
     def _state(self) -> dict[str, Value]:
         key, worker, used, _ = self._replicas
-        return {**super()._state(), "key": key, "worker": worker, "used": used}
+        return {**super()._state(), "key": key, "worker": worker, "used": used, "sent": self._sent}
 
     def _restore(self, state: Mapping[str, Any]) -> None:
         super()._restore(state)
+        self._sent = state.get("sent", np.zeros(self.workers))  # earlier versions had no waves
         self._replicas = self._replicas._replace(**{field: state[field] for field in ("key", "worker", "used")})
 
     def _identity(self) -> str:

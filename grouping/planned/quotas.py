@@ -93,6 +93,18 @@ def along(
     return routes
 
 
+def loads_of(batch: Merged, present: Present, assigned: Assigned) -> NDArray[np.float64]:
+    """The load, float64[W], that a batch brings to each worker."""
+    m, workers = len(batch.keys), len(batch.tails)
+    stays = np.ones(m + workers, np.bool_)
+    stays[assigned.item] = False
+    only = present.workers[present.starts[:-1]][stays[:m]]  # a key that stays has one replica
+    loads = np.where(stays[m:], batch.tails, 0.0)
+    np.add.at(loads, only, batch.loads[stays[:m]])
+    np.add.at(loads, assigned.worker, assigned.amount)
+    return loads
+
+
 def quotas_of(
     counts: Sequence[Counts], batch: Merged, present: Present, homes: NDArray[np.int32], assigned: Assigned
 ) -> list[Quotas]:

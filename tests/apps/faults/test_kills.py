@@ -35,7 +35,7 @@ HARMS = [
 ]
 
 
-# The last two plan in nearly every batch.
+# The last two plan in nearly every batch, by what the workers measured.
 GROUPINGS = [
     ("PARTIAL_KEY", "pkg"),
     ("DYNAMIC_KEY", "dkg"),
@@ -43,23 +43,25 @@ GROUPINGS = [
     ("MIXED", "mixed", "-g", "theta_max=0", "-g", "window=1"),
     ("POSG", "posg", "-g", "window=16", "-g", "tolerance=10"),
 ]
+PLANNED = [("PLANNED", "pl")]  # one plan for all sources, which the driver makes in waves
 
 
 @pytest.mark.parametrize(
-    ("harms", "most"),
+    ("groupings", "harms", "most"),
     [
-        pytest.param(EACH, 1_200, id="each once", marks=pytest.mark.takes(60)),
-        pytest.param(HARMS, 400, id="again and again", marks=[pytest.mark.full, pytest.mark.takes(180)]),
+        pytest.param(GROUPINGS, EACH, 1_200, id="each once", marks=pytest.mark.takes(60)),
+        pytest.param(GROUPINGS, HARMS, 400, id="again and again", marks=[pytest.mark.full, pytest.mark.takes(180)]),
+        pytest.param(PLANNED, HARMS, 400, id="plans in waves", marks=[pytest.mark.full, pytest.mark.takes(180)]),
     ],
 )
-def test_whatever_is_killed(broker, connection, topic, truth, launch, harms, most):
+def test_whatever_is_killed(broker, connection, topic, truth, launch, groupings, harms, most):
     """In any order, under any grouping that remembers, or plans: the seed is printed if it fails.
 
     A harm uses up to three batches of the stream: those that it waits for, and one in which it comes.
     """
     seed = random.randrange(1 << 32)
     rng = random.Random(seed)
-    grouping, short, *options = rng.choice(GROUPINGS)
+    grouping, short, *options = rng.choice(groupings)
     harms = rng.sample(harms, len(harms))
     print(f"seed {seed}, {grouping}: {', '.join(harm.__name__ for harm in harms)}")
     topology = launch(grouping, "--max-tuples", str(most), "--state-partitions", "3", *options)

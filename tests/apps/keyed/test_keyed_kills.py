@@ -31,7 +31,13 @@ DEALT = random.sample([SESSIONS, DISTINCT], 2)
 
 @pytest.mark.takes(150)
 @pytest.mark.parametrize(
-    ("turn", "grouping", "short"), [(0, "D_CHOICES", "dc"), (1, "KEY", "kg"), (2, "MIXED", "mixed")]
+    ("turn", "grouping", "short"),
+    [
+        (0, "D_CHOICES", "dc"),
+        (1, "KEY", "kg"),
+        (2, "MIXED", "mixed"),
+        pytest.param(3, "PLANNED", "pl", marks=pytest.mark.full),
+    ],
 )
 def test_whatever_is_killed(broker, connection, topic, truth, launch, turn, grouping, short):
     """In any order, by either work: the seed is printed if it fails."""

@@ -1,0 +1,101 @@
+"""A source's side of the planner, in a task of Spark's."""
+
+import socket
+from multiprocessing import AuthenticationError
+from types import TracebackType
+from typing import Self
+
+from unskew.apps.planning.wire import QUOTAS, REFUSED, REPLICAS, Address, asking, packed, unpacked
+from unskew.errors import EnvironmentFault
+from unskew.grouping.planned.counts import Counts
+from unskew.grouping.planned.quotas import Quotas
+from unskew.grouping.state import pack
+
+_PATIENCE = 10.0  # s; to connect
+
+
+class Asking:
+    """One attempt of a source to route its part of a batch. It is a context manager, which says goodbye.
+
+    As long as it is open and hasn't sent its counts, the planner waits for it.
+
+    Parameters
+    ----------
+    address : Address
+        The planner's.
+    run : str
+        Spark's name of the query's run, which differs each time that the query starts.
+    batch, source : int
+        Of which batch and source the attempt is.
+
+    Attributes
+    ----------
+    replicas : bytes or None
+        The state of a router, with which the source must count. None: its quotas are there already.
+    quotas : Quotas or None
+        The source's quotas, once they are there.
+
+    Raises
+    ------
+    EnvironmentFault
+        The planner can't be reached.
+
+    """
+
+    def __init__(self, address: Address, run: str, batch: int, source: int) -> None:
+        self._address = address
+        self.replicas: bytes | None = None
+        self.quotas: Quotas | None = None
+        try:
+            connected = socket.create_connection((address.host, address.port), _PATIENCE)
+            self._connection = asking(connected, address.secret)
+            self._ask(pack("hello", {"run": run, "batch": batch, "source": source}))
+        except (OSError, EOFError, AuthenticationError) as error:
+            raise EnvironmentFault(
+                f"an executor can't reach the planner of PLANNED at the driver's {address.host}:{address.port} "
+                f"({error or type(error).__name__}); the setting spark.driver.host names an address that it reaches"
+            ) from error
+
+    def __enter__(self) -> Self:
+        """The attempt itself, which the planner knows of."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Disconnect; the planner no longer waits for this attempt."""
+        self.close()
+
+    def close(self) -> None:
+        """Disconnect; the planner no longer waits for this attempt."""
+        self._connection.close()
+
+    def divided(self, counts: Counts) -> Quotas:
+        """Send the source's counts, and wait for its quotas.
+
+        Raises
+        ------
+        EnvironmentFault
+            The planner has ended, or has no plan for the source.
+
+        """
+        try:
+            self._ask(packed(counts))
+        except (OSError, EOFError) as error:
+            raise EnvironmentFault(
+                f"the planner of PLANNED at {self._address.host}:{self._address.port} has ended "
+                f"({error or type(error).__name__})"
+            ) from error
+        assert self.quotas is not None
+        return self.quotas
+
+    def _ask(self, question: bytes) -> None:
+        self._connection.send_bytes(question)
+        answer = self._connection.recv_bytes()
+        kind, data = answer[:1], answer[1:]
+        if kind == REFUSED:
+            raise EnvironmentFault(f"the planner of PLANNED has no plan: {data.decode()}")
+        if kind == REPLICAS:
+            self.replicas = data
+        elif kind == QUOTAS:
+            self.quotas = unpacked(Quotas, data)
