@@ -1,4 +1,4 @@
-"""Works with a state per key: what a worker remembers of each of its keys, and the results that it makes of this."""
+"""Keyed works: what a worker remembers of each of its keys, and the results that it makes of this."""
 
 from unskew.works.distinct import Distinct
 from unskew.works.distinct_count import DistinctCount

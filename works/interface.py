@@ -1,4 +1,4 @@
-"""The interface of works with a state per key, vectorised over the keys of a batch.
+"""The interface of keyed works, vectorised over the keys of a batch.
 
 ``KeyedWork`` is the interface. ``Folded`` is a base for works whose states are only ever merged. ``Summary`` is a base
 for works whose results are a function of the state.
@@ -32,7 +32,7 @@ class Now:
 
 
 class KeyedWork(ABC):
-    """A work with a state per key.
+    """A keyed work: a work with a state per key.
 
     A worker calls ``update`` once a batch, with all its tuples and the states of their keys. Each row of ``states`` is
     a key. A *slot* is the number of such a row, by which tuples and results name their key. An instance keeps nothing

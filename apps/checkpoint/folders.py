@@ -74,7 +74,7 @@ class Folder(Protocol):
 def patiently(read: Callable[[], T]) -> T:
     """What ``read`` returns as soon as it finds a file that another machine has written.
 
-    A network file system may hold for a minute that there is no file of a name where it has just found none.
+    A network file system may remember for a minute that a file was missing.
 
     Raises
     ------
@@ -195,7 +195,7 @@ class LocalFolder:
                 file.write(data)
                 file.flush()
                 os.fsync(file.fileno())
-        except BaseException:  # the disk is full, say: it isn't to be filled further
+        except BaseException:  # for example, the disk is full: leave nothing half-written on it
             unfinished.unlink(missing_ok=True)
             raise
         return unfinished

@@ -130,14 +130,15 @@ def location_in(spark: "SparkSession", address: str) -> Location:
 def _resolved(spark: "SparkSession", address: str) -> str:
     """Where an address without a scheme is, for Spark.
 
-    Spark says where a file isn't that it is asked to read: by no other way does it tell through Spark Connect, too.
+    We ask Spark to read a file that can't exist. Its error names the resolved path, which no other call returns through
+    Spark Connect.
     """
     from pyspark.errors import AnalysisException, PySparkException
 
     absent = f".{uuid.uuid4().hex}"
     path = posixpath.join(address, absent)
     try:
-        # Of a single path Spark would log, with a stack trace, that it isn't there.
+        # Two paths: for a single missing path Spark would log a stack trace.
         _ = spark.read.text([path, path]).schema
     except AnalysisException as error:
         found = (error.getMessageParameters() or {}).get("path", "")

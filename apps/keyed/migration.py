@@ -117,7 +117,7 @@ class Transfers:
             return [reader.get_batch(number).replace_schema_metadata() for number in wanted]
 
     def _open(self, plan: int, sender: int, batch: int) -> pa.NativeFile:
-        """A file that was written; a machine may not see it yet, where it has just found that there is none."""
+        """A file that was written. This machine may not see it yet, if it has just looked for it in vain."""
         folder = self._location.folder(str(plan))
         try:
             return patiently(lambda: folder.open(_name(sender, batch)))
@@ -231,9 +231,9 @@ class Migration:
     ) -> Iterator[tuple[int, Mapping[int, int]]]:
         """The plans whose states the worker hasn't taken in yet, with their files."""
         if plans.files is not None:
-            # Plans before this one, which it may not have taken in, have nothing for it: it wasn't among their workers.
-            # (The active plan waited until all of its workers, and of the plan before, had been called.) And if it
-            # isn't among the workers of this one, its files may be gone: those who need them have taken them in.
+            # A plan became active only after all its workers, and those of the plan before, had been called. So earlier
+            # plans that this worker hasn't taken in have no states for it: it took part in none of them. If it isn't
+            # part of this plan either, the plan's files may be gone: the workers who need them have taken them in.
             if self._worker < plans.workers:
                 yield active.number, plans.files
             return

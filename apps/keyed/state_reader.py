@@ -48,7 +48,8 @@ class States:
         record, partitions = checkpoint.claimed(), checkpoint.partitions()
         if "state" not in record or partitions is None:
             raise UsageError(f"the checkpoint {location} has no states; valid: one of a run with a keyed work")
-        _ = spark.streams.active  # starts what state stores look for: without it each of them logs a stack trace
+        # Starts the coordinator that state stores ask for. Without it, each of them logs a stack trace.
+        _ = spark.streams.active
         self.work: str = record["work"]
         self.workers: int = record["numWorkers"]
         history = WorkerHistory.of(record, self.workers)

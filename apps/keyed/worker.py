@@ -178,7 +178,7 @@ def _punctual(tuples: pa.RecordBatch, program: Program, closed_ms: int) -> tuple
         return tuples, counted, 0
     times = tuples.column("time").to_numpy()
     length = program.counted_ms or program.window_ms
-    open_ = np.ones(len(times), np.bool_)  # whether the tuple's window is
+    open_ = np.ones(len(times), np.bool_)  # whether the tuple's window is still open
     if length is not None:
         open_ &= times // length * length + length > closed_ms
     older = open_ & (times < closed_ms) if program.window_ms is None else np.zeros(len(times), np.bool_)

@@ -58,7 +58,7 @@ class Exporter:
             self._server, self._thread = start_http_server(port, host, registry)
         except OSError as error:
             raise UsageError(
-                f"--prometheus-port {port} can't be had at {host} ({error.strerror}); valid: a free port (0: any), "
+                f"--prometheus-port {port} isn't free at {host} ({error.strerror}); valid: a free port (0: any), "
                 "and as --prometheus-host an address of this machine, or 0.0.0.0 for all"
             ) from error
         self.port = self._server.server_port

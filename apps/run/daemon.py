@@ -2,7 +2,7 @@
 
 Spark starts it by this module's name (``spark.python.daemon.module``).
 """
-# ruff: noqa: E402  Another version of Python may lack what is imported: it is to say so, and not that a module is missing.
+# ruff: noqa: E402  Another version of Python may lack what is imported. The error must name the version, not a module.
 
 import gc
 import os

@@ -45,7 +45,7 @@ from unskew.deploy.client.topics import end_offsets, topic_id
 log = logging.getLogger(__name__)
 
 _LOOK_EVERY = 0.2  # s; each look asks the JVM
-_ATTEMPTS = 5  # at a batch, if Python doesn't start in time or another driver was at it
+_ATTEMPTS = 5  # tries of a batch, if Python started too late or another driver was still at work
 _SILENT = 600.0  # s without a batch of another driver's; the longest batches must be shorter
 _LOOK_AT_HOLDER = 10.0  # s
 _ASK_EVERY = 60.0  # s
@@ -267,7 +267,7 @@ class Run:
         self._halted = False
 
         def end_of_batch(df: DataFrame, number: int) -> None:
-            # A flag tells that it was halted: the error's text, with lines of this function, could tell of any error.
+            # A flag says that the query was halted: an error's text quotes this function's lines, so it proves nothing.
             batch = None if self._halt.is_set() else self._checkpoint.batch(number)
             self._hold.require()
             if batch is None or self._reset_clock(batch):

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from urllib3 import PoolManager
 
 _PATIENCE = 10.0  # s; for each attempt
-# Of a Kafka partition in a batch. A producer may name any number of schemas that there aren't.
+# Most missing schemas that are asked for, in a batch and a Kafka partition. A producer may name any number of them.
 _LACKING = 100
 _REASON = 500  # characters of fastavro's reason, which may have all of the schema in it
 # A registry that is busy, or is being started anew, is asked again: five times in half a minute, or when it says, which

@@ -79,7 +79,7 @@ def hashtags(name: str) -> Splitter:
 #: The formats of the messages of a COLUMN topic.
 FORMATS = ("json", "avro", "csv", "text")
 REGISTRY_VARIABLE = "SCHEMA_REGISTRY_URL"
-_COLUMNS = 1 << 20  # of CSV: where there are more than Spark's parser is told of, it ends the query
+_COLUMNS = 1 << 20  # most columns of a CSV line; with more, Spark's parser ends the query
 _CSV = {"escape": '"', "maxColumns": str(_COLUMNS)}  # RFC 4180: a quote inside quotes is doubled
 
 

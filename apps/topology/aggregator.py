@@ -141,7 +141,7 @@ class Closing:
     piece: int = _PIECE
 
     def run(self, rows: DataFrame) -> list[Distribution]:
-        """Run the batch that closes these rows (``dataflow``), publish, and return the windows' distributions."""
+        """Run the batch that these counts come from (``Stage.executed``), publish, and return the distributions."""
         parts = (
             rows.select(
                 F.unix_millis("window.start").alias("start"),

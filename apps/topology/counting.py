@@ -121,6 +121,6 @@ class Counting(Stage):
     ) -> Iterator[DataFrame | None]:
         """As ``Stage``."""
         counts = rows.where("worker >= 0")
-        # Where no window can close, the job that updates the state is all. (If there are rows all the same, the batch
-        # runs once more, as it would after a failure, and nothing is lost.)
+        # Where no window can close, only the job that updates the state runs. If it returns rows after all, the batch
+        # runs again, as after a failure, and nothing is lost.
         yield counts if may_close or counts.collect() else None

@@ -85,7 +85,7 @@ class BoundedLoad(Grouping):
     The limits are 1, 6 and 8 % of a window, or 1, 6.5 and 8 tuples of a worker if that is more. They were chosen on
     Zipf and country streams, on which results change little with them. For a split key of d workers the limit in
     per cent is 1 + 5·d^-1/4. docs/bounded-load/ compares balance and replication with all other schemes, and says what
-    can't be had.
+    is impossible.
 
     References
     ----------

@@ -5,7 +5,7 @@
 [0, 1, 2]
 
 What most users need can be imported from here. The rest is in the packages ``unskew.grouping`` (the schemes, without
-Spark), ``unskew.works`` (works with a state per key), ``unskew.apps`` (the topology and its commands),
+Spark), ``unskew.works`` (keyed works), ``unskew.apps`` (the topology and its commands),
 ``unskew.producers``, ``unskew.dashboards`` and ``unskew.deploy``.
 """
 

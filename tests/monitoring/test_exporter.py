@@ -48,7 +48,7 @@ def test_no_key_becomes_a_label():
 def test_a_port_that_is_taken():
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        with pytest.raises(UsageError, match=f"--prometheus-port {port} can't be had"):
+        with pytest.raises(UsageError, match=f"--prometheus-port {port} isn't free"):
             Exporter(port)
 
 
