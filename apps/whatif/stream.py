@@ -20,6 +20,7 @@ from unskew.errors import UsageError
 from unskew.grouping import streams
 from unskew.grouping.streams import KeyStream
 from unskew.producers import registry
+from unskew.shell import pair, value
 
 #: The generators that a stream may name.
 GENERATORS: dict[str, Callable[..., KeyStream]] = {
@@ -93,20 +94,21 @@ def generator(name: str, text: str) -> KeyStream:
     defaults = {p.name: p.default for p in inspect.signature(make).parameters.values()}
     options: dict[str, float] = {}
     for part in filter(None, text.split(",")):
-        parameter, _, value = part.partition("=")
+        parameter, written = pair(part)
         if parameter not in defaults:
             raise UsageError(f"{name} has no parameter {parameter!r}; valid: {', '.join(defaults)}")
-        try:
-            number = float(value)
-            options[parameter] = (
-                int(number) if isinstance(defaults[parameter], int) and number == int(number) else number
-            )
-        except ValueError:
-            raise UsageError(f"{parameter} is {value!r}; valid: a number like {defaults[parameter]!r}") from None
+        read = _whole if isinstance(defaults[parameter], int) else float
+        options[parameter] = value(parameter, written, read, f"a number like {defaults[parameter]!r}")
     try:
         return make(**options)
     except (ValueError, TypeError) as error:
         raise UsageError(f"{name}: {error}") from None
+
+
+def _whole(text: str) -> float:
+    """A number, as an int if it is whole."""
+    number = float(text)
+    return int(number) if number == int(number) else number
 
 
 def _dataset(name: str, tuples: int, seed: int) -> Stream:
