@@ -33,13 +33,20 @@ _CONSTANTS = {
 }
 
 
+_STRICT = (
+    "a message with a timestamp that Spark can't hold will end the run: %s. To let Kafka refuse such messages, "
+    "set the topic's message.timestamp.after.max.ms"
+)
+
+
 def lenient(jar: Path) -> Path:
-    """A copy of an archive whose source takes all timestamps. If the archive has no such class, the archive itself.
+    """A copy of an archive whose source takes all timestamps. If there can be none, a warning, and the archive itself.
 
     The copy is in the folder ``lenient`` beside the archive. If it isn't as it should be, it is made again.
     """
     content = _copy(jar)
     if content is None:
+        log.warning(_STRICT, f"{jar} reads timestamps in a way that this version doesn't know")
         return jar
     copy = jar.parent.parent / "lenient" / jar.name
     if not copy.is_file() or copy.read_bytes() != content:
@@ -49,7 +56,7 @@ def lenient(jar: Path) -> Path:
             part.write_bytes(content)
             part.replace(copy)
         except OSError as error:
-            log.warning("a message with a timestamp that Spark can't hold will end the run: no %s (%s)", copy, error)
+            log.warning(_STRICT, f"no {copy} ({error})")
             return jar
     return copy
 

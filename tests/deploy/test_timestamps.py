@@ -30,11 +30,15 @@ def test_a_copy_that_is_not_what_it_has_to_be_is_made_again(tmp_path):
     assert other.read_bytes() == copy.read_bytes()
 
 
-def test_another_version_of_the_class_stays_as_it_is(tmp_path):
+def test_another_version_of_the_class_stays_as_it_is_with_a_warning(tmp_path, caplog):
     jar = tmp_path / "connector" / "spark-sql-kafka-1.jar"
     jar.parent.mkdir()
     for content in {"other.class": b"x"}, {timestamps._CLASS: b"\xca\xfe\xba\xbe"}:
         with zipfile.ZipFile(jar, "w") as archive:
             for name, code in content.items():
                 archive.writestr(name, code)
+        caplog.clear()
         assert lenient(jar) == jar
+        (line,) = caplog.messages
+        assert str(jar) in line
+        assert "set the topic's message.timestamp.after.max.ms" in line
