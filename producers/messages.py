@@ -42,8 +42,8 @@ def election(
 ) -> Block:
     """``{"text","hashtags":[…],"timestamp"}``, with a key for each hashtag (``hashtag_keys``); ms: int64[n].
 
-    ``hashtags`` has for each message a list of texts, or of a dictionary of texts, which may be empty. If a caller's
-    dictionary is the same each time, it gives ``keys``, the result of ``hashtag_keys`` for it, which is then made once.
+    ``hashtags`` has a list for each message, which may be empty: of texts, or of a dictionary of texts. A caller with
+    the same dictionary each time gives ``keys``, the result of ``hashtag_keys`` for it, so that it is made once.
     """
     flat = hashtags.flatten()
     listed = pc.call_function("binary_join", [pa.ListArray.from_arrays(hashtags.offsets, quoted(flat)), pa.scalar(",")])

@@ -20,7 +20,7 @@ from unskew.errors import EnvironmentFault, UsageError
 FORMAT = 2
 #: The record of the run, below the checkpoint's location.
 RECORD = ("unskew", "run.json")
-#: The record's entry of results: ``of`` which topic they are, and the ``number`` of their generation there.
+#: The record's entry of results: their topic (``of``), and the ``number`` of their generation there.
 GENERATION = "generation"
 
 
@@ -129,16 +129,16 @@ class Checkpoint:
 
         """
         record = orjson.dumps(self.check(run, changing), option=orjson.OPT_INDENT_2)
-        # Even if it is the same: the user learns now whether the location is writable.
+        # An unchanged record is written too, so that the user learns now whether the location is writable.
         self._own.write(RECORD[-1], record)
 
     def tidy(self) -> None:
-        """Remove the incomplete files that drivers have left which were killed. Only the driver that holds it may."""
+        """Remove the incomplete files that killed drivers have left. Only the driver that holds the checkpoint may."""
         for left in partials_among(self._own.names()):
             self._own.remove(left)
 
     def require_writable(self) -> None:
-        """Check that the checkpoint can be written, by a file that says nothing.
+        """Check that the checkpoint can be written, with an empty file.
 
         Raises
         ------

@@ -19,7 +19,7 @@ from unskew.errors import EnvironmentFault
 T = TypeVar("T")
 PATIENCE = 90.0  # s
 _LOOK_EVERY = 0.5  # s
-# What file systems without links answer.
+# The errors of file systems without links.
 _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
 
 
@@ -93,9 +93,9 @@ def patiently(read: Callable[[], T]) -> T:
 
 
 def tidies(folder: Folder, what: str, seldom: int) -> bool:
-    """Whether old files of a folder are looked for now: always, or once in ``seldom`` times where requests cost money.
+    """Whether to look for a folder's old files now. Where requests cost money, that is once in ``seldom`` times.
 
-    ``what`` names the write after which they are, so that writes of many folders don't look at the same moment.
+    ``what`` names the write after which to look, so that the writes of many folders don't look at the same moment.
     """
     return not (folder.costly and zlib.crc32(what.encode()) % seldom)
 

@@ -18,7 +18,7 @@ from unskew.errors import EnvironmentFault
 if TYPE_CHECKING:
     from hdfs_native import Client
 
-# By default an address where nothing answers is tried for minutes; so many attempts take 48 s.
+# By default the client tries for minutes an address where nothing answers. This number of attempts takes 48 s.
 _ATTEMPTS = "6"
 
 

@@ -25,7 +25,7 @@ import orjson
 from unskew.apps.checkpoint.location import Location, Where
 from unskew.errors import EnvironmentFault, TakenOver
 
-#: The variable by which a driver is told from others. It is the same when a service manager starts the driver again.
+#: The environment variable with a driver's name. A service manager that starts the driver again gives the same name.
 NAME_VARIABLE = "UNSKEW_DRIVER"
 
 _HOLDER, _ENDED = "holder.json", "ended.json"
@@ -34,9 +34,10 @@ _REMEMBERED = 20  # drivers that have lost the checkpoint
 
 
 def driver_name() -> str:
-    """The name of this driver, the same after each restart: by default of the host, and of the service of systemd.
+    """The name of this driver, the same after each restart.
 
-    A container has a host name of its own, which it keeps when it is started again.
+    By default it is the name of the host, and that of systemd's service if there is one. A container has a host name of
+    its own, which it keeps when it is started again.
     """
     groups = _CONTROL_GROUPS.read_text() if _CONTROL_GROUPS.exists() else ""
     service = re.search(r"/([^/\n]+\.service)$", groups, re.MULTILINE)
@@ -64,7 +65,7 @@ class Hold:
     def lost_to(self) -> dict[str, Any] | None:
         """The record of the driver that has taken the checkpoint from this one. None: there is none, or it has ended.
 
-        This driver is the one that had it if it has the same name.
+        A driver that was started again is the same driver if it has the same name.
         """
         holder = self._read(_HOLDER)
         if holder is None or driver_name() not in holder.get("lost", ()):
@@ -97,7 +98,7 @@ class Hold:
         )
 
     def end(self) -> None:
-        """Say that this driver has come to its end. (In a file of its own: the holder may be another one by now.)"""
+        """Record that this driver has ended, in a file of its own, because the holder may be another one by now."""
         self._write(_ENDED, {"driver": self._driver})
 
     def require(self) -> None:

@@ -22,7 +22,7 @@ _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 _HADOOP = "spark.hadoop."
 # The prefixes of each store's settings, in Hadoop's names.
 _PREFIXES = {"s3a": ("fs.s3a.",), "hdfs": ("dfs.", "ipc.", "hadoop.", "fs.defaultFS")}
-# AWS's usual variables, for settings of Hadoop's that aren't given. (Spark itself takes the keys from them.)
+# AWS's usual variables, for settings of Hadoop's that aren't given. Spark itself takes the keys from them.
 _FROM_ENVIRONMENT = {
     "fs.s3a.access.key": ("AWS_ACCESS_KEY_ID",),
     "fs.s3a.secret.key": ("AWS_SECRET_ACCESS_KEY",),
@@ -155,7 +155,7 @@ def _resolved(spark: "SparkSession", address: str) -> str:
 def _settings(spark: "SparkSession", prefixes: tuple[str, ...]) -> dict[str, str]:
     """Hadoop's settings with which a session's Spark reaches a store, named as Spark's settings.
 
-    Through Spark Connect only those are known that the session was given, not those in Hadoop's files on the server.
+    Through Spark Connect, only the settings that the session was given are known, not those in the server's files.
     """
     from unskew.apps.spark import is_remote, java_session, jvm  # it needs pyspark; a location doesn't
 

@@ -1,4 +1,4 @@
-"""What a task gives beyond the bytes that Spark takes at once lies beside the checkpoint.
+"""The blobs of a task that are more than Spark takes at once: they lie beside the checkpoint.
 
 pyspark makes one Arrow batch of all rows that an operator of states gives in one call, and an Arrow column of blobs
 ends at 2 GiB. (The timers of all groups of a task are one call.) An operator can't divide them. And the driver takes
@@ -14,10 +14,10 @@ from unskew.apps.checkpoint.folders import numbers, patiently, tidies
 from unskew.apps.checkpoint.location import Location, Where
 from unskew.errors import EnvironmentFault
 
-#: The bytes of the blobs that one call of an operator gives through Spark, at most.
+#: The most bytes of blobs that one call of an operator gives through Spark.
 MOST = 1 << 30
 
-# An Arrow stream doesn't begin like this, and neither does a heartbeat's blob.
+# No Arrow stream begins like this, and no heartbeat's blob does.
 _FILE = b"file:"
 # Where each request costs money, old files are looked for in one of so many batches.
 _SELDOM = 64
@@ -40,11 +40,11 @@ class Overflow:
         self._room = most
 
     def put(self, sender: str, batch: int, number: int, blob: bytes) -> bytes:
-        """The blob itself for a row, or the name of its file. ``number`` is the row's among those of the sender."""
+        """The blob itself for a row, or the name of its file. ``number`` is the row's among the sender's rows."""
         if self._location is None or len(blob) <= self._room:
             self._room -= len(blob)
             return blob
-        self._room = 0  # in their order: a later one might fit, but then it would be a matter of luck
+        self._room = 0  # a later blob that fits becomes a file too, so that luck doesn't decide
         self._location.folder(sender, str(batch)).write(str(number), blob)
         return _FILE + f"{sender}/{batch}/{number}".encode()
 

@@ -24,7 +24,7 @@ _DIGITS = 12
 _KEEP = 3
 # Where each request costs money, old versions are looked for after one of so many writes.
 _SELDOM = 8
-# So many of the newest versions a list may lack.
+# How many of the newest versions a list may lack.
 _UNLISTED = 64
 
 
@@ -51,7 +51,7 @@ class Versions:
         listed = [v for v in numbers(self._folder) if v <= at_most]
         newest = listed[-1] if listed else -1
         for version in reversed([*listed, *range(max(newest + 1, at_most - _UNLISTED), at_most)]):
-            if (data := self.at(version)) is not None:  # a list may also have what is no longer there
+            if (data := self.at(version)) is not None:  # a list may also name a version that is gone
                 return version, data
         return None
 

@@ -19,7 +19,7 @@ _MARK = "metadata"  # the file in which Spark's driver writes that id before the
 
 _VALID = "the query's own checkpointLocation, where all machines see it (a network file system, s3a://…, hdfs://…)"
 
-# Where each request costs money, a process looks once: the (address, query) that it has seen.
+# The (address, query) pairs that this process has seen. Where each request costs money, it looks once.
 _seen: set[tuple[str, str]] = set()
 
 

@@ -140,11 +140,11 @@ def keyed_map(
 
 
 def _claim(df: DataFrame, location: Location, program: Program, routed: dict[str, Any], tokens: list[int]) -> None:
-    """Record the query in its checkpoint: its states are found again by the same tokens in as many partitions alone."""
+    """Record the query in its checkpoint: only the same tokens, in as many partitions, find its states again."""
     checkpoint = Checkpoint(location)
     new = taken_over(program.work, checkpoint.claimed())
     place = {"statePartitions": program.partitions, "tokens": tokens}
-    # Before a batch is done there are no states.
+    # Until a batch is done there are no states, so their place may still change.
     moving = place if checkpoint.following() == 0 else ()
     checkpoint.claim(program.identity | routed | new | place, (*new, *moving))
     require_shared(df.sparkSession, location, *RECORD)

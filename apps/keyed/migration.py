@@ -103,7 +103,7 @@ class Transfers:
     def forget(self, taken: Sequence[int]) -> None:
         """Remove the files that no replay reads.
 
-        ``taken`` is for each worker the newest plan with states that it had taken in before the finished batch.
+        ``taken`` has for each worker the newest plan whose states it had taken in before the finished batch.
         """
         if min(taken):
             for plan in self.plans():
@@ -261,7 +261,7 @@ class Migration:
         assert self._plans is not None
         now = router_by(self._routing, self._plans.active, self._plans.workers)
         then = router_by(self._routing, pending, self._plans.pending_workers)
-        named = now.moving(then, table.keys)  # None where a list would be longer than the table is
+        named = now.moving(then, table.keys)  # None if the list would be longer than the table
         if named is not None:
             named = named[owners(now, named) == self._worker]
         rows: dict[int, list[pa.RecordBatch]] = {}

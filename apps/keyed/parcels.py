@@ -121,7 +121,7 @@ def _portions(rows: Sequence[tuple[int, pa.RecordBatch]]) -> Iterator[list[pa.Re
 
 
 def _parts(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """A batch, halved until no part is too large; nothing of a batch without rows."""
+    """A batch, halved until no part is too large. A batch without rows gives no part."""
     if batch.num_rows > 1 and batch.nbytes > LARGEST:
         half = batch.num_rows // 2
         yield from _parts(batch.slice(0, half))

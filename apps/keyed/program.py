@@ -349,12 +349,12 @@ def merging(
     return None if merge_every is None else Period.of(merge_every)
 
 
-#: The field of a checkpoint's record with the schema of its states, and the one with those that they had before.
+#: The fields of a checkpoint's record with the schema of its states, and with the schemas that they had before.
 _STATE, _BEFORE = "state", "statesBefore"
 
 
 def taken_over(work: KeyedWork, record: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of a checkpoint's record that change when a work takes over states of another schema. Mostly none.
+    """The fields of a checkpoint's record that change when a work takes over states of another schema, if any.
 
     The first batch upgrades the states. Until it has been committed, an older version of the work can still go on with
     the checkpoint. So this function doesn't refuse a schema that the states had before; the table of states does.

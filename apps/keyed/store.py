@@ -131,7 +131,7 @@ KEYS, BYTES = 1600, 128 << 10
 #: A time that never comes: for a key that is never due, and for a bucket from which nothing expires.
 NEVER = np.iinfo(np.int64).max
 
-_SHRINK = 8  # times as many buckets as are needed: then their number shrinks
+_SHRINK = 8  # the number of buckets shrinks when it is so many times the number needed
 
 
 def bucket_of(hashes: NDArray[np.uint64], n: int) -> NDArray[np.int64]:

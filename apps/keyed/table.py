@@ -27,7 +27,7 @@ from unskew.works.interface import has_state
 #: The number of the bucket that has the directory of the others.
 DIRECTORY = -1
 _AT_ONCE = 256  # buckets
-_SWEEPS = 16  # times a TTL that a bucket is searched for expired states
+_SWEEPS = 16  # searches of a bucket for expired states, within a TTL
 
 
 @dataclass(frozen=True)

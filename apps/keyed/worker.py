@@ -101,10 +101,10 @@ def work(
 
 
 def going_on(program: Program, progress: Progress, batch: WorkerBatch) -> WorkerBatch:
-    """The batch with a time by which no window is open again that a batch before has closed.
+    """The batch, with a time that opens no window again that an earlier batch has closed.
 
     By batch time, a driver's clock may be set back, or the next driver's clock may be behind. All workers are called in
-    every batch that tuples come in, so they have closed the same windows, and say the same time.
+    every batch with tuples. So they have closed the same windows, and arrive at the same time.
     """
     if program.event or program.window_ms is None:
         return batch
@@ -190,9 +190,9 @@ def _punctual(tuples: pa.RecordBatch, program: Program, closed_ms: int) -> tuple
 
 
 def _merges(program: Program, progress: Progress, batch: WorkerBatch) -> bool:
-    """Whether fragments are merged in this batch. All workers say the same: a merger has all of a key's, or none.
+    """Whether fragments are merged in this batch. All workers agree, so a merger gets all of a key's fragments or none.
 
-    An empty batch is the last for now (of ``availableNow``, for ever), so it waits for no period.
+    An empty batch is the last one for now, and with ``availableNow`` the last of all. So it waits for no period.
     """
     every = program.merge_every
     if not program.split or every is None:

@@ -56,7 +56,7 @@ class Subject:
     labels : dict
         Label → meaning, beyond ``COMMON``.
     prometheus : bool
-        Whether Prometheus gets it too; not where a key or a text would become a label.
+        Whether Prometheus gets it too. It doesn't if a key or a text would become a label.
 
     """
 

@@ -3,8 +3,8 @@
 Messages are decoded in Python, as a whole, and their key is a field at any depth.
 
 With a schema registry, each message begins with a zero byte and the number of its schema in four bytes. A schema is
-fetched once. The driver fetches the schemas that samples of the topic name, and the task that meets another one first
-fetches that. If the registry doesn't have a schema, it is asked again in the next batch. Within a batch the first
+fetched once. The driver fetches the schemas that samples of the topic name. A task that meets another schema fetches
+it. If the registry doesn't have a schema, it is asked again in the next batch. Within a batch the first
 answer holds (``Refusals``).
 """
 
@@ -41,8 +41,8 @@ _PATIENCE = 10.0  # s; for each attempt
 # Most missing schemas that are asked for, in a batch and a Kafka partition. A producer may name any number of them.
 _LACKING = 100
 _REASON = 500  # characters of fastavro's reason, which may have all of the schema in it
-# A registry that is busy, or is being started anew, is asked again: five times in half a minute, or when it says, which
-# may be half a minute each time. A login goes to no other server that a redirection names.
+# A registry that is busy, or is being started anew, is asked again five times in half a minute. If it names a time, it
+# is asked then, which may be half a minute each time. A login goes to no other server that a redirection names.
 _ATTEMPTS: dict[str, Any] = {
     "total": 5,
     "redirect": 3,
@@ -293,7 +293,7 @@ def of_file(path: str) -> Schema:
     """
     try:
         return Schema.of(Path(path).read_text())
-    except Exception as error:  # noqa: BLE001  as many kinds as a file can be wrong
+    except Exception as error:  # noqa: BLE001  fastavro raises many kinds
         raise UsageError(f"--schema {path} is no Avro schema: {error or type(error).__name__}") from None
 
 

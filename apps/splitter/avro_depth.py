@@ -2,8 +2,8 @@
 
 fastavro decodes in C. It calls itself for each level of a value, and Python's limit of recursion doesn't hold there: a
 message of 40 KB that is a list of 20,000 linked records overflows the stack and kills the process. A few bytes can
-also stand for 2^60 values that take no bytes. What a schema bounds needs no look at its messages. With another schema,
-a message is walked through before it is decoded. The walk doesn't call itself.
+also stand for 2^60 values that take no bytes. If a schema bounds its messages,
+they need no look. With another schema, a message is walked through before it is decoded. The walk doesn't call itself.
 """
 
 import io
@@ -17,7 +17,7 @@ from typing import Any, Self
 _DEEPEST = 1000
 # fastavro, which reads schemas, and pickle, which brings them to the tasks, call themselves for each level of the JSON.
 _DEEPEST_JSON = 200
-# The values of a message that may take no bytes: so many, and so many more for each byte.
+# The most values of a message: a fixed number, and some more for each byte.
 _EMPTY, _EMPTY_PER_BYTE = 10_000, 10
 
 _NUMBERS = ("int", "long", "enum")

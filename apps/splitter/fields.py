@@ -36,7 +36,7 @@ _BLANK = " \t\r\n"
 _PRECISION = 38  # digits of a decimal
 _DEEPEST = 1000  # levels of objects and lists, as Spark's parser
 _SHALLOW = 2 * _DEEPEST  # bytes of a message that can't have more levels
-_FIRST = 512  # messages that tell whether the others repeat each other
+_FIRST = 512  # messages by which we judge whether the others repeat each other
 _ABSENT = object()  # in place of a field's value: there is no such field
 
 
@@ -195,7 +195,7 @@ def against_length(key: str) -> str | None:
 
 
 def _repeat(messages: pa.Array) -> bool:
-    """Whether a message is there twice and more, by the first ones; to encode all of them costs more than to look."""
+    """Whether messages occur more than twice on average, judged by the first ones. To encode all costs more."""
     first = messages.slice(0, _FIRST)
     return len(messages) > _FIRST and 2 * len(first.unique()) < len(first)
 

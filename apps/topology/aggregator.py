@@ -82,7 +82,7 @@ def _merge(rows: pa.Table) -> pa.Table:
 
 
 def _differs(column: pa.ChunkedArray) -> NDArray[np.bool_]:
-    """Whether each value but the first is another than the one before."""
+    """Whether each value, except the first, differs from the one before."""
     values = column.chunk(0)
     return pc.call_function("not_equal", [values[1:], values[:-1]]).to_numpy(zero_copy_only=False)
 
@@ -158,12 +158,12 @@ class Closing:
         return list(together(map(self._read, tasks.values())))
 
     def _read(self, blobs: list[bytes]) -> Iterator[Distribution]:
-        """A task's distributions, of which one row's are in memory at a time."""
+        """A task's distributions. Only those of one row are in memory at a time."""
         for blob in blobs:
             yield from map(Distribution.unpacked, content(blob, self.checkpoint).splitlines())
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Sorted rows in; packed ``Distribution`` out, a line a window, when what is in it is written."""
+        """Sorted rows go in. A packed ``Distribution`` of each window comes out once its records are written."""
         merger, observer, delivery = Merger(), Observer(self.workers), None
         parts = _Pieces(self)
         for batch in batches:

@@ -62,7 +62,7 @@ class Failed:
         return {place[:2]: why for place, why in sorted(self.tuples, reverse=True)}
 
     def places(self) -> Mapping[Place, int]:
-        """How many tuples have failed at each place. They are alike, so it doesn't matter which."""
+        """How many tuples have failed at each place. Tuples of a place are alike, so any of them may be meant."""
         return Counter(place for place, _ in self.tuples)
 
     def add(self, place: Place, reason: str) -> None:
@@ -101,7 +101,7 @@ class FailureLog:
         return None if found is None else Failed.of(found)
 
     def write(self, worker: int, batch: int, failed: Failed) -> None:
-        """Write what an attempt found that no other has preceded.
+        """Write what an attempt found, if ``read`` has told it that it is the first one.
 
         Raises
         ------

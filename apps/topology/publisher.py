@@ -32,7 +32,7 @@ class Publisher:
     Raises
     ------
     EnvironmentFault
-        A result topic, or the client by the user's settings, doesn't take records as large as a run may have.
+        A result topic, or the client with the user's settings, refuses records as large as a run may have.
 
     """
 
@@ -40,7 +40,7 @@ class Publisher:
         self._connection = settings.connection
         self.topics = result_topics(settings)
         for topic in self.topics.values():
-            # Who made it may have chosen its partitions by what reads it, or for another run on the same source.
+            # The topic may have been made for its readers' number of partitions, or for another run on the same source.
             ensure_topic(self._connection, topic, settings.sources, any_number=True)
         _require_room(self._connection, self.topics.values())
 
@@ -72,7 +72,7 @@ _CLIENT_LIMITS = ("message.max.bytes", f"{ESCAPE}max.request.size")
 
 
 def _require_room(connection: Connection, topics: Iterable[str]) -> None:
-    """Refuse topics and settings by which a record could be too large: no message of a producer's may end a run."""
+    """Refuse limits that a record could exceed, because no message of a producer may end a run."""
     needed = LONGEST_RECORD + _ADDED
     limits = {f"topic {topic}: max.message.bytes": size for topic, size in largest_batches(connection, topics).items()}
     limits |= {name: int(connection.properties[name]) for name in _CLIENT_LIMITS if name in connection.properties}

@@ -141,7 +141,7 @@ class Settings:
     ] = None
 
     def __post_init__(self) -> None:
-        """Check each value. ``Dataflow.of`` checks what the topology's parts say to them.
+        """Check each value. ``Dataflow.of`` lets the topology's parts check them.
 
         Raises
         ------
@@ -187,7 +187,7 @@ class Settings:
 
     @property
     def cost(self) -> "Cost":
-        """What a tuple costs its worker: so many tuples per process duration, times the factor of its key's class.
+        """A tuple's cost at its worker: the process duration divided by the speed, times the factor of its key's class.
 
         Raises
         ------

@@ -124,7 +124,7 @@ class Sink:
         self._publisher.write(records, role)
 
     def _may_close(self, batch: Batch, before: Totals) -> bool:
-        """Whether a window may end within this batch's watermark that didn't end within that of the one before."""
+        """Whether this batch's watermark may pass a window's end that the previous batch's hadn't passed."""
         length = self._settings.window_ms
         if batch.watermark_ms // length == batch.late_before_ms // length:
             return False

@@ -174,9 +174,9 @@ def reading(
 
 
 def contradicted(settings: Settings, time_ms: int) -> bool | None:
-    """Whether a message among the topic's newest would be rejected as of the future, in a batch of this time.
+    """Whether a batch of this time would reject one of the topic's newest messages because its time is in the future.
 
-    Then either the message's time is wrong or the clock. Times that the broker has set contradict no clock, because
+    If so, either the message's time or the clock is wrong. Times that the broker has set contradict no clock, because
     none of these messages is rejected.
 
     Parameters

@@ -196,7 +196,7 @@ class Worker:
         return "worker int, key string, tuples long, count long" + (", time timestamp" if self.window_ms else "")
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Packets in, the partials of each worker that has any out (for ``DataFrame.mapInArrow``)."""
+        """Packets go in, and the partials of each worker that has any come out (for ``DataFrame.mapInArrow``)."""
         if self.monitors is not None:
             self.monitors.routing.require_visible()  # also while no tuples come, and no router is opened
         shares: dict[int, _Share] = {}
