@@ -77,8 +77,9 @@ def _all(states: "States", worker: int | None, top: int) -> None:
     for (operator, number), directory in sorted(states.directories.items()):
         if worker is None or number == worker:
             indexes = directory.indexes.values()
-            numbers = [sum(int(index.keys.sum()) for index in indexes), sum(int(index.size.sum()) for index in indexes),
-                       sum(len(index) for index in indexes), len(indexes)]  # fmt: skip
+            keys = sum(int(index.keys.sum()) for index in indexes)
+            size = sum(int(index.size.sum()) for index in indexes)
+            numbers = [keys, size, sum(len(index) for index in indexes), len(indexes)]
             table.add_row(f"{operator} {number}", *(f"{n:,}" for n in numbers))
     console.print(table)
     rows = states.rows()

@@ -46,10 +46,9 @@ def warm_up(spark: SparkSession, settings: Settings, stopped: Callable[[], bool]
     half the tuples/s of the second, whichever grouping it was. The user's work is left out, because it may have
     effects, and so is simulated cost.
     """
-    free = replace(
-        settings, speed=_FREE if settings.key_costs else "x0", max_tuples=settings.batch_limit, work=None,
-        work_columns=(), checkpoint=f"{settings.checkpoint}-warm-up",
-    )  # fmt: skip
+    speed, limit = _FREE if settings.key_costs else "x0", settings.batch_limit
+    counting = replace(settings, work=None, work_columns=(), checkpoint=f"{settings.checkpoint}-warm-up")
+    free = replace(counting, speed=speed, max_tuples=limit)
     rows = Dataflow.of(free).rows(spark)
     halt = threading.Event()
 

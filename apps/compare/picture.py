@@ -98,10 +98,10 @@ def _loads(figure: SubFigure, runs: Sequence[Drawn], rows: int) -> None:
             panel.set_xticks(np.arange(len(shares)))
     for panel in panels[::_A_ROW]:
         panel.set_ylabel("share of the load (%)")
+    end, axes = (1, 100 / len(runs[0].loads)), ("axes fraction", "data")
     panels[0].annotate(
-        "ideal", (1, 100 / len(runs[0].loads)), (0, 2), xycoords=("axes fraction", "data"),
-        textcoords="offset points", ha="right", color=_GREY, fontsize=8,
-    )  # fmt: skip
+        "ideal", end, (0, 2), xycoords=axes, textcoords="offset points", ha="right", color=_GREY, fontsize=8
+    )
 
 
 def _std_dev(panel: Axes, runs: Sequence[Drawn]) -> None:

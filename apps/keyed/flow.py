@@ -35,9 +35,11 @@ Batches = Iterator[pa.RecordBatch]
 
 _LATEST = "latest"
 _ROUTED = pa.schema(
-    [("token", pa.int32()), ("worker", pa.int32()), ("source", pa.int32()), ("number", pa.int64()),
-     ("packet", pa.binary()), (_LATEST, pa.timestamp("us", "UTC"))]
-)  # fmt: skip
+    [
+        *((name, pa.int32()) for name in ("token", "worker", "source")),
+        *(("number", pa.int64()), ("packet", pa.binary()), (_LATEST, pa.timestamp("us", "UTC"))),
+    ]
+)
 _ROUTED_DDL = "token int, worker int, source int, number long, packet binary, latest timestamp"
 
 
@@ -84,8 +86,8 @@ def routed(
     uses_time = named(routing.grouping).uses_time
     if uses_time:
         columns.append(F.col("__time"))
-    route = route_packets(routing, "key", "__source" if source is not None else None,
-                          "__time" if uses_time else None, carry, fields)  # fmt: skip
+    source_column, time_column = None if source is None else "__source", "__time" if uses_time else None
+    route = route_packets(routing, "key", source_column, time_column, carry, fields)
     return tuples.select(*columns).mapInArrow(_with_tokens(route, program, tokens, heartbeats=heartbeats), _ROUTED_DDL)
 
 
@@ -101,14 +103,13 @@ def _with_tokens(route: Callable[[Batches], Batches], program: Program, tokens: 
             of = np.full(batch.num_rows, source, np.int32)
             latest = [_latest(packet) if program.event else None for packet in batch.column("packet")]
             times = pa.array(latest, pa.timestamp("ms", "UTC")).cast(_ROUTED.types[-1])
-            columns = [pa.array(token[workers.to_numpy()]), workers, pa.array(of), pa.array(numbers),
-                       batch.column("packet"), times]  # fmt: skip
+            to = pa.array(token[workers.to_numpy()])
+            columns = [to, workers, pa.array(of), pa.array(numbers), batch.column("packet"), times]
             yield pa.RecordBatch.from_arrays(columns, schema=_ROUTED)
         if heartbeats:
             w = len(tokens)
-            columns = [pa.array(token), pa.array(np.arange(w, dtype=np.int32)), pa.array(np.full(w, -1, np.int32)),
-                       pa.array(np.full(w, number)), pa.nulls(w, pa.binary()),
-                       pa.nulls(w, _ROUTED.types[-1])]  # fmt: skip
+            given = token, np.arange(w, dtype=np.int32), np.full(w, -1, np.int32), np.full(w, number)
+            columns = [*map(pa.array, given), pa.nulls(w, pa.binary()), pa.nulls(w, _ROUTED.types[-1])]
             yield pa.RecordBatch.from_arrays(columns, schema=_ROUTED)
 
     return rows

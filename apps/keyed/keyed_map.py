@@ -104,31 +104,27 @@ def keyed_map(
 
     """
     _require_stream(df, checkpoint)
-    window_ms, ttl_ms = lifetime(work, window, ttl)
+    lives = lifetime(work, window, ttl)
     split = splits(work, grouping, workers)
     event = time is not None
-    period = merging(merge_every, grouping, split=split, event=event, window_ms=window_ms)
+    period = merging(merge_every, grouping, split=split, event=event, window_ms=lives[0])
     location = location_in(df.sparkSession, checkpoint)
     routing = Routing(grouping.upper(), workers, location, options, seed, streaming=True)
     routing.check()
     routing = planned(df, routing)
     in_order(df, grouping)
     partitions = partitions_of(df.sparkSession, location)
+    kind, mergers = _key_type(df, key), min(workers, partitions)
     program = Program(
-        work, _key_type(df, key), workers, split, min(workers, partitions), event, window_ms, ttl_ms, period,
-        checkpoint=location, partitions=partitions,
-    )  # fmt: skip
+        work, kind, workers, split, mergers, event, *lives, period, checkpoint=location, partitions=partitions
+    )
     schema = _result_schema(key, program)
     chosen = tokens(program.workers, partitions)
     _claim(df, location, program, {"groupingType": routing.grouping, "seed": seed}, chosen)
-    packets = routed(
-        _tuples(df, key, program, time, source), routing, program, chosen,
-        source=F.col("__source") if source is not None else None, heartbeats=not idle_batches,
-    )  # fmt: skip
+    tuples, column = _tuples(df, key, program, time, source), None if source is None else F.col("__source")
+    packets = routed(tuples, routing, program, chosen, source=column, heartbeats=not idle_batches)
     if idle_batches:
-        packets = packets.unionByName(
-            to_workers(heartbeats(df.sparkSession), chosen, F.lit(None).cast("timestamp"))
-        )  # fmt: skip
+        packets = packets.unionByName(to_workers(heartbeats(df.sparkSession), chosen, F.lit(None).cast("timestamp")))
     moment = batch_time(0, F.col("worker"))
     parcels = executed(packets, program, chosen, moment, lateness if program.event else None)
 

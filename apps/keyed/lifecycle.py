@@ -250,9 +250,7 @@ class Lifecycle:
 
         """
         touched, before, last = self._begin(window, keys, over_ms, now)
-        given = pa.RecordBatch.from_arrays(
-            [pa.array(keys.codes), *tuples.columns], ["slot", *tuples.schema.names]
-        )  # fmt: skip
+        given = pa.RecordBatch.from_arrays([pa.array(keys.codes), *tuples.columns], ["slot", *tuples.schema.names])
         results, after = self._calls.update(given, before, now, keys.distinct)
         if whole:
             self._publish(window, keys.distinct, results)

@@ -65,7 +65,5 @@ def merge(
     yield from packed(RESULTS, merger, states.results)
     if program.reports is not None:
         seconds = time.perf_counter() - started
-        report = MergerReport(
-            table.keys, table.size, states.finished, states.merged, progress.merged_ms, seconds
-        )  # fmt: skip
+        report = MergerReport(table.keys, table.size, states.finished, states.merged, progress.merged_ms, seconds)
         program.reports.send(batch.number, merger, report)

@@ -116,7 +116,7 @@ class WorkerOperator(_Operator):
         watermark_ms = timers.getCurrentWatermarkInMs() if event else batch_ms
         yield from _tasks().worker_rows(
             self._program, self._tokens, self._state, worker, packets, batch_ms, watermark_ms, overflow, empty=empty
-        )  # fmt: skip
+        )
         if event:
             self._handle.registerTimer(watermark_ms + 1)
 

@@ -67,16 +67,10 @@ class States:
 
     @staticmethod
     def _read(spark: SparkSession, location: str, operator: int, name: str) -> DataFrame:
-        found = (
-            spark.read.format("statestore")
-            .option("operatorId", operator)
-            .option("stateVarName", name)
-            .load(location)
-        )  # fmt: skip
-        address = F.col("user_map_key")
-        chosen = found.select("key.token", address["window"].alias("window"), address["bucket"].alias("bucket"),
-                              F.col("user_map_value.blob").alias("blob"), address["table"].alias("table"))  # fmt: skip
-        return chosen.where(F.col("table") == _WORK)
+        reader = spark.read.format("statestore").option("operatorId", operator).option("stateVarName", name)
+        address, blob = F.col("user_map_key"), F.col("user_map_value.blob").alias("blob")
+        columns = (address[each].alias(each) for each in ("window", "bucket", "table"))
+        return reader.load(location).select("key.token", *columns, blob).where(F.col("table") == _WORK)
 
     def rows(self, *, full: bool = False, key: str | None = None) -> DataFrame:
         """One row for each state.
@@ -156,12 +150,11 @@ def _rows(role: str, numbers: dict[int, int], schemas: dict[int, pa.Schema], *, 
                     states = states.filter(pa.array([each == own for each in states.column(KEY).to_pylist()]))
                 n = states.num_rows
                 plain = states.drop_columns([KEY, LAST])
-                sizes = [plain.slice(row, 1).nbytes for row in range(n)]
-                texts = [_text(row) for row in plain.to_pylist()] if full else [None] * n
-                keys = [_text(each) for each in states.column(KEY).to_pylist()]
-                columns = [pa.array([role] * n, pa.string()), pa.array(np.full(n, number, np.int32)),
-                           pa.array(np.full(n, window)), pa.array(keys, pa.string()), pa.array(sizes, pa.int64()),
-                           states.column(LAST), pa.array(texts, pa.string())]  # fmt: skip
+                sizes = pa.array([plain.slice(row, 1).nbytes for row in range(n)], pa.int64())
+                texts = pa.array([_text(row) for row in plain.to_pylist()] if full else [None] * n, pa.string())
+                keys = pa.array([_text(each) for each in states.column(KEY).to_pylist()], pa.string())
+                at = pa.array(np.full(n, number, np.int32)), pa.array(np.full(n, window))
+                columns = [pa.array([role] * n, pa.string()), *at, keys, sizes, states.column(LAST), texts]
                 names = ["operator", "number", "window", "key", "bytes", "last", "state"]
                 yield pa.RecordBatch.from_arrays(columns, names)
 

@@ -188,9 +188,8 @@ class BucketIndex:
         """The index of m buckets. Those whose keys change are still empty in it."""
         new = BucketIndex.empty(m)
         kept = min(m, len(self))
-        new.keys[:kept], new.size[:kept], new.earliest[:kept] = (
-            self.keys[:kept], self.size[:kept], self.earliest[:kept],
-        )  # fmt: skip
+        for own, old in (new.keys, self.keys), (new.size, self.size), (new.earliest, self.earliest):
+            own[:kept] = old[:kept]
         return new
 
 

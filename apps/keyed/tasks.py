@@ -58,13 +58,11 @@ def _parcels(program: Program, rows: Iterable[Any]) -> list[Parcel]:
 def _rows(
     parcels: Iterable[Parcel], tokens: list[int], role: str, sender: int, batch: WorkerBatch, overflow: Overflow
 ) -> Iterator[Row]:
-    name = f"{role}-{sender}"
+    name, times = f"{role}-{sender}", {"batch_ms": batch.batch_ms, "watermark_ms": batch.watermark_ms}
     for number, parcel in enumerate(parcels):
         blob = parcel.blob if parcel.kind == HEARTBEAT else overflow.put(name, batch.number, number, parcel.blob)
-        yield Row(
-            token=tokens[parcel.merger], kind=parcel.kind, sender=sender, number=number, merger=parcel.merger,
-            blob=blob, batch_ms=batch.batch_ms, watermark_ms=batch.watermark_ms,
-        )  # fmt: skip
+        head = {"token": tokens[parcel.merger], "kind": parcel.kind, "sender": sender, "number": number}
+        yield Row(**head, merger=parcel.merger, blob=blob, **times)
     overflow.forget(name, batch.number)
 
 

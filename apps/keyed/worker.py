@@ -93,10 +93,10 @@ def work(
     if program.reports is not None:
         busy = time.perf_counter() - started - migration.seconds
         sent = sum(rows.num_rows for _, rows in fragments)
+        kept, moved = StateReport(table.keys, table.size, states.finished, sent), migration.report()
         report = WorkerReport(
-            arrived.num_rows, distinct, busy, windows=windows, late=late, monitor=observed,
-            states=StateReport(table.keys, table.size, states.finished, sent), migration=migration.report(),
-        )  # fmt: skip
+            arrived.num_rows, distinct, busy, windows=windows, late=late, monitor=observed, states=kept, migration=moved
+        )
         program.reports.send(batch.number, worker, report)
 
 
@@ -211,9 +211,7 @@ def _counts(
     states = Lifecycle(Table(store, _COUNTS, counts.state, program.key, None), Calls(counts))
     now = program.now(batch)
     for window, part in _by_window(tuples, length):
-        states.update(
-            window, _occurring(part), part.select(["time", *counts.columns]), now, over_ms=None, whole=True
-        )  # fmt: skip
+        states.update(window, _occurring(part), part.select(["time", *counts.columns]), now, over_ms=None, whole=True)
     for window in states.table.windows:
         if window + length <= batch.watermark_ms:
             states.close(window, now)

@@ -133,29 +133,35 @@ class Sample:
 
 _WORKER = {"worker": "0 … W − 1"}
 _SOURCE = {"source": "Kafka partition, 0 … S − 1"}
+_RANK = {"rank": "1 is the key with the most tuples"}
+_STAGE = {"stage": "addBatch (the work), queryPlanning, walCommit, …"}
+_INTERNAL = _SOURCE | {"internal": "the number's name; DYNAMIC_KEY has sizes_old, scale_ups, …"}
+_KIND = {"kind": "start, restart, scale_up, scale_down, rebalance"}
 
 WINDOW = Subject("window", "A closed window", "the window's end", {})
 WORKER = Subject("worker", "A worker in a closed window", "the window's end", _WORKER)
 HOT_KEY = Subject(
-    "hot_key", "One of the ten keys with the most tuples in a closed window", "the window's end",
-    {"rank": "1 is the key with the most tuples"}, prometheus=False,
-)  # fmt: skip
+    "hot_key",
+    "One of the ten keys with the most tuples in a closed window",
+    "the window's end",
+    _RANK,
+    prometheus=False,
+)
 BATCH = Subject("batch", "A micro-batch, once its tasks are done", "the batch's time", {})
 TASK = Subject("task", "A worker in a micro-batch", "the batch's time", _WORKER)
 RUN = Subject("run", "The run since its checkpoint was made", "the batch's time", {})
-STAGE = Subject("stage", "A stage of a micro-batch, as Spark's progress names it", "the batch's time",
-                {"stage": "addBatch (the work), queryPlanning, walCommit, …"})  # fmt: skip
+STAGE = Subject("stage", "A stage of a micro-batch, as Spark's progress names it", "the batch's time", _STAGE)
 QUERY = Subject("query", "The streaming query, after each micro-batch", "the batch's time", {})
 SOURCE = Subject("source", "A source after each micro-batch", "the batch's time", _SOURCE)
-SCHEME = Subject("scheme", "Numbers that the grouping publishes of itself", "the batch's time",
-                 _SOURCE | {"internal": "the number's name; DYNAMIC_KEY has sizes_old, scale_ups, …"})  # fmt: skip
-EVENT = Subject("event", "An event that dashboards mark", "the batch's time",
-                {"kind": "start, restart, scale_up, scale_down, rebalance"}, prometheus=False)  # fmt: skip
-REBALANCE = Subject("rebalance", "A plan that moved keys, after the first batch that was routed by it",
-                    "the batch's time", {})  # fmt: skip
+SCHEME = Subject("scheme", "Numbers that the grouping publishes of itself", "the batch's time", _INTERNAL)
+EVENT = Subject("event", "An event that dashboards mark", "the batch's time", _KIND, prometheus=False)
+REBALANCE = Subject(
+    "rebalance", "A plan that moved keys, after the first batch that was routed by it", "the batch's time", {}
+)
 STATES = Subject("states", "All states of a keyed work, after a micro-batch", "the batch's time", {})
-WORKER_STATES = Subject("worker_states", "The states at a worker and at the merger of its number", "the batch's time",
-                        _WORKER)  # fmt: skip
+WORKER_STATES = Subject(
+    "worker_states", "The states at a worker and at the merger of its number", "the batch's time", _WORKER
+)
 METRICS_OUT = Subject("influxdb", "Points for InfluxDB", "", {})
 
 METRICS = (

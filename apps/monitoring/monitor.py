@@ -81,9 +81,7 @@ def of_rebalance(rebalance: Rebalance, time_ms: int) -> Sample:
 
 def of_run(totals: Totals, time_ms: int) -> Sample:
     """The sample of the run up to now."""
-    values: dict[str, Value] = {
-        "tuples": totals.routed, "rejected": totals.rejected, "late": totals.late, "skipped": totals.skipped,
-    }  # fmt: skip
+    values = {"tuples": totals.routed, "rejected": totals.rejected, "late": totals.late, "skipped": totals.skipped}
     return Sample(catalogue.RUN, time_ms, values)
 
 

@@ -34,8 +34,8 @@ def require_topic(settings: Settings, *, begun: bool) -> None:
     if found is not None and found > settings.sources:
         log.warning(
             "topic %s has %d partitions, %d when the run began: it goes on with %d sources",
-            settings.topic, found, settings.sources, found,
-        )  # fmt: skip
+            *(settings.topic, found, settings.sources, found),
+        )
     else:
         ensure_topic(settings.connection, settings.topic, settings.sources)
 

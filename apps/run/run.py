@@ -170,8 +170,8 @@ class Run:
                 log.warning(
                     "another driver (%s) has taken the checkpoint from this one, which waits until that one has ended, "
                     "or has done nothing for %.0f minutes; with another name in %s this one would take it at once",
-                    described(holder), _SILENT / 60, NAME_VARIABLE,
-                )  # fmt: skip
+                    *(described(holder), _SILENT / 60, NAME_VARIABLE),
+                )
             batches = self._checkpoint.unplanned(), self._checkpoint.following()
             if batches != seen:
                 seen, since = batches, time.monotonic()

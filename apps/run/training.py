@@ -6,6 +6,7 @@ It also compiles the groupings that most people try first, so that their first r
 """
 
 import os
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -56,14 +57,9 @@ def _run(folder: Path) -> None:
     with Broker(folder / "kafka") as broker:
         connection = Connection(broker.bootstrap_servers)
         _publish(connection)
-        batch, event = (
-            Settings(
-                mode="LOCAL", source_type="COUNTRY_SKEW_R80", grouping="PARTIAL_KEY", topic=_TOPIC, sources=1,
-                workers=2, speed="x0", connection=connection, checkpoint=str(folder / time), time=time, window=0.5,
-                lateness=0.0, trigger=0.0, until_drained=True, run_time=120.0,
-            )
-            for time in ("batch", "event")
-        )  # fmt: skip
+        one = Settings("LOCAL", "COUNTRY_SKEW_R80", "PARTIAL_KEY", _TOPIC, 1, 2, "x0", connection, str(folder))
+        short = replace(one, window=0.5, lateness=0.0, trigger=0.0, until_drained=True, run_time=120.0)
+        batch, event = (replace(short, checkpoint=str(folder / time), time=time) for time in ("batch", "event"))
         with session(batch, _TRIED_FIRST) as spark:
             process = jvm_process(spark)
             for settings in (batch, event):

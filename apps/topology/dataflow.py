@@ -75,10 +75,8 @@ class Dataflow:
         settings = self.settings
         options = with_sources(settings.grouping, settings.sources, settings.options)
         rescaled = Plans(settings.location).newest() is not None
-        return Routing(
-            settings.grouping, settings.workers, settings.location, options, settings.seed, reports,
-            streaming=True, cost=settings.cost, rescaled=rescaled,
-        )  # fmt: skip
+        of = settings.grouping, settings.workers, settings.location, options, settings.seed
+        return Routing(*of, reports, streaming=True, cost=settings.cost, rescaled=rescaled)
 
     def loop(self) -> Loop | None:
         """The feedback loop. None: the grouping has no controller, and the checkpoint never had another W."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -77,10 +78,10 @@ class Simulation:
         found: dict[str, Outcome] = {}
         for label, grouping, options in contestants:
             own = with_sources(grouping, self.sources, options)
+            router = partial(create, grouping, workers, seed=self.seed, **own)
             found[label] = simulate(
-                lambda grouping=grouping, own=own: create(grouping, workers, seed=self.seed, **own),
-                offered, sources=self.sources, speeds=speeds, feedback=self.feedback, **self.settings,
-            )  # fmt: skip
+                router, offered, sources=self.sources, speeds=speeds, feedback=self.feedback, **self.settings
+            )
         return found
 
     def _workload(self, workers: int) -> Workload:

@@ -97,10 +97,8 @@ def table(outcomes: Mapping[str, Outcome], keys: Keys) -> Table:
     for column in ("cost", "max/\nmean", "a worker\ngets, %", "workers\na key", "keys\nheld", "… by one\nworker"):
         shown.add_column(column, justify="right", no_wrap=True)
     mean = 100 / first.workers
-    shown.add_row(
-        "bound", f"{CAP:.2f}", f"{CAP:.2f}", f"≤ {CAP * mean:.3g}", f"{least / first.distinct_keys:.2f}",
-        f"{least:,}", "", end_section=True,
-    )  # fmt: skip
+    bound = f"{CAP:.2f}", f"{CAP:.2f}", f"≤ {CAP * mean:.3g}", f"{least / first.distinct_keys:.2f}", f"{least:,}"
+    shown.add_row("bound", *bound, "", end_section=True)
     answers = {label: answer(outcome, keys) for label, outcome in outcomes.items()}
     for label in sorted(answers, key=lambda label: answers[label].cost):
         found = answers[label]
