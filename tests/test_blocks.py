@@ -89,10 +89,8 @@ class Shell:
     def run(self, code: str, language: str = "sh") -> str:
         """What the code prints; it must end with exit code 0."""
         given = ["bash", "-euo", "pipefail", "-c", code] if language == "sh" else ["python", "-c", code]
-        done = subprocess.run(
-            given, cwd=self._place, env=self.variables, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-            timeout=400, check=False,
-        )  # fmt: skip
+        output = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+        done = subprocess.run(given, cwd=self._place, env=self.variables, timeout=400, check=False, **output)
         assert done.returncode == 0, f"{code}\n{done.stdout[-10_000:]}"
         return done.stdout
 

@@ -108,10 +108,12 @@ def verdict(truth, counts, again=(), rejected=REJECTED):
 
 def test_what_is_exact(truth):
     assert truth.counts == {
-        ("1970-01-01T00:00:00.000Z", "a"): 2, ("1970-01-01T00:00:00.000Z", "b"): 1,
-        ("1970-01-01T00:00:01.000Z", "a"): 1, ("1970-01-01T00:00:01.000Z", "b"): 1,
+        ("1970-01-01T00:00:00.000Z", "a"): 2,
+        ("1970-01-01T00:00:00.000Z", "b"): 1,
+        ("1970-01-01T00:00:01.000Z", "a"): 1,
+        ("1970-01-01T00:00:01.000Z", "b"): 1,
         ("1970-01-01T00:00:02.000Z", "c"): 1,
-    }  # fmt: skip
+    }
     first = dict(islice(truth.counts.items(), 1))
     found = verdict(truth, truth.counts, again=results(first))
     assert found.exact

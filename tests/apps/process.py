@@ -44,11 +44,11 @@ class Topology:
         self._environment = {**os.environ, **(environment or {})}
         self._restarts = 2  # that a service manager would make, beside those that a test makes
         self._command = [
-            *command, "topology", mode, "COUNTRY_SKEW_R80", grouping,
-            topic, "2", "4", "x0", "--until-drained", "--time", "event", "--window", str(WINDOW_MS / 1000),
-            "--lateness", "1", "--max-tuples", "4000", "--trigger", "0.1", "--checkpoint", str(self._location),
-            "--bootstrap-servers", connection.bootstrap_servers, *more,
-        ]  # fmt: skip
+            *(*command, "topology", mode, "COUNTRY_SKEW_R80", grouping, topic, "2", "4", "x0", "--until-drained"),
+            *("--time", "event", "--window", str(WINDOW_MS / 1000), "--lateness", "1", "--max-tuples", "4000"),
+            *("--trigger", "0.1", "--checkpoint", str(self._location)),
+            *("--bootstrap-servers", connection.bootstrap_servers, *more),
+        ]
         self.process = self.start()
 
     def start(self) -> subprocess.Popen[bytes]:

@@ -130,8 +130,10 @@ def test_a_query_goes_through_the_proxies(stage, contestant, monkeypatch):
     properties = _server_properties(one.folder, direct, 9, one.broker._properties)
     listeners = dict(each.split("://") for each in properties["listeners"].split(","))
     assert listeners == {
-        "PLAINTEXT": f"{LOOPBACK}:{direct}", "CONTROLLER": f"{LOOPBACK}:9", "PROXIED": f"{LOOPBACK}:{broker}",
-    }  # fmt: skip
+        "PLAINTEXT": f"{LOOPBACK}:{direct}",
+        "CONTROLLER": f"{LOOPBACK}:9",
+        "PROXIED": f"{LOOPBACK}:{broker}",
+    }
     assert properties["advertised.listeners"] == f"PLAINTEXT://{LOOPBACK}:{direct},PROXIED://{OUTSIDE}:{broker}"
 
 

@@ -14,9 +14,11 @@ MOVING = [name for name in GROUPINGS if GROUPINGS[name].moves]
 TABLES = [name for name in MOVING if name != "CONSISTENT_HASH"]
 #: With these a plan is made soon, and often.
 OPTIONS = {
-    "PARTIAL_KEY": {"probe_every": 1}, "CONSISTENT_HASH": {"rounds": 9}, "POSG": {"window": 50, "tolerance": 1.0},
+    "PARTIAL_KEY": {"probe_every": 1},
+    "CONSISTENT_HASH": {"rounds": 9},
+    "POSG": {"window": 50, "tolerance": 1.0},
     **{name: {"window": 1, "theta_max": 0.02} for name in TABLES},
-}  # fmt: skip
+}
 FED = [name for name in GROUPINGS if create(name, 2, **OPTIONS.get(name, {})).controller() is not None]
 #: A parameter of each scheme, and a value that isn't its default.
 OTHER = {

@@ -110,11 +110,8 @@ def test_bad_precision(epsilon, delta):
 def compare(keys, arrivals, services, k, *, latency=0.0, **options):
     router = Posg(k, **options)
     got = unfold(router, encode(keys), arrivals, services, latency=latency)
-    expected = run(
-        [int(key) for key in keys], arrivals, services, k,
-        rows=router.rows, columns=router.columns, seed=router.seed,
-        window=router.window, tolerance=router.tolerance, latency=latency, settle=router.settle,
-    )  # fmt: skip
+    same = {name: getattr(router, name) for name in ("rows", "columns", "seed", "window", "tolerance", "settle")}
+    expected = run([int(key) for key in keys], arrivals, services, k, latency=latency, **same)
     workers, finishes, states, messages = expected
     assert got.workers.tolist() == workers
     assert got.finishes.tolist() == finishes
@@ -139,10 +136,8 @@ def test_equals_the_paper(k, window, tolerance, latency, z, load, seed, settle):
     keys = streams.zipf(z, 60).take(0, n, seed=seed)
     services = rng.integers(1, 65, 60).astype(float)[keys][:, None] * rng.uniform(0.8, 1.2, k)
     arrivals = np.cumsum(rng.exponential(services.mean() / k / load, n))
-    compare(
-        keys, arrivals, services, k,
-        latency=latency, seed=seed, window=window, tolerance=tolerance, settle=settle, epsilon=0.3, delta=0.2,
-    )  # fmt: skip
+    options = {"seed": seed, "window": window, "tolerance": tolerance, "settle": settle, "epsilon": 0.3, "delta": 0.2}
+    compare(keys, arrivals, services, k, latency=latency, **options)
 
 
 def test_goes_through_all_states_and_back():
@@ -259,10 +254,8 @@ def test_a_reply_to_an_earlier_epoch_is_void():
     world = World()
     world.run(8, 400)
     router = world.routers[0]
-    values = {
-        "senders": np.array([0], np.int32), "frequencies": router.frequencies, "works": router.works,
-        "means": router.means, "epoch": -1, "deltas": np.zeros(4), "weights": np.ones(1),
-    }  # fmt: skip
+    values = {"senders": np.array([0], np.int32), "epoch": -1, "deltas": np.zeros(4), "weights": np.ones(1)}
+    values |= {name: getattr(router, name) for name in ("frequencies", "works", "means")}
 
     def adopt(values):
         assert router.adopt(Plan(router.plan + 1, router.plan, world.controller.identity, values))

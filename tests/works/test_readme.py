@@ -40,6 +40,8 @@ def test_the_table_names_every_work():
     for name, options, split in named:
         work = load(f"unskew.works:{name}", {})
         assert work.mergeable == (split == "yes")
-        assert all(hasattr(work, "__init__") and option in type(work).__init__.__code__.co_varnames
-                   for option in re.findall(r"`(\w+)`", options))  # fmt: skip
+        assert all(
+            hasattr(work, "__init__") and option in type(work).__init__.__code__.co_varnames
+            for option in re.findall(r"`(\w+)`", options)
+        )
     assert len({name for name, _, _ in named}) == 10

@@ -82,8 +82,9 @@ def test_a_half_written_version_is_not_seen(versions, tmp_path):
 
 
 ARGUMENTS = (
-    "topology", "LOCAL", "COUNTRY_SKEW_R80", "KEY", "t", "2", "4", "x0", "--bootstrap-servers", "127.0.0.1:1",
-)  # fmt: skip
+    *("topology", "LOCAL", "COUNTRY_SKEW_R80", "KEY", "t", "2", "4", "x0"),
+    *("--bootstrap-servers", "127.0.0.1:1"),
+)
 
 
 @pytest.fixture(autouse=True)
@@ -95,9 +96,12 @@ def _no_environment(monkeypatch):
 
 @pytest.mark.parametrize(
     ("address", "scheme"),
-    [("a/path", "file"), ("/a/path", "file"), ("file:/a", "file"), ("file:///a", "file"), ("s3a://bucket", "s3a"),
-     ("s3a://bucket/a/b", "s3a"), ("hdfs://host:8020/a", "hdfs"), ("hdfs:///a", "hdfs")],
-)  # fmt: skip
+    [
+        *((address, "file") for address in ("a/path", "/a/path", "file:/a", "file:///a")),
+        *(("s3a://bucket", "s3a"), ("s3a://bucket/a/b", "s3a")),
+        *(("hdfs://host:8020/a", "hdfs"), ("hdfs:///a", "hdfs")),
+    ],
+)
 def test_addresses(address, scheme):
     location = Location.of(address)
     assert (location.scheme, str(location)) == (scheme, address)
@@ -121,9 +125,11 @@ def test_a_password_in_an_address_is_not_repeated():
 
 @pytest.mark.parametrize(
     "name",
-    [*(f"hadoop.fs.s3a.{name}" for name in ("secret.key", "access.key", "session.token", "bucket.mine.secret.key")),
-     "executorEnv.AWS_SECRET_ACCESS_KEY"],
-)  # fmt: skip
+    [
+        *(f"hadoop.fs.s3a.{name}" for name in ("secret.key", "access.key", "session.token", "bucket.mine.secret.key")),
+        "executorEnv.AWS_SECRET_ACCESS_KEY",
+    ],
+)
 def test_secrets_among_the_settings_are_refused(name):
     done = unskew(*ARGUMENTS, "--checkpoint", "s3a://bucket/a", "--conf", f"spark.{name}=s3cret")
     assert done.returncode == 2

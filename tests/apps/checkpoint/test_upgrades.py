@@ -117,8 +117,10 @@ def test_a_run_of_column_goes_on(field, form, tmp_path):
     """Also where an older version recorded the messages' format as the checkpoint's."""
     of = replace(
         Settings("LOCAL", "COUNTRY_SKEW_R0", "KEY", "t", 1, 3, "x0", Connection("localhost:1"), str(tmp_path)),
-        source_type="COLUMN", key_field=field, format=form,
-    ).identity  # fmt: skip
+        source_type="COLUMN",
+        key_field=field,
+        format=form,
+    ).identity
     checkpoint, file = Checkpoint(str(tmp_path)), tmp_path / "unskew" / "run.json"
     file.parent.mkdir()
     older = {name: value for name, value in of.items() if name != "messageFormat"} | {"format": form}

@@ -115,8 +115,10 @@ def test_any_number_of_groupings_is_drawn(count, tmp_path, figures):
     times = lines(drawn["slowest worker's time in each batch (s)"])
     assert times == {**dict.fromkeys(names, ([90], [1.0])), f"mean worker ({names[0]})": ([90], [0.5])}
     for title, value in (
-        ("STD_DEV (%)", 25.0), ("DIST_COST (workers a key)", 1.0), ("slowest / mean worker's time", 1.5),
-    ):  # fmt: skip
+        ("STD_DEV (%)", 25.0),
+        ("DIST_COST (workers a key)", 1.0),
+        ("slowest / mean worker's time", 1.5),
+    ):
         assert [bar.get_width() for bar in drawn[title].patches] == [value] * count
         assert [text.get_text() for text in drawn[title].get_yticklabels()] == names
 
@@ -130,8 +132,8 @@ def test_unwritable_output(tmp_path):
 def start(connection, arguments, **more):
     return subprocess.Popen(
         [*UNSKEW, "compare", "COUNTRY_SKEW_R80", *arguments, "--bootstrap-servers", connection.bootstrap_servers],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **more,
-    )  # fmt: skip
+        **{"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, **more},
+    )
 
 
 @pytest.mark.kafka

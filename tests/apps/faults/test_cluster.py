@@ -23,11 +23,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.kafka, pytest.mar
 def test_a_checkpoint_that_only_the_driver_sees(connection, topic, tmp_path, options):
     ensure_topic(connection, topic, 2)
     own = "/proc/self/cwd/checkpoint"  # for each process another folder
-    done = subprocess.run(
-        [*UNSKEW, "topology", "CLUSTER", "COUNTRY_SKEW_R80", "KEY", topic, "2", "4", "x0", "--checkpoint", own,
-         "--bootstrap-servers", connection.bootstrap_servers, *options],
-        cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE, check=False,
-    )  # fmt: skip
+    done = topology(connection, topic, tmp_path, *options, checkpoint=own)
     assert done.returncode == 2, done.stderr
     assert f"the checkpoint file:{own} is not seen by executors on" in done.stderr.replace("\n", " ")
     assert "Traceback" not in done.stderr
@@ -102,10 +98,8 @@ def test_states_need_the_executors_python_at_the_driver_too(connection, topic, t
     assert "on the driver's machine, and it isn't there; valid:" in " ".join(done.stderr.split())
 
 
-def topology(connection, topic, folder, *more):
+def topology(connection, topic, folder, *more, checkpoint="c"):
     """The command's end."""
-    return subprocess.run(
-        [*UNSKEW, "topology", "CLUSTER", "COUNTRY_SKEW_R80", "KEY", topic, "2", "4", "x0", "--checkpoint", folder / "c",
-         "--bootstrap-servers", connection.bootstrap_servers, *more],
-        cwd=folder, capture_output=True, text=True, timeout=PATIENCE, check=False,
-    )  # fmt: skip
+    command = [*UNSKEW, "topology", "CLUSTER", "COUNTRY_SKEW_R80", "KEY", topic, "2", "4", "x0"]
+    command += ["--checkpoint", folder / checkpoint, "--bootstrap-servers", connection.bootstrap_servers, *more]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=PATIENCE, check=False)

@@ -156,9 +156,10 @@ def start(connection: Connection, topic: str, tmp_path: Path) -> Iterator[Callab
         folder.mkdir()
         command = [sys.executable, "-m", "tests.apps.faults.paused", *place] if place else UNSKEW
         topology = Topology(
-            connection, topic, folder, "MIXED", "--state-partitions", "3", *SESSIONS, *ALWAYS,
-            location=Location(str(tmp_path / "checkpoint")), command=command,
-        )  # fmt: skip
+            *(connection, topic, folder, "MIXED", "--state-partitions", "3", *SESSIONS, *ALWAYS),
+            location=Location(str(tmp_path / "checkpoint")),
+            command=command,
+        )
         started.append(topology)
         if place:
             stands_still(topology)
@@ -234,10 +235,11 @@ def test_two_that_are_started_again_whenever_they_end(connection, topic, truth, 
         (tmp_path / name).mkdir()
         started.append(
             Topology(
-                connection, topic, tmp_path / name, "SHUFFLE", "--trigger", "1.5", "--max-tuples", "1000",
-                location=Location(str(tmp_path / "checkpoint")), environment={"UNSKEW_DRIVER": name},
+                *(connection, topic, tmp_path / name, "SHUFFLE", "--trigger", "1.5", "--max-tuples", "1000"),
+                location=Location(str(tmp_path / "checkpoint")),
+                environment={"UNSKEW_DRIVER": name},
             )
-        )  # fmt: skip
+        )
         started[-1].goes_on(3)
     first, second = started
     ends_with_a_line(first)

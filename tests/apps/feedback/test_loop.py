@@ -213,7 +213,7 @@ def plan(number: int) -> Plan:
 
 FULL = PlanState(
     3, plan(4), plan(5), 6, b"\0state", frozenset({2, 0}), (Rebalance(5, 17, 0.25, 9, 3.5, keys=2),), {1: 12}, {11: 3}
-)  # fmt: skip
+)
 
 
 def test_a_plan_state_is_the_same_when_it_is_read_again():

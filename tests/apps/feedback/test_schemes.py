@@ -67,11 +67,10 @@ def ran(spark, kafka, tmp_path_factory):
     done: dict[str, Ran] = {}
 
     def run(name: str) -> None:
-        settings = Settings(
-            "LOCAL", "COUNTRY_SKEW_R80", name, TOPIC, 2, WORKERS, "x5", connection,
-            str(tmp_path_factory.mktemp("checkpoint")), window=0.5, trigger=0.4, until_drained=True, run_time=600.0,
-            max_tuples=BATCH, options=ALL[name],
-        )  # fmt: skip
+        given = "LOCAL", "COUNTRY_SKEW_R80", name, TOPIC, 2, WORKERS, "x5", connection
+        until = {"until_drained": True, "run_time": 600.0, "max_tuples": BATCH}
+        checkpoint = str(tmp_path_factory.mktemp("checkpoint"))
+        settings = Settings(*given, checkpoint, window=0.5, trigger=0.4, options=ALL[name], **until)
         reports: list[BatchReport] = []
         assert Run(settings, [reports.append]).run(spark).drained
         done[name] = Ran(settings, reports)

@@ -142,8 +142,9 @@ class MigrationModel(RuleBasedStateMachine):
     def _start(self):
         routing = Routing(self.grouping, self.workers, self.folder, rescaled=True)
         lives = {"window_ms": WINDOW} if self.event else {"ttl_ms": TTL}
-        self.program = Program(Tally(), pa.string(), self.workers, False, event=self.event, routing=routing,
-                               reports=self, **lives)  # fmt: skip
+        self.program = Program(
+            Tally(), pa.string(), self.workers, False, event=self.event, routing=routing, reports=self, **lives
+        )
         self.loop = Loop(self.folder, router_of(self.grouping), self.workers, moving=self.grouping != "KEY", keyed=True)
 
     def send(self, batch, worker, report):

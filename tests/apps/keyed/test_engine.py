@@ -152,9 +152,7 @@ def test_sessions(grouping, batches, seed, workers, event, by_time):
     driver = Driver(program, grouping, sources=2, seed=seed)
     driver.number = 0 if by_time else 1 - len(batches) % 2  # the last batch is one of those in which states meet
     seen = play(driver, batches, event=event)
-    taken = [
-        (key, time) for _, before, _, arrived in seen for key, _, time in arrived if not event or time >= before
-    ]  # fmt: skip
+    taken = [(key, time) for _, before, _, arrived in seen for key, _, time in arrived if not event or time >= before]
     assert Counter(driver.results) == Counter((0, *each) for each in sessions(taken))
     assert all(not any(address[2] >= 0 for address in store.blobs) for store in [*driver.workers, *driver.mergers])
 
@@ -183,8 +181,9 @@ def driver_by_event(work, grouping, workers, seed, *, every=None, **life):
     """A driver by event time, with merges as they are by default."""
     split = grouping not in KEEPING and workers > 1
     period = merging(every if split else None, grouping, split=split, event=True, window_ms=None)
-    program = Program(work, pa.string(), workers, split, mergers=2 if workers > 1 else 1, event=True,
-                      merge_every=period, **life)  # fmt: skip
+    program = Program(
+        work, pa.string(), workers, split, mergers=2 if workers > 1 else 1, event=True, merge_every=period, **life
+    )
     return Driver(program, grouping, sources=2, seed=seed)
 
 
@@ -256,9 +255,7 @@ def test_distinct(every, grouping, batches, seed, workers, event):
 @pytest.mark.parametrize("every", [None, Period(batches=2)])
 def test_a_clock_that_is_set_back_opens_no_closed_window(grouping, every):
     split = grouping != "KEY"
-    program = Program(
-        Tally(), pa.string(), 3, split=split, window_ms=WINDOW, merge_every=every if split else None
-    )  # fmt: skip
+    program = Program(Tally(), pa.string(), 3, split=split, window_ms=WINDOW, merge_every=every if split else None)
     driver = Driver(program, grouping, sources=2)
     times = [
         90,

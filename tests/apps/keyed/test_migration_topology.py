@@ -43,8 +43,9 @@ def test_keys_move_in_every_batch(grouping, settings, drain, connection, topic):
     keys, gap = skewed(6_000), 200
     ms = [START + 7 * i for i in range(len(keys))]
     options = ALWAYS if grouping == "MIXED" else {"threshold": 0.0, "rounds": 99, "method": "halving", "tokens": 64}
-    run = settings(grouping, time="event", window=5.0, lateness=0.5, max_tuples=600, options=options,
-                   work=Sessions(gap / 1000))  # fmt: skip
+    run = settings(
+        grouping, time="event", window=5.0, lateness=0.5, max_tuples=600, options=options, work=Sessions(gap / 1000)
+    )
     publish(connection, topic, 2, countries(keys), ms=ms)
     _, reports = drain(run)
     found = Counter(

@@ -107,9 +107,11 @@ def sent(connection, topic, seed):
 
     def reading(spark, batch):
         kafka = {
-            "kafka.bootstrap.servers": connection.bootstrap_servers, "subscribe": topic,
-            "startingOffsets": "earliest", "maxOffsetsPerTrigger": batch,
-        }  # fmt: skip
+            "kafka.bootstrap.servers": connection.bootstrap_servers,
+            "subscribe": topic,
+            "startingOffsets": "earliest",
+            "maxOffsetsPerTrigger": batch,
+        }
         messages = spark.readStream.format("kafka").options(**kafka).load()
         return messages.select(F.col("value").cast("string").alias("bidder"), F.col("timestamp").alias("at"))
 

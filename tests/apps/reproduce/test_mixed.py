@@ -46,8 +46,9 @@ def test_schemes_are_followed(scheme):
 def test_sweeps_change_what_they_name():
     points = sweep(SMALL, "theta_max", (0.02, 0.3), ("MIXED", "MINTABLE"), 3)
     assert [(p.value, p.scheme) for p in points] == [
-        (0.02, "MIXED"), (0.02, "MINTABLE"), (0.3, "MIXED"), (0.3, "MINTABLE"),
-    ]  # fmt: skip
+        *((0.02, "MIXED"), (0.02, "MINTABLE")),
+        *((0.3, "MIXED"), (0.3, "MINTABLE")),
+    ]
     assert points[0].outcome.migration > points[2].outcome.migration
     assert points[0].outcome.theta < 2.01
     assert SMALL.at(workers=7).workers == 7

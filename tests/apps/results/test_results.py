@@ -140,8 +140,10 @@ def test_results_of_a_keyed_work():
     )
     text = shown(layout("results", selection.windows, 20))
     assert [line.split() for line in text.split("\n")[1:4]] == [
-        ["key", "start", "count"], ["a", "8", "3"], ["b/c", "7", "1"],
-    ]  # fmt: skip
+        ["key", "start", "count"],
+        ["a", "8", "3"],
+        ["b/c", "7", "1"],
+    ]
     assert text.startswith("2026-01-31T12:00:15 (UTC)")
     selection = Selection()
     selection.add([state_result("-", "a" * 30, 1, 5), state_result("-", "b", 2, 6)])
@@ -154,8 +156,10 @@ def test_a_result_that_is_too_large_is_shown_as_such():
     records = {"x": Record("-/a/{}", json.dumps(large).encode()), "y": state_result("-", "b", 1, 5)}
     text = shown(layout("results", {"-": records}, 20))
     assert [line.split() for line in text.split("\n")[:3]] == [
-        ["key", "error", "start", "count"], ["a", "the", "result's", "record", "has", "7", "bytes"], ["b", "1", "5"],
-    ]  # fmt: skip
+        ["key", "error", "start", "count"],
+        ["a", "the", "result's", "record", "has", "7", "bytes"],
+        ["b", "1", "5"],
+    ]
 
 
 @pytest.mark.kafka
@@ -174,8 +178,9 @@ def test_an_older_result_behind_a_newer_one_does_not_count(connection, topic, ca
     results(name, json=True, window="all", bootstrap_servers=connection.bootstrap_servers)
     found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert {(value["key"], value["fields"]["count"]) for value in found} == {
-        ("a", 5), ("b", 9), ("c", 1), ("d", 3), ("e", 4), ("f", 5),
-    }  # fmt: skip
+        *(("a", 5), ("b", 9), ("c", 1)),
+        *(("d", 3), ("e", 4), ("f", 5)),
+    }
     results(name, window="all", bootstrap_servers=connection.bootstrap_servers)
     assert [line.split() for line in capsys.readouterr().out.splitlines() if line.startswith("b ")] == [["b", "1", "9"]]
 

@@ -110,8 +110,8 @@ def test_no_command_line_shows_the_clusters_secret(cluster):
 def test_a_topology_finds_the_secret_of_a_cluster_that_another_command_started(connection, topic, launch, truth):
     # The environment that tests hand on may have the secret already: here it is another one.
     with Cluster(home(), workers=1, cores=2) as own:
-        options = ["--master", own.master, "--conf", "spark.executor.memory=1024m",
-                   "--conf", f"spark.executor.extraJavaOptions={SHORT_LIVED}"]  # fmt: skip
+        conf = ("spark.executor.memory=1024m", f"spark.executor.extraJavaOptions={SHORT_LIVED}")
+        options = ["--master", own.master, *(f"--conf={each}" for each in conf)]
         topology = launch("SHUFFLE", *options, mode="CLUSTER", environment={SECRET: "another"})
         topology.finish()
     check(connection, topic, "sg", truth)

@@ -74,9 +74,10 @@ def test_executors_pods_have_no_path_of_the_drivers_machine(connection, topic, t
         "spark.driver.bindAddress": LOOPBACK,
     }
     topology = launch(
-        "KEY", "--master", f"k8s://http://{LOOPBACK}:{api_server.server_port}",
-        *(f"--conf={name}={value}" for name, value in conf.items()), mode="CLUSTER",
-    )  # fmt: skip
+        *("KEY", "--master", f"k8s://http://{LOOPBACK}:{api_server.server_port}"),
+        *(f"--conf={name}={value}" for name, value in conf.items()),
+        mode="CLUSTER",
+    )
 
     def pod() -> dict[str, Any] | None:
         assert topology.process.poll() is None, topology.log.read_text()

@@ -18,8 +18,8 @@ print(session._temporary_folder(), flush=True)
 sys.stdin.read()
 """
 # Process ids count anew in a namespace of their own, here from a given one on.
-_IN_NAMESPACE = ["unshare", "--pid", "--fork", "--kill-child", "sh", "-c",
-                 'echo $(($0 - 1)) > /proc/sys/kernel/ns_last_pid && "$@"; exit $?']  # fmt: skip
+_FROM = 'echo $(($0 - 1)) > /proc/sys/kernel/ns_last_pid && "$@"; exit $?'
+_IN_NAMESPACE = ["unshare", "--pid", "--fork", "--kill-child", "sh", "-c", _FROM]
 
 
 def no_process() -> int:

@@ -274,8 +274,10 @@ def test_a_batch_goes_on_with_the_refusals_of_an_older_version(tmp_path):
         for decides in True, False:
             assert Task(stream, decides=decides).read([1, 1000, 1149]) == expected
         assert Task(stream).read([1, 2000, 2001]) == [
-            ("u1", None), (None, "no schema 2000 in the registry"), (None, NEVER_ASKED[1].format(2001)),
-        ]  # fmt: skip
+            ("u1", None),
+            (None, "no schema 2000 in the registry"),
+            (None, NEVER_ASKED[1].format(2001)),
+        ]
         assert Refusals(str(tmp_path), lambda: 0).read(0).allowed == {1}
 
 

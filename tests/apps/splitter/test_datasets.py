@@ -120,7 +120,7 @@ BAD = [
     ("TWITTER_ELECTION", b'{"text":"t","hashtags":"x","timestamp":1}', "field 'hashtags' is STRING, not ARRAY<STRING>"),
     ("TWITTER_ELECTION", b'{"text":"t","hashtags":[1]}', "field 'hashtags' is ARRAY<BIGINT>, not ARRAY<STRING>"),
     ("TWITTER_TICKER", b"{", "not JSON"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.spark

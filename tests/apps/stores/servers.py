@@ -113,9 +113,9 @@ class Hadoop(Server):
         source = Path(__file__).with_name("MiniHadoop.java")
         port = self.listens.rpartition(":")[2]
         return [
-            find_java().launcher, *_LEAN, "-cp", ":".join(map(str, path)), source, port, self.directory / "data",
-            self._configuration, self.programs,
-        ]  # fmt: skip
+            *(find_java().launcher, *_LEAN, "-cp", ":".join(map(str, path)), source, port),
+            *(self.directory / "data", self._configuration, self.programs),
+        ]
 
     def _answers(self) -> bool:
         return "ready" in self._output().splitlines()

@@ -31,11 +31,11 @@ def test_executors_get_there(connection, topic, tmp_path, truth, options, cluste
     groupings = {"KEY": "kg", "DYNAMIC_KEY": "dkg"}  # the one forgets, the other remembers
     location = s3.location(topic)
     command = [
-        *UNSKEW, "compare", "COUNTRY_SKEW_R80", topic, "2", "4", "x0", "--groupings", ",".join(groupings),
-        "--time", "event", "--window", str(WINDOW_MS / 1000), "--lateness", "1", "--max-tuples", "8000",
-        "--trigger", "0.1", "--checkpoint", str(location), "--output", str(tmp_path / "out"),
-        "--bootstrap-servers", connection.bootstrap_servers, *options,
-    ]  # fmt: skip
+        *(*UNSKEW, "compare", "COUNTRY_SKEW_R80", topic, "2", "4", "x0", "--groupings", ",".join(groupings)),
+        *("--time", "event", "--window", str(WINDOW_MS / 1000), "--lateness", "1", "--max-tuples", "8000"),
+        *("--trigger", "0.1", "--checkpoint", str(location), "--output", str(tmp_path / "out")),
+        *("--bootstrap-servers", connection.bootstrap_servers, *options),
+    ]
     done = subprocess.run(
         command, env=os.environ | s3.environment, capture_output=True, text=True, timeout=900, check=False
     )

@@ -118,9 +118,11 @@ def test_states_with_the_python_that_the_nodes_have(hdfs, connection, topic, tmp
     environment = {"HADOOP_CONF_DIR": str(hdfs.yarn())}
     location = hdfs.location(topic)
     topology = launch(
-        "MIXED", *options(), "--max-tuples", "1000", "--state-partitions", "3", *SESSIONS, *ALWAYS,
-        mode="CLUSTER", location=location, environment=environment,
-    )  # fmt: skip
+        *("MIXED", *options(), "--max-tuples", "1000", "--state-partitions", "3", *SESSIONS, *ALWAYS),
+        mode="CLUSTER",
+        location=location,
+        environment=environment,
+    )
     kill_executors(topology, hdfs)
     topology.finish()
     check(connection, topic, "mixed", truth)

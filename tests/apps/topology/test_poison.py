@@ -29,8 +29,10 @@ cloudpickle.register_pickle_by_value(sys.modules[__name__])  # the tasks can't i
 
 LARGE = 900_000
 #: ms: no time, negative, seconds, microseconds and nanoseconds as ms, year 300000, the ends of int64.
-TIMES = [-1, -(10**15), 1_700_000_000, 1_700_000_000_000_000, 1_700_000_000_000_000_000,
-         9_404_898_624_000_000, 2**63 - 1, -(2**63)]  # fmt: skip
+TIMES = [
+    *(-1, -(10**15), 1_700_000_000, 1_700_000_000_000_000, 1_700_000_000_000_000_000),
+    *(9_404_898_624_000_000, 2**63 - 1, -(2**63)),
+]
 COUNTRIES = [
     b"",
     None,

@@ -83,8 +83,9 @@ def test_rejected_messages_are_published_and_stop_nothing(settings, drain, conne
     assert by_key(final_counts(connection, result_topics(run)["aggregator"])) == {"Chad": 50}
     found = records(connection, f"{topic}-rejected")
     assert sorted(value["reason"] for _, value in found) == [
-        "field 'country' is BIGINT, not STRING", "no field 'country'", "no value", "not JSON", "not UTF-8",
-    ]  # fmt: skip
+        *("field 'country' is BIGINT, not STRING", "no field 'country'"),
+        *("no value", "not JSON", "not UTF-8"),
+    ]
     for key, value in found:
         assert key == f"{topic}-{value['partition']}-{value['offset']}"
 

@@ -22,10 +22,10 @@ def test_table_series_and_pictures(tmp_path, figures):
     out = tmp_path / "out"
     groupings = "SHUFFLE,PARTIAL_KEY,PARTIAL_KEY:choices=4,POSG:window=64:settle=clock,CONSISTENT_HASH"
     result = run(
-        "zipf:z=1.5,k=500", "--tuples", "6000", "--workers", "4,8", "--groupings", groupings, "--cost", "1..8",
-        "--factors", "1,1,2", "--factors-end", "1", "--feedback-interval", "0.05", "--feedback-delay", "0.01",
-        "--window", "0.5", "--poisson", "--samples", "20", "--details", "--output", str(out),
-    )  # fmt: skip
+        *("zipf:z=1.5,k=500", "--tuples", "6000", "--workers", "4,8", "--groupings", groupings, "--cost", "1..8"),
+        *("--factors", "1,1,2", "--factors-end", "1", "--feedback-interval", "0.05", "--feedback-delay", "0.01"),
+        *("--window", "0.5", "--poisson", "--samples", "20", "--details", "--output", str(out)),
+    )
     assert result.exit_code == 0, result.output
     for part in ("choices=4", "replication", "W = 8", "keys moved"):
         assert part in result.output
@@ -88,9 +88,9 @@ def test_moving_states_may_take_time(tmp_path):
     for transfer in ("0", "0.5"):
         out = tmp_path / transfer
         result = run(
-            "zipf:z=1.2,k=500", "--tuples", "10000", "--workers", "5", "--sources", "1", "--groupings", "MIXED,KEY",
-            "--load", "0.6", "--feedback-interval", "0.3", "--feedback-transfer", transfer, "--output", str(out),
-        )  # fmt: skip
+            *("zipf:z=1.2,k=500", "--tuples", "10000", "--workers", "5", "--sources", "1", "--groupings", "MIXED,KEY"),
+            *("--load", "0.6", "--feedback-interval", "0.3", "--feedback-transfer", transfer, "--output", str(out)),
+        )
         assert result.exit_code == 0, result.output
         with (out / "figures.csv").open() as file:
             p99[transfer] = {row["label"]: float(row["p99_completion"]) for row in csv.DictReader(file)}

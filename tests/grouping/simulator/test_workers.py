@@ -70,9 +70,9 @@ def test_equals_plain_events(workers, n, changes, load, seed):
         codes, arrivals, lambda i, w: costs[i] * factors[0, w], owners.__getitem__, owners.__getitem__, workers, changes
     )
     stage = Stage(
-        codes, arrivals, costs, factors, np.zeros(1, np.int64),
-        np.empty(n, np.int32), np.empty(n), np.full(n, np.nan), np.zeros(1, np.int64),
-    )  # fmt: skip
+        *(codes, arrivals, costs, factors, np.zeros(1, np.int64)),
+        *(np.empty(n, np.int32), np.empty(n), np.full(n, np.nan), np.zeros(1, np.int64)),
+    )
     queues, busy, start = new_queues(n, workers), np.zeros(workers, np.bool_), 0
     for version, until in enumerate([*changes, np.inf]):
         stop = int(np.searchsorted(arrivals, until))

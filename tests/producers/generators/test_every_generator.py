@@ -112,8 +112,10 @@ def test_a_seed_decides_everything(name):
 def test_every_parameter_makes_it_another_dataset(name):
     """Or a load would be resumed with records of another."""
     changed = [{"records": 11}, {"seed": 1}]
-    changed += [{option: default * 0.9 if option in ("scale", "z", "alpha") else default - 1}
-                for option, default in parameters(name).items()]  # fmt: skip
+    changed += [
+        {option: default * 0.9 if option in ("scale", "z", "alpha") else default - 1}
+        for option, default in parameters(name).items()
+    ]
     identities = [orjson.dumps(create(name, **{"records": 10, **options}).identity()) for options in [{}, *changed]]
     assert len(set(identities)) == len(identities)
 
