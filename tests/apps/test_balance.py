@@ -163,17 +163,20 @@ PLANS = {
     "project": lambda placed: (placed.select("worker", "n"), True),
     "repeated": lambda placed: (
         placed.selectExpr("n", "worker", "worker + 1 as next", "worker * 2 as twice")
-        .where("next = 2 or twice = 8").where("worker = next - 1 and twice = 2 * worker"), True,
+        .where("next = 2 or twice = 8")
+        .where("worker = next - 1 and twice = 2 * worker"),
+        True,
     ),
     "join": lambda placed: (placed.join(F.broadcast(numbers(placed).where("n % 2 = 0")), "n"), True),
     "join by worker": lambda placed: (placed.join(F.broadcast(workers(placed)), "worker"), True),
     "self-join": lambda placed: (
-        placed.select("n", "worker").alias("a").join(placed.select("n", "worker").alias("b"), ["n", "worker"]), False,
+        placed.select("n", "worker").alias("a").join(placed.select("n", "worker").alias("b"), ["n", "worker"]),
+        False,
     ),
     "union": lambda placed: (placed.where("worker < 4").unionByName(placed.where("worker > 2")), True),
     "distinct": lambda placed: (placed.select("n", "worker").distinct(), False),
     "limit": lambda placed: (placed.select("n", "worker").limit(50), False),
-}  # fmt: skip
+}
 # What is expected of them, of rows (n, user, worker).
 TRUTH = {
     "worker": lambda n, user, worker: worker == 3,

@@ -108,10 +108,8 @@ def stage(tmp_path):
     """Makes a stage that isn't started, with proxies or without, and with a second broker or without."""
 
     def made(contestant, *, proxied, replicated=False):
-        return Stage(
-            tmp_path, 1, contestant, 100.0, influxdb=False, disk=False, preloaded=False, proxied=proxied,
-            replicated=replicated,
-        )  # fmt: skip
+        without = dict.fromkeys(("influxdb", "disk", "preloaded"), False)
+        return Stage(tmp_path, 1, contestant, 100.0, proxied=proxied, replicated=replicated, **without)
 
     return made
 

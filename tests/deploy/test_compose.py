@@ -241,10 +241,8 @@ def test_the_image_has_what_its_command_needs(tmp_path):
         (["check-work", "unskew.works:Running", "--cases", "1"], 0, "no failure in 1 cases"),
         (["reproduce"], 1, "in the project's repository"),
     ):
-        done = subprocess.run(
-            [sys.executable, "-c", "from unskew.command import main; main()", *given],
-            cwd=tmp_path, capture_output=True, text=True, check=False,
-            env=os.environ | {"PYTHONPATH": "src", "UNSKEW_HOME": str(tmp_path / "home")},
-        )  # fmt: skip
+        command = [sys.executable, "-c", "from unskew.command import main; main()", *given]
+        own = os.environ | {"PYTHONPATH": "src", "UNSKEW_HOME": str(tmp_path / "home")}
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, env=own)
         assert done.returncode == code, done.stderr
         assert message in done.stdout + done.stderr

@@ -63,10 +63,10 @@ class Engine:
         self.work, self.columns, self.split = work, columns, split
         self._merges = _Merges()
         ttl_ms = _FOR_EVER if work.ttl_ms is None else work.ttl_ms
+        merges, watched = self._merges if split else None, _watched(work, Random(seed))
         program = Program(
-            _watched(work, Random(seed)), pa.string(), workers if split else 1, split, event=True, ttl_ms=ttl_ms,
-            merge_every=self._merges if split else None,
-        )  # fmt: skip
+            watched, pa.string(), workers if split else 1, split, event=True, ttl_ms=ttl_ms, merge_every=merges
+        )
         self._engine = Memory(program)
 
     def run(self, batches):

@@ -72,10 +72,9 @@ def batches(monkeypatch):
     """
 
     def run(checkpoint, most, *, keep):
-        program = Program(
-            Tally(), pa.string(), WORKERS, split=True, mergers=2, event=True, window_ms=WINDOW, counted_ms=WINDOW,
-            merge_every=Period(batches=1) if keep else None, checkpoint=checkpoint, most=most,
-        )  # fmt: skip
+        windows = {"event": True, "window_ms": WINDOW, "counted_ms": WINDOW}
+        windows["merge_every"] = Period(batches=1) if keep else None
+        program = Program(Tally(), pa.string(), WORKERS, True, 2, checkpoint=checkpoint, most=most, **windows)
         worker, merger, calls = WorkerOperator(program, TOKENS), MergerOperator(program, TOKENS), []
         found = defaultdict(list)
         at_workers, at_mergers = Handle(), Handle()

@@ -166,10 +166,8 @@ def make() -> None:
         connection = Connection(kafka.bootstrap_servers)
         stamps = [1_700_000_000_000 + 100 * i for i in range(len(BEFORE))]
         publish(connection, TOPIC, 2, countries(BEFORE), ms=stamps)
-        settings = Settings(
-            "LOCAL", "COUNTRY_SKEW_R80", "SHUFFLE", TOPIC, 2, 4, "x0", connection, str(KEPT), window=2.0, trigger=0.2,
-            max_tuples=16,
-        )  # fmt: skip
+        given = "LOCAL", "COUNTRY_SKEW_R80", "SHUFFLE", TOPIC, 2, 4, "x0", connection, str(KEPT)
+        settings = Settings(*given, window=2.0, trigger=0.2, max_tuples=16)
 
         def stop_with_an_open_window(report):
             if 0 < report.totals.tuples < report.totals.routed == len(BEFORE):

@@ -33,11 +33,10 @@ from unskew.producers.registry import create
 
 
 def course(grouping="KEY", sizes=(100, 100, 100, 100), loads=(300, 100)):
-    summary = Summary(
-        grouping=grouping, tuples=sum(sizes), rejected=0, late=0, std_dev=measures.std_dev(loads), last_std_dev=0.0,
-        dist_cost=1.0, imbalance_fraction=measures.imbalance_fraction(loads), straggling=1.5, tuples_per_second=10.0,
-        first_batch_seconds=1.0, first_result_seconds=2.0, loads=list(loads),
-    )  # fmt: skip
+    counts = {"tuples": sum(sizes), "rejected": 0, "late": 0, "loads": list(loads), "dist_cost": 1.0, "straggling": 1.5}
+    balance = {"std_dev": measures.std_dev(loads), "imbalance_fraction": measures.imbalance_fraction(loads)}
+    times = {"tuples_per_second": 10.0, "first_batch_seconds": 1.0, "first_result_seconds": 2.0}
+    summary = Summary(grouping=grouping, last_std_dev=0.0, **counts, **balance, **times)
     batches = [BatchTimes(n, 2.0 * i + 1, 1.0) for i, n in enumerate(sizes)]
     windows = [WindowBalance(1000 * i, n, float(i), 1.0, i) for i, n in enumerate(sizes)]
     return Course("run", summary, {}, batches, windows, [1.0] * len(loads))

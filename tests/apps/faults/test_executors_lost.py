@@ -43,10 +43,9 @@ def test_what_a_batch_has_shuffled_is_lost_while_it_is_at_work(spark, settings, 
                     lose_what_was_shuffled(spark)
                     mark.with_suffix(".lost").touch()
 
-    run = settings(
-        "SHUFFLE", workers=6, max_tuples=250, time="event", window=0.1, lateness=0.0, trigger=0.0, run_time=600.0,
-        work=waiting(tmp_path), speed="x1", process_ms=0.001,  # a task a worker
-    )  # fmt: skip
+    by_time = {"time": "event", "window": 0.1, "lateness": 0.0, "trigger": 0.0, "run_time": 600.0}
+    a_task_a_worker = {"speed": "x1", "process_ms": 0.001}
+    run = settings("SHUFFLE", workers=6, max_tuples=250, work=waiting(tmp_path), **by_time, **a_task_a_worker)
     loses = threading.Thread(target=lose)
     loses.start()
     try:

@@ -59,14 +59,20 @@ def play(driver, batches, *, event):
     return seen
 
 
+def program_of(work, workers, split, every, **lives):
+    mergers, merge_every = 2 if workers > 1 else 1, every if split else None
+    return Program(work, pa.string(), workers, split, mergers, merge_every=merge_every, **lives)
+
+
+runs = {"grouping": groupings, "batches": streams, "seed": st.integers(0, 9)}
+runs |= {"workers": st.integers(1, 4), "event": st.booleans()}
+
+
 @pytest.mark.parametrize("every", [None, Period(ms=EVERY), Period(batches=3)])
-@given(grouping=groupings, batches=streams, seed=st.integers(0, 9), workers=st.integers(1, 4), event=st.booleans())
+@given(**runs)
 def test_windows(every, grouping, batches, seed, workers, event):
     split = grouping not in KEEPING
-    program = Program(
-        Tally(), pa.string(), workers, split, mergers=2 if workers > 1 else 1, event=event, window_ms=WINDOW,
-        merge_every=every if split else None, counted_ms=WINDOW,
-    )  # fmt: skip
+    program = program_of(Tally(), workers, split, every, event=event, window_ms=WINDOW, counted_ms=WINDOW)
     driver = Driver(program, grouping, sources=2, seed=seed)
     truth, late_before = defaultdict(list), 0
     for _, late_before, _, arrived in play(driver, batches, event=event):
@@ -85,17 +91,11 @@ def test_windows(every, grouping, batches, seed, workers, event):
     assert driver.settled() == {(window, key): (n, total) for window, key, n, total in expected}
 
 
-@given(
-    grouping=groupings, batches=streams, seed=st.integers(0, 9), workers=st.integers(1, 4), event=st.booleans(),
-    by_time=st.booleans(),
-)  # fmt: skip
+@given(**runs, by_time=st.booleans())
 def test_states_that_expire(grouping, batches, seed, workers, event, by_time):
     split = grouping not in KEEPING
     every = Period(ms=EVERY) if by_time else Period(batches=2)
-    program = Program(
-        Tally(), pa.string(), workers, split, mergers=2 if workers > 1 else 1, event=event, ttl_ms=TTL,
-        merge_every=every if split else None,
-    )  # fmt: skip
+    program = program_of(Tally(), workers, split, every, event=event, ttl_ms=TTL)
     driver = Driver(program, grouping, sources=2, seed=seed)
     driver.number = 0 if by_time else 1 - len(batches) % 2  # the last batch, which is empty, is one of those that meet
     first = driver.number
@@ -138,17 +138,11 @@ def sessions(arrived):
             yield key, of[start], of[stop - 1], stop - start
 
 
-@given(
-    grouping=groupings, batches=streams, seed=st.integers(0, 9), workers=st.integers(1, 4), event=st.booleans(),
-    by_time=st.booleans(),
-)  # fmt: skip
+@given(**runs, by_time=st.booleans())
 def test_sessions(grouping, batches, seed, workers, event, by_time):
     split, work = grouping not in KEEPING, Sessions(gap=GAP / 1000)
     every = Period(ms=EVERY) if by_time else Period(batches=2)
-    program = Program(
-        work, pa.string(), workers, split, mergers=2 if workers > 1 else 1, event=event, ttl_ms=work.ttl_ms,
-        merge_every=every if split else None,
-    )  # fmt: skip
+    program = program_of(work, workers, split, every, event=event, ttl_ms=work.ttl_ms)
     driver = Driver(program, grouping, sources=2, seed=seed)
     driver.number = 0 if by_time else 1 - len(batches) % 2  # the last batch is one of those in which states meet
     seen = play(driver, batches, event=event)
@@ -161,6 +155,8 @@ LATENESS = 15
 in_order = st.lists(
     st.tuples(st.integers(0, 5), st.integers(0, 12), st.integers(0, LATENESS)), max_size=60
 )  # key, how much later than the one before, how much earlier it is said to have been
+ordered = {"grouping": groupings, "chosen": in_order, "cuts": st.sets(st.integers(0, 60), max_size=8)}
+ordered |= {"seed": st.integers(0, 9)}
 
 
 def in_batches(chosen, cuts):
@@ -181,9 +177,7 @@ def driver_by_event(work, grouping, workers, seed, *, every=None, **life):
     """A driver by event time, with merges as they are by default."""
     split = grouping not in KEEPING and workers > 1
     period = merging(every if split else None, grouping, split=split, event=True, window_ms=None)
-    program = Program(
-        work, pa.string(), workers, split, mergers=2 if workers > 1 else 1, event=True, merge_every=period, **life
-    )
+    program = program_of(work, workers, split, period, event=True, **life)
     return Driver(program, grouping, sources=2, seed=seed)
 
 
@@ -191,17 +185,14 @@ def feed(driver, watermark, arrived):
     if arrived is None:
         driver.move(watermark)
         return
-    columns = [pa.array([key for key, _ in arrived], pa.string()), pa.array([1] * len(arrived), pa.int64()),
-               pa.array([time for _, time in arrived], pa.timestamp("ms", "UTC"))]  # fmt: skip
+    times = pa.array([time for _, time in arrived], pa.timestamp("ms", "UTC"))
+    columns = [pa.array([key for key, _ in arrived], pa.string()), pa.array([1] * len(arrived), pa.int64()), times]
     batch = pa.RecordBatch.from_arrays(columns, ["key", "value", "time"])
     half = len(arrived) // 2
     driver.batch([batch.slice(0, half), batch.slice(half)], 5, watermark)
 
 
-@given(
-    grouping=groupings, chosen=in_order, cuts=st.sets(st.integers(0, 60), max_size=8), seed=st.integers(0, 9),
-    workers=st.integers(1, 4), ttl=st.sampled_from([GAP + 1, 5 * GAP]),
-)  # fmt: skip
+@given(**ordered, workers=st.integers(1, 4), ttl=st.sampled_from([GAP + 1, 5 * GAP]))
 def test_a_session_is_told_in_the_batch_in_which_the_watermark_passes_its_end(
     grouping, chosen, cuts, seed, workers, ttl
 ):
@@ -218,10 +209,7 @@ def test_a_session_is_told_in_the_batch_in_which_the_watermark_passes_its_end(
     assert Counter(patient.results) == Counter(prompt.results)
 
 
-@given(
-    grouping=groupings, chosen=in_order, cuts=st.sets(st.integers(0, 60), max_size=8), seed=st.integers(0, 9),
-    workers=st.integers(2, 4),
-)  # fmt: skip
+@given(**ordered, workers=st.integers(2, 4))
 def test_by_event_time_split_keys_tell_what_whole_ones_tell_in_each_batch(grouping, chosen, cuts, seed, workers):
     split, whole = (driver_by_event(Tally(), name, workers, seed, ttl_ms=TTL) for name in (grouping, "KEY"))
     for watermark, arrived in in_batches(chosen, cuts):
@@ -231,13 +219,10 @@ def test_by_event_time_split_keys_tell_what_whole_ones_tell_in_each_batch(groupi
 
 
 @pytest.mark.parametrize("every", [None, Period(batches=3)])
-@given(grouping=groupings, batches=streams, seed=st.integers(0, 9), workers=st.integers(1, 4), event=st.booleans())
+@given(**runs)
 def test_distinct(every, grouping, batches, seed, workers, event):
     split = grouping not in KEEPING
-    program = Program(
-        Distinct("value", "int64"), pa.string(), workers, split, mergers=2 if workers > 1 else 1, event=event,
-        window_ms=WINDOW, merge_every=every if split else None,
-    )  # fmt: skip
+    program = program_of(Distinct("value", "int64"), workers, split, every, event=event, window_ms=WINDOW)
     driver = Driver(program, grouping, sources=2, seed=seed)
     times = defaultdict(list)
     for _, late_before, _, arrived in play(driver, batches, event=event):

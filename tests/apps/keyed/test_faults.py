@@ -184,11 +184,9 @@ def test_lifetimes_and_periods():
     ],
 )
 def test_settings_that_dont_fit(given, message):
-    valid = {
-        "mode": "LOCAL", "source_type": "COUNTRY_SKEW_R80", "grouping": "D_CHOICES", "topic": "t", "sources": 1,
-        "workers": 2, "speed": "x0", "connection": Connection("localhost:1"), "checkpoint": "c",
-        "work": Tally("offset"),
-    }  # fmt: skip
+    valid = {"mode": "LOCAL", "source_type": "COUNTRY_SKEW_R80", "grouping": "D_CHOICES", "topic": "t", "sources": 1}
+    valid |= {"workers": 2, "speed": "x0", "connection": Connection("localhost:1"), "checkpoint": "c"}
+    valid["work"] = Tally("offset")
     assert stage_of(Settings(**valid)).keyed
     with pytest.raises(UsageError, match=message):
         Dataflow.of(Settings(**valid | given))

@@ -53,10 +53,8 @@ print(json.dumps(answers))
 
 
 def answers(ports: Iterable[int]) -> dict[int, str]:
-    done = subprocess.run(
-        [sys.executable, "-I", "-S", "-c", STRANGER, *map(str, ports)],
-        capture_output=True, text=True, timeout=PATIENCE, check=False,
-    )  # fmt: skip
+    command = [sys.executable, "-I", "-S", "-c", STRANGER, *map(str, ports)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert not done.returncode, done.stderr
     return {int(port): answer for port, answer in json.loads(done.stdout).items()}
 

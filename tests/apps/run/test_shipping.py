@@ -42,10 +42,9 @@ def test_tasks_run_the_python_that_the_user_says_else_one_that_is_there(master, 
 
 def test_a_python_of_another_version_ends_before_it_imports_anything():
     other = os.environ | {"UNSKEW_PYTHON_VERSION": "3.7"}
-    done = subprocess.run(
-        [sys.executable, "-S", "-c", "import unskew.apps.run.daemon"],
-        env=other | {"PYTHONPATH": os.pathsep.join(sys.path)}, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    other["PYTHONPATH"] = os.pathsep.join(sys.path)
+    command = [sys.executable, "-S", "-c", "import unskew.apps.run.daemon"]
+    done = subprocess.run(command, env=other, capture_output=True, text=True, check=False)
     own = ".".join(map(str, sys.version_info[:2]))
     assert (done.returncode, done.stderr) == (1, f"it is Python {own}, the driver's is 3.7\n")
 
@@ -64,8 +63,6 @@ def test_a_python_runs_what_is_compiled_if_it_is_of_the_source(compiled, runs, t
     archive = python.write_archive(tmp_path)
     libraries = os.pathsep.join([str(archive), sysconfig.get_paths()["purelib"]])
     # -S: the files that put an editable checkout on the path are not read
-    done = subprocess.run(
-        [sys.executable, "-S", "-c", PRINT_FILES],
-        env=os.environ | {"PYTHONPATH": libraries}, capture_output=True, text=True, check=True,
-    )  # fmt: skip
+    command, own = [sys.executable, "-S", "-c", PRINT_FILES], os.environ | {"PYTHONPATH": libraries}
+    done = subprocess.run(command, env=own, capture_output=True, text=True, check=True)
     assert done.stdout.split() == [f"{archive}/unskew/{name}{runs}" for name in ("apps/run/daemon", "__init__")]

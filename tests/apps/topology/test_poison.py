@@ -66,13 +66,16 @@ def send(connection, topic, messages):
     ensure_topic(connection, topic, 2, LENIENT)
     producer = Producer(connection.client(**{"enable.idempotence": True}))
     refused = []
+
+    def note(error, _):
+        if error:
+            refused.append(error)
+
     for i, (partition, value, ms) in enumerate(messages):
         headers = [("h", None), ("h", b"\xff" * 10_000), ("\x00", b"")] if i % 3 == 0 else None
         key = [None, b"", b"\xff" * 1000][i % 3]
-        producer.produce(
-            topic, value, key, partition=partition, headers=headers, timestamp=ms or round(1000 * time.time()),
-            on_delivery=lambda error, _: refused.append(error) if error else None,
-        )  # fmt: skip
+        when = {"partition": partition, "timestamp": ms or round(1000 * time.time())}
+        producer.produce(topic, value, key, headers=headers, on_delivery=note, **when)
         producer.poll(0)
     assert producer.flush(PATIENCE) == 0
     assert refused == []
