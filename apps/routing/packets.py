@@ -148,7 +148,7 @@ def route_packets(
         router = routing.open(first.column(source)[0].as_py() if source else partition())
         packer, rejected = Packer(router.workers), 0
 
-        def parts() -> Iterator[Part[pa.RecordBatch]]:
+        def parts() -> Iterator[Part]:
             nonlocal rejected
             for batch in chain([first], filled):
                 read = fields(batch) if fields else batch

@@ -11,7 +11,8 @@ import re
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeAlias, TypeVar
+from itertools import zip_longest
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -22,6 +23,7 @@ from unskew.apps.checkpoint.location import Location, Where
 from unskew.apps.checkpoint.versions import Versions
 from unskew.apps.checkpoint.visible import require_visible
 from unskew.apps.planning.asking import Asking
+from unskew.apps.planning.held import Held
 from unskew.apps.planning.planner import planner
 from unskew.apps.planning.wire import Address
 from unskew.apps.routing.batches import batch_number, query_run
@@ -36,9 +38,9 @@ from unskew.grouping.planned.planned import Planned
 
 log = logging.getLogger(__name__)
 
-T = TypeVar("T")
-#: A piece of a source's part of a batch: its tuples as the caller has them, their keys [n], their times (int64[n], ms).
-Part: TypeAlias = tuple[T, pa.Array, "NDArray[np.int64] | None"]
+#: A piece of a source's part of a batch: its tuples (None in all pieces, if the caller needs none), their keys [n], and
+#: their times (int64[n], ms).
+Part: TypeAlias = tuple[pa.RecordBatch | None, pa.Array, "NDArray[np.int64] | None"]
 
 
 @dataclass(frozen=True)
@@ -222,26 +224,32 @@ class SourceRouter:
         quotas = asking.quotas or asking.divided(self._grouping.count(keys, costs))
         return self._grouping.follow(keys, quotas, costs)
 
-    def through(self, parts: Iterable[Part[T]]) -> Iterator[tuple[T, NDArray[np.int32]]]:
+    def through(self, parts: Iterable[Part]) -> Iterator[tuple[Any, NDArray[np.int32]]]:
         """Route the source's part of the batch piece by piece. Yields each piece's own value, and its workers.
 
-        If a grouping looks at whole batches, all pieces are held until the last has come. So memory is that of the
-        source's part of the batch, which nothing but the size of the batch bounds. (The pieces' sizes depend on Spark's
+        If a grouping looks at whole batches, all pieces are held until the last has come: keys and times in memory, and
+        what record batches the pieces have in memory or a file (``Held``). (The pieces' sizes depend on Spark's
         settings, and may differ when the batch runs again. The part doesn't.)
         """
         if not self._grouping.batched:
             for own, keys, times in parts:
                 yield own, self.route(keys, times)
             return
-        held = list(parts)
-        if not held:
-            return
-        keys = pa.chunked_array([keys for _, keys, _ in held])
-        times = None if held[0][2] is None else np.concatenate([times for _, _, times in held if times is not None])
-        workers = self.route(keys, times)
-        ends = np.cumsum([len(keys) for _, keys, _ in held])
-        for (own, _, _), routes in zip(held, np.split(workers, ends[:-1]), strict=True):
-            yield own, routes
+        all_keys: list[pa.Array] = []
+        all_times: list[NDArray[np.int64]] = []
+        with Held() as held:
+            for own, keys, times in parts:
+                all_keys.append(keys)
+                if times is not None:
+                    all_times.append(times)
+                if own is not None:
+                    held.add(own)
+            if not all_keys:
+                return
+            workers = self.route(pa.chunked_array(all_keys), np.concatenate(all_times) if all_times else None)
+            ends = np.cumsum([len(keys) for keys in all_keys])
+            for own, routes in zip_longest(held, np.split(workers, ends[:-1])):
+                yield own, routes
 
     def close(self, rejected: int = 0) -> None:
         """Write the state for the next batch, and send the report. ``rejected`` counts messages without a key."""

@@ -1,11 +1,14 @@
+from functools import partial
 from itertools import pairwise
+from unittest.mock import patch
 
 import numpy as np
 import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from unskew.apps.routing import packets
+from unskew.apps.planning.held import MOST, Held
+from unskew.apps.routing import packets, router
 from unskew.apps.routing.packets import Packer
 from unskew.apps.routing.router import Routing, SourceRouter
 from unskew.grouping import create
@@ -39,14 +42,15 @@ def test_each_worker_gets_its_tuples_in_order(batches, dictionary):
     assert unpacked(out) == expected
 
 
-@given(tuples_lists, st.lists(st.integers(0, 200), max_size=4))
-def test_a_grouping_that_looks_at_batches_gets_the_source_s_part_whole(rows, cuts):
-    """However Spark cuts it: the loads are the whole batch's, and each piece gets its own tuples' workers."""
+@given(tuples_lists, st.lists(st.integers(0, 200), max_size=4), st.sampled_from([0, 100, MOST]))
+def test_a_grouping_that_looks_at_batches_gets_the_source_s_part_whole(rows, cuts, most):
+    """However Spark cuts it, and held in memory or a file: each piece gets its own tuples' workers."""
     keys = pa.array([r[0] for r in rows], pa.string())
     bounds = [0, *sorted(min(cut, len(rows)) for cut in cuts), len(rows)]
-    pieces = [keys[first:end] for first, end in pairwise(bounds)]
-    router = SourceRouter(Routing("PLANNED", 7), 0, None)
-    routed = list(router.through((piece, piece.dictionary_encode(), None) for piece in pieces))
+    pieces = [pa.record_batch([keys[first:end]], ["key"]) for first, end in pairwise(bounds)]
+    opened = SourceRouter(Routing("PLANNED", 7), 0, None)
+    with patch.object(router, "Held", partial(Held, most)):
+        routed = list(opened.through((piece, piece["key"].dictionary_encode(), None) for piece in pieces))
     assert [own for own, _ in routed] == pieces
     workers = np.concatenate([workers for _, workers in routed])
     assert workers.tolist() == create("PLANNED", 7).route(keys).tolist()
