@@ -1,0 +1,142 @@
+"""What PLANNED's planner costs: a batch's time beside BOUNDED_LOAD, and the planner alone with many sources.
+
+    python -m benchmarks.planning [--sources S,...] [--workers W] [--size N] [--batches N] [--repeats N]
+                                  [--many S,...] [--keys K] [--wide W]
+
+First topologies of x0 on two copies of one stream, for each S both groupings in turns in one Spark. The first batches
+of a run aren't counted. Then, without Spark, a planner on the loopback interface and S sources that have counted a part
+of the same batch of K keys: what a wave of all of them takes until the last has its quotas, what goes over the sockets,
+and the peak of the planner's memory. (Sources are threads of the same process, so the time is above that of a driver.)
+"""
+
+import argparse
+import statistics
+import tempfile
+import threading
+import time
+import tracemalloc
+from dataclasses import replace
+from functools import partial
+from itertools import chain
+from pathlib import Path
+
+import numpy as np
+from rich.box import MARKDOWN
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.measuring import TYPE, in_turns, ours, settings
+from unskew.apps.planning.asking import Asking
+from unskew.apps.planning.planner import Planner
+from unskew.apps.planning.wire import packed
+from unskew.apps.run.session import session
+from unskew.deploy.client.connection import Connection
+from unskew.deploy.client.topics import ensure_topic
+from unskew.deploy.servers.broker import Broker
+from unskew.deploy.servers.loopback import LOOPBACK
+from unskew.grouping.planned.counts import Counts
+from unskew.grouping.planned.planned import Planned
+from unskew.producers.publish import publish
+from unskew.producers.registry import create
+
+_COLD = 3  # batches at a run's beginning that aren't counted
+_COMPARED = ("BOUNDED_LOAD", "PLANNED")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--sources", type=_numbers, default=[4, 16], help="of the topologies")
+    parser.add_argument("--workers", type=int, default=100)
+    parser.add_argument("--size", type=int, default=50_000, help="tuples a batch")
+    parser.add_argument("--batches", type=int, default=15, help=f"of a run, above {_COLD}")
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--many", type=_numbers, default=[256, 1000], help="sources of the planner alone")
+    parser.add_argument("--keys", type=int, default=1_000_000, help="different keys, at most, in the planner's batch")
+    parser.add_argument("--wide", type=int, default=1000, help="workers of the planner alone")
+    given = parser.parse_args()
+    console = Console(width=140)
+    if given.sources:
+        console.print(_batches(given))
+    if given.many:
+        console.print(_alone(given))
+
+
+def _numbers(text: str) -> list[int]:
+    return sorted({int(number) for number in text.split(",") if number})
+
+
+def _batches(given: argparse.Namespace) -> Table:
+    """The median time of a batch by S and grouping."""
+    with tempfile.TemporaryDirectory() as folder, Broker(Path(folder) / "kafka") as broker:
+        connection = Connection(broker.bootstrap_servers)
+        for sources in given.sources:
+            ensure_topic(connection, f"bench-{sources}", sources)
+            publish(connection, f"bench-{sources}", create(TYPE, records=given.size * given.batches))
+        base = settings(connection, _COMPARED[0], Path(folder) / "first", max_tuples=given.size, workers=given.workers)
+        with session(base, _COMPARED) as spark:
+
+            def run(sources: int, grouping: str, repeat: int) -> list[float]:
+                checkpoint = str(Path(folder) / f"{sources}-{grouping}-{repeat}")
+                over = replace(base, topic=f"bench-{sources}", sources=sources)
+                batches = ours(spark, replace(over, grouping=grouping, checkpoint=checkpoint))
+                return [batch.seconds for batch in batches[_COLD:]]
+
+            pairs = [(sources, grouping) for sources in given.sources for grouping in _COMPARED]
+            found = in_turns({f"S = {s}, {name}": partial(run, s, name) for s, name in pairs}, given.repeats)
+    table = Table("a batch, ms", *_COMPARED, "more, ms", "ratio", box=MARKDOWN)
+    for sources in given.sources:
+        one, other = (
+            1000 * statistics.median(chain.from_iterable(found[f"S = {sources}, {name}"])) for name in _COMPARED
+        )
+        table.add_row(f"S = {sources}", f"{one:,.0f}", f"{other:,.0f}", f"{other - one:+,.0f}", f"{other / one:.3f}")
+    return table
+
+
+def _alone(given: argparse.Namespace) -> Table:
+    """The planner alone, in the first batch and in one with remembered replicas."""
+    table = Table("sources", "batch", "ms", "bytes sent a source", "bytes answered a source", "peak, MB", box=MARKDOWN)
+    for sources in given.many:
+        with Planner(Planned(given.wide), None, LOOPBACK) as planner:
+            _wave(planner, 0, sources, given)  # compiles the kernels
+        tracemalloc.start()
+        with Planner(Planned(given.wide), None, LOOPBACK) as planner:
+            _wave(planner, 0, sources, given)
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        with Planner(Planned(given.wide), None, LOOPBACK) as planner:
+            for batch, which in enumerate(("first", "second")):
+                took, sent, answered = _wave(planner, batch, sources, given)
+                of_memory = f"{peak / 1e6:,.0f}" if batch == 0 else ""
+                table.add_row(
+                    f"{sources:,}", which, f"{1000 * took:,.0f}", f"{sent:,.0f}", f"{answered:,.0f}", of_memory
+                )
+    return table
+
+
+def _wave(planner: Planner, batch: int, sources: int, given: argparse.Namespace) -> tuple[float, float, float]:
+    """Seconds until all sources have their quotas, and the mean bytes that a source sends and gets."""
+    keys = np.random.default_rng(batch).zipf(1.2, 8 * given.keys) % given.keys
+    asked = [Asking(planner.address, "run", batch, source) for source in range(sources)]
+    counts = [_counted(each, keys[source::sources], given.wide) for source, each in enumerate(asked)]
+    waiting = [threading.Thread(target=each.divided, args=[own]) for each, own in zip(asked, counts, strict=True)]
+    begun = time.perf_counter()
+    for thread in waiting:
+        thread.start()
+    for thread in waiting:
+        thread.join()
+    took = time.perf_counter() - begun
+    for each in asked:
+        each.close()
+    sent = statistics.mean(len(packed(own)) for own in counts)
+    return took, sent, statistics.mean(len(packed(each.quotas)) for each in asked if each.quotas is not None)
+
+
+def _counted(asked: Asking, keys: np.ndarray, workers: int) -> Counts:
+    router = Planned(workers)
+    assert asked.replicas is not None
+    router.load(asked.replicas)
+    return router.count(keys)
+
+
+if __name__ == "__main__":
+    main()
