@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 
 from unskew.apps.checkpoint.location import Where
+from unskew.apps.reports import TaskReports
 from unskew.apps.routing.plans import Plans, PlanState, Rebalance
-from unskew.apps.routing.reports import TaskReports
 from unskew.grouping import Grouping, measures
 from unskew.grouping.feedback import Controller, Plan
 

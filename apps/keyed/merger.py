@@ -10,7 +10,7 @@ from unskew.apps.keyed.parcels import FRAGMENTS, HEARTBEAT, RESULTS, Parcel, by_
 from unskew.apps.keyed.program import Program, Progress, WorkerBatch
 from unskew.apps.keyed.store import Store
 from unskew.apps.keyed.table import Table
-from unskew.apps.routing.reports import MergerReport
+from unskew.apps.reports import MergerReport
 
 _STATES = 0
 

@@ -29,8 +29,8 @@ from unskew.apps.keyed.parcels import WINDOW, by_window, windowed
 from unskew.apps.keyed.program import Progress
 from unskew.apps.keyed.store import KEY
 from unskew.apps.keyed.table import Table
+from unskew.apps.reports import MigrationReport
 from unskew.apps.routing.plans import Plans, PlanState
-from unskew.apps.routing.reports import MigrationReport
 from unskew.apps.routing.router import Routing
 from unskew.errors import EnvironmentFault
 from unskew.grouping import Grouping

@@ -13,9 +13,9 @@ from unskew.apps.checkpoint.overflow import MOST
 from unskew.apps.checkpoint.visible import require_visible
 from unskew.apps.feedback.monitors import Monitors
 from unskew.apps.keyed.store import Address, Store
+from unskew.apps.reports import Reports
 from unskew.apps.routing.batches import state_partitions
 from unskew.apps.routing.cost import FREE, Cost
-from unskew.apps.routing.reports import Reports
 from unskew.apps.routing.router import Routing
 from unskew.errors import UsageError
 from unskew.grouping.keys import sum_by_key

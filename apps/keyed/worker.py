@@ -13,9 +13,9 @@ from unskew.apps.keyed.parcels import COUNTS, HEARTBEAT, RESULTS, Parcel, packed
 from unskew.apps.keyed.program import Program, Progress, WorkerBatch
 from unskew.apps.keyed.store import Delayed, Store
 from unskew.apps.keyed.table import Table
+from unskew.apps.reports import StateReport, WorkerReport
 from unskew.apps.routing import packets as packets_
 from unskew.apps.routing.batches import milliseconds, windows_of
-from unskew.apps.routing.reports import StateReport, WorkerReport
 from unskew.grouping.keys import Keys, encode
 
 _WORK, _COUNTS = 0, 1

@@ -9,8 +9,8 @@ from unskew.apps.checkpoint.versions import Totals, TotalsLog
 from unskew.apps.monitoring import catalogue
 from unskew.apps.monitoring.catalogue import Sample, Value
 from unskew.apps.monitoring.outputs import Outputs
+from unskew.apps.reports import StateSummary
 from unskew.apps.routing.plans import Rebalance
-from unskew.apps.routing.reports import StateSummary
 from unskew.apps.run.progress import kafka_source, lags, processed_rate, taken
 from unskew.apps.topology.observer import Distribution
 from unskew.apps.topology.settings import Settings

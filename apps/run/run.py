@@ -18,7 +18,7 @@ from unskew.apps.checkpoint.hold import NAME_VARIABLE, Hold, described
 from unskew.apps.checkpoint.versions import TotalsLog
 from unskew.apps.planning.planner import planner
 from unskew.apps.planning.wire import Address
-from unskew.apps.routing.reports import Reports
+from unskew.apps.reports import Reports
 from unskew.apps.run.ending import Drain, Halted, LargeMessage, Repeatable, fault, stop_between_batches
 from unskew.apps.run.idle import Idle, trigger
 from unskew.apps.run.listeners import Follower, Listeners, follow

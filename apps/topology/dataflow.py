@@ -9,8 +9,8 @@ from typing import Any, Self
 from pyspark.sql import DataFrame, SparkSession
 
 from unskew.apps.feedback.loop import Loop
+from unskew.apps.reports import Reports
 from unskew.apps.routing.plans import Plans
-from unskew.apps.routing.reports import Reports
 from unskew.apps.routing.router import Routing
 from unskew.apps.topology.counting import Counting
 from unskew.apps.topology.keyed import Keyed

@@ -19,7 +19,7 @@ from typing import Self, TypeAlias
 
 from unskew.apps.checkpoint.location import Location, Where
 from unskew.apps.checkpoint.versions import Versions
-from unskew.apps.routing.reports import Failures
+from unskew.apps.reports import Failures
 from unskew.errors import EnvironmentFault
 from unskew.works.faults import StateFault
 

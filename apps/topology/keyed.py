@@ -18,8 +18,8 @@ from unskew.apps.keyed.migration import Transfers
 from unskew.apps.keyed.parcels import COUNTS, WINDOW
 from unskew.apps.keyed.program import Period, Program, lifetime, merging, splits, taken_over
 from unskew.apps.keyed.store import KEY
+from unskew.apps.reports import Reports, StateSummary, TaskReports
 from unskew.apps.routing.batches import batch_time, heartbeats
-from unskew.apps.routing.reports import Reports, StateSummary, TaskReports
 from unskew.apps.routing.router import Routing
 from unskew.apps.spark import arrow_type, spark_schema, tokens
 from unskew.apps.splitter.fields import LONGEST_KEY

@@ -12,8 +12,8 @@ from pyspark.sql import DataFrame
 from unskew.apps.checkpoint.checkpoint import Batch, Checkpoint
 from unskew.apps.checkpoint.hold import Hold
 from unskew.apps.checkpoint.versions import Totals, TotalsLog
+from unskew.apps.reports import Failures, Reports, StateSummary, TaskReports
 from unskew.apps.routing.plans import Rebalance
-from unskew.apps.routing.reports import Failures, Reports, StateSummary, TaskReports
 from unskew.apps.topology import observer
 from unskew.apps.topology.aggregator import Closing
 from unskew.apps.topology.dataflow import Dataflow

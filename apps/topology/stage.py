@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame
 
 from unskew.apps.checkpoint.checkpoint import Batch
 from unskew.apps.planning.wire import Address
-from unskew.apps.routing.reports import Reports, StateSummary, TaskReports
+from unskew.apps.reports import Reports, StateSummary, TaskReports
 from unskew.apps.routing.router import Routing
 from unskew.apps.splitter.splitter import Splitter
 from unskew.apps.topology.settings import Settings

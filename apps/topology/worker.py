@@ -10,10 +10,10 @@ import numpy as np
 import pyarrow as pa
 
 from unskew.apps.feedback.monitors import Monitors, WorkerMonitor, costs_by
+from unskew.apps.reports import Reports, WorkerReport
 from unskew.apps.routing import packets
 from unskew.apps.routing.batches import batch_number, milliseconds, windows_of
 from unskew.apps.routing.cost import FREE, Cost
-from unskew.apps.routing.reports import Reports, WorkerReport
 from unskew.apps.topology.failures import MOST_RAISED, Failed, FailureLog, Place
 from unskew.grouping import encode
 from unskew.grouping.keys import sum_by_key

@@ -24,9 +24,9 @@ from unskew.apps.keyed import worker
 from unskew.apps.keyed.migration import owners, router_by
 from unskew.apps.keyed.program import Program, WorkerBatch
 from unskew.apps.keyed.store import MemoryStore
+from unskew.apps.reports import Report, Reports, WorkerReport
 from unskew.apps.routing.packets import cut
 from unskew.apps.routing.plans import Plans, PlanState
-from unskew.apps.routing.reports import Report, Reports, WorkerReport
 from unskew.apps.routing.router import Routing
 from unskew.grouping.feedback import Plan
 from unskew.grouping.keys import hash_keys

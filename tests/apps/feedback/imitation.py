@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 
 from unskew.apps.feedback.loop import Loop
 from unskew.apps.feedback.monitors import Monitors
+from unskew.apps.reports import RouterReport, TaskReports, WorkerReport
 from unskew.apps.routing.cost import Cost
 from unskew.apps.routing.plans import Rebalance
-from unskew.apps.routing.reports import RouterReport, TaskReports, WorkerReport
 from unskew.apps.routing.router import Routing, SourceRouter
 from unskew.grouping import encode
 

@@ -15,10 +15,10 @@ from unskew.apps.feedback.monitors import Monitors
 from unskew.apps.keyed.program import Program, Progress, WorkerBatch
 from unskew.apps.keyed.store import MemoryStore
 from unskew.apps.keyed.worker import work
+from unskew.apps.reports import MigrationReport, TaskReports, WorkerReport
 from unskew.apps.routing.cost import Cost
 from unskew.apps.routing.packets import cut
 from unskew.apps.routing.plans import Plans, PlanState, Rebalance
-from unskew.apps.routing.reports import MigrationReport, TaskReports, WorkerReport
 from unskew.apps.routing.router import Routing, SourceRouter
 from unskew.grouping import measures
 from unskew.grouping.feedback import Plan

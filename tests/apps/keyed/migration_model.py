@@ -21,8 +21,8 @@ from unskew.apps.keyed.parcels import RESULTS
 from unskew.apps.keyed.program import Program, Progress, WorkerBatch
 from unskew.apps.keyed.store import KEY, MemoryStore
 from unskew.apps.keyed.table import Table
+from unskew.apps.reports import TaskReports
 from unskew.apps.routing.plans import Plans
-from unskew.apps.routing.reports import TaskReports
 from unskew.apps.routing.router import Routing
 from unskew.errors import EnvironmentFault
 from unskew.grouping import create

@@ -16,8 +16,8 @@ from unskew.apps.keyed.parcels import windowed
 from unskew.apps.keyed.program import Progress
 from unskew.apps.keyed.store import KEY, Delayed, MemoryStore
 from unskew.apps.keyed.table import Table
+from unskew.apps.reports import TaskReports, WorkerReport
 from unskew.apps.routing.plans import Plans, PlanState
-from unskew.apps.routing.reports import TaskReports, WorkerReport
 from unskew.apps.routing.router import Routing
 from unskew.errors import EnvironmentFault
 from unskew.grouping.feedback import Plan
