@@ -8,6 +8,8 @@ from numpy.typing import NDArray
 from pyspark import SparkContext
 from pyspark.accumulators import Accumulator, AccumulatorParam
 
+from unskew.grouping.loop import MigrationReport
+
 #: (partition, offset) of a message → why it is rejected after all.
 Failures: TypeAlias = dict[tuple[int, int], str]
 
@@ -60,30 +62,6 @@ class StateReport:
 
 
 @dataclass(frozen=True)
-class MigrationReport:
-    """A worker's part in the plans that move keys.
-
-    Attributes
-    ----------
-    taken : int
-        The newest plan whose states the worker had taken in *before* the batch. No replay reads them.
-    released : int
-        The newest plan for which the worker has released its states.
-    keys, bytes : int
-        The number of states that it released in the batch, and their size.
-    wrote : bool
-        Whether it wrote a file of states in the batch, even one without states.
-
-    """
-
-    taken: int = 0
-    released: int = 0
-    keys: int = 0
-    bytes: int = 0
-    wrote: bool = False
-
-
-@dataclass(frozen=True)
 class WorkerReport:
     """What one worker did in a batch.
 
@@ -116,7 +94,7 @@ class WorkerReport:
     late: int = 0
     monitor: Any = None
     states: StateReport | None = None
-    migration: MigrationReport = MigrationReport()
+    migration: MigrationReport = field(default_factory=MigrationReport)
 
 
 @dataclass(frozen=True)

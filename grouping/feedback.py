@@ -26,6 +26,8 @@ from unskew.grouping.state import Stateful, Value, pack, unpack
 
 #: What n tuples cost their worker (ms), where it is measured.
 Costs: TypeAlias = "NDArray[np.float64] | None"
+#: The reports of workers or of sources, by number.
+Reports: TypeAlias = Mapping[int, Mapping[str, Value]]
 
 
 _PLAN = "plan"
@@ -122,9 +124,9 @@ class Controller(Stateful):
 
     def plan(
         self,
-        reports: Mapping[int, Mapping[str, Value]],
+        reports: Reports,
         queues: Sequence[float] | None = None,
-        sources: Mapping[int, Mapping[str, Value]] | None = None,
+        sources: Reports | None = None,
     ) -> Plan | None:
         """Decide from the reports of one interval.
 
@@ -157,9 +159,9 @@ class Controller(Stateful):
     @abstractmethod
     def _plan(
         self,
-        reports: Mapping[int, Mapping[str, Value]],
+        reports: Reports,
         queues: Sequence[float] | None,
-        sources: Mapping[int, Mapping[str, Value]] | None,
+        sources: Reports | None,
     ) -> Mapping[str, Value] | None:
         """The scheme's decision: the values of a plan, see ``plan``."""
 

@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 
-from unskew.apps.routing.plans import Rebalance
 from unskew.apps.run import session
 from unskew.apps.run.run import Run
 from unskew.apps.topology.settings import Settings
@@ -28,6 +27,7 @@ from unskew.deploy.client.topics import ensure_topic
 from unskew.deploy.servers.broker import Broker
 from unskew.errors import EnvironmentFault
 from unskew.grouping import GROUPINGS
+from unskew.grouping.loop import Rebalance
 
 THREADS = 16  # workers that can wait side by side
 

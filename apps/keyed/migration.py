@@ -29,13 +29,13 @@ from unskew.apps.keyed.parcels import WINDOW, by_window, windowed
 from unskew.apps.keyed.program import Progress
 from unskew.apps.keyed.store import KEY
 from unskew.apps.keyed.table import Table
-from unskew.apps.reports import MigrationReport
-from unskew.apps.routing.plans import Plans, PlanState
+from unskew.apps.routing.plans import Plans
 from unskew.apps.routing.router import Routing
 from unskew.errors import EnvironmentFault
 from unskew.grouping import Grouping
 from unskew.grouping.feedback import Plan
 from unskew.grouping.keys import hash_keys, hashed
+from unskew.grouping.loop import MigrationReport, PlanState
 
 _NAME = re.compile(r"(\d+)-(\d+)")
 _RECEIVERS = b"unskew.receivers"

@@ -25,12 +25,12 @@ from unskew.shell import plain, unskew
 
 # `unskew results` draws bars by this module, and needs no pyspark.
 if TYPE_CHECKING:
-    from unskew.apps.routing.plans import Rebalance
     from unskew.apps.run.run import Outcome
     from unskew.apps.run.summary import Summary
     from unskew.apps.topology.observer import HotKey
     from unskew.apps.topology.settings import Settings
     from unskew.apps.topology.sink import BatchReport
+    from unskew.grouping.loop import Rebalance
 
 _MOST_BARS = 64  # more don't fit a screen
 _BLOCKS = "▁▂▃▄▅▆▇█"

@@ -10,12 +10,12 @@ from unskew.apps.monitoring import catalogue
 from unskew.apps.monitoring.catalogue import Sample, Value
 from unskew.apps.monitoring.outputs import Outputs
 from unskew.apps.reports import StateSummary
-from unskew.apps.routing.plans import Rebalance
 from unskew.apps.run.progress import kafka_source, lags, processed_rate, taken
 from unskew.apps.topology.observer import Distribution
 from unskew.apps.topology.settings import Settings
 from unskew.apps.topology.sink import BatchReport
 from unskew.grouping import measures
+from unskew.grouping.loop import Rebalance
 
 _WINDOWS = "stateStoreSave"  # Spark's name of the operator that keeps the windows' aggregates
 # What a scheme's internals count and a dashboard marks: name of the internal → kind of event, its text.

@@ -26,15 +26,15 @@ from unskew.apps.planning.asking import Asking
 from unskew.apps.planning.held import Held
 from unskew.apps.planning.planner import planner
 from unskew.apps.planning.wire import Address
-from unskew.apps.routing.batches import batch_number, query_run
 from unskew.apps.reports import Reports, RouterReport
-from unskew.apps.routing.batches import batch_number
+from unskew.apps.routing.batches import batch_number, query_run
 from unskew.apps.routing.cost import FREE, Cost
-from unskew.apps.routing.plans import Plans, PlanState
+from unskew.apps.routing.plans import Plans
 from unskew.errors import UsageError
 from unskew.grouping import Grouping, create, encode, standalone
 from unskew.grouping.feedback import Plan
 from unskew.grouping.keys import KeyArray
+from unskew.grouping.loop import PlanState
 from unskew.grouping.planned.planned import Planned
 
 log = logging.getLogger(__name__)

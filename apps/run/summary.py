@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from unskew.apps.routing.plans import Rebalance
 from unskew.apps.topology.sink import BatchReport
 from unskew.grouping import measures
+from unskew.grouping.loop import Rebalance
 
 
 @dataclass(frozen=True)

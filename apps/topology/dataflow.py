@@ -8,7 +8,6 @@ from typing import Any, Self
 
 from pyspark.sql import DataFrame, SparkSession
 
-from unskew.apps.feedback.loop import Loop
 from unskew.apps.reports import Reports
 from unskew.apps.routing.plans import Plans
 from unskew.apps.routing.router import Routing
@@ -19,6 +18,7 @@ from unskew.apps.topology.source import messages, reading, splitter_of
 from unskew.apps.topology.stage import Query, Stage
 from unskew.errors import UsageError
 from unskew.grouping import create, with_sources
+from unskew.grouping.loop import Loop
 from unskew.works.interface import KeyedWork
 
 
@@ -84,7 +84,7 @@ class Dataflow:
         if not routing.planned:
             return None
         moving = self.stage.whole and routing.router().moves
-        return Loop(self.settings.location, routing.router, self.settings.workers, moving, keyed=self.stage.keyed)
+        return Loop(routing.router, self.settings.workers, moving, keyed=self.stage.keyed)
 
     def rows(self, spark: SparkSession, query: Query | None = None) -> DataFrame:
         """The whole dataflow as a streaming DataFrame, up to the rows of closed windows.

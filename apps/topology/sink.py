@@ -12,14 +12,15 @@ from pyspark.sql import DataFrame
 from unskew.apps.checkpoint.checkpoint import Batch, Checkpoint
 from unskew.apps.checkpoint.hold import Hold
 from unskew.apps.checkpoint.versions import Totals, TotalsLog
+from unskew.apps.feedback.loop import end
 from unskew.apps.reports import Failures, Reports, StateSummary, TaskReports
-from unskew.apps.routing.plans import Rebalance
 from unskew.apps.topology import observer
 from unskew.apps.topology.aggregator import Closing
 from unskew.apps.topology.dataflow import Dataflow
 from unskew.apps.topology.publisher import Publisher
 from unskew.apps.topology.rejected import rejected
 from unskew.apps.topology.source import lost_messages
+from unskew.grouping.loop import Rebalance
 
 
 @dataclass(frozen=True)
@@ -109,7 +110,8 @@ class Sink:
         self._totals.write(batch.number + 1, report.totals)
         if self._loop is not None:
             self._hold.require()
-            report = replace(report, rebalances=self._loop.end(batch.number, reports))
+            rebalances = end(self._loop, self._settings.location, batch.number, reports)
+            report = replace(report, rebalances=rebalances)
             self._stage.forget(reports, self._record)
         self._listener(report)
 

@@ -26,10 +26,11 @@ from unskew.apps.keyed.program import Program, WorkerBatch
 from unskew.apps.keyed.store import MemoryStore
 from unskew.apps.reports import Report, Reports, WorkerReport
 from unskew.apps.routing.packets import cut
-from unskew.apps.routing.plans import Plans, PlanState
+from unskew.apps.routing.plans import Plans
 from unskew.apps.routing.router import Routing
 from unskew.grouping.feedback import Plan
 from unskew.grouping.keys import hash_keys
+from unskew.grouping.loop import PlanState
 from unskew.works import Running
 
 ORDINARY, CHUNK = 5, 200_000

@@ -22,7 +22,7 @@ from pyspark.sql import SparkSession
 
 from benchmarks.measuring import messages
 from unskew.apps.keyed.migration import owners
-from unskew.apps.routing.plans import Plans, PlanState, Rebalance
+from unskew.apps.routing.plans import Plans
 from unskew.apps.run.run import Run
 from unskew.apps.run.session import session
 from unskew.apps.topology.dataflow import Dataflow
@@ -35,6 +35,7 @@ from unskew.deploy.servers.broker import Broker
 from unskew.grouping import measures
 from unskew.grouping.feedback import Plan
 from unskew.grouping.keys import hash_keys
+from unskew.grouping.loop import PlanState, Rebalance
 from unskew.works import Running
 
 SOURCES, TOPIC = 4, "migration"

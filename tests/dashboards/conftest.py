@@ -12,7 +12,6 @@ from tests.monitoring.conftest import influxd_program, influxdb, prometheus_prog
 from tests.waiting import awaited
 from unskew.apps.monitoring.monitor import Monitor
 from unskew.apps.monitoring.outputs import Destinations, Outputs
-from unskew.apps.routing.plans import Rebalance
 from unskew.apps.run.run import Run
 from unskew.apps.topology.settings import Settings
 from unskew.apps.topology.sink import BatchReport
@@ -21,6 +20,7 @@ from unskew.dashboards.preview.selection import Selection
 from unskew.deploy.client.connection import Connection
 from unskew.deploy.servers import prometheus
 from unskew.deploy.servers.broker import Broker
+from unskew.grouping.loop import Rebalance
 from unskew.works import Running
 
 STREAM = countries((["Turkey"] * 16 + ["Peru", "Chad", "Fiji", "Oman"]) * 200)

@@ -15,9 +15,10 @@ from unskew.apps.keyed import store
 from unskew.apps.keyed.migration import Transfers
 from unskew.apps.keyed.parcels import WINDOW
 from unskew.apps.keyed.store import KEY
-from unskew.apps.routing.plans import Plans, PlanState
+from unskew.apps.routing.plans import Plans
 from unskew.apps.routing.router import Routing, SourceRouter
 from unskew.errors import EnvironmentFault
+from unskew.grouping.loop import PlanState
 
 NAMES, WRITE = LocalFolder.names, LocalFolder.write
 

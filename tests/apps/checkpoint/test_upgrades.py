@@ -17,7 +17,7 @@ import pytest
 from tests.apps.conftest import by_key, countries, final_counts, publish
 from unskew.apps.checkpoint.checkpoint import FORMAT, Checkpoint
 from unskew.apps.checkpoint.versions import Totals, TotalsLog, Versions
-from unskew.apps.routing.plans import Plans, PlanState
+from unskew.apps.routing.plans import Plans
 from unskew.apps.routing.router import Routing, SourceRouter
 from unskew.apps.run.preconditions import require_plans
 from unskew.apps.run.run import Run
@@ -28,6 +28,7 @@ from unskew.deploy.client.connection import Connection
 from unskew.errors import EnvironmentFault, UsageError
 from unskew.grouping import create
 from unskew.grouping.feedback import Plan
+from unskew.grouping.loop import PlanState
 from unskew.works import Running
 
 KEPT = Path(__file__).parents[2] / "data" / "checkpoint-1"

@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from unskew.apps.feedback.loop import Loop
+from unskew.apps.feedback.loop import end
 from unskew.apps.feedback.monitors import Monitors
 from unskew.apps.reports import RouterReport, TaskReports, WorkerReport
 from unskew.apps.routing.cost import Cost
-from unskew.apps.routing.plans import Rebalance
 from unskew.apps.routing.router import Routing, SourceRouter
 from unskew.grouping import encode
+from unskew.grouping.loop import Loop, Rebalance
 
 SOURCES, WORKERS, BATCH = 2, 4, 2_000
 
@@ -50,7 +50,10 @@ class Imitation:
 
     @property
     def loop(self) -> Loop:
-        return Loop(self.checkpoint, self.routing.router, WORKERS, self.states_move)
+        return Loop(self.routing.router, WORKERS, self.states_move)
+
+    def end(self, batch: int, reports: TaskReports) -> tuple[Rebalance, ...]:
+        return end(self.loop, self.checkpoint, batch, reports)
 
     def steps(self, batch: int, keys: list[NDArray[Any]], factor: float = 1.0) -> Iterator[str]:
         """Do a batch; after each step one may stop. ``factor``: what is measured is so many times the cost."""
@@ -64,7 +67,7 @@ class Imitation:
             yield f"router {source}"
         for worker in range(WORKERS):
             yield self.work(batch, worker, keys, factor)
-        self.rebalances[batch] = self.loop.end(batch, self.reports)
+        self.rebalances[batch] = self.end(batch, self.reports)
         yield "loop"
 
     def work(self, batch: int, worker: int, keys: list[NDArray[Any]], factor: float) -> str:

@@ -10,18 +10,18 @@ import pytest
 from tests.apps.feedback.imitation import SOURCES, WORKERS, Imitation, Killed, stream
 from tests.apps.keyed.driver import Tally
 from unskew.apps.checkpoint.versions import Versions
-from unskew.apps.feedback.loop import Loop
 from unskew.apps.feedback.monitors import Monitors
 from unskew.apps.keyed.program import Program, Progress, WorkerBatch
 from unskew.apps.keyed.store import MemoryStore
 from unskew.apps.keyed.worker import work
-from unskew.apps.reports import MigrationReport, TaskReports, WorkerReport
+from unskew.apps.reports import TaskReports, WorkerReport
 from unskew.apps.routing.cost import Cost
 from unskew.apps.routing.packets import cut
-from unskew.apps.routing.plans import Plans, PlanState, Rebalance
+from unskew.apps.routing.plans import Plans
 from unskew.apps.routing.router import Routing, SourceRouter
 from unskew.grouping import measures
 from unskew.grouping.feedback import Plan
+from unskew.grouping.loop import MigrationReport, PlanState, Rebalance
 from unskew.grouping.state import pack, unpack
 
 BATCHES = 6
@@ -124,8 +124,8 @@ def test_a_batch_without_tuples_is_no_interval(tmp_path):
     keys = stream(2)
     imitation.run(0, keys[0])
     state = Plans(str(tmp_path)).at(1)
-    assert imitation.loop.end(1, TaskReports()) == ()
-    assert imitation.loop.end(2, TaskReports(routers={}, workers={})) == ()
+    assert imitation.end(1, TaskReports()) == ()
+    assert imitation.end(2, TaskReports(routers={}, workers={})) == ()
     assert Plans(str(tmp_path)).at(3) == state
 
 
@@ -160,31 +160,27 @@ class TestPending:
         imitation.run(0, self.keys)
         return imitation
 
-    @pytest.fixture
-    def loop(self, imitation) -> Loop:
-        return imitation.loop
-
-    def test_a_plan_pends_until_all_have_released_the_states_that_it_takes(self, imitation, loop):
+    def test_a_plan_pends_until_all_have_released_the_states_that_it_takes(self, imitation):
         first = Plans(imitation.checkpoint).at(1)
         assert (first.active, first.pending.number) == (None, 1)
         ready = MigrationReport(released=1, keys=3, bytes=100)
-        assert loop.end(1, self.reports(imitation, w0=ready, w2=ready)) == ()
+        assert imitation.end(1, self.reports(imitation, w0=ready, w2=ready)) == ()
         second = Plans(imitation.checkpoint).at(2)
         assert (second.active, second.pending.number, second.released) == (None, 1, {0, 2})
-        assert loop.end(2, TaskReports()) == (), "a batch without rows"
+        assert imitation.end(2, TaskReports()) == (), "a batch without rows"
         assert Plans(imitation.checkpoint).at(3) == second
         # The others report it two batches later; those that have reported it need not do so again.
-        assert loop.end(3, self.reports(imitation, w1=ready, w3=MigrationReport(released=1))) == ()
+        assert imitation.end(3, self.reports(imitation, w1=ready, w3=MigrationReport(released=1))) == ()
         third = Plans(imitation.checkpoint).at(4)
         assert third.active == first.pending
         assert third.unrouted[0].keys == 9
         assert third.unrouted[0].bytes == 300
-        (shown,) = loop.end(4, self.reports(imitation))
+        (shown,) = imitation.end(4, self.reports(imitation))
         assert (shown.plan, shown.made, shown.batch, shown.keys) == (1, 0, 4, 9)
         assert 1 not in {known.plan for known in Plans(imitation.checkpoint).at(5).unrouted}
 
-    def test_an_older_release_is_none(self, imitation, loop):
-        loop.end(1, self.reports(imitation, **{f"w{w}": MigrationReport(released=0) for w in range(WORKERS)}))
+    def test_an_older_release_is_none(self, imitation):
+        imitation.end(1, self.reports(imitation, **{f"w{w}": MigrationReport(released=0) for w in range(WORKERS)}))
         assert Plans(imitation.checkpoint).at(2).released == frozenset()
 
 

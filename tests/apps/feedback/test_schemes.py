@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 
 from tests.apps.conftest import by_key, countries, final_counts, publish
-from unskew.apps.feedback.loop import Loop
+from unskew.apps.feedback.loop import end
 from unskew.apps.routing.cost import Cost
 from unskew.apps.routing.plans import Plans
 from unskew.apps.run.run import Run
+from unskew.apps.topology import sink
 from unskew.apps.topology.publisher import result_topics
 from unskew.apps.topology.settings import Settings
 from unskew.apps.topology.sink import BatchReport
@@ -161,11 +162,11 @@ def test_a_driver_that_dies_between_a_plan_and_the_batch_that_it_is_for(
 ):
     keys = stream()[: 3 * BATCH]
     publish(connection, topic, 2, countries(keys))
-    end, died, again = Loop.end, {}, []
+    died, again = {}, []
 
-    def dies(loop, batch, reports):
-        shown = end(loop, batch, reports)
-        written = Plans(loop.checkpoint).written(batch + 1)
+    def dies(loop, checkpoint, batch, reports):
+        shown = end(loop, checkpoint, batch, reports)
+        written = Plans(checkpoint).written(batch + 1)
         if batch in died:
             again.append(batch)
             assert written == died[batch], "it stands, though other times were measured"
@@ -174,7 +175,7 @@ def test_a_driver_that_dies_between_a_plan_and_the_batch_that_it_is_for(
             raise Died
         return shown
 
-    monkeypatch.setattr(Loop, "end", dies)
+    monkeypatch.setattr(sink, "end", dies)
     run = settings("MIXED", max_tuples=BATCH, options={"theta_max": 0.0})
     for _ in range(2):
         with pytest.raises(EnvironmentFault, match="the query failed"):

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from tests.apps.keyed.driver import Tally, packets_of
-from unskew.apps.feedback.loop import Loop, record_workers
+from unskew.apps.feedback.loop import end, record_workers
 from unskew.apps.keyed import parcels, worker
 from unskew.apps.keyed.migration import Transfers, owners, router_by
 from unskew.apps.keyed.parcels import RESULTS
@@ -28,6 +28,7 @@ from unskew.errors import EnvironmentFault
 from unskew.grouping import create
 from unskew.grouping.feedback import Controller
 from unskew.grouping.keys import encode, hash_keys
+from unskew.grouping.loop import Loop
 
 KEYS = 12
 NAMES = pa.array([f"k{key}" for key in range(KEYS)])
@@ -145,7 +146,7 @@ class MigrationModel(RuleBasedStateMachine):
         self.program = Program(
             Tally(), pa.string(), self.workers, False, event=self.event, routing=routing, reports=self, **lives
         )
-        self.loop = Loop(self.folder, router_of(self.grouping), self.workers, moving=self.grouping != "KEY", keyed=True)
+        self.loop = Loop(router_of(self.grouping), self.workers, moving=self.grouping != "KEY", keyed=True)
 
     def send(self, batch, worker, report):
         self.batch.reports[worker] = report
@@ -265,7 +266,7 @@ class MigrationModel(RuleBasedStateMachine):
         assert sum(report.tuples for report in workers.values()) == self.batch.rows.num_rows
         # A run has a loop once there may be plans.
         if self.loop.router(self.workers).controller() is not None or Plans(self.folder).newest() is not None:
-            self.loop.end(self.number, TaskReports(workers=workers))
+            end(self.loop, self.folder, self.number, TaskReports(workers=workers))
         Transfers(self.folder).forget([workers[w].migration.taken if w in workers else 0 for w in range(self.most)])
         return results
 

@@ -9,7 +9,7 @@ import pytest
 from tests.apps.keyed.driver import Tally
 from tests.apps.keyed.migration_model import MOST, MigrationModel
 from unskew.apps.checkpoint import folders
-from unskew.apps.feedback.loop import Loop
+from unskew.apps.feedback.loop import end
 from unskew.apps.keyed import store
 from unskew.apps.keyed.migration import Migration, Transfers
 from unskew.apps.keyed.parcels import windowed
@@ -17,11 +17,12 @@ from unskew.apps.keyed.program import Progress
 from unskew.apps.keyed.store import KEY, Delayed, MemoryStore
 from unskew.apps.keyed.table import Table
 from unskew.apps.reports import TaskReports, WorkerReport
-from unskew.apps.routing.plans import Plans, PlanState
+from unskew.apps.routing.plans import Plans
 from unskew.apps.routing.router import Routing
 from unskew.errors import EnvironmentFault
 from unskew.grouping.feedback import Plan
 from unskew.grouping.keys import encode, hash_keys
+from unskew.grouping.loop import Loop, PlanState
 from unskew.works.faults import StateFault
 
 N = 4_000
@@ -190,7 +191,7 @@ def test_states_that_have_left_meanwhile_are_not_taken_in(tmp_path):
     routing = Routing("KEY", 1, str(tmp_path), rescaled=True)
     plan = Plan(1, 0, routing.router(2).identity, {})
     before = PlanState(1, pending=plan, pending_workers=2)
-    loop = Loop(str(tmp_path), routing.router, 2, keyed=True)
+    loop = Loop(routing.router, 2, keyed=True)
     Plans(str(tmp_path)).write(5, before)
     table, progress, transfers = filled(MemoryStore()), Progress(), Transfers(str(tmp_path))
     for batch in (5, 6):
@@ -202,7 +203,7 @@ def test_states_that_have_left_meanwhile_are_not_taken_in(tmp_path):
         worker.release(table, split=False)
         progress = worker.progress
         assert progress.released == 1
-        loop.end(batch, TaskReports(workers={0: WorkerReport(0, 0, 0.0, migration=worker.report())}))
+        end(loop, str(tmp_path), batch, TaskReports(workers={0: WorkerReport(0, 0, 0.0, migration=worker.report())}))
         files = Plans(str(tmp_path)).at(batch + 1).pending_files
         assert files == {0: batch}
         there = sum(part.num_rows for part in transfers.to(1, 1, files))

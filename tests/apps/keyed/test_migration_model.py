@@ -11,10 +11,10 @@ from hypothesis.stateful import run_state_machine_as_test
 from tests.apps.keyed import migration_model
 from tests.apps.keyed.migration_model import MOST, MigrationModel, moves, partly, rescales
 from unskew.apps.checkpoint import folders
-from unskew.apps.feedback import loop
 from unskew.apps.keyed import store
 from unskew.apps.keyed.migration import Transfers
 from unskew.apps.keyed.table import Table
+from unskew.grouping import loop
 from unskew.grouping.table.router import TableRouter
 
 

@@ -1,0 +1,412 @@
+"""The feedback loop: an interval's reports become the plan state of the next interval.
+
+The plan state after an interval is a function of the state before it and of the reports of its tasks. In a topology, an
+interval is a batch, and the driver writes the state beside the checkpoint (``unskew.apps.feedback``). In the simulator,
+reports and plans take their time.
+
+If workers have states that move with their keys, a plan is *pending* for an interval first. Tuples are then routed as
+before, and the workers release the states that the plan takes from them. When all workers have reported this, the plan
+is *active*. Spark calls no worker in a batch without rows. The plan is then pending for longer, and no tuple waits for
+it.
+
+Another number of workers on the same checkpoint begins as a plan, too. Such a plan has no values, because routers and
+the controller start anew when W changes.
+"""
+
+import json
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Self
+
+import numpy as np
+
+from unskew.grouping import measures
+from unskew.grouping.feedback import Controller, Plan, Reports
+from unskew.grouping.interface import Grouping
+from unskew.grouping.state import Value, pack, unpack
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class MigrationReport:
+    """A worker's part in the plans that move keys.
+
+    Attributes
+    ----------
+    taken : int
+        The newest plan whose states the worker had taken in *before* the batch. No replay reads them.
+    released : int
+        The newest plan for which the worker has released its states.
+    keys, bytes : int
+        The number of states that it released in the batch, and their size.
+    wrote : bool
+        Whether it wrote a file of states in the batch, even one without states.
+
+    """
+
+    taken: int = 0
+    released: int = 0
+    keys: int = 0
+    bytes: int = 0
+    wrote: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """What is reported of an interval.
+
+    Attributes
+    ----------
+    number : int
+        The interval's number: that of the batch.
+    monitors : worker → report
+        The monitors' reports, without the workers that had nothing to report.
+    sources : source → report
+        The routers' reports (``Grouping.report``), likewise.
+    tuples : int
+        The number of tuples executed.
+    busy : float[W]
+        Each worker's time at work (s), after a micro-batch. W is that of the plan state before.
+    queues : float[W], optional
+        The tuples that wait at each worker when the interval ends. None: a micro-batch leaves none behind.
+    migrations : worker → report
+        The workers' parts in the plans that move keys.
+
+    """
+
+    number: int
+    monitors: Reports
+    sources: Reports
+    tuples: int
+    busy: Sequence[float] = ()
+    queues: Sequence[float] | None = None
+    migrations: Mapping[int, MigrationReport] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Rebalance:
+    """One plan that moved keys.
+
+    Attributes
+    ----------
+    plan : int
+        The plan's number.
+    made : int
+        The batch after which it was made.
+    planning_seconds : float
+        The time that the controller took for it.
+    table : int
+        The number of entries of its routing table, or of tokens of its ring.
+    before : float
+        The slowest worker's time divided by the mean worker's in the batch ``made``.
+    keys : int, optional
+        The number of keys that moved. None: they weren't counted. That is so for a ring if no states move with keys.
+    bytes : int
+        The size of their states, if workers have states.
+    batch : int
+        The first batch with tuples that was routed by the plan. −1: there was none yet.
+    after : float
+        The slowest worker's time divided by the mean worker's in that batch.
+    workers_before, workers : int
+        W before and after, if the plan changes the number of workers. Else 0.
+
+    """
+
+    plan: int
+    made: int
+    planning_seconds: float
+    table: int
+    before: float
+    keys: int | None = None
+    bytes: int = 0
+    batch: int = -1
+    after: float = 0.0
+    workers_before: int = 0
+    workers: int = 0
+
+    def __str__(self) -> str:
+        """In words, for people.
+
+        >>> str(Rebalance(3, 7, 0.0021, 12, 2.4, keys=1500, batch=9, after=1.125))
+        'plan 3: 1,500 keys moved, planned in 2 ms, table of 12, slowest / mean worker 2.40 → 1.12'
+        >>> str(Rebalance(4, 9, 0.0, 0, 1.1, keys=700, bytes=56_000, workers_before=10, workers=20))
+        'rescaled from 10 to 20 workers: the states of 700 keys moved (56,000 bytes)'
+        """
+        moved = "the ring's tokens" if self.keys is None else f"{self.keys:,} key{'s' * (self.keys != 1)}"
+        size = f" ({self.bytes:,} bytes)" if self.bytes else ""
+        if self.workers:
+            states = f": the states of {moved} moved{size}" if self.bytes else ""
+            return f"rescaled from {self.workers_before} to {self.workers} workers{states}"
+        return (
+            f"plan {self.plan}: {moved} moved{size}, planned in {1000 * self.planning_seconds:.0f} ms, "
+            f"table of {self.table:,}, slowest / mean worker {self.before:.2f} → {self.after:.2f}"
+        )
+
+
+_IDENTITY = "standing"  # as checkpoints have it, and so has "untold" below
+_FILES = ("files", "pending_files")
+
+
+@dataclass(frozen=True, slots=True)
+class PlanState:
+    """The plans of a query at the start of a batch.
+
+    Attributes
+    ----------
+    workers : int
+        W according to the active plan.
+    active : Plan, optional
+        The plan that the routers follow. None: they route without feedback.
+    pending : Plan, optional
+        A plan that no router follows yet. In their next batch, the workers release the states of the keys that leave
+        them.
+    pending_workers : int
+        W once the pending plan is active. It equals ``workers`` if the number of workers stays.
+    controller : bytes
+        The controller's state.
+    released : frozenset of int
+        The workers that have released the states that the pending plan takes from them.
+    unrouted : tuple of Rebalance
+        The plans that move keys and by which no batch has been routed yet.
+    files : dict or None
+        If states move: sender → the batch in which it wrote the file of the states that it released for the active
+        plan. None: an older version of this program made the plan, and didn't name its files.
+    pending_files : dict or None
+        The same for the pending plan, so far.
+
+    """
+
+    workers: int
+    active: Plan | None = None
+    pending: Plan | None = None
+    pending_workers: int = 0
+    controller: bytes = b""
+    released: frozenset[int] = frozenset()
+    unrouted: tuple[Rebalance, ...] = ()
+    files: Mapping[int, int] | None = field(default_factory=dict)
+    pending_files: Mapping[int, int] | None = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Let W stay where nothing else is given."""
+        if not self.pending_workers:
+            object.__setattr__(self, "pending_workers", self.workers)
+
+    def save(self) -> bytes:
+        """The state as bytes. Equal states give equal bytes."""
+        values: dict[str, Value] = {
+            "workers": self.workers,
+            "active": self.active.save() if self.active else None,
+            "pending": self.pending.save() if self.pending else None,
+            "pending_workers": self.pending_workers,
+            "controller": self.controller,
+            "released": json.dumps(sorted(self.released)).encode(),
+            "untold": json.dumps([asdict(rebalance) for rebalance in self.unrouted]).encode(),
+            **{name: json.dumps(getattr(self, name), sort_keys=True).encode() for name in _FILES},
+        }
+        return pack(_IDENTITY, values)
+
+    @classmethod
+    def read(cls, data: bytes) -> Self:
+        """The state from the bytes of ``save``.
+
+        Raises
+        ------
+        ValueError
+            The bytes are not those of a saved state.
+
+        """
+        fields: dict[str, Any] = unpack(_IDENTITY, data)
+        for name in ("active", "pending"):
+            fields[name] = Plan.read(fields[name]) if fields[name] else None
+        fields["released"] = frozenset(json.loads(fields["released"]))
+        for name in _FILES:
+            files = json.loads(fields.get(name, b"null"))
+            fields[name] = None if files is None else {int(sender): batch for sender, batch in files.items()}
+        fields["unrouted"] = tuple(Rebalance(**saved) for saved in json.loads(fields.pop("untold")))
+        return cls(**fields)
+
+
+@dataclass(frozen=True)
+class Loop:
+    """The loop of one run.
+
+    Parameters
+    ----------
+    router : W → Grouping
+        Makes a new router of the run. The router's controller makes the plans.
+    workers : int
+        The run's W. If earlier intervals had another W, keys and states go to the new workers.
+    moving : bool
+        Whether the workers have states that move with their keys.
+    keyed : bool
+        Whether the workers have states.
+
+    """
+
+    router: Callable[[int], Grouping]
+    workers: int
+    moving: bool = False
+    keyed: bool = False
+
+    def after(self, before: PlanState, interval: Interval) -> PlanState:
+        """The plan state after an interval."""
+        settled = _released(before, interval)
+        if settled.pending is None and settled.workers != self.workers:
+            settled = rescaled(settled, self.router(self.workers), interval, waits=self.keyed)
+        if interval.tuples or interval.queues is not None:
+            unrouted = tuple(rebalance for rebalance in settled.unrouted if not _routed(rebalance, before))
+            settled = replace(settled, unrouted=unrouted)
+            same = settled.pending is None and settled.workers == before.workers
+            router = self.router(settled.workers)
+            if same and router.controller() is not None:
+                # The interval's times are measurements of the plan by which its tuples were routed.
+                return self._planned(settled, router, interval, fresh=settled.active == before.active)
+        return settled
+
+    def _planned(self, before: PlanState, router: Grouping, interval: Interval, *, fresh: bool) -> PlanState:
+        controller = self._controller(router, before)
+        queues = interval.queues
+        # After a micro-batch, a scheme that moves keys by queues gets the workers' shares of its work as their queues.
+        # A scheme that estimates the waiting work (POSG) gets no queues, because no work waits at a batch's end: queues
+        # of work that is done would make the next batch as uneven, the other way round.
+        if queues is None and router.moves and fresh:
+            queues = backlog(interval.busy, interval.tuples)
+        started = time.perf_counter()
+        plan = controller.plan(interval.monitors, queues, interval.sources)
+        seconds = time.perf_counter() - started
+        after = replace(before, controller=controller.save())
+        if plan is None:
+            return after
+        if router.moves and interval.queues is None:
+            values: Mapping[str, Any] = plan.values
+            moved = int(values["moved"]) if "moved" in values else None
+            uneven = measures.straggling(interval.busy)
+            size = _table_size(router, plan)
+            keys = 0 if self.moving else moved
+            rebalance = Rebalance(plan.number, interval.number, seconds, size, uneven, keys)
+            after = replace(after, unrouted=(*after.unrouted, rebalance))
+        return replace(after, pending=plan, pending_files={}) if self.moving else replace(after, active=plan, files={})
+
+    def _controller(self, router: Grouping, state: PlanState) -> Controller:
+        controller = router.controller()
+        assert controller is not None
+        if state.controller:
+            try:
+                controller.load(state.controller)
+            except Exception as error:  # noqa: BLE001  another version may raise any kind
+                log.warning("the controller's state can't be read (%s): it starts cold", error)
+                controller = self._controller(router, replace(state, controller=b""))
+        elif state.active is not None:
+            # Routers that follow this plan take newer plans only.
+            controller.number = state.active.number
+        return controller
+
+
+def _released(before: PlanState, interval: Interval) -> PlanState:
+    """Make the pending plan active if all workers have released the states that it takes from them.
+
+    Its files are named from then on. When a later plan is active, nobody needs them: before a worker releases states
+    for a plan, it has taken in those of the plan before.
+    """
+    pending = before.pending
+    if pending is None:
+        return before
+    migrations = interval.migrations
+    files = before.pending_files
+    if files is not None:
+        files = {**files, **{worker: interval.number for worker, each in migrations.items() if each.wrote}}
+    released = before.released | {w for w, each in migrations.items() if each.released >= pending.number}
+    new = [migrations[w] for w in released - before.released]
+    unrouted = tuple(
+        replace(
+            rebalance,
+            keys=(rebalance.keys or 0) + sum(migration.keys for migration in new),
+            bytes=rebalance.bytes + sum(migration.bytes for migration in new),
+        )
+        if rebalance.plan == pending.number
+        else rebalance
+        for rebalance in before.unrouted
+    )
+    # The plan waits for new workers too, though they have no states: in their first batch they learn the watermark.
+    if not released >= frozenset(range(max(before.workers, before.pending_workers))):
+        return replace(before, released=released, unrouted=unrouted, pending_files=files)
+    return replace(
+        before, active=pending, workers=before.pending_workers, pending=None, released=frozenset(), unrouted=unrouted,
+        files=files, pending_files={},
+    )  # fmt: skip
+
+
+def effects(before: PlanState, interval: Interval) -> tuple[Rebalance, ...]:
+    """The rebalances by which this interval was the first to be routed, with how even its workers' times were."""
+    if not interval.tuples:
+        return ()
+    batch, after = interval.number, measures.straggling(interval.busy)
+    return tuple(
+        replace(rebalance, batch=batch, after=after) for rebalance in before.unrouted if _routed(rebalance, before)
+    )
+
+
+def _routed(rebalance: Rebalance, state: PlanState) -> bool:
+    return state.active is not None and rebalance.plan <= state.active.number
+
+
+def _table_size(router: Grouping, plan: Plan) -> int:
+    """Entries of the routing table, or tokens of the ring, that a router has under the plan."""
+    router.adopt(plan)
+    internals = router.internals()
+    return int(internals.get("table", internals.get("tokens", 0)))
+
+
+def backlog(busy: Sequence[float], tuples: int) -> list[float]:
+    """Each worker's queue, in tuples, float64[W]: its share of the batch's measured work, times the batch's tuples.
+
+    A micro-batch leaves no queues behind, but it lasts as long as its slowest worker. So the workers' times show what
+    queues would show: which worker is behind the others, and how far. If all times are equal, each worker has a W-th of
+    the batch. If there was no work, all queues are 0.
+
+    Parameters
+    ----------
+    busy : float[W], s
+        Each worker's time at work in the batch.
+    tuples : int
+        The batch's tuples.
+
+    Examples
+    --------
+    >>> backlog([3.0, 1.0], 100)
+    [75.0, 25.0]
+
+    """
+    times = np.asarray(busy, np.float64)
+    total = times.sum()
+    return (times / total * tuples if total else np.zeros(len(times))).tolist()
+
+
+def rescaled(before: PlanState, router: Grouping, interval: Interval, *, waits: bool) -> PlanState:
+    """The plan state after an interval, with a plan for the new router's number of workers.
+
+    Parameters
+    ----------
+    before : PlanState
+        The state before, without a pending plan.
+    router : Grouping
+        A new router with the new number of workers.
+    interval : Interval
+        The interval.
+    waits : bool
+        Whether the workers have states. If so, the plan is pending first.
+
+    """
+    number = before.active.number if before.active is not None else 0
+    plan = Plan(number + 1, number, router.identity, {})
+    workers, uneven = router.workers, measures.straggling(interval.busy)
+    rebalance = Rebalance(
+        plan.number, interval.number, 0.0, 0, uneven, 0, workers_before=before.workers, workers=workers
+    )
+    after = replace(before, pending_workers=workers, controller=b"", unrouted=(*before.unrouted, rebalance))
+    if waits:
+        return replace(after, pending=plan, pending_files={})
+    return replace(after, active=plan, workers=workers, files={})
