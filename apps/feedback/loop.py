@@ -1,8 +1,8 @@
 """The driver's part of the feedback loop: at a batch's end, its reports become the plan state of the next batch."""
 
 from unskew.apps.checkpoint.location import Where
+from unskew.apps.feedback.plans import Plans
 from unskew.apps.reports import TaskReports
-from unskew.apps.routing.plans import Plans
 from unskew.grouping.loop import Interval, Loop, PlanState, Rebalance, effects
 
 

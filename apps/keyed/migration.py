@@ -25,11 +25,11 @@ from numpy.typing import NDArray
 
 from unskew.apps.checkpoint.folders import numbers, patiently
 from unskew.apps.checkpoint.location import Location, Where
+from unskew.apps.feedback.plans import Plans
 from unskew.apps.keyed.parcels import WINDOW, by_window, windowed
 from unskew.apps.keyed.program import Progress
 from unskew.apps.keyed.store import KEY
 from unskew.apps.keyed.table import Table
-from unskew.apps.routing.plans import Plans
 from unskew.apps.routing.router import Routing
 from unskew.errors import EnvironmentFault
 from unskew.grouping import Grouping

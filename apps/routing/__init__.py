@@ -1,1 +1,1 @@
-"""Routing: a grouping inside Spark's tasks, the packets that it cuts, and the plans that it follows."""
+"""Routing: a grouping inside Spark's tasks, and the packets that it cuts."""

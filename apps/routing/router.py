@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from itertools import zip_longest
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -29,7 +29,6 @@ from unskew.apps.planning.wire import Address
 from unskew.apps.reports import Reports, RouterReport
 from unskew.apps.routing.batches import batch_number, query_run
 from unskew.apps.routing.cost import FREE, Cost
-from unskew.apps.routing.plans import Plans
 from unskew.errors import UsageError
 from unskew.grouping import Grouping, create, encode, standalone
 from unskew.grouping.feedback import Plan
@@ -44,6 +43,14 @@ log = logging.getLogger(__name__)
 Part: TypeAlias = tuple[pa.RecordBatch | None, pa.Array, "NDArray[np.int64] | None"]
 
 
+class PlanStates(Protocol):
+    """The plan states of a query's batches, as a driver has written them."""
+
+    def at(self, batch: int) -> PlanState | None:
+        """The state at the start of a batch. None: no plan was made before it."""
+        ...
+
+
 @dataclass(frozen=True)
 class Routing:
     """The routing of all sources. Spark sends it to the tasks.
@@ -51,7 +58,7 @@ class Routing:
     Parameters
     ----------
     grouping : str
-        The grouping's name. One that needs feedback adopts the plans beside the checkpoint, if a driver writes any.
+        The grouping's name.
     workers : int
         W ≥ 1.
     checkpoint : str or Location, optional
@@ -67,8 +74,9 @@ class Routing:
         Whether the tasks belong to a stream's batches. With a checkpoint, each task then needs its batch's number.
     cost : Cost
         The tuples' cost, for schemes that need it before a tuple is executed.
-    rescaled : bool
-        Whether earlier batches of the stream may have had other numbers of workers. The plan state records them.
+    plans : PlanStates, optional
+        The plan states that the routers follow. They also record other numbers of workers of earlier batches. None:
+        there are no plans.
     name : str
         A name for these routers, if the same query has others. Each name has its own states in the checkpoint.
     planner : Address, optional
@@ -85,7 +93,7 @@ class Routing:
     reports: Reports | None = None
     streaming: bool = False
     cost: Cost = FREE
-    rescaled: bool = False
+    plans: PlanStates | None = None
     name: str = ""
     planner: Address | None = None
 
@@ -99,14 +107,9 @@ class Routing:
         """A new router of no source. ``workers`` replaces W."""
         return create(self.grouping, workers or self.workers, seed=self.seed, **self.options)
 
-    @property
-    def planned(self) -> bool:
-        """Whether there may be plans."""
-        return self.checkpoint is not None and (self.rescaled or self.router().controller() is not None)
-
     def plan_state(self, batch: int) -> PlanState:
         """The plans by which a batch is routed."""
-        found = Plans(self.checkpoint).at(batch) if self.checkpoint is not None and self.planned else None
+        found = self.plans.at(batch) if self.plans is not None else None
         return found or PlanState(self.workers)
 
     def require_visible(self) -> None:

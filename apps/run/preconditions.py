@@ -8,7 +8,7 @@ from typing import Any
 from unskew.apps.checkpoint.checkpoint import GENERATION, Checkpoint, WorkerHistory
 from unskew.apps.checkpoint.versions import TotalsLog
 from unskew.apps.feedback.loop import record_workers
-from unskew.apps.routing.plans import Plans
+from unskew.apps.feedback.plans import Plans
 from unskew.apps.topology.dataflow import Dataflow
 from unskew.apps.topology.publisher import result_topics
 from unskew.apps.topology.settings import Settings

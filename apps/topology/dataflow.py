@@ -8,8 +8,8 @@ from typing import Any, Self
 
 from pyspark.sql import DataFrame, SparkSession
 
+from unskew.apps.feedback.plans import Plans
 from unskew.apps.reports import Reports
-from unskew.apps.routing.plans import Plans
 from unskew.apps.routing.router import Routing
 from unskew.apps.topology.counting import Counting
 from unskew.apps.topology.keyed import Keyed
@@ -74,14 +74,16 @@ class Dataflow:
         """The routing of the sources; it depends on the plans that the checkpoint has now."""
         settings = self.settings
         options = with_sources(settings.grouping, settings.sources, settings.options)
-        rescaled = Plans(settings.location).newest() is not None
         of = settings.grouping, settings.workers, settings.location, options, settings.seed
-        return Routing(*of, reports, streaming=True, cost=settings.cost, rescaled=rescaled)
+        routing = Routing(*of, reports, streaming=True, cost=settings.cost)
+        plans = Plans(settings.location)
+        planned = plans.newest() is not None or routing.router().controller() is not None
+        return replace(routing, plans=plans) if planned else routing
 
     def loop(self) -> Loop | None:
         """The feedback loop. None: the grouping has no controller, and the checkpoint never had another W."""
         routing = self.routing()
-        if not routing.planned:
+        if routing.plans is None:
             return None
         moving = self.stage.whole and routing.router().moves
         return Loop(routing.router, self.settings.workers, moving, keyed=self.stage.keyed)

@@ -156,7 +156,7 @@ class Keyed(Stage):
         program = replace(
             self.program(min(history.first, partitions), query.reports),
             monitors=Monitors(routing),
-            routing=routing if routing.planned else None,
+            routing=routing if routing.plans is not None else None,
             checkpoint=settings.location,
             partitions=partitions,
         )

@@ -20,13 +20,13 @@ from rich.box import MARKDOWN
 from rich.console import Console
 from rich.table import Table
 
+from unskew.apps.feedback.plans import Plans
 from unskew.apps.keyed import worker
 from unskew.apps.keyed.migration import owners, router_by
 from unskew.apps.keyed.program import Program, WorkerBatch
 from unskew.apps.keyed.store import MemoryStore
 from unskew.apps.reports import Report, Reports, WorkerReport
 from unskew.apps.routing.packets import cut
-from unskew.apps.routing.plans import Plans
 from unskew.apps.routing.router import Routing
 from unskew.grouping.feedback import Plan
 from unskew.grouping.keys import hash_keys
@@ -40,7 +40,7 @@ class Engine(Reports):
     """Workers with dictionaries for states, batch by batch; ``reports`` has each one's report of the last batch."""
 
     def __init__(self, folder: str, workers: int, keys: int) -> None:
-        self.routing = Routing("MIXED", workers, folder, rescaled=True)
+        self.routing = Routing("MIXED", workers, folder, plans=Plans(folder))
         self.program = Program(
             Running("value"), pa.string(), workers, False, ttl_ms=1 << 40, routing=self.routing, reports=self
         )

@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 from pyspark.sql import SparkSession
 
 from benchmarks.measuring import messages
+from unskew.apps.feedback.plans import Plans
 from unskew.apps.keyed.migration import owners
-from unskew.apps.routing.plans import Plans
 from unskew.apps.run.run import Run
 from unskew.apps.run.session import session
 from unskew.apps.topology.dataflow import Dataflow

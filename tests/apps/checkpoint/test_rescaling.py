@@ -7,7 +7,7 @@ import pytest
 
 from tests.apps.conftest import countries, final_counts, publish
 from unskew.apps.checkpoint.checkpoint import Checkpoint, WorkerHistory
-from unskew.apps.routing.plans import Plans
+from unskew.apps.feedback.plans import Plans
 from unskew.apps.run.preconditions import claim, require_own
 from unskew.apps.run.run import Run
 from unskew.apps.spark import tokens

@@ -11,11 +11,11 @@ from unskew.apps.checkpoint import folders
 from unskew.apps.checkpoint.checkpoint import Checkpoint
 from unskew.apps.checkpoint.folders import LocalFolder
 from unskew.apps.checkpoint.versions import Clock, Totals, TotalsLog, Versions
+from unskew.apps.feedback.plans import Plans
 from unskew.apps.keyed import store
 from unskew.apps.keyed.migration import Transfers
 from unskew.apps.keyed.parcels import WINDOW
 from unskew.apps.keyed.store import KEY
-from unskew.apps.routing.plans import Plans
 from unskew.apps.routing.router import Routing, SourceRouter
 from unskew.errors import EnvironmentFault
 from unskew.grouping.loop import PlanState

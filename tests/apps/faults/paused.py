@@ -14,7 +14,7 @@ from unskew.apps.checkpoint.checkpoint import Checkpoint
 from unskew.apps.checkpoint.hold import Hold
 from unskew.apps.checkpoint.versions import TotalsLog
 from unskew.apps.cli import main
-from unskew.apps.routing.plans import Plans
+from unskew.apps.feedback.plans import Plans
 from unskew.apps.run.idle import Idle
 from unskew.apps.topology.publisher import Publisher
 

@@ -22,7 +22,7 @@ from unskew.apps.checkpoint.checkpoint import Batch, Checkpoint
 from unskew.apps.checkpoint.hold import Hold, driver_name
 from unskew.apps.checkpoint.location import Location
 from unskew.apps.checkpoint.versions import TotalsLog
-from unskew.apps.routing.plans import Plans
+from unskew.apps.feedback.plans import Plans
 from unskew.apps.run.run import Run
 from unskew.apps.topology.publisher import Publisher, result_topics
 from unskew.deploy.client.connection import Connection

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from unskew.apps.feedback.loop import end
 from unskew.apps.feedback.monitors import Monitors
+from unskew.apps.feedback.plans import Plans
 from unskew.apps.reports import RouterReport, TaskReports, WorkerReport
 from unskew.apps.routing.cost import Cost
 from unskew.apps.routing.router import Routing, SourceRouter
@@ -46,7 +47,10 @@ class Imitation:
 
     @property
     def routing(self) -> Routing:
-        return Routing(self.grouping, WORKERS, self.checkpoint, self.options, streaming=True, cost=self.cost)
+        plans = Plans(self.checkpoint)
+        return Routing(
+            self.grouping, WORKERS, self.checkpoint, self.options, streaming=True, cost=self.cost, plans=plans
+        )
 
     @property
     def loop(self) -> Loop:

@@ -11,13 +11,13 @@ from tests.apps.feedback.imitation import SOURCES, WORKERS, Imitation, Killed, s
 from tests.apps.keyed.driver import Tally
 from unskew.apps.checkpoint.versions import Versions
 from unskew.apps.feedback.monitors import Monitors
+from unskew.apps.feedback.plans import Plans
 from unskew.apps.keyed.program import Program, Progress, WorkerBatch
 from unskew.apps.keyed.store import MemoryStore
 from unskew.apps.keyed.worker import work
 from unskew.apps.reports import TaskReports, WorkerReport
 from unskew.apps.routing.cost import Cost
 from unskew.apps.routing.packets import cut
-from unskew.apps.routing.plans import Plans
 from unskew.apps.routing.router import Routing, SourceRouter
 from unskew.grouping import measures
 from unskew.grouping.feedback import Plan

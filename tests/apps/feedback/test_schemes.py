@@ -10,8 +10,8 @@ import pytest
 
 from tests.apps.conftest import by_key, countries, final_counts, publish
 from unskew.apps.feedback.loop import end
+from unskew.apps.feedback.plans import Plans
 from unskew.apps.routing.cost import Cost
-from unskew.apps.routing.plans import Plans
 from unskew.apps.run.run import Run
 from unskew.apps.topology import sink
 from unskew.apps.topology.publisher import result_topics

@@ -15,6 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 
 from tests.apps.keyed.driver import Tally, packets_of
 from unskew.apps.feedback.loop import end, record_workers
+from unskew.apps.feedback.plans import Plans
 from unskew.apps.keyed import parcels, worker
 from unskew.apps.keyed.migration import Transfers, owners, router_by
 from unskew.apps.keyed.parcels import RESULTS
@@ -22,7 +23,6 @@ from unskew.apps.keyed.program import Program, Progress, WorkerBatch
 from unskew.apps.keyed.store import KEY, MemoryStore
 from unskew.apps.keyed.table import Table
 from unskew.apps.reports import TaskReports
-from unskew.apps.routing.plans import Plans
 from unskew.apps.routing.router import Routing
 from unskew.errors import EnvironmentFault
 from unskew.grouping import create
@@ -141,7 +141,7 @@ class MigrationModel(RuleBasedStateMachine):
         self._start()
 
     def _start(self):
-        routing = Routing(self.grouping, self.workers, self.folder, rescaled=True)
+        routing = Routing(self.grouping, self.workers, self.folder, plans=Plans(self.folder))
         lives = {"window_ms": WINDOW} if self.event else {"ttl_ms": TTL}
         self.program = Program(
             Tally(), pa.string(), self.workers, False, event=self.event, routing=routing, reports=self, **lives

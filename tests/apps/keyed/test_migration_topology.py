@@ -10,8 +10,8 @@ from tests.apps.keyed import driver
 from tests.apps.keyed.driver import TallyOfKinds
 from tests.apps.keyed.tallies import published
 from tests.apps.process import START
+from unskew.apps.feedback.plans import Plans
 from unskew.apps.keyed.state_reader import States
-from unskew.apps.routing.plans import Plans
 from unskew.apps.topology.publisher import result_topics
 from unskew.works import Sessions
 

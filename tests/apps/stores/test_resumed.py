@@ -12,7 +12,7 @@ from tests.apps.process import check, launch, stream, truth  # noqa: F401  fixtu
 from tests.apps.stores.servers import BUCKET
 from tests.commands import UNSKEW
 from tests.waiting import PATIENCE
-from unskew.apps.routing.plans import Plans
+from unskew.apps.feedback.plans import Plans
 from unskew.deploy.directories import data_directory
 
 pytestmark = [

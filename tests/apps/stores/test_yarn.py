@@ -18,7 +18,7 @@ from tests.apps.process import Topology, check, launch, stream, truth  # noqa: F
 from tests.apps.stores.servers import Hadoop
 from tests.conftest import SHORT_LIVED
 from tests.waiting import awaited
-from unskew.apps.routing.plans import Plans
+from unskew.apps.feedback.plans import Plans
 from unskew.deploy.installation.jars import pyspark_home
 from unskew.deploy.installation.machine import find_java
 from unskew.deploy.servers.loopback import LOOPBACK

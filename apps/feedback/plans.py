@@ -8,6 +8,7 @@ Each batch has a version, even if no plan has changed. So a driver that is late,
 one.
 """
 
+from dataclasses import dataclass
 from functools import lru_cache
 
 from unskew.apps.checkpoint.location import Location, Where
@@ -15,8 +16,9 @@ from unskew.apps.checkpoint.versions import Versions
 from unskew.grouping.loop import PlanState
 
 
+@dataclass(frozen=True)
 class Plans:
-    """The versions of one query's ``PlanState``.
+    """The versions of one query's ``PlanState``. Spark sends it to the tasks.
 
     Parameters
     ----------
@@ -25,9 +27,11 @@ class Plans:
 
     """
 
-    def __init__(self, checkpoint: Where) -> None:
-        self._checkpoint = checkpoint
-        self._versions = Versions(Location.of(checkpoint).below("unskew", "plans"))
+    checkpoint: Where
+
+    @property
+    def _versions(self) -> Versions:
+        return Versions(Location.of(self.checkpoint).below("unskew", "plans"))
 
     def at(self, batch: int) -> PlanState | None:
         """The state at the start of a batch. None: no plan was made before it."""
@@ -38,7 +42,7 @@ class Plans:
         """The state that was written last. None: there is none."""
         from unskew.apps.checkpoint.checkpoint import Checkpoint  # it needs orjson, which `balance` does without
 
-        found = self._versions.last(Checkpoint(self._checkpoint).planned())
+        found = self._versions.last(Checkpoint(self.checkpoint).planned())
         return _read(found[1]) if found else None
 
     def written(self, batch: int) -> PlanState | None:
