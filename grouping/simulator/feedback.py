@@ -1,4 +1,4 @@
-"""Feedback in simulated time: reports travel to the controller, and plans travel back to the sources."""
+"""Feedback in simulated time: reports travel to the loop, and plans travel back to the sources."""
 
 from collections import deque
 from collections.abc import Mapping, Sequence
@@ -9,10 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unskew.grouping.arguments import number
-from unskew.grouping.feedback import Controller, Plan
+from unskew.grouping.feedback import Plan
 from unskew.grouping.interface import Grouping
-
-Reports = Mapping[int, Mapping[str, Any]]
+from unskew.grouping.loop import Interval, Loop, PlanState
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +41,13 @@ class Feedback:
 
 
 @dataclass(slots=True)
-class Loop:
-    """The controller, the reports on their way to it, and the plans on their way from it."""
+class Transit:
+    """The loop's plan state, the reports in transit to the loop, and the plans in transit from it."""
 
-    controller: Controller
+    loop: Loop
+    state: PlanState
     delay: float
-    reported: deque[tuple[float, Reports, NDArray[np.int64], Reports]] = field(default_factory=deque)
+    reported: deque[tuple[float, Interval]] = field(default_factory=deque)
     planned: deque[tuple[float, Plan]] = field(default_factory=deque)
     plans: int = 0
     moved: int = 0
@@ -58,19 +58,19 @@ class Loop:
         """Whether a report or a plan is under way."""
         return bool(self.reported or self.planned)
 
-    def report(self, ready: float, reports: Reports, queues: NDArray[np.int64], sources: Reports) -> None:
+    def report(self, ready: float, interval: Interval) -> None:
         """Note an interval's reports. They arrive at ``ready`` (ms), but not before those of earlier intervals."""
         if self.reported:
             ready = max(ready, self.reported[-1][0])
-        self.reported.append((ready, reports, queues, sources))
+        self.reported.append((ready, interval))
 
     def take_up(self, now: float, routers: Sequence[Grouping]) -> list[Plan]:
         """Plan from the reports that have come by ``now``, and let the routers adopt the plans due. Return these."""
         while self.reported and self.reported[0][0] <= now:
-            ready, reports, queues, sources = self.reported.popleft()
-            plan = self.controller.plan(reports, queues.astype(float).tolist(), sources)
-            if plan is not None:
-                self.planned.append((ready + self.delay, plan))
+            ready, interval = self.reported.popleft()
+            before, self.state = self.state, self.loop.after(self.state, interval)
+            if self.state.active is not None and self.state.active is not before.active:
+                self.planned.append((ready + self.delay, self.state.active))
         adopted: list[Plan] = []
         while self.planned and self.planned[0][0] <= now:
             _, plan = self.planned.popleft()

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from unskew.grouping.compiled import kernel
 from unskew.grouping.measures import dist_cost, imbalance_fraction, skew, std_dev
-from unskew.grouping.simulator.feedback import Loop
+from unskew.grouping.simulator.feedback import Transit
 from unskew.grouping.simulator.sources import Sources
 from unskew.grouping.simulator.workers import Workers
 from unskew.grouping.simulator.workload import Workload
@@ -123,7 +123,7 @@ def outcome(
     senders: Sources,
     sources: int,
     workers: Workers,
-    loop: Loop | None,
+    transit: Transit | None,
     marks: NDArray[np.int64],
     waiting: NDArray[np.int64],
     window: float | None,
@@ -148,9 +148,9 @@ def outcome(
         replication=dist_cost(memory, keys),
         memory=memory,
         aggregation_messages=memory if window is None else partials(workload, workers.assigned, router.workers, window),
-        plans=loop.plans if loop else 0,
-        moved_keys=workers.moved + (loop.moved if loop else 0),
-        migration=loop.migration if loop else 0.0,
+        plans=transit.plans if transit else 0,
+        moved_keys=workers.moved + (transit.moved if transit else 0),
+        migration=transit.migration if transit else 0.0,
         forwarded=workers.forwarded,
         mean_queue=float(waiting.mean()),
         longest_queue=int(waiting.max()),

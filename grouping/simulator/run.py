@@ -7,9 +7,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unskew.grouping.arguments import integer
-from unskew.grouping.feedback import Monitor
+from unskew.grouping.feedback import Monitor, Reports
 from unskew.grouping.interface import Grouping
-from unskew.grouping.simulator.feedback import Feedback, Loop, Reports, transferred
+from unskew.grouping.loop import Interval, Loop, PlanState
+from unskew.grouping.simulator.feedback import Feedback, Transit, transferred
 from unskew.grouping.simulator.outcome import Outcome, marks_of, outcome
 from unskew.grouping.simulator.sources import Sources, Substreams
 from unskew.grouping.simulator.workers import FifoWorkers, ForwardingWorkers, Workers
@@ -80,18 +81,17 @@ def simulate(
         raise ValueError(f"speeds are of {speeds.factors.shape[1]} workers, there are {router.workers}")
     workers: Workers = ForwardingWorkers(workload, speeds, router) if router.forwards else FifoWorkers(workload, speeds)
     samples_of = Samples(workers, workload, marks_of(len(workload), integer("samples", samples, 1)))
-    controller = router.controller()
-    loop = None
+    transit = None
     feedback = feedback or Feedback()
-    if controller is None:
+    if router.controller() is None:
         ends = _ends(workload, feedback.interval) if router.batched else [len(workload)]
         for start, stop in pairwise([0, *ends]):
             senders.route(start, stop, workers.assigned)
             samples_of.serve(start, stop, float("inf"))
     else:
-        loop = Loop(controller, feedback.delay)
-        _follow(workload, senders, workers, samples_of, loop, feedback)
-    return outcome(workload, senders, sources, workers, loop, samples_of.marks, samples_of.waiting, window)
+        transit = Transit(Loop(lambda _: make(), router.workers), PlanState(router.workers), feedback.delay)
+        _follow(workload, senders, workers, samples_of, transit, feedback)
+    return outcome(workload, senders, sources, workers, transit, samples_of.marks, samples_of.waiting, window)
 
 
 def _ends(workload: Workload, interval: float) -> list[int]:
@@ -121,26 +121,27 @@ class Samples:
 
 
 def _follow(
-    workload: Workload, senders: Sources, workers: Workers, samples: Samples, loop: Loop, feedback: Feedback
+    workload: Workload, senders: Sources, workers: Workers, samples: Samples, transit: Transit, feedback: Feedback
 ) -> None:
     """Interval by interval: adopt, route, serve, report."""
     router, interval = senders.routers[0], feedback.interval
     monitors = Monitors(router, workload, workers) if router.monitor() is not None else None
-    now, start = float(workload.arrivals[0]), 0
+    now, start, number = float(workload.arrivals[0]), 0, 0
     while start < len(workload) or not workers.done():
-        if plans := loop.take_up(now, senders.routers):
+        if plans := transit.take_up(now, senders.routers):
             workers.adopted(router, start)
             workers.occupy(now, feedback.transfer * transferred(plans, router.workers))
         end = now + interval
-        if start < len(workload) and workers.done() and not loop.pending:
+        if start < len(workload) and workers.done() and not transit.pending:
             # Nothing happens before the next arrival: go on to the interval of that arrival.
             end += max(0.0, (workload.arrivals[start] - end) // interval + 1) * interval
         stop = int(np.searchsorted(workload.arrivals, end))
         senders.route(start, stop, workers.assigned)
         samples.serve(start, stop, end)
         reports, ready = monitors.observe(start, stop) if monitors else ({}, end)
-        loop.report(max(end, ready), reports, workers.waiting(end), senders.reports())
-        now, start = end, stop
+        queues = workers.waiting(end).astype(float).tolist()
+        transit.report(max(end, ready), Interval(number, reports, senders.reports(), stop - start, queues=queues))
+        now, start, number = end, stop, number + 1
 
 
 class Monitors:

@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 
 from unskew.grouping.arguments import one_of
 from unskew.grouping.compiled import kernel
+from unskew.grouping.feedback import Reports
 from unskew.grouping.hashing import function, homes
 from unskew.grouping.interface import Grouping
 from unskew.grouping.keys import Keys
 from unskew.grouping.planned import Planned
-from unskew.grouping.simulator.feedback import Reports
 from unskew.grouping.simulator.workload import Workload
 
 SPLITS = ("even", "key")
