@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from unskew.apps.checkpoint.location import Location, Where
+from unskew.apps.checkpoint.location import Location
 from unskew.apps.checkpoint.versions import Versions
 from unskew.apps.routing.router import Routing
 from unskew.grouping.feedback import Monitor
@@ -22,6 +22,10 @@ log = logging.getLogger(__name__)
 class Monitors:
     """The monitors of all workers. Spark sends it to the tasks.
 
+    If a monitor keeps a state from batch to batch, the state is versioned as the routers' states are. It depends on
+    measured times, so two attempts of a task may write different bytes. Each version is written as a whole, and no
+    count depends on it.
+
     Parameters
     ----------
     routing : Routing
@@ -31,10 +35,25 @@ class Monitors:
 
     routing: Routing
 
-    def open(self, worker: int, batch: int) -> "WorkerMonitor | None":
+    def open(self, worker: int, batch: int) -> Monitor | None:
         """A worker's monitor for a batch. None: the grouping doesn't observe its workers."""
-        fresh = self.routing.router().monitor()
-        return None if fresh is None else WorkerMonitor(fresh, self.routing.checkpoint, worker, batch)
+        monitor = self.routing.router().monitor()
+        versions = self._versions(monitor, worker)
+        found = versions.newest(batch) if versions is not None else None
+        if monitor is not None and found is not None:
+            try:
+                monitor.load(found[1])
+            except ValueError as error:  # of another version of this program, or of another W
+                log.warning("worker %d can't read its monitor's state (%s): it starts cold", worker, error)
+        return monitor
+
+    def close(self, monitor: Monitor, worker: int, batch: int) -> Mapping[str, Value] | None:
+        """Write a monitor's state for the next batch, and return the report of this one."""
+        report = monitor.report()
+        versions = self._versions(monitor, worker)
+        if versions is not None:
+            versions.write(batch + 1, monitor.save())
+        return report
 
     def report(self, worker: int, batch: int, tuples: pa.RecordBatch, seconds: float) -> Mapping[str, Value] | None:
         """The report of a worker that has executed all its tuples of a batch at once, in ``seconds``.
@@ -48,40 +67,14 @@ class Monitors:
             keys = encode(tuples.column("key"))
             costs = self.routing.cost.of(keys)
             monitor.observe(keys, costs + max(0.0, 1000 * seconds - float(costs.sum())) / len(keys))
-        return monitor.close()
+        return self.close(monitor, worker, batch)
 
-
-class WorkerMonitor:
-    """One worker's monitor during one batch.
-
-    If the monitor keeps a state from batch to batch, the state is versioned as the routers' states are. It depends on
-    measured times, so two attempts of a task may write different bytes. Each version is written as a whole, and no
-    count depends on it.
-    """
-
-    def __init__(self, monitor: Monitor, checkpoint: Where | None, worker: int, batch: int) -> None:
-        self._monitor = monitor
-        self._batch = batch
-        self._versions: Versions | None = None
-        if checkpoint is not None and monitor.remembers:
-            self._versions = Versions(Location.of(checkpoint).below("unskew", "monitors", str(worker)))
-            found = self._versions.newest(batch)
-            if found is not None:
-                try:
-                    monitor.load(found[1])
-                except ValueError as error:  # of another version of this program, or of another W
-                    log.warning("worker %d can't read its monitor's state (%s): it starts cold", worker, error)
-
-    def observe(self, keys: Keys, costs: NDArray[np.float64]) -> None:
-        """Observe n tuples that the worker has executed, with their costs (float64[n], ms)."""
-        self._monitor.observe(keys, costs)
-
-    def close(self) -> Mapping[str, Value] | None:
-        """Write the state for the next batch, and return the report of this one."""
-        report = self._monitor.report()
-        if self._versions is not None:
-            self._versions.write(self._batch + 1, self._monitor.save())
-        return report
+    def _versions(self, monitor: Monitor | None, worker: int) -> Versions | None:
+        """The versions of a monitor's state. None: it keeps none from batch to batch."""
+        checkpoint = self.routing.checkpoint
+        if monitor is None or not monitor.remembers or checkpoint is None:
+            return None
+        return Versions(Location.of(checkpoint).below("unskew", "monitors", str(worker)))
 
 
 def costs_by(keys: Keys, results: pa.Table) -> NDArray[np.float64]:

@@ -9,13 +9,14 @@ from typing import TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from unskew.apps.feedback.monitors import Monitors, WorkerMonitor, costs_by
+from unskew.apps.feedback.monitors import Monitors, costs_by
 from unskew.apps.reports import Reports, WorkerReport
 from unskew.apps.routing import packets
 from unskew.apps.routing.batches import batch_number, milliseconds, windows_of
 from unskew.apps.routing.cost import FREE, Cost
 from unskew.apps.topology.failures import MOST_RAISED, Failed, FailureLog, Place
 from unskew.grouping import encode
+from unskew.grouping.feedback import Monitor
 from unskew.grouping.keys import sum_by_key
 from unskew.works.faults import StateFault, WorkFault, raised_at
 
@@ -153,7 +154,7 @@ class _Share:
     tuples: int = 0
     busy: float = 0.0
     failed: Failed = field(default_factory=Failed)
-    monitor: WorkerMonitor | None = None
+    monitor: Monitor | None = None
     before: Failed | None = None
     due: dict[Place, int] = field(default_factory=dict)
 
@@ -298,17 +299,14 @@ class Worker:
         if self.failure_log is not None and batch is not None:
             before = self.failure_log.read(worker, batch)
         due = {} if before is None else dict(before.places())
-        return _Share(monitor=self._monitor(worker), before=before, due=due)
+        monitor = self.monitors.open(worker, batch) if self.monitors is not None and batch is not None else None
+        return _Share(monitor=monitor, before=before, due=due)
 
     def _log(self, worker: int, share: _Share) -> None:
         """Write what failed for later attempts, before anything of this one can be seen."""
         batch = batch_number()
         if self.failure_log is not None and batch is not None and share.before is None:
             self.failure_log.write(worker, batch, share.failed)
-
-    def _monitor(self, worker: int) -> WorkerMonitor | None:
-        batch = batch_number()
-        return None if self.monitors is None or batch is None else self.monitors.open(worker, batch)
 
     def _report(self, worker: int, table: pa.Table, share: _Share) -> None:
         batch = batch_number()
@@ -318,7 +316,9 @@ class Worker:
         if self.window_ms is not None:
             loads = table.group_by("window").aggregate([("tuples", "sum")])
             windows = dict(zip(loads["window"].to_pylist(), loads["tuples_sum"].to_pylist(), strict=True))
-        observed = None if share.monitor is None else share.monitor.close()
+        observed = None
+        if self.monitors is not None and share.monitor is not None:
+            observed = self.monitors.close(share.monitor, worker, batch)
         failures = (share.before or share.failed).messages()
         report = WorkerReport(share.tuples, table.num_rows, share.busy, failures, windows, monitor=observed)
         self.reports.send(batch, worker, report)

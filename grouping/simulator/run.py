@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unskew.grouping.arguments import integer
-from unskew.grouping.feedback import Monitor, Reports
+from unskew.grouping.feedback import Monitor
 from unskew.grouping.interface import Grouping
 from unskew.grouping.loop import Interval, Loop, PlanState
 from unskew.grouping.simulator.feedback import Feedback, Transit, transferred
@@ -125,7 +125,8 @@ def _follow(
 ) -> None:
     """Interval by interval: adopt, route, serve, report."""
     router, interval = senders.routers[0], feedback.interval
-    monitors = Monitors(router, workload, workers) if router.monitor() is not None else None
+    monitors = [monitor for _ in range(router.workers) if (monitor := router.monitor()) is not None]
+    substreams = Substreams(workload.keys)
     now, start, number = float(workload.arrivals[0]), 0, 0
     while start < len(workload) or not workers.done():
         if plans := transit.take_up(now, senders.routers):
@@ -138,27 +139,21 @@ def _follow(
         stop = int(np.searchsorted(workload.arrivals, end))
         senders.route(start, stop, workers.assigned)
         samples.serve(start, stop, end)
-        reports, ready = monitors.observe(start, stop) if monitors else ({}, end)
+        ready = end
+        if monitors:
+            _observe(monitors, substreams, workers, start, stop)
+            ready = max(end, float(workers.finishes[start:stop].max(initial=0.0)))
+        reports = {w: report for w, monitor in enumerate(monitors) if (report := monitor.report()) is not None}
         queues = workers.waiting(end).astype(float).tolist()
-        transit.report(max(end, ready), Interval(number, reports, senders.reports(), stop - start, queues=queues))
+        transit.report(ready, Interval(number, reports, senders.reports(), stop - start, queues=queues))
         now, start, number = end, stop, number + 1
 
 
-class Monitors:
-    """The workers' monitors."""
-
-    def __init__(self, router: Grouping, workload: Workload, workers: Workers) -> None:
-        self._monitors: list[Monitor] = [m for _ in range(router.workers) if (m := router.monitor()) is not None]
-        self._substreams = Substreams(workload.keys)
-        self._workers = workers
-
-    def observe(self, start: int, stop: int) -> tuple[Reports, float]:
-        """The workers' reports about the tuples [start, stop), and when the last of these tuples is finished (ms)."""
-        here = self._workers.assigned[start:stop]
-        order = start + np.argsort(here, kind="stable")
-        ends = np.cumsum(np.bincount(here, minlength=len(self._monitors)))
-        for worker in np.unique(here).tolist():
-            which = order[ends[worker - 1] if worker else 0 : ends[worker]]
-            self._monitors[worker].observe(self._substreams.part(which), self._workers.services[which])
-        reports = {w: report for w, monitor in enumerate(self._monitors) if (report := monitor.report()) is not None}
-        return reports, float(self._workers.finishes[start:stop].max(initial=0.0))
+def _observe(monitors: list[Monitor], substreams: Substreams, workers: Workers, start: int, stop: int) -> None:
+    """Let each worker's monitor observe the worker's tuples among the tuples [start, stop)."""
+    here = workers.assigned[start:stop]
+    order = start + np.argsort(here, kind="stable")
+    ends = np.cumsum(np.bincount(here, minlength=len(monitors)))
+    for worker in np.unique(here).tolist():
+        which = order[ends[worker - 1] if worker else 0 : ends[worker]]
+        monitors[worker].observe(substreams.part(which), workers.services[which])

@@ -75,7 +75,8 @@ class Imitation:
         yield "loop"
 
     def work(self, batch: int, worker: int, keys: list[NDArray[Any]], factor: float) -> str:
-        monitor = Monitors(self.routing).open(worker, batch)
+        monitors = Monitors(self.routing)
+        monitor = monitors.open(worker, batch)
         tuples, busy = 0, 0.0
         for part, routes in zip(keys, self.routes[batch], strict=True):
             mine = encode(part[routes == worker])
@@ -83,7 +84,7 @@ class Imitation:
             tuples, busy = tuples + len(mine), busy + float(costs.sum()) / 1000
             if monitor is not None and len(mine):
                 monitor.observe(mine, costs)
-        observed = None if monitor is None else monitor.close()
+        observed = None if monitor is None else monitors.close(monitor, worker, batch)
         self.reports.workers[worker] = WorkerReport(tuples, 0, busy, monitor=observed)
         return f"worker {worker}"
 
