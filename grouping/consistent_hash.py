@@ -1,6 +1,6 @@
 """CONSISTENT_HASH: a ring of tokens that is redistributed when one worker's queue stands out."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from unskew.grouping.arguments import integer, number
 from unskew.grouping.compiled import kernel
-from unskew.grouping.feedback import Controller
+from unskew.grouping.feedback import Controller, Queues, Reports
 from unskew.grouping.hashing import function, mix
 from unskew.grouping.interface import Costs, Grouping, Times
 from unskew.grouping.keys import Keys, hash_keys
@@ -161,12 +161,7 @@ class RingController(Controller):
         self.triggered = np.zeros(len(tokens), np.int64)
         self.method, self.threshold, self.rounds, self.most = method, threshold, rounds, most
 
-    def _plan(
-        self,
-        reports: Mapping[int, Mapping[str, Any]],
-        queues: Sequence[float] | None,
-        sources: Mapping[int, Mapping[str, Any]] | None,
-    ) -> Mapping[str, Value] | None:
+    def _plan(self, reports: Reports, queues: Queues, sources: Reports | None) -> Mapping[str, Value] | None:
         """Plan: the tokens of each worker, int64[W]. Without ``queues`` there is nothing to decide from."""
         if queues is None or len(self.tokens) < 2:
             return None

@@ -27,7 +27,9 @@ from unskew.grouping.state import Stateful, Value, pack, unpack
 #: What n tuples cost their worker (ms), where it is measured.
 Costs: TypeAlias = "NDArray[np.float64] | None"
 #: The reports of workers or of sources, by number.
-Reports: TypeAlias = Mapping[int, Mapping[str, Value]]
+Reports: TypeAlias = Mapping[int, Mapping[str, Any]]
+#: Each worker's backlog in tuples, float[W], where it is known.
+Queues: TypeAlias = "Sequence[float] | None"
 
 
 _PLAN = "plan"
@@ -122,12 +124,7 @@ class Controller(Stateful):
         #: The number of the newest plan made.
         self.number = 0
 
-    def plan(
-        self,
-        reports: Reports,
-        queues: Sequence[float] | None = None,
-        sources: Reports | None = None,
-    ) -> Plan | None:
+    def plan(self, reports: Reports, queues: Queues = None, sources: Reports | None = None) -> Plan | None:
         """Decide from the reports of one interval.
 
         Parameters
@@ -136,9 +133,7 @@ class Controller(Stateful):
             The monitors' reports, without the workers that had nothing to report.
         queues : float[W], optional
             Each worker's backlog in tuples, for schemes that watch queues. In the simulator these are the tuples that
-            wait at the worker when the interval ends. A micro-batch leaves no queues. After one, a scheme that moves
-            keys gets the batch's tuples times the worker's share of the busy time of all workers, and other schemes get
-            None.
+            wait at the worker when the interval ends. A micro-batch leaves none: ``unskew.grouping.loop.backlog``.
         sources : source → report, optional
             The routers' reports (``Grouping.report``), for schemes in which routers report.
 
@@ -157,12 +152,7 @@ class Controller(Stateful):
         return Plan(self.number, self.number - 1, self.identity, values)
 
     @abstractmethod
-    def _plan(
-        self,
-        reports: Reports,
-        queues: Sequence[float] | None,
-        sources: Reports | None,
-    ) -> Mapping[str, Value] | None:
+    def _plan(self, reports: Reports, queues: Queues, sources: Reports | None) -> Mapping[str, Value] | None:
         """The scheme's decision: the values of a plan, see ``plan``."""
 
     def _state(self) -> dict[str, Value]:

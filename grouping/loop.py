@@ -23,7 +23,7 @@ from typing import Any, Self
 import numpy as np
 
 from unskew.grouping import measures
-from unskew.grouping.feedback import Controller, Plan, Reports
+from unskew.grouping.feedback import Controller, Plan, Queues, Reports
 from unskew.grouping.interface import Grouping
 from unskew.grouping.state import Value, pack, unpack
 
@@ -82,7 +82,7 @@ class Interval:
     sources: Reports
     tuples: int
     busy: Sequence[float] = ()
-    queues: Sequence[float] | None = None
+    queues: Queues = None
     migrations: Mapping[int, MigrationReport] = field(default_factory=dict)
 
 
@@ -263,10 +263,10 @@ class Loop:
             router = self.router(settled.workers)
             if same and router.controller() is not None:
                 # The interval's times are measurements of the plan by which its tuples were routed.
-                return self._planned(settled, router, interval, fresh=settled.active == before.active)
+                return self._decided(settled, router, interval, fresh=settled.active == before.active)
         return settled
 
-    def _planned(self, before: PlanState, router: Grouping, interval: Interval, *, fresh: bool) -> PlanState:
+    def _decided(self, before: PlanState, router: Grouping, interval: Interval, *, fresh: bool) -> PlanState:
         controller = self._controller(router, before)
         queues = interval.queues
         # After a micro-batch, a scheme that moves keys by queues gets the workers' shares of its work as their queues.
@@ -283,12 +283,10 @@ class Loop:
         if router.moves and interval.queues is None:
             values: Mapping[str, Any] = plan.values
             moved = int(values["moved"]) if "moved" in values else None
-            uneven = measures.straggling(interval.busy)
-            size = _table_size(router, plan)
-            keys = 0 if self.moving else moved
-            rebalance = Rebalance(plan.number, interval.number, seconds, size, uneven, keys)
+            uneven, size = measures.straggling(interval.busy), _table_size(router, plan)
+            rebalance = Rebalance(plan.number, interval.number, seconds, size, uneven, 0 if self.moving else moved)
             after = replace(after, unrouted=(*after.unrouted, rebalance))
-        return replace(after, pending=plan, pending_files={}) if self.moving else replace(after, active=plan, files={})
+        return _planned(after, plan, self.workers, waits=self.moving)
 
     def _controller(self, router: Grouping, state: PlanState) -> Controller:
         controller = router.controller()
@@ -361,24 +359,14 @@ def _table_size(router: Grouping, plan: Plan) -> int:
 
 
 def backlog(busy: Sequence[float], tuples: int) -> list[float]:
-    """Each worker's queue, in tuples, float64[W]: its share of the batch's measured work, times the batch's tuples.
+    """Each worker's queue, in tuples: its share of the batch's ``tuples``, by its time at work (``busy``, float[W], s).
 
     A micro-batch leaves no queues behind, but it lasts as long as its slowest worker. So the workers' times show what
     queues would show: which worker is behind the others, and how far. If all times are equal, each worker has a W-th of
     the batch. If there was no work, all queues are 0.
 
-    Parameters
-    ----------
-    busy : float[W], s
-        Each worker's time at work in the batch.
-    tuples : int
-        The batch's tuples.
-
-    Examples
-    --------
     >>> backlog([3.0, 1.0], 100)
     [75.0, 25.0]
-
     """
     times = np.asarray(busy, np.float64)
     total = times.sum()
@@ -386,27 +374,17 @@ def backlog(busy: Sequence[float], tuples: int) -> list[float]:
 
 
 def rescaled(before: PlanState, router: Grouping, interval: Interval, *, waits: bool) -> PlanState:
-    """The plan state after an interval, with a plan for the new router's number of workers.
+    """The state after an interval, with a plan for the new router's number of workers. No plan is pending before it."""
+    newest = before.active.number if before.active is not None else 0
+    plan, workers = Plan(newest + 1, newest, router.identity, {}), router.workers
+    batch, uneven = interval.number, measures.straggling(interval.busy)
+    rebalance = Rebalance(plan.number, batch, 0.0, 0, uneven, 0, workers_before=before.workers, workers=workers)
+    after = replace(before, controller=b"", unrouted=(*before.unrouted, rebalance))
+    return _planned(after, plan, workers, waits=waits)
 
-    Parameters
-    ----------
-    before : PlanState
-        The state before, without a pending plan.
-    router : Grouping
-        A new router with the new number of workers.
-    interval : Interval
-        The interval.
-    waits : bool
-        Whether the workers have states. If so, the plan is pending first.
 
-    """
-    number = before.active.number if before.active is not None else 0
-    plan = Plan(number + 1, number, router.identity, {})
-    workers, uneven = router.workers, measures.straggling(interval.busy)
-    rebalance = Rebalance(
-        plan.number, interval.number, 0.0, 0, uneven, 0, workers_before=before.workers, workers=workers
-    )
-    after = replace(before, pending_workers=workers, controller=b"", unrouted=(*before.unrouted, rebalance))
+def _planned(before: PlanState, plan: Plan, workers: int, *, waits: bool) -> PlanState:
+    """The state with a new plan. It is pending first if workers have states that it takes from them."""
     if waits:
-        return replace(after, pending=plan, pending_files={})
-    return replace(after, active=plan, workers=workers, files={})
+        return replace(before, pending=plan, pending_workers=workers, pending_files={})
+    return replace(before, active=plan, workers=workers, pending_workers=workers, files={})

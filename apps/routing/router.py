@@ -9,10 +9,10 @@ doubled. So routing depends on nothing else. Batch ``b`` reads a version of the 
 import logging
 import re
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from itertools import zip_longest
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -43,14 +43,6 @@ log = logging.getLogger(__name__)
 Part: TypeAlias = tuple[pa.RecordBatch | None, pa.Array, "NDArray[np.int64] | None"]
 
 
-class PlanStates(Protocol):
-    """The plan states of a query's batches, as a driver has written them."""
-
-    def at(self, batch: int) -> PlanState | None:
-        """The state at the start of a batch. None: no plan was made before it."""
-        ...
-
-
 @dataclass(frozen=True)
 class Routing:
     """The routing of all sources. Spark sends it to the tasks.
@@ -74,9 +66,8 @@ class Routing:
         Whether the tasks belong to a stream's batches. With a checkpoint, each task then needs its batch's number.
     cost : Cost
         The tuples' cost, for schemes that need it before a tuple is executed.
-    plans : PlanStates, optional
-        The plan states that the routers follow. They also record other numbers of workers of earlier batches. None:
-        there are no plans.
+    plans : batch → PlanState or None, optional
+        Gives the plan state at a batch's start, with the plan that the routers follow. None: there are no plans.
     name : str
         A name for these routers, if the same query has others. Each name has its own states in the checkpoint.
     planner : Address, optional
@@ -93,7 +84,7 @@ class Routing:
     reports: Reports | None = None
     streaming: bool = False
     cost: Cost = FREE
-    plans: PlanStates | None = None
+    plans: Callable[[int], PlanState | None] | None = None
     name: str = ""
     planner: Address | None = None
 
@@ -109,7 +100,7 @@ class Routing:
 
     def plan_state(self, batch: int) -> PlanState:
         """The plans by which a batch is routed."""
-        found = self.plans.at(batch) if self.plans is not None else None
+        found = self.plans(batch) if self.plans is not None else None
         return found or PlanState(self.workers)
 
     def require_visible(self) -> None:

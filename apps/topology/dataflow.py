@@ -78,7 +78,7 @@ class Dataflow:
         routing = Routing(*of, reports, streaming=True, cost=settings.cost)
         plans = Plans(settings.location)
         planned = plans.newest() is not None or routing.router().controller() is not None
-        return replace(routing, plans=plans) if planned else routing
+        return replace(routing, plans=plans.at) if planned else routing
 
     def loop(self) -> Loop | None:
         """The feedback loop. None: the grouping has no controller, and the checkpoint never had another W."""

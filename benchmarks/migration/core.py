@@ -40,7 +40,7 @@ class Engine(Reports):
     """Workers with dictionaries for states, batch by batch; ``reports`` has each one's report of the last batch."""
 
     def __init__(self, folder: str, workers: int, keys: int) -> None:
-        self.routing = Routing("MIXED", workers, folder, plans=Plans(folder))
+        self.routing = Routing("MIXED", workers, folder, plans=Plans(folder).at)
         self.program = Program(
             Running("value"), pa.string(), workers, False, ttl_ms=1 << 40, routing=self.routing, reports=self
         )

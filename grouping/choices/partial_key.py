@@ -1,6 +1,6 @@
 """PARTIAL_KEY (PKG, Greedy-d): the least loaded of a key's d candidates, optionally with probing of actual loads."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from unskew.grouping.arguments import integer, one_of
 from unskew.grouping.choices.decaying import Decaying
 from unskew.grouping.compiled import kernel
-from unskew.grouping.feedback import Controller, Monitor
+from unskew.grouping.feedback import Controller, Monitor, Queues, Reports
 from unskew.grouping.hashing import candidates, function
 from unskew.grouping.interface import Costs, Times
 from unskew.grouping.keys import Keys
@@ -171,12 +171,7 @@ class Probe(Controller):
         self.loads = np.zeros(workers, np.int64)
         self.passed = 0
 
-    def _plan(
-        self,
-        reports: Mapping[int, Mapping[str, Value]],
-        queues: Sequence[float] | None,
-        sources: Mapping[int, Mapping[str, Value]] | None,
-    ) -> Mapping[str, Value] | None:
+    def _plan(self, reports: Reports, queues: Queues, sources: Reports | None) -> Mapping[str, Value] | None:
         """Plan: every worker's load since the start (``loads``, int64[W]), if it's time to probe."""
         for worker, report in reports.items():
             tuples = report["tuples"]

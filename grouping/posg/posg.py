@@ -1,13 +1,13 @@
 """POSG: proactive online scheduling by estimated execution times. The router, and the controller of its accounts."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from unskew.grouping.arguments import integer, number
-from unskew.grouping.feedback import Controller
+from unskew.grouping.feedback import Controller, Queues, Reports
 from unskew.grouping.interface import Costs, Grouping, Times
 from unskew.grouping.keys import Keys
 from unskew.grouping.posg.instances import PosgMonitor
@@ -206,12 +206,7 @@ class PosgController(Controller):
         self.cumulated = np.zeros(workers)
         self.estimates = np.zeros((0, workers))
 
-    def _plan(
-        self,
-        reports: Mapping[int, Mapping[str, Any]],
-        queues: Sequence[float] | None,
-        sources: Mapping[int, Mapping[str, Any]] | None,
-    ) -> Mapping[str, Value] | None:
+    def _plan(self, reports: Reports, queues: Queues, sources: Reports | None) -> Mapping[str, Value] | None:
         """Plan: which workers sent sketches, all sketches with their mean costs, and the corrections of the accounts.
 
         ``deltas`` is Δ = C − Ĉ of each worker, Ĉ summed over the sources and about the same tuples; ``weights`` how
@@ -259,7 +254,7 @@ class PosgController(Controller):
             "estimates": self.estimates.copy(),
         }
 
-    def _note(self, sources: Mapping[int, Mapping[str, Any]]) -> None:
+    def _note(self, sources: Reports) -> None:
         """Keep each source's account, for an interval in which the source has nothing to route."""
         missing = max(sources, default=-1) + 1 - len(self.estimates)
         if missing > 0:

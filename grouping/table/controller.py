@@ -1,12 +1,12 @@
 """The controller of the routing table schemes: it makes a routing table and a migration plan from statistics."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from unskew.grouping.feedback import Controller
+from unskew.grouping.feedback import Controller, Queues, Reports
 from unskew.grouping.state import Value
 from unskew.grouping.table.assignment import Assignment, MigrationPlan, Records, look_up, migrate, sum_at
 from unskew.grouping.table.compact import compact, expand
@@ -71,12 +71,7 @@ class TableController(Controller):
         #: What keys that no report named have added to all states, for each interval of the window.
         self.rest_sizes = np.empty(0)
 
-    def _plan(
-        self,
-        reports: Mapping[int, Mapping[str, Value]],
-        queues: Sequence[float] | None,
-        sources: Mapping[int, Mapping[str, Value]] | None,
-    ) -> Mapping[str, Value] | None:
+    def _plan(self, reports: Reports, queues: Queues, sources: Reports | None) -> Mapping[str, Value] | None:
         window = Window(self.keys, self.sizes, self.intervals, self.costs)
         window = window.after((reports[worker] for worker in sorted(reports)), self._scheme.window)
         self.keys, self.sizes, self.intervals, self.costs = window

@@ -79,7 +79,7 @@ def of_another_version(checkpoint):
 def test_a_plan_of_another_version_is_not_gone_by(tmp_path, caplog):
     of_another_version(tmp_path)
     with caplog.at_level(logging.WARNING):
-        router = SourceRouter(Routing("MIXED", 3, str(tmp_path), plans=Plans(str(tmp_path))), 0, 5)
+        router = SourceRouter(Routing("MIXED", 3, str(tmp_path), plans=Plans(str(tmp_path)).at), 0, 5)
     assert "source 0 goes without a plan until there is a new one: plan 2 is for (MIXED as it was)" in caplog.text
     assert router.route(["x"] * 3, None).tolist() == create("KEY", 3).route(["x"] * 3).tolist()
 

@@ -47,7 +47,7 @@ class Imitation:
 
     @property
     def routing(self) -> Routing:
-        plans = Plans(self.checkpoint)
+        plans = Plans(self.checkpoint).at
         return Routing(
             self.grouping, WORKERS, self.checkpoint, self.options, streaming=True, cost=self.cost, plans=plans
         )

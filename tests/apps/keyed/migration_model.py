@@ -141,7 +141,7 @@ class MigrationModel(RuleBasedStateMachine):
         self._start()
 
     def _start(self):
-        routing = Routing(self.grouping, self.workers, self.folder, plans=Plans(self.folder))
+        routing = Routing(self.grouping, self.workers, self.folder, plans=Plans(self.folder).at)
         lives = {"window_ms": WINDOW} if self.event else {"ttl_ms": TTL}
         self.program = Program(
             Tally(), pa.string(), self.workers, False, event=self.event, routing=routing, reports=self, **lives

@@ -188,7 +188,7 @@ def test_no_tuple_waits_at_a_worker_that_loses_its_key(grouping):
 
 def test_states_that_have_left_meanwhile_are_not_taken_in(tmp_path):
     """A worker that releases states, takes them back and has none to release any more reports that."""
-    routing = Routing("KEY", 1, str(tmp_path), plans=Plans(str(tmp_path)))
+    routing = Routing("KEY", 1, str(tmp_path), plans=Plans(str(tmp_path)).at)
     plan = Plan(1, 0, routing.router(2).identity, {})
     before = PlanState(1, pending=plan, pending_workers=2)
     loop = Loop(routing.router, 2, keyed=True)
@@ -214,7 +214,7 @@ def test_states_that_have_left_meanwhile_are_not_taken_in(tmp_path):
 def test_a_new_worker_asks_for_no_file_of_a_plan_before_it(tmp_path, monkeypatch):
     """All workers that there were have taken in the plan's states, so the files are gone."""
     monkeypatch.setattr(folders, "PATIENCE", 0.0)
-    routing = Routing("KEY", 4, str(tmp_path), plans=Plans(str(tmp_path)))
+    routing = Routing("KEY", 4, str(tmp_path), plans=Plans(str(tmp_path)).at)
     Plans(str(tmp_path)).write(5, PlanState(2, Plan(3, 2, routing.router(2).identity, {}), files={0: 3}))
     new = Migration(routing, 2, 5, Progress())
     new.take_in(table_of(MemoryStore()))
@@ -225,7 +225,7 @@ def test_a_new_worker_asks_for_no_file_of_a_plan_before_it(tmp_path, monkeypatch
 
 def test_plans_older_than_the_states_are_refused(tmp_path):
     """As in a checkpoint that was copied while its run went on, or that has lost its plans."""
-    routing = Routing("KEY", 2, str(tmp_path), plans=Plans(str(tmp_path)))
+    routing = Routing("KEY", 2, str(tmp_path), plans=Plans(str(tmp_path)).at)
     plans = Plans(str(tmp_path))
     identity = routing.router(2).identity
     behind = r"the states of worker 0 lie as plan {} has it, which isn't in .*unskew/plans: the checkpoint isn't whole"
