@@ -62,7 +62,7 @@ class Plan:
     values: Mapping[str, Value]
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Plan) and self.save() == other.save()
+        return self is other or (isinstance(other, Plan) and self.save() == other.save())
 
     def __hash__(self) -> int:
         return hash((self.number, self.base, self.identity))

@@ -236,13 +236,17 @@ class Loop:
     Parameters
     ----------
     router : W → Grouping
-        Makes a new router of the run. The router's controller makes the plans.
+        Makes a router of the run, whose controller makes the plans. After a micro-batch that router adopts the plan, so
+        it must be a new one.
     workers : int
         The run's W. If earlier intervals had another W, keys and states go to the new workers.
     moving : bool
         Whether the workers have states that move with their keys.
     keyed : bool
         Whether the workers have states.
+    controller : Controller, optional
+        The controller, where it outlives an interval: in the simulator, whose intervals are shorter than it takes to
+        save it. None: the plan state has its state.
 
     """
 
@@ -250,6 +254,7 @@ class Loop:
     workers: int
     moving: bool = False
     keyed: bool = False
+    controller: Controller | None = None
 
     def after(self, before: PlanState, interval: Interval) -> PlanState:
         """The plan state after an interval."""
@@ -259,15 +264,16 @@ class Loop:
         if interval.tuples or interval.queues is not None:
             unrouted = tuple(rebalance for rebalance in settled.unrouted if not _routed(rebalance, before))
             settled = replace(settled, unrouted=unrouted)
-            same = settled.pending is None and settled.workers == before.workers
-            router = self.router(settled.workers)
-            if same and router.controller() is not None:
+            if settled.pending is None and settled.workers == before.workers:
                 # The interval's times are measurements of the plan by which its tuples were routed.
-                return self._decided(settled, router, interval, fresh=settled.active == before.active)
+                return self._decided(settled, interval, fresh=settled.active == before.active)
         return settled
 
-    def _decided(self, before: PlanState, router: Grouping, interval: Interval, *, fresh: bool) -> PlanState:
-        controller = self._controller(router, before)
+    def _decided(self, before: PlanState, interval: Interval, *, fresh: bool) -> PlanState:
+        router = self.router(before.workers)
+        controller = self.controller or self._restored(router, before)
+        if controller is None:
+            return before
         queues = interval.queues
         # After a micro-batch, a scheme that moves keys by queues gets the workers' shares of its work as their queues.
         # A scheme that estimates the waiting work (POSG) gets no queues, because no work waits at a batch's end: queues
@@ -277,7 +283,7 @@ class Loop:
         started = time.perf_counter()
         plan = controller.plan(interval.monitors, queues, interval.sources)
         seconds = time.perf_counter() - started
-        after = replace(before, controller=controller.save())
+        after = before if self.controller else replace(before, controller=controller.save())
         if plan is None:
             return after
         if router.moves and interval.queues is None:
@@ -288,15 +294,16 @@ class Loop:
             after = replace(after, unrouted=(*after.unrouted, rebalance))
         return _planned(after, plan, self.workers, waits=self.moving)
 
-    def _controller(self, router: Grouping, state: PlanState) -> Controller:
+    def _restored(self, router: Grouping, state: PlanState) -> Controller | None:
         controller = router.controller()
-        assert controller is not None
+        if controller is None:
+            return None
         if state.controller:
             try:
                 controller.load(state.controller)
             except Exception as error:  # noqa: BLE001  another version may raise any kind
                 log.warning("the controller's state can't be read (%s): it starts cold", error)
-                controller = self._controller(router, replace(state, controller=b""))
+                controller = self._restored(router, replace(state, controller=b""))
         elif state.active is not None:
             # Routers that follow this plan take newer plans only.
             controller.number = state.active.number

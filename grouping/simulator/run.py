@@ -81,15 +81,16 @@ def simulate(
         raise ValueError(f"speeds are of {speeds.factors.shape[1]} workers, there are {router.workers}")
     workers: Workers = ForwardingWorkers(workload, speeds, router) if router.forwards else FifoWorkers(workload, speeds)
     samples_of = Samples(workers, workload, marks_of(len(workload), integer("samples", samples, 1)))
-    transit = None
+    controller, transit = router.controller(), None
     feedback = feedback or Feedback()
-    if router.controller() is None:
+    if controller is None:
         ends = _ends(workload, feedback.interval) if router.batched else [len(workload)]
         for start, stop in pairwise([0, *ends]):
             senders.route(start, stop, workers.assigned)
             samples_of.serve(start, stop, float("inf"))
     else:
-        transit = Transit(Loop(lambda _: make(), router.workers), PlanState(router.workers), feedback.delay)
+        loop = Loop(lambda _: router, router.workers, controller=controller)
+        transit = Transit(loop, PlanState(router.workers), feedback.delay)
         _follow(workload, senders, workers, samples_of, transit, feedback)
     return outcome(workload, senders, sources, workers, transit, samples_of.marks, samples_of.waiting, window)
 
