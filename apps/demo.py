@@ -16,9 +16,9 @@ from rich.console import Console
 from unskew.apps.compare.command import INTERRUPTED
 from unskew.apps.topology.settings import Settings
 from unskew.dashboards import checked_in
-from unskew.deploy.client.connection import Connection
-from unskew.deploy.client.topics import ensure_topic
 from unskew.deploy.commands.options import BootstrapOption, KafkaConfigOption
+from unskew.deploy.kafka.connection import Connection
+from unskew.deploy.kafka.topics import ensure_topic
 from unskew.deploy.servers import embedded, stack
 from unskew.errors import EnvironmentFault
 from unskew.shell import unskew

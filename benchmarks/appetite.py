@@ -23,8 +23,8 @@ from benchmarks.measuring import SOURCES, in_turns, ours, rate, records_option, 
 from benchmarks.native import native
 from unskew.apps.run.session import session
 from unskew.apps.topology.settings import Settings
-from unskew.deploy.client.connection import Connection
-from unskew.deploy.client.topics import ensure_topic
+from unskew.deploy.kafka.connection import Connection
+from unskew.deploy.kafka.topics import ensure_topic
 from unskew.deploy.servers.broker import Broker
 from unskew.producers.publish import publish
 from unskew.producers.registry import DATASETS, create

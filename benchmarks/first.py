@@ -28,8 +28,8 @@ from benchmarks.measuring import TYPE, in_turns, settings
 from benchmarks.processes import end, spent
 from unskew.apps.topology.publisher import result_topics
 from unskew.apps.topology.settings import Settings
-from unskew.deploy.client.connection import Connection
-from unskew.deploy.client.topics import end_offsets, ensure_topic
+from unskew.deploy.kafka.connection import Connection
+from unskew.deploy.kafka.topics import end_offsets, ensure_topic
 from unskew.deploy.servers.broker import Broker
 from unskew.producers.pace import Rate
 from unskew.producers.publish import publish

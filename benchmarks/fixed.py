@@ -25,8 +25,8 @@ from rich.table import Table
 from benchmarks.measuring import SOURCES, TYPE, WORKERS, in_turns, ours, settings
 from benchmarks.native import native
 from unskew.apps.run.session import session
-from unskew.deploy.client.connection import Connection
-from unskew.deploy.client.topics import ensure_topic
+from unskew.deploy.kafka.connection import Connection
+from unskew.deploy.kafka.topics import ensure_topic
 from unskew.deploy.servers.broker import Broker
 from unskew.producers.publish import publish
 from unskew.producers.registry import create

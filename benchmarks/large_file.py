@@ -19,8 +19,8 @@ from rich.box import MARKDOWN
 from rich.console import Console
 from rich.table import Table
 
-from unskew.deploy.client.connection import Connection
-from unskew.deploy.client.topics import ensure_topic
+from unskew.deploy.kafka.connection import Connection
+from unskew.deploy.kafka.topics import ensure_topic
 from unskew.deploy.servers.broker import Broker
 from unskew.producers.publish import publish
 from unskew.producers.readers.files import Files

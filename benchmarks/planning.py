@@ -30,8 +30,8 @@ from unskew.apps.planning.asking import Asking
 from unskew.apps.planning.planner import Planner
 from unskew.apps.planning.wire import packed
 from unskew.apps.run.session import session
-from unskew.deploy.client.connection import Connection
-from unskew.deploy.client.topics import ensure_topic
+from unskew.deploy.kafka.connection import Connection
+from unskew.deploy.kafka.topics import ensure_topic
 from unskew.deploy.servers.broker import Broker
 from unskew.deploy.servers.loopback import LOOPBACK
 from unskew.grouping.planned.counts import Counts

@@ -22,9 +22,9 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.measuring import in_turns
-from unskew.deploy.client.connection import Connection
-from unskew.deploy.client.outbox import SETTINGS, Outbox
-from unskew.deploy.client.topics import ensure_topic
+from unskew.deploy.kafka.connection import Connection
+from unskew.deploy.kafka.outbox import SETTINGS, Outbox
+from unskew.deploy.kafka.topics import ensure_topic
 from unskew.deploy.servers.broker import Broker
 from unskew.producers.publish import publish
 from unskew.producers.registry import DATASETS, create

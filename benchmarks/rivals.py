@@ -41,8 +41,8 @@ from unskew.apps.monitoring.colours import COLOURS
 from unskew.apps.routing.batches import partition
 from unskew.apps.run import session
 from unskew.apps.topology.source import source
-from unskew.deploy.client.connection import Connection
-from unskew.deploy.client.topics import ensure_topic
+from unskew.deploy.kafka.connection import Connection
+from unskew.deploy.kafka.topics import ensure_topic
 from unskew.deploy.servers.broker import Broker
 from unskew.grouping import measures
 from unskew.producers.publish import publish

@@ -40,8 +40,8 @@ from oracle.messages import FIELD, fuzzed, read
 from unskew.apps.run.session import session
 from unskew.apps.splitter.fields import Fields
 from unskew.apps.topology.source import FETCH, MOST_ROWS, set_portions
-from unskew.deploy.client.connection import Connection
-from unskew.deploy.client.topics import ensure_topic
+from unskew.deploy.kafka.connection import Connection
+from unskew.deploy.kafka.topics import ensure_topic
 from unskew.deploy.servers.broker import Broker
 from unskew.producers.registry import create
 

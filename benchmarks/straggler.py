@@ -20,8 +20,8 @@ from unskew.apps.run.run import Run
 from unskew.apps.run.session import session
 from unskew.apps.run.summary import Tally
 from unskew.apps.topology.sink import BatchReport
-from unskew.deploy.client.connection import Connection
-from unskew.deploy.client.topics import ensure_topic
+from unskew.deploy.kafka.connection import Connection
+from unskew.deploy.kafka.topics import ensure_topic
 from unskew.deploy.servers.broker import Broker
 from unskew.grouping import parameters
 from unskew.producers.publish import publish

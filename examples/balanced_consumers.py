@@ -16,8 +16,8 @@ from confluent_kafka import Consumer
 from rich.console import Console
 from rich.table import Table
 
-from unskew.deploy.client.connection import Connection
-from unskew.deploy.client.topics import ensure_topic
+from unskew.deploy.kafka.connection import Connection
+from unskew.deploy.kafka.topics import ensure_topic
 from unskew.deploy.servers.broker import Broker
 from unskew.grouping import create as grouping
 from unskew.producers.partitioning import ByGrouping

@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from unskew.deploy.client.connection import Connection
 from unskew.deploy.commands.options import BootstrapOption, KafkaConfigOption
+from unskew.deploy.kafka.connection import Connection
 from unskew.errors import UsageError
 
 INTERRUPTED = 130  # what a shell reports of a command that Ctrl-C ended

@@ -1,16 +1,15 @@
 """The messages of each source type: columns go in, the original's JSON comes out.
 
-The module has three parts. First comes a function for each kind of message. Then come the rules by which a field
-becomes a key, which the topology's splitter shares. Last comes JSON text for whole columns. A column of text may be
-plain or dictionary-encoded; dictionary-encoded ones are quoted and counted faster.
+First comes a function for each kind of message. Then come the rules by which a field becomes a key; the topology's
+splitter shares them. A column of text may be plain or dictionary-encoded, which is quoted and counted faster.
 """
 
 import numpy as np
-import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from unskew.deploy.kafka.json_columns import digits, joined, quoted
 from unskew.producers.dataset import Block
 
 #: The beginning of a page's address, before its title; not part of the key.
@@ -129,54 +128,3 @@ def before_dot(langs: pa.Array) -> pa.Array:
     if isinstance(langs, pa.DictionaryArray):
         return pa.DictionaryArray.from_arrays(langs.indices, before_dot(langs.dictionary))
     return pc.call_function("replace_substring_regex", [langs], pc.ReplaceSubstringOptions(r"\..*$", ""))
-
-
-_QUOTE, _BACKSLASH, _SPACE = 0x22, 0x5C, 0x20
-
-
-def quoted(texts: pa.Array) -> pa.StringArray:
-    r"""Each text as a JSON string, string[n]. The texts are plain or of a dictionary.
-
-    The JSON is UTF-8, and only what must be is escaped. Nearly all texts have no quotes, backslashes or control
-    characters, and only need to be copied.
-
-    Examples
-    --------
-    >>> quoted(pa.array(["Ad Astra", 'the "Boss"'])).to_pylist()
-    ['"Ad Astra"', '"the \\"Boss\\""']
-
-    """
-    if isinstance(texts, pa.DictionaryArray):
-        return quoted(texts.dictionary).take(texts.indices)
-    special = _with_escapes(texts)
-    plain = joined('"', texts, '"')
-    if not len(special):
-        return plain
-    mask = np.zeros(len(texts), bool)
-    mask[special] = True
-    escaped = pa.array([orjson.dumps(text).decode() for text in texts.take(pa.array(special)).to_pylist()], pa.string())
-    return pc.call_function("replace_with_mask", [plain, pa.array(mask), escaped])
-
-
-def joined(*parts: pa.Array | str) -> pa.StringArray:
-    """The parts joined in each row, string[n]. A part is a column of text or a constant."""
-    columns = [pa.scalar(part, pa.string()) if isinstance(part, str) else part for part in parts]
-    return pc.call_function("binary_join_element_wise", [*columns, pa.scalar("", pa.string())])
-
-
-def digits(numbers: NDArray[np.integer]) -> pa.StringArray:
-    """Integers as JSON numbers, string[n]."""
-    return pc.cast(pa.array(numbers), pa.string())
-
-
-def _with_escapes(texts: pa.StringArray) -> NDArray[np.int64]:
-    """The indices of the texts with a character that JSON escapes, int64, ascending."""
-    if not len(texts):
-        return np.empty(0, np.int64)
-    _, offsets, data = texts.buffers()
-    if data is None:
-        return np.empty(0, np.int64)
-    bounds = np.frombuffer(offsets, np.int32)[texts.offset : texts.offset + len(texts) + 1]
-    used = np.frombuffer(data, np.uint8)[bounds[0] : bounds[-1]]
-    found = np.flatnonzero((used < _SPACE) | (used == _QUOTE) | (used == _BACKSLASH)) + bounds[0]
-    return np.unique(np.searchsorted(bounds, found, side="right") - 1)

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from rich.table import Table
 from rich.text import Text
 
-from unskew.deploy.client.connection import Connection
-from unskew.deploy.client.outbox import Outbox
-from unskew.deploy.client.topics import partitions_of
+from unskew.deploy.kafka.connection import Connection
+from unskew.deploy.kafka.outbox import Outbox
+from unskew.deploy.kafka.topics import partitions_of
 from unskew.errors import EnvironmentFault, UsageError, UserError
 from unskew.producers.dataset import Block, Dataset
 from unskew.producers.keycounts import KeyCounts
@@ -125,7 +125,7 @@ def publish(
     connection : Connection
         The cluster.
     topic : str
-        The topic, which must exist (``unskew.deploy.client.topics.ensure_topic``).
+        The topic, which must exist (``unskew.deploy.kafka.topics.ensure_topic``).
     dataset : Dataset
         What to send.
     pace : Pace or None

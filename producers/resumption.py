@@ -16,10 +16,10 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
-from unskew.deploy.client.connection import Connection
-from unskew.deploy.client.reader import TopicReader
-from unskew.deploy.client.topics import end_offsets, first_offsets
 from unskew.deploy.directories import data_directory
+from unskew.deploy.kafka.connection import Connection
+from unskew.deploy.kafka.reader import TopicReader
+from unskew.deploy.kafka.topics import end_offsets, first_offsets
 from unskew.errors import EnvironmentFault, UsageError
 from unskew.producers.dataset import Dataset
 from unskew.producers.partitioning import Partitioner

@@ -13,8 +13,8 @@ from typing import Self
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from unskew.deploy.client import topics
-from unskew.deploy.client.connection import Connection
+from unskew.deploy.kafka import topics
+from unskew.deploy.kafka.connection import Connection
 from unskew.errors import UsageError
 from unskew.grouping import standalone
 from unskew.producers.dataset import Dataset

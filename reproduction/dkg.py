@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from reproduction.page import Cell, Remarks, Report, Sizing, headings
 from unskew.apps.monitoring.colours import colour
 from unskew.apps.whatif.stream import read
-from unskew.deploy.client.connection import Connection
+from unskew.deploy.kafka.connection import Connection
 from unskew.grouping import create, encode
 from unskew.grouping.keys import Keys
 from unskew.grouping.simulator import Outcome, simulate, workload

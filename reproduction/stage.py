@@ -21,9 +21,9 @@ from unskew.apps.run import session
 from unskew.apps.run.run import Run
 from unskew.apps.topology.settings import Settings
 from unskew.apps.topology.sink import BatchReport
-from unskew.deploy.client.connection import Connection
-from unskew.deploy.client.outbox import Outbox
-from unskew.deploy.client.topics import ensure_topic
+from unskew.deploy.kafka.connection import Connection
+from unskew.deploy.kafka.outbox import Outbox
+from unskew.deploy.kafka.topics import ensure_topic
 from unskew.deploy.servers.broker import Broker
 from unskew.errors import EnvironmentFault
 from unskew.grouping import GROUPINGS

@@ -13,8 +13,8 @@ from confluent_kafka import Producer
 from oracle.messages import LARGEST, REASONS, fuzzed, large, largest, read, reason_of
 from oracle.rows import Row, judge_rows, place, placed, remembered, rows_of, shared_place, written
 from oracle.truth import Published, Record, judge, missing, noting, topic_records, truth_of
-from unskew.deploy.client.connection import Connection
-from unskew.deploy.client.topics import ensure_topic
+from unskew.deploy.kafka.connection import Connection
+from unskew.deploy.kafka.topics import ensure_topic
 
 WINDOW_MS = 1000
 FUTURE_MS = 1_000_000

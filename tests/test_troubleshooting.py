@@ -20,7 +20,7 @@ BEGINNINGS = ("apps/commandline/launch.py", "apps/compare/command.py", "apps/bal
 ENDS = {"EnvironmentFault", "TakenOver", "WorkFault", "StateFault", "RuntimeError"}
 # What is raised in these modules by other commands than a run.
 OTHER_COMMANDS = {
-    "deploy/client/reader.py": "unskew results, unskew simulate",
+    "deploy/kafka/reader.py": "unskew results, unskew simulate",
     "deploy/installation/machine.py:require_disk": "make setup",
     "deploy/installation/machine.py:require_python": "make setup, unskew doctor",
     "deploy/servers/broker.py": "unskew kafka start",
@@ -42,7 +42,7 @@ NOT_ARGUMENTS = (
     "apps/keyed/program.py:Program.require_place",
     "apps/monitoring/outputs.py:Exporter",
     "apps/run/python.py",
-    "deploy/client/topics.py",
+    "deploy/kafka/topics.py",
 )
 GAP = "…"
 LEAST = 10  # letters of a quotation; with fewer it could be of anything

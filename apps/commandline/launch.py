@@ -19,7 +19,7 @@ from unskew.apps.commandline.options import (
     scheme,
 )
 from unskew.apps.topology.settings import Settings
-from unskew.deploy.client.connection import Connection
+from unskew.deploy.kafka.connection import Connection
 from unskew.shell import pairs
 
 

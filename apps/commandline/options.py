@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from unskew.apps.commandline.flattened import Shown
-from unskew.deploy.client.connection import Connection
 from unskew.deploy.commands.options import (
     METRICS,
     BootstrapOption,
@@ -21,6 +20,7 @@ from unskew.deploy.commands.options import (
     InfluxUrl,
     KafkaConfigOption,
 )
+from unskew.deploy.kafka.connection import Connection
 from unskew.deploy.servers.loopback import LOOPBACK
 from unskew.errors import UsageError
 from unskew.shell import pair, pairs, value

@@ -18,7 +18,7 @@ from unskew.apps.commandline.options import (
     schemes,
 )
 from unskew.apps.topology.settings import Settings, mode_of
-from unskew.deploy.client.connection import Connection
+from unskew.deploy.kafka.connection import Connection
 from unskew.shell import pairs
 
 INTERRUPTED = 130  # what a shell reports of a command that Ctrl-C ended

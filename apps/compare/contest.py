@@ -27,8 +27,8 @@ from unskew.apps.run.session import session
 from unskew.apps.topology.dataflow import Dataflow
 from unskew.apps.topology.publisher import result_topics
 from unskew.apps.topology.settings import Settings
-from unskew.deploy.client.topics import end_offsets, ensure_topic, partitions_of
 from unskew.deploy.directories import data_directory
+from unskew.deploy.kafka.topics import end_offsets, ensure_topic, partitions_of
 from unskew.errors import EnvironmentFault, UsageError
 from unskew.grouping import named, parameters
 from unskew.shell import unskew

@@ -12,7 +12,7 @@ from urllib3 import Retry
 from urllib3.exceptions import HTTPError
 
 from unskew.apps.monitoring.catalogue import Sample
-from unskew.deploy.client.influx_target import Target
+from unskew.deploy.influx_target import Target
 
 _TIMEOUT = 5_000  # ms a request
 _RETRIES = 3

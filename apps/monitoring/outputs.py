@@ -15,7 +15,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
 from unskew.apps.monitoring import catalogue
 from unskew.apps.monitoring.catalogue import COMMON, METRICS, UNITS, Metric, Sample
-from unskew.deploy.client.influx_target import Target
+from unskew.deploy.influx_target import Target
 from unskew.deploy.servers import stack
 from unskew.deploy.servers.loopback import LOOPBACK
 from unskew.deploy.servers.stack import scraped

@@ -10,8 +10,8 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from unskew.deploy.client.connection import Connection
 from unskew.deploy.commands.options import BootstrapOption, KafkaConfigOption
+from unskew.deploy.kafka.connection import Connection
 from unskew.errors import UsageError
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from unskew.apps.results.layouts import Windows
     from unskew.apps.results.reader import Record, Selection
-    from unskew.deploy.client.reader import TopicReader
+    from unskew.deploy.kafka.reader import TopicReader
 
 _PAUSE = 0.5  # s; after so long without a record, the records that came are taken for complete
 
@@ -52,7 +52,7 @@ def results(
     """
     # confluent_kafka: the commands' help needn't wait for it.
     from unskew.apps.results.reader import LATEST, Record, Selection, kind_of, published, require_results
-    from unskew.deploy.client.reader import TopicReader
+    from unskew.deploy.kafka.reader import TopicReader
 
     connection = Connection.of(bootstrap_servers, kafka_config)
     if topic is None:

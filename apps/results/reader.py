@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Self
 import orjson
 
 from unskew.apps.topology.messages import NO_WINDOW
-from unskew.deploy.client.connection import Connection
-from unskew.deploy.client.topics import end_offsets, topics
+from unskew.deploy.kafka.connection import Connection
+from unskew.deploy.kafka.topics import end_offsets, topics
 from unskew.errors import UsageError
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from unskew.apps.topology.dataflow import Dataflow
 from unskew.apps.topology.publisher import result_topics
 from unskew.apps.topology.settings import Settings
 from unskew.apps.topology.source import loss_message, lost_messages, skipped_messages
-from unskew.deploy.client.topics import end_offsets, ensure_topic, partitions_of, topic_id
+from unskew.deploy.kafka.topics import end_offsets, ensure_topic, partitions_of, topic_id
 from unskew.errors import EnvironmentFault
 
 log = logging.getLogger(__name__)

@@ -38,9 +38,9 @@ from unskew.apps.topology.settings import Settings
 from unskew.apps.topology.sink import BatchReport, Sink
 from unskew.apps.topology.source import TOO_LARGE, contradicted
 from unskew.apps.topology.stage import Query
-from unskew.deploy.client.clock import broker_time
-from unskew.deploy.client.group import ConsumerGroup
-from unskew.deploy.client.topics import end_offsets, topic_id
+from unskew.deploy.kafka.clock import broker_time
+from unskew.deploy.kafka.group import ConsumerGroup
+from unskew.deploy.kafka.topics import end_offsets, topic_id
 
 log = logging.getLogger(__name__)
 

@@ -13,8 +13,8 @@ from unskew.apps.run.session import require_no_session
 from unskew.apps.topology.dataflow import Dataflow
 from unskew.apps.topology.settings import Settings, mode_of
 from unskew.apps.topology.sink import BatchReport
-from unskew.deploy.client.connection import Connection
 from unskew.deploy.directories import data_directory
+from unskew.deploy.kafka.connection import Connection
 from unskew.errors import UsageError
 from unskew.grouping import named
 

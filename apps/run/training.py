@@ -16,11 +16,11 @@ from unskew.apps.run.run import Run
 from unskew.apps.run.session import session
 from unskew.apps.spark import jvm_process
 from unskew.apps.topology.settings import Settings
-from unskew.deploy.client.connection import Connection
-from unskew.deploy.client.outbox import Delivery
-from unskew.deploy.client.topics import ensure_topic
 from unskew.deploy.installation import class_data
 from unskew.deploy.installation.steps import exclusive
+from unskew.deploy.kafka.connection import Connection
+from unskew.deploy.kafka.outbox import Delivery
+from unskew.deploy.kafka.topics import ensure_topic
 from unskew.deploy.servers.broker import Broker
 
 _TOPIC = "training"

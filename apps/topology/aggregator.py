@@ -24,9 +24,9 @@ from unskew.apps.checkpoint.overflow import Overflow, content
 from unskew.apps.routing.batches import batch_number, partition
 from unskew.apps.topology.messages import message_id, window_id
 from unskew.apps.topology.observer import Distribution, Observer, together
-from unskew.deploy.client.connection import Connection
-from unskew.deploy.client.outbox import Delivery
-from unskew.producers.messages import digits, joined, quoted
+from unskew.deploy.kafka.connection import Connection
+from unskew.deploy.kafka.json_columns import digits, joined, quoted
+from unskew.deploy.kafka.outbox import Delivery
 
 #: A key of a closed window: the window (ms), and what all workers together counted.
 MERGED = pa.schema(

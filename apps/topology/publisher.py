@@ -8,9 +8,9 @@ from pyspark.sql import DataFrame
 from unskew.apps.topology.dataflow import stage_of
 from unskew.apps.topology.messages import LONGEST_RECORD, Message
 from unskew.apps.topology.settings import Settings
-from unskew.deploy.client.connection import ESCAPE, Connection
-from unskew.deploy.client.outbox import Delivery
-from unskew.deploy.client.topics import ensure_topic, largest_batches
+from unskew.deploy.kafka.connection import ESCAPE, Connection
+from unskew.deploy.kafka.outbox import Delivery
+from unskew.deploy.kafka.topics import ensure_topic, largest_batches
 from unskew.errors import EnvironmentFault
 
 _PART = 10_000  # messages

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from annotated_types import Ge, Gt
 from typing_extensions import Doc
 
-from unskew.deploy.client.connection import Connection
+from unskew.deploy.kafka.connection import Connection
 from unskew.errors import UsageError
 
 if TYPE_CHECKING:

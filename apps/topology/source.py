@@ -11,9 +11,9 @@ from unskew.apps.splitter.formats import Schemas, splitter
 from unskew.apps.splitter.splitter import LAST, Splitter, rejecting_times
 from unskew.apps.topology.settings import Settings
 from unskew.apps.topology.worker import POSITION
-from unskew.deploy.client.connection import Connection
-from unskew.deploy.client.reader import given_by_producer, newest_messages
-from unskew.deploy.client.topics import end_offsets, first_offsets
+from unskew.deploy.kafka.connection import Connection
+from unskew.deploy.kafka.reader import given_by_producer, newest_messages
+from unskew.deploy.kafka.topics import end_offsets, first_offsets
 
 ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
 _BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"

@@ -8,8 +8,8 @@ from rich.console import Console
 
 from unskew.apps.commandline import options
 from unskew.apps.topology.settings import numbers
-from unskew.deploy.client.connection import Connection
 from unskew.deploy.commands.options import BootstrapOption, KafkaConfigOption
+from unskew.deploy.kafka.connection import Connection
 from unskew.errors import UsageError
 
 if TYPE_CHECKING:

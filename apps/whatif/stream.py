@@ -14,8 +14,8 @@ import pyarrow.csv as pv
 import pyarrow.dataset as ds
 from numpy.typing import NDArray
 
-from unskew.deploy.client.connection import Connection
-from unskew.deploy.client.reader import TopicReader
+from unskew.deploy.kafka.connection import Connection
+from unskew.deploy.kafka.reader import TopicReader
 from unskew.errors import UsageError
 from unskew.grouping import streams
 from unskew.grouping.streams import KeyStream

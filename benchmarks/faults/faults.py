@@ -21,7 +21,7 @@ from confluent_kafka.admin import AdminClient, NewPartitions  # pyright: ignore[
 from benchmarks.faults.proxy import Proxy
 from benchmarks.faults.stage import TOPIC, Stage
 from benchmarks.processes import of_kind
-from unskew.deploy.client.topics import partitions_of
+from unskew.deploy.kafka.topics import partitions_of
 from unskew.deploy.servers.server import Server
 from unskew.errors import EnvironmentFault
 

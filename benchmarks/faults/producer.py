@@ -18,8 +18,8 @@ from pathlib import Path
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from oracle.messages import fuzzed, large, largest, valid
-from unskew.deploy.client.connection import Connection
-from unskew.deploy.client.topics import partitions_of
+from unskew.deploy.kafka.connection import Connection
+from unskew.deploy.kafka.topics import partitions_of
 from unskew.errors import UserError
 from unskew.producers.generators.country import SKEW_KEY, countries
 

@@ -18,8 +18,8 @@ from benchmarks.faults.preloaded import Clock, Listing
 from benchmarks.faults.proxy import OUTSIDE, Proxy, free_ports
 from oracle import truth
 from oracle.truth import Record, Verdict
-from unskew.deploy.client.connection import Connection
-from unskew.deploy.client.topics import end_offsets, ensure_topic, topics
+from unskew.deploy.kafka.connection import Connection
+from unskew.deploy.kafka.topics import end_offsets, ensure_topic, topics
 from unskew.deploy.servers.broker import Broker
 from unskew.deploy.servers.cluster import Cluster
 from unskew.deploy.servers.influxdb import InfluxDB

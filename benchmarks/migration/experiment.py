@@ -29,8 +29,8 @@ from unskew.apps.topology.dataflow import Dataflow
 from unskew.apps.topology.publisher import result_topics
 from unskew.apps.topology.settings import Settings
 from unskew.apps.topology.sink import BatchReport
-from unskew.deploy.client.connection import Connection
-from unskew.deploy.client.topics import end_offsets, ensure_topic
+from unskew.deploy.kafka.connection import Connection
+from unskew.deploy.kafka.topics import end_offsets, ensure_topic
 from unskew.deploy.servers.broker import Broker
 from unskew.grouping import measures
 from unskew.grouping.feedback import Plan

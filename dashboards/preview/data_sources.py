@@ -15,7 +15,7 @@ from influxdb_client.rest import ApiException
 from urllib3.exceptions import HTTPError as ConnectionFault
 
 from unskew.dashboards.preview.selection import Selection
-from unskew.deploy.client.influx_target import Target, require_http
+from unskew.deploy.influx_target import Target, require_http
 from unskew.deploy.servers import stack
 from unskew.errors import EnvironmentFault
 

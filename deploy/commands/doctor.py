@@ -12,13 +12,13 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from unskew.deploy.client.connection import BOOTSTRAP_VARIABLE, Connection
-from unskew.deploy.client.topics import topics
 from unskew.deploy.commands.options import BootstrapOption, KafkaConfigOption
 from unskew.deploy.directories import data_directory
 from unskew.deploy.installation import jars
 from unskew.deploy.installation.machine import DISK_GB, MEMORY_GB, existing_parent, find_java, memory_gb, require_python
 from unskew.deploy.installation.packages import locked_versions, missing_packages, other_versions
+from unskew.deploy.kafka.connection import BOOTSTRAP_VARIABLE, Connection
+from unskew.deploy.kafka.topics import topics
 from unskew.deploy.servers import stack
 from unskew.deploy.servers.embedded import running
 from unskew.deploy.servers.loopback import free_port

@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
-from unskew.deploy.client.connection import Connection
-from unskew.deploy.client.topics import topics
+from unskew.deploy.kafka.connection import Connection
+from unskew.deploy.kafka.topics import topics
 from unskew.deploy.servers import embedded
 from unskew.deploy.servers.broker import Broker
 from unskew.deploy.servers.embedded import Address

@@ -12,10 +12,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from unskew.deploy.kafka.json_columns import joined
 from unskew.grouping.streams import KeyStream, Weighted, zipf
 from unskew.producers.dataset import Block, Published, Scaled, scaled
 from unskew.producers.generators.invented import times_of_day, titles
-from unskew.producers.messages import election, hashtag_keys, joined, ticker
+from unskew.producers.messages import election, hashtag_keys, ticker
 
 #: The paper's CT: messages, tickers, and the share of the most frequent one.
 MENTIONS, TICKERS, P1 = 690_000, 2900, 0.0329

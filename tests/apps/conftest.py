@@ -16,8 +16,8 @@ from tests.waiting import PATIENCE
 from unskew.apps.run import session
 from unskew.apps.run.run import Outcome, Run
 from unskew.apps.topology.settings import Settings
-from unskew.deploy.client.connection import Connection
-from unskew.deploy.client.topics import end_offsets, ensure_topic
+from unskew.deploy.kafka.connection import Connection
+from unskew.deploy.kafka.topics import end_offsets, ensure_topic
 from unskew.deploy.servers.broker import Broker
 from unskew.grouping import GROUPINGS
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from unskew.apps.topology.settings import Settings
-from unskew.deploy.client.connection import Connection
+from unskew.deploy.kafka.connection import Connection
 
 
 def settings(**changes) -> Settings:

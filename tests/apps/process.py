@@ -16,7 +16,7 @@ from tests.apps.conftest import countries, final_counts, publish
 from tests.commands import UNSKEW
 from unskew.apps.checkpoint.folders import numbers
 from unskew.apps.checkpoint.location import Location
-from unskew.deploy.client.connection import Connection
+from unskew.deploy.kafka.connection import Connection
 
 TUPLES = 24_000
 WINDOW_MS = 2_000

@@ -17,7 +17,7 @@ from unskew.apps.topology.settings import Settings
 from unskew.apps.topology.sink import BatchReport
 from unskew.dashboards.preview.data_sources import DataSources, InfluxDB, Prometheus
 from unskew.dashboards.preview.selection import Selection
-from unskew.deploy.client.connection import Connection
+from unskew.deploy.kafka.connection import Connection
 from unskew.deploy.servers import prometheus
 from unskew.deploy.servers.broker import Broker
 from unskew.grouping.loop import Rebalance

@@ -12,8 +12,8 @@ import pytest
 from confluent_kafka import Consumer, ElectionType, Producer, TopicPartition
 
 from tests.waiting import PATIENCE, awaited, gone
-from unskew.deploy.client.connection import Connection
-from unskew.deploy.client.topics import end_offsets, ensure_topic
+from unskew.deploy.kafka.connection import Connection
+from unskew.deploy.kafka.topics import end_offsets, ensure_topic
 from unskew.deploy.servers import server
 from unskew.deploy.servers.broker import Broker
 from unskew.errors import EnvironmentFault

@@ -24,8 +24,8 @@ from tests.waiting import PATIENCE, awaited
 from unskew.apps.monitoring import catalogue
 from unskew.apps.monitoring.catalogue import Sample
 from unskew.apps.monitoring.outputs import Exporter
-from unskew.deploy.client.connection import Connection
-from unskew.deploy.client.topics import topics
+from unskew.deploy.kafka.connection import Connection
+from unskew.deploy.kafka.topics import topics
 from unskew.deploy.servers.broker import Broker
 from unskew.deploy.servers.loopback import free_port
 

@@ -2,8 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from unskew.deploy.client import connection as connection_module
-from unskew.deploy.client.connection import Connection
+from unskew.deploy.kafka import connection as connection_module
+from unskew.deploy.kafka.connection import Connection
 from unskew.errors import EnvironmentFault, UsageError
 
 KEY = "-----BEGIN PRIVATE KEY-----\nabc\n-----END PRIVATE KEY-----\n"

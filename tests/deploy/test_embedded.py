@@ -9,10 +9,10 @@ import pytest
 
 from tests.commands import UNSKEW, unskew
 from tests.waiting import PATIENCE, awaited
-from unskew.deploy.client.connection import Connection
-from unskew.deploy.client.topics import ensure_topic, topics
 from unskew.deploy.directories import data_directory
 from unskew.deploy.installation.jars import broker_jars
+from unskew.deploy.kafka.connection import Connection
+from unskew.deploy.kafka.topics import ensure_topic, topics
 from unskew.deploy.servers import embedded
 from unskew.errors import EnvironmentFault
 

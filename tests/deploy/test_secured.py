@@ -13,9 +13,9 @@ from confluent_kafka.admin import AdminClient, ScramCredentialInfo, ScramMechani
 from tests.apps.conftest import countries, final_counts, publish, spark  # noqa: F401
 from tests.commands import UNSKEW
 from tests.waiting import PATIENCE, awaited
-from unskew.deploy.client.connection import Connection
-from unskew.deploy.client.topics import end_offsets, ensure_topic, require_reachable
 from unskew.deploy.directories import data_directory
+from unskew.deploy.kafka.connection import Connection
+from unskew.deploy.kafka.topics import end_offsets, ensure_topic, require_reachable
 from unskew.deploy.servers.broker import Broker
 from unskew.deploy.servers.loopback import LOOPBACK, free_port
 from unskew.errors import EnvironmentFault

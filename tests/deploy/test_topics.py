@@ -4,8 +4,8 @@ import pytest
 from confluent_kafka import Producer
 
 from tests.waiting import awaited
-from unskew.deploy.client.connection import Connection
-from unskew.deploy.client.topics import end_offsets, ensure_topic, partitions_of, require_reachable, topic_id, topics
+from unskew.deploy.kafka.connection import Connection
+from unskew.deploy.kafka.topics import end_offsets, ensure_topic, partitions_of, require_reachable, topic_id, topics
 from unskew.deploy.servers.loopback import free_port
 from unskew.errors import EnvironmentFault, UsageError
 

@@ -7,7 +7,7 @@ import pytest
 from unskew.apps.monitoring import catalogue
 from unskew.apps.monitoring.catalogue import Sample
 from unskew.apps.monitoring.outputs import QUEUE, InfluxWriter
-from unskew.deploy.client.influx_target import Target
+from unskew.deploy.influx_target import Target
 from unskew.deploy.servers.influxdb import InfluxDB
 from unskew.errors import UsageError
 

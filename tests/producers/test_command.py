@@ -11,8 +11,8 @@ import pytest
 from tests.commands import UNSKEW, unskew
 from tests.producers.topic_contents import size
 from tests.waiting import PATIENCE
-from unskew.deploy.client.connection import Connection
-from unskew.deploy.client.topics import end_offsets
+from unskew.deploy.kafka.connection import Connection
+from unskew.deploy.kafka.topics import end_offsets
 from unskew.producers.registry import DATASETS
 
 

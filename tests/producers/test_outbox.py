@@ -10,9 +10,9 @@ import pytest
 
 from tests.producers.topic_contents import contents, expected
 from tests.waiting import awaited
-from unskew.deploy.client.connection import Connection
-from unskew.deploy.client.outbox import Outbox
-from unskew.deploy.client.topics import end_offsets, ensure_topic
+from unskew.deploy.kafka.connection import Connection
+from unskew.deploy.kafka.outbox import Outbox
+from unskew.deploy.kafka.topics import end_offsets, ensure_topic
 from unskew.deploy.servers.broker import Broker
 from unskew.errors import EnvironmentFault
 from unskew.producers.pace import Rate

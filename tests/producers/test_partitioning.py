@@ -9,8 +9,8 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from tests.producers.topic_contents import contents
-from unskew.deploy.client.connection import Connection
-from unskew.deploy.client.topics import end_offsets, ensure_topic
+from unskew.deploy.kafka.connection import Connection
+from unskew.deploy.kafka.topics import end_offsets, ensure_topic
 from unskew.errors import UsageError
 from unskew.grouping import create as grouping
 from unskew.producers.dataset import Block

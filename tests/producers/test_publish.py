@@ -6,8 +6,8 @@ import orjson
 import pytest
 
 from tests.producers.topic_contents import contents, expected
-from unskew.deploy.client.connection import Connection
-from unskew.deploy.client.topics import end_offsets, ensure_topic
+from unskew.deploy.kafka.connection import Connection
+from unskew.deploy.kafka.topics import end_offsets, ensure_topic
 from unskew.errors import EnvironmentFault, UsageError
 from unskew.producers.dataset import Repeated
 from unskew.producers.pace import Rate

@@ -13,8 +13,8 @@ from confluent_kafka import Producer
 
 from tests.commands import UNSKEW
 from tests.producers.topic_contents import contents, expected, size
-from unskew.deploy.client.connection import Connection
-from unskew.deploy.client.topics import ensure_topic
+from unskew.deploy.kafka.connection import Connection
+from unskew.deploy.kafka.topics import ensure_topic
 from unskew.deploy.servers.broker import Broker
 from unskew.errors import UsageError
 from unskew.producers.dataset import Dataset

@@ -3,7 +3,7 @@
 from confluent_kafka import Consumer, TopicPartition
 
 from tests.waiting import PATIENCE
-from unskew.deploy.client.topics import end_offsets
+from unskew.deploy.kafka.topics import end_offsets
 from unskew.errors import EnvironmentFault, UsageError
 
 

@@ -14,7 +14,7 @@ from unskew.apps.spark import tokens
 from unskew.apps.topology.dataflow import Dataflow
 from unskew.apps.topology.publisher import result_topics
 from unskew.apps.topology.settings import Settings
-from unskew.deploy.client.connection import Connection
+from unskew.deploy.kafka.connection import Connection
 from unskew.errors import UsageError
 from unskew.works import Running
 

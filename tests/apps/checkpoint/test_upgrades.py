@@ -24,7 +24,7 @@ from unskew.apps.run.run import Run
 from unskew.apps.topology.dataflow import Dataflow
 from unskew.apps.topology.publisher import result_topics
 from unskew.apps.topology.settings import Settings
-from unskew.deploy.client.connection import Connection
+from unskew.deploy.kafka.connection import Connection
 from unskew.errors import EnvironmentFault, UsageError
 from unskew.grouping import create
 from unskew.grouping.feedback import Plan
@@ -159,7 +159,7 @@ def make() -> None:
 
     from unskew.apps.run import session
     from unskew.apps.topology.settings import Settings
-    from unskew.deploy.client.connection import Connection
+    from unskew.deploy.kafka.connection import Connection
     from unskew.deploy.servers.broker import Broker
 
     shutil.rmtree(KEPT, ignore_errors=True)

@@ -7,8 +7,8 @@ import pytest
 from tests.commands import unskew
 from unskew.apps.run.run import Run
 from unskew.apps.topology.settings import Settings
-from unskew.deploy.client.connection import Connection
-from unskew.deploy.client.topics import ensure_topic
+from unskew.deploy.kafka.connection import Connection
+from unskew.deploy.kafka.topics import ensure_topic
 from unskew.deploy.servers.broker import Broker
 
 GOOD = ["LOCAL", "COUNTRY_SKEW_R80", "KEY", "some-topic", "2", "4", "x0"]

@@ -24,8 +24,8 @@ from unskew.apps.compare.course import BatchTimes, Course, WindowBalance, stragg
 from unskew.apps.compare.picture import Drawn, draw
 from unskew.apps.run.summary import Summary
 from unskew.apps.topology.settings import Settings
-from unskew.deploy.client.connection import Connection
-from unskew.deploy.client.topics import ensure_topic
+from unskew.deploy.kafka.connection import Connection
+from unskew.deploy.kafka.topics import ensure_topic
 from unskew.errors import EnvironmentFault, UsageError
 from unskew.grouping import GROUPINGS, measures
 from unskew.producers.publish import publish

@@ -8,7 +8,7 @@ import pytest
 
 from tests.apps.process import Topology, parent
 from tests.waiting import PATIENCE, awaited
-from unskew.deploy.client.connection import Connection
+from unskew.deploy.kafka.connection import Connection
 from unskew.deploy.servers.broker import Broker
 
 

@@ -14,7 +14,7 @@ from tests.apps.clusters import cluster, conf_of, options, program  # noqa: F401
 from tests.apps.process import check, launch, truth  # noqa: F401  fixtures
 from tests.commands import UNSKEW
 from tests.waiting import PATIENCE
-from unskew.deploy.client.topics import ensure_topic
+from unskew.deploy.kafka.topics import ensure_topic
 
 pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.kafka, pytest.mark.xdist_group("cluster")]
 

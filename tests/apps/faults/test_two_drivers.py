@@ -25,7 +25,7 @@ from unskew.apps.checkpoint.versions import TotalsLog
 from unskew.apps.feedback.plans import Plans
 from unskew.apps.run.run import Run
 from unskew.apps.topology.publisher import Publisher, result_topics
-from unskew.deploy.client.connection import Connection
+from unskew.deploy.kafka.connection import Connection
 from unskew.errors import EnvironmentFault, TakenOver
 
 LINE = r"another driver \(process \d+ on \S+, since [-0-9]+ [:0-9]+ UTC\) goes on with the checkpoint .*: this one ends"

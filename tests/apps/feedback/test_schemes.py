@@ -17,7 +17,7 @@ from unskew.apps.topology import sink
 from unskew.apps.topology.publisher import result_topics
 from unskew.apps.topology.settings import Settings
 from unskew.apps.topology.sink import BatchReport
-from unskew.deploy.client.connection import Connection
+from unskew.deploy.kafka.connection import Connection
 from unskew.errors import EnvironmentFault
 from unskew.grouping import GROUPINGS, create, measures
 

@@ -12,7 +12,7 @@ from unskew.apps.keyed.program import Period, Program, lifetime, splits
 from unskew.apps.run.ending import cause
 from unskew.apps.topology.dataflow import Dataflow, stage_of
 from unskew.apps.topology.settings import Settings
-from unskew.deploy.client.connection import Connection
+from unskew.deploy.kafka.connection import Connection
 from unskew.errors import UsageError
 from unskew.grouping.registry import GROUPINGS, KEEPING, STANDALONE
 from unskew.works import DistinctCount

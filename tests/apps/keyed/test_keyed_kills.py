@@ -10,7 +10,7 @@ from tests.apps.faults.harms import broker, connection, everything, python_worke
 from tests.apps.keyed.sessions import ALWAYS, SESSIONS, read_sessions, sessions_of
 from tests.apps.process import START, WINDOW_MS, check, launch, stream, truth  # noqa: F401  fixtures
 from unskew.apps.feedback.plans import Plans
-from unskew.deploy.client.topics import end_offsets
+from unskew.deploy.kafka.topics import end_offsets
 
 pytestmark = [pytest.mark.full, pytest.mark.slow, pytest.mark.spark, pytest.mark.kafka, pytest.mark.timeout(2400)]
 

@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 from tests.apps.conftest import publish
 from tests.apps.keyed.in_time import in_time
 from unskew import keyed_map
-from unskew.deploy.client.connection import Connection
+from unskew.deploy.kafka.connection import Connection
 from unskew.works import Sessions
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]

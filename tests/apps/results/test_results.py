@@ -17,8 +17,8 @@ from tests.waiting import PATIENCE, awaited
 from unskew.apps.results.command import results
 from unskew.apps.results.layouts import layout
 from unskew.apps.results.reader import Record, Selection, kind_of
-from unskew.deploy.client.reader import TopicReader
-from unskew.deploy.client.topics import ensure_topic
+from unskew.deploy.kafka.reader import TopicReader
+from unskew.deploy.kafka.topics import ensure_topic
 from unskew.errors import UsageError
 
 FIRST, SECOND, THIRD = (f"2026-01-31T12:00:{second}.000Z" for second in ("00", "15", "30"))

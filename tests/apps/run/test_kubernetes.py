@@ -12,8 +12,8 @@ import pytest
 
 from tests.apps.process import launch  # noqa: F401  a fixture
 from tests.waiting import awaited
-from unskew.deploy.client.topics import ensure_topic
 from unskew.deploy.directories import data_directory
+from unskew.deploy.kafka.topics import ensure_topic
 from unskew.deploy.servers.loopback import LOOPBACK
 
 pytestmark = [pytest.mark.full, pytest.mark.slow, pytest.mark.spark, pytest.mark.kafka]

@@ -12,9 +12,9 @@ from unskew.apps.run.run import Run
 from unskew.apps.topology.publisher import result_topics
 from unskew.apps.topology.sink import Sink
 from unskew.apps.topology.source import contradicted
-from unskew.deploy.client.clock import broker_time
-from unskew.deploy.client.connection import Connection
-from unskew.deploy.client.topics import ensure_topic
+from unskew.deploy.kafka.clock import broker_time
+from unskew.deploy.kafka.connection import Connection
+from unskew.deploy.kafka.topics import ensure_topic
 from unskew.deploy.servers.broker import Broker
 from unskew.errors import EnvironmentFault
 

@@ -10,7 +10,7 @@ from unskew.apps.checkpoint.checkpoint import Batch
 from unskew.apps.run.run import Run
 from unskew.apps.topology.publisher import result_topics
 from unskew.apps.topology.rejected import rejected
-from unskew.deploy.client.topics import partitions_of
+from unskew.deploy.kafka.topics import partitions_of
 from unskew.errors import UsageError
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]

@@ -19,8 +19,8 @@ from tests.waiting import PATIENCE
 from unskew.apps.splitter.fields import LONGEST_KEY
 from unskew.apps.topology.messages import LONGEST_RECORD
 from unskew.apps.topology.publisher import Publisher, result_topics
-from unskew.deploy.client.connection import Connection
-from unskew.deploy.client.topics import ensure_topic
+from unskew.deploy.kafka.connection import Connection
+from unskew.deploy.kafka.topics import ensure_topic
 from unskew.errors import EnvironmentFault
 from unskew.works import PerKey
 

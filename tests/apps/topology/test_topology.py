@@ -10,8 +10,8 @@ import pytest
 from tests.apps.conftest import by_key, countries, final_counts, publish, records, skewed
 from tests.apps.process import START
 from unskew.apps.topology.publisher import result_topics
-from unskew.deploy.client.reader import TopicReader
-from unskew.deploy.client.topics import ensure_topic, partitions_of
+from unskew.deploy.kafka.reader import TopicReader
+from unskew.deploy.kafka.topics import ensure_topic, partitions_of
 from unskew.grouping.registry import STANDALONE
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]

@@ -12,9 +12,9 @@ from unskew.apps.run.progress import lags
 from unskew.apps.run.run import Run
 from unskew.apps.topology.publisher import result_topics
 from unskew.apps.whatif.stream import records as simulated
-from unskew.deploy.client.connection import Connection
-from unskew.deploy.client.reader import TopicReader, newest_messages
-from unskew.deploy.client.topics import end_offsets, ensure_topic
+from unskew.deploy.kafka.connection import Connection
+from unskew.deploy.kafka.reader import TopicReader, newest_messages
+from unskew.deploy.kafka.topics import end_offsets, ensure_topic
 from unskew.errors import EnvironmentFault
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]

@@ -5,8 +5,8 @@ import pytest
 from confluent_kafka import Producer
 
 from unskew.apps.whatif.stream import read
-from unskew.deploy.client.connection import Connection
-from unskew.deploy.client.topics import ensure_topic
+from unskew.deploy.kafka.connection import Connection
+from unskew.deploy.kafka.topics import ensure_topic
 from unskew.errors import UsageError
 
 pytestmark = pytest.mark.kafka

@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Self
 
 from confluent_kafka import KafkaError, Message, Producer
 
-from unskew.deploy.client.connection import Connection
+from unskew.deploy.kafka.connection import Connection
 from unskew.errors import EnvironmentFault
 
 #: The client's settings of an upload, which a --kafka-config may change. Large batches compress well, and 20 ms more

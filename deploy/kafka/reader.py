@@ -16,8 +16,8 @@ from confluent_kafka import (
     TopicPartition,
 )
 
-from unskew.deploy.client.connection import Connection
-from unskew.deploy.client.topics import end_offsets, first_offsets, partitions_of, require_reachable
+from unskew.deploy.kafka.connection import Connection
+from unskew.deploy.kafka.topics import end_offsets, first_offsets, partitions_of, require_reachable
 from unskew.errors import EnvironmentFault, UsageError
 
 _SETTINGS: dict[str, Any] = {

@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
-from unskew.deploy.client.connection import Connection
+from unskew.deploy.kafka.connection import Connection
 from unskew.errors import EnvironmentFault, UsageError
 
 _PATIENCE = 8.0  # seconds until a broker counts as unreachable

@@ -3,8 +3,8 @@
 import logging
 from typing import Any
 
-from unskew.deploy.client.connection import Connection
-from unskew.deploy.client.topics import ensure_topic
+from unskew.deploy.kafka.connection import Connection
+from unskew.deploy.kafka.topics import ensure_topic
 from unskew.errors import EnvironmentFault, UsageError
 
 _PATIENCE = 8.0  # s

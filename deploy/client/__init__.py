@@ -1,1 +1,0 @@
-"""How to reach running servers: Kafka with its topics, and InfluxDB."""
