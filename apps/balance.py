@@ -21,7 +21,8 @@ from unskew.apps.routing.batches import in_a_stream
 from unskew.apps.routing.order import in_order
 from unskew.apps.routing.packets import column, packets_at_workers, route_column
 from unskew.apps.routing.router import Routing, planned
-from unskew.apps.spark import column_of, placed
+from unskew.apps.spark import column_of, key_type, placed
+from unskew.errors import UsageError
 from unskew.grouping import named
 
 Batches = Iterator[pa.RecordBatch]
@@ -77,8 +78,9 @@ def balance(
     ValueError
         The grouping is unknown or needs feedback or costs, or a parameter or the number of workers is invalid.
     UsageError
-        ``name`` or the checkpoint's address is invalid. Or a stream is behind a shuffle, and Spark wouldn't notice if
-        its rows came in another order (``unskew.apps.routing.order``).
+        It is a ``ValueError``, too. There is no such key, or its type isn't one of those above; ``df`` has a column
+        ``worker_column``; or ``name`` or the checkpoint's address is invalid. Or a stream is behind a shuffle, and
+        Spark wouldn't notice if its rows came in another order (``unskew.apps.routing.order``).
         The query fails with it in two cases: the checkpoint isn't the query's own, or an executor doesn't see it.
         Tasks check this before they write anything.
     EnvironmentFault
@@ -98,7 +100,9 @@ def balance(
     same worker both times, because both routers begin with the same state and write the same state.
 
     """
-    routing = _routing(df, grouping, workers, checkpoint, options, seed, name)
+    if worker_column in df.columns:
+        raise UsageError(f"there is a column {worker_column!r} already; name another one with worker_column=")
+    routing = _routing(df, key, grouping, workers, checkpoint, options, seed, name)
     columns = [F.col(key)]
     if source is not None:
         columns.append(column(source))
@@ -143,7 +147,7 @@ def balanced_map(
         As ``balance``.
 
     """
-    routing = _routing(df, grouping, workers, checkpoint, options, seed, name)
+    routing = _routing(df, key, grouping, workers, checkpoint, options, seed, name)
     df = in_order(df, grouping, time)
     arrived = packets_at_workers(df, routing, key, list(df.columns), source=source, time=time)
 
@@ -155,6 +159,7 @@ def balanced_map(
 
 def _routing(
     df: DataFrame,
+    key: str,
     grouping: str,
     workers: int,
     checkpoint: str | None,
@@ -162,6 +167,7 @@ def _routing(
     seed: int,
     name: str,
 ) -> Routing:
+    key_type(df, key)  # complains of another
     routing = Routing(grouping.upper(), workers, options=options, seed=seed, name=name)
     routing.check()
     location = None if checkpoint is None else location_in(df.sparkSession, checkpoint)

@@ -20,6 +20,8 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, IntegralType, StructType, TimestampType
 
+from unskew.errors import UsageError
+
 if TYPE_CHECKING:  # `balance` needs pandas only where Spark is 4.0
     import pandas as pd
 
@@ -133,6 +135,23 @@ def is_remote(spark: SparkSession) -> bool:
     sessions of both kinds.
     """
     return type(spark).__module__.startswith("pyspark.sql.connect")
+
+
+def key_type(df: DataFrame, key: str) -> pa.DataType:
+    """The Arrow type of a DataFrame's column by which rows are grouped.
+
+    Raises
+    ------
+    UsageError
+        There is no such column, or its type isn't one of keys.
+
+    """
+    if key not in df.columns:
+        raise UsageError(f"there is no column {key!r}; valid: {', '.join(df.columns)}")
+    kind = arrow_type(df.schema[key].dataType)
+    if not (pa.types.is_string(kind) or pa.types.is_binary(kind) or pa.types.is_integer(kind)):
+        raise UsageError(f"the key {key!r} is {df.schema[key].dataType.simpleString()}; valid: string, binary, integer")
+    return kind
 
 
 def arrow_type(kind: DataType) -> pa.DataType:

@@ -21,7 +21,7 @@ from unskew.apps.routing.batches import batch_time, heartbeats
 from unskew.apps.routing.order import in_order
 from unskew.apps.routing.packets import column
 from unskew.apps.routing.router import Routing, planned
-from unskew.apps.spark import arrow_type, spark_schema, tokens
+from unskew.apps.spark import key_type, spark_schema, tokens
 from unskew.errors import UsageError
 from unskew.works.interface import KeyedWork
 
@@ -35,7 +35,7 @@ def keyed_map(
     workers: int,
     work: KeyedWork,
     grouping: str = "BOUNDED_LOAD",
-    checkpoint: str = "",
+    checkpoint: str | None = None,
     *,
     window: float | None = None,
     ttl: float | None = None,
@@ -103,7 +103,9 @@ def keyed_map(
         The query fails with it if the work raises, or returns states or results of another schema.
 
     """
-    _require_stream(df, checkpoint)
+    _require_stream(df)
+    if not checkpoint:
+        raise UsageError(f"checkpoint is {checkpoint!r}; valid: the query's checkpointLocation")
     lives = lifetime(work, window, ttl)
     split = splits(work, grouping, workers)
     event = time is not None
@@ -114,7 +116,7 @@ def keyed_map(
     routing = planned(df, routing)
     in_order(df, grouping)
     partitions = partitions_of(df.sparkSession, location)
-    kind, mergers = _key_type(df, key), min(workers, partitions)
+    kind, mergers = key_type(df, key), min(workers, partitions)
     program = Program(
         work, kind, workers, split, mergers, event, *lives, period, checkpoint=location, partitions=partitions
     )
@@ -146,25 +148,14 @@ def _claim(df: DataFrame, location: Location, program: Program, routed: dict[str
     require_shared(df.sparkSession, location, *RECORD)
 
 
-def _require_stream(df: DataFrame, checkpoint: str) -> None:
+def _require_stream(df: DataFrame) -> None:
     if not df.isStreaming:
         raise UsageError("keyed_map keeps states from batch to batch: give it a stream (spark.readStream)")
-    if not checkpoint:
-        raise UsageError("checkpoint is empty; valid: the query's checkpointLocation")
     provider = df.sparkSession.conf.get(_PROVIDER, "")
     if "RocksDB" not in (provider or ""):  # vendors have their own, as com.databricks.….RocksDBStateStoreProvider
         raise UsageError(
             f"{_PROVIDER} is {provider!r}; valid for keyed_map: spark.conf.set({_PROVIDER!r}, {_ROCKSDB!r})"
         )
-
-
-def _key_type(df: DataFrame, key: str) -> pa.DataType:
-    if key not in df.columns:
-        raise UsageError(f"there is no column {key!r}; valid: {', '.join(df.columns)}")
-    kind = arrow_type(df.schema[key].dataType)
-    if not (pa.types.is_string(kind) or pa.types.is_binary(kind) or pa.types.is_integer(kind)):
-        raise UsageError(f"the key {key!r} is {df.schema[key].dataType.simpleString()}; valid: string, binary, integer")
-    return kind
 
 
 def _tuples(

@@ -15,12 +15,29 @@ if TYPE_CHECKING:
     from unskew.apps.balance import balance, balanced_map
     from unskew.apps.keyed.keyed_map import keyed_map
     from unskew.apps.run.topology import Topology
+    from unskew.errors import EnvironmentFault, UsageError
     from unskew.grouping import GROUPINGS, create
+    from unskew.works.interface import Folded, KeyedWork
 
-__all__ = ["GROUPINGS", "Topology", "balance", "balanced_map", "create", "keyed_map"]
+__all__ = [
+    "GROUPINGS",
+    "EnvironmentFault",
+    "Folded",
+    "KeyedWork",
+    "Topology",
+    "UsageError",
+    "balance",
+    "balanced_map",
+    "create",
+    "keyed_map",
+]
 
 _HOMES = {
     "GROUPINGS": "unskew.grouping",
+    "EnvironmentFault": "unskew.errors",
+    "Folded": "unskew.works.interface",
+    "KeyedWork": "unskew.works.interface",
+    "UsageError": "unskew.errors",
     "Topology": "unskew.apps.run.topology",
     "balance": "unskew.apps.balance",
     "balanced_map": "unskew.apps.balance",

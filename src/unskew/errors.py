@@ -10,7 +10,7 @@ class UserError(Exception):
     exit_code: int
 
 
-class UsageError(UserError):
+class UsageError(UserError, ValueError):
     """A bad argument or option."""
 
     exit_code = 2

@@ -16,7 +16,6 @@ import unskew.apps.balance
 from unskew.apps.balance import balance, balanced_map
 from unskew.apps.routing import packets
 from unskew.apps.run.ending import cause
-from unskew.errors import UsageError
 
 pytestmark = pytest.mark.spark
 
@@ -307,8 +306,12 @@ def test_a_checkpoint_that_is_not_the_querys(events, tmp_path, place, other):
         ({"grouping": "PARTIAL_KEY", "choices": 1}, "choices is 1"),
         ({"d": 3}, "has no parameter 'd'"),
         ({"name": "a/b"}, "name is 'a/b'; valid: letters, digits, _ and -"),
+        ({"key": "who"}, "there is no column 'who'; valid: id, half"),
+        ({"key": "half"}, "the key 'half' is double; valid: string, binary, integer"),
+        ({"worker_column": "half"}, "there is a column 'half' already; name another one with worker_column="),
     ],
 )
 def test_bad_arguments_fail_on_the_driver(spark, change, message):
-    with pytest.raises((ValueError, UsageError), match=message):
-        balance(spark.range(1), **({"key": "id", "workers": 2} | change))
+    rows = spark.range(1).withColumn("half", F.lit(0.5))
+    with pytest.raises(ValueError, match=message):
+        balance(rows, **({"key": "id", "workers": 2} | change))

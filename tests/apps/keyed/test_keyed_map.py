@@ -213,7 +213,8 @@ def test_null_keys_large_states_and_those_too_large(spark, tmp_path):
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"checkpoint": ""}, "checkpoint is empty"),
+        ({"checkpoint": ""}, "checkpoint is ''; valid: the query's checkpointLocation"),
+        ({"checkpoint": None}, "checkpoint is None"),
         ({"key": "who"}, "there is no column 'who'; valid: timestamp, value"),
         ({"key": "timestamp"}, "the key 'timestamp' is timestamp; valid: string, binary, integer"),
         ({"work": Tally("speed")}, "Tally reads the column 'speed', which there isn't; valid: timestamp, value"),
