@@ -24,9 +24,9 @@ class Assigned(NamedTuple):
     Attributes
     ----------
     item : int64[e]
-        The key, or m + w for the tail of worker w. Ascending.
+        The key. Ascending.
     worker : int32[e]
-        One of the key's replicas. They are in the order in which the key got them.
+        One of the key's replicas. They are in the order in which they are filled.
     amount : float64[e]
         The load that goes there. It may be 0.
 
@@ -39,6 +39,11 @@ class Assigned(NamedTuple):
     def where(self, which: NDArray[np.bool_]) -> "Assigned":
         """The rows that are marked, bool[e]."""
         return Assigned(self.item[which], self.worker[which], self.amount[which])
+
+    def used(self, loads: NDArray[np.float64]) -> NDArray[np.bool_]:
+        """Which rows get tuples, bool[e]. Keys with a load of 0, whose tuples all cost 0, go to their first replica."""
+        first = np.append(True, self.item[1:] != self.item[:-1])[: len(self.item)]
+        return (self.amount > 0) | (first & (loads[self.item] == 0))
 
 
 class Network(NamedTuple):
@@ -71,21 +76,22 @@ class Search(NamedTuple):
 @kernel
 def assign(
     loads: NDArray[np.float64],
+    buckets: int,
     starts: NDArray[np.int64],
     replicas: NDArray[np.int32],
-    tails: NDArray[np.float64],
     caps: NDArray[np.float64],
     afresh: bool,
 ) -> Assigned:
     """Assign a batch's load to workers within their caps, adding replicas only where the load doesn't fit otherwise.
 
-    1. Keys with one replica, and the tails, are put at their one worker.
+    1. Keys with one replica are put there.
     2. If that is more than a worker's cap, the worker's greatest keys are taken off again until the rest fits. If it
-       still doesn't fit after all of them, the tail is taken off too.
-    3. These items, and the keys that have several replicas, fill these, the earlier ones first. Augmenting paths then
+       still doesn't fit after all of them, its greatest buckets are taken off too.
+    3. These keys, and the keys that have several replicas, fill these, the earlier ones first. Augmenting paths then
        make room for what is left.
-    4. The keys that still have load left, the greatest first, get one more replica: the worker with the most room.
-       After each new replica augmenting paths are tried first.
+    4. The keys that still have load left, the greatest first, get one more replica: the worker with the most room. A
+       key that had only one replica moves there whole if it fits whole, and its old replica comes second. After each
+       new replica augmenting paths are tried first.
 
     If ``afresh``, the keys of step 2 give up their replicas, and each is put whole where it fits whole.
 
@@ -93,14 +99,14 @@ def assign(
     ----------
     loads : float64[m]
         The load of each key.
+    buckets : int
+        So many of the keys, the first ones, are buckets: each stands for several keys that are counted together.
     starts : int64[m + 1]
         The workers of key k are ``replicas[starts[k] : starts[k + 1]]``. There is at least one, and all are different.
     replicas : int32[p]
         See ``starts``.
-    tails : float64[W]
-        The load at each worker beside these keys.
     caps : float64[W]
-        The most that each worker may have, with Σ caps ≥ Σ loads + Σ tails.
+        The most that each worker may have, with Σ caps ≥ Σ loads.
     afresh : bool
         Whether nothing has been routed before.
 
@@ -111,12 +117,12 @@ def assign(
 
     """
     m, w_all = len(loads), len(caps)
-    load = tails.copy()
+    load = np.zeros(w_all)
     for k in range(m):
         if starts[k + 1] - starts[k] == 1:
             load[replicas[starts[k]]] += loads[k]
-    items = _taken_off(loads, starts, replicas, tails, caps, load)
-    net = _network(items, loads, starts, replicas, tails, load, caps, afresh)
+    items = _taken_off(loads, buckets, starts, replicas, caps, load)
+    net = _network(items, loads, starts, replicas, load, caps, afresh)
     for i in _by_number_of_replicas(net):
         _fill(net, i)
     search = Search(
@@ -126,9 +132,7 @@ def assign(
         gives=np.empty(w_all, np.int32),
         takes=np.empty(w_all, np.int32),
     )
-    whole = np.empty(len(items))
-    for i in range(len(items)):
-        whole[i] = loads[items[i]] if items[i] < m else tails[items[i] - m]
+    whole = loads[items]
     # Rounding leaves this much of costs, which are no whole numbers, at most.
     negligible = 1e-9 * caps.mean()
     for i in np.argsort(-whole, kind="mergesort"):
@@ -139,6 +143,9 @@ def assign(
                 continue
             emptiest = int(np.argmax(caps - load))
             gap = caps[emptiest] - load[emptiest]
+            if gap >= whole[i] and net.of_key[i] != _NONE and net.of_key[i] == net.last_of_key[i]:
+                _move(net, i, emptiest)
+                continue
             edge = _join(net, i, emptiest)
             # (Only by rounding there is no gap left.)
             moved = min(net.unmet[i], gap) if gap > negligible else net.unmet[i]
@@ -151,15 +158,15 @@ def assign(
 @kernel
 def _taken_off(
     loads: NDArray[np.float64],
+    buckets: int,
     starts: NDArray[np.int64],
     replicas: NDArray[np.int32],
-    tails: NDArray[np.float64],
     caps: NDArray[np.float64],
     load: NDArray[np.float64],
 ) -> NDArray[np.int64]:
-    """Step 2: the items that may have several replicas, ascending; those that were put at one worker leave ``load``."""
+    """Step 2: the keys that may have several replicas, ascending; those that were put at one worker leave ``load``."""
     m, workers = len(loads), len(caps)
-    taken = np.zeros(m + workers, np.bool_)
+    taken = np.zeros(m, np.bool_)
     over = load > caps
     ends = np.zeros(workers + 1, np.int64)
     for k in range(m):
@@ -174,14 +181,13 @@ def _taken_off(
             fill[replicas[starts[k]]] += 1
     for w in np.flatnonzero(over):
         own = here[ends[w] : ends[w + 1]]
-        for i in np.argsort(-loads[own], kind="mergesort"):
-            if load[w] <= caps[w]:
-                break
-            taken[own[i]] = True
-            load[w] -= loads[own[i]]
-        if load[w] > caps[w]:
-            taken[m + w] = True
-            load[w] -= tails[w]
+        first = np.searchsorted(own, buckets)
+        for part in (own[first:], own[:first]):
+            for i in np.argsort(-loads[part], kind="mergesort"):
+                if load[w] <= caps[w]:
+                    break
+                taken[part[i]] = True
+                load[w] -= loads[part[i]]
     return np.flatnonzero(taken)
 
 
@@ -191,17 +197,17 @@ def _network(
     loads: NDArray[np.float64],
     starts: NDArray[np.int64],
     replicas: NDArray[np.int32],
-    tails: NDArray[np.float64],
     load: NDArray[np.float64],
     caps: NDArray[np.float64],
     afresh: bool,
 ) -> Network:
-    m, n, workers = len(loads), len(items), len(caps)
+    n, workers = len(items), len(caps)
     edges = 0
     for i in range(n):
-        edges += starts[items[i] + 1] - starts[items[i]] if items[i] < m else 1
+        edges += starts[items[i] + 1] - starts[items[i]]
     # New replicas: one a key that then has all that it needs, or one that fills its worker (and one a key by rounding).
-    edges += 2 * n + workers
+    # A worker can be filled again after a key has moved away from it, which a key does once.
+    edges += 3 * n + workers
     net = Network(
         key=np.empty(edges, np.int32),
         worker=np.empty(edges, np.int32),
@@ -218,10 +224,8 @@ def _network(
     )
     for i in range(n):
         k = items[i]
-        net.unmet[i] = loads[k] if k < m else tails[k - m]
-        if k >= m:
-            _join(net, i, k - m)
-        elif not afresh or starts[k + 1] - starts[k] > 1:
+        net.unmet[i] = loads[k]
+        if not afresh or starts[k + 1] - starts[k] > 1:
             for p in range(starts[k], starts[k + 1]):
                 _join(net, i, replicas[p])
     return net
@@ -242,6 +246,21 @@ def _join(net: Network, i: int, worker: int) -> int:
     net.after_of_worker[edge] = net.of_worker[worker]
     net.of_worker[worker] = edge
     return edge
+
+
+@kernel
+def _move(net: Network, i: int, worker: int) -> None:
+    """Move all load of a key that has one replica to another worker, which comes first from then on."""
+    old = net.of_key[i]
+    net.load[net.worker[old]] -= net.amount[old]
+    net.unmet[i] += net.amount[old]
+    net.amount[old] = 0
+    new = _join(net, i, worker)
+    net.of_key[i], net.last_of_key[i] = new, old
+    net.after_of_key[new], net.after_of_key[old] = old, _NONE
+    net.amount[new] = net.unmet[i]
+    net.load[worker] += net.unmet[i]
+    net.unmet[i] = 0
 
 
 @kernel

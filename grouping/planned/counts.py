@@ -1,4 +1,9 @@
-"""What a source counts in its part of a batch before it routes any tuple of it."""
+"""What a source counts in its part of a batch before it routes any tuple of it.
+
+Keys that are hot, or whose replicas are remembered, are counted alone. The others are counted together, in buckets: a
+home has 64 of them, and a key's hash chooses one. A bucket is planned, and its replicas are remembered, as if it were a
+key. Its number takes the place of a key's hash.
+"""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -6,29 +11,56 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from unskew.grouping.compiled import kernel
+from unskew.grouping.hashing import below, mix
+
+#: The buckets of each home.
+BUCKETS = 64
+
+
+@kernel
+def buckets_of(keys: NDArray[np.uint64], function: np.uint64, workers: int) -> NDArray[np.uint64]:
+    """The bucket of each key; a bucket's is itself. A bucket's home is its keys' home in KEY: the same hash, cut finer.
+
+    A key whose hash is a bucket's number, which has a probability below 10^-14, belongs to that bucket.
+    """
+    bucket = np.empty(len(keys), np.uint64)
+    number = np.uint64(BUCKETS * workers)
+    for i in range(len(keys)):
+        bucket[i] = keys[i] if keys[i] < number else np.uint64(below(mix(keys[i], function), BUCKETS * workers))
+    return bucket
+
+
+def home_of(buckets: NDArray[np.uint64]) -> NDArray[np.int32]:
+    """The home of each bucket."""
+    return (buckets // np.uint64(BUCKETS)).astype(np.int32)
+
+
+def distinct(keys: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """The keys without repetition, ascending. ``np.unique`` hashes integers, which takes several times as long."""
+    ordered = np.sort(keys)
+    return ordered[np.append(ordered[1:] != ordered[:-1], True)[: len(ordered)]]
+
 
 class Counts(NamedTuple):
     """The load of one source's part of a batch, in tuples or in cost.
 
-    Memory: 16 bytes a key that is counted alone, and 8 a worker.
+    Memory: 16 bytes a bucket and a key that is counted alone.
 
     Attributes
     ----------
     tuples : int
         The number of tuples.
     keys : uint64[k]
-        The hashes of the keys that are counted alone, ascending.
+        The buckets that have tuples, and the hashes of the keys that are counted alone. Ascending.
     loads : float64[k]
         The loads of these keys. They are whole numbers if tuples are counted.
-    tails : float64[W]
-        The load of all other keys, by their home.
 
     """
 
     tuples: int
     keys: NDArray[np.uint64]
     loads: NDArray[np.float64]
-    tails: NDArray[np.float64]
 
 
 class Merged(NamedTuple):
@@ -37,11 +69,9 @@ class Merged(NamedTuple):
     Attributes
     ----------
     keys : uint64[m]
-        The keys that any source has counted alone, ascending.
+        The buckets, and the keys that any source has counted alone. Ascending.
     loads : float64[m]
-        The loads of these keys at the sources that have counted them alone.
-    tails : float64[W]
-        All other load, by its keys' home.
+        The loads of these keys at the sources that have counted them.
     at : list of int64[k]
         For each source, the positions of its keys in ``keys``.
     before : list of float64[k]
@@ -51,17 +81,16 @@ class Merged(NamedTuple):
 
     keys: NDArray[np.uint64]
     loads: NDArray[np.float64]
-    tails: NDArray[np.float64]
     at: list[NDArray[np.int64]]
     before: list[NDArray[np.float64]]
 
 
 def merged(parts: Sequence[Counts]) -> Merged:
     """Merge the counts of S ≥ 1 sources, in the order of the sources."""
-    keys = np.unique(np.concatenate([part.keys for part in parts]))
+    keys = distinct(np.concatenate([part.keys for part in parts]))
     loads, before = np.zeros(len(keys)), []
     positions = [np.searchsorted(keys, part.keys) for part in parts]
     for part, at in zip(parts, positions, strict=True):
         before.append(loads[at])
         loads[at] += part.loads
-    return Merged(keys, loads, np.sum([part.tails for part in parts], axis=0), positions, before)
+    return Merged(keys, loads, positions, before)

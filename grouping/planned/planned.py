@@ -7,12 +7,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from unskew.grouping.arguments import BALANCES, fair_shares, integer, number, one_of
-from unskew.grouping.hashing import function, homes
+from unskew.grouping.hashing import function
 from unskew.grouping.interface import Costs, Grouping, Times
 from unskew.grouping.keys import KeyArray, Keys, encode
 from unskew.grouping.planned.assignment import assign
-from unskew.grouping.planned.counts import Counts, merged
-from unskew.grouping.planned.quotas import NO_COSTS, Quotas, along, loads_of, quotas_of
+from unskew.grouping.planned.counts import BUCKETS, Counts, buckets_of, distinct, home_of, merged
+from unskew.grouping.planned.quotas import NO_COSTS, NONE, Quotas, along, begins, loads_of, quotas_of
 from unskew.grouping.planned.replicas import Replicas, position
 from unskew.grouping.state import Value
 
@@ -24,38 +24,49 @@ class Planned(Grouping):
     all sources are merged, and one plan is made. Each source then routes by its quotas of each key. A key without an
     exception is at its home in KEY.
 
-    Where a home would have more than its cap, the greatest keys there go to other workers. In the first batch such a
-    key is put whole where it fits, and otherwise cut. In later batches it is split: the part for which there is no room
-    goes to the worker with the most room. From then on such a key has several replicas. The plan fills these as a
-    maximum flow. Only when there is no flow for all load does a key get one more replica.
+    Hot keys are counted alone. All others are counted together, in 64 *buckets* a home, by hash. The plan treats a
+    bucket like a key, and remembers its replicas. A key of which nothing else is remembered is where its bucket is.
+
+    Where a home would have more than its cap, the greatest keys there go to other workers, and after them the greatest
+    buckets. A key that has one replica moves whole where it fits whole. Otherwise it is split: the part for which there
+    is no room goes to the worker with the most room. From then on such a key has several replicas. The plan fills these
+    as a maximum flow. Only when there is no flow for all load does a key get one more replica.
 
     Guarantees
     ----------
-    Of each batch of N tuples, whatever its order and however it is divided between the sources:
+    Of each batch of N tuples, whatever its order, however it is divided between the sources, and for any ``threshold``:
 
     * A worker gets at most max(⌈N/W⌉, ⌊(1 + σ)·N/W⌋) tuples, where σ = ``slack``.
     * With costs, a worker gets at most (1 + σ) times its share of the batch's cost, and in addition one tuple's cost
-      for each key that is cut there. Keys that are counted together are one key.
+      for each key and each bucket that is cut there.
     * With weights, a worker's share is proportional to its speed.
-    * In the first batch K keys have at most K + W − 1 replicas.
-    * Later a replica is added only if the caps can't be kept with the keys' replicas.
+    * In the first batch of one source, K keys have at most K + W − 1 replicas.
+    * Later a key or a bucket gets a replica only if the caps can't be kept with the replicas of all keys and buckets.
+    * A key or a bucket with at most σ·N/W − 1 tuples isn't split in the first batch. Later, if it has one replica, it
+      gets at most one more in a batch.
+
+    *What counting together costs*: a bucket's replica is a replica of each of its keys that goes there. By default a
+    bucket has some 1.6 % of a worker's share. So it moves whole, unless it has three times as much. If a bucket is
+    split, one source splits one of its keys at each cut. Several sources may split all of the bucket's keys. A key that
+    one source counts alone, and another source in a bucket, may have one more replica in the batch in which it moves.
+    From then on all sources count it alone.
 
     The bounds on load need all sources' counts together (``divide``). A source alone (``route``) keeps them for its own
     part. So do sources that don't share their counts, and each of these has replicas of its own.
 
     Time O(n) for counting and routing, and O(k log k) for k keys that are counted alone. Each new replica, and each
     path on which keys make room, takes O(p + W), where p is the number of replicas of split keys. Memory: 20 bytes a
-    remembered replica, of which there are at most 16·W + 4096, and 16 bytes a key that is counted alone. A source has
-    at most W / ``threshold`` of these keys, and the remembered ones.
+    remembered replica, of which there are at most 16·W + 4096, and 16 bytes for what is counted: at most 64·W buckets,
+    W / ``threshold`` keys that are hot at a source, and the remembered keys. A batch's tuples are held until all of
+    them are counted.
 
     Parameters
     ----------
     slack : float, default 0.05
         σ, from 0 to 10: how much more than its share a worker may get. Smaller: more keys are split.
     threshold : float, default 0.01
-        Keys below this part of a worker's share of a source's batch are counted together, by home. From 0 to 1; with 0
-        each key is counted alone. Larger: less to send. If keys that are counted together are more than a worker's cap,
-        any of them may be split for a batch.
+        Keys below this part of a worker's share of a source's batch are counted together. From 0 to 1; with 0 each key
+        is counted alone. Larger: less to send, and larger buckets.
     remember : int, tuples, default 10,000,000
         A replica that hasn't been used for so many tuples is forgotten. At least 1.
     balance : {"tuples", "cost"}, default "tuples"
@@ -65,8 +76,10 @@ class Planned(Grouping):
 
     Notes
     -----
-    Each call of ``route`` is a batch, and the answers depend on how the stream is cut into batches. A batch's tuples
-    are held until its last tuple has come. So the scheme suits engines of micro-batches, which hold them anyway.
+    Each call of ``route`` is a batch, and the answers depend on how the stream is cut into batches. The scheme suits
+    engines of micro-batches, which hold a batch's tuples anyway. How much that may be is the engine's bound on a batch.
+
+    In what follows, *key* means a key that is counted alone, or a bucket.
 
     *The cap* is kept because the sum of the caps is at least N. While some load isn't assigned, some worker has room.
     Quotas are whole numbers, and sources own disjoint stretches of a key's line (``unskew.grouping.planned.quotas``).
@@ -75,17 +88,24 @@ class Planned(Grouping):
 
     *Replicas of the first batch*: each key that is put or cut ends with one replica. Any other one fills its worker
     to the cap. A worker is filled only once, and the last worker is filled by a key's last replica. This is
-    after McNaughton's wrap-around rule (*Scheduling with Deadlines and Loss Functions*, Management Science, 1959).
+    after McNaughton's wrap-around rule (*Scheduling with Deadlines and Loss Functions*, Management Science, 1959). So
+    there are at most W − 1 cuts. A bucket's line at one source has its keys one after the other, in the order of their
+    hashes. So a cut splits at most one of them.
 
     *New replicas*: suppose that no augmenting path starts at a key. Let X be the keys, and Γ the workers, that paths
     from it reach. The workers of Γ are full. All their load is of keys of X, or of keys X' that are only in Γ. So these
     keys have more load than the caps of all their workers Γ, and Hall's condition c(X ∪ X') ≤ C(Γ) fails. Therefore no
     division of the batch keeps the caps with the present replicas.
 
+    *Small keys*: the caps add up to at least (1 + σ)·N − W. Before a key of load L gets a new replica, less than N is
+    assigned. So the worker with the most room has room for more than σ·N/W − 1, and takes the key whole. If
+    another key needs that room later, a path may lead a part of the load back to the old replica.
+
     References
     ----------
     This scheme is ours. Prompt also counts a batch before it is divided, at one receiver: Abdelhamid et al., *Prompt:
-    Dynamic Data-Partitioning for Distributed Micro-batch Stream Processing Systems*, SIGMOD 2020. Ford and Fulkerson,
+    Dynamic Data-Partitioning for Distributed Micro-batch Stream Processing Systems*, SIGMOD 2020. MicroMoE plans each
+    micro-batch of tokens for the replicas of experts by a linear program: arXiv 2511.16947. Ford and Fulkerson,
     *Maximal Flow Through a Network*, 1956. Hall, *On Representatives of Subsets*, 1935.
 
     Examples
@@ -147,16 +167,18 @@ class Planned(Grouping):
 
         """
         encoded = encode(keys)
-        k = len(encoded.hashes)
-        loads = np.bincount(encoded.codes, self._loads(costs, len(encoded)), k).astype(np.float64)
+        hashes = encoded.hashes
+        loads = np.bincount(encoded.codes, self._loads(costs, len(encoded)), len(hashes)).astype(np.float64)
         least = max(self.threshold * float(loads.sum()) / self.workers, np.finfo(np.float64).tiny)
-        alone = np.unique(np.concatenate([encoded.hashes[loads >= least], self._replicas.among(encoded.hashes)]))
-        at, found = position(alone, encoded.hashes)
+        alone = distinct(np.concatenate([hashes[loads >= least], self._replicas.among(hashes)]))
+        alone = alone[alone >= BUCKETS * self.workers]
+        at, found = position(alone, hashes)
         # (Of nothing, ``np.bincount`` gives integers.)
         own = np.bincount(at[found], loads[found], len(alone)).astype(np.float64)
-        rest = homes(encoded.hashes[~found], self._function, self.workers)
-        tails = np.bincount(rest, loads[~found], self.workers).astype(np.float64)
-        return Counts(len(encoded), alone[own > 0], own[own > 0], tails)
+        bucket = self._buckets(hashes[~found]).astype(np.int64)
+        together = np.bincount(bucket, loads[~found], BUCKETS * self.workers).astype(np.float64)
+        used = np.flatnonzero(np.bincount(bucket, minlength=len(together)))
+        return Counts(len(encoded), np.concatenate([used.astype(np.uint64), alone]), np.append(together[used], own))
 
     def divide(self, counts: Sequence[Counts]) -> list[Quotas]:
         """Divide a batch between the workers, and remember where its keys are.
@@ -193,16 +215,16 @@ class Planned(Grouping):
 
         """
         batch = merged(counts)
-        at_home = homes(batch.keys, self._function, self.workers)
-        present = self._replicas.of(batch.keys, at_home)
-        caps = self._caps(float(self._sent.sum() + batch.loads.sum() + batch.tails.sum())) - self._sent
-        afresh = self.clock == 0
-        assigned = assign(batch.loads, present.starts, present.workers, batch.tails, caps, afresh)
-        self._sent = self._sent + loads_of(batch, present, assigned)
+        buckets = self._buckets(batch.keys)
+        present = self._replicas.of(batch.keys, buckets)
+        caps = self._caps(float(self._sent.sum() + batch.loads.sum())) - self._sent
+        together = int((batch.keys == buckets).sum())
+        assigned = assign(batch.loads, together, present.starts, present.workers, caps, self.clock == 0)
+        self._sent = self._sent + loads_of(batch, present, assigned, self.workers)
         begun, self.clock = self.clock, self.clock + sum(part.tuples for part in counts)
-        self._replicas = self._replicas.after(batch.keys, present, assigned, begun)
-        self._replicas = self._replicas.kept(self.clock - self.remember, self._function, self.workers)
-        return quotas_of(counts, batch, present, at_home, assigned)
+        self._replicas = self._replicas.after(batch.keys, buckets, batch.loads, present, assigned, begun)
+        self._replicas = self._replicas.kept(self.clock - self.remember, self._buckets)
+        return quotas_of(counts, batch, buckets, present, assigned)
 
     def follow(self, keys: KeyArray, quotas: Quotas, costs: ArrayLike | None = None) -> NDArray[np.int32]:
         """Route a source's part of a batch by its quotas.
@@ -221,11 +243,18 @@ class Planned(Grouping):
 
         """
         encoded = encode(keys)
-        at_home = homes(encoded.hashes, self._function, self.workers)
-        at, found = position(quotas.keys, encoded.hashes)
-        quota = np.where(found, at, quotas.tails[at_home])
+        buckets = self._buckets(encoded.hashes)
+        quota = quotas.of(encoded.hashes, buckets, BUCKETS * self.workers)
+        worker = home_of(buckets)
+        have = np.flatnonzero(quota != NONE)
+        worker[have] = quotas.workers[quotas.firsts[quota[have]]]
+        cut = have[np.diff(quotas.firsts)[quota[have]] > 1]
+        if not len(cut):
+            return worker[encoded.codes]
         loads = self._loads(costs, len(encoded))
-        return along(encoded.codes, NO_COSTS if loads is None else loads, at_home, quota, quotas)
+        each = NO_COSTS if loads is None else loads
+        begin = begins(encoded.codes, each, encoded.hashes, cut, quota[cut], quotas)
+        return along(encoded.codes, each, worker, cut, quota[cut], begin, quotas)
 
     def together(
         self, parts: Sequence[KeyArray], costs: Sequence[ArrayLike | None] | None = None
@@ -253,6 +282,10 @@ class Planned(Grouping):
 
     def _route(self, keys: Keys, times: Times, costs: Costs) -> NDArray[np.int32]:
         return self.together([keys], [costs])[0] if len(keys) else np.empty(0, np.int32)
+
+    def _buckets(self, keys: NDArray[np.uint64]) -> NDArray[np.uint64]:
+        """The bucket of each key; a bucket's is itself."""
+        return buckets_of(keys, self._function, self.workers)
 
     def _loads(self, costs: ArrayLike | None, n: int) -> Costs:
         return self._column("costs", costs, n, np.float64) if self.uses_cost else None

@@ -1,8 +1,8 @@
 """Quotas: how much of each key's load a source sends to which worker, so that all sources carry out one plan exactly.
 
-A key's load is a line from 0 to its load. Each source owns a stretch of the line, in the order of the sources. The plan
-cuts the line into parts, one for each worker. A source goes along its own stretch and sends each tuple to the worker
-whose part it has reached.
+A key's load is a line from 0 to its load, and so is a bucket's. Each source owns a stretch of the line, in the order of
+the sources. The plan cuts the line into parts, one for each worker. A source goes along its own stretch and sends each
+tuple to the worker whose part it has reached. In a bucket it takes one key after the other.
 """
 
 from collections.abc import Sequence
@@ -13,13 +13,13 @@ from numpy.typing import NDArray
 
 from unskew.grouping.compiled import kernel
 from unskew.grouping.planned.assignment import Assigned
-from unskew.grouping.planned.counts import Counts, Merged
-from unskew.grouping.planned.replicas import Present
+from unskew.grouping.planned.counts import Counts, Merged, home_of
+from unskew.grouping.planned.replicas import Present, position
 
 #: The costs of tuples that all cost 1: an empty array, contiguous and read-only like arrays of costs.
 NO_COSTS = np.empty(0)
 NO_COSTS.flags.writeable = False
-HOME = -1  # the quota of a key that has none: all of it goes to its home
+NONE = -1  # in place of the quota of a key that has none
 
 
 class Quotas(NamedTuple):
@@ -27,10 +27,8 @@ class Quotas(NamedTuple):
 
     Attributes
     ----------
-    keys : uint64[k]
-        The keys that have a quota, ascending. The first k quotas are theirs.
-    tails : int64[W]
-        The quota of each home's tail, or ``HOME``.
+    keys : uint64[q]
+        The buckets and the keys that have a quota, ascending.
     starts : float64[q]
         Where the source's stretch begins.
     firsts : int64[q + 1]
@@ -43,19 +41,64 @@ class Quotas(NamedTuple):
     """
 
     keys: NDArray[np.uint64]
-    tails: NDArray[np.int64]
     starts: NDArray[np.float64]
     firsts: NDArray[np.int64]
     workers: NDArray[np.int32]
     ends: NDArray[np.float64]
+
+    def of(self, keys: NDArray[np.uint64], buckets: NDArray[np.uint64], number: int) -> NDArray[np.int64]:
+        """The quota of each key: its own, or else its bucket's, or else ``NONE``. There are ``number`` buckets."""
+        first = int(np.searchsorted(self.keys, np.uint64(number)))
+        shared = np.full(number, NONE)
+        shared[self.keys[:first].astype(np.int64)] = np.arange(first)
+        own, alone = position(self.keys[first:], keys)
+        return np.where(alone, first + own, shared[buckets.astype(np.int64)])
+
+
+def begins(
+    codes: NDArray[np.int32],
+    costs: NDArray[np.float64],
+    keys: NDArray[np.uint64],
+    cut: NDArray[np.int64],
+    quota: NDArray[np.int64],
+    quotas: Quotas,
+) -> NDArray[np.float64]:
+    """Where each key that is cut begins on the line of its quota: float64[c]. Parameters: see ``along``.
+
+    The keys of a bucket follow each other in the order of their hashes. So a cut splits only one of them.
+    """
+    loads = _loads_of(codes, costs, cut, len(keys))
+    order = np.lexsort((keys[cut], quota))
+    before = np.cumsum(loads[order]) - loads[order]
+    _, first, number = np.unique(quota[order], return_index=True, return_counts=True)
+    begin = np.empty(len(quota))
+    begin[order] = quotas.starts[quota[order]] + before - np.repeat(before[first], number)
+    return begin
+
+
+@kernel
+def _loads_of(
+    codes: NDArray[np.int32], costs: NDArray[np.float64], which: NDArray[np.int64], k: int
+) -> NDArray[np.float64]:
+    """The loads of some of k keys."""
+    at = np.full(k, NONE)
+    for i in range(len(which)):
+        at[which[i]] = i
+    loads = np.zeros(len(which))
+    for i in range(len(codes)):
+        if at[codes[i]] != NONE:
+            loads[at[codes[i]]] += costs[i] if len(costs) else 1.0
+    return loads
 
 
 @kernel
 def along(
     codes: NDArray[np.int32],
     costs: NDArray[np.float64],
-    homes: NDArray[np.int32],
+    worker: NDArray[np.int32],
+    cut: NDArray[np.int64],
     quota: NDArray[np.int64],
+    begin: NDArray[np.float64],
     quotas: Quotas,
 ) -> NDArray[np.int32]:
     """Route tuples by quotas: each goes to the worker of the part in which it begins.
@@ -66,72 +109,88 @@ def along(
         The key of each tuple.
     costs : float64[n] or [0]
         The load of each tuple. If empty, each load is 1.
-    homes : int32[k]
-        The home of each key.
-    quota : int64[k]
-        The quota of each key, or ``HOME``.
+    worker : int32[k]
+        The worker of each key that goes to one worker only.
+    cut : int64[c]
+        The other keys.
+    quota : int64[c]
+        The quota of each of these.
+    begin : float64[c]
+        Where each of these begins on the line of its quota.
     quotas : Quotas
         The quotas of the source.
 
     """
     routes = np.empty(len(codes), np.int32)
-    at, part = quotas.starts.copy(), quotas.firsts[:-1].copy()
-    workers, ends, firsts = quotas.workers, quotas.ends, quotas.firsts
+    at, part, last = np.empty(len(worker)), np.full(len(worker), NONE), np.empty(len(worker), np.int64)
+    for i in range(len(cut)):
+        code, first = cut[i], quotas.firsts[quota[i]]
+        last[code] = quotas.firsts[quota[i] + 1] - 1
+        while first < last[code] and begin[i] >= quotas.ends[first]:
+            first += 1
+        at[code], part[code] = begin[i], first
     cost = 1.0
     for i in range(len(codes)):
         code = codes[i]
-        of = quota[code]
-        if of == HOME:
-            routes[i] = homes[code]
+        if part[code] == NONE:
+            routes[i] = worker[code]
             continue
-        while part[of] < firsts[of + 1] - 1 and at[of] >= ends[part[of]]:
-            part[of] += 1
-        routes[i] = workers[part[of]]
         if len(costs):
             cost = costs[i]
-        at[of] += cost
+        # (A tuple that costs nothing stays where its key is.)
+        while cost > 0 and part[code] < last[code] and at[code] >= quotas.ends[part[code]]:
+            part[code] += 1
+        routes[i] = quotas.workers[part[code]]
+        at[code] += cost
     return routes
 
 
-def loads_of(batch: Merged, present: Present, assigned: Assigned) -> NDArray[np.float64]:
+def loads_of(batch: Merged, present: Present, assigned: Assigned, workers: int) -> NDArray[np.float64]:
     """The load, float64[W], that a batch brings to each worker."""
-    m, workers = len(batch.keys), len(batch.tails)
-    stays = np.ones(m + workers, np.bool_)
+    stays = np.ones(len(batch.keys), np.bool_)
     stays[assigned.item] = False
-    only = present.workers[present.starts[:-1]][stays[:m]]  # a key that stays has one replica
-    loads = np.where(stays[m:], batch.tails, 0.0)
-    np.add.at(loads, only, batch.loads[stays[:m]])
+    loads = np.zeros(workers)
+    np.add.at(loads, present.workers[present.starts[:-1]][stays], batch.loads[stays])  # who stays has one replica
     np.add.at(loads, assigned.worker, assigned.amount)
     return loads
 
 
+@kernel
+def _ends(amounts: NDArray[np.float64], first: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Where each part ends on the line that begins at the ``first`` part before it."""
+    ends = amounts.copy()
+    line = 0
+    for row in range(1, len(ends)):
+        if line + 1 < len(first) and row == first[line + 1]:
+            line += 1
+        else:
+            ends[row] += ends[row - 1]
+    return ends
+
+
 def quotas_of(
-    counts: Sequence[Counts], batch: Merged, present: Present, homes: NDArray[np.int32], assigned: Assigned
+    counts: Sequence[Counts], batch: Merged, buckets: NDArray[np.uint64], present: Present, assigned: Assigned
 ) -> list[Quotas]:
     """The quotas of each source, from a batch's present replicas and the new assignment."""
-    m = len(batch.keys)
-    item, worker, amount = assigned.where(assigned.amount > 0)
-    cut = np.unique(item[item >= m]) - m  # the workers whose tails are cut
-    stays = np.ones(m, np.bool_)
-    stays[assigned.item[assigned.item < m]] = False
+    item, worker, amount = assigned.where(assigned.used(batch.loads))
+    stays = np.ones(len(batch.keys), np.bool_)
+    stays[item] = False
     only = present.workers[present.starts[:-1]]
-    # A key with one replica needs a quota if that isn't its home; or if it could be taken for a part of a cut tail.
-    named = np.flatnonzero(stays & ((only != homes) | np.isin(homes, cut)))
+    # A key with one replica needs a quota if that isn't its home; or if its bucket has a quota.
+    away = only != home_of(buckets)
+    shared = batch.keys[(~stays | away) & (batch.keys == buckets)]
+    named = np.flatnonzero(stays & (away | np.isin(buckets, shared)))
     items = np.concatenate([item, named])
     order = np.argsort(items, kind="stable")
     items, first, number = np.unique(items[order], return_index=True, return_counts=True)
     workers = np.concatenate([worker, only[named]])[order]
     amounts = np.concatenate([amount, batch.loads[named]])[order]
-    ends = np.concatenate([np.cumsum(part) for part in np.split(amounts, first[1:])])
-    before_of_tails, quotas = np.zeros(len(cut)), []
+    ends = _ends(amounts, first)
+    quotas = []
     for part, at, before in zip(counts, batch.at, batch.before, strict=True):
         own = np.isin(at, items)
-        which = np.searchsorted(items, np.concatenate([at[own], m + cut]))
+        which = np.searchsorted(items, at[own])
         firsts = np.concatenate([[0], np.cumsum(number[which])])
         rows = np.arange(firsts[-1]) + np.repeat(first[which] - firsts[:-1], number[which])
-        tails = np.full(len(part.tails), HOME, np.int64)
-        tails[cut] = own.sum() + np.arange(len(cut))
-        starts = np.concatenate([before[own], before_of_tails])
-        quotas.append(Quotas(part.keys[own], tails, starts, firsts, workers[rows], ends[rows]))
-        before_of_tails = before_of_tails + part.tails[cut]
+        quotas.append(Quotas(part.keys[own], before[own], firsts, workers[rows], ends[rows]))
     return quotas

@@ -1,18 +1,22 @@
-"""The replicas that PLANNED remembers: the workers of each key that isn't only at its home."""
+"""The replicas that PLANNED remembers: the workers of each bucket that isn't only at its home, and of some keys.
 
-from typing import NamedTuple, Self, TypeAlias
+Those are the keys that aren't only where their bucket is.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from unskew.grouping.hashing import homes
 from unskew.grouping.planned.assignment import Assigned
+from unskew.grouping.planned.counts import home_of
 
 Hashes: TypeAlias = NDArray[np.uint64]
 
 
-def position(sorted_keys: Hashes, keys: Hashes) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Each key's position among sorted keys, and whether it is among them. If it isn't, its position is arbitrary."""
+def position(sorted_keys: NDArray[Any], keys: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Each key's first position among sorted keys, and whether it is there. If it isn't, its position is arbitrary."""
     if not len(sorted_keys):
         return np.zeros(len(keys), np.int64), np.zeros(len(keys), np.bool_)
     at = np.minimum(np.searchsorted(sorted_keys, keys), len(sorted_keys) - 1)
@@ -25,8 +29,7 @@ class Present(NamedTuple):
     Attributes
     ----------
     starts : int64[m + 1], workers : int32[p]
-        The replicas of key k are ``workers[starts[k] : starts[k + 1]]``, in the order in which it got them. If none is
-        remembered, it is the key's home.
+        The replicas of key k are ``workers[starts[k] : starts[k + 1]]``, in the order in which they are filled.
     rows : int64[p]
         The row of each replica in ``Replicas``, or −1.
 
@@ -38,12 +41,12 @@ class Present(NamedTuple):
 
 
 class Replicas(NamedTuple):
-    """p remembered replicas of 20 bytes each, sorted by key. A key's replicas are in the order in which it got them.
+    """p remembered replicas of 20 bytes each, sorted by key. A key's are in the order in which they are filled.
 
     Attributes
     ----------
     key : uint64[p]
-        The key's hash.
+        The key's hash, or a bucket.
     worker : int32[p]
         The worker.
     used : int64[p]
@@ -67,8 +70,15 @@ class Replicas(NamedTuple):
         """Those keys of ``keys`` that have remembered replicas."""
         return keys[position(self.key, keys)[1]]
 
-    def of(self, keys: Hashes, homes: NDArray[np.int32]) -> Present:
-        """The replicas of m different keys with these homes."""
+    def default(self, buckets: Hashes) -> NDArray[np.int32]:
+        """Where keys of these buckets are if none of their replicas is remembered: their bucket's first replica."""
+        at, found = position(self.key, buckets)
+        home = home_of(buckets)
+        home[found] = self.worker[at[found]]
+        return home
+
+    def of(self, keys: Hashes, buckets: Hashes) -> Present:
+        """The replicas of m different keys of these buckets. A bucket is its own."""
         known, first, count = np.unique(self.key, return_index=True, return_counts=True)
         at, found = position(known, keys)
         number = np.ones(len(keys), np.int64)
@@ -78,42 +88,68 @@ class Replicas(NamedTuple):
         starts = np.concatenate([[0], np.cumsum(number)])
         of_key = np.repeat(np.arange(len(keys)), number)
         rows = np.where(found[of_key], begin[of_key] + np.arange(starts[-1]) - starts[of_key], -1)
-        workers = homes[of_key]
+        workers = self.default(buckets)[of_key]
         workers[rows >= 0] = self.worker[rows[rows >= 0]]
         return Present(starts, workers, rows)
 
-    def after(self, keys: Hashes, present: Present, assigned: Assigned, clock: int) -> Self:
-        """The replicas after a batch of these keys, which began at ``clock``."""
+    def after(
+        self,
+        keys: Hashes,
+        buckets: Hashes,
+        loads: NDArray[np.float64],
+        present: Present,
+        assigned: Assigned,
+        clock: int,
+    ) -> Self:
+        """The replicas after a batch of m keys with these buckets and loads, which began at ``clock``."""
         m = len(keys)
-        item, worker, amount = assigned.where(assigned.item < m)
+        item, worker = assigned.item, assigned.worker
         changed = np.zeros(m, np.bool_)
         changed[item] = True
-        number = np.diff(present.starts)
-        of_key = np.repeat(np.arange(m), number)
+        of_key = np.repeat(np.arange(m), np.diff(present.starts))
         remembered = present.rows >= 0
+        new = ~remembered[present.starts[:-1]]
         used = self.used.copy()
         used[present.rows[remembered & ~changed[of_key]]] = clock
-        # A changed key's replicas begin with those that it had, in their order.
-        nth = np.arange(len(item)) - np.searchsorted(item, item)
-        had = nth < number[item]
-        row = np.full(len(item), -1)
-        row[had] = present.rows[present.starts[item[had]] + nth[had]]
-        idle = (amount == 0) & (row >= 0)
+        at, found = position(self.key, buckets)
+        used[at[found & new]] = clock  # of their bucket
         times = np.full(len(item), clock)
+        theirs = np.flatnonzero(changed[of_key])
+        at, had = _pairs(of_key[theirs], present.workers[theirs], item, worker)
+        row = np.where(had, present.rows[theirs[at]], -1)
+        idle = ~assigned.used(loads) & (row >= 0)
         times[idle] = used[row[idle]]
         stays = np.ones(len(used), np.bool_)
         stays[present.rows[remembered & changed[of_key]]] = False
-        key = np.concatenate([self.key[stays], keys[item]])
+        # A key that isn't remembered stays where it is if its bucket moves away from there.
+        left = np.flatnonzero(~changed & new & np.isin(buckets, keys[changed]))
+        key = np.concatenate([self.key[stays], keys[item], keys[left]])
         order = np.argsort(key, kind="stable")
-        columns = np.concatenate([self.worker[stays], worker]), np.concatenate([used[stays], times])
-        return self._replace(key=key[order], worker=columns[0][order], used=columns[1][order])
+        workers = np.concatenate([self.worker[stays], worker, present.workers[present.starts[left]]])
+        times = np.concatenate([used[stays], times, np.full(len(left), clock)])
+        return self._replace(key=key[order], worker=workers[order], used=times[order])
 
-    def kept(self, since: int, function: np.uint64, workers: int) -> Self:
-        """The replicas used since then, without keys that are only at home. If they are too many, those used last."""
+    def kept(self, since: int, buckets: Callable[[Hashes], Hashes]) -> Self:
+        """The replicas used since then, without keys that are only where their bucket is, and buckets only at home.
+
+        If they are too many, those used last.
+        """
         stays = np.flatnonzero(self.used >= since)
         if len(stays) > self.most:
             stays = np.sort(stays[np.argsort(-self.used[stays], kind="stable")[: self.most]])
-        key, worker, used = self.key[stays], self.worker[stays], self.used[stays]
-        _, which, number = np.unique(key, return_inverse=True, return_counts=True)
-        away = (number[which] > 1) | (worker != homes(key, function, workers))
-        return self._replace(key=key[away], worker=worker[away], used=used[away])
+        kept = self._replace(key=self.key[stays], worker=self.worker[stays], used=self.used[stays])
+        _, which, number = np.unique(kept.key, return_inverse=True, return_counts=True)
+        bucket = buckets(kept.key)
+        default = np.where(bucket == kept.key, home_of(bucket), kept.default(bucket))
+        away = (number[which] > 1) | (kept.worker != default)
+        return kept._replace(key=kept.key[away], worker=kept.worker[away], used=kept.used[away])
+
+
+def _pairs(
+    keys: NDArray[np.int64], workers: NDArray[np.int32], key: NDArray[np.int64], worker: NDArray[np.int32]
+) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Each pair's position among different pairs whose keys ascend, and whether it is among them."""
+    most = 1 + workers.max(initial=0)
+    order = np.lexsort((workers, keys))
+    at, found = position((keys * most + workers)[order], np.where(worker < most, key * most + worker, -1))
+    return order[at], found
