@@ -16,6 +16,8 @@ from unskew.grouping.compiled import kernel
 _NONE = -1
 #: Positions in ``Network.size``: how many edges there are.
 _EDGES = 0
+#: Keys of a first batch are packed anew if they are above a 16th of the mean cap. So at most 16·W leave their home.
+_PACKED = 16
 
 
 class Assigned(NamedTuple):
@@ -93,7 +95,8 @@ def assign(
        key that had only one replica moves there whole if it fits whole, and its old replica comes second. After each
        new replica augmenting paths are tried first.
 
-    If ``afresh``, the keys of step 2 give up their replicas, and each is put whole where it fits whole.
+    If ``afresh``, the keys of step 2 give up their replicas, and each is put whole where it fits whole. If any is cut,
+    the same is tried with all greater keys taken off in step 2. The assignment with fewer replicas is the answer.
 
     Parameters
     ----------
@@ -116,12 +119,38 @@ def assign(
     replica and each augmenting path, where p' is the number of replicas in step 3.
 
     """
+    kept = _assigned(loads, buckets, starts, replicas, caps, afresh, np.inf)
+    if not afresh or not _added(kept):
+        return kept
+    # What is no more than the mean room that is left at the end surely fits whole.
+    heavy = max((caps.sum() - loads.sum()) / len(caps), caps.mean() / _PACKED)
+    packed = _assigned(loads, buckets, starts, replicas, caps, afresh, heavy)
+    return packed if _added(packed) < _added(kept) else kept
+
+
+@kernel
+def _added(assigned: Assigned) -> int:
+    """How many replicas there are besides each key's first."""
+    return (assigned.item[1:] == assigned.item[:-1]).sum()
+
+
+@kernel
+def _assigned(
+    loads: NDArray[np.float64],
+    buckets: int,
+    starts: NDArray[np.int64],
+    replicas: NDArray[np.int32],
+    caps: NDArray[np.float64],
+    afresh: bool,
+    heavy: float,
+) -> Assigned:
+    """``assign``, where keys above ``heavy`` are taken off in any case."""
     m, w_all = len(loads), len(caps)
     load = np.zeros(w_all)
     for k in range(m):
         if starts[k + 1] - starts[k] == 1:
             load[replicas[starts[k]]] += loads[k]
-    items = _taken_off(loads, buckets, starts, replicas, caps, load)
+    items = _taken_off(loads, buckets, starts, replicas, caps, load, heavy)
     net = _network(items, loads, starts, replicas, load, caps, afresh)
     for i in _by_number_of_replicas(net):
         _fill(net, i)
@@ -163,14 +192,14 @@ def _taken_off(
     replicas: NDArray[np.int32],
     caps: NDArray[np.float64],
     load: NDArray[np.float64],
+    heavy: float,
 ) -> NDArray[np.int64]:
     """Step 2: the keys that may have several replicas, ascending; those that were put at one worker leave ``load``."""
     m, workers = len(loads), len(caps)
-    taken = np.zeros(m, np.bool_)
+    taken = _above(loads, buckets, starts, replicas, load, heavy)
     over = load > caps
     ends = np.zeros(workers + 1, np.int64)
     for k in range(m):
-        taken[k] = starts[k + 1] - starts[k] > 1
         if not taken[k] and over[replicas[starts[k]]]:
             ends[replicas[starts[k]] + 1] += 1
     ends = np.cumsum(ends)
@@ -189,6 +218,25 @@ def _taken_off(
                 taken[part[i]] = True
                 load[w] -= loads[part[i]]
     return np.flatnonzero(taken)
+
+
+@kernel
+def _above(
+    loads: NDArray[np.float64],
+    buckets: int,
+    starts: NDArray[np.int64],
+    replicas: NDArray[np.int32],
+    load: NDArray[np.float64],
+    heavy: float,
+) -> NDArray[np.bool_]:
+    """Which keys are taken off in any case, bool[m]: those that have several replicas, and heavy ones."""
+    taken = np.empty(len(loads), np.bool_)
+    for k in range(len(loads)):
+        one = starts[k + 1] - starts[k] == 1
+        taken[k] = not one or (k >= buckets and loads[k] > heavy)
+        if taken[k] and one:
+            load[replicas[starts[k]]] -= loads[k]
+    return taken
 
 
 @kernel

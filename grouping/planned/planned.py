@@ -30,7 +30,8 @@ class Planned(Grouping):
     Where a home would have more than its cap, the greatest keys there go to other workers, and after them the greatest
     buckets. A key that has one replica moves whole where it fits whole. Otherwise it is split: the part for which there
     is no room goes to the worker with the most room. From then on such a key has several replicas. The plan fills these
-    as a maximum flow. Only when there is no flow for all load does a key get one more replica.
+    as a maximum flow. Only when there is no flow for all load does a key get one more replica. If a key would be
+    split in the first batch, all keys above a 16th of a worker's share may leave their homes, if that saves replicas.
 
     Guarantees
     ----------
@@ -100,6 +101,10 @@ class Planned(Grouping):
     *Small keys*: the caps add up to at least (1 + σ)·N − W. Before a key of load L gets a new replica, less than N is
     assigned. So the worker with the most room has room for more than σ·N/W − 1, and takes the key whole. If
     another key needs that room later, a path may lead a part of the load back to the old replica.
+
+    *Beside the best possible*: the fewest replicas that a batch can have at its cap are NP-hard to find. In 200 small
+    first batches PLANNED had none more in 89 %, and at most one more in all. In 600 later batches it added no more than
+    the fewest in 99 %, and at most one more in all (``tests/grouping/test_fewest_replicas.py``).
 
     References
     ----------

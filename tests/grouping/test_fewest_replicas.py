@@ -1,0 +1,77 @@
+"""How many replicas PLANNED has in small batches, beside the fewest possible at its cap, which are found exactly."""
+
+from itertools import product
+
+import numpy as np
+import pytest
+
+from tests.grouping.fewest_replicas import fewest, fewest_added, fits
+from unskew.grouping import encode
+from unskew.grouping.hashing import function, homes
+from unskew.grouping.planned import Planned
+
+
+def small(seed):
+    """W, and four batches of a few keys whose shares stay the same: the tuples of each key, int64[4, K]."""
+    rng = np.random.default_rng(seed)
+    keys, workers, n = rng.integers(2, 9), int(rng.integers(2, 6)), rng.integers(20, 2000)
+    shares = (np.ones(keys), np.arange(1, keys + 1) ** -1.0, rng.lognormal(0, 1, keys), rng.random(keys))[seed % 4]
+    return workers, rng.multinomial(n, shares / shares.sum(), 4)
+
+
+def routed(planner, counts, names):
+    """The workers of each key in a batch with so many tuples of each."""
+    keys = np.repeat(names, counts)
+    chosen = planner.route(keys)
+    return [set(chosen[keys == name].tolist()) for name in names]
+
+
+@pytest.fixture(scope="module")
+def beyond():
+    """The replicas beyond the fewest possible: of each first batch, and added in each later batch."""
+    first, later = [], []
+    for seed in range(200):
+        workers, batches = small(seed)
+        names = 1000 * seed + np.arange(batches.shape[1])
+        planner, replicas = Planned(workers), [{home} for home in homes(encode(names).hashes, function(0), workers)]
+        for number, counts in enumerate(batches):
+            n, there = int(counts.sum()), np.flatnonzero(counts)
+            cap = max(-(-n // workers), int(1.05 * n / workers + 1e-6))
+            found, loads = routed(planner, counts, names), counts[there].tolist()
+            if number:
+                added = sum(len(found[k] - replicas[k]) for k in there)
+                later.append(added - fewest_added(loads, [replicas[k] for k in there], [cap] * workers))
+            else:
+                first.append(sum(map(len, found)) - fewest(loads, workers, cap))
+            for k in there:
+                replicas[k] = found[k] | replicas[k] if number else found[k]
+    return np.array(first), np.array(later)
+
+
+def test_a_first_batch_has_few_replicas(beyond):
+    first, _ = beyond
+    assert first.min() >= 0, "nothing is below the fewest"
+    assert first.max() <= 1
+    assert (first == 0).mean() >= 0.85
+
+
+def test_later_batches_add_few_replicas(beyond):
+    _, later = beyond
+    assert later.min() >= 0, "nothing is below the fewest"
+    assert later.max() <= 1
+    assert (later == 0).mean() >= 0.99
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_the_fewest_are_those_of_all_ways(seed):
+    """Both solvers agree with a search through all sets of replicas: from no replica at all, and of each other."""
+    rng = np.random.default_rng(seed)
+    keys, workers = int(rng.integers(1, 5)), int(rng.integers(1, 4))
+    loads = rng.integers(1, 20, keys).tolist()
+    cap = -(-sum(loads) // workers) + int(rng.integers(3))
+    sets = [{w for w in range(workers) if chosen >> w & 1} for chosen in range(1, 1 << workers)]
+    ways = product(sets, repeat=keys)
+    expected = min(sum(map(len, way)) for way in ways if fits(loads, way, [cap] * workers))
+    assert fewest(loads, workers, cap) == expected
+    nothing = [set() for _ in loads]
+    assert fewest_added(loads, nothing, [cap] * workers) == expected
