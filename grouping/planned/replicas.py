@@ -4,23 +4,46 @@ Those are the keys that aren't only where their bucket is.
 """
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, Self, TypeAlias
+from typing import NamedTuple, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from unskew.grouping.compiled import kernel
 from unskew.grouping.planned.assignment import Assigned
 from unskew.grouping.planned.counts import home_of
 
 Hashes: TypeAlias = NDArray[np.uint64]
 
 
-def position(sorted_keys: NDArray[Any], keys: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Each key's first position among sorted keys, and whether it is there. If it isn't, its position is arbitrary."""
-    if not len(sorted_keys):
-        return np.zeros(len(keys), np.int64), np.zeros(len(keys), np.bool_)
-    at = np.minimum(np.searchsorted(sorted_keys, keys), len(sorted_keys) - 1)
-    return at, sorted_keys[at] == keys
+@kernel
+def position(sorted_keys: Hashes, keys: Hashes) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Each key's first position among sorted keys, and whether it is there. If it isn't, its position is arbitrary.
+
+    Hashes are evenly spread. So a table by their first bits leaves few of them to a search.
+    """
+    bits = np.uint64(1)
+    while (1 << bits) < len(sorted_keys):
+        bits += np.uint64(1)
+    shift = np.uint64(64) - bits
+    starts = np.zeros((1 << bits) + 1, np.int64)
+    for key in sorted_keys:
+        starts[np.int64(key >> shift) + 1] += 1
+    starts = np.cumsum(starts)
+    at, found = np.zeros(len(keys), np.int64), np.zeros(len(keys), np.bool_)
+    for i in range(len(keys)):
+        first = np.int64(keys[i] >> shift)
+        low, high = starts[first], starts[first + 1]
+        end = high
+        while low < high:
+            middle = (low + high) // 2
+            if sorted_keys[middle] < keys[i]:
+                low = middle + 1
+            else:
+                high = middle
+        if low < end and sorted_keys[low] == keys[i]:
+            at[i], found[i] = low, True
+    return at, found
 
 
 class Present(NamedTuple):
@@ -151,5 +174,7 @@ def _pairs(
     """Each pair's position among different pairs whose keys ascend, and whether it is among them."""
     most = 1 + workers.max(initial=0)
     order = np.lexsort((workers, keys))
-    at, found = position((keys * most + workers)[order], np.where(worker < most, key * most + worker, -1))
-    return order[at], found
+    pairs = (keys * most + workers)[order]
+    wanted = np.where(worker < most, key * most + worker, -1)
+    at = np.minimum(np.searchsorted(pairs, wanted), max(len(pairs) - 1, 0))
+    return order[at], pairs[at] == wanted
