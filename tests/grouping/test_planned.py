@@ -84,6 +84,39 @@ def test_no_worker_gets_more_than_its_cap(some, workers, seed, given_options, so
         assert weighted or loads.max() <= most(len(keys), workers, planner.slack)
 
 
+def in_waves(planner, keys, sources, waves, even=True):
+    """Route a batch in waves of so many sources. Yields after each the loads so far, and how many tuples these are."""
+    own = shared(len(keys), sources, even)
+    loads, done, first = np.zeros(planner.workers, np.int64), 0, 0
+    planner.begin()
+    while first < sources:
+        wave = own[first : first + waves[first % len(waves)]]
+        first += len(wave)
+        for one, quotas in zip(wave, planner.wave([planner.count(keys[one]) for one in wave]), strict=True):
+            loads += np.bincount(planner.follow(keys[one], quotas), minlength=planner.workers)
+            done += len(one)
+        yield loads, done
+
+
+sizes = st.lists(st.integers(1, 4), min_size=1, max_size=4)
+
+
+@settings(deadline=None, max_examples=60)
+@given(batches, st.integers(1, 1000), st.integers(0, 9), options, st.integers(1, 9), sizes, st.booleans())
+def test_each_wave_is_within_the_cap_of_what_is_counted(some, workers, seed, given_options, sources, waves, even):
+    """However sources come together; and a router that is restored between two waves plans the same."""
+    planner, other = (Planned(workers, seed=seed, **given_options) for _ in range(2))
+    for keys in drawn(some, seed):
+        for loads, done in in_waves(planner, keys, sources, waves, even):
+            assert loads.sum() == done
+            assert loads.max() <= most(done, workers, planner.slack)
+            planner.load(planner.save())
+        assert done == len(keys)
+        for _ in in_waves(other, keys, sources, waves, even):
+            pass
+        assert planner.save() == other.save()
+
+
 @settings(deadline=None, max_examples=40)
 @given(batches, st.integers(1, 90), st.integers(0, 9), st.integers(2, 9))
 def test_sources_make_the_plan_of_one(some, workers, seed, sources):
