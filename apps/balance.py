@@ -100,9 +100,9 @@ def balance(
     same worker both times, because both routers begin with the same state and write the same state.
 
     """
+    routing = _routing(df, key, grouping, workers, checkpoint, options, seed, name)
     if worker_column in df.columns:
         raise UsageError(f"there is a column {worker_column!r} already; name another one with worker_column=")
-    routing = _routing(df, key, grouping, workers, checkpoint, options, seed, name)
     columns = [F.col(key)]
     if source is not None:
         columns.append(column(source))
@@ -110,6 +110,7 @@ def balance(
     if uses_time:
         columns.append(F.current_timestamp() if time is None else column(time))
     df = in_order(df, grouping, time)
+    routing = planned(df, routing)
     route = column_of(df, route_column(routing, source is not None, uses_time), columns, IntegerType())
     return placed(df.withColumn(worker_column, route), workers, F.col(worker_column))
 
@@ -149,6 +150,7 @@ def balanced_map(
     """
     routing = _routing(df, key, grouping, workers, checkpoint, options, seed, name)
     df = in_order(df, grouping, time)
+    routing = planned(df, routing)
     arrived = packets_at_workers(df, routing, key, list(df.columns), source=source, time=time)
 
     def unpack(batches: Batches) -> Batches:
@@ -167,9 +169,8 @@ def _routing(
     seed: int,
     name: str,
 ) -> Routing:
-    key_type(df, key)  # complains of another
     routing = Routing(grouping.upper(), workers, options=options, seed=seed, name=name)
     routing.check()
+    key_type(df, key)  # complains of another
     location = None if checkpoint is None else location_in(df.sparkSession, checkpoint)
-    routing = replace(routing, checkpoint=location, streaming=in_a_stream(df))
-    return planned(df, routing)
+    return replace(routing, checkpoint=location, streaming=in_a_stream(df))

@@ -14,7 +14,7 @@ from typing import Protocol, TypeVar
 
 import pyarrow as pa
 
-from unskew.errors import EnvironmentFault
+from unskew.errors import EnvironmentFault, UserError
 
 T = TypeVar("T")
 PATIENCE = 90.0  # s
@@ -288,7 +288,7 @@ def errors_in_a_line(address: str, done: str, *unchanged: type[Exception]) -> It
     """
     try:
         yield
-    except unchanged:
+    except (UserError, *unchanged):
         raise
     except (OSError, RuntimeError, ValueError) as error:
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]

@@ -113,8 +113,8 @@ def keyed_map(
     location = location_in(df.sparkSession, checkpoint)
     routing = Routing(grouping.upper(), workers, location, options, seed, streaming=True)
     routing.check()
-    routing = planned(df, routing)
     in_order(df, grouping)
+    routing = planned(df, routing, "keyed_map")
     partitions = partitions_of(df.sparkSession, location)
     kind, mergers = key_type(df, key), min(workers, partitions)
     program = Program(

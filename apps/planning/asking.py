@@ -23,8 +23,8 @@ class Asking:
     ----------
     address : Address
         The planner's.
-    run : str
-        Spark's name of the query's run, which differs each time that the query starts.
+    query : str
+        The query's id, which stays when it starts again from its checkpoint.
     batch, source : int
         Of which batch and source the attempt is.
 
@@ -42,14 +42,14 @@ class Asking:
 
     """
 
-    def __init__(self, address: Address, run: str, batch: int, source: int) -> None:
+    def __init__(self, address: Address, query: str, batch: int, source: int) -> None:
         self._address = address
         self.replicas: bytes | None = None
         self.quotas: Quotas | None = None
         try:
-            connected = socket.create_connection((address.host, address.port), _PATIENCE)
-            self._connection = asking(connected, address.secret)
-            self._ask(pack("hello", {"run": run, "batch": batch, "source": source}))
+            with socket.create_connection((address.host, address.port), _PATIENCE) as connected:
+                self._connection = asking(connected, address.secret)
+            self._ask(pack("hello", {"query": query, "batch": batch, "source": source}))
         except (OSError, EOFError, AuthenticationError) as error:
             raise EnvironmentFault(
                 f"an executor can't reach the planner of PLANNED at the driver's {address.host}:{address.port} "

@@ -1,11 +1,10 @@
 """What a source holds of a batch until it is planned: in memory up to a bound, beyond it in a temporary file."""
 
-import os
+import mmap
 from collections.abc import Iterator
-from pathlib import Path
-from tempfile import mkstemp
+from tempfile import TemporaryFile
 from types import TracebackType
-from typing import Self
+from typing import IO, Self
 
 import pyarrow as pa
 
@@ -13,9 +12,10 @@ MOST = 64 << 20  # bytes in memory
 
 
 class Held:
-    """Record batches of one schema, in their order. It is a context manager, which removes its file.
+    """Record batches of one schema, in their order. It is a context manager, which gives its file up.
 
-    The file is an Arrow stream in the machine's temporary folder, read back by a memory map.
+    The file is an Arrow stream in the machine's temporary folder, read back by a memory map. It has no name there, so
+    that nothing is left of it if the process is killed.
 
     Parameters
     ----------
@@ -28,8 +28,7 @@ class Held:
         self._most = most
         self._batches: list[pa.RecordBatch] = []
         self._bytes = 0
-        self._path: Path | None = None
-        self._file: pa.NativeFile | None = None
+        self._file: IO[bytes] | None = None
         self._writer: pa.RecordBatchStreamWriter | None = None
 
     def __enter__(self) -> Self:
@@ -39,10 +38,10 @@ class Held:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Remove the file."""
-        self._finish()
-        if self._path is not None:
-            self._path.unlink(missing_ok=True)
+        """Give the file up."""
+        self._batches = []
+        if self._file is not None:
+            self._file.close()
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Hold a batch.
@@ -58,9 +57,7 @@ class Held:
         if self._bytes <= self._most:
             return
         if self._writer is None:
-            descriptor, path = mkstemp(prefix="unskew-batch-", suffix=".arrow")
-            os.close(descriptor)
-            self._path, self._file = Path(path), pa.OSFile(path, "wb")
+            self._file = TemporaryFile(prefix="unskew-batch-")  # noqa: SIM115  `__exit__` closes it
             self._writer = pa.ipc.new_stream(self._file, batch.schema)
         for each in self._batches:
             self._writer.write_batch(each)
@@ -68,14 +65,12 @@ class Held:
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         """All batches. None is added any more."""
-        self._finish()
-        if self._path is not None:
-            with pa.memory_map(str(self._path)) as file, pa.ipc.open_stream(file) as reader:
-                yield from reader
-        yield from self._batches
-
-    def _finish(self) -> None:
         if self._writer is not None and self._file is not None:
             self._writer.close()
-            self._file.close()
-            self._writer = self._file = None
+            self._file.flush()
+            self._writer = None
+        if self._file is not None:
+            mapped = mmap.mmap(self._file.fileno(), 0, access=mmap.ACCESS_READ)
+            with pa.ipc.open_stream(pa.BufferReader(pa.py_buffer(mapped))) as reader:
+                yield from reader
+        yield from self._batches

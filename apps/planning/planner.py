@@ -10,15 +10,18 @@ batch gets what was written: a task that runs again, a speculative one, or a tas
 driver has written stand, and the next one plans the rest of the batch.
 """
 
+import hashlib
 import logging
+import re
 import secrets
 import socket
 import threading
+from collections.abc import Callable
 from contextlib import suppress
 from multiprocessing import AuthenticationError
 from multiprocessing.connection import Connection
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -28,6 +31,7 @@ from unskew.apps.checkpoint.location import Location, Where
 from unskew.apps.planning.wire import QUOTAS, REFUSED, REPLICAS, Address, answering, packed, unpacked
 from unskew.apps.spark import is_remote
 from unskew.deploy.servers.loopback import LOOPBACK
+from unskew.errors import EnvironmentFault, UserError
 from unskew.grouping import Grouping
 from unskew.grouping.planned.counts import Counts
 from unskew.grouping.planned.planned import Planned
@@ -35,51 +39,72 @@ from unskew.grouping.state import pack, unpack
 
 log = logging.getLogger(__name__)
 
+#: Settings of Spark: a port for the planner (0: any free one), and whether there is one.
+PORT, ENABLED = "spark.unskew.planner.port", "spark.unskew.planner.enabled"
 FOLDER = ("unskew", "waves")
 _WAVE = "wave"
 # A replay needs the waves of its own batch, and the last one before it.
 _KEEP = 3  # batches
 
+#: Makes a new router for a batch, whose W may be that of an earlier run.
+Routers: TypeAlias = Callable[[int], Planned]
 
-class Over(Exception):
-    """The batch that a source asks for is over."""
+
+class Over(UserError):
+    """The batch that a source asks for is over, or its planner."""
+
+    exit_code = 1
 
 
 class Planner:
-    """The planner of one query. It is a context manager, which ends it.
+    """The planner of a DataFrame's queries. It is a context manager, which ends it.
 
     Parameters
     ----------
-    router : Planned
-        A new router. The planner has it for itself.
+    routers : batch → Planned
+        Makes a new router for a batch.
     checkpoint : str or Location, optional
         The query's checkpoint location. Without it the replicas last as long as this object.
     host : str
         The driver's address, as executors reach it.
     bind : str, optional
         The address to listen on. Default: ``host``.
+    port : int
+        The port. 0: any free one.
     name : str
         A name for it, if the same query has others.
+
+    Raises
+    ------
+    EnvironmentFault
+        It can't listen there.
 
     """
 
     def __init__(
-        self, router: Planned, checkpoint: Where | None, host: str, bind: str | None = None, name: str = ""
+        self,
+        routers: Routers,
+        checkpoint: Where | None,
+        host: str,
+        bind: str | None = None,
+        port: int = 0,
+        name: str = "",
     ) -> None:
-        self._router = router
-        self._fresh = router.save()
-        self._waves = None if checkpoint is None else Waves(checkpoint, name)
+        self._routers, self._checkpoint, self._name = routers, checkpoint, name
         self._changed = threading.Condition()
-        self._run = ""
-        self._over: set[str] = set()  # runs of the query before this one
-        self._batch = -1
-        self._number = 0  # of the batch's next wave
-        self._counting: set[Connection] = set()
-        self._counted: dict[int, Counts] = {}
-        self._planned: dict[int, bytes] = {}
+        self._queries: dict[str, _Query] = {}
+        self._open: set[socket.socket] = set()
         self._closed = False
-        self._server = socket.create_server((bind or host, 0))
-        self.address = Address(host, self._server.getsockname()[1], secrets.token_bytes(32))
+        at = (bind or host).strip("[]")
+        try:
+            family = socket.AF_INET6 if ":" in at else socket.AF_INET
+            self._server = socket.create_server((at, port), family=family)
+        except OSError as error:
+            raise EnvironmentFault(
+                f"the planner of PLANNED can't listen at {at}:{port} ({error.strerror or error}); "
+                f"spark.driver.bindAddress and {PORT} name another address and port"
+            ) from error
+        self.address = Address(host.strip("[]"), self._server.getsockname()[1], secrets.token_bytes(32))
         threading.Thread(target=self._accept, name="unskew planner", daemon=True).start()
 
     def __enter__(self) -> Self:
@@ -97,8 +122,10 @@ class Planner:
         with self._changed:
             self._closed = True
             self._changed.notify_all()
-        with suppress(OSError):
-            self._server.shutdown(socket.SHUT_RDWR)  # or `accept` would go on
+            still = [self._server, *self._open]
+        for each in still:
+            with suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)  # or `accept` and those who read would go on
         self._server.close()
 
     def _accept(self) -> None:
@@ -107,144 +134,206 @@ class Planner:
                 connected, _ = self._server.accept()
             except OSError:
                 return
+            with self._changed:
+                self._open.add(connected)
             threading.Thread(target=self._serve, args=[connected], name="unskew planner's source", daemon=True).start()
 
     def _serve(self, connected: socket.socket) -> None:
         """Answer one attempt of a source."""
-        with suppress(OSError, EOFError, AuthenticationError), answering(connected, self.address.secret) as source:
-            try:
-                self._answer(source)
-            except (OSError, EOFError):
-                raise
-            except Exception as error:
-                log.exception("a source gets no plan")
-                source.send_bytes(REFUSED + f"{type(error).__name__}: {error}".encode())
-            finally:
-                self._leave(source)
+        known = (OSError, EOFError, AuthenticationError)
+        try:
+            with connected, suppress(*known), answering(connected, self.address.secret) as source:
+                try:
+                    self._answer(source)
+                except known:
+                    raise
+                except Exception as error:
+                    if not isinstance(error, UserError):
+                        log.exception("a source gets no plan")
+                    source.send_bytes(REFUSED + f"{type(error).__name__}: {error}".encode())
+        finally:
+            with self._changed:
+                self._open.discard(connected)
 
     def _answer(self, source: Connection) -> None:
         hello: dict[str, Any] = unpack("hello", source.recv_bytes())
-        run, batch, number = hello["run"], hello["batch"], hello["source"]
-        answer = self._join(source, run, batch, number)
-        source.send_bytes(answer)
-        if not answer.startswith(QUOTAS):
-            counts = unpacked(Counts, source.recv_bytes())
-            source.send_bytes(QUOTAS + self._divided(source, batch, number, counts))
-
-    def _join(self, source: Connection, run: str, batch: int, number: int) -> bytes:
-        """Note that a source is there. Returns its quotas if the plan has them, else the replicas to count with."""
+        batch, number = hello["batch"], hello["source"]
         with self._changed:
-            if run in self._over or (run == self._run and batch < self._batch):
-                raise Over(f"batch {batch} is over")
-            if run != self._run:
-                self._over.add(self._run)
-                self._run, self._batch = run, -1
-            if batch > self._batch:
-                self._begin(batch)
-            if number in self._planned:
-                return QUOTAS + self._planned[number]
-            self._counting.add(source)
-            return REPLICAS + self._router.save()
+            query = self._queries.get(hello["query"])
+            if query is None:
+                query = self._queries[hello["query"]] = _Query(self._routers, self._checkpoint, self._name)
+            answer = query.join(source, batch, number)
+        try:
+            source.send_bytes(answer)
+            if not answer.startswith(QUOTAS):
+                counts = unpacked(Counts, source.recv_bytes())
+                source.send_bytes(QUOTAS + self._divided(query, source, batch, number, counts))
+        finally:
+            with self._changed:
+                query.leave(source)
+                self._changed.notify_all()
 
-    def _divided(self, source: Connection, batch: int, number: int, counts: Counts) -> bytes:
+    def _divided(self, query: "_Query", source: Connection, batch: int, number: int, counts: Counts) -> bytes:
         """The quotas of a source that has counted. It waits for the others of its wave."""
         with self._changed:
-            self._require(batch)
-            if number not in self._planned:
-                self._counted.setdefault(number, counts)
-            self._counting.discard(source)
+            query.count(source, batch, number, counts)
+            self._changed.notify_all()
+            self._changed.wait_for(lambda: self._closed or query.knows(batch, number))
+            return query.quotas(batch, number)
+
+
+class _Query:
+    """The plan of one query's present batch. The caller has the planner's lock."""
+
+    def __init__(self, routers: Routers, checkpoint: Where | None, name: str) -> None:
+        self._routers, self._checkpoint, self._name = routers, checkpoint, name
+        self._router: Planned | None = None
+        self._waves: Waves | None = None
+        self._batch = -1
+        self._number = 0  # of the batch's next wave
+        self._counting: dict[Connection, int] = {}
+        self._counted: dict[int, Counts] = {}
+        self._planned: dict[int, bytes] = {}
+        self._refused: dict[int, Exception] = {}
+
+    def join(self, source: Connection, batch: int, number: int) -> bytes:
+        """Note that a source is there. Returns its quotas if the plan has them, else the replicas to count with."""
+        if batch > self._batch:
+            self._begin(batch)
+        self._require(batch)
+        if number in self._planned:
+            return QUOTAS + self._planned[number]
+        assert self._router is not None
+        self._counting[source] = number
+        return REPLICAS + self._router.save()
+
+    def count(self, source: Connection, batch: int, number: int, counts: Counts) -> None:
+        """Note a source's counts."""
+        self._require(batch)
+        self._counting.pop(source, None)
+        self._refused.pop(number, None)
+        if number not in self._planned:
+            self._counted.setdefault(number, counts)
+        self._plan_if_counted()
+
+    def leave(self, source: Connection) -> None:
+        """Note that an attempt of a source has gone."""
+        if self._counting.pop(source, None) is not None:
             self._plan_if_counted()
-            self._changed.wait_for(lambda: number in self._planned or self._batch != batch or self._closed)
-            self._require(batch)
-            return self._planned[number]
+
+    def knows(self, batch: int, number: int) -> bool:
+        """Whether a source needn't wait any more."""
+        return batch != self._batch or number in self._planned or number in self._refused
+
+    def quotas(self, batch: int, number: int) -> bytes:
+        """The quotas of a source."""
+        self._require(batch)
+        if number not in self._planned:
+            raise self._refused.get(number) or Over("the planner has ended")
+        return self._planned[number]
 
     def _require(self, batch: int) -> None:
-        if self._closed or batch != self._batch:
+        if batch != self._batch:
             raise Over(f"batch {batch} is over")
-
-    def _leave(self, source: Connection) -> None:
-        with self._changed:
-            if source in self._counting:
-                self._counting.discard(source)
-                self._plan_if_counted()
 
     def _begin(self, batch: int) -> None:
         """Begin a batch: its sources plan together. What an earlier driver has planned of it stands."""
-        first = self._batch < 0
-        self._batch, self._number = batch, 0
-        self._counting, self._counted, self._planned = set(), {}, {}
-        self._changed.notify_all()
+        before, first = self._router, self._batch < 0
+        self._router = router = self._routers(batch)
+        if before is not None and before.identity == router.identity:
+            router.load(before.save())
+        router.begin()
+        if self._checkpoint is not None and (before is None or before.identity != router.identity):
+            self._waves = Waves(self._checkpoint, router.identity, self._name)
+        self._number = 0
+        self._counting, self._counted, self._planned, self._refused = {}, {}, {}, {}
         if self._waves is not None:
             if first:
-                self._resume(self._waves, batch)
+                self._resume(self._waves, batch, router)
             self._waves.forget(batch - _KEEP)
-        if not self._number:
-            self._router.begin()
+        self._batch = batch
 
-    def _resume(self, waves: "Waves", batch: int) -> None:
+    def _resume(self, waves: "Waves", batch: int, router: Planned) -> None:
         before = waves.before(batch)
-        self._router.load(self._fresh)
         if before is not None:
-            try:
-                self._router.load(before)
-            except ValueError as error:
-                log.warning("the planner can't read its replicas for batch %d (%s): it starts cold", batch, error)
+            router.load(before)
+            router.begin()
         while (found := waves.read(batch, self._number)) is not None:
             self._adopt(found)
 
     def _adopt(self, data: bytes) -> None:
         """Let a wave's plan stand, as the next one of the batch."""
         values: dict[str, Any] = unpack(_WAVE, data)
+        assert self._router is not None
         self._router.load(values["state"])
         self._planned |= dict(zip(values["sources"].tolist(), values["quotas"].to_pylist(), strict=True))
         self._number += 1
 
     def _plan_if_counted(self) -> None:
-        """Plan the wave if nobody is counting."""
-        while self._counted and not self._counting:
-            sources = sorted(self._counted)
-            quotas = self._router.wave([self._counted[number] for number in sources])
-            values = {
-                "sources": np.array(sources, np.int64),
-                "quotas": pa.array([packed(each) for each in quotas], pa.large_binary()),
-                "state": self._router.save(),
-            }
-            written = pack(_WAVE, values)
-            if self._waves is not None:
-                written = self._waves.create(self._batch, self._number, written)
+        """Plan the wave if nobody is counting, except attempts at sources that another attempt has counted."""
+        assert self._router is not None
+        while self._counted and all(n in self._counted or n in self._planned for n in self._counting.values()):
+            sources, before = sorted(self._counted), self._router.save()
+            try:
+                quotas = self._router.wave([self._counted[number] for number in sources])
+                values = {
+                    "sources": np.array(sources, np.int64),
+                    "quotas": pa.array([packed(each) for each in quotas], pa.large_binary()),
+                    "state": self._router.save(),
+                }
+                written = pack(_WAVE, values)
+                if self._waves is not None:
+                    written = self._waves.create(self._batch, self._number, written)
+            except Exception as error:  # noqa: BLE001  all who wait are told, and may ask again
+                self._router.load(before)
+                self._refused |= dict.fromkeys(sources, error)
+                self._counted = {}
+                return
             self._adopt(written)
             self._counted = {number: counts for number, counts in self._counted.items() if number not in self._planned}
-            self._changed.notify_all()
 
 
-def planner(spark: SparkSession, router: Grouping, checkpoint: Where | None, name: str = "") -> Planner | None:
+def planner(
+    spark: SparkSession, routers: Callable[[int], Grouping], checkpoint: Where | None, name: str = ""
+) -> Planner | None:
     """The planner of a stream in this session, for a grouping that plans batches. Parameters as for ``Planner``.
 
-    None: the grouping plans none, or there is no driver of ours (Spark Connect). Then each source plans its own part.
+    None: the grouping plans none, there is no driver of ours (Spark Connect), or ``spark.unskew.planner.enabled`` is
+    false. Then each source plans its own part.
     """
-    if not isinstance(router, Planned) or is_remote(spark):
+    if not isinstance(routers(0), Planned) or is_remote(spark) or spark.conf.get(ENABLED, "true") == "false":
         return None
-    conf = spark.sparkContext.getConf()
-    if conf.get("spark.master", "").startswith("local"):
-        return Planner(router, checkpoint, LOOPBACK, name=name)
-    host = conf.get("spark.driver.host") or LOOPBACK
-    return Planner(router, checkpoint, host, conf.get("spark.driver.bindAddress"), name)
+    conf, port = spark.sparkContext.getConf(), int(spark.conf.get(PORT, "0") or 0)
+    host = LOOPBACK if conf.get("spark.master", "").startswith("local") else conf.get("spark.driver.host") or LOOPBACK
+    bind = None if host == LOOPBACK else conf.get("spark.driver.bindAddress")
+
+    def made(batch: int) -> Planned:
+        router = routers(batch)
+        assert isinstance(router, Planned)
+        return router
+
+    return Planner(made, checkpoint, host, bind, port, name)
 
 
 class Waves:
-    """The plans of waves beside a checkpoint, each in a file: ``unskew/waves/BATCH-WAVE``.
+    """The plans of waves beside a checkpoint, each in a file: ``unskew/waves/NAME-ROUTER/BATCH-WAVE``.
+
+    Routers with other parameters or another W have waves of their own, so that none adopts what it can't follow.
 
     Parameters
     ----------
     checkpoint : str or Location
         The query's checkpoint location.
+    identity : str
+        The routers' (``Grouping.identity``).
     name : str
         The planner's name.
 
     """
 
-    def __init__(self, checkpoint: Where, name: str = "") -> None:
-        self._folder = Location.of(checkpoint).folder(*FOLDER, *([name] if name else []))
+    def __init__(self, checkpoint: Where, identity: str, name: str = "") -> None:
+        router = hashlib.sha256(identity.encode()).hexdigest()[:16]
+        self._folder = Location.of(checkpoint).folder(*FOLDER, f"{name or 'query'}-{router}")
         self._there: set[str] | None = None  # the files that this driver knows of
 
     def read(self, batch: int, number: int) -> bytes | None:
@@ -265,20 +354,22 @@ class Waves:
     def create(self, batch: int, number: int, data: bytes) -> bytes:
         """Write a wave's plan, or leave what is there. Returns what is there now."""
         name = _name(batch, number)
+        written = data if self._folder.create(name, data) else self._folder.read(name)
         self._known().add(name)
-        return data if self._folder.create(name, data) else self._folder.read(name)
+        return written
 
     def forget(self, batch: int) -> None:
-        """Remove the plans of a batch and of those before it, except the last wave's of all."""
-        known = self._known()
-        old = sorted(name for name in known if _batch(name) <= batch)
-        for name in old if len(old) < len(known) else old[:-1]:
-            self._folder.remove(name)
-            known.discard(name)
+        """Remove the plans of a batch and of those before it, except the last wave's of all. Mere tidying."""
+        with suppress(EnvironmentFault):
+            known = self._known()
+            old = sorted(name for name in known if _batch(name) <= batch)
+            for name in old if len(old) < len(known) else old[:-1]:
+                self._folder.remove(name)
+                known.discard(name)
 
     def _known(self) -> set[str]:
         if self._there is None:
-            self._there = {name for name in self._folder.names() if name.replace("-", "").isdigit()}
+            self._there = {name for name in self._folder.names() if re.fullmatch(r"\d{12}-\d{6}", name)}
         return self._there
 
 

@@ -1,6 +1,8 @@
 """How a planner and the sources speak: over a socket, each sure that the other knows the query's secret."""
 
+import os
 import socket
+import struct
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, answer_challenge, deliver_challenge
 from typing import Any, TypeVar
@@ -11,6 +13,7 @@ from unskew.grouping.state import pack, unpack
 
 Named = TypeVar("Named", Counts, Quotas)
 
+_HANDSHAKE = 10  # s
 #: What an answer begins with: the replicas to count with, the quotas, or why there are none.
 REPLICAS, QUOTAS, REFUSED = b"r", b"q", b"x"
 
@@ -34,27 +37,44 @@ class Address:
 
 
 def answering(connected: socket.socket, secret: bytes) -> Connection:
-    """The planner's end of a connection. Raises ``AuthenticationError`` if the other end doesn't know the secret."""
-    connection = _lasting(connected)
+    """The planner's end of a connection, whose socket stays open until it is closed, too.
+
+    Raises ``AuthenticationError`` if the other end doesn't know the secret, and ``OSError`` if it says nothing.
+    """
+    connection = _connection(connected)
     deliver_challenge(connection, secret)
     answer_challenge(connection, secret)
-    return connection
+    return _lasting(connected, connection)
 
 
 def asking(connected: socket.socket, secret: bytes) -> Connection:
-    """A source's end of a connection. Raises as ``answering``."""
-    connection = _lasting(connected)
+    """A source's end of a connection. As ``answering``."""
+    connection = _connection(connected)
     answer_challenge(connection, secret)
     deliver_challenge(connection, secret)
+    return _lasting(connected, connection)
+
+
+def _connection(connected: socket.socket) -> Connection:
+    connected.settimeout(None)
+    _patience(connected, _HANDSHAKE)
+    connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    # A source waits for as long as others count. A machine that is gone is noticed within half a minute.
+    connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, seconds in (("TCP_KEEPIDLE", 10), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 4)):
+        if hasattr(socket, name):
+            connected.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), seconds)
+    return Connection(os.dup(connected.fileno()))
+
+
+def _lasting(connected: socket.socket, connection: Connection) -> Connection:
+    _patience(connected, 0)
     return connection
 
 
-def _lasting(connected: socket.socket) -> Connection:
-    connected.settimeout(None)
-    # A source waits for as long as others count. A machine that is gone is noticed all the same.
-    connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    return Connection(connected.detach())
+def _patience(connected: socket.socket, seconds: int) -> None:
+    """How long the system lets a read of the connection wait; 0: for ever."""
+    connected.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll", seconds, 0))
 
 
 def packed(value: Counts | Quotas) -> bytes:

@@ -23,10 +23,10 @@ def batch_number() -> int | None:
     return int(number) if number is not None else None
 
 
-def query_run() -> str:
-    """The name of the calling task's run of a query. It differs each time that the query is started."""
+def query_id() -> str:
+    """The id of the calling task's streaming query. It stays when the query starts again from its checkpoint."""
     context = TaskContext.get()
-    return (context.getLocalProperty("spark.jobGroup.id") if context is not None else None) or ""
+    return (context.getLocalProperty("sql.streaming.queryId") if context is not None else None) or ""
 
 
 def state_partitions() -> int | None:

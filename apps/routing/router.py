@@ -27,7 +27,7 @@ from unskew.apps.planning.held import Held
 from unskew.apps.planning.planner import planner
 from unskew.apps.planning.wire import Address
 from unskew.apps.reports import Reports, RouterReport
-from unskew.apps.routing.batches import batch_number, query_run
+from unskew.apps.routing.batches import batch_number, partition, query_id
 from unskew.apps.routing.cost import FREE, Cost
 from unskew.errors import UsageError
 from unskew.grouping import Grouping, create, encode, standalone
@@ -130,14 +130,14 @@ class Routing:
         return SourceRouter(self, source, batch)
 
 
-def planned(df: DataFrame, routing: Routing) -> Routing:
+def planned(df: DataFrame, routing: Routing, name: str = "") -> Routing:
     """The routing of a DataFrame of the user's, with a planner if it is a stream whose grouping plans batches.
 
     The planner lasts as long as this process.
     """
     if not df.isStreaming:
         return routing
-    made = planner(df.sparkSession, routing.router(), routing.checkpoint, routing.name)
+    made = planner(df.sparkSession, lambda _: routing.router(), routing.checkpoint, name or routing.name)
     return routing if made is None else replace(routing, planner=made.address)
 
 
@@ -155,14 +155,15 @@ class SourceRouter:
         self._tuples = 0
         self._seconds = 0.0
         if routing.planner is not None and batch is not None:
-            self._asking = Asking(routing.planner, query_run(), batch, source)
+            # Tasks of one source are told apart: several topics have a partition 0. Sources have no state of their own.
+            self._asking = Asking(routing.planner, query_id(), batch, partition())
             if self._asking.replicas is not None:
                 self._grouping.load(self._asking.replicas)
         elif routing.checkpoint is not None and batch is not None and self._grouping.state_fields:
             folder = ("routers", routing.name) if routing.name else ("sources",)
             self._versions = Versions(Location.of(routing.checkpoint).below("unskew", *folder, str(source)))
             self._restore(self._versions, batch)
-        if self._plans.active is not None:
+        if self._plans.active is not None and self._asking is None:
             self._adopt(self._plans.active)
 
     @property

@@ -42,6 +42,12 @@ class Drain:
         self._stage = dataflow.stage
         self._ends = ends
 
+    def __eq__(self, other: object) -> bool:
+        """Whether another one is about the same messages."""
+        return isinstance(other, Drain) and self._ends == other._ends
+
+    __hash__ = None  # pyright: ignore[reportAssignmentType]  it is compared only
+
     @property
     def waiting(self) -> int:
         """The number of messages that the topic had ever had when the run began: the sum of its end offsets."""

@@ -106,6 +106,7 @@ class Run:
         self._listeners = Listeners("batches", listeners)
         self._followers = Listeners("progress", [*followers, self._committed])
         self._stop = threading.Event()
+        self.drained: Drain | None = None  # what was drained at last
         self._draining = threading.Event()
         if settings.until_drained:
             self._draining.set()
@@ -135,8 +136,13 @@ class Run:
         """The number of messages that the topic had ever had when the run was made: the sum of its end offsets."""
         return self._drain.waiting
 
-    def drain(self) -> None:
+    def drain(self) -> Drain:
         """End the run when all messages that the topic has now are counted, and their windows published.
+
+        Returns
+        -------
+        Drain
+            What ``drained`` is, once that has come.
 
         Raises
         ------
@@ -147,6 +153,7 @@ class Run:
         settings = self._settings
         self._drain = Drain(self._dataflow, end_offsets(settings.connection, settings.topic))
         self._draining.set()
+        return self._drain
 
     def stop(self) -> None:
         """End the run after the current batch."""
@@ -245,7 +252,8 @@ class Run:
                 self._group = stack.enter_context(ConsumerGroup(settings.connection, settings.group))
             stack.enter_context(follow(spark, settings.name, self._followers))
             idle = stack.enter_context(Idle(self._dataflow, self._halt, self._draining))
-            made = planner(spark, self._dataflow.routing().router(), settings.location)
+            routing = self._dataflow.routing()
+            made = planner(spark, lambda batch: routing.router(routing.plan_state(batch).workers), settings.location)
             if made is not None:
                 stack.enter_context(made)
             query = self._start(spark, publisher, idle, flush_at, made.address if made else None)
@@ -386,13 +394,12 @@ class Run:
             self._group.commit(self._settings.topic, taken(progress))
 
     def _drained(self, *, flushing: bool) -> bool:
-        report = self._last
+        report, drain = self._last, self._drain
         # The report comes before Spark commits the batch, so its commit is waited for too.
-        return (
-            report is not None
-            and self._drain.reached(report, flushing=flushing)
-            and self._newest >= report.batch.number
-        )
+        if report is None or not drain.reached(report, flushing=flushing) or self._newest < report.batch.number:
+            return False
+        self.drained = drain
+        return True
 
     def _end(self, query: StreamingQuery) -> None:
         self._halt.set()

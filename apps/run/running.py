@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from unskew.apps.run.listeners import Follower
 from unskew.apps.run.run import Outcome, Run
-from unskew.apps.run.session import borrowed, session
+from unskew.apps.run.session import borrowed, claim_session, release_session, session
 from unskew.apps.run.summary import Summary, Tally
 from unskew.apps.topology.publisher import result_topics
 from unskew.apps.topology.settings import Settings
@@ -47,7 +47,14 @@ class Running:
     ) -> None:
         self._settings = settings
         self._tally = Tally(settings.grouping)
-        self._run = Run(settings, [self._tally, *listeners], followers)
+        self._owns = spark is None
+        if self._owns:
+            claim_session()
+        try:
+            self._run = Run(settings, [self._tally, *listeners], followers)
+        except BaseException:
+            self._release()
+            raise
         self._session = lambda: session(settings) if spark is None else borrowed(spark, settings)
         self._outcome: Outcome | None = None
         self._error: BaseException | None = None
@@ -63,7 +70,12 @@ class Running:
         except BaseException as error:  # noqa: BLE001  `wait` raises it, in the thread of who waits
             self._error = error
         finally:
+            self._release()
             self._ended.set()
+
+    def _release(self) -> None:
+        if self._owns:
+            release_session()
 
     def __enter__(self) -> Self:
         """The run itself, which has begun."""
@@ -120,12 +132,13 @@ class Running:
             The run failed; it resumes from its checkpoint if it is started again.
 
         """
-        if drained and not self._ended.is_set():
-            self._run.drain()
+        asked = self._run.drain() if drained else None
         ended = self._ended.wait(timeout)
         if self._error is not None:
             raise self._error
-        return ended and not (drained and not (self._outcome and self._outcome.drained))
+        if asked is None or not ended:
+            return ended
+        return self._outcome is not None and self._outcome.drained and self._run.drained == asked
 
     def balance(self) -> Summary:
         """How even the workers are so far. Printed, it is a line.

@@ -13,7 +13,7 @@ from contextlib import contextmanager, nullcontext, suppress
 from functools import cache
 from pathlib import Path
 from subprocess import Popen, TimeoutExpired
-from tempfile import TemporaryDirectory, gettempdir, mkdtemp
+from tempfile import gettempdir, mkdtemp
 
 from py4j.protocol import Py4JError
 from pyspark import SparkContext
@@ -93,6 +93,7 @@ _OWN_SECRET = {"spark.authenticate": "true"}
 _ATTEMPTS = 4
 # Logs of Spark that are kept, beside those of processes that run.
 _LOGS = 20
+_MADE = threading.Lock()  # held by the run that makes, or has made, this process' session
 _TEMPORARY = "unskew-run-"  # earlier versions called theirs otherwise, and did not hold them
 # The JVM's sockets close a moment before its process has ended.
 _ENDS_WITHIN = 5.0  # s
@@ -123,7 +124,8 @@ def session(settings: Settings, groupings: Sequence[str] = ()) -> Iterator[Spark
         if _PARTITIONS not in conf:
             spark.conf.set(_PARTITIONS, _partitions(stage, spark))
         warmed.result()
-    with lasting(spark, log_file()), _shipped(spark, stage):
+    with lasting(spark, log_file()):
+        _ship(spark, stage)
         yield spark
 
 
@@ -158,34 +160,40 @@ def borrowed(spark: SparkSession, settings: Settings) -> Iterator[SparkSession]:
             "the session's Spark has no Kafka connector: make it with the setting spark.jars.packages="
             f"org.apache.spark:spark-sql-kafka-0-10_2.13:{spark.version}"
         ) from error
-    with _shipped(own, stage):
-        yield own
+    _ship(own, stage)
+    yield own
 
 
-def require_no_session() -> None:
+def claim_session() -> None:
     """Refuse to make a session where there is one, which it would be, and which would end with the run.
 
     Raises
     ------
     UsageError
-        This process has a Spark session.
+        This process has a Spark session, or a run is about to make one.
 
     """
-    if SparkContext._active_spark_context is not None:  # noqa: SLF001  `getActiveSession` is of this thread alone
+    # (`getActiveSession` is of this thread alone.)
+    if SparkContext._active_spark_context is not None or not _MADE.acquire(blocking=False):  # noqa: SLF001
         raise UsageError("this process has a Spark session: start the topology in it, with spark=")
 
 
-@contextmanager
-def _shipped(spark: SparkSession, stage: Stage) -> Iterator[None]:
+def release_session() -> None:
+    """Let another run of this process make a session."""
+    _MADE.release()
+
+
+@cache
+def _archive(_application: str) -> Path:
+    """The archive of our package for a Spark application. It lasts, because executors that come later fetch it, too."""
+    return write_archive(Path(mkdtemp(dir=_temporary_folder())))
+
+
+def _ship(spark: SparkSession, stage: Stage) -> None:
     """Send our package to the executors, if they are other processes, and check their Python."""
-    if stage.settings.mode == "LOCAL":
-        yield
-        return
-    with TemporaryDirectory(dir=_temporary_folder()) as folder:
-        # Each executor fetches the archive when it needs it, also one that comes later.
-        spark.sparkContext.addPyFile(str(write_archive(Path(folder))))
+    if stage.settings.mode == "CLUSTER":
+        spark.sparkContext.addPyFile(str(_archive(spark.sparkContext.applicationId)))
         require_python(spark, states=stage.keyed)
-        yield
 
 
 def _partitions(stage: Stage, spark: SparkSession) -> int:

@@ -9,7 +9,6 @@ from pyspark.sql import SparkSession
 
 from unskew.apps.run.listeners import Follower
 from unskew.apps.run.running import Running
-from unskew.apps.run.session import require_no_session
 from unskew.apps.topology.dataflow import Dataflow
 from unskew.apps.topology.settings import Settings, mode_of
 from unskew.apps.topology.sink import BatchReport
@@ -128,8 +127,8 @@ class Topology:
         Raises
         ------
         UsageError
-            The topic has another number of partitions, the checkpoint belongs to another run, or the session can't run
-            a topology.
+            The topic has another number of partitions, the checkpoint belongs to another run, or the process has a
+            session, which isn't given. (``Running.wait`` raises that a session can't run a topology.)
         EnvironmentFault
             There is no broker, or the checkpoint can't be written.
 
@@ -140,9 +139,7 @@ class Topology:
             connection=Connection.of(bootstrap_servers, config),
             checkpoint=checkpoint or self.settings.checkpoint or default_checkpoint(self.settings),
         )
-        if spark is None:
-            require_no_session()
-        else:
+        if spark is not None:
             master = spark.conf.get("spark.master")
             settings = replace(settings, mode=mode_of(master), master=master)
         return Running(settings, listeners, followers, spark)

@@ -52,4 +52,9 @@ def __getattr__(name: str) -> Any:
 
     if name not in _HOMES:
         raise AttributeError(f"module 'unskew' has no attribute {name!r}")
-    return getattr(import_module(_HOMES[name]), name)
+    try:
+        return getattr(import_module(_HOMES[name]), name)
+    except ModuleNotFoundError as error:
+        if name != "Topology":
+            raise
+        raise ImportError(f"unskew.Topology needs the packages of unskew[app]: there is no {error.name}") from error

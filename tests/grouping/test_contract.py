@@ -111,7 +111,7 @@ def test_bad_workers(name, workers):
 FILES = sorted(Path(grouping.__file__).parent.rglob("*.py"))
 SOURCES_OF_CHANCE = {"random", "secrets", "uuid", "datetime", "time"}
 #: It measures how long routing takes.
-MEASURES = "simulator/sources.py"
+MEASURES = ("simulator/sources.py", "grouping/loop.py")
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.relative_to(FILES[0].parent).as_posix())

@@ -89,8 +89,13 @@ def test_the_library_needs_neither_spark_nor_the_command(wheel, tmp_path):
 def test_public_names_are_had_without_the_command_s_packages(wheel, library, tmp_path):
     # README: `balance` where there is pyspark; `keyed_map` with what `unskew[spark]` brings.
     with_spark = Environment.of(wheel, tmp_path / "spark", ("spark",))
-    for environment, names in ((library, {*unskew.__all__} - {"keyed_map"}), (with_spark, unskew.__all__)):
-        run([environment.python, "-c", f"from unskew import {', '.join(sorted(names))}"], tmp_path)
+    names = {*unskew.__all__} - {"Topology"}
+    for environment, had in ((library, names - {"keyed_map"}), (with_spark, names)):
+        run([environment.python, "-c", f"from unskew import {', '.join(sorted(had))}"], tmp_path)
+    asked = [with_spark.python, "-c", "try:\n    from unskew import Topology\nexcept ImportError as e:\n    print(e)"]
+    assert (
+        run(asked, tmp_path).strip() == "unskew.Topology needs the packages of unskew[app]: there is no confluent_kafka"
+    )
 
 
 @pytest.mark.slow

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from tests.waiting import PATIENCE
+from unskew.apps.checkpoint.folders import LocalFolder
 from unskew.apps.planning.asking import Asking
 from unskew.apps.planning.planner import FOLDER, Planner
 from unskew.deploy.servers.loopback import LOOPBACK
@@ -24,7 +25,7 @@ def planned(**options) -> Planned:
 
 
 def planner(checkpoint=None, **options) -> Planner:
-    return Planner(planned(**options), checkpoint, LOOPBACK)
+    return Planner(lambda _: planned(**options), checkpoint, LOOPBACK)
 
 
 def parts_of(batch: int, sources: int, n: int = 4_000) -> list[list[str]]:
@@ -42,8 +43,8 @@ def follow(asked: Asking, keys: Sequence[str]) -> np.ndarray:
     return router.follow(keys, asked.quotas)
 
 
-def route(of: Planner, batch: int, source: int, keys: Sequence[str], run: str = "a") -> np.ndarray:
-    with Asking(of.address, run, batch, source) as asked:
+def route(of: Planner, batch: int, source: int, keys: Sequence[str], query: str = "a") -> np.ndarray:
+    with Asking(of.address, query, batch, source) as asked:
         return follow(asked, keys)
 
 
@@ -108,30 +109,23 @@ def test_the_next_driver_goes_on_where_the_last_one_died(tmp_path):
     with planner(str(tmp_path)) as one:
         before = in_waves(one, 0, parts[:2], 2)
     with planner(str(tmp_path)) as two:
-        again = [route(two, 0, source, part, "b") for source, part in enumerate(parts)]
+        again = [route(two, 0, source, part) for source, part in enumerate(parts)]
     assert [each.tolist() for each in again[:2]] == [each.tolist() for each in before]
     loads = np.bincount(np.concatenate(again), minlength=WORKERS)
     assert loads.max() <= np.floor(1.05 * 4_000 / WORKERS)
     with planner(str(tmp_path)) as three:
-        third = [route(three, 1, source, part, "c") for source, part in enumerate(following)]
-    with planner() as never:
-        unbroken = [route(never, 0, source, part) for source, part in enumerate(parts)]
-        assert never.address.port
-        expected = [route(never, 1, source, part) for source, part in enumerate(following)]
-    assert np.bincount(np.concatenate(third), minlength=WORKERS).max() <= np.floor(1.05 * 4_000 / WORKERS)
-    assert len(unbroken) == len(expected) == 4
-    known = planned()
-    known.load(three._router.save())
+        third = [route(three, 1, source, part) for source, part in enumerate(following)]
+        with Asking(three.address, "a", 2, 0) as asked:
+            known = planned()
+            known.load(asked.replicas)
     assert known.clock == 8_000
+    assert np.bincount(np.concatenate(third), minlength=WORKERS).max() <= np.floor(1.05 * 4_000 / WORKERS)
 
 
 def test_two_drivers_at_once_follow_one_plan(tmp_path):
     parts = parts_of(0, 2)
     with planner(str(tmp_path)) as one, planner(str(tmp_path)) as two:
-        ours, theirs = (
-            [route(each, 0, source, part) for source, part in enumerate(parts)]
-            for each in (one, two)
-        )  # fmt: skip
+        ours, theirs = ([route(each, 0, source, part) for source, part in enumerate(parts)] for each in (one, two))
         assert [each.tolist() for each in ours] == [each.tolist() for each in theirs]
         three = Asking(one.address, "a", 1, 0), Asking(two.address, "a", 1, 0)  # both before either has planned
         both = [follow(each, parts[0]).tolist() for each in three]
@@ -148,6 +142,18 @@ def test_a_source_that_dies_while_it_counts_is_not_waited_for():
         dying.close()
         assert len(other.result(PATIENCE)) == len(parts[0])
         assert len(route(one, 0, 1, parts[1])) == len(parts[1])
+
+
+def test_an_attempt_that_is_stuck_does_not_hold_up_another_one():
+    """As of a machine that is gone, or a process that is stopped: another attempt at the source has counted."""
+    parts = parts_of(0, 2)
+    with planner() as one, ThreadPoolExecutor(2) as pool:
+        stuck = Asking(one.address, "a", 0, 1)
+        both = [pool.submit(route, one, 0, source, part) for source, part in enumerate(parts)]
+        routes = [each.result(PATIENCE) for each in both]
+        assert [len(each) for each in routes] == [len(part) for part in parts]
+        assert follow(stuck, parts[1]).tolist() == routes[1].tolist()
+        stuck.close()
 
 
 def test_two_attempts_of_a_source_side_by_side():
@@ -168,9 +174,8 @@ def test_a_batch_that_is_over_is_planned_no_more():
         route(one, 4, 0, ["a"])
         with pytest.raises(EnvironmentFault, match="batch 3 is over"):
             follow(late, ["a"])
-        assert route(one, 0, 0, ["a"], run="b").tolist(), "another run of the query may begin anew"
-        with pytest.raises(EnvironmentFault, match="batch 5 is over"):
-            route(one, 5, 0, ["a"], run="a")
+        assert route(one, 0, 0, ["a"], query="b").tolist(), "another query of the same DataFrame"
+        assert route(one, 4, 1, ["a"]).tolist(), "each has its own batches"
 
 
 def test_only_who_knows_the_secret_is_answered():
@@ -201,17 +206,72 @@ def test_old_waves_are_removed(tmp_path):
     with planner(str(tmp_path)) as one:
         for batch in range(8):
             in_waves(one, batch, parts_of(batch, 2, 100), 1)
-    names = sorted(path.name for path in tmp_path.joinpath(*FOLDER).iterdir())
+    (folder,) = tmp_path.joinpath(*FOLDER).iterdir()
+    names = sorted(path.name for path in folder.iterdir())
     assert names[0].startswith(f"{5:012d}-")
     assert len(names) == 6
 
 
-def test_replicas_of_another_configuration_are_a_cold_start(tmp_path, caplog):
+def test_waves_of_other_routers_are_none_of_these(tmp_path):
+    """W or an option may change while a batch is planned and not committed. Then the batch is planned anew."""
     with planner(str(tmp_path)) as one:
         route(one, 0, 0, ["a"] * 10)
-    with planner(str(tmp_path), slack=0.2) as two, Asking(two.address, "b", 1, 0) as asked:
-        assert asked.replicas == planned(slack=0.2).save()
-    assert "can't read its replicas for batch 1" in caplog.text
+    with planner(str(tmp_path), slack=0.2) as two, Asking(two.address, "a", 0, 0) as asked:
+        assert (asked.quotas, asked.replicas) == (None, planned(slack=0.2).save())
+        asked.divided(planned(slack=0.2).count(["a"] * 10))
+    with planner(str(tmp_path)) as three, Asking(three.address, "a", 0, 0) as asked:
+        assert asked.quotas is not None, "those of before are still there"
+
+
+def test_a_batch_of_another_number_of_workers():
+    """The first batch after a restart is of the old W."""
+    with Planner(lambda batch: Planned(4 if batch < 3 else 6), None, LOOPBACK) as one:
+        for batch, workers in ((2, 4), (3, 6), (4, 6)):
+            with Asking(one.address, "a", batch, 0) as asked:
+                router = Planned(workers)
+                router.load(asked.replicas)
+                keys = [f"k{i % 50}" for i in range(1_000)]
+                loads = np.bincount(router.follow(keys, asked.divided(router.count(keys))), minlength=workers)
+                assert loads.max() <= 1.05 * 1_000 / workers
+        assert router.clock == 1_000, "the replicas of the batch before"
+
+
+def test_planners_of_several_names_have_waves_of_their_own(tmp_path):
+    checkpoint = str(tmp_path)
+    with (
+        Planner(lambda _: planned(), checkpoint, LOOPBACK) as one,
+        Planner(lambda _: planned(), checkpoint, LOOPBACK, name="2") as two,
+    ):
+        for batch in range(6):
+            assert len(route(one, batch, 0, ["a"] * 10)) == len(route(two, batch, 0, ["b"] * 10)) == 10
+
+
+@pytest.mark.parametrize("method", ["create", "names", "read"])
+def test_a_store_that_fails_once(tmp_path, monkeypatch, method):
+    """Whoever waits is told and asks again; nothing is planned twice, and no replicas are forgotten."""
+    parts = parts_of(0, 2, 1_000)
+    with planner(str(tmp_path)) as one:
+        for batch in range(3):
+            in_waves(one, batch, parts, 2)
+    whole, failed = getattr(LocalFolder, method), []
+
+    def fails_once(self, *given):
+        if "waves" in self._path.parts and not failed:
+            failed.append(method)
+            raise OSError("not now")
+        return whole(self, *given)
+
+    monkeypatch.setattr(LocalFolder, method, fails_once)
+    with planner(str(tmp_path)) as two:
+        with pytest.raises(EnvironmentFault, match=r"has no plan: .*not now"):
+            route(two, 3, 0, parts[0])
+        loads = np.bincount(np.concatenate(in_waves(two, 3, parts, 2)), minlength=WORKERS)
+        assert loads.max() <= np.ceil(1.05 * 1_000 / WORKERS)
+        with Asking(two.address, "a", 4, 0) as asked:
+            known = planned()
+            known.load(asked.replicas)
+    assert failed
+    assert known.clock == 4_000
 
 
 def test_a_stream_s_balance_in_every_batch_of_many_sources():
