@@ -47,14 +47,10 @@ class Running:
     ) -> None:
         self._settings = settings
         self._tally = Tally(settings.grouping)
+        self._run = Run(settings, [self._tally, *listeners], followers)
         self._owns = spark is None
         if self._owns:
             claim_session()
-        try:
-            self._run = Run(settings, [self._tally, *listeners], followers)
-        except BaseException:
-            self._release()
-            raise
         self._session = lambda: session(settings) if spark is None else borrowed(spark, settings)
         self._outcome: Outcome | None = None
         self._error: BaseException | None = None

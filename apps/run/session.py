@@ -164,7 +164,7 @@ def borrowed(spark: SparkSession, settings: Settings) -> Iterator[SparkSession]:
     yield own
 
 
-def claim_session() -> None:
+def require_no_session() -> None:
     """Refuse to make a session where there is one, which it would be, and which would end with the run.
 
     Raises
@@ -174,8 +174,14 @@ def claim_session() -> None:
 
     """
     # (`getActiveSession` is of this thread alone.)
-    if SparkContext._active_spark_context is not None or not _MADE.acquire(blocking=False):  # noqa: SLF001
+    if SparkContext._active_spark_context is not None or _MADE.locked():  # noqa: SLF001
         raise UsageError("this process has a Spark session: start the topology in it, with spark=")
+
+
+def claim_session() -> None:
+    """Note that a run makes this process' session. Raises as ``require_no_session``."""
+    require_no_session()
+    _MADE.acquire()
 
 
 def release_session() -> None:

@@ -9,6 +9,7 @@ from pyspark.sql import SparkSession
 
 from unskew.apps.run.listeners import Follower
 from unskew.apps.run.running import Running
+from unskew.apps.run.session import require_no_session
 from unskew.apps.topology.dataflow import Dataflow
 from unskew.apps.topology.settings import Settings, mode_of
 from unskew.apps.topology.sink import BatchReport
@@ -139,7 +140,9 @@ class Topology:
             connection=Connection.of(bootstrap_servers, config),
             checkpoint=checkpoint or self.settings.checkpoint or default_checkpoint(self.settings),
         )
-        if spark is not None:
+        if spark is None:
+            require_no_session()
+        else:
             master = spark.conf.get("spark.master")
             settings = replace(settings, mode=mode_of(master), master=master)
         return Running(settings, listeners, followers, spark)

@@ -93,9 +93,7 @@ def test_public_names_are_had_without_the_command_s_packages(wheel, library, tmp
     for environment, had in ((library, names - {"keyed_map"}), (with_spark, names)):
         run([environment.python, "-c", f"from unskew import {', '.join(sorted(had))}"], tmp_path)
     asked = [with_spark.python, "-c", "try:\n    from unskew import Topology\nexcept ImportError as e:\n    print(e)"]
-    assert (
-        run(asked, tmp_path).strip() == "unskew.Topology needs the packages of unskew[app]: there is no confluent_kafka"
-    )
+    assert run(asked, tmp_path).startswith("unskew.Topology needs the packages of unskew[app]: there is no ")
 
 
 @pytest.mark.slow
