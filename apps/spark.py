@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, cast
 import mmh3
 import numpy as np
 import pyarrow as pa
+from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, IntegralType, StructType, TimestampType
@@ -137,8 +138,13 @@ def is_remote(spark: SparkSession) -> bool:
     return type(spark).__module__.startswith("pyspark.sql.connect")
 
 
+def no_column(df: DataFrame, name: str) -> UsageError:
+    """The error that a DataFrame has no such column."""
+    return UsageError(f"there is no column {name!r}; valid: {', '.join(df.columns)}")
+
+
 def key_type(df: DataFrame, key: str) -> pa.DataType:
-    """The Arrow type of a DataFrame's column by which rows are grouped.
+    """The Arrow type of the column by which rows are grouped. Spark finds it: the name may be that of a struct's field.
 
     Raises
     ------
@@ -146,12 +152,14 @@ def key_type(df: DataFrame, key: str) -> pa.DataType:
         There is no such column, or its type isn't one of keys.
 
     """
-    if key not in df.columns:
-        raise UsageError(f"there is no column {key!r}; valid: {', '.join(df.columns)}")
-    kind = arrow_type(df.schema[key].dataType)
-    if not (pa.types.is_string(kind) or pa.types.is_binary(kind) or pa.types.is_integer(kind)):
-        raise UsageError(f"the key {key!r} is {df.schema[key].dataType.simpleString()}; valid: string, binary, integer")
-    return kind
+    try:
+        kind = df.select(key).schema[0].dataType
+    except AnalysisException as error:
+        raise no_column(df, key) from error
+    arrow = arrow_type(kind)
+    if not (pa.types.is_string(arrow) or pa.types.is_binary(arrow) or pa.types.is_integer(arrow)):
+        raise UsageError(f"the key {key!r} is {kind.simpleString()}; valid: string, binary, integer")
+    return arrow
 
 
 def arrow_type(kind: DataType) -> pa.DataType:

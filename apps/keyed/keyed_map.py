@@ -21,7 +21,7 @@ from unskew.apps.routing.batches import batch_time, heartbeats
 from unskew.apps.routing.order import in_order
 from unskew.apps.routing.packets import column
 from unskew.apps.routing.router import Routing, planned
-from unskew.apps.spark import key_type, spark_schema, tokens
+from unskew.apps.spark import key_type, no_column, spark_schema, tokens
 from unskew.errors import UsageError
 from unskew.works.interface import KeyedWork
 
@@ -104,6 +104,8 @@ def keyed_map(
 
     """
     _require_stream(df)
+    if key not in df.columns:  # the results have a column of this name
+        raise no_column(df, key)
     if not checkpoint:
         raise UsageError(f"checkpoint is {checkpoint!r}; valid: the query's checkpointLocation")
     lives = lifetime(work, window, ttl)

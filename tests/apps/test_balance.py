@@ -16,6 +16,7 @@ import unskew.apps.balance
 from unskew.apps.balance import balance, balanced_map
 from unskew.apps.routing import packets
 from unskew.apps.run.ending import cause
+from unskew.grouping import create
 
 pytestmark = pytest.mark.spark
 
@@ -315,3 +316,10 @@ def test_bad_arguments_fail_on_the_driver(spark, change, message):
     rows = spark.range(1).withColumn("half", F.lit(0.5))
     with pytest.raises(ValueError, match=message):
         balance(rows, **({"key": "id", "workers": 2} | change))
+
+
+def test_a_key_is_named_as_spark_names_columns(spark):
+    """A struct's field, and in any case of letters."""
+    rows = spark.range(9).select(F.struct(F.col("id").alias("Who")).alias("user"))
+    placed = balance(rows, "USER.who", 2, "KEY").select("user.Who", "worker").collect()
+    assert [row.worker for row in sorted(placed)] == create("KEY", 2).route(list(range(9))).tolist()
