@@ -15,6 +15,7 @@ import tempfile
 import threading
 import time
 import tracemalloc
+from contextlib import closing
 from dataclasses import replace
 from functools import partial
 from itertools import chain
@@ -96,14 +97,14 @@ def _alone(given: argparse.Namespace) -> Table:
     """The planner alone, in the first batch and in one with remembered replicas."""
     table = Table("sources", "batch", "ms", "bytes sent a source", "bytes answered a source", "peak, MB", box=MARKDOWN)
     for sources in given.many:
-        with Planner(Planned(given.wide), None, LOOPBACK) as planner:
+        with closing(Planner(lambda _: Planned(given.wide), None, LOOPBACK)) as planner:
             _wave(planner, 0, sources, given)  # compiles the kernels
         tracemalloc.start()
-        with Planner(Planned(given.wide), None, LOOPBACK) as planner:
+        with closing(Planner(lambda _: Planned(given.wide), None, LOOPBACK)) as planner:
             _wave(planner, 0, sources, given)
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
-        with Planner(Planned(given.wide), None, LOOPBACK) as planner:
+        with closing(Planner(lambda _: Planned(given.wide), None, LOOPBACK)) as planner:
             for batch, which in enumerate(("first", "second")):
                 took, sent, answered = _wave(planner, batch, sources, given)
                 of_memory = f"{peak / 1e6:,.0f}" if batch == 0 else ""

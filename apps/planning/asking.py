@@ -2,8 +2,6 @@
 
 import socket
 from multiprocessing import AuthenticationError
-from types import TracebackType
-from typing import Self
 
 from unskew.apps.planning.wire import QUOTAS, REFUSED, REPLICAS, Address, asking, packed, unpacked
 from unskew.errors import EnvironmentFault
@@ -15,9 +13,9 @@ _PATIENCE = 10.0  # s; to connect
 
 
 class Asking:
-    """One attempt of a source to route its part of a batch. It is a context manager, which says goodbye.
+    """One attempt of a source to route its part of a batch.
 
-    As long as it is open and hasn't sent its counts, the planner waits for it.
+    As long as it isn't closed and hasn't sent its counts, the planner waits for it.
 
     Parameters
     ----------
@@ -55,16 +53,6 @@ class Asking:
                 f"an executor can't reach the planner of PLANNED at the driver's {address.host}:{address.port} "
                 f"({error or type(error).__name__}); the setting spark.driver.host names an address that it reaches"
             ) from error
-
-    def __enter__(self) -> Self:
-        """The attempt itself, which the planner knows of."""
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Disconnect; the planner no longer waits for this attempt."""
-        self.close()
 
     def close(self) -> None:
         """Disconnect; the planner no longer waits for this attempt."""

@@ -20,8 +20,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from multiprocessing import AuthenticationError
 from multiprocessing.connection import Connection
-from types import TracebackType
-from typing import Any, Self, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -32,7 +31,6 @@ from unskew.apps.planning.wire import QUOTAS, REFUSED, REPLICAS, Address, answer
 from unskew.apps.spark import is_remote
 from unskew.deploy.servers.loopback import LOOPBACK
 from unskew.errors import EnvironmentFault, UserError
-from unskew.grouping import Grouping
 from unskew.grouping.planned.counts import Counts
 from unskew.grouping.planned.planned import Planned
 from unskew.grouping.state import pack, unpack
@@ -57,7 +55,7 @@ class Over(UserError):
 
 
 class Planner:
-    """The planner of a DataFrame's queries. It is a context manager, which ends it.
+    """The planner of a DataFrame's queries, until ``close``.
 
     Parameters
     ----------
@@ -106,16 +104,6 @@ class Planner:
             ) from error
         self.address = Address(host.strip("[]"), self._server.getsockname()[1], secrets.token_bytes(32))
         threading.Thread(target=self._accept, name="unskew planner", daemon=True).start()
-
-    def __enter__(self) -> Self:
-        """The planner itself, which listens."""
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Listen no longer. Sources that wait are refused."""
-        self.close()
 
     def close(self) -> None:
         """Listen no longer. Sources that wait are refused."""
@@ -293,26 +281,18 @@ class _Query:
             self._counted = {number: counts for number, counts in self._counted.items() if number not in self._planned}
 
 
-def planner(
-    spark: SparkSession, routers: Callable[[int], Grouping], checkpoint: Where | None, name: str = ""
-) -> Planner | None:
-    """The planner of a stream in this session, for a grouping that plans batches. Parameters as for ``Planner``.
+def planner(spark: SparkSession, routers: Routers, checkpoint: Where | None, name: str = "") -> Planner | None:
+    """The planner of a stream in this session. Parameters as for ``Planner``.
 
-    None: the grouping plans none, there is no driver of ours (Spark Connect), or ``spark.unskew.planner.enabled`` is
-    false. Then each source plans its own part.
+    None: there is no driver of ours (Spark Connect), or ``spark.unskew.planner.enabled`` is false. Then each source
+    plans its own part.
     """
-    if not isinstance(routers(0), Planned) or is_remote(spark) or spark.conf.get(ENABLED, "true") == "false":
+    if is_remote(spark) or spark.conf.get(ENABLED, "true") == "false":
         return None
     conf, port = spark.sparkContext.getConf(), int(spark.conf.get(PORT, "0") or 0)
     host = LOOPBACK if conf.get("spark.master", "").startswith("local") else conf.get("spark.driver.host") or LOOPBACK
     bind = None if host == LOOPBACK else conf.get("spark.driver.bindAddress")
-
-    def made(batch: int) -> Planned:
-        router = routers(batch)
-        assert isinstance(router, Planned)
-        return router
-
-    return Planner(made, checkpoint, host, bind, port, name)
+    return Planner(routers, checkpoint, host, bind, port, name)
 
 
 class Waves:

@@ -17,20 +17,20 @@ from typing import Any, TypeAlias
 import numpy as np
 import pyarrow as pa
 from numpy.typing import ArrayLike, NDArray
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 
 from unskew.apps.checkpoint.location import Location, Where
 from unskew.apps.checkpoint.versions import Versions
 from unskew.apps.checkpoint.visible import require_visible
 from unskew.apps.planning.asking import Asking
 from unskew.apps.planning.held import Held
-from unskew.apps.planning.planner import planner
+from unskew.apps.planning.planner import Planner, planner
 from unskew.apps.planning.wire import Address
 from unskew.apps.reports import Reports, RouterReport
 from unskew.apps.routing.batches import batch_number, partition, query_id
 from unskew.apps.routing.cost import FREE, Cost
 from unskew.errors import UsageError
-from unskew.grouping import Grouping, create, encode, standalone
+from unskew.grouping import Grouping, create, encode, named, standalone
 from unskew.grouping.feedback import Plan
 from unskew.grouping.keys import KeyArray
 from unskew.grouping.loop import PlanState
@@ -130,14 +130,28 @@ class Routing:
         return SourceRouter(self, source, batch)
 
 
+def planner_of(spark: SparkSession, routing: Routing, name: str = "") -> Planner | None:
+    """The planner of a stream's sources. None: the grouping plans no batches, or as ``unskew.apps.planning.planner``.
+
+    ``name`` replaces that of the routers.
+    """
+    if not named(routing.grouping).batched:
+        return None
+
+    def router(batch: int) -> Planned:
+        made = routing.router(routing.plan_state(batch).workers)
+        assert isinstance(made, Planned)
+        return made
+
+    return planner(spark, router, routing.checkpoint, name or routing.name)
+
+
 def planned(df: DataFrame, routing: Routing, name: str = "") -> Routing:
     """The routing of a DataFrame of the user's, with a planner if it is a stream whose grouping plans batches.
 
     The planner lasts as long as this process.
     """
-    if not df.isStreaming:
-        return routing
-    made = planner(df.sparkSession, lambda _: routing.router(), routing.checkpoint, name or routing.name)
+    made = planner_of(df.sparkSession, routing, name) if df.isStreaming else None
     return routing if made is None else replace(routing, planner=made.address)
 
 

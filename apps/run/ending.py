@@ -26,7 +26,7 @@ _CONTESTED = ("CONCURRENT_STREAM_LOG_UPDATE", "Multiple streaming queries are co
 
 
 class Drain:
-    """Whether all messages are counted that the topic had when the run began.
+    """Whether all messages are counted that the topic had at some moment, such as when the run began.
 
     Parameters
     ----------
@@ -42,15 +42,9 @@ class Drain:
         self._stage = dataflow.stage
         self._ends = ends
 
-    def __eq__(self, other: object) -> bool:
-        """Whether another one is about the same messages."""
-        return isinstance(other, Drain) and self._ends == other._ends
-
-    __hash__ = None  # pyright: ignore[reportAssignmentType]  it is compared only
-
     @property
     def waiting(self) -> int:
-        """The number of messages that the topic had ever had when the run began: the sum of its end offsets."""
+        """The number of messages that the topic had ever had then: the sum of its end offsets."""
         return sum(self._ends.values())
 
     def reached(self, report: BatchReport, *, flushing: bool) -> bool:

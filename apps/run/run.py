@@ -5,7 +5,7 @@ import math
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -16,7 +16,6 @@ from pyspark.sql.streaming.query import StreamingQuery
 from unskew.apps.checkpoint.checkpoint import Batch, Checkpoint
 from unskew.apps.checkpoint.hold import NAME_VARIABLE, Hold, described
 from unskew.apps.checkpoint.versions import TotalsLog
-from unskew.apps.planning.planner import planner
 from unskew.apps.planning.wire import Address
 from unskew.apps.reports import Reports
 from unskew.apps.run.ending import Drain, Halted, LargeMessage, Repeatable, fault, stop_between_batches
@@ -106,7 +105,7 @@ class Run:
         self._listeners = Listeners("batches", listeners)
         self._followers = Listeners("progress", [*followers, self._committed])
         self._stop = threading.Event()
-        self.drained: Drain | None = None  # what was drained at last
+        self.counted = -1  # what ``waiting`` was when the run was drained
         self._draining = threading.Event()
         if settings.until_drained:
             self._draining.set()
@@ -133,16 +132,11 @@ class Run:
 
     @property
     def waiting(self) -> int:
-        """The number of messages that the topic had ever had when the run was made: the sum of its end offsets."""
+        """The sum of the topic's end offsets when the run was made, or was last told to drain: all that it ever had."""
         return self._drain.waiting
 
-    def drain(self) -> Drain:
+    def drain(self) -> None:
         """End the run when all messages that the topic has now are counted, and their windows published.
-
-        Returns
-        -------
-        Drain
-            What ``drained`` is, once that has come.
 
         Raises
         ------
@@ -153,7 +147,6 @@ class Run:
         settings = self._settings
         self._drain = Drain(self._dataflow, end_offsets(settings.connection, settings.topic))
         self._draining.set()
-        return self._drain
 
     def stop(self) -> None:
         """End the run after the current batch."""
@@ -252,10 +245,9 @@ class Run:
                 self._group = stack.enter_context(ConsumerGroup(settings.connection, settings.group))
             stack.enter_context(follow(spark, settings.name, self._followers))
             idle = stack.enter_context(Idle(self._dataflow, self._halt, self._draining))
-            routing = self._dataflow.routing()
-            made = planner(spark, lambda batch: routing.router(routing.plan_state(batch).workers), settings.location)
+            made = self._dataflow.planner(spark)
             if made is not None:
-                stack.enter_context(made)
+                stack.enter_context(closing(made))
             query = self._start(spark, publisher, idle, flush_at, made.address if made else None)
             return self._await(query, deadline, flushing=flush_at is not None)
 
@@ -398,7 +390,7 @@ class Run:
         # The report comes before Spark commits the batch, so its commit is waited for too.
         if report is None or not drain.reached(report, flushing=flushing) or self._newest < report.batch.number:
             return False
-        self.drained = drain
+        self.counted = drain.waiting
         return True
 
     def _end(self, query: StreamingQuery) -> None:

@@ -66,12 +66,9 @@ class Running:
         except BaseException as error:  # noqa: BLE001  `wait` raises it, in the thread of who waits
             self._error = error
         finally:
-            self._release()
+            if self._owns:
+                release_session()
             self._ended.set()
-
-    def _release(self) -> None:
-        if self._owns:
-            release_session()
 
     def __enter__(self) -> Self:
         """The run itself, which has begun."""
@@ -95,7 +92,7 @@ class Running:
 
     @property
     def waiting(self) -> int:
-        """The number of messages that the topic had ever had when the run was made: the sum of its end offsets."""
+        """As of ``Run``: how many messages the topic had ever had."""
         return self._run.waiting
 
     @property
@@ -128,13 +125,14 @@ class Running:
             The run failed; it resumes from its checkpoint if it is started again.
 
         """
-        asked = self._run.drain() if drained else None
+        if drained:
+            self._run.drain()
         ended = self._ended.wait(timeout)
         if self._error is not None:
             raise self._error
-        if asked is None or not ended:
-            return ended
-        return self._outcome is not None and self._outcome.drained and self._run.drained == asked
+        if not drained or self._outcome is None:
+            return ended and not drained
+        return self._outcome.drained and self._run.counted == self._run.waiting
 
     def balance(self) -> Summary:
         """How even the workers are so far. Printed, it is a line.

@@ -9,15 +9,16 @@ from typing import Any, Self
 from pyspark.sql import DataFrame, SparkSession
 
 from unskew.apps.feedback.plans import Plans
+from unskew.apps.planning.planner import Planner
 from unskew.apps.reports import Reports
-from unskew.apps.routing.router import Routing
+from unskew.apps.routing.router import Routing, planner_of
 from unskew.apps.topology.counting import Counting
 from unskew.apps.topology.keyed import Keyed
 from unskew.apps.topology.settings import Settings
 from unskew.apps.topology.source import messages, reading, splitter_of
 from unskew.apps.topology.stage import Query, Stage
 from unskew.errors import UsageError
-from unskew.grouping import create, with_sources
+from unskew.grouping import create, named, with_sources
 from unskew.grouping.loop import Loop
 from unskew.works.interface import KeyedWork
 
@@ -87,6 +88,11 @@ class Dataflow:
             return None
         moving = self.stage.whole and routing.router().moves
         return Loop(routing.router, self.settings.workers, moving, keyed=self.stage.keyed)
+
+    def planner(self, spark: SparkSession) -> Planner | None:
+        """The planner of one query. None: the grouping plans no batches, or each source is to plan its own part."""
+        # (The routing reads the checkpoint, which other groupings need not wait for.)
+        return planner_of(spark, self.routing()) if named(self.settings.grouping).batched else None
 
     def rows(self, spark: SparkSession, query: Query | None = None) -> DataFrame:
         """The whole dataflow as a streaming DataFrame, up to the rows of closed windows.

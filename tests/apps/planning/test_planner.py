@@ -4,6 +4,7 @@ import socket
 import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 
 import numpy as np
 import pytest
@@ -24,8 +25,8 @@ def planned(**options) -> Planned:
     return Planned(WORKERS, **options)
 
 
-def planner(checkpoint=None, **options) -> Planner:
-    return Planner(lambda _: planned(**options), checkpoint, LOOPBACK)
+def planner(checkpoint=None, **options) -> closing[Planner]:
+    return closing(Planner(lambda _: planned(**options), checkpoint, LOOPBACK))
 
 
 def parts_of(batch: int, sources: int, n: int = 4_000) -> list[list[str]]:
@@ -44,7 +45,7 @@ def follow(asked: Asking, keys: Sequence[str]) -> np.ndarray:
 
 
 def route(of: Planner, batch: int, source: int, keys: Sequence[str], query: str = "a") -> np.ndarray:
-    with Asking(of.address, query, batch, source) as asked:
+    with closing(Asking(of.address, query, batch, source)) as asked:
         return follow(asked, keys)
 
 
@@ -115,7 +116,7 @@ def test_the_next_driver_goes_on_where_the_last_one_died(tmp_path):
     assert loads.max() <= np.floor(1.05 * 4_000 / WORKERS)
     with planner(str(tmp_path)) as three:
         third = [route(three, 1, source, part) for source, part in enumerate(following)]
-        with Asking(three.address, "a", 2, 0) as asked:
+        with closing(Asking(three.address, "a", 2, 0)) as asked:
             known = planned()
             known.load(asked.replicas)
     assert known.clock == 8_000
@@ -216,18 +217,18 @@ def test_waves_of_other_routers_are_none_of_these(tmp_path):
     """W or an option may change while a batch is planned and not committed. Then the batch is planned anew."""
     with planner(str(tmp_path)) as one:
         route(one, 0, 0, ["a"] * 10)
-    with planner(str(tmp_path), slack=0.2) as two, Asking(two.address, "a", 0, 0) as asked:
+    with planner(str(tmp_path), slack=0.2) as two, closing(Asking(two.address, "a", 0, 0)) as asked:
         assert (asked.quotas, asked.replicas) == (None, planned(slack=0.2).save())
         asked.divided(planned(slack=0.2).count(["a"] * 10))
-    with planner(str(tmp_path)) as three, Asking(three.address, "a", 0, 0) as asked:
+    with planner(str(tmp_path)) as three, closing(Asking(three.address, "a", 0, 0)) as asked:
         assert asked.quotas is not None, "those of before are still there"
 
 
 def test_a_batch_of_another_number_of_workers():
     """The first batch after a restart is of the old W."""
-    with Planner(lambda batch: Planned(4 if batch < 3 else 6), None, LOOPBACK) as one:
+    with closing(Planner(lambda batch: Planned(4 if batch < 3 else 6), None, LOOPBACK)) as one:
         for batch, workers in ((2, 4), (3, 6), (4, 6)):
-            with Asking(one.address, "a", batch, 0) as asked:
+            with closing(Asking(one.address, "a", batch, 0)) as asked:
                 router = Planned(workers)
                 router.load(asked.replicas)
                 keys = [f"k{i % 50}" for i in range(1_000)]
@@ -239,8 +240,8 @@ def test_a_batch_of_another_number_of_workers():
 def test_planners_of_several_names_have_waves_of_their_own(tmp_path):
     checkpoint = str(tmp_path)
     with (
-        Planner(lambda _: planned(), checkpoint, LOOPBACK) as one,
-        Planner(lambda _: planned(), checkpoint, LOOPBACK, name="2") as two,
+        closing(Planner(lambda _: planned(), checkpoint, LOOPBACK)) as one,
+        closing(Planner(lambda _: planned(), checkpoint, LOOPBACK, name="2")) as two,
     ):
         for batch in range(6):
             assert len(route(one, batch, 0, ["a"] * 10)) == len(route(two, batch, 0, ["b"] * 10)) == 10
@@ -267,7 +268,7 @@ def test_a_store_that_fails_once(tmp_path, monkeypatch, method):
             route(two, 3, 0, parts[0])
         loads = np.bincount(np.concatenate(in_waves(two, 3, parts, 2)), minlength=WORKERS)
         assert loads.max() <= np.ceil(1.05 * 1_000 / WORKERS)
-        with Asking(two.address, "a", 4, 0) as asked:
+        with closing(Asking(two.address, "a", 4, 0)) as asked:
             known = planned()
             known.load(asked.replicas)
     assert failed
