@@ -23,7 +23,7 @@ from rich.table import Table
 from unskew.apps.feedback.plans import Plans
 from unskew.apps.keyed import worker
 from unskew.apps.keyed.migration import owners, router_by
-from unskew.apps.keyed.program import Program, WorkerBatch
+from unskew.apps.keyed.program import Program, Progress, WorkerBatch
 from unskew.apps.keyed.store import MemoryStore
 from unskew.apps.reports import Report, Reports, WorkerReport
 from unskew.apps.routing.packets import cut
@@ -66,7 +66,7 @@ class Engine(Reports):
         started = time.process_time()
         for number, store in enumerate(self.stores):
             batch = WorkerBatch(self.number, 1_000 + self.number, 1_000 + self.number)
-            for _ in worker.work(self.program, store, number, packets[number], batch):
+            for _ in worker.work(self.program, store, number, packets[number], batch, Progress.read(store)):
                 pass
         self.number += 1
         return time.process_time() - started
