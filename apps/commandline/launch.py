@@ -16,9 +16,8 @@ from unskew.apps.commandline.options import (
     LiveOption,
     MetricsOptions,
     WorkOptions,
-    scheme,
 )
-from unskew.apps.topology.settings import Settings
+from unskew.apps.topology.settings import Settings, scheme
 from unskew.deploy.kafka.connection import Connection
 from unskew.shell import pairs
 
@@ -63,7 +62,8 @@ def topology(
     """
     # pyspark and numba: the commands' help needn't wait for them.
     from unskew.apps.commandline.execution import execute
-    from unskew.apps.run.topology import Topology, default_checkpoint
+    from unskew.apps.run.topology import default_checkpoint
+    from unskew.apps.topology.dataflow import Dataflow
 
     grouping = scheme(given["grouping"])
     upper = {name: given[name].upper() for name in ("mode", "source_type")}
@@ -75,7 +75,7 @@ def topology(
         options=own.of([grouping])[grouping],
         **work.settings(),
     )
-    Topology.of(settings)  # Kafka's address comes last, so that an error in the other settings shows first
+    Dataflow.of(settings)  # Kafka's address comes last, so that an error in the other settings shows first
     settings = replace(
         settings,
         connection=kafka.connection(),

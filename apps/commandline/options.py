@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from unskew.apps.commandline.flattened import Shown
+from unskew.apps.topology.settings import scheme
 from unskew.deploy.commands.options import (
     METRICS,
     BootstrapOption,
@@ -204,23 +205,6 @@ LiveOption = Annotated[
         "--live", help="Watch workers, STD_DEV, rate, lag and hot keys in the terminal.", rich_help_panel=METRICS
     ),
 ]
-
-
-def scheme(grouping_type: str) -> str:
-    """The name of a grouping as the registry spells it.
-
-    Raises
-    ------
-    UsageError
-        No grouping has that name.
-
-    """
-    from unskew.grouping import named
-
-    try:
-        return named(grouping_type).name
-    except ValueError as error:
-        raise UsageError(str(error)) from None
 
 
 def schemes(groupings: str) -> list[str]:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from pyspark.sql import SparkSession
 
@@ -11,12 +11,11 @@ from unskew.apps.run.listeners import Follower
 from unskew.apps.run.running import Running
 from unskew.apps.run.session import require_no_session
 from unskew.apps.topology.dataflow import Dataflow
-from unskew.apps.topology.settings import Settings, mode_of
+from unskew.apps.topology.settings import Settings, mode_of, scheme
 from unskew.apps.topology.sink import BatchReport
 from unskew.deploy.directories import data_directory
 from unskew.deploy.kafka.connection import Connection
 from unskew.errors import UsageError
-from unskew.grouping import named
 
 #: Settings that ``start`` is given, or that follow from others.
 _LATER = ("mode", "connection", "checkpoint")
@@ -73,22 +72,10 @@ class Topology:
         for name in settings:
             if name not in valid:
                 raise UsageError(f"a topology has no setting {name!r}; valid: {', '.join(valid)}")
-        try:
-            grouping = named(grouping).name
-        except ValueError as error:
-            raise UsageError(str(error)) from None
         mode = mode_of(settings.get("master"))
-        first = (mode, source_type.upper(), grouping, topic, sources, workers, speed)
+        first = (mode, source_type.upper(), scheme(grouping), topic, sources, workers, speed)
         self.settings = Settings(*first, Connection(""), "", **settings)
         Dataflow.of(self.settings)
-
-    @classmethod
-    def of(cls, settings: Settings) -> Self:
-        """The topology with these settings. Raises as the class."""
-        Dataflow.of(settings)
-        made = cls.__new__(cls)
-        made.settings = settings
-        return made
 
     def start(
         self,
@@ -138,7 +125,7 @@ class Topology:
         settings = replace(
             self.settings,
             connection=Connection.of(bootstrap_servers, config),
-            checkpoint=checkpoint or self.settings.checkpoint or default_checkpoint(self.settings),
+            checkpoint=checkpoint or default_checkpoint(self.settings),
         )
         if spark is None:
             require_no_session()

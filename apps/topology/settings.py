@@ -255,6 +255,23 @@ def mode_of(master: str | None) -> str:
     return "LOCAL" if master is None or master.startswith("local") else "CLUSTER"
 
 
+def scheme(grouping_type: str) -> str:
+    """The name of a grouping as the registry spells it.
+
+    Raises
+    ------
+    UsageError
+        No grouping has that name.
+
+    """
+    from unskew.grouping import named
+
+    try:
+        return named(grouping_type).name
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+
+
 def numbers(option: str, text: str, *, least: float = 0.0, whole: bool = False) -> list[float]:
     """``1,2.5`` or ``1..64`` as numbers.
 

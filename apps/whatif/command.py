@@ -7,7 +7,7 @@ import typer
 from rich.console import Console
 
 from unskew.apps.commandline import options
-from unskew.apps.topology.settings import numbers
+from unskew.apps.topology.settings import numbers, scheme
 from unskew.deploy.commands.options import BootstrapOption, KafkaConfigOption
 from unskew.deploy.kafka.connection import Connection
 from unskew.errors import UsageError
@@ -96,7 +96,7 @@ def simulate(
 
     Example: unskew simulate kafka:events:user --workers 50 --sources 16
     """
-    chosen = [scheme for text in groupings.split(",") if text.strip() for scheme in [_scheme(text.strip())]]
+    chosen = [_scheme(text.strip()) for text in groupings.split(",") if text.strip()]
     counts = [int(number) for number in numbers("--workers", workers, least=1, whole=True)]
     if not chosen:
         raise UsageError("--groupings is empty; valid: names separated by commas, such as KEY,PARTIAL_KEY")
@@ -105,7 +105,7 @@ def simulate(
     from unskew.apps.whatif import simulation, tables
     from unskew.apps.whatif import stream as source
 
-    contestants = [simulation.Contestant(*scheme) for scheme in chosen]
+    contestants = [simulation.Contestant(*each) for each in chosen]
     try:
         feedback = simulation.Feedback(1000 * feedback_interval, 1000 * feedback_delay, feedback_transfer)
         read = source.read(stream, tuples, seed, lambda: Connection.of(bootstrap_servers, kafka_config))
@@ -144,5 +144,5 @@ def simulate(
 def _scheme(text: str) -> tuple[str, str, dict[str, Any]]:
     """``NAME:OPTION=VALUE:…`` as (label, name, options)."""
     name, *pairs = text.split(":")
-    scheme = options.scheme(name)
-    return ":".join([scheme, *pairs]), scheme, options.GroupingOptions(grouping_option=pairs).of([scheme])[scheme]
+    name = scheme(name)
+    return ":".join([name, *pairs]), name, options.GroupingOptions(grouping_option=pairs).of([name])[name]
