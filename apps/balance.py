@@ -18,6 +18,7 @@ from pyspark.sql.types import IntegerType, StructType
 from unskew.apps.checkpoint.location import location_in
 from unskew.apps.routing import packets
 from unskew.apps.routing.batches import in_a_stream
+from unskew.apps.routing.frames import routed_frame
 from unskew.apps.routing.order import in_order
 from unskew.apps.routing.packets import column, packets_at_workers, route_column
 from unskew.apps.routing.router import Routing, planned
@@ -26,6 +27,8 @@ from unskew.errors import UsageError
 from unskew.grouping import named
 
 Batches = Iterator[pa.RecordBatch]
+
+_WORKER = "__unskew_worker"
 
 
 def balance(
@@ -90,6 +93,9 @@ def balance(
     -----
     Behind a shuffle a static DataFrame is sorted first, so that a task that runs again routes its rows as before.
 
+    With PLANNED, a DataFrame that isn't a stream is counted by a job that runs in this call, and routed by Spark SQL
+    without Python (``unskew.apps.routing.frames``). Its workers' caps are kept up to chance.
+
     Counts never depend on the routing. But several workers may have rows of the same key. So aggregate each worker's
     rows first, and then merge these partial results by key. The ``worker`` column has each row's worker.
 
@@ -110,6 +116,8 @@ def balance(
     if uses_time:
         columns.append(F.current_timestamp() if time is None else column(time))
     df = in_order(df, grouping, time)
+    if _is_counted(df, grouping):
+        return placed(routed_frame(df, F.col(key), routing, worker_column), workers, F.col(worker_column))
     routing = planned(df, routing)
     route = column_of(df, route_column(routing, source is not None, uses_time), columns, IntegerType())
     return placed(df.withColumn(worker_column, route), workers, F.col(worker_column))
@@ -150,6 +158,9 @@ def balanced_map(
     """
     routing = _routing(df, key, grouping, workers, checkpoint, options, seed, name)
     df = in_order(df, grouping, time)
+    if _is_counted(df, grouping):
+        routed = routed_frame(df.where(F.col(key).isNotNull()), F.col(key), routing, _WORKER)
+        return placed(routed, workers, F.col(_WORKER)).drop(_WORKER).mapInArrow(work, schema)
     routing = planned(df, routing)
     arrived = packets_at_workers(df, routing, key, list(df.columns), source=source, time=time)
 
@@ -157,6 +168,11 @@ def balanced_map(
         return work(packets.read(packet) for batch in batches for packet in batch.column("packet"))
 
     return arrived.mapInArrow(unpack, schema)
+
+
+def _is_counted(df: DataFrame, grouping: str) -> bool:
+    """Whether Spark SQL counts the DataFrame before it is routed: the grouping plans batches, and this is one."""
+    return named(grouping).batched and not df.isStreaming
 
 
 def _routing(

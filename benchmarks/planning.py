@@ -1,12 +1,16 @@
-"""What PLANNED's planner costs: a batch's time beside BOUNDED_LOAD, and the planner alone with many sources.
+"""What PLANNED's planner costs: a batch's time beside BOUNDED_LOAD, static frames, and the planner alone.
 
     python -m benchmarks.planning [--sources S,...] [--workers W] [--size N] [--batches N] [--repeats N]
-                                  [--many S,...] [--keys K] [--wide W]
+                                  [--rows N] [--many S,...] [--keys K] [--wide W]
 
 First topologies of x0 on two copies of one stream, for each S both groupings in turns in one Spark. The first batches
-of a run aren't counted. Then, without Spark, a planner on the loopback interface and S sources that have counted a part
-of the same batch of K keys: what a wave of all of them takes until the last has its quotas, what goes over the sockets,
-and the peak of the planner's memory. (Sources are threads of the same process, so the time is above that of a driver.)
+of a run aren't counted.
+
+Then `balance` of a Parquet file of N rows, beside ``repartition``. Four fifths of the rows have one key, the others K.
+
+Then, without Spark, a planner on the loopback interface and S sources that have counted a part of the same batch of K
+keys: what a wave of all of them takes until the last has its quotas, what goes over the sockets, and the peak of the
+planner's memory. (Sources are threads of the same process, so the time is above that of a driver.)
 """
 
 import argparse
@@ -15,6 +19,7 @@ import tempfile
 import threading
 import time
 import tracemalloc
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
@@ -22,15 +27,18 @@ from itertools import chain
 from pathlib import Path
 
 import numpy as np
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 from rich.box import MARKDOWN
 from rich.console import Console
 from rich.table import Table
 
 from benchmarks.measuring import TYPE, in_turns, ours, settings
+from unskew import balance
 from unskew.apps.planning.asking import Asking
 from unskew.apps.planning.planner import Planner
 from unskew.apps.planning.wire import packed
-from unskew.apps.run.session import session
+from unskew.apps.run.session import session, start
 from unskew.deploy.kafka.connection import Connection
 from unskew.deploy.kafka.topics import ensure_topic
 from unskew.deploy.servers.broker import Broker
@@ -51,6 +59,7 @@ def main() -> None:
     parser.add_argument("--size", type=int, default=50_000, help="tuples a batch")
     parser.add_argument("--batches", type=int, default=15, help=f"of a run, above {_COLD}")
     parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--rows", type=int, default=20_000_000, help="of the static frame")
     parser.add_argument("--many", type=_numbers, default=[256, 1000], help="sources of the planner alone")
     parser.add_argument("--keys", type=int, default=1_000_000, help="different keys, at most, in the planner's batch")
     parser.add_argument("--wide", type=int, default=1000, help="workers of the planner alone")
@@ -58,6 +67,8 @@ def main() -> None:
     console = Console(width=140)
     if given.sources:
         console.print(_batches(given))
+    if given.rows:
+        console.print(_frames(given))
     if given.many:
         console.print(_alone(given))
 
@@ -90,6 +101,39 @@ def _batches(given: argparse.Namespace) -> Table:
             1000 * statistics.median(chain.from_iterable(found[f"S = {sources}, {name}"])) for name in _COMPARED
         )
         table.add_row(f"S = {sources}", f"{one:,.0f}", f"{other:,.0f}", f"{other - one:+,.0f}", f"{other / one:.3f}")
+    return table
+
+
+def _frames(given: argparse.Namespace) -> Table:
+    """What `balance` of a static frame takes until each worker has counted its rows, and the greatest count."""
+    with tempfile.TemporaryDirectory() as folder:
+        spark = start("planning", "local[2]", 2)
+        try:
+            number = F.when(F.col("id") % 5 != 0, -1).otherwise(F.xxhash64("id") % given.keys)
+            made = spark.range(given.rows).select(F.concat(F.lit("user "), number).alias("user"), "id")
+            made.write.parquet(f"{folder}/rows")
+            rows = spark.read.parquet(f"{folder}/rows")
+            ways: dict[str, Callable[[], DataFrame]] = {
+                "repartition": lambda: rows.repartition(given.workers, "user"),
+                **{name: partial(balance, rows, "user", given.workers, name) for name in _COMPARED},
+            }
+            largest: dict[str, int] = {}
+
+            def run(way: str, _repeat: int) -> list[float]:
+                begun = time.perf_counter()
+                placed = ways[way]().groupBy(F.spark_partition_id()).agg(F.count("id").alias("rows"), F.sum("id"))
+                largest[way] = max(row.rows for row in placed.collect())
+                return [time.perf_counter() - begun]
+
+            found = in_turns({way: partial(run, way) for way in ways}, given.repeats)
+        finally:
+            spark.stop()
+    table = Table(f"{given.rows:,} rows", "s", "of repartition", "slowest worker / mean", box=MARKDOWN)
+    base = statistics.median(chain.from_iterable(found["repartition"]))
+    for way in ways:
+        took = statistics.median(chain.from_iterable(found[way]))
+        most = largest[way] * given.workers / given.rows
+        table.add_row(way, f"{took:.1f}", f"{took / base:.2f}", f"{most:.3f}")
     return table
 
 

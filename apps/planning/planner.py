@@ -90,7 +90,7 @@ class Planner:
     ) -> None:
         self._routers, self._checkpoint, self._name = routers, checkpoint, name
         self._changed = threading.Condition()
-        self._queries: dict[str, _Query] = {}
+        self._queries: dict[str, Plans] = {}
         self._open: set[socket.socket] = set()
         self._closed = False
         at = (bind or host).strip("[]")
@@ -149,7 +149,7 @@ class Planner:
         with self._changed:
             query = self._queries.get(hello["query"])
             if query is None:
-                query = self._queries[hello["query"]] = _Query(self._routers, self._checkpoint, self._name)
+                query = self._queries[hello["query"]] = Plans(self._routers, self._checkpoint, self._name)
             answer = query.join(source, batch, number)
         try:
             source.send_bytes(answer)
@@ -161,7 +161,7 @@ class Planner:
                 query.leave(source)
                 self._changed.notify_all()
 
-    def _divided(self, query: "_Query", source: Connection, batch: int, number: int, counts: Counts) -> bytes:
+    def _divided(self, query: "Plans", source: Connection, batch: int, number: int, counts: Counts) -> bytes:
         """The quotas of a source that has counted. It waits for the others of its wave."""
         with self._changed:
             query.count(source, batch, number, counts)
@@ -170,8 +170,15 @@ class Planner:
             return query.quotas(batch, number)
 
 
-class _Query:
-    """The plan of one query's present batch. The caller has the planner's lock."""
+class Plans:
+    """The plans of one query's batches, one after the other. The caller has the planner's lock.
+
+    Parameters
+    ----------
+    routers, checkpoint, name
+        As for ``Planner``.
+
+    """
 
     def __init__(self, routers: Routers, checkpoint: Where | None, name: str) -> None:
         self._routers, self._checkpoint, self._name = routers, checkpoint, name
@@ -179,12 +186,12 @@ class _Query:
         self._waves: Waves | None = None
         self._batch = -1
         self._number = 0  # of the batch's next wave
-        self._counting: dict[Connection, int] = {}
+        self._counting: dict[Connection | None, int] = {}
         self._counted: dict[int, Counts] = {}
         self._planned: dict[int, bytes] = {}
         self._refused: dict[int, Exception] = {}
 
-    def join(self, source: Connection, batch: int, number: int) -> bytes:
+    def join(self, source: Connection | None, batch: int, number: int) -> bytes:
         """Note that a source is there. Returns its quotas if the plan has them, else the replicas to count with."""
         if batch > self._batch:
             self._begin(batch)
@@ -195,7 +202,7 @@ class _Query:
         self._counting[source] = number
         return REPLICAS + self._router.save()
 
-    def count(self, source: Connection, batch: int, number: int, counts: Counts) -> None:
+    def count(self, source: Connection | None, batch: int, number: int, counts: Counts) -> None:
         """Note a source's counts."""
         self._require(batch)
         self._counting.pop(source, None)
@@ -204,7 +211,7 @@ class _Query:
             self._counted.setdefault(number, counts)
         self._plan_if_counted()
 
-    def leave(self, source: Connection) -> None:
+    def leave(self, source: Connection | None) -> None:
         """Note that an attempt of a source has gone."""
         if self._counting.pop(source, None) is not None:
             self._plan_if_counted()

@@ -40,9 +40,16 @@ def in_a_stream(df: DataFrame) -> bool:
     """Whether a DataFrame is a stream, or is made from a stream's batch (in ``foreachBatch``)."""
     if df.isStreaming:
         return True
-    # Through Spark Connect a frame doesn't tell: what is static there is taken for a batch query.
-    spark = df.sparkSession
-    return not is_remote(spark) and spark.sparkContext.getLocalProperty(_BATCH) is not None
+    return batch_at_driver(df.sparkSession) is not None
+
+
+def batch_at_driver(spark: SparkSession) -> int | None:
+    """The number of the micro-batch whose ``foreachBatch`` the calling thread of the driver runs. None: of no batch.
+
+    Through Spark Connect a session doesn't tell: what is static there is taken for a batch query.
+    """
+    number = None if is_remote(spark) else spark.sparkContext.getLocalProperty(_BATCH)
+    return int(number) if number is not None else None
 
 
 def partition() -> int:

@@ -53,7 +53,7 @@ rows = drained(placed.withColumn("partition", F.spark_partition_id()), "placed")
 mapped = drained(
     balanced_map(events(), "key", WORKERS, work, "key string", "D_CHOICES", str(folder / "mapped-checkpoint")), "mapped"
 )
-static = balance(spark.read.parquet(str(folder / "in")), "key", WORKERS, "PARTIAL_KEY")
+static = balance(spark.read.parquet(str(folder / "in")), "key", WORKERS, "PLANNED")
 print(
     json.dumps(
         {
