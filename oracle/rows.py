@@ -5,7 +5,7 @@ The query takes a message's key from the first bytes of the value, so that every
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import unquote, urlparse
@@ -73,6 +73,32 @@ def rows_of(tables: Iterable[pa.Table]) -> Counter[Row]:
     for table in tables:
         found.update(map(Row, table["id"].to_pylist(), table["key"].to_pylist()))
     return found
+
+
+def beyond_cap(
+    tables: Iterable[pa.Table], number_of: Callable[[int, int], int | None], workers: int
+) -> list[tuple[tuple[int | None, int], int, int]]:
+    """Where a worker had more of a batch than PLANNED promises by default: (batch, worker), its rows, and its cap.
+
+    Parameters
+    ----------
+    tables : iterable of Table
+        Tables with the columns ``id``, which is a message's place, and ``worker``.
+    number_of : (partition, offset) → int
+        The number of the batch that took a message.
+    workers : int
+        W.
+
+    """
+    loads: Counter[tuple[int | None, int]] = Counter()
+    for table in tables:
+        batches = [number_of(*divmod(each, _PARTITION)) for each in table["id"].to_pylist()]
+        loads.update(zip(batches, table["worker"].to_pylist(), strict=True))
+    totals: Counter[int | None] = Counter()
+    for (batch, _), rows in loads.items():
+        totals[batch] += rows
+    caps = {batch: max(-(-total // workers), 105 * total // (100 * workers)) for batch, total in totals.items()}
+    return [(at, rows, caps[at[0]]) for at, rows in loads.items() if rows > caps[at[0]]]
 
 
 def judge_rows(expected: Counter[Row], found: Counter[Row]) -> Verdict:

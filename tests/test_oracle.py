@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka import Producer
 
 from oracle.messages import LARGEST, REASONS, fuzzed, large, largest, read, reason_of
-from oracle.rows import Row, judge_rows, place, placed, remembered, rows_of, shared_place, written
+from oracle.rows import Row, beyond_cap, judge_rows, place, placed, remembered, rows_of, shared_place, written
 from oracle.truth import Published, Record, judge, missing, noting, topic_records, truth_of
 from unskew.deploy.kafka.connection import Connection
 from unskew.deploy.kafka.topics import ensure_topic
@@ -213,6 +213,16 @@ def test_the_rows_of_a_query(tmp_path):
     del found[rows[1]]
     verdict = judge_rows(remembered(records), found)
     assert (verdict.lost, verdict.doubled) == (1, 1)
+
+
+def test_a_worker_beyond_its_cap_is_found():
+    """Of batch 0 a worker of four may have 5 of 20 rows, and of batch 1 two of 6."""
+    ids = [place(0, offset) for offset in range(20)] + [place(1, offset) for offset in range(6)]
+    workers = [0, 1, 2, 3] * 5 + [0, 0, 1, 1, 2, 2]
+    tables = [pa.table({"id": ids[begin : begin + 9], "worker": workers[begin : begin + 9]}) for begin in (0, 9, 18)]
+    assert beyond_cap(tables, lambda partition, _offset: partition, 4) == []
+    tables.append(pa.table({"id": [place(1, 9)], "worker": [0]}))
+    assert beyond_cap(tables, lambda partition, _offset: partition, 4) == [((1, 0), 3, 2)]
 
 
 def test_what_was_acknowledged_and_isnt_there(tmp_path):

@@ -5,9 +5,9 @@
     python -m benchmarks.faults --of FOLDER ...
 
 A campaign of N minutes is one run after the other, of so many minutes each, with a seed each, one more than the last.
-The seed chooses what runs: a topology (PARTIAL_KEY, DYNAMIC_KEY, BOUNDED_LOAD, and MIXED with a keyed work; by batch
-time or event time; one with a work that fails at random), or a query in a session of a user's own, with `balance`
-or `keyed_map`. Seventeen neighbouring seeds have all of them.
+The seed chooses what runs: a topology (PARTIAL_KEY, DYNAMIC_KEY, BOUNDED_LOAD, PLANNED, and MIXED with a keyed work; by
+batch time or event time; one with a work that fails at random), or a query in a session of a user's own, with `balance`
+or `keyed_map`. Twenty-one neighbouring seeds have all of them.
 
 A plan drawn from the seed inflicts the faults of ``benchmarks.faults.faults.KINDS``:
 
@@ -24,8 +24,9 @@ A supervisor starts what has died. A round has each kind once or more, and takes
 
 At the end a run is drained. A plain consumer reads the source topic, and plain Python counts it. What the run wrote
 must agree: a topology's counts by window and key, its work's ids, the rejected messages by offset and reason, or an own
-session's rows by id and key. Windows that were published twice must be the same. A topic that was made again must be
-refused in one line. What the run had published of the old topic is compared with that topic, and another run begins.
+session's rows by id and key. With PLANNED the rows of each worker and batch must keep their cap. Windows that were
+published twice must be the same. A topic that was made again must be refused in one line. What the run had published of
+the old topic is compared with that topic, and another run begins.
 
 Then come the tables: the runs, faults and recoveries, what processes took, and how much more an hour. A restart begins
 a new part, whose first three minutes don't count.

@@ -22,7 +22,7 @@ from unskew.grouping.registry import STANDALONE
 if TYPE_CHECKING:
     from benchmarks.faults.stage import Stage
 
-SOURCES, WORKERS = 3, 4
+WORKERS = 4
 WINDOW_MS = 10_000
 BATCH = 20_000  # messages at most
 _LATENESS = 60  # s: a broker or producer that is stopped delays some messages, not others
@@ -35,6 +35,7 @@ GROUPINGS = {
     "PARTIAL_KEY": ("pkg",),
     "DYNAMIC_KEY": ("dkg", "--warm-up=2", "--check-interval=1", "--promotion-period=1"),
     "BOUNDED_LOAD": ("bl",),
+    "PLANNED": ("pl",),
     # plans in nearly every batch, and states that move by them
     "MIXED": ("mixed", "--grouping-option=theta_max=0", "--grouping-option=window=1", *_DISTINCT),
 }
@@ -47,15 +48,25 @@ class Contestant(ABC):
     ----------
     name : str
         What it is, in words.
+    grouping : str
+        Its grouping.
     lacks : tuple of str
         Kinds of faults that nothing is promised for, or that can't reach it.
+    sources : int
+        How many partitions its source topic has at first: many where the sources share plans.
     more_batches : int or None
         After so many batches beyond the one that took the last message all is written; None: the program drains by
         itself (``--until-drained``).
 
     """
 
+    grouping: str
     lacks: tuple[str, ...] = ()
+
+    @property
+    def sources(self) -> int:
+        """As said above."""
+        return 8 if self.grouping == "PLANNED" else 3
 
     @property
     def more_batches(self) -> int | None:
@@ -135,14 +146,14 @@ class Topology(Contestant):
     @property
     def run(self) -> str:
         """The run's name, with which its topics' names begin; after the source topic's."""
-        return f"s{SOURCES}-w{WORKERS}-{GROUPINGS[self.grouping][0]}"
+        return f"s{self.sources}-w{WORKERS}-{GROUPINGS[self.grouping][0]}"
 
     def command(self, stage: "Stage") -> list[str]:
         """As ``Contestant``."""
         by = ["--time", "event", "--lateness", str(_LATENESS)] if self.time == "event" else []
         return [
             *(*_UNSKEW, "topology", "CLUSTER", "COUNTRY_SKEW_R80", self.grouping, stage.topic),
-            *(str(SOURCES), str(WORKERS), "x0"),
+            *(str(self.sources), str(WORKERS), "x0"),
             *("--master", stage.cluster.master, "--checkpoint", str(stage.checkpoint)),
             *("--bootstrap-servers", stage.bootstrap_servers, "--window", str(WINDOW_MS / 1000), *by),
             *("--max-tuples", str(BATCH), *GROUPINGS[self.grouping][1:], *(_RUNNING if self.changing else ())),
@@ -208,6 +219,8 @@ class Session(Contestant):
     """A query of a user's own, `benchmarks.faults.session`, which writes files.
 
     With ``shuffled`` the query is behind a shuffle: where an executor is lost, rows may come in another order.
+
+    With PLANNED, `balance` must also keep each worker of each batch within its cap.
     """
 
     query: str
@@ -243,7 +256,12 @@ class Session(Contestant):
 
     def judge(self, stage: "Stage", expected: Counter[rows.Row], *, abandoned: bool = False) -> Verdict:
         """As ``Contestant``."""
-        return rows.judge_rows(expected, rows.rows_of(rows.written(stage.output)))
+        verdict = rows.judge_rows(expected, rows.rows_of(rows.written(stage.output)))
+        if self.query == "balance" and self.grouping == "PLANNED":
+            over = rows.beyond_cap(rows.written(stage.output), stage.batches.number_of, WORKERS)
+            verdict.altered += len(over)
+            verdict.differ("worker beyond its cap ((batch, worker), rows, cap)", over)
+        return verdict
 
 
 #: One after the other, by seed. Neighbours differ, so that a short campaign has some of each.
@@ -265,6 +283,10 @@ CONTESTANTS: tuple[Contestant, ...] = (
     Session("balance", "BOUNDED_LOAD", shuffled=True),
     Topology("BOUNDED_LOAD", "event", changing=True),
     Topology("PARTIAL_KEY", "event", flaky=True),
+    Topology("PLANNED", "batch"),
+    Session("balance", "PLANNED"),
+    Topology("PLANNED", "event", changing=True),
+    Session("keyed_map", "PLANNED"),
     *(Session("keyed_map", name) for name in ("MIXED",) if name in STANDALONE),
 )
 

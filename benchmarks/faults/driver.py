@@ -289,6 +289,7 @@ class BatchLog:
         self._next = 0
         self._ends: dict[int, list[int]] = defaultdict(list)  # partition → ends of the batches, ascending
         self._times: dict[int, list[int]] = defaultdict(list)  # …and their times
+        self._numbers: dict[int, list[int]] = defaultdict(list)
 
     def follow(self) -> None:
         """Read the entries of the batches that were committed since the last call.
@@ -309,6 +310,7 @@ class BatchLog:
                 if end > (ends[-1] if ends else 0):
                     ends.append(end)
                     self._times[int(partition)].append(time_ms)
+                    self._numbers[int(partition)].append(self._next)
             self._next += 1
 
     @property
@@ -322,6 +324,12 @@ class BatchLog:
 
     def time_of(self, partition: int, offset: int) -> int | None:
         """The time (ms) of the batch that took a message; None: no committed batch did."""
-        ends = self._ends[partition]
-        at = bisect_right(ends, offset)
-        return self._times[partition][at] if at < len(ends) else None
+        return self._of(self._times, partition, offset)
+
+    def number_of(self, partition: int, offset: int) -> int | None:
+        """The number of that batch, likewise."""
+        return self._of(self._numbers, partition, offset)
+
+    def _of(self, values: dict[int, list[int]], partition: int, offset: int) -> int | None:
+        at = bisect_right(self._ends[partition], offset)
+        return values[partition][at] if at < len(self._ends[partition]) else None

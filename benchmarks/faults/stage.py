@@ -12,7 +12,7 @@ from typing import Any, Self
 from confluent_kafka.admin import AdminClient
 
 from benchmarks import processes
-from benchmarks.faults.contestants import SOURCES, Contestant
+from benchmarks.faults.contestants import Contestant
 from benchmarks.faults.driver import BatchLog, Driver
 from benchmarks.faults.preloaded import Clock, Listing
 from benchmarks.faults.proxy import OUTSIDE, Proxy, free_ports
@@ -146,7 +146,7 @@ class Stage:
         for server in filter(None, servers):
             self._stack.enter_context(server)
         self.connection = Connection(self._direct_servers)
-        ensure_topic(self.connection, TOPIC, SOURCES, _LENIENT)
+        ensure_topic(self.connection, TOPIC, self.contestant.sources, _LENIENT)
         self.driver = Driver(self.contestant.command(self), self.folder, self.checkpoint, self._environment())
         return self
 
@@ -271,8 +271,8 @@ class Stage:
         ends = end_offsets(self.connection, TOPIC)
         self._first_life = self.lives + 1
         self._delete(lambda name: name == TOPIC)
-        ensure_topic(self.connection, TOPIC, SOURCES, _LENIENT)
-        messages = SOURCES * (max(ends.values()) + 100) if outgrown else _FEW
+        ensure_topic(self.connection, TOPIC, self.contestant.sources, _LENIENT)
+        messages = self.contestant.sources * (max(ends.values()) + 100) if outgrown else _FEW
         self._produce("--malformed", str(messages)).wait()
         ended = self._await_end()
         self.driver.start()

@@ -155,6 +155,7 @@ def test_batches_are_read_from_the_checkpoint(tmp_path):
     log.follow()
     times = [log.time_of(0, 0), log.time_of(0, 2), log.time_of(0, 3), log.time_of(0, 5), log.time_of(1, 1)]
     assert times == [0, 0, 5200, None, 5200]
+    assert [log.number_of(0, offset) for offset in (0, 2, 3, 5)] == [0, 0, 2, None]
 
 
 def test_a_slope_is_that_within_the_parts():
