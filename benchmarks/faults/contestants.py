@@ -4,23 +4,19 @@ Each says how it is started, what its source topic's messages must become, and h
 """
 
 import sys
-from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
 
 import orjson
 
 from benchmarks.faults.producer import future_from
+from benchmarks.faults.stage import Contestant, Stage
 from oracle import rows, truth
 from oracle.truth import Record, Verdict
 from unskew.apps.results import reader
 from unskew.apps.results.reader import ALL, Selection
 from unskew.grouping.registry import STANDALONE
-
-if TYPE_CHECKING:
-    from benchmarks.faults.stage import Stage
 
 WORKERS = 4
 WINDOW_MS = 10_000
@@ -39,56 +35,6 @@ GROUPINGS = {
     # plans in nearly every batch, and states that move by them
     "MIXED": ("mixed", "--grouping-option=theta_max=0", "--grouping-option=window=1", *_DISTINCT),
 }
-
-
-class Contestant(ABC):
-    """What runs under the faults.
-
-    Attributes
-    ----------
-    name : str
-        What it is, in words.
-    grouping : str
-        Its grouping.
-    lacks : tuple of str
-        Kinds of faults that nothing is promised for, or that can't reach it.
-    sources : int
-        How many partitions its source topic has at first: many where the sources share plans.
-    more_batches : int or None
-        After so many batches beyond the one that took the last message all is written; None: the program drains by
-        itself (``--until-drained``).
-
-    """
-
-    grouping: str
-    lacks: tuple[str, ...] = ()
-
-    @property
-    def sources(self) -> int:
-        """As said above."""
-        return 8 if self.grouping == "PLANNED" else 3
-
-    @property
-    def more_batches(self) -> int | None:
-        """As said above."""
-        return None
-
-    @property
-    @abstractmethod
-    def name(self) -> str:
-        """What it is."""
-
-    @abstractmethod
-    def command(self, stage: "Stage") -> list[str]:
-        """Program and arguments."""
-
-    @abstractmethod
-    def expected(self, stage: "Stage", records: Iterable[Record]) -> Any:
-        """What must become of the source topic's messages, when batches have taken them all."""
-
-    @abstractmethod
-    def judge(self, stage: "Stage", expected: Any, *, abandoned: bool = False) -> Verdict:
-        """What became of them, judged against that; ``abandoned`` as for ``oracle.truth.judge``."""
 
 
 #: A key's result in a window: how many tuples it has, and their smallest and greatest offset.
@@ -148,7 +94,7 @@ class Topology(Contestant):
         """The run's name, with which its topics' names begin; after the source topic's."""
         return f"s{self.sources}-w{WORKERS}-{GROUPINGS[self.grouping][0]}"
 
-    def command(self, stage: "Stage") -> list[str]:
+    def command(self, stage: Stage) -> list[str]:
         """As ``Contestant``."""
         by = ["--time", "event", "--lateness", str(_LATENESS)] if self.time == "event" else []
         return [
@@ -161,7 +107,7 @@ class Topology(Contestant):
             *(f"--conf={name}={value}" for name, value in stage.conf.items()),
         ]
 
-    def expected(self, stage: "Stage", records: Iterable[Record]) -> truth.Truth:
+    def expected(self, stage: Stage, records: Iterable[Record]) -> truth.Truth:
         """As ``Contestant``."""
         by_event = self.time == "event"
         failed = truth.failures(self._rejected(stage)) if self.flaky else {}
@@ -172,7 +118,7 @@ class Topology(Contestant):
 
         return truth.truth_of(stage.topic, records, WINDOW_MS, time_of, future, failed)
 
-    def judge(self, stage: "Stage", expected: truth.Truth, *, abandoned: bool = False) -> Verdict:
+    def judge(self, stage: Stage, expected: truth.Truth, *, abandoned: bool = False) -> Verdict:
         """As ``Contestant``."""
         results = f"{stage.topic}-{self.run}-results"
         names = [f"{stage.topic}-{self.run}-{what}" for what in ("aggregator", "distribution")]
@@ -190,7 +136,7 @@ class Topology(Contestant):
             judge_kept(verdict, summaries(expected), changes, newest)
         return verdict
 
-    def _rejected(self, stage: "Stage") -> Iterable[Record]:
+    def _rejected(self, stage: Stage) -> Iterable[Record]:
         """The records of the rejected messages."""
         return stage.following(truth.topic_records(stage.connection, f"{stage.topic}-rejected"))
 
@@ -239,7 +185,7 @@ class Session(Contestant):
         """As ``Contestant``: states of split keys meet every two batches."""
         return 8 if self.query == "keyed_map" else 0
 
-    def command(self, stage: "Stage") -> list[str]:
+    def command(self, stage: Stage) -> list[str]:
         """As ``Contestant``."""
         return [
             *(sys.executable, "-m", "benchmarks.faults.session", self.query, self.grouping),
@@ -250,11 +196,11 @@ class Session(Contestant):
             *(("--shuffled",) if self.shuffled else ()),
         ]
 
-    def expected(self, stage: "Stage", records: Iterable[Record]) -> Counter[rows.Row]:
+    def expected(self, stage: Stage, records: Iterable[Record]) -> Counter[rows.Row]:
         """As ``Contestant``."""
         return rows.placed(records) if self.query == "balance" else rows.remembered(records)
 
-    def judge(self, stage: "Stage", expected: Counter[rows.Row], *, abandoned: bool = False) -> Verdict:
+    def judge(self, stage: Stage, expected: Counter[rows.Row], *, abandoned: bool = False) -> Verdict:
         """As ``Contestant``."""
         verdict = rows.judge_rows(expected, rows.rows_of(rows.written(stage.output)))
         if self.query == "balance" and self.grouping == "PLANNED":

@@ -1,9 +1,10 @@
-"""All that a run consists of: brokers, InfluxDB, cluster, producer, driver, and the checkpoint on a small disk."""
+"""What runs under faults, and all that it needs: brokers, InfluxDB, cluster, producer, driver, and a small disk."""
 
 import shutil
 import subprocess
 import sys
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -12,7 +13,6 @@ from typing import Any, Self
 from confluent_kafka.admin import AdminClient
 
 from benchmarks import processes
-from benchmarks.faults.contestants import Contestant
 from benchmarks.faults.driver import BatchLog, Driver
 from benchmarks.faults.preloaded import Clock, Listing
 from benchmarks.faults.proxy import OUTSIDE, Proxy, free_ports
@@ -47,6 +47,56 @@ SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 _PATIENCE = 240.0  # s
 _FEW = 300  # messages
 _LOOK_EVERY = 0.5  # s
+
+
+class Contestant(ABC):
+    """What runs under the faults.
+
+    Attributes
+    ----------
+    name : str
+        What it is, in words.
+    grouping : str
+        Its grouping.
+    lacks : tuple of str
+        Kinds of faults that nothing is promised for, or that can't reach it.
+    sources : int
+        How many partitions its source topic has at first: many where the sources share plans.
+    more_batches : int or None
+        After so many batches beyond the one that took the last message all is written; None: the program drains by
+        itself (``--until-drained``).
+
+    """
+
+    grouping: str
+    lacks: tuple[str, ...] = ()
+
+    @property
+    def sources(self) -> int:
+        """As said above."""
+        return 8 if self.grouping == "PLANNED" else 3
+
+    @property
+    def more_batches(self) -> int | None:
+        """As said above."""
+        return None
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """What it is."""
+
+    @abstractmethod
+    def command(self, stage: "Stage") -> list[str]:
+        """Program and arguments."""
+
+    @abstractmethod
+    def expected(self, stage: "Stage", records: Iterable[Record]) -> Any:
+        """What must become of the source topic's messages, when batches have taken them all."""
+
+    @abstractmethod
+    def judge(self, stage: "Stage", expected: Any, *, abandoned: bool = False) -> Verdict:
+        """What became of them, judged against that; ``abandoned`` as for ``oracle.truth.judge``."""
 
 
 class Stage:
