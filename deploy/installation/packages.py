@@ -35,7 +35,7 @@ def missing_packages() -> list[str]:
     names = list(locked_versions()) or [
         wanted.name
         for wanted in map(Requirement, metadata.requires("unskew") or [])
-        if wanted.marker is None or any(wanted.marker.evaluate({"extra": extra}) for extra in ("app", "spark"))
+        if wanted.marker is None or any(wanted.marker.evaluate({"extra": extra}) for extra in ("app", "keyed", "spark"))
     ]
     return [name for name in names if _installed(name) is None]
 

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from unskew.grouping import GROUPINGS, create
     from unskew.works.interface import Folded, KeyedWork
 
+    #: The version of the installed package.
+    __version__: str
+
 __all__ = [
     "GROUPINGS",
     "EnvironmentFault",
@@ -48,8 +51,13 @@ _HOMES = {
 
 def __getattr__(name: str) -> Any:
     # On demand: the set-up runs before anything is installed, and the groupings work without pyspark.
-    from importlib import import_module
+    from importlib import import_module, metadata
 
+    if name == "__version__":
+        try:
+            return metadata.version("unskew")
+        except metadata.PackageNotFoundError:  # an executor's copy, say, which Spark has sent it
+            raise AttributeError("this copy of unskew isn't installed, so that it has no version") from None
     if name not in _HOMES:
         raise AttributeError(f"module 'unskew' has no attribute {name!r}")
     try:

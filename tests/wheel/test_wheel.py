@@ -79,6 +79,8 @@ def test_the_library_needs_neither_spark_nor_the_command(wheel, tmp_path):
     )
     first, second = json.loads(printed)
     assert first == second
+    version = run([bare.python, "-c", "import unskew; print(unskew.__version__)"], tmp_path)
+    assert f"unskew-{version.strip()}-" in wheel.name
     done = subprocess.run([bare.unskew, "--help"], capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert done.stderr.startswith("unskew: the command needs typer")
@@ -87,10 +89,11 @@ def test_the_library_needs_neither_spark_nor_the_command(wheel, tmp_path):
 
 
 def test_public_names_are_had_without_the_command_s_packages(wheel, library, tmp_path):
-    # README: `balance` where there is pyspark; `keyed_map` with what `unskew[spark]` brings.
+    # README: `balance` where there is pyspark; `keyed_map` with what `unskew[keyed]` or `unskew[spark]` brings.
     with_spark = Environment.of(wheel, tmp_path / "spark", ("spark",))
+    keyed = Environment.of(wheel, tmp_path / "keyed", ("keyed",), ("pyspark",))
     names = {*unskew.__all__} - {"Topology"}
-    for environment, had in ((library, names - {"keyed_map"}), (with_spark, names)):
+    for environment, had in ((library, names - {"keyed_map"}), (keyed, names), (with_spark, names)):
         run([environment.python, "-c", f"from unskew import {', '.join(sorted(had))}"], tmp_path)
     asked = [with_spark.python, "-c", "try:\n    from unskew import Topology\nexcept ImportError as e:\n    print(e)"]
     assert run(asked, tmp_path).startswith("unskew.Topology needs the packages of unskew[app]: there is no ")
