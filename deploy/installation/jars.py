@@ -35,7 +35,14 @@ _SUMS = _DESCRIPTION.with_name("jars.sha256")
 
 
 def connector_jars() -> list[Path]:
-    """The archives of Spark's Kafka source and sink, for `spark.jars`. Missing ones are fetched first."""
+    """The archives of Spark's Kafka source and sink, for `spark.jars`. Missing ones are fetched first.
+
+    Raises
+    ------
+    EnvironmentFault
+        The installed pyspark has another version than these archives. Or they can't be fetched (`described_jars`).
+    """
+    _require_spark()
     found = described_jars(_DESCRIPTION, "connector", "the JVM jars", *_ABOUT, _SUMS)
     return [lenient(jar) if jar.name.startswith(_SOURCE) else jar for jar in found]
 
@@ -67,6 +74,20 @@ def pyspark_home() -> Path:
     if spec is None or not spec.submodule_search_locations:
         raise EnvironmentFault(f"pyspark is not installed for {sys.executable}; run `make setup`")
     return Path(spec.submodule_search_locations[0])
+
+
+def _require_spark() -> None:
+    """Refuse a pyspark of another version than the connector's: a connector works with its own Spark alone."""
+    rows = ET.parse(_DESCRIPTION).getroot().iterfind("dependencies/dependency")  # noqa: S314  our own file
+    wanted = [row.get("rev", "") for row in rows if row.get("name", "").startswith(_SOURCE)]
+    source = (pyspark_home() / "version.py").read_text()  # vendors' pyspark may have no metadata of a package
+    [installed] = re.findall(r"""^__version__.*?=\s*["']([^"']+)["']""", source, re.MULTILINE)
+    if wanted and installed.partition("+")[0] not in wanted:
+        raise EnvironmentFault(
+            f"pyspark {installed} is installed, and there is no Kafka connector for it here, only that of Spark "
+            f"{wanted[0]}: install pyspark=={wanted[0]}, or make your own session with the setting spark.jars.packages="
+            f"org.apache.spark:{_SOURCE}0-10_2.13:{installed}"
+        )
 
 
 def described_jars(

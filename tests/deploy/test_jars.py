@@ -4,6 +4,7 @@ import hashlib
 import os
 import subprocess
 import sys
+import tomllib
 from xml.etree import ElementTree as ET
 
 import pytest
@@ -87,6 +88,22 @@ def test_all_archives_have_a_hash(pytestconfig):
         for each in ET.parse(pytestconfig.rootpath / "deploy" / "installation" / description).iterfind("*/dependency")
     }
     assert named <= {name.split("/")[1] for _, name in rows}
+
+
+def test_another_pyspark_is_told_which_one_has_the_connector(tmp_path, monkeypatch):
+    monkeypatch.setattr(jars, "pyspark_home", lambda: tmp_path)
+    (tmp_path / "version.py").write_text('__version__: str = "4.1.4"\n')
+    with pytest.raises(EnvironmentFault, match=r"^pyspark 4\.1\.4 is installed.*pyspark==4\.2\.0, .*10_2\.13:4\.1\.4$"):
+        jars.connector_jars()
+    (tmp_path / "version.py").write_text("__version__ = '4.2.0+vendor.3'\n")
+    jars._require_spark()
+
+
+def test_the_connector_is_that_of_the_pinned_pyspark(pytestconfig):
+    rows = ET.parse(pytestconfig.rootpath / "deploy" / "installation" / "ivy.xml").iterfind("*/dependency")
+    [connector] = [row.get("rev") for row in rows if row.get("name", "").startswith("spark-sql-kafka-")]
+    extras = tomllib.loads((pytestconfig.rootpath / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    assert f"pyspark=={connector}" in extras["app"]
 
 
 @pytest.mark.slow
