@@ -40,6 +40,12 @@ test-all: setup ## All tests: Kafka, Spark and whole clusters are started and ki
 test-rest: setup ## What `test` leaves of `test-all`: also what it may have skipped for want of a program
 	@$(TEST) -m "full or programs"
 
+# Of each minor version that `balance` and its kin are for, the newest that has a thin client, if any has.
+SPARKS ?= 4.0.4 4.1.3 4.2.0 4.3.0
+
+test-matrix: setup ## `balance`, `balanced_map` and `keyed_map` on other versions of Spark, each installed in .unskew (SPARKS=...)
+	@SPARKS="$(SPARKS)" $(TEST) --numprocesses 0 tests/wheel/test_sparks.py
+
 lint: setup ## ruff, the layers of imports and the type checker
 	@.venv/bin/ruff check && .venv/bin/ruff format --check
 	@.venv/bin/lint-imports --no-cache --no-logo

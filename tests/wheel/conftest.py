@@ -1,12 +1,15 @@
 """The wheel, which each test process builds once."""
 
+import os
 from pathlib import Path
 
 import pytest
 
 from tests.wheel.environments import build
 
-collect_ignore = ["job.py"]  # not a test: a user's program
+collect_ignore = ["job.py", "query.py"]  # not tests: users' programs
+if not os.environ.get("SPARKS"):
+    collect_ignore.append("test_sparks.py")
 
 
 @pytest.fixture(scope="session")

@@ -1,0 +1,196 @@
+"""Environments with other versions of Spark, which uv makes once, and queries in them, which may be killed."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+from tests.waiting import PATIENCE
+from tests.wheel.environments import ROOT
+from unskew.deploy.installation.machine import find_java
+from unskew.deploy.servers.loopback import LOOPBACK
+
+_ENVIRONMENTS = ROOT / ".unskew" / "matrix"
+#: How a query reaches Spark: in its own process, through a Connect server there, or with the thin client alone.
+MODES = ("classic", "connect", "client")
+_SERVER = "org.apache.spark.sql.connect.service.SparkConnectServer"
+
+
+@dataclass(frozen=True)
+class Installed:
+    """A version of Spark with the wheel beside it.
+
+    Attributes
+    ----------
+    version : str
+        Spark's.
+    folder : Path
+        The environment with all of Spark.
+    thin : Path
+        The one with its client alone.
+    lacks_client : str or None
+        Why there is no client of this version.
+
+    """
+
+    version: str
+    folder: Path
+    thin: Path
+    lacks_client: str | None
+
+    @classmethod
+    def of(cls, version: str, wheel: Path) -> "Installed":
+        """Make the environments where they aren't there, and put the wheel in them. Not each version has a client."""
+        folder, thin = _ENVIRONMENTS / version, _ENVIRONMENTS / f"{version}-client"
+        refused = _install(folder, wheel, f"pyspark[connect]=={version}")
+        assert refused is None, refused
+        return cls(version, folder, thin, _install(thin, wheel, f"pyspark-client=={version}"))
+
+    @contextmanager
+    def query(self, mode: str, kind: str, grouping: str, folder: Path) -> Iterator["Query"]:
+        """Start a query. At the end it is killed, if it still runs."""
+        with self._address(mode, folder) as address:
+            python = (self.thin if mode == "client" else self.folder) / "bin" / "python"
+            program = Path(__file__).with_name("query.py")
+            with (folder / "query.log").open("ab") as log:
+                command = [python, program, kind, grouping, address, folder]
+                process = _started(command, folder, self._environment(), log.fileno())
+            try:
+                yield Query(process, folder)
+            finally:
+                _kill(process)
+
+    @contextmanager
+    def _address(self, mode: str, folder: Path) -> Iterator[str]:
+        if mode != "client":
+            yield {"classic": "local[2]", "connect": "connect"}[mode]
+            return
+        log = folder / "server.log"
+        begin = log.stat().st_size if log.exists() else 0
+        options = [
+            "--master",
+            "local[2]",
+            "--conf",
+            "spark.ui.enabled=false",
+            "--conf",
+            "spark.connect.grpc.binding.port=0",
+        ]
+        with log.open("ab") as output:
+            command = [self.folder / "bin" / "spark-submit", "--class", _SERVER, *options, "spark-internal"]
+            server = _started(command, folder, self._environment(), output.fileno())
+        try:
+            started = awaited(lambda: _port(log.read_text()[begin:]), "the Connect server")
+            yield f"sc://{LOOPBACK}:{started}"
+        finally:
+            _kill(server)
+
+    def _environment(self) -> dict[str, str]:
+        kept = {name: os.environ[name] for name in ("NUMBA_CACHE_DIR", "SPARK_SUBMIT_OPTS") if name in os.environ}
+        path = f"{self.folder / 'bin'}{os.pathsep}{os.environ['PATH']}"
+        python = str(self.folder / "bin" / "python")
+        return {
+            **kept,
+            "PATH": path,
+            "JAVA_HOME": str(find_java().home),
+            "PYSPARK_PYTHON": python,
+            "HOME": str(self.folder),
+        }
+
+
+@dataclass(frozen=True)
+class Query:
+    """A query that runs."""
+
+    process: subprocess.Popen[bytes]
+    folder: Path
+
+    def wait(self) -> None:
+        """Wait until it has taken all files."""
+        code = self.process.wait(PATIENCE)
+        assert code == 0, (self.folder / "query.log").read_text()[-3_000:]
+
+    def goes_on(self, batches: int) -> None:
+        """Wait until it has written so many batches in all."""
+        log = self.folder / "out" / "_spark_metadata"
+
+        def written() -> bool:
+            assert self.process.poll() is None, (self.folder / "query.log").read_text()[-3_000:]
+            return log.exists() and len([*log.glob("[0-9]*")]) >= batches
+
+        awaited(written, f"batch {batches}")
+
+    def kill(self) -> None:
+        """Kill it, and all that it has started, at once."""
+        _kill(self.process)
+
+    def kill_python_workers(self) -> int:
+        """Kill the Python processes that Spark has at work on this machine now, in its own environment. How many?"""
+        found = [
+            process
+            for process in psutil.process_iter(["cmdline", "environ"])
+            if any("pyspark" in word and "daemon" in word for word in process.info["cmdline"] or [])
+            and (process.info["environ"] or {}).get("MATRIX_FOLDER") == str(self.folder)
+        ]
+        workers = [process for process in found if process.parent() in found]
+        for worker in workers:
+            worker.kill()
+        return len(workers)
+
+
+def awaited(condition: Callable[[], object], what: str) -> object:
+    """Wait until something holds; returns what the condition gave."""
+    until = time.monotonic() + PATIENCE
+    while not (found := condition()):
+        assert time.monotonic() < until, f"{what} didn't come"
+        time.sleep(0.05)
+    return found
+
+
+def _port(text: str) -> str | None:
+    _, found, rest = text.rpartition("Spark Connect server started at: ")
+    return rest.split()[0].rpartition(":")[2] if found and "\n" in rest else None
+
+
+def _started(
+    command: list[str | Path], folder: Path, environment: dict[str, str], output: int
+) -> subprocess.Popen[bytes]:
+    named = environment | {"MATRIX_FOLDER": str(folder)}
+    return subprocess.Popen(command, cwd=folder, env=named, stdout=output, stderr=output, start_new_session=True)
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    """Kill a process and all that it has started. (Spark's Python daemons have a process group of their own.)"""
+    try:
+        started = psutil.Process(process.pid).children(recursive=True)
+    except psutil.NoSuchProcess:
+        started = []
+    for each in (*started, process):
+        try:
+            os.kill(each.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            continue
+    process.wait(PATIENCE)
+
+
+def _install(folder: Path, wheel: Path, spark: str) -> str | None:
+    """Put the wheel and Spark in an environment. Returns why not, if they can't be had together."""
+    python = folder / "bin" / "python"
+    if not python.exists():
+        _uv("venv", "--quiet", "--python", sys.executable, folder)
+    # The wheel's version is always the same, so that uv would leave an older one there.
+    return _uv("pip", "install", "--quiet", "--python", python, f"{wheel}[keyed]", spark) or _uv(
+        "pip", "install", "--quiet", "--no-deps", "--reinstall", "--python", python, wheel
+    )
+
+
+def _uv(*arguments: str | Path) -> str | None:
+    uv = Path(sys.executable).with_name("uv")
+    done = subprocess.run([uv, *arguments], capture_output=True, text=True, check=False)
+    return done.stderr.strip() if done.returncode else None
