@@ -107,7 +107,7 @@ class Location:
 Where: TypeAlias = str | Location
 
 
-def location_in(spark: "SparkSession", address: str) -> Location:
+def location_in(spark: "SparkSession", address: str | None) -> Location:
     """The location of an address as a session's Spark resolves it, with the settings by which Spark reaches it.
 
     An address without a scheme is in Hadoop's default file system (``fs.defaultFS``). That may be set in a file that
@@ -116,11 +116,14 @@ def location_in(spark: "SparkSession", address: str) -> Location:
     Raises
     ------
     UsageError
-        The address is of no kind that a checkpoint can have.
+        There is no address, or it is of no kind that a checkpoint can have. (Spark would resolve an empty address to its
+        working directory.)
     EnvironmentFault
         Spark doesn't say where it is.
 
     """
+    if not address:
+        raise UsageError(f"checkpoint is {address!r}; valid: the query's checkpointLocation")
     if not _SCHEME.match(address):
         address = _resolved(spark, address)
     prefixes = _PREFIXES.get(_split(address)[0])

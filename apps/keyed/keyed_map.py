@@ -106,8 +106,6 @@ def keyed_map(
     _require_stream(df)
     if key not in df.columns:  # the results have a column of this name
         raise no_column(df, key)
-    if not checkpoint:
-        raise UsageError(f"checkpoint is {checkpoint!r}; valid: the query's checkpointLocation")
     lives = lifetime(work, window, ttl)
     split = splits(work, grouping, workers)
     event = time is not None

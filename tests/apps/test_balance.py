@@ -306,6 +306,7 @@ def test_a_checkpoint_that_is_not_the_querys(events, tmp_path, place, other):
         ({"workers": 0}, "workers is 0"),
         ({"grouping": "PARTIAL_KEY", "choices": 1}, "choices is 1"),
         ({"d": 3}, "has no parameter 'd'"),
+        ({"checkpoint": ""}, "checkpoint is ''; valid: the query's checkpointLocation"),
         ({"name": "a/b"}, "name is 'a/b'; valid: letters, digits, _ and -"),
         ({"key": "who"}, "there is no column 'who'; valid: id, half"),
         ({"key": "half"}, "the key 'half' is double; valid: string, binary, integer"),

@@ -1,0 +1,27 @@
+"""The library's three functions have the same arguments with the same defaults. No Spark is started."""
+
+from inspect import signature
+from typing import Any, cast
+
+import pytest
+
+from unskew import balance, balanced_map, keyed_map
+from unskew.apps.checkpoint.location import location_in
+from unskew.errors import UsageError
+
+FUNCTIONS = (balance, balanced_map, keyed_map)
+
+
+def test_the_same_name_has_the_same_default():
+    """A keyed work can't go without a checkpoint; it refuses the default."""
+    defaults = [{name: p.default for name, p in signature(function).parameters.items()} for function in FUNCTIONS]
+    for name in set.union(*map(set, defaults)):
+        assert len({each[name] for each in defaults if name in each}) == 1, name
+    assert all(each["checkpoint"] is None for each in defaults)
+
+
+@pytest.mark.parametrize("checkpoint", [None, ""])
+def test_an_empty_checkpoint_is_none(checkpoint):
+    """Spark would resolve it to its working directory."""
+    with pytest.raises(UsageError, match=f"checkpoint is {checkpoint!r}; valid: the query's checkpointLocation"):
+        location_in(cast("Any", None), checkpoint)
