@@ -75,15 +75,3 @@ def fair_shares(weights: Sequence[float] | None, workers: int) -> NDArray[np.flo
     if len(speeds) != workers or not (speeds > 0).all() or not np.isfinite(speeds.sum()):
         raise ValueError(f"weights is {weights}; valid: a number above 0 for each of {workers} workers")
     return speeds / speeds.sum()
-
-
-def milliseconds(name: str, seconds: Any, *, least: int = 0) -> int:
-    """A duration in seconds as whole milliseconds, at least ``least`` of them.
-
-    Raises
-    ------
-    ValueError
-        The value isn't valid. The message names the parameter, the value and the valid values.
-
-    """
-    return round(1000 * number(name, seconds, least / 1000))

@@ -3,7 +3,7 @@
 import numpy as np
 import pyarrow as pa
 
-from unskew.grouping.arguments import milliseconds
+from unskew.durations import Duration, milliseconds
 from unskew.works.entries import array, entries, lists, ordered, reduced
 from unskew.works.interface import Folded, Now, results_of
 
@@ -29,8 +29,8 @@ class Distinct(Folded):
         The column with the id.
     kind : str
         The id's type in the state: ``string``, ``int64`` (the smallest) or ``binary``. Null is an id too.
-    within : float
-        Seconds after which an id may be forgotten, from its published time to the watermark; 0: never. An id may be
+    within : timedelta, number (s) or str
+        The time after which an id may be forgotten, from its published time to the watermark; 0: never. An id may be
         published again by a tuple that is further than this from its other tuples.
 
     Notes
@@ -47,7 +47,7 @@ class Distinct(Folded):
 
     identity = ("id",)
 
-    def __init__(self, id: str = "id", kind: str = "string", within: float = 0.0) -> None:  # noqa: A002
+    def __init__(self, id: str = "id", kind: str = "string", within: Duration = 0.0) -> None:  # noqa: A002
         if kind not in KINDS:
             raise ValueError(f"kind is {kind!r}; valid: {', '.join(KINDS)}")
         self.within_ms = milliseconds("within", within)

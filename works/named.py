@@ -30,7 +30,8 @@ def load(path: str, options: Mapping[str, str] | None = None) -> KeyedWork:
         Modules in the current folder are found.
     options : mapping of str to str
         Parameters of the class or the function. Each is read as its annotated type: ``str``, ``int``, ``float``,
-        ``bool``, or a tuple of one of these, whose values are separated by commas.
+        ``bool``, or a tuple of one of these, whose values are separated by commas. A parameter that takes a str among
+        other types, such as a duration, gets the text.
 
     Raises
     ------
@@ -140,6 +141,8 @@ def _parameters(make: Callable[..., Any]) -> dict[str, inspect.Parameter]:
 def _read(name: str, text: str, kind: Any) -> Any:
     """A text as the type that a parameter has."""
     several = [each for each in get_args(kind) if each is not type(None)] if get_origin(kind) is not tuple else []
+    if str in several:
+        return text
     if several:  # an option that may be None too: its other type
         return _read(name, text, several[0])
     if get_origin(kind) is tuple:

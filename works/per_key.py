@@ -6,6 +6,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import pyarrow as pa
 
+from unskew.durations import Duration, milliseconds
 from unskew.works.interface import KeyedWork, Now, has_state, result_schema
 
 #: A tuple, a state or a result of one key: column → value.
@@ -37,8 +38,8 @@ class PerKey(KeyedWork):
         The columns of the tuples that the functions need.
     identity : tuple of str
         The columns that tell a result from the key's other results.
-    ttl : float or None
-        Seconds that a state must live after its key's last tuple.
+    ttl : timedelta, number (s) or str, optional
+        How long a state must live after its key's last tuple.
 
     Examples
     --------
@@ -69,11 +70,11 @@ class PerKey(KeyedWork):
         finish: Callable[[Row], Iterable[Row]] | None = None,
         columns: tuple[str, ...] = (),
         identity: tuple[str, ...] = (),
-        ttl: float | None = None,
+        ttl: Duration | None = None,
     ) -> None:
         self.state, self.results, self.identity = state, results, identity
         self.columns = ("key", *(name for name in columns if name != "key"))
-        self.ttl_ms = None if ttl is None else round(1000 * ttl)
+        self.ttl_ms = None if ttl is None else milliseconds("ttl", ttl)
         self._functions = update, merge, settle, finish
 
     @property

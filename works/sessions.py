@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from unskew.grouping.arguments import milliseconds
+from unskew.durations import Duration, milliseconds
 from unskew.grouping.compiled import kernel
 from unskew.works.entries import array, counts, entries, lists
 from unskew.works.interface import Folded, Now, results_of
@@ -27,9 +27,9 @@ class Sessions(Folded):
 
     Parameters
     ----------
-    gap : float
-        Seconds > 0. A tuple that comes exactly ``gap`` after the last one belongs to the same session, as in the
-        session windows of Spark and Flink.
+    gap : timedelta, number (s) or str
+        Above 0, such as 30 or ``"10 minutes"``. A tuple that comes exactly ``gap`` after the last one belongs to the
+        same session, as in the session windows of Spark and Flink.
 
     Notes
     -----
@@ -42,7 +42,7 @@ class Sessions(Folded):
     results = pa.schema(list(_SESSION.value_type))
     identity = ("start",)
 
-    def __init__(self, gap: float = 30.0) -> None:
+    def __init__(self, gap: Duration = 30.0) -> None:
         self.gap_ms = milliseconds("gap", gap, least=1)
         self.ttl_ms = self.gap_ms + 1
 

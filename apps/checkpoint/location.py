@@ -116,8 +116,8 @@ def location_in(spark: "SparkSession", address: str | None) -> Location:
     Raises
     ------
     UsageError
-        There is no address, or it is of no kind that a checkpoint can have. (Spark would resolve an empty address to its
-        working directory.)
+        There is no address, or it is of no kind that a checkpoint can have. (Spark would resolve an empty address to
+        its working directory.)
     EnvironmentFault
         Spark doesn't say where it is.
 

@@ -7,7 +7,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from unskew.grouping.arguments import integer, milliseconds
+from unskew.durations import Duration, milliseconds
+from unskew.grouping.arguments import integer
 from unskew.grouping.dynamic.pools import (
     BABY,
     DOWNS,
@@ -65,12 +66,12 @@ class DynamicKey(Grouping):
     distinct_keys : int, default 100
         A hint that sizes the key spaces: 50 % of it for babies, 40 % for teenagers, 10 % for old keys. So 10 keys can
         have more than 2 workers. The authors use 100.
-    warm_up, check_interval, promotion_period : float, s, default 15, 60, 15
-        The authors' values. ``promotion_period`` is at least 0.001, the others at least 0. Shorter: pools follow the
+    warm_up, check_interval, promotion_period : timedelta, number (s) or str, default 15, 60, 15
+        The authors' values. ``promotion_period`` is at least 0.001 s, the others at least 0. Shorter: pools follow the
         load sooner, and chance sooner too.
     periods_to_old : int, default 4
         The number of promotions after which teenagers grow old, at least 1. The authors' value.
-    evict_after : float, s, default 3600
+    evict_after : timedelta, number (s) or str, default 3600
         Old and teenage keys that haven't been seen for so long leave their space, at the next promotion. The authors'
         value.
 
@@ -117,11 +118,11 @@ class DynamicKey(Grouping):
         *,
         seed: int = 0,
         distinct_keys: int = 100,
-        warm_up: float = 15.0,
-        check_interval: float = 60.0,
-        promotion_period: float = 15.0,
+        warm_up: Duration = 15.0,
+        check_interval: Duration = 60.0,
+        promotion_period: Duration = 15.0,
         periods_to_old: int = 4,
-        evict_after: float = 3600.0,
+        evict_after: Duration = 3600.0,
     ) -> None:
         super().__init__(workers, seed=seed)
         ideal = 100 / self.workers

@@ -1,6 +1,6 @@
 """DYNAMIC_KEY_DECAY: DYNAMIC_KEY with load shares that forget."""
 
-from unskew.grouping.arguments import milliseconds
+from unskew.durations import Duration, milliseconds
 from unskew.grouping.dynamic.dynamic_key import DynamicKey
 
 
@@ -23,7 +23,7 @@ class DynamicKeyDecay(DynamicKey):
 
     Parameters
     ----------
-    half_life : float, s, default 15
+    half_life : timedelta, number (s) or str, default 15
         At least 0.001. Ours: the default is the length of a window of the original topology. Shorter: pools follow a
         drifting load sooner, and chance sooner too. A half-life should have many tuples of each worker.
     distinct_keys, warm_up, check_interval, promotion_period, periods_to_old, evict_after
@@ -56,7 +56,7 @@ class DynamicKeyDecay(DynamicKey):
         workers: int,
         *,
         seed: int = 0,
-        half_life: float = 15.0,
+        half_life: Duration = 15.0,
         distinct_keys: int = 100,
         warm_up: float = 15.0,
         check_interval: float = 60.0,

@@ -147,12 +147,12 @@ def test_more_newcomers_than_room():
     [
         ("distinct_keys", 0, "an integer of at least 1"),
         ("distinct_keys", 1.5, "an integer of at least 1"),
-        ("warm_up", -1, "a number of at least 0"),
-        ("check_interval", float("nan"), "a number of at least 0"),
-        ("promotion_period", 0, "a number of at least 0.001"),
-        ("promotion_period", "15", "a number of at least 0.001"),
+        ("warm_up", -1, "a duration of at least 0 s"),
+        ("check_interval", float("nan"), "a duration of at least 0 s"),
+        ("promotion_period", 0, "a duration of at least 0.001 s"),
+        ("promotion_period", "15 months", "a duration of at least 0.001 s"),
         ("periods_to_old", 0, "an integer of at least 1"),
-        ("evict_after", float("inf"), "a number of at least 0"),
+        ("evict_after", float("inf"), "a duration of at least 0 s"),
     ],
 )
 def test_bad_parameters(option, value, valid):

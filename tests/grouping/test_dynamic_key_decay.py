@@ -71,5 +71,5 @@ def test_weights_never_overflow():
 
 
 def test_bad_half_life():
-    with pytest.raises(ValueError, match=r"half_life is 0; valid: a number of at least 0\.001"):
+    with pytest.raises(ValueError, match=r"half_life is 0; valid: a duration of at least 0\.001 s"):
         create("DYNAMIC_KEY_DECAY", 10, half_life=0)

@@ -247,7 +247,7 @@ def test_the_command():
         (["unskew.works:Sessions", "-o", "gap"], "--option is 'gap'; valid: NAME=VALUE"),
         (
             ["unskew.works:Sessions", "-o", "gap=0"],
-            "unskew.works:Sessions: gap is 0.0; valid: a number of at least",
+            "unskew.works:Sessions: gap is '0'; valid: a duration of at least 0.001 s",
         ),
         (["unskew.works:Latest", "--column", "n=int64"], "the work reads no column 'n'; valid: value"),
         (["unskew.works:Latest", "--column", "value=number"], "column value is 'number'; valid: an Arrow type"),

@@ -1,0 +1,97 @@
+"""Durations as users write them: a timedelta, a number of seconds, or Spark's text.
+
+No library reads all three: pandas lacks Spark's weeks and takes ``30`` for nanoseconds, and pytimeparse lacks
+milliseconds.
+"""
+
+import math
+import re
+from datetime import timedelta
+from numbers import Real
+from typing import Any, TypeAlias
+
+from unskew.errors import UsageError
+
+#: A timedelta, seconds, or a text such as ``10 minutes``, ``1 hour 30 minutes``, ``30s``.
+Duration: TypeAlias = timedelta | float | str
+
+# Spark's units, and short names of the common ones. Months and years, which Spark has too, are of no fixed length.
+_MICROSECONDS = {
+    "microsecond": 1,
+    "millisecond": 1000,
+    "second": 1_000_000,
+    "minute": 60_000_000,
+    "hour": 3_600_000_000,
+    "day": 86_400_000_000,
+    "week": 604_800_000_000,
+}
+_SHORT = {"us": "microsecond", "ms": "millisecond", "s": "second", "min": "minute", "h": "hour", "d": "day"}
+_UNITS = _MICROSECONDS | {f"{unit}s": n for unit, n in _MICROSECONDS.items()}
+_UNITS |= {short: _MICROSECONDS[unit] for short, unit in _SHORT.items()}
+_PART = r"(\d+(?:\.\d+)?)\s*([a-z]+)"
+
+_VALID = "a timedelta, seconds (30), or text in weeks to microseconds ('1 hour 30 minutes', '30s')"
+
+
+def seconds(name: str, value: Any, *, least: float = 0.0, above: bool = False) -> float:
+    """A duration in seconds, of at least ``least``, or more than that if ``above``.
+
+    Parameters
+    ----------
+    name : str
+        The parameter's name, for the error.
+    value : timedelta, number or str
+        The duration. A number is in seconds, and so is a text that is only a number. A text is otherwise an interval as
+        Spark writes it, in weeks to microseconds, in any case of letters; or with the short units of ``_SHORT``.
+    least : float
+        The least duration (s).
+    above : bool
+        Whether the duration must be longer than ``least``.
+
+    Raises
+    ------
+    UsageError
+        The value isn't valid. The message names the parameter, the value and the valid values.
+
+    Examples
+    --------
+    >>> seconds("gap", "1 hour 30 minutes"), seconds("gap", "500 milliseconds"), seconds("gap", "1h30min")
+    (5400.0, 0.5, 5400.0)
+    >>> seconds("gap", timedelta(minutes=1)), seconds("gap", 2.5), seconds("gap", "30")
+    (60.0, 2.5, 30.0)
+
+    """
+    found = _seconds(value)
+    if found is None or not math.isfinite(found) or found < least or (above and found == least):
+        bound = f"above {least:g}" if above else f"of at least {least:g}"
+        raise UsageError(f"{name} is {value!r}; valid: a duration {bound} s: {_VALID}")
+    return found
+
+
+def milliseconds(name: str, value: Any, *, least: int = 0) -> int:
+    """A duration as whole milliseconds, at least ``least`` of them. Arguments and errors as in ``seconds``.
+
+    >>> milliseconds("gap", "10 minutes"), milliseconds("gap", 0.5)
+    (600000, 500)
+    """
+    return round(1000 * seconds(name, value, least=least / 1000))
+
+
+def _seconds(value: Any) -> float | None:
+    """A duration in seconds. None: it is none."""
+    if isinstance(value, str):
+        return _read(value.strip().lower())
+    if isinstance(value, timedelta):
+        return value.total_seconds()
+    return float(value) if isinstance(value, Real) and not isinstance(value, bool) else None
+
+
+def _read(text: str) -> float | None:
+    """The seconds that a text in lower case means. None: it means none."""
+    if re.fullmatch(r"\d+(\.\d+)?", text):
+        return float(text)
+    interval = text.removeprefix("interval ")
+    parts = re.findall(_PART, interval)
+    if not re.fullmatch(rf"(?:\s*{_PART})+", interval) or any(unit not in _UNITS for _, unit in parts):
+        return None
+    return sum(float(number) * _UNITS[unit] for number, unit in parts) / 1e6
