@@ -134,7 +134,7 @@ def to_workers(heartbeats: DataFrame, tokens: list[int], moment: Column) -> Data
 
 
 def executed(
-    packets: DataFrame, program: Program, tokens: list[int], batch_time: Column, lateness: float | None
+    packets: DataFrame, program: Program, tokens: list[int], batch_time: Column, lateness_ms: int | None
 ) -> DataFrame:
     """The results and counts that workers and mergers make of packets, as rows of ``PARCELS``.
 
@@ -148,14 +148,14 @@ def executed(
         The workers' tokens. The first of them are the mergers' tokens, too.
     batch_time : Column
         The batch's time.
-    lateness : float, optional
-        By event time, how late a tuple may be (s). By batch time, None if no watermark is needed. With a watermark
+    lateness_ms : int, optional
+        By event time, how late a tuple may be. By batch time, None if no watermark is needed. With a watermark
         Spark runs one more batch, without rows, after each batch.
 
     """
     if program.event:
-        packets = packets.withWatermark(_LATEST, f"{lateness} seconds")
-    elif lateness is not None:
+        packets = packets.withWatermark(_LATEST, f"{lateness_ms} milliseconds")
+    elif lateness_ms is not None:
         packets = packets.withColumn(_LATEST, batch_time).withWatermark(_LATEST, "0 seconds")
     arriving = packets.withColumn("batch_ms", F.unix_millis(batch_time))
     mode = "EventTime" if program.event else "None"

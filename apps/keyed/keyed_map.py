@@ -22,6 +22,7 @@ from unskew.apps.routing.order import in_order
 from unskew.apps.routing.packets import column
 from unskew.apps.routing.router import Routing, planned
 from unskew.apps.spark import key_type, no_column, spark_schema, tokens
+from unskew.durations import Duration, milliseconds
 from unskew.errors import UsageError
 from unskew.works.interface import KeyedWork
 
@@ -37,11 +38,11 @@ def keyed_map(
     grouping: str = "BOUNDED_LOAD",
     checkpoint: str | None = None,
     *,
-    window: float | None = None,
-    ttl: float | None = None,
-    merge_every: str | None = None,
+    window: Duration | None = None,
+    ttl: Duration | None = None,
+    merge_every: Duration | None = None,
     time: str | Column | None = None,
-    lateness: float = 10.0,
+    lateness: Duration = 10.0,
     source: str | Column | None = None,
     seed: int = 0,
     idle_batches: bool = False,
@@ -65,18 +66,19 @@ def keyed_map(
         ``merge``.
     checkpoint : str
         The query's ``checkpointLocation``, required. This process and all executors must see it.
-    window : float, optional
-        Length of a tumbling window (s). States live until their window closes.
-    ttl : float, optional
-        How long states live after their key's last tuple (s), instead of a window. Default: the work's own TTL.
-    merge_every : str, optional
-        How often the fragments of a split key are merged and its results published: ``"30s"``, ``"5 batches"``. Default
-        with windows: when their window closes. Default without: in each batch if ``time`` is given, else every 10 s.
+    window : timedelta, number (s) or str, optional
+        Length of a tumbling window, such as ``"10 minutes"``. States live until their window closes.
+    ttl : timedelta, number (s) or str, optional
+        How long states live after their key's last tuple, instead of a window. Default: the work's own TTL.
+    merge_every : timedelta, number (s) or str, optional
+        How often the fragments of a split key are merged and its results published: ``"30 seconds"``, ``"5 batches"``.
+        Default with windows: when their window closes. Default without: in each batch if ``time`` is given, else every
+        10 s.
     time : str or Column, timestamp
         The tuples' own time; rows in which it is null are left out. Default: the batch's time, by which no tuple is
         late.
-    lateness : float
-        How late a tuple may be (s), if ``time`` is given.
+    lateness : timedelta, number (s) or str
+        How late a tuple may be, if ``time`` is given.
     source, seed, **options
         As for ``balance``.
     idle_batches : bool
@@ -107,6 +109,7 @@ def keyed_map(
     if key not in df.columns:  # the results have a column of this name
         raise no_column(df, key)
     lives = lifetime(work, window, ttl)
+    lateness_ms = milliseconds("lateness", lateness)
     split = splits(work, grouping, workers)
     event = time is not None
     period = merging(merge_every, grouping, split=split, event=event, window_ms=lives[0])
@@ -128,7 +131,7 @@ def keyed_map(
     if idle_batches:
         packets = packets.unionByName(to_workers(heartbeats(df.sparkSession), chosen, F.lit(None).cast("timestamp")))
     moment = batch_time(0, F.col("worker"))
-    parcels = executed(packets, program, chosen, moment, lateness if program.event else None)
+    parcels = executed(packets, program, chosen, moment, lateness_ms if program.event else None)
 
     def columns(_kind: int, _sender: int, rows: pa.RecordBatch) -> list[pa.Array]:
         start = [rows.column(WINDOW).cast(pa.timestamp("ms", "UTC"))] if program.window_ms is not None else []

@@ -17,6 +17,7 @@ from unskew.apps.reports import Reports
 from unskew.apps.routing.batches import state_partitions
 from unskew.apps.routing.cost import FREE, Cost
 from unskew.apps.routing.router import Routing
+from unskew.durations import Duration, milliseconds
 from unskew.errors import UsageError
 from unskew.grouping.keys import sum_by_key
 from unskew.grouping.registry import KEEPING, OWNING
@@ -104,29 +105,30 @@ MERGE_EVERY, MERGE_EVERY_BY_EVENT = "10s", "1 batch"
 class Period:
     """How often the fragments of a split key are merged: every few batches, or every few ms of batch time.
 
-    >>> Period.of("5 batches"), Period.of("30"), Period.of("1.5s")
-    (Period(batches=5, ms=0), Period(batches=0, ms=30000), Period(batches=0, ms=1500))
+    >>> Period.of("5 batches"), Period.of("10 minutes"), Period.of(1.5)
+    (Period(batches=5, ms=0), Period(batches=0, ms=600000), Period(batches=0, ms=1500))
     """
 
     batches: int = 0
     ms: int = 0
 
     @classmethod
-    def of(cls, text: str) -> "Period":
-        """A period from a text, such as ``30s`` or ``5 batches``.
+    def of(cls, given: Duration) -> "Period":
+        """A period from a duration of at least 1 ms, or from a number of batches, such as ``5 batches``.
 
         Raises
         ------
         UsageError
-            The text isn't a period.
+            It is neither.
 
         """
-        found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(s|b|batch|batches|)\s*", text)
-        if found and found[2].startswith("b") and found[1].isdigit() and int(found[1]):
+        found = re.fullmatch(r"\s*(\d+)\s*(b|batch|batches)\s*", given) if isinstance(given, str) else None
+        if found and int(found[1]):
             return cls(batches=int(found[1]))
-        if found and found[2] in ("s", "") and float(found[1]):
-            return cls(ms=max(1, round(1000 * float(found[1]))))
-        raise UsageError(f"merge_every is {text!r}; valid: seconds (30, 1.5s) or batches (5 batches)")
+        try:
+            return cls(ms=milliseconds("merge_every", given, least=1))
+        except UsageError as error:
+            raise UsageError(f"{error}, or batches ('5 batches')") from None
 
     def ends(self, before_ms: int, now_ms: int, batch: int) -> bool:
         """Whether a period ends with the batch of this time and number. ``before_ms`` is the previous batch's time."""
@@ -282,8 +284,8 @@ class Program:
         return Now(batch.batch_ms, batch.watermark_ms // self.window_ms * self.window_ms)
 
 
-def lifetime(work: KeyedWork, window: float | None, ttl: float | None) -> tuple[int | None, int | None]:
-    """The window or the TTL of a work's states, both in ms. The arguments are in seconds.
+def lifetime(work: KeyedWork, window: Duration | None, ttl: Duration | None) -> tuple[int | None, int | None]:
+    """The window or the TTL of a work's states, both in ms.
 
     If there is a TTL, the window is ignored. A TTL must be at least the work's own.
 
@@ -296,16 +298,15 @@ def lifetime(work: KeyedWork, window: float | None, ttl: float | None) -> tuple[
     least = work.ttl_ms
     name = type(work).__name__
     if ttl is not None:
-        if ttl <= 0:
-            raise UsageError(f"ttl is {ttl:g}; valid: a number above 0 (s)")
-        if least is not None and 1000 * ttl < least:
-            raise UsageError(f"ttl is {ttl:g}; valid for {name}: at least {least / 1000:g} (s)")
-        return None, round(1000 * ttl)
-    if least is not None and window is None:
+        ttl_ms = milliseconds("ttl", ttl, least=1)
+        if least is not None and ttl_ms < least:
+            raise UsageError(f"ttl is {ttl!r}; valid for {name}: at least {least / 1000:g} s")
+        return None, ttl_ms
+    if window is not None:
+        return milliseconds("window", window, least=1), None
+    if least is not None:
         return None, least
-    if window is None or window <= 0:
-        raise UsageError(f"{name}'s states would live for ever: give ttl or window (s), a number above 0")
-    return round(1000 * window), None
+    raise UsageError(f"{name}'s states would live for ever: give ttl or window, a duration")
 
 
 def splits(work: KeyedWork, grouping: str, workers: int, valid: Sequence[str] = KEEPING) -> bool:
@@ -327,7 +328,7 @@ def splits(work: KeyedWork, grouping: str, workers: int, valid: Sequence[str] = 
 
 
 def merging(
-    merge_every: str | None, grouping: str, *, split: bool, event: bool, window_ms: int | None
+    merge_every: Duration | None, grouping: str, *, split: bool, event: bool, window_ms: int | None
 ) -> Period | None:
     """How often the fragments of split keys are merged. None: when their window closes, or no key is split.
 

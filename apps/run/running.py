@@ -15,6 +15,7 @@ from unskew.apps.run.summary import Summary, Tally
 from unskew.apps.topology.publisher import result_topics
 from unskew.apps.topology.settings import Settings
 from unskew.apps.topology.sink import BatchReport
+from unskew.durations import Duration, seconds
 
 
 class Running:
@@ -104,13 +105,13 @@ class Running:
         """End the run after the current batch. It doesn't wait for that."""
         self._run.stop()
 
-    def wait(self, timeout: float | None = None, *, drained: bool = False) -> bool:
+    def wait(self, timeout: Duration | None = None, *, drained: bool = False) -> bool:
         """Wait for the run's end.
 
         Parameters
         ----------
-        timeout : float, optional
-            How long to wait (s). Default: as long as it takes.
+        timeout : timedelta, number (s) or str, optional
+            How long to wait. Default: as long as it takes.
         drained : bool
             Whether the run ends when all messages that the topic has now are counted, and their windows published.
 
@@ -125,9 +126,10 @@ class Running:
             The run failed; it resumes from its checkpoint if it is started again.
 
         """
+        limit = None if timeout is None else seconds("timeout", timeout)
         if drained:
             self._run.drain()
-        ended = self._ended.wait(timeout)
+        ended = self._ended.wait(limit)
         if self._error is not None:
             raise self._error
         if not drained or self._outcome is None:

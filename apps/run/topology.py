@@ -15,10 +15,13 @@ from unskew.apps.topology.settings import Settings, mode_of, scheme
 from unskew.apps.topology.sink import BatchReport
 from unskew.deploy.directories import data_directory
 from unskew.deploy.kafka.connection import Connection
+from unskew.durations import seconds
 from unskew.errors import UsageError
 
 #: Settings that ``start`` is given, or that follow from others.
 _LATER = ("mode", "connection", "checkpoint")
+#: Settings in seconds, which Python code may give as any duration.
+DURATIONS = ("window", "lateness", "trigger", "run_time", "max_ahead", "ttl")
 
 
 class Topology:
@@ -42,7 +45,9 @@ class Topology:
         Simulated cost of tuples. ``xN``: a worker executes N tuples per process duration. ``x0``: they cost nothing.
     **settings
         Any other field of ``unskew.apps.topology.settings.Settings``, such as ``window``, ``time``, ``key_field``,
-        ``work``, ``options`` (of the grouping) and ``conf`` (of Spark). Times are in seconds.
+        ``work``, ``options`` (of the grouping) and ``conf`` (of Spark). A duration (``window``, ``lateness``,
+        ``trigger``, ``run_time``, ``max_ahead``, ``ttl``, ``merge_every``) is a timedelta, a number (s), or a text such
+        as ``"10 minutes"``.
 
     Raises
     ------
@@ -72,6 +77,9 @@ class Topology:
         for name in settings:
             if name not in valid:
                 raise UsageError(f"a topology has no setting {name!r}; valid: {', '.join(valid)}")
+        for name in DURATIONS:
+            if settings.get(name) is not None:
+                settings[name] = seconds(name, settings[name])
         mode = mode_of(settings.get("master"))
         first = (mode, source_type.upper(), scheme(grouping), topic, sources, workers, speed)
         self.settings = Settings(*first, Connection(""), "", **settings)

@@ -169,7 +169,9 @@ class Keyed(Stage):
         # By event time a heartbeat advances the watermark to the moment of the flush, and no further.
         heartbeats_to_all = to_workers(heartbeats(spark), chosen, F.lit(query.flush_at).cast("timestamp"))
         time = batch_time(query.ahead_ms, F.col("worker"))
-        parcels = executed(packets.unionByName(heartbeats_to_all), program, chosen, time, settings.lateness)
+        parcels = executed(
+            packets.unionByName(heartbeats_to_all), program, chosen, time, round(1000 * settings.lateness)
+        )
         return self._windowed(parcels, program)
 
     def _windowed(self, parcels: DataFrame, program: Program) -> DataFrame:

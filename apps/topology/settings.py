@@ -7,6 +7,7 @@ imported where they are used.
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
+from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated, Any
 
 from annotated_types import Ge, Gt
@@ -242,12 +243,17 @@ class Settings:
             "sourceName": self.topic,
             "numSpouts": self.sources,
             "numWorkers": self.workers,
-            "groupingOptions": dict(self.options),
+            "groupingOptions": {name: _plain(value) for name, value in self.options.items()},
             "seed": self.seed,
             "window": self.window,
             "time": self.time,
             **({"keyField": self.key_field, "messageFormat": self.format} if self.key_field or self.format else {}),
         }
+
+
+def _plain(option: Any) -> Any:
+    """A grouping's option as a checkpoint records it: a timedelta as its seconds."""
+    return option.total_seconds() if isinstance(option, timedelta) else option
 
 
 def mode_of(master: str | None) -> str:

@@ -1,6 +1,7 @@
 """What goes wrong with states is one line that names the key, the value, and what is valid."""
 
 import inspect
+from datetime import timedelta
 
 import numpy as np
 import pyarrow as pa
@@ -165,11 +166,20 @@ def test_lifetimes_and_periods():
         lifetime(work, None, None)
     work.ttl_ms = 30_000
     assert lifetime(work, None, None) == (None, 30_000)
-    with pytest.raises(UsageError, match=r"ttl is 2; valid for Tally: at least 30 \(s\)"):
+    with pytest.raises(UsageError, match=r"ttl is 2\.0; valid for Tally: at least 30 s"):
         lifetime(work, None, 2.0)
-    for text in ("0", "5 minutes", "-1s", "1.5b", ""):
-        with pytest.raises(UsageError, match="merge_every is "):
-            Period.of(text)
+    assert lifetime(work, timedelta(minutes=1), None) == (60_000, None)
+    assert lifetime(work, None, "1 hour 30 minutes") == (None, 5_400_000)
+    assert [Period.of(each).ms for each in (timedelta(seconds=2), 2.5, "5 minutes", "30s")] == [
+        2000,
+        2500,
+        300_000,
+        30_000,
+    ]
+    assert [Period.of(each).batches for each in ("1 batch", "5 batches", "7b")] == [1, 5, 7]
+    for given in ("0", "-1s", "1.5b", "0 batches", "", 0, timedelta()):
+        with pytest.raises(UsageError, match=r"merge_every is .*; valid: .* or batches \('5 batches'\)"):
+            Period.of(given)
 
 
 @pytest.mark.parametrize(
@@ -179,7 +189,7 @@ def test_lifetimes_and_periods():
         ({"work_errors": "reject"}, "work_errors is 'reject'; valid for a work with states: fail"),
         ({"work": Tally("speed")}, "Tally reads the column 'speed'; a message has: value, topic"),
         ({"grouping": "KEY", "merge_every": "5s"}, "merge_every is '5s', but KEY splits no keys"),
-        ({"merge_every": "often"}, "merge_every is 'often'; valid: seconds"),
+        ({"merge_every": "often"}, "merge_every is 'often'; valid: a duration"),
         ({"ttl": 0.0}, "ttl is 0"),
     ],
 )
@@ -197,7 +207,7 @@ def test_works_by_name():
     assert load_work("tests.apps.keyed.test_faults:run", {}) is run
     for path, options, message in (
         ("unskew.works:Sessions", {"gep": "7"}, "has no option 'gep'; valid: gap"),
-        ("unskew.works:Sessions", {"gap": "x"}, "gap is 'x'; valid: a number"),
+        ("unskew.works:Sessions", {"gap": "x"}, "gap is 'x'; valid: a duration"),
         ("tests.apps.keyed.test_faults:run", {"gap": "7"}, "has no option 'gap'; valid: none for a function"),
         (None, {"gap": "7"}, "there is no --work"),
     ):

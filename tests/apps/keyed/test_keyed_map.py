@@ -3,6 +3,7 @@
 import os
 import sys
 from collections import Counter, defaultdict
+from datetime import timedelta
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +20,7 @@ from pyspark.sql.group import GroupedData
 from tests.apps.keyed import driver
 from tests.apps.keyed.driver import Tally
 from tests.apps.keyed.in_time import in_time
-from unskew import keyed_map
+from unskew import durations, keyed_map
 from unskew.apps.run.ending import cause
 from unskew.apps.spark import tokens
 from unskew.errors import UsageError
@@ -62,20 +63,20 @@ def collect(df: DataFrame, tmp_path: Path) -> list[dict]:
 
 
 @pytest.mark.parametrize(
-    ("grouping", "more"),
+    ("grouping", "seconds", "none", "more"),
     [
-        pytest.param("KEY", {}, marks=pytest.mark.full),
-        ("D_CHOICES", {"source": "shard"}),
-        pytest.param("SHUFFLE", {"merge_every": "2 batches"}, marks=pytest.mark.full),
+        pytest.param("KEY", 2.0, 0.0, {}, marks=pytest.mark.full),
+        ("D_CHOICES", "2 seconds", timedelta(), {"source": "shard"}),
+        pytest.param("SHUFFLE", timedelta(seconds=2), "0s", {"merge_every": "2 batches"}, marks=pytest.mark.full),
     ],
 )
-def test_windows_by_event_time(events, tmp_path, grouping, more):
+def test_windows_by_event_time(events, tmp_path, grouping, seconds, none, more):
     stream, rows = events
     sharded = stream.withColumn("shard", F.lit(0))  # of one source, which the work doesn't read
     timeless = rows[-1][1] + 1  # rows with this value have no time
     time = F.when(F.col("value") != timeless, F.col("at"))
     results = keyed_map(
-        sharded, "user", 3, Tally(), grouping, str(tmp_path / "cp"), window=2.0, time=time, lateness=0.0, **more
+        sharded, "user", 3, Tally(), grouping, str(tmp_path / "cp"), window=seconds, time=time, lateness=none, **more
     )
     assert results.columns == ["user", "window", "kind", "n", "total"]
     truth = defaultdict(list)
@@ -219,6 +220,11 @@ def test_null_keys_large_states_and_those_too_large(spark, tmp_path):
         ({"key": "timestamp"}, "the key 'timestamp' is timestamp; valid: string, binary, integer"),
         ({"work": Tally("speed")}, "Tally reads the column 'speed', which there isn't; valid: timestamp, value"),
         ({"merge_every": "5s"}, "merge_every is '5s', but KEY splits no keys"),
+        (
+            {"window": "2 months", "ttl": None},
+            "window is '2 months'; valid: a duration of at least 0.001 s: a timedelta",
+        ),
+        ({"lateness": "late"}, "lateness is 'late'; valid: a duration of at least 0 s"),
     ],
 )
 def test_bad_arguments(spark, tmp_path, given, message):
@@ -229,3 +235,12 @@ def test_bad_arguments(spark, tmp_path, given, message):
         keyed_map(stream, **valid | given)
     with pytest.raises(UsageError, match="give it a stream"):
         keyed_map(spark.range(1).withColumnRenamed("id", "value"), **valid)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["1 week 2 days", "INTERVAL 10 Minutes", "1 hour 30 minutes", "500 milliseconds 250 microseconds", "1.5 second"],
+)
+def test_durations_are_read_as_spark_reads_them(spark, text):
+    later = spark.range(1).select(F.expr(f"timestamp_micros(0) + CAST('{text}' AS INTERVAL)").alias("later"))
+    assert later.select(F.unix_micros("later")).first()[0] == round(1e6 * durations.seconds("text", text))
