@@ -145,8 +145,8 @@ def balanced_map(
     df, key, workers, grouping, checkpoint, source, time, seed, name, **options
         As for ``balance``, but rows with a null key are left out.
     work : iterator of pyarrow.RecordBatch → iterator of pyarrow.RecordBatch
-        A function as ``DataFrame.mapInArrow`` takes it. It runs once a worker and batch. It gets ``df``'s columns; the
-        key may be dictionary-encoded.
+        A function as ``DataFrame.mapInArrow`` takes it. It runs once a worker and batch. It gets ``df``'s columns,
+        in Arrow's plain types.
     schema : StructType or str
         What ``work`` yields.
 
@@ -165,7 +165,7 @@ def balanced_map(
     arrived = packets_at_workers(df, routing, key, list(df.columns), source=source, time=time)
 
     def unpack(batches: Batches) -> Batches:
-        return work(packets.read(packet) for batch in batches for packet in batch.column("packet"))
+        return work(packets.plain(packets.read(packet)) for batch in batches for packet in batch.column("packet"))
 
     return arrived.mapInArrow(unpack, schema)
 

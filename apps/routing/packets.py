@@ -81,6 +81,14 @@ def read(packet: pa.BinaryScalar) -> pa.RecordBatch:
         return reader.read_next_batch()
 
 
+def plain(tuples: pa.RecordBatch) -> pa.RecordBatch:
+    """The tuples, with no column dictionary-encoded. It costs 10 µs, and 1 ns (integers) to 6 ns (text) a tuple."""
+    for i, column in enumerate(tuples.columns):
+        if isinstance(column, pa.DictionaryArray):
+            tuples = tuples.set_column(i, tuples.schema.names[i], column.dictionary_decode())
+    return tuples
+
+
 def _plain_bytes(tuples: pa.RecordBatch) -> int:
     """The bytes of tuples when no dictionary saves any, as in packets."""
     return sum(_decoded(column) if pa.types.is_dictionary(column.type) else column.nbytes for column in tuples.columns)
@@ -99,7 +107,7 @@ def _light(tuples: pa.RecordBatch, count: int) -> pa.RecordBatch:
     """Decode the dictionaries that are larger than what they save: every packet has a copy of them."""
     for i, column in enumerate(tuples.columns):
         if pa.types.is_dictionary(column.type) and column.dictionary.nbytes * count > _decoded(column):
-            tuples = tuples.set_column(i, tuples.schema.names[i], column.cast(column.type.value_type))
+            tuples = tuples.set_column(i, tuples.schema.names[i], column.dictionary_decode())
     return tuples
 
 

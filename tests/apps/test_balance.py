@@ -111,9 +111,13 @@ def test_learned_state_outlives_a_batch_and_a_restart(events, tmp_path):
 
 
 def test_work_over_packets(events, tmp_path):
+    """The key is as plain as the other columns, though packets have it encoded."""
+    names, key = events.columns, pa.string()
+
     def work(batches):
         seen = 0
         for batch in batches:
+            assert (batch.schema.names, batch.schema.field("user_id").type) == (names, key)
             seen += batch.num_rows
         if seen:
             yield pa.record_batch([pa.array([seen])], ["n"])

@@ -4,6 +4,7 @@ from unittest.mock import patch
 
 import numpy as np
 import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -54,6 +55,16 @@ def test_a_grouping_that_looks_at_batches_gets_the_source_s_part_whole(rows, cut
     assert [own for own, _ in routed] == pieces
     workers = np.concatenate([workers for _, workers in routed])
     assert workers.tolist() == create("PLANNED", 7).route(keys).tolist()
+
+
+@pytest.mark.parametrize("keys", [["a", "", "a", "b"], [7, 7, -1, 2**40], [b"", b"x", b"x", b"y"]])
+def test_plain_tuples_have_no_dictionary(keys):
+    """The packets of a hot key have one, and a worker's own code may be for plain columns."""
+    given = pa.record_batch({"key": pa.array(keys * 500), "value": pa.array(range(2000))})
+    encoded = given.set_column(0, "key", given.column("key").dictionary_encode())
+    (packet,) = packets.cut(encoded, np.zeros(2000, np.int32), 1).column("packet")
+    assert pa.types.is_dictionary(packets.read(packet).column("key").type)
+    assert packets.plain(packets.read(packet)) == given
 
 
 def test_memory_is_bounded_by_flushing():
