@@ -19,8 +19,7 @@ from rich.table import Table
 from unskew.deploy.kafka.connection import Connection
 from unskew.deploy.kafka.topics import ensure_topic
 from unskew.deploy.servers.broker import Broker
-from unskew.grouping import create as grouping
-from unskew.producers.partitioning import ByGrouping
+from unskew.producers.partitioning import Partitioner
 from unskew.producers.publish import publish
 from unskew.producers.registry import create as dataset
 
@@ -59,7 +58,7 @@ def main(schemes: list[str]) -> None:
             ensure_topic(connection, topic, CONSUMERS)
             consumers = join(connection, topic)
             stream = dataset("COUNTRY_SKEW_R40", records=RECORDS)
-            sent = publish(connection, topic, stream, partitioner=ByGrouping(grouping(scheme, CONSUMERS)))
+            sent = publish(connection, topic, stream, placement=Partitioner(scheme, CONSUMERS))
             counts = count(consumers, RECORDS)
             for consumer in consumers:
                 consumer.close()

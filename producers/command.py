@@ -129,7 +129,7 @@ def produce(
             connection = Connection.of(bootstrap_servers, kafka_config)
             count = partitions_of(connection, topic, partitions, PARTITIONS)
             chooser = partitioner_of(grouping, count, seed)
-            finished = upload(connection, topic, chosen, rejected, pace=pace, partitioner=chooser, resume=resume)
+            finished = upload(connection, topic, chosen, rejected, pace=pace, placement=chooser, resume=resume)
     if not finished:
         raise typer.Exit(INTERRUPTED)
 

@@ -1,18 +1,22 @@
 """The choice of each record's partition: an even spread, or the choice of a grouping."""
 
 from abc import ABC, abstractmethod
-from typing import ClassVar
+from threading import Lock
+from time import time as clock
+from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
+import pyarrow as pa
+from numpy.typing import ArrayLike, NDArray
 
 from unskew.errors import UsageError
-from unskew.grouping.interface import Grouping
+from unskew.grouping import Grouping, encode, standalone
+from unskew.grouping.keys import KeyArray
 from unskew.producers.dataset import Block
 
 
-class Partitioner(ABC):
-    """The choice of the records' partitions. It depends only on the records so far, so it can be repeated.
+class Placement(ABC):
+    """The choice of an upload's partitions. It depends only on the records so far, so it can be repeated.
 
     Attributes
     ----------
@@ -42,7 +46,7 @@ class Partitioner(ABC):
         Returns
         -------
         position : int
-            The position of the first record, for a partitioner that has chosen nothing yet.
+            The position of the first record, for a placement that has chosen nothing yet.
         skip : int64[P]
             How many of each partition's records from this position on are there already.
 
@@ -50,7 +54,7 @@ class Partitioner(ABC):
         return 0, there
 
 
-class Spread(Partitioner):
+class Spread(Placement):
     """Record i goes to partition i mod P: the spread is even, and every partition sees the stream in its order."""
 
     rule = "an even spread"
@@ -68,36 +72,122 @@ class Spread(Partitioner):
         return rounds * self.partitions, there - rounds
 
 
-class ByGrouping(Partitioner):
-    """The partition that a grouping chooses for the record's key. Its W workers are the topic's partitions.
+class Partitioner(Placement):
+    """The partition that a grouping chooses for a record's key. Its W workers are the topic's partitions.
 
-    Records then carry their keys. The consumers of a group, one for each partition, share the load as the scheme
-    balances it, without Spark. If the scheme splits a hot key over several consumers, their partial results must be
-    merged.
+    It is for producers of your own, such as confluent-kafka's, and for ``unskew produce --grouping``. The consumers of
+    a group, one for each partition, then share the load as the scheme balances it, without Spark. If the scheme splits
+    a hot key over several consumers, their partial results must be merged.
 
-    If a message has several keys, the first one counts. Messages without a key are routed as the empty key. Schemes
-    that use times get the records' times, and schemes that use costs get the messages' counts.
+    Each producer has a partitioner of its own, with the same seed: then a key has the same candidates at all of them.
+    Give BOUNDED_LOAD their number as ``sources``. A partitioner begins without any load. So after a restart of the
+    producer, a key may go to another of its candidates. By KEY it goes to the same partition for ever.
+
+    Threads may share a partitioner.
 
     Parameters
     ----------
-    router : Grouping
-        A new one with as many workers as the topic has partitions (``unskew.grouping.standalone`` makes it). It must
-        need no feedback, because consumers send none.
+    grouping : str
+        One that needs no feedback (``unskew.grouping.registry.STANDALONE``), because consumers send none. It may need
+        each record's cost.
+    partitions : int
+        P ≥ 1: the number of the topic's partitions.
+    seed : int
+        The scheme's seed.
+    options
+        The scheme's own parameters (``unskew.grouping.parameters`` lists them).
+
+    Raises
+    ------
+    ValueError
+        The grouping is unknown or needs feedback, or a parameter or the number of partitions is invalid.
+
+    Notes
+    -----
+    ``route`` of many keys takes a small part of the time that ``partition`` takes for each. PLANNED plans the keys of a
+    call together, so use only ``route`` with it.
+
+    Examples
+    --------
+    KEY sends all records of a key to one partition, PARTIAL_KEY to two:
+
+    >>> key, partial = Partitioner("KEY", partitions=4), Partitioner("PARTIAL_KEY", partitions=4)
+    >>> [key("tr") for _ in range(6)], [partial("tr") for _ in range(6)]
+    ([3, 3, 3, 3, 3, 3], [3, 1, 3, 1, 3, 1])
+
+    With a producer:
+
+    >>> p = Partitioner("PARTIAL_KEY", partitions=12)
+    >>> producer.produce("events", value, key=user, partition=p(user))  # doctest: +SKIP
 
     """
 
     keyed = True
 
-    def __init__(self, router: Grouping) -> None:
-        self._router = router
-        self.partitions = router.workers
-        self.rule = f"--grouping {router.name} --seed {router.seed}"
+    def __init__(self, grouping: str, partitions: int, *, seed: int = 0, **options: Any) -> None:
+        #: Its state is a value (``save``, ``load``).
+        self.router: Grouping = standalone(grouping, partitions, seed=seed, costs=True, **options)
+        self.partitions = self.router.workers
+        self.rule = f"--grouping {self.router.name} --seed {seed}"
+        self._lock = Lock()
+
+    def partition(self, key: str | bytes | int | None, *, time: int | None = None, cost: float = 1.0) -> int:
+        """The partition of the next record, in [0, P). A call is short for this method.
+
+        Parameters
+        ----------
+        key : str, bytes, int or None
+            The record's key. Equal text is one key as ``str`` and as ``bytes``. None is a key of its own.
+        time : int, ms
+            The record's time, for schemes that use it. Default: the clock's.
+        cost : float
+            What the record costs its consumer, for schemes that use it, in any unit.
+
+        Raises
+        ------
+        UsageError
+            The key has another type.
+
+        """
+        return int(self.route([key], time, cost)[0])
+
+    __call__ = partition
+
+    def route(self, keys: KeyArray, times: ArrayLike | None = None, costs: ArrayLike = 1.0) -> NDArray[np.int32]:
+        """The partitions of the next n records in their order, int32[n].
+
+        Parameters
+        ----------
+        keys : array of n keys
+            Arrow, NumPy, or a sequence: strings, bytes, integers. Null is a key of its own.
+        times : int64, scalar or [n], ms
+            The records' times, for schemes that use them. Default: the clock's.
+        costs : float64, scalar or [n]
+            What each record costs its consumer, for schemes that use it, in any unit.
+
+        Raises
+        ------
+        UsageError
+            The keys have another type.
+        ValueError
+            ``times`` or ``costs`` has another length.
+
+        """
+        try:
+            encoded = encode(keys)
+        except (TypeError, OverflowError, pa.ArrowInvalid) as error:
+            raise UsageError(f"no keys of a record: {error}; valid: str, bytes, integers of 64 bits, None") from error
+        with self._lock:
+            return self.router.route(encoded, round(clock() * 1000) if times is None else times, costs)
 
     def choose(self, block: Block, position: int) -> NDArray[np.int32]:
-        if self._router.uses_time and block.times is None:
-            raise UsageError(f"{self._router.name} goes by time, and these records have none")
+        """By the first key of each record. Schemes that use times get the records' times, schemes that use costs the
+        records' counts.
+        """
+        if self.router.uses_time and block.times is None:
+            raise UsageError(f"{self.router.name} goes by time, and these records have none")
         costs = np.ones(len(block))
         if block.counts is not None:
             owners = np.arange(len(block)) if block.owners is None else block.owners
             costs = np.bincount(owners, block.counts, len(block))
-        return self._router.route(block.first_keys(), block.times, costs)
+        return self.route(block.first_keys(), block.times, costs)

@@ -18,7 +18,7 @@ from unskew.errors import EnvironmentFault, UsageError, UserError
 from unskew.producers.dataset import Block, Dataset
 from unskew.producers.keycounts import KeyCounts
 from unskew.producers.pace import Pace
-from unskew.producers.partitioning import Partitioner, Spread
+from unskew.producers.partitioning import Placement, Spread
 from unskew.producers.resumption import Journal, Resumption, begin
 from unskew.shell import plain
 
@@ -107,7 +107,7 @@ def publish(
     dataset: Dataset,
     *,
     pace: Pace | None = None,
-    partitioner: Partitioner | None = None,
+    placement: Placement | None = None,
     progress: Progress | None = None,
     complain: Callable[[str], None] | None = None,
     stopped: Callable[[], bool] = bool,
@@ -116,7 +116,7 @@ def publish(
 ) -> Summary:
     """Send a dataset's records to an existing topic and wait until the broker has them all.
 
-    Without a partitioner, record *i* of the dataset goes to partition *i* mod P, without a key. Delivery is idempotent:
+    Without a placement, record *i* of the dataset goes to partition *i* mod P, without a key. Delivery is idempotent:
     a lost connection or a restart of a broker neither loses nor doubles a record. Each partition has its records in
     order. Memory is bounded by ``Outbox.max_records`` and ``Outbox.max_bytes``.
 
@@ -130,8 +130,8 @@ def publish(
         What to send.
     pace : Pace or None
         Such as ``Rate(50_000)`` or ``Replay(60)``. None: as fast as the broker takes the records.
-    partitioner : Partitioner or None
-        A new one, for as many partitions as the topic has. None: ``Spread``.
+    placement : Placement or None
+        A new one, such as ``Partitioner``, for as many partitions as the topic has. None: ``Spread``.
     progress : callable (records sent, bytes sent), optional
         Called after every few thousand records.
     complain : callable, optional
@@ -162,14 +162,14 @@ def publish(
     partitions = partitions_of(connection, topic)
     if partitions is None:
         raise UsageError(f"there is no topic {topic} at {connection.bootstrap_servers}; make it first")
-    partitioner = partitioner or Spread(partitions)
-    if partitioner.partitions != partitions:
-        raise UsageError(f"topic {topic} has {partitions} partitions, not {partitioner.partitions}")
+    placement = placement or Spread(partitions)
+    if placement.partitions != partitions:
+        raise UsageError(f"topic {topic} has {partitions} partitions, not {placement.partitions}")
     start, resumption = 0, None
     if journal is not None:
-        start, resumption = begin(connection, topic, partitioner, journal, resume=resume)
+        start, resumption = begin(connection, topic, placement, journal, resume=resume)
     outbox = Outbox.of(connection, topic, stopped, complain)
-    upload = _Upload(outbox, partitioner, pace or Pace(), progress, start, resumption)
+    upload = _Upload(outbox, placement, pace or Pace(), progress, start, resumption)
     try:
         for block in dataset.blocks(start):
             upload.send(block)
@@ -206,19 +206,19 @@ class _Upload:
     def __init__(
         self,
         outbox: Outbox,
-        partitioner: Partitioner,
+        placement: Placement,
         pace: Pace,
         progress: Progress | None,
         start: int,
         resumption: Resumption | None,
     ) -> None:
         self._outbox = outbox
-        self._partitioner = partitioner
+        self._placement = placement
         self._pace = pace
         self._progress = progress
         self._position = start
         self._resumption = resumption
-        self._records = Records(keyed=partitioner.keyed)
+        self._records = Records(keyed=placement.keyed)
         self._sent = 0
         self.keys = KeyCounts()
         self.size = 0
@@ -227,7 +227,7 @@ class _Upload:
     def send(self, block: Block) -> None:
         """Send the block piece by piece, each when it is due, until all is sent or the outbox is closed."""
         records = self._records.of(block)
-        partitions = self._partitioner.choose(block, self._position)
+        partitions = self._placement.choose(block, self._position)
         self._position += len(block)
         if self._resumption is not None and not self._resumption.over:
             missing = self._resumption.missing(records, partitions)
@@ -248,7 +248,7 @@ class _Upload:
 
     def _put(self, records: NDArray[np.object_], partitions: NDArray[np.int32], longest: int) -> None:
         order = np.argsort(partitions, kind="stable")
-        ends = np.cumsum(np.bincount(partitions, minlength=self._partitioner.partitions))
+        ends = np.cumsum(np.bincount(partitions, minlength=self._placement.partitions))
         for partition, indices in enumerate(np.split(order, ends[:-1])):
             self._outbox.put(records[indices].tolist(), partition, longest)
 

@@ -22,7 +22,7 @@ from unskew.deploy.kafka.reader import TopicReader
 from unskew.deploy.kafka.topics import end_offsets, first_offsets
 from unskew.errors import EnvironmentFault, UsageError
 from unskew.producers.dataset import Dataset
-from unskew.producers.partitioning import Partitioner
+from unskew.producers.partitioning import Placement
 
 _EVERY = 5.0  # seconds between two positions that a journal notes
 _POSITIONS = 20  # that a journal keeps, the newest: missing records begin no further back than those under way
@@ -68,7 +68,7 @@ class Journal:
 
     @property
     def rule(self) -> str:
-        """The ``rule`` of the partitioner that chose the records' partitions."""
+        """The ``rule`` of the placement that chose the records' partitions."""
         return self._state["rule"]
 
     @property
@@ -94,7 +94,7 @@ class Journal:
         return True
 
     def begin(self, offsets: Sequence[int], rule: str) -> None:
-        """Begin the journal of a new upload: the end offset of each partition, and the partitioner's ``rule``."""
+        """Begin the journal of a new upload: the end offset of each partition, and the placement's ``rule``."""
         self._state = {"load": self._identity, "begin": list(offsets), "rule": rule, "places": []}
         self._write()
 
@@ -184,7 +184,7 @@ class Resumption:
 
 
 def begin(
-    connection: Connection, topic: str, partitioner: Partitioner, journal: Journal, *, resume: bool
+    connection: Connection, topic: str, placement: Placement, journal: Journal, *, resume: bool
 ) -> tuple[int, Resumption | None]:
     """The position in the dataset at which an upload begins, and the records to leave out from there on.
 
@@ -196,17 +196,17 @@ def begin(
 
     """
     if not (resume and journal.load()):
-        journal.begin(list(end_offsets(connection, topic, committed=False).values()), partitioner.rule)
+        journal.begin(list(end_offsets(connection, topic, committed=False).values()), placement.rule)
         return 0, None
-    if journal.rule != partitioner.rule:
+    if journal.rule != placement.rule:
         raise UsageError(
-            f"this upload chose its partitions by {journal.rule}, not by {partitioner.rule}; resume it with the same"
+            f"this upload chose its partitions by {journal.rule}, not by {placement.rule}; resume it with the same"
         )
     ends = settled_offsets(connection, topic)
     there = np.array(list(ends.values())) - np.array(journal.begun)
     if len(journal.begun) != len(ends) or there.min() < 0:
         raise UsageError(f"topic {topic} was made anew since this upload began; publish without --resume")
-    start, skip = partitioner.resume(there)
+    start, skip = placement.resume(there)
     journal.recall(start)
     return start, Resumption(topic, skip, last_messages(connection, topic, ends))
 

@@ -16,10 +16,9 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 from unskew.deploy.kafka import topics
 from unskew.deploy.kafka.connection import Connection
 from unskew.errors import UsageError
-from unskew.grouping import standalone
 from unskew.producers.dataset import Dataset
 from unskew.producers.pace import Pace, Rate, Replay
-from unskew.producers.partitioning import ByGrouping, Partitioner
+from unskew.producers.partitioning import Partitioner, Placement
 from unskew.producers.publish import DeliveryFault, publish
 from unskew.producers.readers.rejects import Rejects
 from unskew.producers.resumption import Journal
@@ -124,7 +123,7 @@ def upload(
     rejects: Rejects,
     *,
     pace: Pace,
-    partitioner: Partitioner | None,
+    placement: Placement | None,
     resume: bool,
 ) -> bool:
     """Publish a dataset with progress and a summary. Return False if the user stopped it.
@@ -143,7 +142,7 @@ def upload(
                 topic,
                 dataset,
                 pace=pace,
-                partitioner=partitioner,
+                placement=placement,
                 progress=progress.update,
                 complain=progress.line,
                 stopped=stopped,
@@ -193,7 +192,7 @@ def partitioner_of(grouping: str | None, partitions: int, seed: int) -> Partitio
     if grouping is None:
         return None
     try:
-        return ByGrouping(standalone(grouping, partitions, seed=seed, costs=True))
+        return Partitioner(grouping, partitions, seed=seed)
     except ValueError as error:
         raise UsageError(f"--grouping: {error}") from None
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from unskew.apps.run.topology import Topology
     from unskew.errors import EnvironmentFault, UsageError
     from unskew.grouping import GROUPINGS, create
+    from unskew.producers.partitioning import Partitioner
     from unskew.works.interface import Folded, KeyedWork
 
     #: The version of the installed package.
@@ -27,6 +28,7 @@ __all__ = [
     "EnvironmentFault",
     "Folded",
     "KeyedWork",
+    "Partitioner",
     "Topology",
     "UsageError",
     "balance",
@@ -40,6 +42,7 @@ _HOMES = {
     "EnvironmentFault": "unskew.errors",
     "Folded": "unskew.works.interface",
     "KeyedWork": "unskew.works.interface",
+    "Partitioner": "unskew.producers.partitioning",
     "UsageError": "unskew.errors",
     "Topology": "unskew.apps.run.topology",
     "balance": "unskew.apps.balance",

@@ -1,12 +1,13 @@
 """A grouping chooses the partitions, and a consumer group shares the load as it does."""
 
 import importlib.util
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pytest
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, Producer, TopicPartition
 
 from tests.producers.topic_contents import contents
 from unskew.deploy.kafka.connection import Connection
@@ -14,7 +15,7 @@ from unskew.deploy.kafka.topics import end_offsets, ensure_topic
 from unskew.errors import UsageError
 from unskew.grouping import create as grouping
 from unskew.producers.dataset import Block
-from unskew.producers.partitioning import ByGrouping, Spread
+from unskew.producers.partitioning import Partitioner, Spread
 from unskew.producers.publish import publish
 from unskew.producers.registry import create
 from unskew.producers.resumption import Journal
@@ -37,22 +38,22 @@ def chosen(partitioner, dataset):
 @pytest.mark.parametrize("name", ["COUNTRY_SKEW_R80", "TWITTER_ELECTION", "WIKIPEDIA_CLICKSTREAM"])
 def test_the_partition_is_the_grouping_s_worker(scheme, name):
     dataset = create(name, records=70_000)
-    partitions = chosen(ByGrouping(grouping(scheme, 7)), dataset)
+    partitions = chosen(Partitioner(scheme, 7), dataset)
     assert np.array_equal(partitions, grouping(scheme, 7).route(keys_of(dataset)))
 
 
 def test_schemes_that_go_by_time_are_given_the_records_own():
     dataset = create("TWITTER_TICKER", records=70_000)
-    partitions = chosen(ByGrouping(grouping("DYNAMIC_KEY", 5)), dataset)
+    partitions = chosen(Partitioner("DYNAMIC_KEY", 5), dataset)
     times = np.concatenate([block.times for block in dataset.blocks()])
     assert np.array_equal(partitions, grouping("DYNAMIC_KEY", 5).route(keys_of(dataset), times))
     with pytest.raises(UsageError, match="these records have none"):
-        chosen(ByGrouping(grouping("DYNAMIC_KEY", 5)), create("ZIPF", records=5))
+        chosen(Partitioner("DYNAMIC_KEY", 5), create("ZIPF", records=5))
 
 
 def test_schemes_that_go_by_cost_are_given_the_counts():
     dataset = create("WIKIPEDIA_CLICKSTREAM", records=1000)
-    partitions = chosen(ByGrouping(grouping("FULL_KNOWLEDGE", 3)), dataset)
+    partitions = chosen(Partitioner("FULL_KNOWLEDGE", 3), dataset)
     counts = np.concatenate([block.counts for block in dataset.blocks()]).astype(float)
     assert np.array_equal(partitions, grouping("FULL_KNOWLEDGE", 3).route(keys_of(dataset), costs=counts))
 
@@ -60,6 +61,52 @@ def test_schemes_that_go_by_cost_are_given_the_counts():
 def test_the_first_of_several_keys_counts():
     block = Block(pa.array([b"0", b"1", b"2"]), pa.array(["a", "b", "c"]), np.array([0, 2, 2], np.int32))
     assert block.first_keys().to_pylist() == ["a", None, "b"]
+
+
+def test_one_key_at_a_time_is_routed_as_many_are():
+    keys = keys_of(create("COUNTRY_SKEW_R80", records=2000)).to_pylist()
+    for scheme in ("KEY", "PARTIAL_KEY", "BOUNDED_LOAD", "SHUFFLE"):
+        one, many = Partitioner(scheme, partitions=7), Partitioner(scheme, partitions=7)
+        assert [one(key) for key in keys[:1000]] == many.route(keys[:1000]).tolist()
+        assert [one.partition(key.encode()) for key in keys[1000:2000]] == many.route(keys[1000:2000]).tolist()
+        assert type(one(keys[0])) is int
+
+
+def test_it_spreads_the_hot_key_as_its_grouping_does():
+    p = Partitioner("PARTIAL_KEY", partitions=4)
+    of_the_hot_key = [p("tr") for _ in range(1000)]
+    assert sorted(np.bincount(of_the_hot_key, minlength=4).tolist()) == [0, 0, 500, 500]
+    assert p(None) == p(None), "null is a key of its own"
+
+
+def test_threads_share_one():
+    p = Partitioner("SHUFFLE", partitions=4)
+    with ThreadPoolExecutor(4) as pool:
+        chosen = list(pool.map(lambda _: p("key"), range(4000)))
+    assert np.bincount(chosen).tolist() == [1000] * 4
+
+
+def test_schemes_get_the_clock_or_the_given_time():
+    given, ours = (Partitioner("DYNAMIC_KEY", partitions=3, window=10) for _ in range(2))
+    assert [given.partition("tr", time=1000 * n) for n in range(50)] == [
+        int(ours.route(["tr"], 1000 * n)[0]) for n in range(50)
+    ]
+    assert 0 <= given("tr") < 3
+
+
+def test_what_it_refuses():
+    with pytest.raises(UsageError, match="valid: str, bytes, integers of 64 bits, None"):
+        Partitioner("KEY", partitions=2).partition(1.5)
+    with pytest.raises(UsageError, match="did not recognize"):
+        Partitioner("KEY", partitions=2)(object())
+    with pytest.raises(UsageError, match="too big"):
+        Partitioner("KEY", partitions=2)(2**64)
+    with pytest.raises(ValueError, match="unknown grouping 'KEYS'; valid: SHUFFLE, KEY"):
+        Partitioner("KEYS", partitions=2)
+    with pytest.raises(ValueError, match="MIXED needs feedback"):
+        Partitioner("MIXED", partitions=2)
+    with pytest.raises(ValueError, match="is 0; valid: an integer of at least 1"):
+        Partitioner("KEY", partitions=0)
 
 
 @pytest.fixture
@@ -71,7 +118,7 @@ def connection(kafka):
 def test_records_carry_their_keys(connection, topic):
     ensure_topic(connection, topic, 3)
     dataset = create("COUNTRY_SKEW_R40", records=5000)
-    publish(connection, topic, dataset, partitioner=ByGrouping(grouping("KEY", 3)))
+    publish(connection, topic, dataset, placement=Partitioner("KEY", 3))
     expected = grouping("KEY", 3).route(keys_of(dataset))
     consumer = Consumer(connection.client(**{"group.id": topic}))
     consumer.assign([TopicPartition(topic, partition, 0) for partition in range(3)])
@@ -85,6 +132,20 @@ def test_records_carry_their_keys(connection, topic):
 
 
 @pytest.mark.kafka
+def test_a_producer_of_one_s_own_sends_where_it_says(connection, topic):
+    ensure_topic(connection, topic, 3)
+    keys = ["tr"] * 60 + [f"user {n}" for n in range(40)]
+    p, producer = Partitioner("PARTIAL_KEY", partitions=3), Producer(connection.client())
+    for n, key in enumerate(keys):
+        producer.produce(topic, str(n), key=key, partition=p(key))
+    assert producer.flush(60) == 0
+    expected = Partitioner("PARTIAL_KEY", partitions=3).route(keys)
+    assert contents(connection, topic) == {
+        w: [str(n).encode() for n in np.flatnonzero(expected == w)] for w in range(3)
+    }
+
+
+@pytest.mark.kafka
 def test_an_upload_by_a_grouping_can_be_resumed(connection, topic, tmp_path):
     ensure_topic(connection, topic, 4)
     dataset = create("COUNTRY_SKEW_R80", records=200_000, seed=3)
@@ -94,7 +155,7 @@ def test_an_upload_by_a_grouping_can_be_resumed(connection, topic, tmp_path):
             connection,
             topic,
             dataset,
-            partitioner=ByGrouping(grouping("PARTIAL_KEY", 4)),
+            placement=Partitioner("PARTIAL_KEY", 4),
             journal=Journal(topic, dataset, tmp_path),
             resume=resume,
             progress=lambda records, _, sent=sent: sent.__setitem__(0, records),
