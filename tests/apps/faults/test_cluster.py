@@ -15,6 +15,7 @@ from tests.apps.process import check, launch, truth  # noqa: F401  fixtures
 from tests.commands import UNSKEW
 from tests.waiting import PATIENCE
 from unskew.deploy.kafka.topics import ensure_topic
+from unskew.grouping import named
 
 pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.kafka, pytest.mark.xdist_group("cluster")]
 
@@ -29,18 +30,27 @@ def test_a_checkpoint_that_only_the_driver_sees(connection, topic, tmp_path, opt
     assert "Traceback" not in done.stderr
 
 
+#: Spark starts a second attempt of a task that takes a little longer than the others.
+SPECULATIVE = {"": "true", ".interval": "20ms", ".quantile": "0.3", ".multiplier": "1.1", ".minTaskRuntime": "1ms"}
+
+
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize(
-    "kills",
+    ("grouping", "kills"),
     [
-        pytest.param(1, marks=pytest.mark.takes(60)),
-        pytest.param(20, marks=[pytest.mark.full, pytest.mark.takes(150)]),
+        pytest.param("SHUFFLE", 1, marks=pytest.mark.takes(60)),
+        pytest.param("SHUFFLE", 20, marks=[pytest.mark.full, pytest.mark.takes(150)]),
+        pytest.param("PLANNED", 10, marks=[pytest.mark.full, pytest.mark.takes(120)]),
     ],
 )
-def test_executors_are_killed_at_any_moment(connection, topic, tmp_path, truth, launch, options, cluster, kills):
-    # Round robin: a source that forgot its turn would send nearly all its tuples elsewhere. There are many more batches
-    # than kills: an executor takes some of them to come back.
-    topology = launch("SHUFFLE", *options, "--max-tuples", "100", mode="CLUSTER")
+def test_executors_are_killed_at_any_moment(
+    connection, topic, tmp_path, truth, launch, options, cluster, grouping, kills
+):
+    # Round robin: a source that forgot its turn would send nearly all its tuples elsewhere. With plans, two attempts of
+    # a source ask for its quotas. There are many more batches than kills: an executor takes some of them to come back.
+    if grouping == "PLANNED":
+        options += [f"--conf=spark.speculation{name}={value}" for name, value in SPECULATIVE.items()]
+    topology = launch(grouping, *options, "--max-tuples", "100", mode="CLUSTER")
     rng = random.Random(10)
     hit: set[int] = set()
     while topology.process.poll() is None and len(hit) < kills:
@@ -55,8 +65,8 @@ def test_executors_are_killed_at_any_moment(connection, topic, tmp_path, truth, 
     assert len(hit) == kills, topology.log.read_text()
     topology.process.send_signal(signal.SIGTERM)  # the rest in larger batches
     assert topology.process.wait(PATIENCE) == 0
-    launch("SHUFFLE", *options, mode="CLUSTER").finish()
-    check(connection, topic, "sg", truth)
+    launch(grouping, *options, mode="CLUSTER").finish()
+    check(connection, topic, named(grouping).short, truth)
     assert (tmp_path / "was-run").exists(), "the executors ran another Python than the one of the settings"
 
 

@@ -31,7 +31,10 @@ def waiting(folder: Path):
 
 
 @pytest.mark.full
-def test_what_a_batch_has_shuffled_is_lost_while_it_is_at_work(spark, settings, drain, connection, topic, tmp_path):
+@pytest.mark.parametrize("grouping", ["SHUFFLE", "PLANNED"])
+def test_what_a_batch_has_shuffled_is_lost_while_it_is_at_work(
+    spark, settings, drain, connection, topic, tmp_path, grouping
+):
     """As when an executor dies: of six workers four have their packets, for the others the routers do it again."""
     publish(connection, topic, 2, countries(["a", "b", "c"] * 400), ms=[START + i for i in range(1200)])
     over = threading.Event()
@@ -45,7 +48,7 @@ def test_what_a_batch_has_shuffled_is_lost_while_it_is_at_work(spark, settings, 
 
     by_time = {"time": "event", "window": 0.1, "lateness": 0.0, "trigger": 0.0, "run_time": 600.0}
     a_task_a_worker = {"speed": "x1", "process_ms": 0.001}
-    run = settings("SHUFFLE", workers=6, max_tuples=250, work=waiting(tmp_path), **by_time, **a_task_a_worker)
+    run = settings(grouping, workers=6, max_tuples=250, work=waiting(tmp_path), **by_time, **a_task_a_worker)
     loses = threading.Thread(target=lose)
     loses.start()
     try:
