@@ -18,7 +18,7 @@ setup: ## Make .venv, install the pinned packages, fetch the JVM jars (all other
 	"or name it: make setup PYTHON=/path/to/python3" >&2; exit 1; }
 	@PYTHONPATH=src "$(PYTHON)" -m unskew.deploy.installation.install
 
-demo: setup ## The whole thing once: Kafka, a skewed stream, KEY, DYNAMIC_KEY and BOUNDED_LOAD compared
+demo: setup ## The whole thing once: Kafka, a skewed stream, KEY, DYNAMIC_KEY, BOUNDED_LOAD and PLANNED compared
 	@$(UNSKEW) demo
 
 servers: setup ## InfluxDB and Prometheus for the tests and `unskew stack`: found, else built and fetched, once

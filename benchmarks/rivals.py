@@ -48,7 +48,7 @@ from unskew.grouping import measures
 from unskew.producers.publish import publish
 from unskew.producers.registry import create
 
-GROUPINGS = ("KEY", "PARTIAL_KEY", "D_CHOICES", "BOUNDED_LOAD")
+GROUPINGS = ("KEY", "PARTIAL_KEY", "D_CHOICES", "BOUNDED_LOAD", "PLANNED")
 NATIVE = "groupBy(key).count()"
 DDL = "task int, key string, tuples long"
 _OTHERS = "#bbbbbb"  # colour of contestants that are no groupings

@@ -30,6 +30,7 @@ WORKERS, PARTITIONS, WARM = 10, 4, 2
 GAP, SPAN, LATENESS = 5, 10, 1  # s
 START = 1_700_000_000_000
 SESSION = "start long, last long, count long"
+GROUPINGS = ("KEY", "D_CHOICES", "BOUNDED_LOAD", "PLANNED")
 
 
 class RowSessions(StatefulProcessor):
@@ -80,7 +81,7 @@ def _rows(df: DataFrame, _: str) -> DataFrame:
 
 
 CONTESTANTS: dict[str, Callable[[DataFrame, str], DataFrame]] = {
-    **{f"unskew, {name}": _ours(name) for name in ("KEY", "D_CHOICES", "BOUNDED_LOAD")},
+    **{f"unskew, {name}": _ours(name) for name in GROUPINGS},
     "session_window": _native,
     "transformWithState": _rows,
 }
@@ -112,7 +113,7 @@ def main(given: Sequence[str]) -> None:
     arguments = parser.parse_args(given)
     conf = {
         "spark.sql.streaming.stateStore.rocksdb.trackTotalNumberOfRows": "false",
-        "spark.executorEnv.UNSKEW_GROUPINGS": "KEY,D_CHOICES,BOUNDED_LOAD",
+        "spark.executorEnv.UNSKEW_GROUPINGS": ",".join(GROUPINGS),
     }
     table = Table("", box=MARKDOWN)
     for column in ("tuples a batch", "tuples/s", "CPU µs a tuple", "a batch, s"):

@@ -42,10 +42,10 @@ def test_from_nothing_to_results_that_can_be_read(wheel, tmp_path):
         printed = unskew("demo", "--quick", "--output", str(tmp_path / "out"))
         # The table shows what was measured.
         runs = json.loads((tmp_path / "out" / "comparison.json").read_text())["runs"]
-        assert [run["grouping"] for run in runs] == ["KEY", "DYNAMIC_KEY", "BOUNDED_LOAD"]
+        assert [run["grouping"] for run in runs] == ["KEY", "DYNAMIC_KEY", "BOUNDED_LOAD", "PLANNED"]
         for run in runs:
             assert f"{run['std_dev']:.2f}" in printed
-        key, dynamic, bounded = runs
+        key, dynamic, bounded, planned = runs
         assert dynamic["std_dev"] < key["std_dev"] / 2
         # DYNAMIC_KEY learns by the clock: how far it gets with so few tuples depends on the machine.
         assert dynamic["settled_std_dev"] < 0.75 * key["settled_std_dev"]
@@ -53,6 +53,9 @@ def test_from_nothing_to_results_that_can_be_read(wheel, tmp_path):
         # BOUNDED_LOAD by the tuples: four sources, each of which lets the hot key spill over by its own count.
         assert bounded["settled_std_dev"] < key["settled_std_dev"] / 2
         assert 1 < bounded["dist_cost"] < dynamic["dist_cost"]
+        # PLANNED by the batch: no worker has more than its cap of any.
+        assert planned["std_dev"] < bounded["std_dev"]
+        assert 1 < planned["dist_cost"] < dynamic["dist_cost"]
         assert (tmp_path / "out" / "comparison.png").exists()
         # The broker is left running: the topics that it names hold exactly what was published.
         connection = Connection(re.search(r"Kafka is ready at (\S+)", printed)[1])
@@ -61,7 +64,7 @@ def test_from_nothing_to_results_that_can_be_read(wheel, tmp_path):
         truth = Counter()
         for block in dataset.blocks():
             truth.update(json.loads(message)["country"] for message in block.messages.to_pylist())
-        assert len(topics) == 3
+        assert len(topics) == 4
         for topic in topics:
             assert by_key(final_counts(connection, topic)) == truth
             assert "Turkey" in unskew("results", topic)
