@@ -40,7 +40,7 @@ _ROUTED = pa.schema(
         *(("number", pa.int64()), ("packet", pa.binary()), (_LATEST, pa.timestamp("us", "UTC"))),
     ]
 )
-_ROUTED_DDL = "token int, worker int, source int, number long, packet binary, latest timestamp"
+ROUTED_DDL = "token int, worker int, source int, number long, packet binary, latest timestamp"
 
 
 def partitions_of(spark: SparkSession, checkpoint: Where) -> int:
@@ -88,10 +88,10 @@ def routed(
         columns.append(F.col("__time"))
     source_column, time_column = None if source is None else "__source", "__time" if uses_time else None
     route = route_packets(routing, "key", source_column, time_column, carry, fields)
-    return tuples.select(*columns).mapInArrow(_with_tokens(route, program, tokens, heartbeats=heartbeats), _ROUTED_DDL)
+    return tuples.select(*columns).mapInArrow(with_tokens(route, program, tokens, heartbeats=heartbeats), ROUTED_DDL)
 
 
-def _with_tokens(route: Callable[[Batches], Batches], program: Program, tokens: list[int], *, heartbeats: bool) -> Any:
+def with_tokens(route: Callable[[Batches], Batches], program: Program, tokens: list[int], *, heartbeats: bool) -> Any:
     def rows(batches: Batches) -> Batches:
         program.require_place()
         source, number = partition(), 0

@@ -16,6 +16,7 @@ from unskew.apps.checkpoint.visible import require_shared
 from unskew.apps.keyed.flow import executed, opened, partitions_of, routed, to_workers
 from unskew.apps.keyed.parcels import WINDOW
 from unskew.apps.keyed.program import Program, lifetime, merging, splits, taken_over
+from unskew.apps.keyed.static import AT_THE_END, executed_at_once
 from unskew.apps.keyed.store import KEY
 from unskew.apps.routing.batches import batch_time, heartbeats
 from unskew.apps.routing.order import in_order
@@ -53,7 +54,8 @@ def keyed_map(
     Parameters
     ----------
     df : DataFrame
-        A stream with the columns that the work reads.
+        A stream with the columns that the work reads. Or a static DataFrame, for a backfill by the same program: it is
+        one batch, and all states end with it.
     key : str
         The key's column: string, binary or integer. Rows with a null key are left out.
     workers : int
@@ -65,11 +67,12 @@ def keyed_map(
         One of the groupings in ``unskew.grouping.registry.STANDALONE``. One that splits keys needs a work with a
         ``merge``.
     checkpoint : str
-        The query's ``checkpointLocation``, required. This process and all executors must see it.
+        The query's ``checkpointLocation``, required for a stream. This process and all executors must see it.
     window : timedelta, number (s) or str, optional
         Length of a tumbling window, such as ``"10 minutes"``. States live until their window closes.
     ttl : timedelta, number (s) or str, optional
-        How long states live after their key's last tuple, instead of a window. Default: the work's own TTL.
+        How long states live after their key's last tuple, instead of a window. Default: the work's own TTL. A static
+        DataFrame with a ``time`` can have the work's own alone, because no clock runs between its tuples.
     merge_every : timedelta, number (s) or str, optional
         How often the fragments of a split key are merged and its results published: ``"30 seconds"``, ``"5 batches"``.
         Default with windows: when their window closes. Default without: in each batch if ``time`` is given, else every
@@ -105,7 +108,6 @@ def keyed_map(
         The query fails with it if the work raises, or returns states or results of another schema.
 
     """
-    _require_stream(df)
     if key not in df.columns:  # the results have a column of this name
         raise no_column(df, key)
     lives = lifetime(work, window, ttl)
@@ -113,6 +115,17 @@ def keyed_map(
     split = splits(work, grouping, workers)
     event = time is not None
     period = merging(merge_every, grouping, split=split, event=event, window_ms=lives[0])
+    if not df.isStreaming:
+        if ttl is not None and event:
+            raise UsageError(f"ttl is {ttl!r}, but a DataFrame that isn't a stream has no clock; valid: window")
+        routing = Routing(grouping.upper(), workers, options=options, seed=seed)
+        routing.check()
+        of = key_type(df, key), workers, split, workers, event, *lives, AT_THE_END if split else None
+        program = Program(work, *of)
+        tuples = _tuples(in_order(df, grouping, time), key, program, time, source)
+        parcels = executed_at_once(tuples, routing, program, None if source is None else "__source")
+        return _opened(parcels, _result_schema(key, program), program)
+    _require_rocksdb(df)
     location = location_in(df.sparkSession, checkpoint)
     routing = Routing(grouping.upper(), workers, location, options, seed, streaming=True)
     routing.check()
@@ -132,12 +145,17 @@ def keyed_map(
         packets = packets.unionByName(to_workers(heartbeats(df.sparkSession), chosen, F.lit(None).cast("timestamp")))
     moment = batch_time(0, F.col("worker"))
     parcels = executed(packets, program, chosen, moment, lateness_ms if program.event else None)
+    return _opened(parcels, schema, program)
+
+
+def _opened(parcels: DataFrame, schema: StructType, program: Program) -> DataFrame:
+    """The results that are in parcels."""
 
     def columns(_kind: int, _sender: int, rows: pa.RecordBatch) -> list[pa.Array]:
         start = [rows.column(WINDOW).cast(pa.timestamp("ms", "UTC"))] if program.window_ms is not None else []
         return [rows.column(KEY), *start, *rows.columns[2:]]
 
-    return opened(parcels, schema, columns, location)
+    return opened(parcels, schema, columns, program.checkpoint)
 
 
 def _claim(df: DataFrame, location: Location, program: Program, routed: dict[str, Any], tokens: list[int]) -> None:
@@ -151,9 +169,7 @@ def _claim(df: DataFrame, location: Location, program: Program, routed: dict[str
     require_shared(df.sparkSession, location, *RECORD)
 
 
-def _require_stream(df: DataFrame) -> None:
-    if not df.isStreaming:
-        raise UsageError("keyed_map keeps states from batch to batch: give it a stream (spark.readStream)")
+def _require_rocksdb(df: DataFrame) -> None:
     provider = df.sparkSession.conf.get(_PROVIDER, "")
     if "RocksDB" not in (provider or ""):  # vendors have their own, as com.databricks.….RocksDBStateStoreProvider
         raise UsageError(

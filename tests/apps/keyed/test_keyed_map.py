@@ -24,6 +24,7 @@ from unskew import durations, keyed_map
 from unskew.apps.run.ending import cause
 from unskew.apps.spark import tokens
 from unskew.errors import UsageError
+from unskew.works import Sessions
 
 pytestmark = pytest.mark.spark
 
@@ -89,6 +90,42 @@ def test_windows_by_event_time(events, tmp_path, grouping, seconds, none, more):
         if row["kind"] == "finished"
     }
     assert found == {state: (len(values), sum(values)) for state, values in truth.items()}
+
+
+@pytest.mark.parametrize(
+    ("grouping", "how"),
+    [
+        ("KEY", {"work": Tally(), "window": 2.0}),
+        ("PLANNED", {"work": Tally(), "window": 2.0}),
+        pytest.param("D_CHOICES", {"work": Sessions(gap=0.05)}, marks=pytest.mark.full),
+        pytest.param("BOUNDED_LOAD", {"work": Sessions(gap=0.05), "merge_every": "30s"}, marks=pytest.mark.full),
+    ],
+)
+def test_a_static_frame_gives_what_the_stream_has_given_when_all_is_closed(spark, events, tmp_path, grouping, how):
+    """What the stream has closed: all but its last row, which moves the clock."""
+    stream, rows = events
+    given = {"key": "user", "workers": 3, "grouping": grouping, "time": "at", "checkpoint": str(tmp_path / "cp"), **how}
+    published = collect(keyed_map(stream, **given), tmp_path)
+    last = F.timestamp_millis(F.lit(rows[-1][2]))
+    static = spark.read.parquet(str(tmp_path / "events")).where(F.col("at") < last)
+    found = keyed_map(static.repartition(2), **given).collect()
+    finished = [row for row in published if row.asDict().get("kind") != "settled"]
+    assert finished
+    assert Counter(row for row in found if row.asDict().get("kind") != "settled") == Counter(finished)
+
+
+@pytest.mark.full
+def test_a_static_frame_by_batch_time(spark, events, tmp_path):
+    """A TTL, and many packets that a worker executes one after the other."""
+    _, rows = events
+    static = spark.read.parquet(str(tmp_path / "events"))
+    truth = defaultdict(list)
+    for user, value, _ in rows:
+        truth[user].append(value)
+    for grouping in ("KEY", "SHUFFLE"):
+        found = keyed_map(static, "user", 5, Tally(), grouping, ttl=60.0).collect()
+        states = {row["user"]: (row["n"], row["total"]) for row in found if row["kind"] == "finished"}
+        assert states == {user: (len(values), sum(values)) for user, values in truth.items()}
 
 
 @pytest.mark.full
@@ -233,8 +270,12 @@ def test_bad_arguments(spark, tmp_path, given, message):
     assert keyed_map(stream, **valid).columns == ["value", "kind", "n", "total"]
     with pytest.raises(UsageError, match=message):
         keyed_map(stream, **valid | given)
-    with pytest.raises(UsageError, match="give it a stream"):
-        keyed_map(spark.range(1).withColumnRenamed("id", "value"), **valid)
+    static = spark.range(1).select(F.col("id").alias("value"), F.current_timestamp().alias("at"))
+    assert keyed_map(static, **valid).columns == ["value", "kind", "n", "total"]
+    with pytest.raises(
+        UsageError, match=r"ttl is 5\.0, but a DataFrame that isn't a stream has no clock; valid: window"
+    ):
+        keyed_map(static, **valid, time="at")
 
 
 @pytest.mark.parametrize(
