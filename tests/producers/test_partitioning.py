@@ -87,7 +87,7 @@ def test_threads_share_one():
 
 
 def test_schemes_get_the_clock_or_the_given_time():
-    given, ours = (Partitioner("DYNAMIC_KEY", partitions=3, window=10) for _ in range(2))
+    given, ours = (Partitioner("DYNAMIC_KEY", partitions=3) for _ in range(2))
     assert [given.partition("tr", time=1000 * n) for n in range(50)] == [
         int(ours.route(["tr"], 1000 * n)[0]) for n in range(50)
     ]
@@ -99,7 +99,7 @@ def test_what_it_refuses():
         Partitioner("KEY", partitions=2).partition(1.5)
     with pytest.raises(UsageError, match="did not recognize"):
         Partitioner("KEY", partitions=2)(object())
-    with pytest.raises(UsageError, match="too big"):
+    with pytest.raises(UsageError, match=r"too (big|large)"):
         Partitioner("KEY", partitions=2)(2**64)
     with pytest.raises(ValueError, match="unknown grouping 'KEYS'; valid: SHUFFLE, KEY"):
         Partitioner("KEYS", partitions=2)
