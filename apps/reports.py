@@ -1,14 +1,16 @@
 """Reports: what the tasks of a batch send to the driver besides their rows."""
 
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from pyspark import SparkContext
 from pyspark.accumulators import Accumulator, AccumulatorParam
 
 from unskew.grouping.loop import MigrationReport
+
+if TYPE_CHECKING:  # Spark's thin client has no contexts, and the library imports this module
+    from pyspark import SparkContext
 
 #: (partition, offset) of a message → why it is rejected after all.
 Failures: TypeAlias = dict[tuple[int, int], str]
@@ -177,7 +179,7 @@ class Reports:
     succeeded.
     """
 
-    def __init__(self, context: SparkContext) -> None:
+    def __init__(self, context: "SparkContext") -> None:
         self._entries: Accumulator[dict[_Entry, Report]] = context.accumulator({}, _Merge())
 
     def send(self, batch: int, number: int, report: Report) -> None:

@@ -24,7 +24,8 @@ VERSIONS = os.environ.get("SPARKS", "").split()
 WORKERS, FILES, ROWS = 4, 10, 300
 GAP = timedelta(seconds=2)
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
-HOT = {"KEY": 1, "PARTIAL_KEY": 2, "BOUNDED_LOAD": WORKERS, "PLANNED": WORKERS}  # workers of the hot key
+#: The workers of the hot key, which has three of five rows, by grouping: so few at least, so many at most.
+HOT = {"KEY": (1, 1), "PARTIAL_KEY": (2, 2), "BOUNDED_LOAD": (3, WORKERS), "PLANNED": (3, WORKERS)}
 
 
 @pytest.fixture(scope="session", params=VERSIONS)
@@ -74,7 +75,9 @@ def require_placed(found: pa.Table, stream: pa.Table, grouping: str) -> None:
     workers = defaultdict(set)
     for key, worker in zip(found["key"].to_pylist(), found["worker"].to_pylist(), strict=True):
         workers[key].add(worker)
-    assert len(workers["u0"]) == max(map(len, workers.values())) == HOT[grouping]
+    least, most = HOT[grouping]
+    assert least <= len(workers["u0"]) <= most
+    assert max(map(len, workers.values())) <= most
     assert len(set.union(*workers.values())) == WORKERS
 
 
@@ -136,14 +139,14 @@ def test_states_by_event_time(spark, mode, grouping, stream, tmp_path):
 @pytest.mark.parametrize("kind", ["rows", "ids"])
 def test_kills(spark, mode, kind, stream, tmp_path):
     """The Python workers are killed, then the driver, and it starts again from its checkpoint."""
-    with spark.query(mode, kind, "BOUNDED_LOAD", tmp_path) as query:
+    with spark.query(mode, kind, "PARTIAL_KEY", tmp_path) as query:
         query.goes_on(2)
         assert query.kill_python_workers()
         query.goes_on(5)
         query.kill()
-    with spark.query(mode, kind, "BOUNDED_LOAD", tmp_path) as query:
+    with spark.query(mode, kind, "PARTIAL_KEY", tmp_path) as query:
         query.wait()
     if kind == "rows":
-        require_placed(rows(tmp_path), stream, "BOUNDED_LOAD")
+        require_placed(rows(tmp_path), stream, "PARTIAL_KEY")
     else:
         assert pairs(rows(tmp_path)) == Counter({*pairs(stream)})
