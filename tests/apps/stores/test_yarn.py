@@ -93,7 +93,6 @@ def pythons_of(executor: psutil.Process) -> list[psutil.Process]:
 
 @pytest.mark.takes(150)
 def test_counts_with_an_environment_that_travels_as_an_archive(hdfs, connection, topic, tmp_path, truth, launch):
-    """By one plan a batch, for which the executors ask the driver."""
     bare_python(tmp_path / "environment" / "bin" / "python")
     with tarfile.open(tmp_path / "environment.tar.gz", "w:gz") as packed:
         packed.add(tmp_path / "environment" / "bin", "bin")
@@ -105,11 +104,11 @@ def test_counts_with_an_environment_that_travels_as_an_archive(hdfs, connection,
     )
     environment = {"HADOOP_CONF_DIR": str(hdfs.yarn())}
     topology = launch(
-        "PLANNED", *conf, "--max-tuples", "1000", mode="CLUSTER", location=hdfs.location(topic), environment=environment
+        "SHUFFLE", *conf, "--max-tuples", "1000", mode="CLUSTER", location=hdfs.location(topic), environment=environment
     )
     kill_executors(topology, hdfs)
     topology.finish()
-    check(connection, topic, "pl", truth)
+    check(connection, topic, "sg", truth)
 
 
 @pytest.mark.takes(200)
