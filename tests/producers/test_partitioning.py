@@ -171,7 +171,7 @@ def test_an_upload_by_a_grouping_can_be_resumed(connection, topic, tmp_path):
 def test_another_number_of_partitions_is_refused(connection, topic):
     ensure_topic(connection, topic, 2)
     with pytest.raises(UsageError, match="has 2 partitions, not 3"):
-        publish(connection, topic, create("ZIPF", records=1), partitioner=Spread(3))
+        publish(connection, topic, create("ZIPF", records=1), placement=Spread(3))
 
 
 @pytest.mark.kafka
