@@ -18,7 +18,7 @@ from pyspark.sql.types import IntegerType, StructType
 from unskew.apps.checkpoint.location import location_in
 from unskew.apps.routing import packets
 from unskew.apps.routing.batches import in_a_stream
-from unskew.apps.routing.frames import routed_frame
+from unskew.apps.routing.frames import WORKER, routed_frame
 from unskew.apps.routing.order import in_order
 from unskew.apps.routing.packets import column, packets_at_workers, route_column
 from unskew.apps.routing.router import Routing, planned
@@ -27,8 +27,6 @@ from unskew.errors import UsageError
 from unskew.grouping import named
 
 Batches = Iterator[pa.RecordBatch]
-
-_WORKER = "__unskew_worker"
 
 
 def balance(
@@ -159,8 +157,8 @@ def balanced_map(
     routing = _routing(df, key, grouping, workers, checkpoint, options, seed, name)
     df = in_order(df, grouping, time)
     if _is_counted(df, grouping):
-        routed = routed_frame(df.where(F.col(key).isNotNull()), F.col(key), routing, _WORKER)
-        return placed(routed, workers, F.col(_WORKER)).drop(_WORKER).mapInArrow(work, schema)
+        routed = routed_frame(df.where(F.col(key).isNotNull()), F.col(key), routing, WORKER)
+        return placed(routed, workers, F.col(WORKER)).drop(WORKER).mapInArrow(work, schema)
     routing = planned(df, routing)
     arrived = packets_at_workers(df, routing, key, list(df.columns), source=source, time=time)
 

@@ -114,6 +114,7 @@ def keyed_map(
     lateness_ms = milliseconds("lateness", lateness)
     split = splits(work, grouping, workers)
     event = time is not None
+    of_source = None if source is None else F.col("__source")
     period = merging(merge_every, grouping, split=split, event=event, window_ms=lives[0])
     if not df.isStreaming:
         if ttl is not None and event:
@@ -123,7 +124,7 @@ def keyed_map(
         of = key_type(df, key), workers, split, workers, event, *lives, AT_THE_END if split else None
         program = Program(work, *of)
         tuples = _tuples(in_order(df, grouping, time), key, program, time, source)
-        parcels = executed_at_once(tuples, routing, program, None if source is None else "__source")
+        parcels = executed_at_once(tuples, routing, program, of_source)
         return _opened(parcels, _result_schema(key, program), program)
     _require_rocksdb(df)
     location = location_in(df.sparkSession, checkpoint)
@@ -139,8 +140,8 @@ def keyed_map(
     schema = _result_schema(key, program)
     chosen = tokens(program.workers, partitions)
     _claim(df, location, program, {"groupingType": routing.grouping, "seed": seed}, chosen)
-    tuples, column = _tuples(df, key, program, time, source), None if source is None else F.col("__source")
-    packets = routed(tuples, routing, program, chosen, source=column, heartbeats=not idle_batches)
+    tuples = _tuples(df, key, program, time, source)
+    packets = routed(tuples, routing, program, chosen, source=of_source, heartbeats=not idle_batches)
     if idle_batches:
         packets = packets.unionByName(to_workers(heartbeats(df.sparkSession), chosen, F.lit(None).cast("timestamp")))
     moment = batch_time(0, F.col("worker"))

@@ -4,24 +4,26 @@ Workers keep the states in memory. There are no checkpoint and no watermark: no 
 the watermark comes at the end.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from itertools import chain
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from unskew.apps.checkpoint.overflow import Overflow
 from unskew.apps.keyed.flow import ROUTED_DDL, routed, with_tokens
-from unskew.apps.keyed.merger import merge
-from unskew.apps.keyed.parcels import HEARTBEAT, OUT, Parcel
+from unskew.apps.keyed.operators import PARCELS
+from unskew.apps.keyed.parcels import Parcel
 from unskew.apps.keyed.program import Period, Program, Progress, WorkerBatch
 from unskew.apps.keyed.store import MemoryStore
+from unskew.apps.keyed.tasks import rows_of, stateless_merger
 from unskew.apps.keyed.worker import work
-from unskew.apps.routing.frames import routed_frame
+from unskew.apps.routing.frames import WORKER, routed_frame
 from unskew.apps.routing.packets import Packer
 from unskew.apps.routing.router import Routing
-from unskew.apps.spark import placed
+from unskew.apps.spark import arrow_schema, placed
 from unskew.grouping import named
 
 Batches = Iterator[pa.RecordBatch]
@@ -31,43 +33,33 @@ BEGIN, END = -(1 << 60), 253_402_300_800_000
 #: Fragments are merged once, at the end.
 AT_THE_END = Period(batches=1 << 62)
 _TOGETHER = 64 << 20  # bytes of packets that a worker executes at once
-_PARCELS = pa.schema(
-    [
-        *((name, pa.int32()) for name in ("kind", "sender", "merger")),
-        *((name, pa.int64()) for name in ("number", "batch_ms")),
-        ("blob", pa.binary()),
-    ]
-)
-_DDL = "kind int, sender int, merger int, number long, batch_ms long, blob binary"
-_WORKER = "__unskew_worker"
 
 
-def executed_at_once(tuples: DataFrame, routing: Routing, program: Program, source: str | None) -> DataFrame:
+def executed_at_once(tuples: DataFrame, routing: Routing, program: Program, source: Column | None) -> DataFrame:
     """The results that workers and mergers make of all tuples, as parcels.
 
     Parameters
     ----------
     tuples, routing, program
         As for ``unskew.apps.keyed.flow.routed``.
-    source : str, optional
-        The column with the source of each row.
+    source : Column, optional
+        The source of each row. Default: the task's number.
 
     """
     tokens = list(range(program.workers))
     if named(routing.grouping).batched:
-        chosen = routed_frame(tuples, F.col("key"), routing, _WORKER)
+        chosen = routed_frame(tuples, F.col("key"), routing, WORKER)
         cut = with_tokens(_cut(program), program, tokens, heartbeats=False)
-        packets = chosen.select("key", *program.columns, _WORKER).mapInArrow(cut, ROUTED_DDL)
+        packets = chosen.select("key", *program.columns, WORKER).mapInArrow(cut, ROUTED_DDL)
     else:
-        packets = routed(tuples, routing, program, tokens, source=None if source is None else F.col(source))
+        packets = routed(tuples, routing, program, tokens, source=source)
     packets = packets.withColumn("batch_ms", F.unix_millis(F.current_timestamp()))
     # Each attempt of a task gets its packets in the same order.
     at_workers = placed(packets, program.workers, F.col("worker")).sortWithinPartitions("source", "number")
-    rows = at_workers.mapInArrow(_workers(program), _DDL)
+    rows = at_workers.mapInArrow(_workers(program, tokens), PARCELS)
     if not program.split:
         return rows
-    at_mergers = placed(rows, program.mergers, F.col("merger")).sortWithinPartitions("sender", "number")
-    return at_mergers.mapInArrow(_mergers(program), _DDL)
+    return placed(rows, program.mergers, F.col("merger")).mapInArrow(stateless_merger(program), PARCELS)
 
 
 def _cut(program: Program) -> Any:
@@ -78,7 +70,7 @@ def _cut(program: Program) -> Any:
         packer = Packer(program.workers)
         for batch in batches:
             tuples = batch.select(carry).set_column(0, "key", batch.column("key").dictionary_encode())
-            yield from packer.add(tuples, batch.column(_WORKER).to_numpy())
+            yield from packer.add(tuples, batch.column(WORKER).to_numpy())
         yield from packer.flush()
 
     return packets
@@ -100,14 +92,9 @@ def at_worker(program: Program, worker: int, packets: Iterable[bytes], batch_ms:
     yield from work(program, store, worker, [], WorkerBatch(number + 1, batch_ms, END, empty=True), progress)
 
 
-def at_merger(program: Program, merger: int, fragments: Sequence[Parcel], batch_ms: int) -> Iterator[Parcel]:
-    """What a merger makes of all fragments of its keys."""
-    arrived = [*fragments, Parcel(HEARTBEAT, merger, b"now")]
-    yield from merge(program, MemoryStore(), merger, arrived, WorkerBatch(0, batch_ms, END))
-
-
-def _workers(program: Program) -> Any:
-    """The worker of a partition, as a function for ``DataFrame.mapInArrow``: its packets → rows of parcels."""
+def _workers(program: Program, tokens: list[int]) -> Any:
+    """The worker of a partition, as a function for ``DataFrame.mapInArrow``: its packets → rows of ``PARCELS``."""
+    schema = arrow_schema(PARCELS)
 
     def rows(batches: Batches) -> Batches:
         first = next(batches, None)
@@ -115,31 +102,8 @@ def _workers(program: Program) -> Any:
             return
         worker, batch_ms = (first.column(name)[0].as_py() for name in ("worker", "batch_ms"))
         packets = (packet.as_py() for batch in chain([first], batches) for packet in batch.column("packet"))
-        parcels = at_worker(program, worker, packets, batch_ms)
-        yield from _rows((parcel for parcel in parcels if parcel.kind != HEARTBEAT), worker, batch_ms)
+        parcels, end = at_worker(program, worker, packets, batch_ms), WorkerBatch(0, batch_ms, END)
+        for row in rows_of(parcels, tokens, "worker", worker, end, Overflow(None)):
+            yield pa.RecordBatch.from_pylist([row.asDict()], schema=schema)
 
     return rows
-
-
-def _mergers(program: Program) -> Any:
-    """The merger of a partition: rows of parcels → rows of parcels. Results of workers pass unchanged."""
-
-    def rows(batches: Batches) -> Batches:
-        fragments: list[dict[str, Any]] = []
-        for batch in batches:
-            is_out = pa.array([kind in OUT for kind in batch.column("kind").to_pylist()])
-            yield batch.filter(is_out)
-            fragments += batch.filter(pa.array([not each.as_py() for each in is_out])).to_pylist()
-        if not fragments:
-            return
-        merger, batch_ms = fragments[0]["merger"], fragments[0]["batch_ms"]
-        parcels = [Parcel(row["kind"], merger, row["blob"]) for row in fragments]
-        yield from _rows(at_merger(program, merger, parcels, batch_ms), merger, batch_ms)
-
-    return rows
-
-
-def _rows(parcels: Iterator[Parcel], sender: int, batch_ms: int) -> Batches:
-    for number, parcel in enumerate(parcels):
-        row = {"kind": parcel.kind, "sender": sender, "merger": parcel.merger, "number": number}
-        yield pa.RecordBatch.from_pylist([row | {"batch_ms": batch_ms, "blob": parcel.blob}], schema=_PARCELS)

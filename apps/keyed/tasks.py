@@ -35,7 +35,7 @@ def worker_rows(
     progress = Progress.read(store)
     batch = going_on(program, progress, WorkerBatch(batch_number() or 0, batch_ms, watermark_ms, empty))
     parcels = work(program, store, worker, packets, batch, progress)
-    yield from _rows(parcels, tokens, "worker", worker, batch, overflow)
+    yield from rows_of(parcels, tokens, "worker", worker, batch, overflow)
 
 
 def merger_rows(program: Program, tokens: list[int], state: Any, arrived: list[Any]) -> Iterator[Row]:
@@ -48,16 +48,17 @@ def merger_rows(program: Program, tokens: list[int], state: Any, arrived: list[A
     batch = WorkerBatch(batch_number() or 0, first["batch_ms"], first["watermark_ms"])
     parcels = _parcels(program, (row for row in arrived if row["kind"] not in OUT))
     merged = merge(program, SparkStore(state), first["merger"], parcels, batch)
-    yield from _rows(merged, tokens, "merger", first["merger"], batch, Overflow(program.checkpoint, program.most))
+    yield from rows_of(merged, tokens, "merger", first["merger"], batch, Overflow(program.checkpoint, program.most))
 
 
 def _parcels(program: Program, rows: Iterable[Any]) -> list[Parcel]:
     return [Parcel(row["kind"], row["merger"], content(bytes(row["blob"]), program.checkpoint)) for row in rows]
 
 
-def _rows(
+def rows_of(
     parcels: Iterable[Parcel], tokens: list[int], role: str, sender: int, batch: WorkerBatch, overflow: Overflow
 ) -> Iterator[Row]:
+    """Parcels of a worker or a merger (``role``) as rows of ``operators.PARCELS``."""
     name, times = f"{role}-{sender}", {"batch_ms": batch.batch_ms, "watermark_ms": batch.watermark_ms}
     for number, parcel in enumerate(parcels):
         blob = parcel.blob if parcel.kind == HEARTBEAT else overflow.put(name, batch.number, number, parcel.blob)
@@ -81,7 +82,8 @@ def stateless_merger(program: Program) -> Any:
             rows.sort(key=lambda row: (row["sender"], row["number"]))
             first = rows[0]
             own = WorkerBatch(batch_number() or 0, first["batch_ms"], first["watermark_ms"])
-            arrived = _parcels(program, rows)
+            # It has no batch to come, so that even states with a TTL leave (``unskew.apps.keyed.static``).
+            arrived = [*_parcels(program, rows), Parcel(HEARTBEAT, first["merger"], b"now")]
             for number, parcel in enumerate(merge(program, MemoryStore(), first["merger"], arrived, own)):
                 row = first | {"kind": parcel.kind, "sender": first["merger"], "number": number, "blob": parcel.blob}
                 yield pa.RecordBatch.from_pylist([row], schema=schema)

@@ -90,7 +90,7 @@ class Planner:
     ) -> None:
         self._routers, self._checkpoint, self._name = routers, checkpoint, name
         self._changed = threading.Condition()
-        self._queries: dict[str, Plans] = {}
+        self._queries: dict[str, BatchPlans] = {}
         self._open: set[socket.socket] = set()
         self._closed = False
         at = (bind or host).strip("[]")
@@ -149,7 +149,7 @@ class Planner:
         with self._changed:
             query = self._queries.get(hello["query"])
             if query is None:
-                query = self._queries[hello["query"]] = Plans(self._routers, self._checkpoint, self._name)
+                query = self._queries[hello["query"]] = BatchPlans(self._routers, self._checkpoint, self._name)
             answer = query.join(source, batch, number)
         try:
             source.send_bytes(answer)
@@ -161,7 +161,7 @@ class Planner:
                 query.leave(source)
                 self._changed.notify_all()
 
-    def _divided(self, query: "Plans", source: Connection, batch: int, number: int, counts: Counts) -> bytes:
+    def _divided(self, query: "BatchPlans", source: Connection, batch: int, number: int, counts: Counts) -> bytes:
         """The quotas of a source that has counted. It waits for the others of its wave."""
         with self._changed:
             query.count(source, batch, number, counts)
@@ -170,7 +170,7 @@ class Planner:
             return query.quotas(batch, number)
 
 
-class Plans:
+class BatchPlans:
     """The plans of one query's batches, one after the other. The caller has the planner's lock.
 
     Parameters

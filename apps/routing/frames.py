@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from unskew.apps.planning.planner import Plans
+from unskew.apps.planning.planner import BatchPlans
 from unskew.apps.planning.wire import QUOTAS, unpacked
 from unskew.apps.routing.batches import batch_at_driver
 from unskew.apps.routing.router import Routing
@@ -22,7 +22,9 @@ from unskew.grouping.planned.counts import BUCKETS, Counts
 from unskew.grouping.planned.planned import Planned
 from unskew.grouping.planned.quotas import Quotas
 
-_KEY, _BUCKET, _ROW, _WORKERS = "__unskew_key", "__unskew_bucket", "__unskew_row", "__unskew_workers"
+#: A name for the column of the workers, where users don't see it.
+WORKER = "__unskew_worker"
+_KEY, _BUCKET, _ROW = "__unskew_key", "__unskew_bucket", "__unskew_row"
 _SOURCE = 0  # of the whole DataFrame
 _BITS = 53  # of a number that a row draws, as many as a double has
 
@@ -63,7 +65,7 @@ def routed_frame(df: DataFrame, key: Column, routing: Routing, name: str) -> Dat
         return PlannedBySpark(routing.workers, seed=routing.seed, **routing.options)
 
     batch = batch_at_driver(df.sparkSession)
-    plans = Plans(router, None if batch is None else routing.checkpoint, routing.name)
+    plans = BatchPlans(router, None if batch is None else routing.checkpoint, routing.name)
     batch = batch or 0
     buckets = BUCKETS * routing.workers
     hashed = df.withColumn(_KEY, F.xxhash64(F.lit(routing.seed), key))
@@ -82,8 +84,8 @@ def routed_frame(df: DataFrame, key: Column, routing: Routing, name: str) -> Dat
     home = F.floor(F.col(_BUCKET) / BUCKETS).cast("int")
     first = int(np.searchsorted(quotas.keys, np.uint64(buckets)))
     shared = _joined(routed, quotas, range(first), _BUCKET, F.xxhash64(_KEY), home)
-    alone = _joined(shared, quotas, range(first, len(quotas.keys)), _KEY, F.xxhash64(_ROW), F.col(_WORKERS))
-    return alone.withColumnRenamed(_WORKERS, name).drop(_KEY, _BUCKET, _ROW)
+    alone = _joined(shared, quotas, range(first, len(quotas.keys)), _KEY, F.xxhash64(_ROW), F.col(WORKER))
+    return alone.withColumnRenamed(WORKER, name).drop(_KEY, _BUCKET, _ROW)
 
 
 def _counts(hashed: DataFrame, planner: PlannedBySpark) -> Counts:
@@ -110,9 +112,9 @@ def _counts(hashed: DataFrame, planner: PlannedBySpark) -> Counts:
 
 
 def _joined(df: DataFrame, quotas: Quotas, which: range, on: str, drawn: Column, otherwise: Column) -> DataFrame:
-    """The DataFrame with the column ``_WORKERS``: what the rows draw of these quotas, and ``otherwise`` without one."""
+    """The DataFrame with the column ``WORKER``: what the rows draw of these quotas, and ``otherwise`` without one."""
     if not which:
-        return df.withColumn(_WORKERS, otherwise)
+        return df.withColumn(WORKER, otherwise)
     drawers = [_drawer(*_parts(quotas, quota)) for quota in which]
     columns = {
         on: pa.array(quotas.keys[which.start : which.stop].view(np.int64)),
@@ -127,7 +129,7 @@ def _joined(df: DataFrame, quotas: Quotas, which: range, on: str, drawn: Column,
     slot = F.least(F.floor(at).cast("int"), size - 1)
     drawn_worker = F.when(at - slot < F.get(share, slot), F.get(own, slot)).otherwise(F.get(other, slot))
     worker = F.when(own.isNull(), otherwise).otherwise(drawn_worker)
-    return joined.withColumn(_WORKERS, worker).drop(*list(columns)[1:])
+    return joined.withColumn(WORKER, worker).drop(*list(columns)[1:])
 
 
 def _parts(quotas: Quotas, quota: int) -> tuple[NDArray[np.int32], NDArray[np.float64]]:

@@ -8,9 +8,11 @@ import pytest
 
 from tests.apps.keyed.driver import Tally, packets_of
 from unskew.apps.keyed import static
-from unskew.apps.keyed.parcels import FRAGMENTS, RESULTS, read
-from unskew.apps.keyed.program import Program
-from unskew.apps.keyed.static import AT_THE_END, at_merger, at_worker
+from unskew.apps.keyed.merger import merge
+from unskew.apps.keyed.parcels import RESULTS, read
+from unskew.apps.keyed.program import Program, WorkerBatch
+from unskew.apps.keyed.static import AT_THE_END, END, at_worker
+from unskew.apps.keyed.store import MemoryStore
 
 WORKERS = 3
 EARLY = -86_400_000  # a day before 1970
@@ -42,7 +44,7 @@ def test_all_states_end(monkeypatch, split, together):
     if split:
         assert not found
         for merger in range(WORKERS):
-            fragments = [each for each in parcels if each.kind == FRAGMENTS and each.merger == merger]
-            found += rows_of(at_merger(program, merger, fragments, 0))
+            arrived = [each for each in parcels if each.merger == merger]
+            found += rows_of(merge(program, MemoryStore(), merger, arrived, WorkerBatch(0, 0, END)))
     finished = {(row["__window"], row["__key"]): row["n"] for row in found if row["kind"] == "finished"}
     assert finished == truth
