@@ -49,11 +49,10 @@ from unskew.producers.publish import publish
 from unskew.producers.registry import create
 from unskew.works import Running
 
-_OWNING, _SPLITTING = (
-    ("KEY", "MIXED"),
-    ("PARTIAL_KEY", "D_CHOICES", "W_CHOICES", "DYNAMIC_KEY", "BOUNDED_LOAD", "PLANNED"),
+GROUPINGS = (
+    *("KEY", "MIXED"),
+    *("PARTIAL_KEY", "D_CHOICES", "W_CHOICES", "DYNAMIC_KEY", "BOUNDED_LOAD", "PLANNED", "SHUFFLE"),
 )
-GROUPINGS = (*_OWNING, *_SPLITTING, "SHUFFLE")
 #: Name → the dataset, and its options.
 STREAMS: Mapping[str, tuple[str, dict[str, Any]]] = {
     "R80": ("COUNTRY_SKEW_R80", {}),

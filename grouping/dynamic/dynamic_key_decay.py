@@ -58,11 +58,11 @@ class DynamicKeyDecay(DynamicKey):
         seed: int = 0,
         half_life: Duration = 15.0,
         distinct_keys: int = 100,
-        warm_up: float = 15.0,
-        check_interval: float = 60.0,
-        promotion_period: float = 15.0,
+        warm_up: Duration = 15.0,
+        check_interval: Duration = 60.0,
+        promotion_period: Duration = 15.0,
         periods_to_old: int = 4,
-        evict_after: float = 3600.0,
+        evict_after: Duration = 3600.0,
     ) -> None:
         super().__init__(
             workers,

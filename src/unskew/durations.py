@@ -1,7 +1,6 @@
 """Durations as users write them: a timedelta, a number of seconds, or Spark's text.
 
-No library reads all three: pandas lacks Spark's weeks and takes ``30`` for nanoseconds, and pytimeparse lacks
-milliseconds.
+pandas doesn't know Spark's weeks, and takes ``30`` for nanoseconds; and the groupings do without pandas.
 """
 
 import math

@@ -4,15 +4,14 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
 
-from tests.waiting import PATIENCE
+from tests.waiting import PATIENCE, awaited
 from tests.wheel.environments import ROOT
 from unskew.deploy.installation.machine import find_java
 from unskew.deploy.servers.loopback import LOOPBACK
@@ -142,15 +141,6 @@ class Query:
         for worker in workers:
             worker.kill()
         return len(workers)
-
-
-def awaited(condition: Callable[[], object], what: str) -> object:
-    """Wait until something holds; returns what the condition gave."""
-    until = time.monotonic() + PATIENCE
-    while not (found := condition()):
-        assert time.monotonic() < until, f"{what} didn't come"
-        time.sleep(0.05)
-    return found
 
 
 def _port(text: str) -> str | None:
