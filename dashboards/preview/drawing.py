@@ -16,6 +16,9 @@ from unskew.dashboards.preview.data_sources import Mark, Table
 from unskew.dashboards.preview.panels import Panel
 from unskew.dashboards.preview.selection import Selection
 
+#: How many times an axis names. With fewer at most, matplotlib has no unit for 150 to 180 s, say, and warns.
+LEAST_TICKS, MOST_TICKS = 3, 7
+
 _WIDTH = 16.0  # inches, 24 columns
 _ROW = 0.36  # inches
 _HEAD = 0.98  # inches: title, description, selection
@@ -110,8 +113,7 @@ def timeseries(axes: Axes, panel: Panel, selection: Selection, marks: Sequence[M
         single = "o" if len(times) < 3 else None
         (named[name],) = axes.plot(times, series.values, color=panel.colour(name), lw=width, marker=single, ms=3)
     axes.set_xlim(*mdates.date2num([selection.start, selection.stop]).tolist())
-    locator = mdates.AutoDateLocator(minticks=3, maxticks=6)
-    axes.xaxis.set_major_locator(locator)
+    axes.xaxis.set_major_locator(mdates.AutoDateLocator(minticks=LEAST_TICKS, maxticks=MOST_TICKS))
     axes.xaxis.set_major_formatter(mdates.DateFormatter("%H:%M:%S", tz=selection.start.astimezone().tzinfo))
     _values(axes, panel, "y")
     if panel.options.get("legend", {}).get("showLegend", True):

@@ -1,15 +1,17 @@
 """A selection gets into queries as Grafana writes it there; the preview says which panels it can't draw."""
 
 import copy
+import warnings
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import matplotlib.dates as mdates
 import pytest
 
 from tests.pictures import figures  # noqa: F401
 from unskew.dashboards import checked_in
 from unskew.dashboards.preview.data_sources import DataSources, Series, Table, labelled
-from unskew.dashboards.preview.drawing import TIMELESS
+from unskew.dashboards.preview.drawing import LEAST_TICKS, MOST_TICKS, TIMELESS
 from unskew.dashboards.preview.files import save
 from unskew.dashboards.preview.panels import OF_SERIES, OF_TABLE, Panel
 from unskew.dashboards.preview.selection import Selection
@@ -145,3 +147,13 @@ def test_units_that_are_not_known_stand_behind_the_number():
     stat = copy.deepcopy(checked_in.dashboards()["overview"]["panels"][0])
     stat["fieldConfig"]["defaults"]["unit"] = "furlongs"
     assert Panel(stat, []).write(8.5) == "8.5 furlongs"
+
+
+@pytest.mark.parametrize("seconds", [1, 20, 149, 153, 179, 181, 3600, 10_799, 70 * 3600, 86_400 * 9])
+def test_any_stretch_of_time_has_a_unit_for_its_ticks(seconds):
+    """Matplotlib warns where it finds none, in the middle of the demo's output."""
+    start = datetime(2026, 1, 1, tzinfo=UTC)
+    locator = mdates.AutoDateLocator(minticks=LEAST_TICKS, maxticks=MOST_TICKS)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert len(locator.tick_values(start, start + timedelta(seconds=seconds))) >= LEAST_TICKS
