@@ -53,29 +53,29 @@ class Installed:
         return cls(version, folder, thin, _install(thin, wheel, f"pyspark-client=={version}"))
 
     @contextmanager
-    def query(self, mode: str, kind: str, grouping: str, folder: Path) -> Iterator["Query"]:
-        """Start a query. At the end it is killed, if it still runs."""
+    def queries(self, mode: str, folder: Path, order: str, names: list[str]) -> Iterator["Queries"]:
+        """Start queries of ``query.py``. At the end they are killed, if they still run."""
         with self._address(mode, folder) as address:
             python = (self.thin if mode == "client" else self.folder) / "bin" / "python"
             program = Path(__file__).with_name("query.py")
             with (folder / "query.log").open("ab") as log:
-                command = [python, program, kind, grouping, address, folder]
+                command = [python, program, address, folder, order, *names]
                 process = _started(command, folder, self._environment(), log.fileno())
             try:
-                yield Query(process, folder)
+                yield Queries(process, folder)
             finally:
                 _kill(process)
 
     @contextmanager
     def _address(self, mode: str, folder: Path) -> Iterator[str]:
         if mode != "client":
-            yield {"classic": "local[2]", "connect": "connect"}[mode]
+            yield {"classic": "local[2,4]", "connect": "connect"}[mode]
             return
         log = folder / "server.log"
         begin = log.stat().st_size if log.exists() else 0
         options = [
             "--master",
-            "local[2]",
+            "local[2,4]",
             "--conf",
             "spark.ui.enabled=false",
             "--conf",
@@ -104,29 +104,30 @@ class Installed:
 
 
 @dataclass(frozen=True)
-class Query:
-    """A query that runs."""
+class Queries:
+    """Queries that run."""
 
     process: subprocess.Popen[bytes]
     folder: Path
 
     def wait(self) -> None:
-        """Wait until it has taken all files."""
+        """Wait until they have taken all files, or have noted why not."""
         code = self.process.wait(PATIENCE)
         assert code == 0, (self.folder / "query.log").read_text()[-3_000:]
 
-    def goes_on(self, batches: int) -> None:
-        """Wait until it has written so many batches in all."""
-        log = self.folder / "out" / "_spark_metadata"
+    def go_on(self, name: str, batches: int) -> None:
+        """Wait until one of them has written so many batches in all."""
+        log = own(self.folder, name) / "out" / "_spark_metadata"
 
         def written() -> bool:
             assert self.process.poll() is None, (self.folder / "query.log").read_text()[-3_000:]
+            assert not error_of(self.folder, name), error_of(self.folder, name)
             return log.exists() and len([*log.glob("[0-9]*")]) >= batches
 
-        awaited(written, f"batch {batches}")
+        awaited(written, f"{name}: batch {batches}")
 
     def kill(self) -> None:
-        """Kill it, and all that it has started, at once."""
+        """Kill them, and all that they have started, at once."""
         _kill(self.process)
 
     def kill_python_workers(self) -> int:
@@ -141,6 +142,17 @@ class Query:
         for worker in workers:
             worker.kill()
         return len(workers)
+
+
+def own(folder: Path, name: str) -> Path:
+    """A query's own folder."""
+    return folder / name.replace(":", "-")
+
+
+def error_of(folder: Path, name: str) -> str:
+    """The error that a query has noted, if any."""
+    noted = own(folder, name) / "error"
+    return noted.read_text() if noted.exists() else ""
 
 
 def _port(text: str) -> str | None:

@@ -1,24 +1,45 @@
-"""A user's query with `unskew` on whichever Spark there is: Parquet files in, Parquet files out.
+"""A user's queries with `unskew` on whichever Spark there is: Parquet files in, Parquet files out.
 
-    python query.py static|rows|map|ids|sessions GROUPING MASTER FOLDER
+    python query.py MASTER FOLDER apart|together KIND:GROUPING ...
 
-MASTER: local[2]; connect, for a Spark Connect server in this process; or sc://…, which needs no more than a client. The
-stream of FOLDER/in, a file a batch, is drained into FOLDER/out, beside FOLDER/checkpoint.
+MASTER: local[2,4] (two cores, four attempts of a task); connect, for a Spark Connect server in this process; or sc://…,
+which needs no more than a client. The files of FOLDER/in are a stream, a file a batch, or a static DataFrame. Query
+KIND:GROUPING drains them into FOLDER/KIND-GROUPING/out. The queries run one after the other, or all at the same time.
+Where one fails, the others go on, and FOLDER/KIND-GROUPING/error says why. ``names:FUNCTION`` is a private name of
+pyspark, used by the function of ``unskew.apps.spark``.
 """
 
 import sys
+import traceback
+from contextlib import contextmanager
 from pathlib import Path
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
+import unskew.apps.spark as names
 from unskew import balance, balanced_map, keyed_map
 from unskew.works import Distinct, Sessions
 
 WORKERS = 4
 STATE = "org.apache.spark.sql.execution.streaming"
 ROWS = "key string, id long, at timestamp"
+ARROW = pa.schema({"key": pa.string(), "id": pa.int64(), "at": pa.timestamp("us", "UTC")})
+#: Functions of ``unskew.apps.spark`` by private names of pyspark → their use. The library needs these wherever it runs.
+NAMES = {
+    "is_remote": lambda df: (not names.is_remote(df.sparkSession)) == hasattr(df, "_jdf"),
+    "arrow_type": lambda df: names.arrow_type(df.schema["key"].dataType) == pa.string(),
+    "arrow_schema": lambda df: names.arrow_schema(df.schema) == ARROW,
+    "spark_schema": lambda df: names.arrow_schema(names.spark_schema(ARROW)) == ARROW,
+    "plan_of": lambda df: "Scan" in names.plan_of(df),
+}
+#: These it needs in a session that isn't Spark Connect's.
+CLASSIC = {
+    "keeps_order": names.keeps_order,
+    "java_session": lambda df: names.java_session(df.sparkSession).sessionState().newHadoopConf() is not None,
+    "jvm": lambda df: names.jvm().java.lang.System.currentTimeMillis() > 0,
+}
 
 
 def session(master):
@@ -36,7 +57,7 @@ def session(master):
                 spark.conf.set(name, value)
         return spark
     builder = builder.config(map=settings)
-    return (builder.remote("local[2]") if master == "connect" else builder.master(master)).getOrCreate()
+    return (builder.remote("local[2,4]") if master == "connect" else builder.master(master)).getOrCreate()
 
 
 def placed(df, grouping, checkpoint):
@@ -65,19 +86,49 @@ def sessions(df, grouping, checkpoint):
     return found.select("key", "start", "last", "count")
 
 
-def main(kind, grouping, master, folder):
-    spark = session(master)
-    source, out = str(folder / "in"), str(folder / "out")
+def started(spark, kind, grouping, folder, own):
+    """The stream's query. (The static DataFrame's ends here.)"""
+    source, out = str(folder / "in"), str(own / "out")
+    if kind == "names":
+        used = (NAMES | CLASSIC)[grouping]
+        assert used(spark.read.schema(ROWS).parquet(source))
+        return None
     if kind == "static":
         placed(spark.read.schema(ROWS).parquet(source), grouping, None).write.parquet(out)
-    else:
-        stream = spark.readStream.schema(ROWS).option("maxFilesPerTrigger", 1).parquet(source)
-        checkpoint = str(folder / "checkpoint")
-        made = {"rows": placed, "map": mapped, "ids": ids, "sessions": sessions}[kind](stream, grouping, checkpoint)
-        writer = made.writeStream.format("parquet").option("path", out).option("checkpointLocation", checkpoint)
-        writer.trigger(availableNow=True).start().awaitTermination()
+        return None
+    stream = spark.readStream.schema(ROWS).option("maxFilesPerTrigger", 1).parquet(source)
+    checkpoint = str(own / "checkpoint")
+    made = {"rows": placed, "map": mapped, "ids": ids, "sessions": sessions}[kind](stream, grouping, checkpoint)
+    writer = made.writeStream.format("parquet").option("path", out).option("checkpointLocation", checkpoint)
+    return writer.trigger(availableNow=True).start()
+
+
+@contextmanager
+def noted(own):
+    """Note why a query fails."""
+    try:
+        yield
+    except Exception:  # noqa: BLE001  whatever this Spark raises
+        (own / "error").write_text(traceback.format_exc())
+
+
+def main(master, folder, order, *wanted):
+    spark = session(master)
+    running = []
+    for name in wanted:
+        own = folder / name.replace(":", "-")
+        own.mkdir(exist_ok=True)
+        with noted(own):
+            query = started(spark, *name.split(":"), folder, own)
+            if query and order == "apart":
+                query.awaitTermination()
+            elif query:
+                running.append((query, own))
+    for query, own in running:
+        with noted(own):
+            query.awaitTermination()
     spark.stop()
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:4], Path(sys.argv[4]))
+    main(sys.argv[1], Path(sys.argv[2]), *sys.argv[3:])
