@@ -13,7 +13,7 @@ from unskew.grouping.keys import KeyArray, Keys, encode
 from unskew.grouping.planned.assignment import assign
 from unskew.grouping.planned.counts import BUCKETS, Counts, buckets_of, distinct, home_of, merged
 from unskew.grouping.planned.quotas import NO_COSTS, NONE, Quotas, along, begins, loads_of, quotas_of
-from unskew.grouping.planned.replicas import Replicas, position
+from unskew.grouping.planned.replicas import Replicas, added, position
 from unskew.grouping.state import Value
 
 
@@ -156,12 +156,15 @@ class Planned(Grouping):
         self._function = function(self.seed)
         #: The tuples of all batches so far.
         self.clock = 0
+        #: How many replicas the batch has added, in all its waves so far. A key that moves whole gets one.
+        self.added = 0
         self._replicas = Replicas.none(16 * self.workers + 4096)
         self.begin()
 
     def begin(self) -> None:
         """Begin a batch: no source's part of it is divided yet."""
         self._sent = np.zeros(self.workers)
+        self.added = 0
 
     def count(self, keys: KeyArray, costs: ArrayLike | None = None) -> Counts:
         """Count one source's part of a batch.
@@ -227,6 +230,7 @@ class Planned(Grouping):
         together = int((batch.keys == buckets).sum())
         assigned = assign(batch.loads, together, present.starts, present.workers, caps, self.clock == 0)
         self._sent = self._sent + loads_of(batch, present, assigned, self.workers)
+        self.added += added(present, assigned, batch.loads)
         begun, self.clock = self.clock, self.clock + sum(part.tuples for part in counts)
         self._replicas = self._replicas.after(batch.keys, buckets, batch.loads, present, assigned, begun)
         self._replicas = self._replicas.kept(self.clock - self.remember, self._buckets)
@@ -312,11 +316,13 @@ class Planned(Grouping):
 
     def _state(self) -> dict[str, Value]:
         key, worker, used, _ = self._replicas
-        return {**super()._state(), "key": key, "worker": worker, "used": used, "sent": self._sent}
+        batch = {"sent": self._sent, "added": self.added}
+        return {**super()._state(), "key": key, "worker": worker, "used": used, **batch}
 
     def _restore(self, state: Mapping[str, Any]) -> None:
         super()._restore(state)
         self._sent = state.get("sent", np.zeros(self.workers))  # earlier versions had no waves
+        self.added = state.get("added", 0)
         self._replicas = self._replicas._replace(**{field: state[field] for field in ("key", "worker", "used")})
 
     def _identity(self) -> str:

@@ -168,6 +168,14 @@ class Replicas(NamedTuple):
         return kept._replace(key=kept.key[away], worker=kept.worker[away], used=kept.used[away])
 
 
+def added(present: Present, assigned: Assigned, loads: NDArray[np.float64]) -> int:
+    """How many replicas that get tuples an assignment adds to the present ones, of m keys with these loads."""
+    of_key = np.repeat(np.arange(len(loads)), np.diff(present.starts))
+    theirs = np.isin(of_key, assigned.item)
+    _, had = _pairs(of_key[theirs], present.workers[theirs], assigned.item, assigned.worker)
+    return int((assigned.used(loads) & ~had).sum())
+
+
 def _pairs(
     keys: NDArray[np.int64], workers: NDArray[np.int32], key: NDArray[np.int64], worker: NDArray[np.int32]
 ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:

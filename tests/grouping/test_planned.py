@@ -181,6 +181,27 @@ def test_where_a_flow_has_room_no_bucket_gets_a_replica(some, workers, seed, sla
 
 
 @settings(deadline=None, max_examples=60)
+@given(batches, st.integers(1, 1000), st.integers(0, 9), options, st.integers(1, 9), sizes)
+def test_the_replicas_that_a_batch_adds_are_counted(some, workers, seed, given_options, sources, waves):
+    """Over its waves, those where tuples go and their key or bucket had no replica before."""
+    planner = Planned(workers, seed=seed, **given_options)
+    for keys in drawn(some, seed):
+        own, first, found = shared(len(keys), sources, even=False), 0, 0
+        planner.begin()
+        while first < sources:
+            counts = [planner.count(keys[one]) for one in own[first : first + waves[first % len(waves)]]]
+            first += len(counts)
+            before, there = present(planner, counts), {}
+            for parts in map(parts_of, planner.wave(counts)):
+                for key, chosen in parts.items():
+                    there.setdefault(key, set()).update(chosen)
+            found += sum(len(chosen - before[key]) for key, chosen in there.items())
+            assert planner.added == found
+            planner.load(planner.save())
+            assert planner.added == found, "a driver that goes on knows it"
+
+
+@settings(deadline=None, max_examples=60)
 @given(batches, st.integers(1, 40), st.integers(0, 9), st.sampled_from([0, 0.05, 0.2]))
 def test_a_replica_is_added_only_where_no_flow_would_do(some, workers, seed, slack):
     """Where a maximum flow has room for a batch at the replicas of its keys, it stays there."""
