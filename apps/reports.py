@@ -25,13 +25,15 @@ class RouterReport:
     tuples : int
         Tuples routed.
     seconds : float
-        Time spent in the grouping (s).
+        Time spent in the grouping (s), without ``waited``.
     rejected : int
         Messages without a key.
     internals : dict
         The grouping's internals (``Grouping.internals``).
     grouping : mapping, optional
         The grouping's own report to its controller (``Grouping.report``).
+    waited : float
+        How long the source waited for the planner's quotas after it had counted (s). 0 without a planner.
 
     """
 
@@ -40,6 +42,7 @@ class RouterReport:
     rejected: int = 0
     internals: dict[str, Any] = field(default_factory=dict)
     grouping: Any = None
+    waited: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -206,6 +209,29 @@ class Reports:
                 case MergerReport():
                     reports.mergers[number] = report
         return reports
+
+
+@dataclass(frozen=True)
+class PlanSummary:
+    """How a batch was planned before it was routed, by a grouping that does so.
+
+    Attributes
+    ----------
+    waves : int
+        The number of waves in which its sources counted.
+    added : int
+        The number of replicas that keys and buckets got in the batch. A key that moves whole gets one.
+    split : int
+        The number of keys and buckets that have several replicas after the batch.
+    waited : float
+        The longest time that a source waited for its quotas after it had counted (s).
+
+    """
+
+    waves: int
+    added: int
+    split: int
+    waited: float = 0.0
 
 
 @dataclass(frozen=True)

@@ -28,6 +28,7 @@ from pyspark.sql import SparkSession
 
 from unskew.apps.checkpoint.location import Location, Where
 from unskew.apps.planning.wire import QUOTAS, REFUSED, REPLICAS, Address, answering, packed, unpacked
+from unskew.apps.reports import PlanSummary
 from unskew.apps.spark import is_remote
 from unskew.deploy.servers.loopback import LOOPBACK
 from unskew.errors import EnvironmentFault, UserError
@@ -115,6 +116,15 @@ class Planner:
             with suppress(OSError):
                 each.shutdown(socket.SHUT_RDWR)  # or `accept` and those who read would go on
         self._server.close()
+
+    def summary(self, batch: int) -> PlanSummary | None:
+        """How a query's newest batch was planned. None: it has another number, or no source has counted.
+
+        (How long sources waited is known to them alone.)
+        """
+        with self._changed:
+            found = (query.summary(batch) for query in self._queries.values())
+            return next((summary for summary in found if summary is not None), None)
 
     def _accept(self) -> None:
         while not self._closed:
@@ -226,6 +236,12 @@ class BatchPlans:
         if number not in self._planned:
             raise self._refused.get(number) or Over("the planner has ended")
         return self._planned[number]
+
+    def summary(self, batch: int) -> PlanSummary | None:
+        """As of ``Planner``."""
+        if batch != self._batch or not self._number or self._router is None:
+            return None
+        return PlanSummary(self._number, self._router.added, self._router.internals()["split"])
 
     def _require(self, batch: int) -> None:
         if batch != self._batch:

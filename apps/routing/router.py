@@ -168,6 +168,7 @@ class SourceRouter:
         self._asking: Asking | None = None
         self._tuples = 0
         self._seconds = 0.0
+        self._waited = 0.0
         if routing.planner is not None and batch is not None:
             # Tasks of one source are told apart: several topics have a partition 0. Sources have no state of their own.
             self._asking = Asking(routing.planner, query_id(), batch, partition())
@@ -214,7 +215,7 @@ class SourceRouter:
 
     def route(self, keys: KeyArray, times: ArrayLike | None) -> NDArray[np.int32]:
         """Route n tuples as ``Grouping.route`` does. The times are int64, ms."""
-        started = time.perf_counter()
+        started, waited = time.perf_counter(), self._waited
         costs = None
         if self._grouping.uses_cost or self._asking is not None:
             keys = encode(keys)
@@ -224,14 +225,19 @@ class SourceRouter:
             workers = self._planned(self._asking, keys, costs)
         else:
             workers = self._grouping.route(keys, times, costs)
-        self._seconds += time.perf_counter() - started
+        self._seconds += time.perf_counter() - started - (self._waited - waited)
         self._tuples += len(workers)
         return workers
 
     def _planned(self, asking: Asking, keys: KeyArray, costs: ArrayLike | None) -> NDArray[np.int32]:
         """Route the source's part of the batch by the query's plan."""
         assert isinstance(self._grouping, Planned)
-        quotas = asking.quotas or asking.divided(self._grouping.count(keys, costs))
+        quotas = asking.quotas
+        if quotas is None:
+            counts = self._grouping.count(keys, costs)
+            started = time.perf_counter()
+            quotas = asking.divided(counts)
+            self._waited += time.perf_counter() - started
         return self._grouping.follow(keys, quotas, costs)
 
     def through(self, parts: Iterable[Part]) -> Iterator[tuple[Any, NDArray[np.int32]]]:
@@ -270,5 +276,5 @@ class SourceRouter:
             self._versions.write(self._batch + 1, self._grouping.save())
         if self._routing.reports is not None and self._batch is not None:
             internals = dict(self._grouping.internals())
-            report = RouterReport(self._tuples, self._seconds, rejected, internals, grouping)
+            report = RouterReport(self._tuples, self._seconds, rejected, internals, grouping, self._waited)
             self._routing.reports.send(self._batch, self._source, report)

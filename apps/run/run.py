@@ -16,7 +16,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from unskew.apps.checkpoint.checkpoint import Batch, Checkpoint
 from unskew.apps.checkpoint.hold import NAME_VARIABLE, Hold, described
 from unskew.apps.checkpoint.versions import TotalsLog
-from unskew.apps.planning.wire import Address
+from unskew.apps.planning.planner import Planner
 from unskew.apps.reports import Reports
 from unskew.apps.run.ending import Drain, Halted, LargeMessage, Repeatable, fault, stop_between_batches
 from unskew.apps.run.idle import Idle, trigger
@@ -248,11 +248,11 @@ class Run:
             made = self._dataflow.planner(spark)
             if made is not None:
                 stack.enter_context(closing(made))
-            query = self._start(spark, publisher, idle, flush_at, made.address if made else None)
+            query = self._start(spark, publisher, idle, flush_at, made)
             return self._await(query, deadline, flushing=flush_at is not None)
 
     def _start(
-        self, spark: SparkSession, publisher: Publisher, idle: Idle, flush_at: datetime | None, plans: Address | None
+        self, spark: SparkSession, publisher: Publisher, idle: Idle, flush_at: datetime | None, planner: Planner | None
     ) -> StreamingQuery:
         settings = self._settings
         reports = Reports(spark.sparkContext)
@@ -261,8 +261,9 @@ class Run:
         self._agreed = False
         self._unplanned = self._checkpoint.unplanned()
         ahead_ms = self._checkpoint.clock.ahead_ms
-        rows = self._dataflow.rows(spark, Query(reports, flush_at, ahead_ms, self._count_bytes, plans))
-        sink = Sink(self._dataflow, reports, publisher, self._done, self._hold)
+        address = planner.address if planner is not None else None
+        rows = self._dataflow.rows(spark, Query(reports, flush_at, ahead_ms, self._count_bytes, address))
+        sink = Sink(self._dataflow, reports, publisher, self._done, self._hold, planner)
         self._halt.clear()
         self._halted = False
 

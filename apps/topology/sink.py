@@ -13,7 +13,8 @@ from unskew.apps.checkpoint.checkpoint import Batch, Checkpoint
 from unskew.apps.checkpoint.hold import Hold
 from unskew.apps.checkpoint.versions import Totals, TotalsLog
 from unskew.apps.feedback.loop import end
-from unskew.apps.reports import Failures, Reports, StateSummary, TaskReports
+from unskew.apps.planning.planner import Planner
+from unskew.apps.reports import Failures, PlanSummary, Reports, StateSummary, TaskReports
 from unskew.apps.topology import observer
 from unskew.apps.topology.aggregator import Closing
 from unskew.apps.topology.dataflow import Dataflow
@@ -50,6 +51,8 @@ class BatchReport:
         The states of a keyed work.
     rebalances : tuple of Rebalance
         The plans that moved keys, if this batch was the first to be routed by them.
+    plan : PlanSummary, optional
+        How the batch was planned, if its grouping plans batches, and a planner has planned this one.
 
     """
 
@@ -65,12 +68,14 @@ class BatchReport:
     failures: Failures = field(default_factory=dict)
     states: StateSummary | None = None
     rebalances: tuple[Rebalance, ...] = ()
+    plan: PlanSummary | None = None
 
 
 class Sink:
     """The function for ``foreachBatch``. If it runs again for the same batch, it does the same again.
 
-    Before each of its writes it checks whether another driver has taken over the checkpoint.
+    Before each of its writes it checks whether another driver has taken over the checkpoint. ``planner`` is that of the
+    query, if it has one.
     """
 
     def __init__(
@@ -80,6 +85,7 @@ class Sink:
         publisher: Publisher,
         listener: Callable[[BatchReport], None],
         hold: Hold,
+        planner: Planner | None = None,
     ) -> None:
         self._settings = settings = dataflow.settings
         self._stage = dataflow.stage
@@ -90,6 +96,7 @@ class Sink:
         self._closing = Closing(settings.connection, topic, settings.workers, settings.location)
         self._listener = listener
         self._hold = hold
+        self._planner = planner
         self._loop = dataflow.loop()
         self._record = Checkpoint(settings.location).claimed()
 
@@ -175,7 +182,11 @@ class Sink:
         seconds = sum(report.seconds for report in reports.routers.values())
         states = self._stage.summary(reports)
         busy = reports.busy(most)
-        return BatchReport(batch, loads, busy, refused, late, seconds, internals, totals, [], failures, states)
+        plan = self._planner.summary(batch.number) if self._planner is not None else None
+        if plan is not None:
+            plan = replace(plan, waited=max((report.waited for report in reports.routers.values()), default=0.0))
+        of = batch, loads, busy, refused, late, seconds, internals, totals
+        return BatchReport(*of, windows=[], failures=failures, states=states, plan=plan)
 
     def _publish(self, windows: list[observer.Distribution], report: BatchReport) -> BatchReport:
         by_source = report.totals.occupants

@@ -36,6 +36,9 @@ def test_the_sources_of_a_topology_share_a_plan(sources, settings, drain, connec
     assert [report.loads.max() for report in batches] == [
         min(report.loads.max(), cap(int(report.loads.sum()))) for report in batches
     ]
+    plans = [report.plan for report in batches]
+    assert all(1 <= plan.waves <= sources and plan.waited > 0 for plan in plans)
+    assert plans[0].added > 0
     results = f"{run.name}-aggregator"
     assert by_key(final_counts(connection, results)) == Counter(keys)
     places = [record["fields"]["workers"] for _, record in records(connection, results)]

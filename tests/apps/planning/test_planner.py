@@ -123,6 +123,30 @@ def test_the_next_driver_goes_on_where_the_last_one_died(tmp_path):
     assert np.bincount(np.concatenate(third), minlength=WORKERS).max() <= np.floor(1.05 * 4_000 / WORKERS)
 
 
+@pytest.mark.parametrize(("slots", "waves"), [(1, 8), (3, 3), (8, 1)])
+def test_a_batch_s_plan_is_summed_up(slots, waves, tmp_path):
+    """As many waves as there were, and the replicas of all of them; the next driver counts those of the last one."""
+    with planner(str(tmp_path)) as one:
+        places: set[tuple[str, int]] = set()
+        for batch in range(3):
+            assert one.summary(batch) is None, "no source has counted"
+            parts = parts_of(batch, 8)
+            routes = in_waves(one, batch, parts, slots)
+            summary = one.summary(batch)
+            assert summary is not None
+            assert (summary.waves, summary.waited) == (waves, 0), "how long they waited is known to the sources"
+            now = {pair for part, own in zip(parts, routes, strict=True) for pair in zip(part, own, strict=True)}
+            assert summary.split > 0
+            assert summary.added <= len(now - places) if batch else summary.added > 0
+            places |= now
+        assert one.summary(1) is None, "it is over"
+        waiting = Asking(one.address, "a", 3, 0)
+        assert one.summary(3) is None
+        waiting.close()
+    with planner(str(tmp_path)) as two, closing(Asking(two.address, "a", 2, 0)):
+        assert two.summary(2) == summary
+
+
 def test_two_drivers_at_once_follow_one_plan(tmp_path):
     parts = parts_of(0, 2)
     with planner(str(tmp_path)) as one, planner(str(tmp_path)) as two:
