@@ -158,6 +158,9 @@ EVENT = Subject("event", "An event that dashboards mark", "the batch's time", _K
 REBALANCE = Subject(
     "rebalance", "A plan that moved keys, after the first batch that was routed by it", "the batch's time", {}
 )
+PLANNER = Subject(
+    "planner", "The plan of a batch, if the grouping plans it before it is routed", "the batch's time", {}
+)
 STATES = Subject("states", "All states of a keyed work, after a micro-batch", "the batch's time", {})
 WORKER_STATES = Subject(
     "worker_states", "The states at a worker and at the merger of its number", "the batch's time", _WORKER
@@ -226,6 +229,10 @@ METRICS = (
     Metric(REBALANCE, "table", "records", "entries of the routing table, or tokens of the ring"),
     Metric(REBALANCE, "before", "ratio", "slowest over mean worker in the batch that led to the plan: θmax + 1"),
     Metric(REBALANCE, "after", "ratio", "slowest over mean worker in the first batch routed by the plan"),
+    Metric(PLANNER, "waves", "number", "waves in which the batch's sources counted, and got their quotas"),
+    Metric(PLANNER, "added", "records", "replicas that keys and buckets got in the batch; one if a key moves whole"),
+    Metric(PLANNER, "split", "keys", "keys and buckets that have several replicas after the batch"),
+    Metric(PLANNER, "waited", "seconds", "longest time that a source waited for its quotas after it had counted"),
     Metric(SCHEME, "value", "number", "the number's value"),
     Metric(EVENT, "text", "text", "what happened", "text"),
     Metric(METRICS_OUT, "written", "records", "points that InfluxDB has taken", "counter"),

@@ -9,7 +9,7 @@ from unskew.apps.checkpoint.versions import Totals, TotalsLog
 from unskew.apps.monitoring import catalogue
 from unskew.apps.monitoring.catalogue import Sample, Value
 from unskew.apps.monitoring.outputs import Outputs
-from unskew.apps.reports import StateSummary
+from unskew.apps.reports import PlanSummary, StateSummary
 from unskew.apps.run.progress import kafka_source, lags, processed_rate, taken
 from unskew.apps.topology.observer import Distribution
 from unskew.apps.topology.settings import Settings
@@ -49,6 +49,8 @@ def of_batch(report: BatchReport) -> Iterator[Sample]:
         yield from of_states(report.states, time)
     for rebalance in report.rebalances:
         yield of_rebalance(rebalance, time)
+    if report.plan is not None:
+        yield of_plan(report.plan, time)
     yield of_run(report.totals, time)
     for window, totals in report.windows:
         yield from of_window(window, totals)
@@ -77,6 +79,12 @@ def of_rebalance(rebalance: Rebalance, time_ms: int) -> Sample:
     if rebalance.keys is not None:
         values["keys"] = rebalance.keys
     return Sample(catalogue.REBALANCE, time_ms, values)
+
+
+def of_plan(plan: PlanSummary, time_ms: int) -> Sample:
+    """The sample of a batch's plan."""
+    values = {"waves": plan.waves, "added": plan.added, "split": plan.split, "waited": plan.waited}
+    return Sample(catalogue.PLANNER, time_ms, values)
 
 
 def of_run(totals: Totals, time_ms: int) -> Sample:

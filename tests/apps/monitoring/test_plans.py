@@ -1,0 +1,38 @@
+"""How a batch was planned, as metrics: of groupings that plan batches, and of no others."""
+
+from dataclasses import replace
+
+from tests.apps.local_settings import settings
+from tests.apps.monitoring.live_view import report
+from unskew.apps.monitoring import catalogue
+from unskew.apps.monitoring.monitor import Monitor, of_batch
+from unskew.apps.monitoring.outputs import Destinations, Outputs
+from unskew.apps.reports import PlanSummary
+
+PLAN = PlanSummary(waves=3, added=12, split=5, waited=0.04)
+
+
+def of_planner(batch):
+    return [sample for sample in of_batch(batch) if sample.subject == catalogue.PLANNER]
+
+
+def test_all_of_it_is_a_metric():
+    (sample,) = of_planner(replace(report([1, 3]), plan=PLAN))
+    assert sample.values == {"waves": 3, "added": 12, "split": 5, "waited": 0.04}
+    assert sample.values.keys() == {metric.name for metric in catalogue.of(catalogue.PLANNER)}
+
+
+def test_a_batch_without_a_planner_has_none_of_it():
+    assert of_planner(report([1, 3])) == []
+
+
+def test_the_page_has_it_once_a_batch_is_planned(tmp_path):
+    run = settings(grouping="PLANNED", checkpoint=str(tmp_path))
+    with Outputs(Destinations(prometheus_port=0)) as outputs:
+        monitor = Monitor(run, outputs)
+        monitor.batch(report([2, 2]))
+        assert not [family.name for family in outputs.exporter.collect() if "planner" in family.name]
+        monitor.batch(replace(report([2, 2]), plan=PLAN))
+        page = {family.name: family.samples[0].value for family in outputs.exporter.collect()}
+    assert page["unskew_planner_waves"] == 3
+    assert page["unskew_planner_waited_seconds"] == 0.04
