@@ -123,5 +123,21 @@ def groupings() -> Dashboard:
                 Flux(flux.over_time(metric("query", "state_rows"))),
                 12,
             ),
+            panels.lines(
+                "How many replicas does a batch's plan add?",
+                "Replicas that keys and buckets got in each batch that was planned before it was routed (PLANNED). "
+                "Few after the first batches: keys keep their workers.",
+                UNITS["records"],
+                Flux(flux.over_time(metric("planner", "added"))),
+                12,
+            ),
+            panels.lines(
+                "How long do sources wait for a batch's plan?",
+                "Longest time that a source waited for its quotas in each batch that was planned (PLANNED). "
+                "A source that has counted waits for those that still count.",
+                UNITS["seconds"],
+                Flux(flux.over_time(metric("planner", "waited"))),
+                12,
+            ),
         ],
     )

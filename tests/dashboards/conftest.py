@@ -12,6 +12,7 @@ from tests.monitoring.conftest import influxd_program, influxdb, prometheus_prog
 from tests.waiting import awaited
 from unskew.apps.monitoring.monitor import Monitor
 from unskew.apps.monitoring.outputs import Destinations, Outputs
+from unskew.apps.reports import PlanSummary
 from unskew.apps.run.run import Run
 from unskew.apps.topology.settings import Settings
 from unskew.apps.topology.sink import BatchReport
@@ -71,7 +72,7 @@ def seen(kafka: Broker, spark, influxdb, prometheus_program, tmp_path_factory) -
                     work=Running("offset") if grouping == "DYNAMIC_KEY" else None,
                 )
                 monitor = Monitor(run, outputs)
-                listeners = [lambda report, tell=monitor.batch: tell(moved(report))]
+                listeners = [lambda report, tell=monitor.batch: tell(planned(report))]
                 assert Run(run, listeners, [monitor.progress]).run(spark).drained
             until_scraped(server, RUNS["DYNAMIC_KEY"])
         selection = Selection(begin, datetime.now(UTC))
@@ -79,10 +80,11 @@ def seen(kafka: Broker, spark, influxdb, prometheus_program, tmp_path_factory) -
         yield Seen(sources, selection, influxdb.token)
 
 
-def moved(report: BatchReport) -> BatchReport:
-    """As if keys had moved, which neither grouping's do."""
+def planned(report: BatchReport) -> BatchReport:
+    """As if keys had moved, and as if the batch had been planned. Neither grouping does so."""
     number = report.batch.number
-    return replace(report, rebalances=(Rebalance(number, number - 1, 0.01, 5, 2.0, 3, 0, number, 1.2),) * (number > 0))
+    rebalances = (Rebalance(number, number - 1, 0.01, 5, 2.0, 3, 0, number, 1.2),) * (number > 0)
+    return replace(report, rebalances=rebalances, plan=PlanSummary(2, 5, 1, 0.01))
 
 
 def until_scraped(server: prometheus.Prometheus, run: str) -> None:
