@@ -3,7 +3,7 @@
 Sources read their parts of a batch side by side, as many at a time as Spark has slots. A source says that it is there,
 counts its part, sends its counts, and gets its quotas. A *wave* is whoever is counting: the planner answers when all
 sources that have said they are there have sent their counts, or have gone. So nobody waits for a source that has no
-slot. A batch's waves have one plan together, as ``Planned.wave`` says.
+slot. A batch's waves have one plan together, as ``Batched.wave`` says.
 
 Beside a checkpoint a wave's plan is written before it is answered, whole and once. Whoever asks again for a source of a
 batch gets what was written: a task that runs again, a speculative one, or a task of the next driver. The waves that a
@@ -32,8 +32,8 @@ from unskew.apps.reports import PlanSummary
 from unskew.apps.spark import is_remote
 from unskew.deploy.servers.loopback import LOOPBACK
 from unskew.errors import EnvironmentFault, UserError
+from unskew.grouping.planned.batched import Batched
 from unskew.grouping.planned.counts import Counts
-from unskew.grouping.planned.planned import Planned
 from unskew.grouping.state import pack, unpack
 
 log = logging.getLogger(__name__)
@@ -46,7 +46,7 @@ _WAVE = "wave"
 _KEEP = 3  # batches
 
 #: Makes a new router for a batch, whose W may be that of an earlier run.
-Routers: TypeAlias = Callable[[int], Planned]
+Routers: TypeAlias = Callable[[int], Batched]
 
 
 class Over(UserError):
@@ -60,7 +60,7 @@ class Planner:
 
     Parameters
     ----------
-    routers : batch → Planned
+    routers : batch → Batched
         Makes a new router for a batch.
     checkpoint : str or Location, optional
         The query's checkpoint location. Without it the replicas last as long as this object.
@@ -192,7 +192,7 @@ class BatchPlans:
 
     def __init__(self, routers: Routers, checkpoint: Where | None, name: str) -> None:
         self._routers, self._checkpoint, self._name = routers, checkpoint, name
-        self._router: Planned | None = None
+        self._router: Batched | None = None
         self._waves: Waves | None = None
         self._batch = -1
         self._number = 0  # of the batch's next wave
@@ -241,7 +241,7 @@ class BatchPlans:
         """As of ``Planner``."""
         if batch != self._batch or not self._number or self._router is None:
             return None
-        return PlanSummary(self._number, self._router.added, self._router.internals()["split"])
+        return PlanSummary(self._number, self._router.added, self._router.split)
 
     def _require(self, batch: int) -> None:
         if batch != self._batch:
@@ -264,7 +264,7 @@ class BatchPlans:
             self._waves.forget(batch - _KEEP)
         self._batch = batch
 
-    def _resume(self, waves: "Waves", batch: int, router: Planned) -> None:
+    def _resume(self, waves: "Waves", batch: int, router: Batched) -> None:
         before = waves.before(batch)
         if before is not None:
             router.load(before)

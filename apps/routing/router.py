@@ -34,7 +34,7 @@ from unskew.grouping import Grouping, create, encode, named, standalone
 from unskew.grouping.feedback import Plan
 from unskew.grouping.keys import KeyArray
 from unskew.grouping.loop import PlanState
-from unskew.grouping.planned.planned import Planned
+from unskew.grouping.planned.batched import Batched
 
 log = logging.getLogger(__name__)
 
@@ -138,9 +138,9 @@ def planner_of(spark: SparkSession, routing: Routing, name: str = "") -> Planner
     if not named(routing.grouping).batched:
         return None
 
-    def router(batch: int) -> Planned:
+    def router(batch: int) -> Batched:
         made = routing.router(routing.plan_state(batch).workers)
-        assert isinstance(made, Planned)
+        assert isinstance(made, Batched)
         return made
 
     return planner(spark, router, routing.checkpoint, name or routing.name)
@@ -231,7 +231,7 @@ class SourceRouter:
 
     def _planned(self, asking: Asking, keys: KeyArray, costs: ArrayLike | None) -> NDArray[np.int32]:
         """Route the source's part of the batch by the query's plan."""
-        assert isinstance(self._grouping, Planned)
+        assert isinstance(self._grouping, Batched)
         quotas = asking.quotas
         if quotas is None:
             counts = self._grouping.count(keys, costs)

@@ -8,16 +8,17 @@ from numpy.typing import ArrayLike, NDArray
 
 from unskew.grouping.arguments import BALANCES, fair_shares, integer, number, one_of
 from unskew.grouping.hashing import function
-from unskew.grouping.interface import Costs, Grouping, Times
-from unskew.grouping.keys import KeyArray, Keys, encode
+from unskew.grouping.interface import Costs
+from unskew.grouping.keys import KeyArray, encode
 from unskew.grouping.planned.assignment import assign
+from unskew.grouping.planned.batched import Batched
 from unskew.grouping.planned.counts import BUCKETS, Counts, buckets_of, distinct, home_of, merged
 from unskew.grouping.planned.quotas import NO_COSTS, NONE, Quotas, along, begins, loads_of, quotas_of
 from unskew.grouping.planned.replicas import Replicas, added, position
 from unskew.grouping.state import Value
 
 
-class Planned(Grouping):
+class Planned(Batched):
     """Count a batch, plan it, then route it: no worker gets more than its cap, and keys keep their replicas.
 
     A stream that comes in batches needn't be routed blindly. Each source counts its part of the batch. The counts of
@@ -132,7 +133,6 @@ class Planned(Grouping):
 
     name = "PLANNED"
     short = "pl"
-    batched = True
     state_fields = ("clock",)
 
     def __init__(
@@ -156,8 +156,6 @@ class Planned(Grouping):
         self._function = function(self.seed)
         #: The tuples of all batches so far.
         self.clock = 0
-        #: How many replicas the batch has added, in all its waves so far. A key that moves whole gets one.
-        self.added = 0
         self._replicas = Replicas.none(16 * self.workers + 4096)
         self.begin()
 
@@ -167,14 +165,7 @@ class Planned(Grouping):
         self.added = 0
 
     def count(self, keys: KeyArray, costs: ArrayLike | None = None) -> Counts:
-        """Count one source's part of a batch.
-
-        Parameters
-        ----------
-        keys, costs
-            As for ``route``.
-
-        """
+        """Count one source's part of a batch: each key that is hot or remembered, and the others by bucket."""
         encoded = encode(keys)
         hashes = encoded.hashes
         loads = np.bincount(encoded.codes, self._loads(costs, len(encoded)), len(hashes)).astype(np.float64)
@@ -189,39 +180,11 @@ class Planned(Grouping):
         used = np.flatnonzero(np.bincount(bucket, minlength=len(together)))
         return Counts(len(encoded), np.concatenate([used.astype(np.uint64), alone]), np.append(together[used], own))
 
-    def divide(self, counts: Sequence[Counts]) -> list[Quotas]:
-        """Divide a batch between the workers, and remember where its keys are.
-
-        Parameters
-        ----------
-        counts : sequence of Counts
-            The counts of all sources that have a part of the batch, made by a router with the same replicas.
-
-        Returns
-        -------
-        list of Quotas
-            The quotas of each source, in the same order.
-
-        """
-        self.begin()
-        return self.wave(counts)
-
     def wave(self, counts: Sequence[Counts]) -> list[Quotas]:
-        """Divide a part of a batch that began with ``begin``: that of some of its sources.
+        """Divide a part of a batch, as ``Batched.wave``.
 
         After each wave no worker has more than its cap of all that is divided of the batch. Caps grow with the load, so
         there is room for the next wave.
-
-        Parameters
-        ----------
-        counts : sequence of Counts
-            The counts of these sources, made by a router with the replicas that this one has now.
-
-        Returns
-        -------
-        list of Quotas
-            The quotas of each of these sources, in the same order.
-
         """
         batch = merged(counts)
         buckets = self._buckets(batch.keys)
@@ -237,21 +200,7 @@ class Planned(Grouping):
         return quotas_of(counts, batch, buckets, present, assigned)
 
     def follow(self, keys: KeyArray, quotas: Quotas, costs: ArrayLike | None = None) -> NDArray[np.int32]:
-        """Route a source's part of a batch by its quotas.
-
-        Parameters
-        ----------
-        keys, costs
-            The same tuples that the source has counted, in any order.
-        quotas : Quotas
-            The quotas that ``divide`` gave for the source.
-
-        Returns
-        -------
-        int32[n]
-            The worker of each tuple.
-
-        """
+        """Route a source's part of a batch by its quotas, as ``Batched.follow``."""
         encoded = encode(keys)
         buckets = self._buckets(encoded.hashes)
         quota = quotas.of(encoded.hashes, buckets, BUCKETS * self.workers)
@@ -265,33 +214,6 @@ class Planned(Grouping):
         each = NO_COSTS if loads is None else loads
         begin = begins(encoded.codes, each, encoded.hashes, cut, quota[cut], quotas)
         return along(encoded.codes, each, worker, cut, quota[cut], begin, quotas)
-
-    def together(
-        self, parts: Sequence[KeyArray], costs: Sequence[ArrayLike | None] | None = None
-    ) -> list[NDArray[np.int32]]:
-        """Route a batch that several sources share, if all of it is available here: count, divide and follow.
-
-        Parameters
-        ----------
-        parts : sequence of keys
-            Each source's part, as for ``route``.
-        costs : sequence, optional
-            Each source's costs, as for ``route``.
-
-        Returns
-        -------
-        list of int32[n]
-            For each source, the worker of each of its tuples.
-
-        """
-        encoded = [encode(part) for part in parts]
-        given = [None] * len(encoded) if costs is None else costs
-        counts = [self.count(keys, of) for keys, of in zip(encoded, given, strict=True)]
-        quotas = self.divide(counts)
-        return [self.follow(keys, own, of) for keys, own, of in zip(encoded, quotas, given, strict=True)]
-
-    def _route(self, keys: Keys, times: Times, costs: Costs) -> NDArray[np.int32]:
-        return self.together([keys], [costs])[0] if len(keys) else np.empty(0, np.int32)
 
     def _buckets(self, keys: NDArray[np.uint64]) -> NDArray[np.uint64]:
         """The bucket of each key; a bucket's is itself."""
@@ -307,11 +229,18 @@ class Planned(Grouping):
         # (A share is a rounded number: what is above a whole one by that alone isn't the next whole one.)
         return np.maximum(np.ceil(fair - 1e-6), np.floor((1 + self.slack) * fair + 1e-6))
 
+    @property
+    def split(self) -> int:
+        """How many keys and buckets have several remembered replicas."""
+        key = self._replicas.key
+        again = np.append(False, key[1:] == key[:-1])  # sorted: a second replica, or a later one
+        return len(distinct(key[again[: len(key)]]))
+
     def internals(self) -> Mapping[str, Any]:
         """Show how many keys are remembered, how many are split, and the most split keys' numbers of workers (100)."""
         _, lengths = np.unique(self._replicas.key, return_counts=True)
         lengths = np.sort(lengths)[::-1]
-        split = int((lengths > 1).sum())
+        split = self.split
         return {"remembered": len(lengths), "split": split, "workers": lengths[: min(split, 100)].tolist()}
 
     def _state(self) -> dict[str, Value]:

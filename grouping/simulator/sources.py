@@ -16,7 +16,7 @@ from unskew.grouping.feedback import Reports
 from unskew.grouping.hashing import function, homes
 from unskew.grouping.interface import Grouping
 from unskew.grouping.keys import Keys
-from unskew.grouping.planned import Planned
+from unskew.grouping.planned import Batched
 from unskew.grouping.simulator.workload import Workload
 
 SPLITS = ("even", "key")
@@ -57,7 +57,7 @@ class Sources:
     def route(self, start: int, stop: int, assigned: NDArray[np.int32]) -> None:
         """Route the tuples [start, stop), and write their workers into ``assigned`` [n]."""
         workload = self._workload
-        if isinstance(self.routers[0], Planned):
+        if isinstance(self.routers[0], Batched):
             self._route_batch(self.routers[0], start, stop, assigned)
             return
         for source, which in self._parts(start, stop):
@@ -68,7 +68,7 @@ class Sources:
             self.nanoseconds += thread_time_ns() - began
             assigned[which] = workers
 
-    def _route_batch(self, planner: Planned, start: int, stop: int, assigned: NDArray[np.int32]) -> None:
+    def _route_batch(self, planner: Batched, start: int, stop: int, assigned: NDArray[np.int32]) -> None:
         """Route a batch: all sources count, one plan is made, each source follows it."""
         own = [which for _, which in self._parts(start, stop)]
         parts = [self._substreams.part(which) for which in own]

@@ -1,0 +1,185 @@
+"""What a planner needs of a scheme, over every scheme that plans batches: for uneven sources, waves, and any W."""
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.grouping.schemes import SCHEMES, over
+from unskew.grouping import GROUPINGS, create
+from unskew.grouping.planned import Batched
+from unskew.grouping.streams import hot, uniform, zipf
+
+planning = over([(name, options) for name, options in SCHEMES if GROUPINGS[name].batched])
+
+streams = st.sampled_from([hot(0.0), hot(0.8, 30), hot(1.0), zipf(1.0, 500), zipf(1.6, 5000), uniform(40_000)])
+#: A batch: its stream, the tuples of each source's part, and how many sources each wave has.
+batches = st.lists(
+    st.tuples(
+        streams,
+        st.lists(st.one_of(st.just(0), st.integers(1, 30), st.integers(1, 2000)), min_size=1, max_size=6),
+        st.lists(st.integers(1, 6), min_size=1, max_size=3),
+    ),
+    min_size=1,
+    max_size=3,
+)
+any_workers = st.one_of(st.integers(1, 8), st.integers(1, 1000))
+inputs = given(batches, any_workers, st.integers(0, 9))
+few = settings(deadline=None, max_examples=25)
+
+
+class Part:
+    """A source's part of a batch."""
+
+    def __init__(self, keys):
+        self.keys = keys
+        self.costs = (keys % 5).astype(np.float64)
+
+    def at(self, which):
+        """The tuples at these positions."""
+        part = Part(self.keys[which])
+        part.costs = self.costs[which]
+        return part
+
+
+def parts_of(batch, seed):
+    stream, sizes, _ = batch
+    keys = stream.take(0, sum(sizes), seed) if sum(sizes) else np.empty(0, np.int64)
+    return [Part(own) for own in np.split(keys, np.cumsum(sizes)[:-1])]
+
+
+def waves_of(batch):
+    """The sources of each wave: [first, last)."""
+    _, sizes, waves = batch
+    first, number = 0, 0
+    while first < len(sizes):
+        last = min(first + waves[number % len(waves)], len(sizes))
+        yield first, last
+        first, number = last, number + 1
+
+
+def same(some, others):
+    """Whether two counts, or two quotas, are the same."""
+    return all(np.array_equal(one, other) for one, other in zip(some, others, strict=True))
+
+
+def numbers(part, chosen):
+    """(key, worker) → how many tuples."""
+    pairs, number = np.unique(np.stack([part.keys, chosen]), axis=1, return_counts=True)
+    return dict(zip(map(tuple, pairs.T.tolist()), number.tolist(), strict=True))
+
+
+def test_it_is_those_that_say_so():
+    assert [name for name, scheme in GROUPINGS.items() if scheme.batched] == [
+        name for name, scheme in GROUPINGS.items() if issubclass(scheme, Batched)
+    ]
+
+
+@planning
+@few
+@inputs
+def test_to_count_and_to_follow_change_nothing(name, options, some, workers, seed):
+    """So whoever has the planner's state counts as it does, and whoever has the quotas follows them."""
+    planner, source, stranger = (create(name, workers, seed=seed, **options) for _ in range(3))
+    empty = stranger.save()
+    for number, batch in enumerate(some):
+        planner.begin()
+        parts = parts_of(batch, seed + number)
+        for first, last in waves_of(batch):
+            source.load(planner.save())
+            before, wave = planner.save(), parts[first:last]
+            counts = [source.count(part.keys, part.costs) for part in wave]
+            assert all(same(planner.count(p.keys, p.costs), own) for p, own in zip(wave, counts, strict=True))
+            assert source.save() == planner.save() == before
+            for part, quotas in zip(wave, planner.wave(counts), strict=True):
+                after = planner.save()
+                chosen = planner.follow(part.keys, quotas, part.costs)
+                assert (stranger.follow(part.keys, quotas, part.costs) == chosen).all()
+                assert (planner.save(), stranger.save()) == (after, empty)
+
+
+@planning
+@few
+@inputs
+def test_what_is_counted_is_all_that_there_is(name, options, some, workers, seed):
+    """Each tuple's load is in one count, which are in order; a source without tuples has nothing to count."""
+    planner = create(name, workers, seed=seed, **options)
+    for number, batch in enumerate(some):
+        parts = parts_of(batch, seed + number)
+        counts = [planner.count(part.keys, part.costs) for part in parts]
+        for part, own in zip(parts, counts, strict=True):
+            assert own.tuples == len(part.keys)
+            assert own.loads.sum() == (part.costs.sum() if planner.uses_cost else len(part.keys))
+            assert (own.keys[1:] > own.keys[:-1]).all()
+            assert len(own.keys) == len(own.loads) <= len(part.keys)
+        planner.divide(counts)
+
+
+@planning
+@few
+@inputs
+def test_every_tuple_has_a_worker_in_any_order(name, options, some, workers, seed):
+    """In [0, W), and if tuples are counted, each worker gets as many of each key's in another order."""
+    planner = create(name, workers, seed=seed, **options)
+    for number, batch in enumerate(some):
+        planner.begin()
+        parts = parts_of(batch, seed + number)
+        for first, last in waves_of(batch):
+            wave = parts[first:last]
+            counts = [planner.count(part.keys, part.costs) for part in wave]
+            for part, quotas in zip(wave, planner.wave(counts), strict=True):
+                chosen = planner.follow(part.keys, quotas, part.costs)
+                assert (chosen.dtype, chosen.shape) == (np.int32, part.keys.shape)
+                assert ((chosen >= 0) & (chosen < workers)).all()
+                other = part.at(np.random.default_rng(seed).permutation(len(part.keys)))
+                again = planner.follow(other.keys, quotas, other.costs)
+                assert planner.uses_cost or numbers(other, again) == numbers(part, chosen)
+
+
+@planning
+@few
+@inputs
+def test_a_planner_goes_on_in_another_process_between_any_two_calls(name, options, some, workers, seed):
+    """With the same quotas, and the same figures of the batch."""
+    planner, other = (create(name, workers, seed=seed, **options) for _ in range(2))
+    for number, batch in enumerate(some):
+        planner.begin()
+        other.begin()
+        assert planner.added == 0
+        parts = parts_of(batch, seed + number)
+        added = 0
+        for first, last in waves_of(batch):
+            wave = parts[first:last]
+            counts = [planner.count(part.keys, part.costs) for part in wave]
+            quotas = planner.wave(counts)
+            restored = create(name, workers, seed=seed, **options)
+            restored.load(other.save())
+            assert all(same(own, again) for own, again in zip(quotas, restored.wave(counts), strict=True))
+            other = restored
+            assert planner.save() == other.save()
+            assert added <= planner.added == other.added
+            assert 0 <= planner.split == other.split
+            added = planner.added
+
+
+@planning
+@few
+@inputs
+def test_all_ways_to_route_a_whole_batch_agree(name, options, some, workers, seed):
+    """One wave after ``begin``, ``divide``, ``together``; and of one source ``route``."""
+    ways = [create(name, workers, seed=seed, **options) for _ in range(3)]
+    alone, one = (create(name, workers, seed=seed, **options) for _ in range(2))
+    for number, batch in enumerate(some):
+        parts = parts_of(batch, seed + number)
+        counts = [ways[0].count(part.keys, part.costs) for part in parts]
+        ways[0].begin()
+        quotas = ways[0].wave(counts)
+        assert all(same(own, other) for own, other in zip(quotas, ways[1].divide(counts), strict=True))
+        routed = ways[2].together([part.keys for part in parts], [part.costs for part in parts])
+        for part, own, chosen in zip(parts, quotas, routed, strict=True):
+            assert (ways[0].follow(part.keys, own, part.costs) == chosen).all()
+        assert ways[0].save() == ways[1].save() == ways[2].save()
+        if len(parts[0].keys):
+            assert (
+                alone.route(parts[0].keys, costs=parts[0].costs) == one.together([parts[0].keys], [parts[0].costs])[0]
+            ).all()
+            assert alone.save() == one.save()
