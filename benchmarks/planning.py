@@ -9,8 +9,9 @@ of a run aren't counted.
 Then `balance` of a Parquet file of N rows, beside ``repartition``. Four fifths of the rows have one key, the others K.
 
 Then, without Spark, a planner on the loopback interface and S sources that have counted a part of the same batch of K
-keys: what a wave of all of them takes until the last has its quotas, what goes over the sockets, and the peak of the
-planner's memory. (Sources are threads of the same process, so the time is above that of a driver.)
+keys: what a wave of all of them takes until the last has its quotas, what goes over the sockets for a source (the
+replicas to count with, its counts, its quotas), and the peak of the planner's memory. (Sources are threads of the same
+process, so the time is above that of a driver.)
 """
 
 import argparse
@@ -60,7 +61,7 @@ def main() -> None:
     parser.add_argument("--batches", type=int, default=15, help=f"of a run, above {_COLD}")
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--rows", type=int, default=20_000_000, help="of the static frame")
-    parser.add_argument("--many", type=_numbers, default=[256, 1000], help="sources of the planner alone")
+    parser.add_argument("--many", type=_numbers, default=[16, 256, 1000], help="sources of the planner alone")
     parser.add_argument("--keys", type=int, default=1_000_000, help="different keys, at most, in the planner's batch")
     parser.add_argument("--wide", type=int, default=1000, help="workers of the planner alone")
     given = parser.parse_args()
@@ -139,7 +140,8 @@ def _frames(given: argparse.Namespace) -> Table:
 
 def _alone(given: argparse.Namespace) -> Table:
     """The planner alone, in the first batch and in one with remembered replicas."""
-    table = Table("sources", "batch", "ms", "bytes sent a source", "bytes answered a source", "peak, MB", box=MARKDOWN)
+    heads = "sources", "batch", "ms", "bytes of replicas", "of counts", "of quotas", "peak, MB"
+    table = Table(*heads, box=MARKDOWN)
     for sources in given.many:
         with closing(Planner(lambda _: Planned(given.wide), None, LOOPBACK)) as planner:
             _wave(planner, 0, sources, given)  # compiles the kernels
@@ -150,16 +152,15 @@ def _alone(given: argparse.Namespace) -> Table:
         tracemalloc.stop()
         with closing(Planner(lambda _: Planned(given.wide), None, LOOPBACK)) as planner:
             for batch, which in enumerate(("first", "second")):
-                took, sent, answered = _wave(planner, batch, sources, given)
+                took, *sizes = _wave(planner, batch, sources, given)
                 of_memory = f"{peak / 1e6:,.0f}" if batch == 0 else ""
-                table.add_row(
-                    f"{sources:,}", which, f"{1000 * took:,.0f}", f"{sent:,.0f}", f"{answered:,.0f}", of_memory
-                )
+                of_bytes = [f"{size:,.0f}" for size in sizes]
+                table.add_row(f"{sources:,}", which, f"{1000 * took:,.0f}", *of_bytes, of_memory)
     return table
 
 
-def _wave(planner: Planner, batch: int, sources: int, given: argparse.Namespace) -> tuple[float, float, float]:
-    """Seconds until all sources have their quotas, and the mean bytes that a source sends and gets."""
+def _wave(planner: Planner, batch: int, sources: int, given: argparse.Namespace) -> tuple[float, ...]:
+    """Seconds until all sources have their quotas, and the mean bytes of a source's replicas, counts and quotas."""
     keys = np.random.default_rng(batch).zipf(1.2, 8 * given.keys) % given.keys
     asked = [Asking(planner.address, "run", batch, source) for source in range(sources)]
     counts = [_counted(each, keys[source::sources], given.wide) for source, each in enumerate(asked)]
@@ -172,8 +173,9 @@ def _wave(planner: Planner, batch: int, sources: int, given: argparse.Namespace)
     took = time.perf_counter() - begun
     for each in asked:
         each.close()
+    known = statistics.mean(len(each.replicas) for each in asked if each.replicas is not None)
     sent = statistics.mean(len(packed(own)) for own in counts)
-    return took, sent, statistics.mean(len(packed(each.quotas)) for each in asked if each.quotas is not None)
+    return took, known, sent, statistics.mean(len(packed(each.quotas)) for each in asked if each.quotas is not None)
 
 
 def _counted(asked: Asking, keys: np.ndarray, workers: int) -> Counts:
