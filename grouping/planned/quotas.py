@@ -2,7 +2,8 @@
 
 A key's load is a line from 0 to its load, and so is a bucket's. Each source owns a stretch of the line, in the order of
 the sources. The plan cuts the line into parts, one for each worker. A source goes along its own stretch and sends each
-tuple to the worker whose part it has reached. In a bucket it takes one key after the other.
+tuple to the worker whose part it has reached. In a bucket it takes one key after the other. So a source needs only the
+parts that its own stretch reaches.
 """
 
 from collections.abc import Sequence
@@ -32,7 +33,8 @@ class Quotas(NamedTuple):
     starts : float64[q]
         Where the source's stretch begins.
     firsts : int64[q + 1]
-        The parts of quota i are those from ``firsts[i]`` to ``firsts[i + 1]``. There is at least one.
+        The parts of quota i are those from ``firsts[i]`` to ``firsts[i + 1]``. There is at least one. They are the
+        parts of the line that the source's stretch reaches.
     workers : int32[c]
         The worker of each part.
     ends : float64[c]
@@ -168,29 +170,66 @@ def _ends(amounts: NDArray[np.float64], first: NDArray[np.int64]) -> NDArray[np.
     return ends
 
 
+@kernel
+def _reached(
+    line: NDArray[np.int64],
+    begin: NDArray[np.float64],
+    end: NDArray[np.float64],
+    first: NDArray[np.int64],
+    ends: NDArray[np.float64],
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The rows of the parts in which stretches of lines begin, and in which they end: int64[n] each.
+
+    Line i has the parts from ``first[i]`` to ``first[i + 1]``, and stretch j is ``line[j]`` from ``begin[j]`` to
+    ``end[j]``. A stretch ends in the part where its last tuple begins.
+    """
+    low, high = np.empty(len(line), np.int64), np.empty(len(line), np.int64)
+    for j in range(len(line)):
+        row, last = first[line[j]], first[line[j] + 1] - 1
+        row = min(last, row + np.searchsorted(ends[row : last + 1], begin[j], side="right"))
+        low[j] = row
+        high[j] = min(last, row + np.searchsorted(ends[row : last + 1], end[j]))
+    return low, high
+
+
 def quotas_of(
     counts: Sequence[Counts], batch: Merged, buckets: NDArray[np.uint64], present: Present, assigned: Assigned
 ) -> list[Quotas]:
-    """The quotas of each source, from a batch's present replicas and the new assignment."""
+    """The quotas of each source, from a batch's present replicas and the new assignment.
+
+    A quota has only those parts of its line that the source's stretch reaches. A source gets no quota for what goes to
+    its home anyway.
+    """
     item, worker, amount = assigned.where(assigned.used(batch.loads))
     stays = np.ones(len(batch.keys), np.bool_)
     stays[item] = False
     only = present.workers[present.starts[:-1]]
     # A key with one replica needs a quota if that isn't its home; or if its bucket has a quota.
-    away = only != home_of(buckets)
+    home = home_of(buckets)
+    away = only != home
     shared = batch.keys[(~stays | away) & (batch.keys == buckets)]
     named = np.flatnonzero(stays & (away | np.isin(buckets, shared)))
     items = np.concatenate([item, named])
     order = np.argsort(items, kind="stable")
-    items, first, number = np.unique(items[order], return_index=True, return_counts=True)
+    items, number = np.unique(items[order], return_counts=True)
+    first = np.concatenate([[0], np.cumsum(number)])
     workers = np.concatenate([worker, only[named]])[order]
     amounts = np.concatenate([amount, batch.loads[named]])[order]
-    ends = _ends(amounts, first)
+    ends = _ends(amounts, first[:-1])
+    line = np.full(len(batch.keys), NONE)
+    line[items] = np.arange(len(items))
     quotas = []
     for part, at, before in zip(counts, batch.at, batch.before, strict=True):
-        own = np.isin(at, items)
-        which = np.searchsorted(items, at[own])
-        firsts = np.concatenate([[0], np.cumsum(number[which])])
-        rows = np.arange(firsts[-1]) + np.repeat(first[which] - firsts[:-1], number[which])
+        own = np.flatnonzero(line[at] != NONE)
+        low, high = _reached(line[at[own]], before[own], before[own] + part.loads[own], first, ends)
+        need = _needed(part.keys[own], buckets[at[own]], (low < high) | (workers[low] != home[at[own]]))
+        own, low, high = own[need], low[need], high[need]
+        firsts = np.concatenate([[0], np.cumsum(high + 1 - low)])
+        rows = np.arange(firsts[-1]) + np.repeat(low - firsts[:-1], high + 1 - low)
         quotas.append(Quotas(part.keys[own], before[own], firsts, workers[rows], ends[rows]))
     return quotas
+
+
+def _needed(keys: NDArray[np.uint64], buckets: NDArray[np.uint64], away: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Which quotas of a source are needed: those that lead away from home, and those of keys whose bucket has one."""
+    return away | np.isin(buckets, keys[away & (keys == buckets)])

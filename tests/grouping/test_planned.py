@@ -12,6 +12,7 @@ from unskew.grouping import create, encode
 from unskew.grouping.hashing import function, homes
 from unskew.grouping.keys import Keys
 from unskew.grouping.planned import Planned
+from unskew.grouping.planned.counts import home_of
 from unskew.grouping.state import pack
 from unskew.grouping.streams import Drifting, hot, uniform, zipf
 
@@ -153,9 +154,9 @@ def test_a_small_key_or_bucket_moves_whole(some, workers, seed, sources):
         for part in counts:
             loads.update(dict(zip(part.keys.tolist(), part.loads.tolist(), strict=True)))
         small = {key for key, load in loads.items() if load <= 0.05 * len(keys) / workers - 1}
-        for parts in map(parts_of, quotas):
-            for key in small & parts.keys():
-                assert len(parts[key]) <= (2 if number else 1) or len(before[key]) > 1
+        there = goes_to(planner, counts, quotas)
+        for key in small & there.keys():
+            assert len(there[key]) <= (2 if number else 1) or len(before[key]) > 1
 
 
 def present(planner, counts):
@@ -181,6 +182,25 @@ def test_where_a_flow_has_room_no_bucket_gets_a_replica(some, workers, seed, sla
 
 
 @settings(deadline=None, max_examples=60)
+@given(batches, st.integers(1, 1000), st.integers(0, 9), options, st.integers(1, 9))
+def test_a_source_gets_no_quota_that_it_does_not_need(some, workers, seed, given_options, sources):
+    """Tuples of it go to each part; and one with a single part leads away from home, or its bucket has one."""
+    planner = Planned(workers, seed=seed, **given_options)
+    for keys in drawn(some, seed):
+        own = shared(len(keys), sources, even=False)
+        counts = [planner.count(keys[one]) for one in own]
+        for one, counted, quotas in zip(own, counts, planner.divide(counts), strict=True):
+            encoded = encode(keys[one])
+            chosen, of_tuple = planner.follow(encoded, quotas), encoded.hashes[encoded.codes]
+            of_tuple = np.where(np.isin(of_tuple, counted.keys), of_tuple, planner._buckets(of_tuple))
+            parts = parts_of(quotas)
+            for key, home in zip(quotas.keys, home_of(planner._buckets(quotas.keys)).tolist(), strict=True):
+                there = parts[int(key)]
+                assert set(there) == set(chosen[of_tuple == key].tolist())
+                assert there != [home] or int(planner._buckets(np.array([key]))[0]) in parts
+
+
+@settings(deadline=None, max_examples=60)
 @given(batches, st.integers(1, 1000), st.integers(0, 9), options, st.integers(1, 9), sizes)
 def test_the_replicas_that_a_batch_adds_are_counted(some, workers, seed, given_options, sources, waves):
     """Over its waves, those where tuples go and their key or bucket had no replica before."""
@@ -191,10 +211,8 @@ def test_the_replicas_that_a_batch_adds_are_counted(some, workers, seed, given_o
         while first < sources:
             counts = [planner.count(keys[one]) for one in own[first : first + waves[first % len(waves)]]]
             first += len(counts)
-            before, there = present(planner, counts), {}
-            for parts in map(parts_of, planner.wave(counts)):
-                for key, chosen in parts.items():
-                    there.setdefault(key, set()).update(chosen)
+            before = present(planner, counts)
+            there = goes_to(planner, counts, planner.wave(counts))
             found += sum(len(chosen - before[key]) for key, chosen in there.items())
             assert planner.added == found
             planner.load(planner.save())
@@ -255,18 +273,29 @@ def test_costs_and_speeds(some, workers, seed, sources, weighted, threshold):
     for keys in drawn(some, seed):
         costs = np.random.default_rng(seed).lognormal(0, 1, len(keys)) * (keys % 7 > 0)
         own = shared(len(keys), sources, even=False)
-        quotas = planner.divide([planner.count(keys[one], costs[one]) for one in own])
+        counts = [planner.count(keys[one], costs[one]) for one in own]
+        quotas = planner.divide(counts)
         routed = [planner.follow(keys[one], quota, costs[one]) for one, quota in zip(own, quotas, strict=True)]
         loads = np.bincount(np.concatenate(routed), np.concatenate([costs[one] for one in own]), workers)
-        cut = {key: parts for quota in quotas for key, parts in parts_of(quota).items() if len(parts) > 1}
+        cut = {key: parts for key, parts in goes_to(planner, counts, quotas).items() if len(parts) > 1}
         at = np.bincount([worker for parts in cut.values() for worker in parts], minlength=workers)
         assert (loads <= (1 + 1e-9) * 1.05 * shares * costs.sum() + costs.max() * at).all()
 
 
 def parts_of(quotas):
-    """Key → the workers that have a part of it."""
+    """Key → the workers that have a part of its stretch at a source, in their order."""
     bounds = zip(quotas.keys.tolist(), quotas.firsts, quotas.firsts[1:], strict=False)
     return {key: quotas.workers[first:end].tolist() for key, first, end in bounds}
+
+
+def goes_to(planner, counts, all_quotas):
+    """Bucket, or key that is counted alone → all workers that it goes to; at home where there is no quota."""
+    there = {}
+    for own, quotas in zip(counts, all_quotas, strict=True):
+        parts = parts_of(quotas)
+        for key, home in zip(own.keys.tolist(), home_of(planner._buckets(own.keys)).tolist(), strict=True):
+            there.setdefault(key, set()).update(parts.get(key, [home]))
+    return there
 
 
 @settings(deadline=None, max_examples=30)
