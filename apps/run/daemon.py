@@ -21,14 +21,16 @@ import unskew.apps.keyed.merger
 import unskew.apps.keyed.operators
 import unskew.apps.keyed.worker
 import unskew.apps.routing.packets
-import unskew.apps.splitter.fields
-import unskew.apps.topology.aggregator
-import unskew.apps.topology.worker  # noqa: F401
 from unskew.apps.spark import daemon
 from unskew.grouping import warm
 
 #: The variable that names the groupings (with commas) whose kernels are compiled before the first task.
 GROUPINGS = "UNSKEW_GROUPINGS"
+
+if GROUPINGS in os.environ:  # a topology: a user's own session may lack what these modules import
+    import unskew.apps.splitter.fields
+    import unskew.apps.topology.aggregator
+    import unskew.apps.topology.worker  # noqa: F401
 
 if __name__ == "__main__":
     for grouping in filter(None, os.environ.get(GROUPINGS, "").split(",")):

@@ -49,6 +49,28 @@ def test_a_python_of_another_version_ends_before_it_imports_anything():
     assert (done.returncode, done.stderr) == (1, f"it is Python {own}, the driver's is 3.7\n")
 
 
+WITHOUT = """
+import sys
+class Missing:
+    def find_spec(self, name, *_):
+        if name in ("confluent_kafka", "orjson", "pandas"):
+            raise ModuleNotFoundError(name, name=name)
+sys.meta_path.insert(0, Missing())
+import unskew.apps.run.daemon
+"""
+
+
+@pytest.mark.parametrize("topology", [True, False])
+def test_the_daemon_of_a_users_own_session_needs_only_what_the_library_needs(topology):
+    """A topology's executors that lack a package end before the first task."""
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "UNSKEW_GROUPINGS": "KEY"}
+    if not topology:
+        del environment["UNSKEW_GROUPINGS"]
+    done = subprocess.run([sys.executable, "-c", WITHOUT], env=environment, capture_output=True, text=True, check=False)
+    assert (done.returncode == 0) is not topology, done.stderr
+    assert ("ModuleNotFoundError" in done.stderr) is topology
+
+
 @pytest.mark.parametrize(("compiled", "runs"), [("the source", ".pyc"), ("another source", ".py"), ("nothing", ".py")])
 def test_a_python_runs_what_is_compiled_if_it_is_of_the_source(compiled, runs, tmp_path, monkeypatch):
     other = tmp_path / "other.py"
