@@ -129,6 +129,27 @@ def _array(values: "pd.Series", kind: pa.DataType, rest: "Iterator[pd.Series]") 
     return pa.Array.from_pandas(values, type=kind)
 
 
+def disk_manager(version: str) -> str:
+    """The class that writes a checkpoint's files to a disk without a process (``readlink``) for each of them.
+
+    It has moved with Spark 4.1. Before Spark starts, nothing but the version says where it is.
+
+    Parameters
+    ----------
+    version : str
+        Spark's version.
+
+    Examples
+    --------
+    >>> disk_manager("4.0.1").removeprefix("org.apache.spark.sql.execution.")
+    'streaming.FileSystemBasedCheckpointFileManager'
+
+    """
+    major, minor = map(int, version.split(".")[:2])
+    moved = "checkpointing." if (major, minor) >= (4, 1) else ""
+    return f"org.apache.spark.sql.execution.streaming.{moved}FileSystemBasedCheckpointFileManager"
+
+
 def is_remote(spark: SparkSession) -> bool:
     """Whether the session is Spark Connect's, which has no JVM of its own here.
 

@@ -21,7 +21,7 @@ from pyspark.sql import SparkSession
 from rich.console import Console
 from rich.table import Table
 
-from unskew import keyed_map
+from unskew import keyed_map, settings
 from unskew.apps.run.python import python
 from unskew.works import (
     Distinct,
@@ -98,18 +98,12 @@ STREAMS = {"clicks": clicks, "words": words}
 
 
 def spark_session() -> SparkSession:
-    """Spark with RocksDB, which ``keyed_map`` needs, and with settings that make its batches shorter (docs/works)."""
+    """Spark with RocksDB, which ``keyed_map`` needs, and with settings that make its batches shorter."""
     os.environ["PYSPARK_PYTHON"] = python()
-    streaming = "org.apache.spark.sql.execution.streaming"
-    rocksdb = f"{streaming}.state.RocksDBStateStoreProvider"
-    files = f"{streaming}.checkpointing.FileSystemBasedCheckpointFileManager"
     return (
         SparkSession.builder.master("local[2]")
-        .config("spark.sql.streaming.stateStore.providerClass", rocksdb)
-        .config("spark.sql.streaming.checkpointFileManagerClass", files)
-        .config("spark.sql.shuffle.partitions", 2)
+        .config(map=settings(workers=2))  # fewer than WORKERS: there are two cores
         .config("spark.sql.session.timeZone", "UTC")
-        .config("spark.python.daemon.module", "unskew.apps.run.daemon")  # imports once what every task needs
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
         .getOrCreate()

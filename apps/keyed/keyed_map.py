@@ -23,12 +23,10 @@ from unskew.apps.routing.order import in_order
 from unskew.apps.routing.packets import column
 from unskew.apps.routing.router import Routing, planned
 from unskew.apps.spark import key_type, no_column, spark_schema, tokens
+from unskew.apps.tuning import PROVIDER, ROCKSDB
 from unskew.durations import Duration, milliseconds
 from unskew.errors import UsageError
 from unskew.works.interface import KeyedWork
-
-_PROVIDER = "spark.sql.streaming.stateStore.providerClass"
-_ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 
 
 def keyed_map(
@@ -171,11 +169,9 @@ def _claim(df: DataFrame, location: Location, program: Program, routed: dict[str
 
 
 def _require_rocksdb(df: DataFrame) -> None:
-    provider = df.sparkSession.conf.get(_PROVIDER, "")
+    provider = df.sparkSession.conf.get(PROVIDER, "")
     if "RocksDB" not in (provider or ""):  # vendors have their own, as com.databricks.….RocksDBStateStoreProvider
-        raise UsageError(
-            f"{_PROVIDER} is {provider!r}; valid for keyed_map: spark.conf.set({_PROVIDER!r}, {_ROCKSDB!r})"
-        )
+        raise UsageError(f"{PROVIDER} is {provider!r}; valid for keyed_map: spark.conf.set({PROVIDER!r}, {ROCKSDB!r})")
 
 
 def _tuples(

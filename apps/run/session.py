@@ -15,6 +15,7 @@ from pathlib import Path
 from subprocess import Popen, TimeoutExpired
 from tempfile import gettempdir, mkdtemp
 
+import pyspark
 from py4j.protocol import Py4JError
 from pyspark import SparkContext
 from pyspark.errors import AnalysisException
@@ -22,11 +23,12 @@ from pyspark.sql import SparkSession
 
 from unskew.apps.checkpoint.location import Location
 from unskew.apps.run.python import archive_settings, drivers_python, require_python, tasks_python, write_archive
-from unskew.apps.spark import accumulator_server, is_remote, jvm_process
+from unskew.apps.spark import accumulator_server, disk_manager, is_remote, jvm_process
 from unskew.apps.topology.dataflow import stage_of
 from unskew.apps.topology.settings import Settings
 from unskew.apps.topology.source import MOST_ROWS, ROWS
 from unskew.apps.topology.stage import Stage
+from unskew.apps.tuning import CHANGELOG, DAEMON, MANAGER, OWN_DAEMON, PARTITIONS, PROVIDER, ROCKSDB
 from unskew.deploy.directories import data_directory
 from unskew.deploy.installation import class_data
 from unskew.deploy.installation.jars import connector_jars, s3a_jars
@@ -43,10 +45,8 @@ _SETTINGS = {
     # Windows, results and their text are UTC wherever the driver runs.
     "spark.sql.session.timeZone": "UTC",
     # The state of all (window, key, worker) may be larger than memory.
-    "spark.sql.streaming.stateStore.providerClass": (
-        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
-    ),
-    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+    PROVIDER: ROCKSDB,
+    CHANGELOG: "true",
     # Larger Arrow batches cost less a tuple: fewer changes between JVM and Python, larger packets.
     ROWS: str(MOST_ROWS),
     "spark.sql.streaming.numRecentProgressUpdates": "20",
@@ -58,9 +58,7 @@ _SETTINGS = {
 _FILE = {
     # Spark's default manager starts a process (`readlink`) for each file to see whether it is a link: some thirty a
     # batch, which cost a fifth of its time. This manager writes and renames the same files.
-    "spark.sql.streaming.checkpointFileManagerClass": (
-        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
-    ),
+    MANAGER: disk_manager(pyspark.__version__),
 }
 # Of a checkpoint on S3.
 _S3A = {
@@ -73,20 +71,17 @@ _S3A = {
     ),
     # Spark's default manager writes a log under another name and renames it. S3 has no renaming: S3A copies and
     # removes, in some 20 requests. This manager writes the file at its own name by one PUT: all of it or nothing.
-    "spark.sql.streaming.checkpointFileManagerClass": (
-        "org.apache.spark.internal.io.cloud.AbortableStreamBasedCheckpointFileManager"
-    ),
+    MANAGER: ("org.apache.spark.internal.io.cloud.AbortableStreamBasedCheckpointFileManager"),
     # Spark looks whether a file exists before it writes it: S3A needn't look once more.
     "spark.hadoop.fs.s3a.performance.flags": "create",
 }
 
 # The state's partitions are fixed when a checkpoint is made; each costs every batch a commit of some 50 ms.
-_PARTITIONS = "spark.sql.shuffle.partitions"
 _LEAST_PARTITIONS = 4
 # Simulated cost is spent asleep, so tasks may outnumber cores; but each task has a Python process.
 _MOST_TASKS = 128
 # Python workers fork from this module's process, which has imported what tasks need.
-_OUR_DAEMON = {"spark.python.daemon.module": "unskew.apps.run.daemon"}
+_OUR_DAEMON = {DAEMON: OWN_DAEMON}
 # Spark makes up a secret for itself. Other users of this machine reach its ports, but don't know the secret.
 _OWN_SECRET = {"spark.authenticate": "true"}
 # As on a cluster: a Python worker that dies costs its task an attempt, not the run.
@@ -121,8 +116,8 @@ def session(settings: Settings, groupings: Sequence[str] = ()) -> Iterator[Spark
     with ThreadPoolExecutor(1) as pool:
         warmed = pool.submit(lambda: [warm(name) for name in names])
         spark = start(settings.name, master, _LEAST_PARTITIONS, conf, settings.location)
-        if _PARTITIONS not in conf:
-            spark.conf.set(_PARTITIONS, _partitions(stage, spark))
+        if PARTITIONS not in conf:
+            spark.conf.set(PARTITIONS, _partitions(stage, spark))
         warmed.result()
     with lasting(spark, log_file()):
         _ship(spark, stage)
@@ -147,7 +142,7 @@ def borrowed(spark: SparkSession, settings: Settings) -> Iterator[SparkSession]:
     ours = {
         **_SETTINGS,
         **_location_settings(settings.location),
-        _PARTITIONS: str(_partitions(stage, own)),
+        PARTITIONS: str(_partitions(stage, own)),
         **stage.conf,
     }
     for name, value in {**ours, **settings.conf}.items():
@@ -257,7 +252,7 @@ def start(
         **_SETTINGS,
         **_location_settings(location or Location("")),
         "spark.jars": ",".join(map(str, connector_jars() + (_location_jars(location) if location is not None else []))),
-        "spark.sql.shuffle.partitions": str(partitions),
+        PARTITIONS: str(partitions),
         "spark.driver.extraJavaOptions": " ".join(
             [
                 f"-Dlog4j2.configurationFile={_log_settings()}",

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from unskew.apps.balance import balance, balanced_map
     from unskew.apps.keyed.keyed_map import keyed_map
     from unskew.apps.run.topology import Topology
+    from unskew.apps.tuning import check, settings
     from unskew.errors import EnvironmentFault, UsageError
     from unskew.grouping import GROUPINGS, create
     from unskew.producers.partitioning import Partitioner
@@ -33,8 +34,10 @@ __all__ = [
     "UsageError",
     "balance",
     "balanced_map",
+    "check",
     "create",
     "keyed_map",
+    "settings",
 ]
 
 _HOMES = {
@@ -47,8 +50,10 @@ _HOMES = {
     "Topology": "unskew.apps.run.topology",
     "balance": "unskew.apps.balance",
     "balanced_map": "unskew.apps.balance",
+    "check": "unskew.apps.tuning",
     "create": "unskew.grouping",
     "keyed_map": "unskew.apps.keyed.keyed_map",
+    "settings": "unskew.apps.tuning",
 }
 
 

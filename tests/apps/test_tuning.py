@@ -1,0 +1,155 @@
+"""`unskew.settings` and `unskew.check`: which settings, for which session, and what a session lacks."""
+
+import os
+import subprocess
+import sys
+
+import pyspark
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.pages import PAGES
+from unskew import check, settings
+from unskew.apps import tuning
+from unskew.apps.spark import disk_manager
+from unskew.deploy.installation.machine import find_java
+from unskew.errors import UsageError
+
+ALL = {"workers": 3, "small_rows": True}
+
+
+class Conf:
+    """Settings as a session has them; Spark knows no others."""
+
+    def __init__(self, values):
+        self._values = values
+
+    def get(self, name):
+        return self._values[name]
+
+    def isModifiable(self, name):  # noqa: N802  Spark's
+        return name.startswith("spark.sql.")
+
+
+class Session:
+    """What `check` asks of a session, without Spark. It is none of this machine."""
+
+    def __init__(self, values, version=pyspark.__version__):
+        self.conf, self.version = Conf(values), version
+        self.sparkContext = type("Context", (), {"master": "spark://host:7077"})
+
+
+def test_each_setting_is_in_the_docs_with_its_reason():
+    rows = [
+        line.split("|") for line in PAGES["docs/library.md"].read_text().splitlines() if line.startswith("| `spark.")
+    ]
+    told = {row[1].strip().strip("`"): row[2].strip().strip("`") for row in rows}
+    given = settings(**ALL)
+    assert told.keys() == given.keys()
+    assert given.keys() | {"PYSPARK_PYTHON"} == tuning.COSTS.keys()
+    for name in ("spark.python.daemon.module", "spark.sql.execution.arrow.maxBytesPerBatch"):
+        assert told[name] == given[name]
+
+
+@pytest.mark.parametrize(
+    ("given", "lacks"),
+    [
+        ({}, set()),
+        ({"workers": None}, {tuning.PARTITIONS}),
+        ({"checkpoint": "/a/path"}, set()),
+        ({"checkpoint": "s3a://bucket/path"}, {tuning.MANAGER}),
+        ({"checkpoint": "hdfs://host/path"}, {tuning.MANAGER}),
+        ({"installed": False}, {tuning.DAEMON}),
+        ({"small_rows": False}, {"spark.sql.execution.arrow.maxBytesPerBatch"}),
+    ],
+)
+def test_each_setting_has_its_condition(given, lacks):
+    assert settings(**ALL).keys() - settings(**(ALL | given)).keys() == lacks
+
+
+def test_what_is_invalid_is_refused():
+    with pytest.raises(UsageError, match="workers is 0; valid: 1 or more"):
+        settings(workers=0)
+    with pytest.raises(UsageError, match="ftp"):
+        settings(checkpoint="ftp://host/path")
+
+
+def test_the_file_manager_moved_with_spark_4_1():
+    found = {version: disk_manager(version).rpartition(".")[0] for version in ("4.0.5", "4.1.4", "4.3.0", "5.0.0.dev1")}
+    streaming = "org.apache.spark.sql.execution.streaming"
+    assert found == dict.fromkeys(found, f"{streaming}.checkpointing") | {"4.0.5": streaming}
+
+
+def test_a_session_with_the_settings_lacks_nothing():
+    assert check(Session(settings(**ALL)), **ALL) == []
+    assert str(check(Session(settings()), workers=None)) == "nothing is missing"
+    vendors = settings() | {tuning.PROVIDER: "com.vendor.RocksDBStore", tuning.MANAGER: "com.vendor.Files"}
+    assert check(Session(vendors | {tuning.PARTITIONS: "2"}), workers=3) == []
+
+
+def test_a_session_as_spark_comes_lacks_all():
+    found = check(Session({tuning.PARTITIONS: "200", tuning.DAEMON: "<undefined>"}, "4.0.2"), **ALL)
+    assert {each.setting: each.has for each in found} == dict.fromkeys(settings(**ALL)) | {tuning.PARTITIONS: "200"}
+    assert {each.setting: each.wants for each in found} == settings(**ALL) | {tuning.MANAGER: disk_manager("4.0.2")}
+    assert [each.setting for each in found if not each.settable] == [tuning.DAEMON]
+    lines = str(found).splitlines()
+    assert len(lines) == 2 * len(found)
+    assert "spark.python.daemon.module isn't set; better: unskew.apps.run.daemon" in lines
+    assert "spark.sql.shuffle.partitions is 200; better: 3 (by spark.conf.set)" in lines
+
+
+def test_without_workers_only_sparks_default_has_too_many_partitions():
+    for partitions, lacks in (("200", [tuning.PARTITIONS]), ("64", [])):
+        found = check(Session(settings() | {tuning.PARTITIONS: partitions}))
+        assert [each.setting for each in found] == lacks
+    assert not check(Session(settings() | {tuning.PARTITIONS: "64"}))
+    assert [each.has for each in check(Session(settings() | {tuning.PARTITIONS: "64"}), workers=32)] == ["64"]
+
+
+@pytest.mark.spark
+def test_a_session_is_mended(spark: SparkSession):
+    """The tests' session is a topology's, so that it lacks little. What can be set is set in a session beside it."""
+    other = spark.newSession()
+    other.conf.set(tuning.PARTITIONS, "200")
+    other.conf.unset(tuning.MANAGER)
+    found = {each.setting: each for each in check(other, workers=2)}
+    assert found.keys() - {"PYSPARK_PYTHON"} == {tuning.PARTITIONS, tuning.MANAGER}
+    for each in found.values():
+        if each.settable:
+            other.conf.set(each.setting, each.wants)
+    assert {each.setting for each in check(other, workers=2)} <= {"PYSPARK_PYTHON"}
+    assert other.range(3).repartition("id").count() == 3
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", ["classic", "connect"])
+def test_sessions_of_a_users_own(mode, tmp_path):
+    """As Spark comes, and with the settings. A session of Spark Connect reads those of its server."""
+    program = tmp_path / "session.py"
+    program.write_text(
+        "import sys\n"
+        "from pyspark.sql import SparkSession\n"
+        "from unskew import check, settings\n"
+        "builder = SparkSession.builder.config('spark.ui.enabled', 'false')\n"
+        "if sys.argv[2] == 'fast':\n"
+        "    builder = builder.config(map=settings(workers=2))\n"
+        "builder = builder.remote('local[1]') if sys.argv[1] == 'connect' else builder.master('local[1]')\n"
+        "spark = builder.getOrCreate()\n"
+        "print('found', *(each.setting for each in check(spark, workers=2)))\n"
+        "assert spark.range(5).mapInArrow(lambda batches: batches, 'id long').count() == 5\n"
+        "spark.stop()\n"
+    )
+
+    def found(kind: str) -> set[str]:
+        environment = os.environ | {"PYSPARK_PYTHON": sys.executable, "JAVA_HOME": str(find_java().home)}
+        command = [sys.executable, program, mode, kind]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr[-3_000:]
+        [line] = [line for line in done.stdout.splitlines() if line.startswith("found")]
+        return set(line.split()[1:])
+
+    variable = {"PYSPARK_PYTHON"} if mode == "classic" else set()
+    wanted = settings(workers=2).keys()
+    assert found("plain") - variable == wanted
+    assert found("fast") - variable == set()
