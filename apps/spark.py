@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, cast
 import mmh3
 import numpy as np
 import pyarrow as pa
+from pyspark import cloudpickle
 from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -54,6 +55,47 @@ def placed(df: DataFrame, partitions: int, number: Column) -> DataFrame:
     return df.repartition(partitions, F.get(by_number, number))
 
 
+class _Pickled:
+    """A function that is pickled with a check before it, which needs nothing of ours to be read."""
+
+    def __init__(self, function: Callable[[Any], Any]) -> None:
+        self.function = function
+
+    def __call__(self, given: Any) -> Any:
+        return self.function(given)
+
+    def __reduce__(self) -> tuple[Callable[[bytes], Any], tuple[bytes]]:
+        # A function within a function is pickled by its code, not by its module's name.
+        def read(pickled: bytes) -> Any:
+            import pickle
+
+            try:
+                import unskew  # noqa: F401  # pyright: ignore[reportUnusedImport]
+            except ModuleNotFoundError:
+                raise ModuleNotFoundError(
+                    "the executors' Python lacks the package unskew: unskew.ship(spark) sends it, or install it there",
+                    name="unskew",
+                ) from None
+            return pickle.loads(pickled)  # noqa: S301  Spark itself has pickled it
+
+        return read, (cloudpickle.dumps(self.function),)
+
+
+def explained(function: Callable[[Any], Any]) -> Any:
+    """The same function for executors. If their Python lacks our package, the first batch fails with the remedy.
+
+    Otherwise Spark would only say that there is no module of ours. ``pyspark.cloudpickle`` is no part of pyspark's
+    documented API. Spark itself pickles functions with it. If it is missing, the import of this module fails.
+    """
+    there = _Pickled(function)
+
+    def run(batches: Any) -> Any:
+        return there(batches)
+
+    run.__annotations__ = getattr(function, "__annotations__", {})  # Spark reads the kind of a function from them
+    return run
+
+
 def column_of(
     df: DataFrame, function: Callable[[Arrays], Iterator[pa.Array]], columns: Sequence[Column], returned: DataType
 ) -> Column:
@@ -74,7 +116,7 @@ def column_of(
 
     """
     if hasattr(F, "arrow_udf"):
-        arrow: Any = F.arrow_udf(_tuples(function), returned)  # pyright: ignore[reportCallIssue, reportArgumentType]
+        arrow: Any = F.arrow_udf(explained(_tuples(function)), returned)  # pyright: ignore[reportCallIssue, reportArgumentType]
         return arrow.asNondeterministic()(*columns)
     # Below Spark 4.1 by way of pandas, in which an integer column with nulls is one of floats, and times lose their
     # zone: both travel as integers without nulls.
@@ -87,7 +129,7 @@ def column_of(
             given += [F.coalesce(F.unix_micros(column), F.lit(0)), column.isNull()]
         else:
             given.append(column)
-    series: Any = F.pandas_udf(_in_pandas(function, kinds), returned)  # pyright: ignore[reportCallIssue, reportArgumentType]
+    series: Any = F.pandas_udf(explained(_in_pandas(function, kinds)), returned)  # pyright: ignore[reportCallIssue, reportArgumentType]
     return series.asNondeterministic()(*given)
 
 

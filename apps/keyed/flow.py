@@ -26,7 +26,7 @@ from unskew.apps.routing import packets
 from unskew.apps.routing.batches import milliseconds, partition
 from unskew.apps.routing.packets import route_packets
 from unskew.apps.routing.router import Routing
-from unskew.apps.spark import arrow_schema, is_remote, placed
+from unskew.apps.spark import arrow_schema, explained, is_remote, placed
 from unskew.apps.splitter.fields import Fields
 from unskew.errors import UsageError
 from unskew.grouping import named
@@ -88,7 +88,8 @@ def routed(
         columns.append(F.col("__time"))
     source_column, time_column = None if source is None else "__source", "__time" if uses_time else None
     route = route_packets(routing, "key", source_column, time_column, carry, fields)
-    return tuples.select(*columns).mapInArrow(with_tokens(route, program, tokens, heartbeats=heartbeats), ROUTED_DDL)
+    packets = explained(with_tokens(route, program, tokens, heartbeats=heartbeats))
+    return tuples.select(*columns).mapInArrow(packets, ROUTED_DDL)
 
 
 def with_tokens(route: Callable[[Batches], Batches], program: Program, tokens: list[int], *, heartbeats: bool) -> Any:

@@ -23,7 +23,7 @@ from unskew.apps.keyed.worker import work
 from unskew.apps.routing.frames import WORKER, routed_frame
 from unskew.apps.routing.packets import Packer
 from unskew.apps.routing.router import Routing
-from unskew.apps.spark import arrow_schema, placed
+from unskew.apps.spark import arrow_schema, explained, placed
 from unskew.grouping import named
 
 Batches = Iterator[pa.RecordBatch]
@@ -49,7 +49,7 @@ def executed_at_once(tuples: DataFrame, routing: Routing, program: Program, sour
     tokens = list(range(program.workers))
     if named(routing.grouping).batched:
         chosen = routed_frame(tuples, F.col("key"), routing, WORKER)
-        cut = with_tokens(_cut(program), program, tokens, heartbeats=False)
+        cut = explained(with_tokens(_cut(program), program, tokens, heartbeats=False))
         packets = chosen.select("key", *program.columns, WORKER).mapInArrow(cut, ROUTED_DDL)
     else:
         packets = routed(tuples, routing, program, tokens, source=source)

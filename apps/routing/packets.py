@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 
 from unskew.apps.routing.batches import milliseconds, partition
 from unskew.apps.routing.router import Part, Routing
-from unskew.apps.spark import placed
+from unskew.apps.spark import explained, placed
 from unskew.grouping import named
 
 if TYPE_CHECKING:  # `balance` is had without what reads messages
@@ -206,7 +206,7 @@ def packets_at_workers(
     needed = dict.fromkeys([key, *carry, *own] if fields is None else [*fields.unread(carry), *own])
     partitions = min(tasks or routing.workers, routing.workers)
     route = route_packets(routing, key, source_column, time_column, carry, fields)
-    return placed(chosen.select(*needed).mapInArrow(route, DDL), partitions, F.col("worker") % partitions)
+    return placed(chosen.select(*needed).mapInArrow(explained(route), DDL), partitions, F.col("worker") % partitions)
 
 
 def column(of: str | Column) -> Column:

@@ -1,4 +1,4 @@
-"""Spark's Python processes: their interpreter, the start of the first one, and our package at the executors."""
+"""Spark's Python processes: their interpreter, the start of the first one, and their path at the executors."""
 
 import os
 import re
@@ -6,12 +6,9 @@ import shlex
 import shutil
 import sys
 import threading
-import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from hashlib import sha256
-from importlib import resources
-from importlib.util import cache_from_source
 from pathlib import Path
 
 import pyspark
@@ -19,6 +16,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from unskew.apps.run.interpreter import OWN_VERSION, VERSION
+from unskew.apps.shipping import ARCHIVE
 from unskew.deploy.directories import data_directory
 from unskew.errors import EnvironmentFault, UsageError
 
@@ -28,7 +26,6 @@ _SCRIPT = """#!/bin/sh
 PYTHONPATH=${{PYTHONPATH#{archives}:}} exec {python} "$@"
 """
 _BEGUN = "unskew.python"
-_ARCHIVE = "unskew.zip"
 _PATH = "spark.executorEnv.PYTHONPATH"
 _CHOSEN = ("spark.pyspark.python", "spark.executorEnv.PYSPARK_PYTHON")
 _VARIABLE = "PYSPARK_PYTHON"
@@ -156,22 +153,5 @@ def archive_settings(conf: Mapping[str, str]) -> dict[str, str]:
 
     The executors' Python has the libraries, but not our package. The user's own path in ``conf`` comes after it.
     """
-    path = os.pathsep.join([_ARCHIVE, *filter(None, [conf.get(_PATH)])])
+    path = os.pathsep.join([ARCHIVE, *filter(None, [conf.get(_PATH)])])
     return {_PATH: path, f"spark.executorEnv.{VERSION}": OWN_VERSION}
-
-
-def write_archive(folder: Path) -> Path:
-    """Write the archive for ``SparkContext.addPyFile`` to the folder: our sources, and their compiled files.
-
-    A Python of another version ignores the compiled files. Any Python ignores a compiled file of another source.
-    """
-    archive = folder / _ARCHIVE
-    root = Path(str(resources.files("unskew")))
-    with zipfile.ZipFile(archive, "w") as packed:
-        for parent, _, names in os.walk(root, followlinks=True):  # in a checkout the packages are links
-            for file in (Path(parent, name) for name in sorted(names) if name.endswith(".py")):
-                name, compiled = file.relative_to(root.parent), Path(cache_from_source(str(file)))
-                packed.write(file, name)
-                if compiled.is_file():
-                    packed.write(compiled, name.with_suffix(".pyc"))
-    return archive

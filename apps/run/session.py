@@ -22,7 +22,8 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
 from unskew.apps.checkpoint.location import Location
-from unskew.apps.run.python import archive_settings, drivers_python, require_python, tasks_python, write_archive
+from unskew.apps.run.python import archive_settings, drivers_python, require_python, tasks_python
+from unskew.apps.shipping import archive
 from unskew.apps.spark import accumulator_server, disk_manager, is_remote, jvm_process
 from unskew.apps.topology.dataflow import stage_of
 from unskew.apps.topology.settings import Settings
@@ -184,16 +185,10 @@ def release_session() -> None:
     _MADE.release()
 
 
-@cache
-def _archive(_application: str) -> Path:
-    """The archive of our package for a Spark application. It lasts, because executors that come later fetch it, too."""
-    return write_archive(Path(mkdtemp(dir=_temporary_folder())))
-
-
 def _ship(spark: SparkSession, stage: Stage) -> None:
     """Send our package to the executors, if they are other processes, and check their Python."""
     if stage.settings.mode == "CLUSTER":
-        spark.sparkContext.addPyFile(str(_archive(spark.sparkContext.applicationId)))
+        spark.sparkContext.addPyFile(str(archive(lambda: Path(mkdtemp(dir=_temporary_folder())))))
         require_python(spark, states=stage.keyed)
 
 

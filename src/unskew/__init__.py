@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from unskew.apps.balance import balance, balanced_map
     from unskew.apps.keyed.keyed_map import keyed_map
     from unskew.apps.run.topology import Topology
+    from unskew.apps.shipping import ship
     from unskew.apps.tuning import check, settings
     from unskew.errors import EnvironmentFault, UsageError
     from unskew.grouping import GROUPINGS, create
@@ -38,6 +39,7 @@ __all__ = [
     "create",
     "keyed_map",
     "settings",
+    "ship",
 ]
 
 _HOMES = {
@@ -54,6 +56,7 @@ _HOMES = {
     "create": "unskew.grouping",
     "keyed_map": "unskew.apps.keyed.keyed_map",
     "settings": "unskew.apps.tuning",
+    "ship": "unskew.apps.shipping",
 }
 
 

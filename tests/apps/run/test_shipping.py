@@ -1,14 +1,20 @@
 """What executors get of our package: they start their Python from it, with the libraries and nothing else."""
 
 import os
+import pickle
 import py_compile
 import subprocess
 import sys
 import sysconfig
+import zipfile
 
 import pytest
+from pyspark import cloudpickle
 
+from unskew.apps import shipping
 from unskew.apps.run import python
+from unskew.apps.spark import explained
+from unskew.deploy.installation.machine import find_java
 
 PRINT_FILES = "import unskew.apps.run.daemon as daemon, unskew; print(daemon.__file__, unskew.__file__, sep='\\n')"
 
@@ -81,10 +87,82 @@ def test_a_python_runs_what_is_compiled_if_it_is_of_the_source(compiled, runs, t
             return str(tmp_path / "none")
         return py_compile.compile(source if compiled == "the source" else str(other), str(tmp_path / "compiled"))
 
-    monkeypatch.setattr(python, "cache_from_source", cached)
-    archive = python.write_archive(tmp_path)
+    monkeypatch.setattr(shipping, "cache_from_source", cached)
+    archive = shipping.write_archive(tmp_path)
     libraries = os.pathsep.join([str(archive), sysconfig.get_paths()["purelib"]])
     # -S: the files that put an editable checkout on the path are not read
     command, own = [sys.executable, "-S", "-c", PRINT_FILES], os.environ | {"PYTHONPATH": libraries}
     done = subprocess.run(command, env=own, capture_output=True, text=True, check=True)
     assert done.stdout.split() == [f"{archive}/unskew/{name}{runs}" for name in ("apps/run/daemon", "__init__")]
+
+
+#: A Python that has the libraries, and `unskew` only if somebody sends it.
+LIBRARIES = """#!/bin/sh
+exec env PYTHONPATH={libraries} {python} -S "$@"
+"""
+BALANCES = """
+import sys
+from pyspark.sql import SparkSession
+import unskew
+builder = SparkSession.builder.config("spark.ui.enabled", "false")
+spark = (builder.remote("local[1]") if sys.argv[1] == "connect" else builder.master("local[1]")).getOrCreate()
+rows = spark.range(100).selectExpr("cast(id % 7 as string) as user")
+def balanced():
+    return len(unskew.balance(rows, "user", 3, "KEY").collect())
+try:
+    balanced()
+except Exception as error:
+    print("refused:", "unskew.ship(spark) sends it, or install it there" in str(error))
+unskew.ship(spark)
+unskew.ship(spark)
+print("rows:", balanced())
+spark.stop()
+"""
+
+
+@pytest.fixture
+def bare(tmp_path):
+    """The command of a Python without `unskew`."""
+    script = tmp_path / "python"
+    script.write_text(LIBRARIES.format(libraries=sysconfig.get_paths()["purelib"], python=sys.executable))
+    script.chmod(0o755)
+    return script
+
+
+def test_a_python_without_our_package_names_the_remedy(bare, tmp_path):
+    """With it, the function is the same as before."""
+
+    def doubled(batches):
+        return (2 * batch for batch in batches)
+
+    pickled = cloudpickle.dumps(explained(doubled))
+    assert list(pickle.loads(pickled)([1, 2])) == [2, 4]
+    (tmp_path / "function").write_bytes(pickled)
+    load = f"import pickle, pathlib; pickle.loads(pathlib.Path({str(tmp_path / 'function')!r}).read_bytes())"
+    done = subprocess.run([bare, "-c", load], cwd=tmp_path, capture_output=True, text=True, check=False)
+    said = "the executors' Python lacks the package unskew: unskew.ship(spark) sends it, or install it there"
+    assert done.stderr.splitlines()[-1] == f"ModuleNotFoundError: {said}"
+
+
+def test_one_archive_is_sent_however_often(monkeypatch):
+    sent = []
+    context = type("Context", (), {"addPyFile": lambda self, file: sent.append(file)})()
+    monkeypatch.setattr(shipping, "_written", [])
+    for _ in range(2):
+        shipping.ship(type("Session", (), {"sparkContext": context})())
+    [file] = {*sent}
+    assert file.endswith("/unskew.zip")
+    assert {"unskew/__init__.py", "unskew/apps/balance.py"} <= {*zipfile.ZipFile(file).namelist()}
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", ["classic", "connect"])
+def test_executors_get_our_package(mode, bare, tmp_path):
+    program = tmp_path / "balances.py"
+    program.write_text(BALANCES)
+    environment = os.environ | {"PYSPARK_PYTHON": str(bare), "JAVA_HOME": str(find_java().home)}
+    command = [sys.executable, program, mode]
+    done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-3_000:]
+    assert done.stdout.split("\n")[-3:] == ["refused: True", "rows: 100", ""], done.stdout
