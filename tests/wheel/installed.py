@@ -64,7 +64,7 @@ class Installed:
             try:
                 yield Queries(process, folder)
             finally:
-                _kill(process)
+                kill_tree(process)
 
     @contextmanager
     def _address(self, mode: str, folder: Path) -> Iterator[str]:
@@ -88,7 +88,7 @@ class Installed:
             started = awaited(lambda: _port(log.read_text()[begin:]), "the Connect server")
             yield f"sc://{LOOPBACK}:{started}"
         finally:
-            _kill(server)
+            kill_tree(server)
 
     def _environment(self) -> dict[str, str]:
         kept = {name: os.environ[name] for name in ("NUMBA_CACHE_DIR", "SPARK_SUBMIT_OPTS") if name in os.environ}
@@ -128,7 +128,7 @@ class Queries:
 
     def kill(self) -> None:
         """Kill them, and all that they have started, at once."""
-        _kill(self.process)
+        kill_tree(self.process)
 
     def kill_python_workers(self) -> int:
         """Kill the Python processes that Spark has at work on this machine now, in its own environment. How many?"""
@@ -167,7 +167,7 @@ def _started(
     return subprocess.Popen(command, cwd=folder, env=named, stdout=output, stderr=output, start_new_session=True)
 
 
-def _kill(process: subprocess.Popen[bytes]) -> None:
+def kill_tree(process: subprocess.Popen[bytes]) -> None:
     """Kill a process and all that it has started. (Spark's Python daemons have a process group of their own.)"""
     try:
         started = psutil.Process(process.pid).children(recursive=True)
