@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pyspark
 from pyspark.sql import SparkSession
@@ -68,7 +69,7 @@ COSTS = {
 
 def settings(
     *, workers: int | None = None, checkpoint: str | None = None, installed: bool = True, small_rows: bool = False
-) -> dict[str, str]:
+) -> dict[str, Any]:
     """Spark settings that make a session fast for the library's queries, for any builder.
 
     Parameters
@@ -89,8 +90,9 @@ def settings(
     Returns
     -------
     dict of str to str
-        Setting → value. ``spark.python.daemon.module`` must be known when Spark starts. The others may be set in a
-        session that exists (``spark.conf.set``), also through Spark Connect.
+        Setting → value, as ``SparkSession.builder.config(map=…)`` takes it. ``spark.python.daemon.module`` must be
+        known when Spark starts. The others may be set in a session that exists (``spark.conf.set``), also through Spark
+        Connect.
 
     Raises
     ------
