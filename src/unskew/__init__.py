@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from unskew.apps.run.topology import Topology
     from unskew.apps.shipping import ship
     from unskew.apps.tuning import check, settings
+    from unskew.apps.watching import observed, watch
     from unskew.errors import EnvironmentFault, UsageError
     from unskew.grouping import GROUPINGS, create
     from unskew.producers.partitioning import Partitioner
@@ -38,8 +39,10 @@ __all__ = [
     "check",
     "create",
     "keyed_map",
+    "observed",
     "settings",
     "ship",
+    "watch",
 ]
 
 _HOMES = {
@@ -55,8 +58,10 @@ _HOMES = {
     "check": "unskew.apps.tuning",
     "create": "unskew.grouping",
     "keyed_map": "unskew.apps.keyed.keyed_map",
+    "observed": "unskew.apps.watching",
     "settings": "unskew.apps.tuning",
     "ship": "unskew.apps.shipping",
+    "watch": "unskew.apps.watching",
 }
 
 

@@ -1,0 +1,147 @@
+"""`unskew.watch`: the figures of a query's last batches are those of its rows."""
+
+import os
+import subprocess
+import sys
+from collections import Counter
+from datetime import UTC, datetime
+from types import SimpleNamespace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import Row, SparkSession
+from pyspark.sql import functions as F
+from rich.console import Console
+
+from unskew import balance, observed, watch
+from unskew.apps.watching import Balanced
+from unskew.deploy.installation.machine import find_java
+from unskew.errors import UsageError
+
+WORKERS, BATCHES, ROWS = 4, 3, 500
+
+
+def progress(number, rows, **observations):
+    given = {name: Row(**values) for name, values in observations.items()}
+    time = f"2026-01-01T00:00:0{number}.500Z"
+    return SimpleNamespace(batchId=number, timestamp=time, numInputRows=rows, observedMetrics=given)
+
+
+def loads(*values, keys, replicas):
+    return {"replicas": replicas, **{f"worker_{w}": n for w, n in enumerate(values)}, "keys": keys}
+
+
+@pytest.fixture
+def query():
+    """Three batches, of which one has no tuples. There are more than ten workers: 10 doesn't come before 2."""
+    many = loads(*range(12), keys=20, replicas=30)
+    none = loads(*[0] * 12, keys=0, replicas=0)
+    one = loads(*[2] * 12, keys=20, replicas=19)
+    batches = [progress(0, 66, mine=many), progress(1, 0, mine=none), progress(2, 24, mine=one)]
+    return SimpleNamespace(recentProgress=batches)
+
+
+def test_rows_are_the_batches_that_had_tuples(query):
+    first, last = watch(query, name="mine").rows()
+    begun = datetime(2026, 1, 1, 0, 0, 0, 500_000, tzinfo=UTC)
+    assert first == Balanced(0, begun, 66, tuple(range(12)), imbalance=5.5, replication=1.5)
+    assert (last.batch, last.imbalance, last.replication) == (2, 0.0, 1.0)
+
+
+def test_a_query_that_is_not_observed_says_so(query):
+    with pytest.raises(UsageError, match="the query has no observation 'unskew'; valid: mine"):
+        watch(query).rows()
+    with pytest.raises(UsageError, match=r"no observation 'unskew'; valid: a query of unskew.observed"):
+        watch(SimpleNamespace(recentProgress=[progress(0, 5)])).rows()
+    assert watch(SimpleNamespace(recentProgress=[])).rows() == []
+    assert watch(SimpleNamespace(recentProgress=[progress(0, 0)])).rows() == []
+
+
+def test_a_table_has_a_line_and_a_picture_a_point_for_each_batch(query, tmp_path):
+    console = Console(width=120, record=True, file=(tmp_path / "printed").open("w"))
+    console.print(watch(query, name="mine"))
+    printed = console.export_text()
+    assert [line.split()[1::2][:7] for line in printed.splitlines() if "2026" in line] == [
+        ["0", "2026-01-01T00:00:00+00:00", "66", "0", "11", "5.5", "1.50"],
+        ["2", "2026-01-01T00:00:02+00:00", "24", "2", "2", "0.0", "1.00"],
+    ]
+    figure = watch(query, name="mine").plot()
+    above, below = figure.axes
+    assert [list(line.get_xdata()) for line in above.lines] == [[0, 2]] * 12
+    assert [list(line.get_ydata()) for line in below.lines] == [[1.5, 1.0]]
+    figure.savefig(tmp_path / "watched.png")
+    assert watch(SimpleNamespace(recentProgress=[])).plot().axes
+
+
+def files(folder) -> list[list[str | None]]:
+    """Write a stream, a file a batch; the users of each. Half of the rows have one user, and a tenth none."""
+    rng = np.random.default_rng(0)
+    folder.mkdir()
+    batches = []
+    for number in range(BATCHES):
+        drawn = rng.integers(1, 60, ROWS), rng.random(ROWS)
+        users = [None if p < 0.1 else "u0" if p < 0.6 else f"u{n}" for n, p in zip(*drawn, strict=True)]
+        file = folder / f"{number}.parquet"
+        pq.write_table(pa.table({"user": pa.array(users, pa.string()), "batch": [number] * ROWS}), file)
+        os.utime(file, (number + 1, number + 1))  # the order in which Spark reads them
+        batches.append(users)
+    return batches
+
+
+@pytest.mark.spark
+def test_the_figures_are_those_of_the_rows(spark: SparkSession, tmp_path):
+    files(tmp_path / "in")
+    events = spark.readStream.schema("user string, batch long").option("maxFilesPerTrigger", 1)
+    checkpoint = str(tmp_path / "checkpoint")
+    placed = balance(events.parquet(str(tmp_path / "in")), "user", WORKERS, "PARTIAL_KEY", checkpoint)
+    for wrong in ({"worker_column": "none"}, {"key": "none"}):
+        with pytest.raises(UsageError, match="there is no column 'none'; valid: user, batch, worker"):
+            observed(placed, **({"key": "user", "workers": WORKERS} | wrong))
+    measured = observed(placed, "user", WORKERS).withColumn("partition", F.spark_partition_id())
+    writer = measured.writeStream.option("checkpointLocation", checkpoint).trigger(availableNow=True)
+    query = writer.format("parquet").start(str(tmp_path / "out"))
+    query.awaitTermination()
+    rows = spark.read.parquet(str(tmp_path / "out")).collect()
+    assert all(row["worker"] == row["partition"] for row in rows)
+    found = watch(query).rows()
+    assert [each.batch for each in found] == list(range(BATCHES))
+    for each in found:
+        mine = [(row["user"], row["worker"]) for row in rows if row["batch"] == each.batch]
+        assert each.loads == tuple(Counter(worker for _, worker in mine)[w] for w in range(WORKERS))
+        assert each.tuples == ROWS
+        true = len({*mine}) / len({user for user, _ in mine})
+        assert abs(each.replication - true) <= 0.1 * true
+    assert any(max(each.loads) != min(each.loads) for each in found)
+
+
+PROGRAM = """
+import sys
+from pyspark.sql import SparkSession
+from unskew import balance, observed, watch
+builder = SparkSession.builder.config("spark.ui.enabled", "false").remote("local[1]")
+spark = builder.getOrCreate()
+events = spark.readStream.schema("user string, batch long").option("maxFilesPerTrigger", 1).parquet(sys.argv[1] + "/in")
+placed = observed(balance(events, "user", 4, "SHUFFLE", sys.argv[1] + "/checkpoint"), "user", 4, name="mine")
+writer = placed.writeStream.option("checkpointLocation", sys.argv[1] + "/checkpoint").trigger(availableNow=True)
+query = writer.format("parquet").start(sys.argv[1] + "/out")
+query.awaitTermination()
+for row in watch(query, name="mine").rows():
+    print("row", row.batch, *row.loads)
+spark.stop()
+"""
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_through_spark_connect(tmp_path):
+    files(tmp_path / "in")
+    program = tmp_path / "program.py"
+    program.write_text(PROGRAM)
+    environment = os.environ | {"PYSPARK_PYTHON": sys.executable, "JAVA_HOME": str(find_java().home)}
+    command = [sys.executable, program, tmp_path]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-3_000:]
+    printed = [line.split()[1:] for line in done.stdout.splitlines() if line.startswith("row ")]
+    assert printed == [[str(number), *["125"] * WORKERS] for number in range(BATCHES)]
