@@ -201,7 +201,7 @@ def check(
     for name, value in wanted.items():
         has = _value(spark, name)
         if not _ENOUGH.get(name, lambda has, wants: has == wants)(has, value):
-            found.append(Finding(name, has, value, COSTS[name], spark.conf.isModifiable(name)))
+            found.append(Finding(name, has, value, COSTS[name], name != DAEMON))
     if workers is None and _value(spark, PARTITIONS) == _DEFAULT_PARTITIONS:
         wants = "the number of workers, or less"
         found.append(Finding(PARTITIONS, _DEFAULT_PARTITIONS, wants, COSTS[PARTITIONS], settable=False))

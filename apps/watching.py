@@ -55,6 +55,11 @@ def observed(
     UsageError
         There is no such column, or ``workers`` is below 1.
 
+    Notes
+    -----
+    These are figures to look at, not to account with. Some versions of Spark count rows twice if a stage runs again
+    because its output was lost. The rows themselves are not doubled.
+
     """
     if workers < 1:
         raise UsageError(f"workers is {workers}; valid: 1 or more")

@@ -27,9 +27,6 @@ class Conf:
     def get(self, name):
         return self._values[name]
 
-    def isModifiable(self, name):  # noqa: N802  Spark's
-        return name.startswith("spark.sql.")
-
 
 class Session:
     """What `check` asks of a session, without Spark. It is none of this machine."""
