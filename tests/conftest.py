@@ -29,6 +29,8 @@ SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSiz
 _INTERPRETED = "-Dspark.sql.codegen.wholeStage=false -Dspark.sql.codegen.factoryMode=NO_CODEGEN"
 #: Spark's own defaults, for the sessions that many tests share.
 GENERATED = {"spark.sql.codegen.wholeStage": "true", "spark.sql.codegen.factoryMode": "FALLBACK"}
+#: A Spark Connect server that a session starts listens at one port, so that tests with one share a process.
+ONE_CONNECT = pytest.mark.xdist_group("connect")
 os.environ.setdefault("SPARK_SUBMIT_OPTS", f"{SHORT_LIVED} {_INTERPRETED}")
 os.environ.setdefault("SPARK_DAEMON_JAVA_OPTS", SHORT_LIVED)
 # Copies of the project, installed elsewhere or shipped to executors, find the kernels that are compiled here.

@@ -8,6 +8,7 @@ import pyspark
 import pytest
 from pyspark.sql import SparkSession
 
+from tests.conftest import ONE_CONNECT
 from tests.pages import PAGES
 from unskew import check, settings
 from unskew.apps import tuning
@@ -120,7 +121,7 @@ def test_a_session_is_mended(spark: SparkSession):
 
 @pytest.mark.spark
 @pytest.mark.slow
-@pytest.mark.parametrize("mode", ["classic", "connect"])
+@pytest.mark.parametrize("mode", ["classic", pytest.param("connect", marks=ONE_CONNECT)])
 def test_sessions_of_a_users_own(mode, tmp_path):
     """As Spark comes, and with the settings. A session of Spark Connect reads those of its server."""
     program = tmp_path / "session.py"

@@ -15,6 +15,7 @@ from pyspark.sql import Row, SparkSession
 from pyspark.sql import functions as F
 from rich.console import Console
 
+from tests.conftest import ONE_CONNECT
 from unskew import balance, observed, watch
 from unskew.apps.watching import Balanced
 from unskew.deploy.installation.machine import find_java
@@ -135,6 +136,7 @@ spark.stop()
 
 @pytest.mark.spark
 @pytest.mark.slow
+@ONE_CONNECT
 def test_through_spark_connect(tmp_path):
     files(tmp_path / "in")
     program = tmp_path / "program.py"

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import unskew
-from tests.conftest import SHORT_LIVED
+from tests.conftest import ONE_CONNECT, SHORT_LIVED
 from tests.waiting import PATIENCE
 from tests.wheel.environments import ROOT, Environment
 from unskew.deploy.installation.machine import find_java
@@ -103,7 +103,11 @@ def test_public_names_are_had_without_the_command_s_packages(wheel, library, tmp
 @pytest.mark.spark
 @pytest.mark.takes(30)
 @pytest.mark.parametrize(
-    "master", [*(pytest.param(name, marks=pytest.mark.full) for name in ("local[2]", "cluster")), "connect"]
+    "master",
+    [
+        *(pytest.param(name, marks=pytest.mark.full) for name in ("local[2]", "cluster")),
+        pytest.param("connect", marks=ONE_CONNECT),
+    ],
 )
 def test_a_stream_is_balanced_beside_the_users_own_packages(master, library, project, tmp_path):
     def job(address: str, conf: dict[str, str], **more: str) -> str:

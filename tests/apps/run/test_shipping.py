@@ -11,6 +11,7 @@ import zipfile
 import pytest
 from pyspark import cloudpickle
 
+from tests.conftest import ONE_CONNECT
 from unskew.apps import shipping
 from unskew.apps.run import python
 from unskew.apps.spark import explained
@@ -157,7 +158,7 @@ def test_one_archive_is_sent_however_often(monkeypatch):
 
 @pytest.mark.spark
 @pytest.mark.slow
-@pytest.mark.parametrize("mode", ["classic", "connect"])
+@pytest.mark.parametrize("mode", ["classic", pytest.param("connect", marks=ONE_CONNECT)])
 def test_executors_get_our_package(mode, bare, tmp_path):
     program = tmp_path / "balances.py"
     program.write_text(BALANCES)
