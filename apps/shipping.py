@@ -33,6 +33,9 @@ def ship(spark: SparkSession) -> None:
     It must have the driver's minor version, as Spark itself demands. The setting ``spark.python.daemon.module`` must
     not name our daemon (``unskew.settings(installed=False)``), because the archive comes after the daemon's start.
 
+    For a stream of ``keyed_map``, the Python of Spark's driver must have ``unskew``, too: through Spark Connect that of
+    the server. Spark plans the states by it, and sends no files to it.
+
     Parameters
     ----------
     spark : SparkSession

@@ -55,8 +55,28 @@ def placed(df: DataFrame, partitions: int, number: Column) -> DataFrame:
     return df.repartition(partitions, F.get(by_number, number))
 
 
-class _Pickled:
-    """A function that is pickled with a check before it, which needs nothing of ours to be read."""
+def reduced(value: Any, remedy: str) -> tuple[Callable[[bytes, str], Any], tuple[bytes, str]]:
+    """What a ``__reduce__`` returns for a value of ours, so that a Python without our package names the remedy.
+
+    Otherwise Spark would only say that there is no module of ours. ``pyspark.cloudpickle`` is no part of pyspark's
+    documented API. Spark itself pickles functions with it. If it is missing, the import of this module fails.
+    """
+
+    # A function within a function is pickled by its code, not by its module's name.
+    def read(pickled: bytes, remedy: str) -> Any:
+        import pickle
+
+        try:
+            import unskew  # noqa: F401  # pyright: ignore[reportUnusedImport]
+        except ModuleNotFoundError:
+            raise ModuleNotFoundError(remedy, name="unskew") from None
+        return pickle.loads(pickled)  # noqa: S301  Spark itself has pickled it
+
+    return read, (cloudpickle.dumps(value), remedy)
+
+
+class _Function:
+    """A function that is pickled with its remedy."""
 
     def __init__(self, function: Callable[[Any], Any]) -> None:
         self.function = function
@@ -64,30 +84,14 @@ class _Pickled:
     def __call__(self, given: Any) -> Any:
         return self.function(given)
 
-    def __reduce__(self) -> tuple[Callable[[bytes], Any], tuple[bytes]]:
-        # A function within a function is pickled by its code, not by its module's name.
-        def read(pickled: bytes) -> Any:
-            import pickle
-
-            try:
-                import unskew  # noqa: F401  # pyright: ignore[reportUnusedImport]
-            except ModuleNotFoundError:
-                raise ModuleNotFoundError(
-                    "the executors' Python lacks the package unskew: unskew.ship(spark) sends it, or install it there",
-                    name="unskew",
-                ) from None
-            return pickle.loads(pickled)  # noqa: S301  Spark itself has pickled it
-
-        return read, (cloudpickle.dumps(self.function),)
+    def __reduce__(self) -> tuple[Any, ...]:
+        remedy = "the executors' Python lacks the package unskew: unskew.ship(spark) sends it, or install it there"
+        return reduced(self.function, remedy)
 
 
 def explained(function: Callable[[Any], Any]) -> Any:
-    """The same function for executors. If their Python lacks our package, the first batch fails with the remedy.
-
-    Otherwise Spark would only say that there is no module of ours. ``pyspark.cloudpickle`` is no part of pyspark's
-    documented API. Spark itself pickles functions with it. If it is missing, the import of this module fails.
-    """
-    there = _Pickled(function)
+    """The same function for executors. If their Python lacks our package, the first batch fails with the remedy."""
+    there = _Function(function)
 
     def run(batches: Any) -> Any:
         return there(batches)

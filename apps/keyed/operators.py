@@ -51,6 +51,33 @@ PARCELS = StructType(
 )
 
 
+class _Fields:
+    """An operator's class and attributes, which become the operator when they are read."""
+
+    def __init__(self, operator: StatefulProcessor) -> None:
+        self._given = type(operator), vars(operator)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _made, self._given
+
+
+def _made(kind: type[StatefulProcessor], fields: dict[str, Any]) -> StatefulProcessor:
+    operator = kind.__new__(kind)
+    vars(operator).update(fields)
+    return operator
+
+
+def _reduced(operator: StatefulProcessor) -> tuple[Any, ...]:
+    """What ``__reduce__`` returns. Spark's driver reads an operator, too, to plan a batch.
+
+    Files that are sent to executors don't come there.
+    """
+    from unskew.apps.spark import reduced  # only here: the Python that plans a batch needn't import it
+
+    remedy = "the Python of Spark's driver lacks the package unskew, by which keyed_map is planned: install it there"
+    return reduced(_Fields(operator), remedy)
+
+
 class _Operator(StatefulProcessor):
     """What workers and mergers have in common."""
 
@@ -59,6 +86,9 @@ class _Operator(StatefulProcessor):
     def __init__(self, program: "Program", tokens: list[int]) -> None:
         self._packed = cloudpickle.dumps(program)
         self._tokens = tokens
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _reduced(self)
 
     @cached_property
     def _program(self) -> "Program":
@@ -137,6 +167,9 @@ class InPandas(StatefulProcessor):
 
     def __init__(self, operator: _Operator) -> None:
         self._operator = operator
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _reduced(self)
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Open the state."""

@@ -8,14 +8,18 @@ import sys
 import sysconfig
 import zipfile
 
+import pyarrow as pa
 import pytest
 from pyspark import cloudpickle
 
 from tests.conftest import ONE_CONNECT
 from unskew.apps import shipping
+from unskew.apps.keyed.operators import InPandas, MergerOperator, WorkerOperator
+from unskew.apps.keyed.program import Program
 from unskew.apps.run import python
 from unskew.apps.spark import explained
 from unskew.deploy.installation.machine import find_java
+from unskew.works import Running
 
 PRINT_FILES = "import unskew.apps.run.daemon as daemon, unskew; print(daemon.__file__, unskew.__file__, sep='\\n')"
 
@@ -130,6 +134,14 @@ def bare(tmp_path):
     return script
 
 
+def loaded(bare, pickled, tmp_path):
+    """The last line of what a Python without `unskew` says when it reads this."""
+    (tmp_path / "pickled").write_bytes(pickled)
+    load = f"import pickle, pathlib; pickle.loads(pathlib.Path({str(tmp_path / 'pickled')!r}).read_bytes())"
+    done = subprocess.run([bare, "-c", load], cwd=tmp_path, capture_output=True, text=True, check=False)
+    return done.stderr.splitlines()[-1]
+
+
 def test_a_python_without_our_package_names_the_remedy(bare, tmp_path):
     """With it, the function is the same as before."""
 
@@ -138,11 +150,22 @@ def test_a_python_without_our_package_names_the_remedy(bare, tmp_path):
 
     pickled = cloudpickle.dumps(explained(doubled))
     assert list(pickle.loads(pickled)([1, 2])) == [2, 4]
-    (tmp_path / "function").write_bytes(pickled)
-    load = f"import pickle, pathlib; pickle.loads(pathlib.Path({str(tmp_path / 'function')!r}).read_bytes())"
-    done = subprocess.run([bare, "-c", load], cwd=tmp_path, capture_output=True, text=True, check=False)
     said = "the executors' Python lacks the package unskew: unskew.ship(spark) sends it, or install it there"
-    assert done.stderr.splitlines()[-1] == f"ModuleNotFoundError: {said}"
+    assert loaded(bare, pickled, tmp_path) == f"ModuleNotFoundError: {said}"
+
+
+@pytest.mark.parametrize("kind", [WorkerOperator, MergerOperator, InPandas])
+def test_a_planning_python_without_our_package_names_the_remedy(kind, bare, tmp_path):
+    program = Program(Running("n"), pa.string(), 2, True, 2, False, None, None, None)
+    operator = InPandas(WorkerOperator(program, [3, 5])) if kind is InPandas else kind(program, [3, 5])
+    pickled = cloudpickle.dumps(operator)
+    same = pickle.loads(pickled)
+    assert type(same) is kind
+    same, given = (getattr(each, "_operator", each) for each in (same, operator))
+    assert vars(same) == vars(given)
+    assert same._program.workers == 2
+    said = "the Python of Spark's driver lacks the package unskew, by which keyed_map is planned: install it there"
+    assert loaded(bare, pickled, tmp_path) == f"ModuleNotFoundError: {said}"
 
 
 def test_one_archive_is_sent_however_often(monkeypatch):
