@@ -84,6 +84,7 @@ class Example:
 
     def start(self) -> None:
         environment = os.environ | {"JAVA_HOME": str(find_java().home), "PYSPARK_PYTHON": sys.executable}
+        environment["SPARK_LOCAL_DIRS"] = str(self.log.with_name("local"))  # a Spark that is killed leaves files there
         with self.log.open("ab") as log:
             output = {"stdout": log, "stderr": log, "start_new_session": True}
             self.process = subprocess.Popen(self._command, cwd=self.log.parent, env=environment, **output)

@@ -9,6 +9,7 @@ Where one fails, the others go on, and FOLDER/KIND-GROUPING/error says why. ``na
 pyspark, used by the function of ``unskew.apps.spark``.
 """
 
+import json
 import sys
 import traceback
 from contextlib import contextmanager
@@ -19,11 +20,10 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 import unskew.apps.spark as names
-from unskew import balance, balanced_map, keyed_map
+from unskew import balance, balanced_map, check, keyed_map, observed, settings, watch
 from unskew.works import Distinct, Sessions
 
 WORKERS = 4
-STATE = "org.apache.spark.sql.execution.streaming"
 ROWS = "key string, id long, at timestamp"
 ARROW = pa.schema({"key": pa.string(), "id": pa.int64(), "at": pa.timestamp("us", "UTC")})
 #: Functions of ``unskew.apps.spark`` by private names of pyspark → their use. The library needs these wherever it runs.
@@ -43,25 +43,23 @@ CLASSIC = {
 
 
 def session(master):
-    provider = "state.RocksDBStateStoreProvider"
-    settings = {
-        "spark.ui.enabled": "false",
-        "spark.sql.shuffle.partitions": str(WORKERS),
-        "spark.sql.streaming.stateStore.providerClass": f"{STATE}.{provider}",
-    }
     builder = SparkSession.builder
     if master.startswith("sc:"):
         spark = builder.remote(master).getOrCreate()
-        for name, value in settings.items():
-            if name.startswith("spark.sql."):
-                spark.conf.set(name, value)
-        return spark
-    builder = builder.config(map=settings)
-    return (builder.remote("local[2,4]") if master == "connect" else builder.master(master)).getOrCreate()
+        for each in check(spark, workers=WORKERS):
+            if each.settable:
+                spark.conf.set(each.setting, each.wants)
+    else:
+        builder = builder.config(map={"spark.ui.enabled": "false", **settings(workers=WORKERS)})
+        spark = (builder.remote("local[2,4]") if master == "connect" else builder.master(master)).getOrCreate()
+    lacks = {each.setting for each in check(spark, workers=WORKERS)}
+    # The variable is of the environment, and the server of a thin client has Spark's own daemon.
+    assert lacks <= {"PYSPARK_PYTHON", *(["spark.python.daemon.module"] if master.startswith("sc:") else [])}, lacks
+    return spark
 
 
 def placed(df, grouping, checkpoint):
-    rows = balance(df, "key", WORKERS, grouping, checkpoint)
+    rows = observed(balance(df, "key", WORKERS, grouping, checkpoint), "key", WORKERS)
     return rows.select("key", "id", "worker", F.spark_partition_id().alias("partition"))
 
 
@@ -122,6 +120,9 @@ def main(master, folder, order, *wanted):
             query = started(spark, *name.split(":"), folder, own)
             if query and order == "apart":
                 query.awaitTermination()
+                if name.startswith("rows:"):
+                    loads = zip(*(row.loads for row in watch(query).rows()), strict=True)
+                    (own / "loads.json").write_text(json.dumps([sum(each) for each in loads]))
             elif query:
                 running.append((query, own))
     for query, own in running:

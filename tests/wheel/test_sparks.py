@@ -5,6 +5,7 @@
 Each version has environments of its own, in which the wheel is installed as a user would.
 """
 
+import json
 import os
 from collections import Counter, defaultdict
 from datetime import UTC, datetime, timedelta
@@ -157,6 +158,10 @@ def test_drained(spark, mode, drained, name):
         assert REFUSAL in error_of(drained, name)
         pytest.skip(REFUSAL)
     require(name, drained)
+    if kind == "rows":
+        watched = json.loads((own(drained, name) / "loads.json").read_text())
+        found = pa.concat_tables(written(own(drained, name) / "out"))
+        assert watched == np.bincount(found["worker"].to_numpy(), minlength=WORKERS).tolist()
 
 
 def test_kills(spark, mode, tmp_path):
