@@ -141,7 +141,7 @@ def balanced_map(
     Parameters
     ----------
     df, key, workers, grouping, checkpoint, source, time, seed, name, **options
-        As for ``balance``, but rows with a null key are left out.
+        As for ``balance``.
     work : iterator of pyarrow.RecordBatch → iterator of pyarrow.RecordBatch
         A function as ``DataFrame.mapInArrow`` takes it. It runs once a worker and batch. It gets ``df``'s columns,
         in Arrow's plain types.
@@ -157,7 +157,7 @@ def balanced_map(
     routing = _routing(df, key, grouping, workers, checkpoint, options, seed, name)
     df = in_order(df, grouping, time)
     if _is_counted(df, grouping):
-        routed = routed_frame(df.where(F.col(key).isNotNull()), F.col(key), routing, WORKER)
+        routed = routed_frame(df, F.col(key), routing, WORKER)
         return placed(routed, workers, F.col(WORKER)).drop(WORKER).mapInArrow(work, schema)
     routing = planned(df, routing)
     arrived = packets_at_workers(df, routing, key, list(df.columns), source=source, time=time)

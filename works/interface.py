@@ -41,8 +41,8 @@ class KeyedWork(ABC):
     Attributes
     ----------
     columns : tuple of str
-        The columns of the tuples that it reads; the key's own is ``key``. ``time`` (int64, ms since the epoch) is
-        always there.
+        The columns of the tuples that it reads; the key's own is ``key``, in which null is a key, too. ``time`` (int64,
+        ms since the epoch) is always there.
     types : mapping of str to pyarrow.DataType
         The types to which ``column`` casts columns. A column that isn't named keeps its type.
     state : pyarrow.Schema

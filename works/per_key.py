@@ -22,9 +22,9 @@ class PerKey(KeyedWork):
     Parameters
     ----------
     update : (key, tuples, state) → (results, state)
-        Called once for each key of a batch. ``tuples`` are the key's tuples (``time`` and ``columns``) ordered by time;
-        tuples of equal times keep their order. ``state`` is None if the key is new. Returns any number of results and
-        the new state.
+        Called once for each key of a batch. In ``keyed_map`` the key may be None, for null. ``tuples`` are the key's
+        tuples (``time`` and ``columns``) ordered by time; tuples of equal times keep their order. ``state`` is None if
+        the key is new. Returns any number of results and the new state.
     state, results : pyarrow.Schema
         The columns of a state and of a result.
     merge : (states) → state, optional

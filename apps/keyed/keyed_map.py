@@ -55,7 +55,8 @@ def keyed_map(
         A stream with the columns that the work reads. Or a static DataFrame, for a backfill by the same program: it is
         one batch, and all states end with it.
     key : str
-        The key's column: string, binary or integer. Rows with a null key are left out.
+        The key's column: string, binary or integer. Null is a key of its own. A work that reads the column ``key`` gets
+        null as this key (``PerKey``: None), and the results have it as null.
     workers : int
         W ≥ 1. The state has ``spark.sql.shuffle.partitions`` partitions, and each of them costs every batch a commit.
         So set that number to W at most before this call, and don't change it until the query has started.

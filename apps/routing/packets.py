@@ -100,7 +100,8 @@ def _decoded(column: pa.DictionaryArray) -> int:
     if not (pa.types.is_string(values.type) or pa.types.is_binary(values.type)):
         return len(column) * (values.nbytes // max(1, len(values)))
     lengths = pc.call_function("binary_length", [values]).to_numpy(zero_copy_only=False)
-    return int(lengths[column.indices.to_numpy(zero_copy_only=False)].sum(dtype=np.int64)) + 4 * len(column)
+    codes = column.indices.drop_null().to_numpy(zero_copy_only=False)
+    return int(lengths[codes].sum(dtype=np.int64)) + 4 * len(column)
 
 
 def _light(tuples: pa.RecordBatch, count: int) -> pa.RecordBatch:
@@ -144,8 +145,8 @@ def route_packets(
 ) -> Any:
     """The router as a function for ``DataFrame.mapInArrow``: record batches → packets.
 
-    A tuple without a key isn't routed, and the report counts it as rejected. Packets carry the columns ``carry``. With
-    ``fields``, key and count are read from messages first.
+    Null is a key of its own. Packets carry the columns ``carry``. With ``fields``, key and count are read from messages
+    first. A message without a key isn't routed, and the report counts it as rejected.
     """
 
     def packets(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -160,7 +161,7 @@ def route_packets(
             nonlocal rejected
             for batch in chain([first], filled):
                 read = fields(batch) if fields else batch
-                missing = read.column(key).null_count
+                missing = read.column(key).null_count if fields else 0
                 tuples = read.filter(read.column(key).is_valid()) if missing else read
                 rejected += missing
                 if not tuples.num_rows:

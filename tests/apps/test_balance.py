@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyspark import TaskContext
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -126,6 +127,24 @@ def test_work_over_packets(events, tmp_path):
     rows = collect(counted, tmp_path)
     assert sum(row["n"] for row in rows) == ROWS * FILES
     assert FILES <= len(rows) <= 4 * FILES  # once a worker and batch
+
+
+@pytest.mark.parametrize("key_type", ["string", "bigint", "binary"])
+def test_null_is_a_key_of_its_own(spark, key_type):
+    """All rows come to the work, those without a key to one worker: by KEY the worker that `balance` gives them."""
+    key = F.when(F.col("id") % 3 != 0, F.col("id") % 20).cast("string").cast(key_type)
+    rows = spark.range(600).select(key.alias("user"), "id")
+
+    def number(batches):
+        for batch in batches:
+            part = pa.array([TaskContext.get().partitionId()] * batch.num_rows)
+            yield pa.record_batch({"user": batch.column("user"), "id": batch.column("id"), "worker": part})
+
+    found = balanced_map(rows, "user", 7, number, f"user {key_type}, id long, worker long", "KEY").collect()
+    placed = balance(rows, "user", 7, "KEY").collect()
+    assert {row.id: (row.user, row.worker) for row in found} == {row.id: (row.user, row.worker) for row in placed}
+    assert len({row.worker for row in found if row.user is None}) == 1
+    assert sum(row.user is None for row in found) == 200
 
 
 def test_a_batch_job_needs_no_checkpoint(spark):

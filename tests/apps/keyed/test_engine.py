@@ -14,7 +14,7 @@ from tests.apps.keyed.driver import Driver, Tally
 from unskew.apps.keyed import store
 from unskew.apps.keyed.program import Period, Program, merging
 from unskew.grouping.registry import KEEPING, STANDALONE
-from unskew.works import Distinct, Sessions
+from unskew.works import Distinct, PerKey, Sessions
 
 WINDOW, TTL, EVERY = 40, 60, 25
 FAR = 1 << 40
@@ -89,6 +89,30 @@ def test_windows(every, grouping, batches, seed, workers, event):
     assert counted == {state: len(values) for state, values in truth.items()}
     assert all(not any(address[2] >= 0 for address in store.blobs) for store in [*driver.workers, *driver.mergers])
     assert driver.settled() == {(window, key): (n, total) for window, key, n, total in expected}
+
+
+@pytest.mark.parametrize("kind", [pa.string(), pa.int64(), pa.binary()])
+@pytest.mark.parametrize("grouping", ["KEY", "SHUFFLE"])
+def test_null_is_a_key_of_its_own(kind, grouping):
+    """It has one state, from batch to batch, and a bucket as other keys."""
+    work = PerKey(
+        lambda key, tuples, state: ([], {"n": (state or {"n": 0})["n"] + len(tuples), "none": key is None}),
+        state=pa.schema([("n", pa.int64()), ("none", pa.bool_())]),
+        results=pa.schema([("n", pa.int64()), ("none", pa.bool_())]),
+        merge=lambda states: {"n": sum(state["n"] for state in states), "none": states[0]["none"]},
+        finish=lambda state: [state],
+    )
+    split = grouping == "SHUFFLE"
+    every = Period(batches=2) if split else None
+    program = Program(work, kind, 3, split, 2, ttl_ms=TTL, merge_every=every)
+    driver = Driver(program, grouping, sources=1)
+    texts = [None if n % 3 == 0 else str(n % 20) for n in range(240)]
+    keys = pa.array(texts, pa.string()).cast(kind)
+    for number in range(6):
+        part = keys.slice(40 * number, 40)
+        driver.batch([pa.record_batch({"key": part.dictionary_encode() if number % 2 else part})], number)
+    driver.move(FAR)
+    assert Counter(driver.results) == Counter((0, key, n, key is None) for key, n in Counter(keys.to_pylist()).items())
 
 
 @given(**runs, by_time=st.booleans())

@@ -237,7 +237,7 @@ def test_null_keys_large_states_and_those_too_large(spark, tmp_path):
         return keyed_map(stream, "user", 2, work, "KEY", str(tmp_path / "cp"), ttl=3600.0)
 
     rows = collect(again(Hoard()), tmp_path)
-    assert sorted((row["user"], row["total"]) for row in rows) == [(1, 20), (2, 1)]
+    assert {(row["user"], row["total"]) for row in rows} == {(1, 20), (2, 1), (None, 1)}
     with pytest.raises(UsageError, match=r"belongs to a run with state .*'all'.*: give the same, or another"):
         again(Tally())
     with pytest.raises(UsageError, match="belongs to a run with groupingType 'KEY', this one has 'D_CHOICES'"):
@@ -246,6 +246,28 @@ def test_null_keys_large_states_and_those_too_large(spark, tmp_path):
     with pytest.raises(StreamingQueryException) as error:
         collect(again(Hoard()), tmp_path)
     assert cause(error.value).startswith("the state of key 1 has 52,428,8")
+
+
+@pytest.mark.parametrize("grouping", ["KEY", pytest.param("PLANNED", marks=pytest.mark.full)])
+def test_null_is_a_key_of_its_own(spark, tmp_path, grouping):
+    """In a stream, and in a static frame, whose packets PLANNED makes in another way."""
+    rows = [(None if n % 3 == 0 else f"u{n % 5}", n) for n in range(90)]
+    schema = "user string, value long"
+    spark.createDataFrame(rows, schema).repartition(2).write.parquet(str(tmp_path / "in"))
+    static = spark.read.schema(schema).parquet(str(tmp_path / "in"))
+    stream = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(tmp_path / "in"))
+    split = {} if grouping == "KEY" else {"merge_every": "1 batches"}
+    streamed = keyed_map(stream, "user", 3, Tally(), grouping, str(tmp_path / "cp"), ttl=3600.0, **split)
+    truth = defaultdict(list)
+    for user, value in rows:
+        truth[user].append(value)
+    expected = {user: (len(values), sum(values)) for user, values in truth.items()}
+    most: dict[str | None, tuple[int, int]] = {}
+    for row in collect(streamed, tmp_path):
+        most[row["user"]] = max(most.get(row["user"], (0, 0)), (row["n"], row["total"]))
+    assert most == expected
+    found = keyed_map(static, "user", 3, Tally(), grouping, ttl=3600.0, **split).collect()
+    assert {row["user"]: (row["n"], row["total"]) for row in found if row["kind"] == "finished"} == expected
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 from functools import partial
 from itertools import pairwise
+from typing import Any, cast
 from unittest.mock import patch
 
 import numpy as np
@@ -14,7 +15,7 @@ from unskew.apps.routing.packets import Packer
 from unskew.apps.routing.router import Routing, SourceRouter
 from unskew.grouping import create
 
-tuples_lists = st.lists(st.tuples(st.sampled_from("abcdefgh"), st.integers(0, 6), st.integers()), max_size=200)
+tuples_lists = st.lists(st.tuples(st.sampled_from([*"abcdefg", None]), st.integers(0, 6), st.integers()), max_size=200)
 
 
 def unpacked(batches: list[pa.RecordBatch]) -> dict[int, list]:
@@ -57,7 +58,7 @@ def test_a_grouping_that_looks_at_batches_gets_the_source_s_part_whole(rows, cut
     assert workers.tolist() == create("PLANNED", 7).route(keys).tolist()
 
 
-@pytest.mark.parametrize("keys", [["a", "", "a", "b"], [7, 7, -1, 2**40], [b"", b"x", b"x", b"y"]])
+@pytest.mark.parametrize("keys", [["a", "", None, "b"], [7, None, -1, 2**40], [b"", b"x", b"x", b"y"], [None] * 4])
 def test_plain_tuples_have_no_dictionary(keys):
     """The packets of a hot key have one, and a worker's own code may be for plain columns."""
     given = pa.record_batch({"key": pa.array(keys * 500), "value": pa.array(range(2000))})
@@ -65,6 +66,26 @@ def test_plain_tuples_have_no_dictionary(keys):
     (packet,) = packets.cut(encoded, np.zeros(2000, np.int32), 1).column("packet")
     assert pa.types.is_dictionary(packets.read(packet).column("key").type)
     assert packets.plain(packets.read(packet)) == given
+
+
+@pytest.mark.parametrize("kind", [pa.string(), pa.int64(), pa.binary()])
+@pytest.mark.parametrize("filled", [True, False])
+def test_a_null_key_is_routed_as_a_key_of_its_own(kind, filled):
+    keys = pa.array([None, "1", None, "2"] if filled else [None] * 4, pa.string()).cast(kind)
+    rows = pa.record_batch({"key": keys, "value": pa.array(range(4))})
+    route = packets.route_packets(Routing("KEY", 5), "key", None, None, ["key", "value"])
+    found = unpacked(list(route(iter([rows]))))
+    assert sorted((row["value"], worker) for worker, own in found.items() for row in own) == [
+        *enumerate(create("KEY", 5).route(keys).tolist())
+    ]
+    assert sum(row["key"] is None for own in found.values() for row in own) == keys.null_count
+
+
+def test_a_message_without_a_key_is_not_routed():
+    keys = pa.record_batch({"key": pa.array([None, "1", None, "2"])})
+    route = packets.route_packets(Routing("KEY", 5), "key", None, None, ["key"], cast("Any", lambda batch: batch))
+    found = unpacked(list(route(iter([keys]))))
+    assert sorted(row["key"] for own in found.values() for row in own) == ["1", "2"]
 
 
 def test_memory_is_bounded_by_flushing():
