@@ -6,7 +6,7 @@
 it sends Arrow packets instead of rows. Both use the same router.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -17,14 +17,14 @@ from pyspark.sql.types import IntegerType, StructType
 
 from unskew.apps.checkpoint.location import location_in
 from unskew.apps.routing import packets
-from unskew.apps.routing.batches import in_a_stream
+from unskew.apps.routing.batches import in_a_stream, sources_of
 from unskew.apps.routing.frames import WORKER, routed_frame
 from unskew.apps.routing.order import in_order
-from unskew.apps.routing.packets import column, packets_at_workers, route_column
-from unskew.apps.routing.router import Routing, planned
+from unskew.apps.routing.packets import column, cost_column, packets_at_workers, route_column
+from unskew.apps.routing.router import Routing, planned, scheme_options
 from unskew.apps.spark import column_of, key_type, placed
 from unskew.errors import UsageError
-from unskew.grouping import named
+from unskew.grouping import named, parameters
 
 Batches = Iterator[pa.RecordBatch]
 
@@ -37,7 +37,10 @@ def balance(
     checkpoint: str | None = None,
     *,
     source: str | Column | None = None,
+    sources: int | None = None,
     time: str | Column | None = None,
+    cost: str | Column | None = None,
+    weights: Sequence[float] | None = None,
     seed: int = 0,
     name: str = "",
     worker_column: str = "worker",
@@ -62,8 +65,19 @@ def balance(
     source : str or Column, int
         The number of the source that a row comes from. It must be the same for all rows of a task. Default: the task's
         number. For a Kafka topic, give its ``partition`` column, and don't set ``minPartitions``.
+    sources : int
+        S ≥ 1: the number of sources, for BOUNDED_LOAD, whose bounds depend on it. Other groupings don't need it.
+        Default: the number of tasks of a static DataFrame, if Spark knows it without a job; otherwise 1. Spark knows it
+        where there is no join, aggregation or other exchange, in a session without Spark Connect.
     time : str or Column, timestamp
         The schemes' clock. Default: the batch's time, which a replay repeats.
+    cost : str or Column, number
+        What each row costs its worker, in any unit, such as its bytes or its expected milliseconds. The workers' costs
+        are then balanced, instead of the numbers of their rows. A cost that is null, negative, NaN or infinite counts
+        as 0. Groupings: those in ``unskew.grouping.registry.COSTED``.
+    weights : sequence of W floats
+        The workers' speeds, in any unit, each above 0: a worker of speed 2 gets twice the load of one of speed 1.
+        Groupings: those in ``unskew.grouping.registry.WEIGHTED``.
     seed : int
         The scheme's seed.
     name : str
@@ -77,10 +91,12 @@ def balance(
     Raises
     ------
     ValueError
-        The grouping is unknown or needs feedback or costs, or a parameter or the number of workers is invalid.
+        The grouping is unknown, or needs feedback or a cost that isn't given. Or a parameter or the number of workers
+        is invalid.
     UsageError
-        It is a ``ValueError``, too. There is no such key, or its type isn't one of those above; ``df`` has a column
-        ``worker_column``; or ``name`` or the checkpoint's address is invalid. Or a stream is behind a shuffle, and
+        It is a ``ValueError``, too. There is no such key, or its type isn't one of those above; the grouping can't use
+        the cost or weights, or the cost isn't a number; ``df`` has a column ``worker_column``; or ``name`` or the
+        checkpoint's address is invalid. Or a stream is behind a shuffle, and
         Spark wouldn't notice if its rows came in another order (``unskew.apps.routing.order``).
         The query fails with it in two cases: the checkpoint isn't the query's own, or an executor doesn't see it.
         Tasks check this before they write anything.
@@ -104,20 +120,23 @@ def balance(
     same worker both times, because both routers begin with the same state and write the same state.
 
     """
-    routing = _routing(df, key, grouping, workers, checkpoint, options, seed, name)
+    own = scheme_options(grouping, options, cost=cost is not None, weights=weights, sources=sources)
+    routing = _routing(df, key, grouping, workers, checkpoint, own, seed, name, costs=cost is not None)
     if worker_column in df.columns:
         raise UsageError(f"there is a column {worker_column!r} already; name another one with worker_column=")
-    columns = [F.col(key)]
+    of = None if cost is None else cost_column(df, cost)
+    columns = {"key": F.col(key)}
     if source is not None:
-        columns.append(column(source))
-    uses_time = named(grouping).uses_time
-    if uses_time:
-        columns.append(F.current_timestamp() if time is None else column(time))
+        columns["source"] = column(source)
+    if named(grouping).uses_time:
+        columns["time"] = F.current_timestamp() if time is None else column(time)
+    if of is not None:
+        columns["cost"] = of
     df = in_order(df, grouping, time)
     if _is_counted(df, grouping):
-        return placed(routed_frame(df, F.col(key), routing, worker_column), workers, F.col(worker_column))
+        return placed(routed_frame(df, F.col(key), routing, worker_column, of), workers, F.col(worker_column))
     routing = planned(df, routing)
-    route = column_of(df, route_column(routing, source is not None, uses_time), columns, IntegerType())
+    route = column_of(df, route_column(routing, list(columns)), list(columns.values()), IntegerType())
     return placed(df.withColumn(worker_column, route), workers, F.col(worker_column))
 
 
@@ -131,7 +150,10 @@ def balanced_map(
     checkpoint: str | None = None,
     *,
     source: str | Column | None = None,
+    sources: int | None = None,
     time: str | Column | None = None,
+    cost: str | Column | None = None,
+    weights: Sequence[float] | None = None,
     seed: int = 0,
     name: str = "",
     **options: Any,
@@ -140,7 +162,7 @@ def balanced_map(
 
     Parameters
     ----------
-    df, key, workers, grouping, checkpoint, source, time, seed, name, **options
+    df, key, workers, grouping, checkpoint, source, sources, time, cost, weights, seed, name, **options
         As for ``balance``.
     work : iterator of pyarrow.RecordBatch → iterator of pyarrow.RecordBatch
         A function as ``DataFrame.mapInArrow`` takes it. It runs once a worker and batch. It gets ``df``'s columns,
@@ -154,13 +176,15 @@ def balanced_map(
         As ``balance``.
 
     """
-    routing = _routing(df, key, grouping, workers, checkpoint, options, seed, name)
+    own = scheme_options(grouping, options, cost=cost is not None, weights=weights, sources=sources)
+    routing = _routing(df, key, grouping, workers, checkpoint, own, seed, name, costs=cost is not None)
+    of = None if cost is None else cost_column(df, cost)
     df = in_order(df, grouping, time)
     if _is_counted(df, grouping):
-        routed = routed_frame(df, F.col(key), routing, WORKER)
+        routed = routed_frame(df, F.col(key), routing, WORKER, of)
         return placed(routed, workers, F.col(WORKER)).drop(WORKER).mapInArrow(work, schema)
     routing = planned(df, routing)
-    arrived = packets_at_workers(df, routing, key, list(df.columns), source=source, time=time)
+    arrived = packets_at_workers(df, routing, key, list(df.columns), source=source, time=time, cost=of)
 
     def unpack(batches: Batches) -> Batches:
         return work(packets.plain(packets.read(packet)) for batch in batches for packet in batch.column("packet"))
@@ -182,9 +206,13 @@ def _routing(
     options: dict[str, Any],
     seed: int,
     name: str,
+    *,
+    costs: bool,
 ) -> Routing:
     routing = Routing(grouping.upper(), workers, options=options, seed=seed, name=name)
-    routing.check()
+    routing.check(costs=costs)
     key_type(df, key)  # complains of another
+    if "sources" in parameters(grouping) and "sources" not in options:
+        routing = replace(routing, options=options | {"sources": sources_of(df) or 1})
     location = None if checkpoint is None else location_in(df.sparkSession, checkpoint)
     return replace(routing, checkpoint=location, streaming=in_a_stream(df))

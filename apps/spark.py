@@ -9,6 +9,7 @@ release after which it is named.
 """
 
 import inspect
+import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, cast
@@ -210,8 +211,25 @@ def no_column(df: DataFrame, name: str) -> UsageError:
     return UsageError(f"there is no column {name!r}; valid: {', '.join(df.columns)}")
 
 
+def type_of(df: DataFrame, column: str | Column) -> DataType:
+    """The type of a column. Spark finds it: a name may be that of a struct's field.
+
+    Raises
+    ------
+    UsageError
+        There is no column of that name.
+
+    """
+    try:
+        return df.select(column).schema[0].dataType
+    except AnalysisException as error:
+        if isinstance(column, str):
+            raise no_column(df, column) from error
+        raise
+
+
 def key_type(df: DataFrame, key: str) -> pa.DataType:
-    """The Arrow type of the column by which rows are grouped. Spark finds it: the name may be that of a struct's field.
+    """The Arrow type of the column by which rows are grouped.
 
     Raises
     ------
@@ -219,10 +237,7 @@ def key_type(df: DataFrame, key: str) -> pa.DataType:
         There is no such column, or its type isn't one of keys.
 
     """
-    try:
-        kind = df.select(key).schema[0].dataType
-    except AnalysisException as error:
-        raise no_column(df, key) from error
+    kind = type_of(df, key)
     arrow = arrow_type(kind)
     if not (pa.types.is_string(arrow) or pa.types.is_binary(arrow) or pa.types.is_integer(arrow)):
         raise UsageError(f"the key {key!r} is {kind.simpleString()}; valid: string, binary, integer")
@@ -273,6 +288,26 @@ def plan_of(df: DataFrame) -> str:
         return frame._explain_string()  # noqa: SLF001
     utilities = jvm().org.apache.spark.sql.api.python.PythonSQLUtils
     return utilities.explainString(frame._jdf.queryExecution(), "simple")  # noqa: SLF001
+
+
+# A node of a plan is the first word of its line.
+_NODE = re.compile(r"^[\s:|+\-*()\d]*(\w+)", re.MULTILINE)
+# Before Spark can say how many tasks a plan with these has, it runs jobs.
+_RUN_BEFORE = ("Exchange", "Subquery", "AdaptiveSparkPlan", "Limit")
+
+
+def nodes_of(plan: str) -> list[str]:
+    """The names of a plan's operators, of a text of ``plan_of``."""
+    return _NODE.findall(plan)
+
+
+def tasks_of(df: DataFrame) -> int | None:
+    """The number of tasks that read a static DataFrame. None: Spark would have to run a job to know, or is remote."""
+    if df.isStreaming or is_remote(df.sparkSession):
+        return None
+    if any(each in node for node in nodes_of(plan_of(df)) for each in _RUN_BEFORE):
+        return None
+    return df.rdd.getNumPartitions()
 
 
 def keeps_order(df: DataFrame) -> bool:

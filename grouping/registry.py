@@ -130,6 +130,9 @@ _INTERVAL = 4096  # tuples, four of POSG's windows: so many that every monitor a
 
 #: The groupings that need neither feedback nor costs by default.
 STANDALONE = tuple(name for name, scheme in GROUPINGS.items() if not _needs(scheme(1)))
+#: The groupings that balance costs where each tuple's is known, and the standalone ones that know unlike workers.
+COSTED = tuple(name for name, scheme in GROUPINGS.items() if scheme.uses_cost or "balance" in parameters(name))
+WEIGHTED = tuple(name for name in STANDALONE if "weights" in parameters(name))
 #: The standalone groupings that keep a key at one worker for ever, the same for every source.
 KEEPING = tuple(name for name in STANDALONE if GROUPINGS[name].keeps)
 

@@ -55,6 +55,7 @@ def routed(
     tokens: list[int],
     *,
     source: Column | None = None,
+    cost: bool = False,
     heartbeats: bool = False,
     fields: Fields | None = None,
 ) -> DataFrame:
@@ -73,6 +74,8 @@ def routed(
         The workers' tokens.
     source : Column, optional
         The source of each row. Default: the task's number.
+    cost : bool
+        Whether ``tuples`` has each tuple's cost as ``__cost``.
     heartbeats : bool
         Whether every task sends every worker a heartbeat.
     fields : Fields, optional
@@ -86,8 +89,10 @@ def routed(
     uses_time = named(routing.grouping).uses_time
     if uses_time:
         columns.append(F.col("__time"))
-    source_column, time_column = None if source is None else "__source", "__time" if uses_time else None
-    route = route_packets(routing, "key", source_column, time_column, carry, fields)
+    if cost:
+        columns.append(F.col("__cost"))
+    own = None if source is None else "__source", "__time" if uses_time else None
+    route = route_packets(routing, "key", *own, carry, fields, "__cost" if cost else None)
     packets = explained(with_tokens(route, program, tokens, heartbeats=heartbeats))
     return tuples.select(*columns).mapInArrow(packets, ROUTED_DDL)
 

@@ -3,6 +3,7 @@
 >>> results = keyed_map(events, "user_id", 32, Sessions(gap=30), "D_CHOICES", path, time="at")  # doctest: +SKIP
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -18,14 +19,15 @@ from unskew.apps.keyed.parcels import WINDOW
 from unskew.apps.keyed.program import Program, lifetime, merging, splits, taken_over
 from unskew.apps.keyed.static import AT_THE_END, executed_at_once
 from unskew.apps.keyed.store import KEY
-from unskew.apps.routing.batches import batch_time, heartbeats
+from unskew.apps.routing.batches import batch_time, heartbeats, sources_of
 from unskew.apps.routing.order import in_order
-from unskew.apps.routing.packets import column
-from unskew.apps.routing.router import Routing, planned
+from unskew.apps.routing.packets import column, cost_column
+from unskew.apps.routing.router import Routing, planned, scheme_options
 from unskew.apps.spark import key_type, no_column, spark_schema, tokens
 from unskew.apps.tuning import PROVIDER, ROCKSDB
 from unskew.durations import Duration, milliseconds
 from unskew.errors import UsageError
+from unskew.grouping import parameters
 from unskew.works.interface import KeyedWork
 
 
@@ -43,6 +45,9 @@ def keyed_map(
     time: str | Column | None = None,
     lateness: Duration = 10.0,
     source: str | Column | None = None,
+    sources: int | None = None,
+    cost: str | Column | None = None,
+    weights: Sequence[float] | None = None,
     seed: int = 0,
     idle_batches: bool = False,
     **options: Any,
@@ -81,7 +86,7 @@ def keyed_map(
         late.
     lateness : timedelta, number (s) or str
         How late a tuple may be, if ``time`` is given.
-    source, seed, **options
+    source, sources, cost, weights, seed, **options
         As for ``balance``.
     idle_batches : bool
         Run a batch at every trigger. Windows then close and states expire even if no tuples come. Don't combine it with
@@ -100,7 +105,8 @@ def keyed_map(
         The query fails with it if an executor doesn't see the checkpoint, or if the state's number of partitions was
         changed after this call. Tasks check this before they change anything.
     ValueError
-        The grouping is unknown or needs feedback or costs, or a parameter or the number of workers is invalid.
+        The grouping is unknown, or needs feedback or a cost that isn't given. Or a parameter or the number of workers
+        is invalid.
     EnvironmentFault
         The checkpoint can't be read or written.
     StateFault
@@ -109,6 +115,8 @@ def keyed_map(
     """
     if key not in df.columns:  # the results have a column of this name
         raise no_column(df, key)
+    own = scheme_options(grouping, options, cost=cost is not None, weights=weights, sources=sources)
+    costs = None if cost is None else cost_column(df, cost)
     lives = lifetime(work, window, ttl)
     lateness_ms = milliseconds("lateness", lateness)
     split = splits(work, grouping, workers)
@@ -118,17 +126,19 @@ def keyed_map(
     if not df.isStreaming:
         if ttl is not None and event:
             raise UsageError(f"ttl is {ttl!r}, but a DataFrame that isn't a stream has no clock; valid: window")
-        routing = Routing(grouping.upper(), workers, options=options, seed=seed)
-        routing.check()
+        routing = Routing(grouping.upper(), workers, options=own, seed=seed)
+        routing.check(costs=cost is not None)
+        if "sources" in parameters(grouping) and "sources" not in own:
+            own["sources"] = sources_of(df) or 1
         of = key_type(df, key), workers, split, workers, event, *lives, AT_THE_END if split else None
         program = Program(work, *of)
-        tuples = _tuples(in_order(df, grouping, time), key, program, time, source)
-        parcels = executed_at_once(tuples, routing, program, of_source)
+        tuples = _tuples(in_order(df, grouping, time), key, program, time, source, costs)
+        parcels = executed_at_once(tuples, routing, program, of_source, cost=cost is not None)
         return _opened(parcels, _result_schema(key, program), program)
     _require_rocksdb(df)
     location = location_in(df.sparkSession, checkpoint)
-    routing = Routing(grouping.upper(), workers, location, options, seed, streaming=True)
-    routing.check()
+    routing = Routing(grouping.upper(), workers, location, own, seed, streaming=True)
+    routing.check(costs=cost is not None)
     in_order(df, grouping)
     routing = planned(df, routing, "keyed_map")
     partitions = partitions_of(df.sparkSession, location)
@@ -139,8 +149,9 @@ def keyed_map(
     schema = _result_schema(key, program)
     chosen = tokens(program.workers, partitions)
     _claim(df, location, program, {"groupingType": routing.grouping, "seed": seed}, chosen)
-    tuples = _tuples(df, key, program, time, source)
-    packets = routed(tuples, routing, program, chosen, source=of_source, heartbeats=not idle_batches)
+    tuples = _tuples(df, key, program, time, source, costs)
+    beats = not idle_batches
+    packets = routed(tuples, routing, program, chosen, source=of_source, cost=cost is not None, heartbeats=beats)
     if idle_batches:
         packets = packets.unionByName(to_workers(heartbeats(df.sparkSession), chosen, F.lit(None).cast("timestamp")))
     moment = batch_time(0, F.col("worker"))
@@ -176,11 +187,16 @@ def _require_rocksdb(df: DataFrame) -> None:
 
 
 def _tuples(
-    df: DataFrame, key: str, program: Program, time: str | Column | None, source: str | Column | None
+    df: DataFrame,
+    key: str,
+    program: Program,
+    time: str | Column | None,
+    source: str | Column | None,
+    cost: Column | None,
 ) -> DataFrame:
     """The columns ``key``, ``time`` where tuples have one, those that the work reads, and the routers' own.
 
-    These are ``__time``, and ``__source`` where one is given.
+    These are ``__time``, and ``__source`` and ``__cost`` where one is given.
     """
     missing = [name for name in program.columns if name not in (*df.columns, "time")]
     if missing:
@@ -195,6 +211,8 @@ def _tuples(
         df = df.where(moment.isNotNull())
     if source is not None:
         chosen.append(column(source).alias("__source"))
+    if cost is not None:
+        chosen.append(cost.alias("__cost"))
     return df.select(*chosen, moment.alias("__time"))
 
 

@@ -35,12 +35,14 @@ AT_THE_END = Period(batches=1 << 62)
 _TOGETHER = 64 << 20  # bytes of packets that a worker executes at once
 
 
-def executed_at_once(tuples: DataFrame, routing: Routing, program: Program, source: Column | None) -> DataFrame:
+def executed_at_once(
+    tuples: DataFrame, routing: Routing, program: Program, source: Column | None, *, cost: bool = False
+) -> DataFrame:
     """The results that workers and mergers make of all tuples, as parcels.
 
     Parameters
     ----------
-    tuples, routing, program
+    tuples, routing, program, cost
         As for ``unskew.apps.keyed.flow.routed``.
     source : Column, optional
         The source of each row. Default: the task's number.
@@ -48,11 +50,11 @@ def executed_at_once(tuples: DataFrame, routing: Routing, program: Program, sour
     """
     tokens = list(range(program.workers))
     if named(routing.grouping).batched:
-        chosen = routed_frame(tuples, F.col("key"), routing, WORKER)
+        chosen = routed_frame(tuples, F.col("key"), routing, WORKER, F.col("__cost") if cost else None)
         cut = explained(with_tokens(_cut(program), program, tokens, heartbeats=False))
         packets = chosen.select("key", *program.columns, WORKER).mapInArrow(cut, ROUTED_DDL)
     else:
-        packets = routed(tuples, routing, program, tokens, source=source)
+        packets = routed(tuples, routing, program, tokens, source=source, cost=cost)
     packets = packets.withColumn("batch_ms", F.unix_millis(F.current_timestamp()))
     # Each attempt of a task gets its packets in the same order.
     at_workers = placed(packets, program.workers, F.col("worker")).sortWithinPartitions("source", "number")

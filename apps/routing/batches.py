@@ -9,7 +9,7 @@ from pyspark import TaskContext
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from unskew.apps.spark import is_remote
+from unskew.apps.spark import is_remote, tasks_of
 
 _BATCH = "streaming.sql.batchId"  # the local property in which a batch's jobs have its number
 # The local properties in which they have the number of the state's partitions: the first where Spark fixes it apart.
@@ -41,6 +41,14 @@ def in_a_stream(df: DataFrame) -> bool:
     if df.isStreaming:
         return True
     return batch_at_driver(df.sparkSession) is not None
+
+
+def sources_of(df: DataFrame) -> int | None:
+    """The number of sources of a static DataFrame: of its tasks, where Spark knows it without a job. None: unknown.
+
+    A stream's batch in ``foreachBatch`` has none: the next batch's number may be another.
+    """
+    return None if in_a_stream(df) else tasks_of(df)
 
 
 def batch_at_driver(spark: SparkSession) -> int | None:

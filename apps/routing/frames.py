@@ -24,7 +24,7 @@ from unskew.grouping.planned.quotas import Quotas
 
 #: A name for the column of the workers, where users don't see it.
 WORKER = "__unskew_worker"
-_KEY, _BUCKET, _ROW = "__unskew_key", "__unskew_bucket", "__unskew_row"
+_KEY, _BUCKET, _ROW, _COST = "__unskew_key", "__unskew_bucket", "__unskew_row", "__unskew_cost"
 _SOURCE = 0  # of the whole DataFrame
 _BITS = 53  # of a number that a row draws, as many as a double has
 
@@ -44,7 +44,7 @@ class PlannedBySpark(Planned):
         return f"{super()._identity()} hash=xxhash64"
 
 
-def routed_frame(df: DataFrame, key: Column, routing: Routing, name: str) -> DataFrame:
+def routed_frame(df: DataFrame, key: Column, routing: Routing, name: str, cost: Column | None = None) -> DataFrame:
     """Add an int column with each row's worker. The DataFrame is counted at once, by a job of Spark's.
 
     Parameters
@@ -58,6 +58,8 @@ def routed_frame(df: DataFrame, key: Column, routing: Routing, name: str) -> Dat
         Connect, keys keep their replicas from batch to batch.
     name : str
         The name of the new column.
+    cost : Column, optional
+        Each row's cost, double, at least 0 and finite. The plan is then made of sums of costs, not of counts.
 
     """
 
@@ -70,6 +72,8 @@ def routed_frame(df: DataFrame, key: Column, routing: Routing, name: str) -> Dat
     buckets = BUCKETS * routing.workers
     hashed = df.withColumn(_KEY, F.xxhash64(F.lit(routing.seed), key))
     hashed = hashed.withColumn(_BUCKET, F.pmod(F.col(_KEY), F.lit(buckets)))
+    if cost is not None:
+        hashed = hashed.withColumn(_COST, cost)
     answer = plans.join(None, batch, _SOURCE)
     if answer.startswith(QUOTAS):  # what this batch's earlier attempt was routed by
         planned = answer[len(QUOTAS) :]
@@ -85,14 +89,15 @@ def routed_frame(df: DataFrame, key: Column, routing: Routing, name: str) -> Dat
     first = int(np.searchsorted(quotas.keys, np.uint64(buckets)))
     shared = _joined(routed, quotas, range(first), _BUCKET, F.xxhash64(_KEY), home)
     alone = _joined(shared, quotas, range(first, len(quotas.keys)), _KEY, F.xxhash64(_ROW), F.col(WORKER))
-    return alone.withColumnRenamed(WORKER, name).drop(_KEY, _BUCKET, _ROW)
+    return alone.withColumnRenamed(WORKER, name).drop(_KEY, _BUCKET, _ROW, _COST)
 
 
 def _counts(hashed: DataFrame, planner: PlannedBySpark) -> Counts:
     """What a router counts: keys alone if they are hot or remembered, the others by their buckets."""
-    counted = hashed.groupBy(_KEY, _BUCKET).agg(F.count("*").alias("load"))
+    load = F.sum(_COST) if planner.uses_cost else F.count("*")
+    counted = hashed.groupBy(_KEY, _BUCKET).agg(load.alias("load"), F.count("*").alias("tuples"))
     total = counted.agg(F.sum("load").alias("total"))
-    alone = F.col("load") >= F.col("total") * (planner.threshold / planner.workers)
+    alone = (F.col("load") > 0) & (F.col("load") >= F.col("total") * (planner.threshold / planner.workers))
     counted = counted.crossJoin(F.broadcast(total))
     remembered = planner.remembered()
     if len(remembered):
@@ -102,13 +107,13 @@ def _counts(hashed: DataFrame, planner: PlannedBySpark) -> Counts:
     of_bucket = ~alone | (F.col(_KEY) == F.col(_BUCKET))  # a hash that is a bucket's number belongs to that bucket
     found = (
         counted.groupBy(F.when(of_bucket, F.col(_BUCKET)).otherwise(F.col(_KEY)).alias("key"))
-        .agg(F.sum("load").alias("load"))
+        .agg(F.sum("load").alias("load"), F.sum("tuples").alias("tuples"))
         .toArrow()
     )
-    keys, loads = (found.column(name).to_numpy() for name in ("key", "load"))
+    keys, loads, tuples = (found.column(name).to_numpy() for name in ("key", "load", "tuples"))
     keys = keys.astype(np.int64).view(np.uint64)
     order = np.argsort(keys)
-    return Counts(int(loads.sum()), keys[order], loads[order].astype(np.float64))
+    return Counts(int(tuples.sum()), keys[order], loads[order].astype(np.float64))
 
 
 def _joined(df: DataFrame, quotas: Quotas, which: range, on: str, drawn: Column, otherwise: Column) -> DataFrame:

@@ -9,7 +9,6 @@ repeatable at all, with any operation of Spark's.) Spark doesn't sort streams. T
 output differs. Then it ends the query, which goes on from its checkpoint when it is started again.
 """
 
-import re
 from collections import Counter
 
 from pyspark.sql import Column, DataFrame
@@ -17,7 +16,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, CalendarIntervalType, DataType, MapType, StructType, VariantType
 
 from unskew.apps.routing.packets import column
-from unskew.apps.spark import is_on, keeps_order, plan_of
+from unskew.apps.spark import is_on, keeps_order, nodes_of, plan_of
 from unskew.errors import UsageError
 from unskew.grouping import named
 
@@ -26,8 +25,7 @@ _NOTICES = (
     "spark.sql.shuffle.orderIndependentChecksum.enabled",
     "spark.sql.shuffle.orderIndependentChecksum.enableFullRetryOnMismatch",
 )
-# A node of a plan is the first word of its line. Vendors have shuffles of their own, all with this word in their names.
-_NODE = re.compile(r"^[\s:|+\-*()\d]*(\w+)", re.MULTILINE)
+# Vendors have shuffles of their own, all with this word in their names.
 _EXCHANGE, _NONE = "Exchange", "Broadcast"
 # These bring the rows of all tasks to one. At the top of a plan the exchange for that isn't shown.
 _GATHER = ("CollectLimit", "CollectTail", "GlobalLimit", "TakeOrderedAndProject")
@@ -71,8 +69,7 @@ def in_order(df: DataFrame, grouping: str, time: str | Column | None = None) -> 
 def _shuffled(df: DataFrame) -> bool:
     """Whether the tasks that read the DataFrame's rows may fetch them from a shuffle."""
     plan = plan_of(df)
-    nodes = _NODE.findall(plan)
-    if any(node in _GATHER or (_EXCHANGE in node and _NONE not in node) for node in nodes):
+    if any(node in _GATHER or (_EXCHANGE in node and _NONE not in node) for node in nodes_of(plan)):
         return True
     return _READ in plan and not keeps_order(df)
 

@@ -5,7 +5,7 @@ that go to a Python worker anyway can avoid this cost. So the router cuts its Ar
 part through the shuffle as one row of (worker, Arrow IPC bytes).
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -15,10 +15,12 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.types import NumericType
 
 from unskew.apps.routing.batches import milliseconds, partition
 from unskew.apps.routing.router import Part, Routing
-from unskew.apps.spark import explained, placed
+from unskew.apps.spark import explained, placed, type_of
+from unskew.errors import UsageError
 from unskew.grouping import named
 
 if TYPE_CHECKING:  # `balance` is had without what reads messages
@@ -119,16 +121,27 @@ def _write(tuples: pa.RecordBatch) -> bytes:
     return sink.getvalue().to_pybytes()
 
 
-def route_column(routing: Routing, uses_source: bool, uses_time: bool) -> Any:
-    """The router as a function for ``unskew.apps.spark.column_of``: arrays of (key[, source][, time]) → worker."""
+def route_column(routing: Routing, given: Sequence[str]) -> Any:
+    """The router as a function for ``unskew.apps.spark.column_of``: arrays → worker.
+
+    ``given`` names the arrays: ``key``, and those of ``source``, ``time`` and ``cost`` that there are.
+    """
 
     def workers(batches: Iterator[tuple[pa.Array, ...]]) -> Iterator[pa.Array]:
         first = next(batches, None)
         if first is None:
             return
-        router = routing.open(first[1][0].as_py() if uses_source and len(first[0]) else partition())
-        parts = ((None, each[0], milliseconds(each[-1]) if uses_time else None) for each in chain([first], batches))
-        for _, routes in router.through(parts):
+        filled = "source" in given and len(first[0])
+        router = routing.open(first[given.index("source")][0].as_py() if filled else partition())
+
+        def parts() -> Iterator[Part]:
+            for arrays in chain([first], batches):
+                named = dict(zip(given, arrays, strict=True))
+                times = milliseconds(named["time"]) if "time" in named else None
+                costs = named["cost"].to_numpy(zero_copy_only=False) if "cost" in named else None
+                yield None, named["key"], times, costs
+
+        for _, routes in router.through(parts()):
             yield pa.array(routes, pa.int32())
         router.close()
 
@@ -142,6 +155,7 @@ def route_packets(
     time_column: str | None,
     carry: list[str],
     fields: "Fields | None" = None,
+    cost: str | None = None,
 ) -> Any:
     """The router as a function for ``DataFrame.mapInArrow``: record batches → packets.
 
@@ -169,7 +183,8 @@ def route_packets(
                 keys = tuples.column(key).dictionary_encode()
                 columns = [keys if name == key else tuples.column(name) for name in carry]
                 times = milliseconds(tuples.column(time_column)) if time_column else None
-                yield pa.record_batch(columns, carry), keys, times
+                costs = tuples.column(cost).to_numpy(zero_copy_only=False) if cost else None
+                yield pa.record_batch(columns, carry), keys, times, costs
 
         for tuples, workers in router.through(parts()):
             yield from packer.add(tuples, workers)
@@ -187,29 +202,50 @@ def packets_at_workers(
     *,
     source: str | Column | None = None,
     time: str | Column | None = None,
+    cost: Column | None = None,
     tasks: int | None = None,
     fields: "Fields | None" = None,
 ) -> DataFrame:
     """Packets of the columns ``carry``, each in the partition of its worker.
 
     With ``tasks`` there are only that many partitions, and worker *w* shares partition *w* mod ``tasks`` with others.
-    With ``fields`` the rows are messages, and the router first reads the keys from them.
+    With ``fields`` the rows are messages, and the router first reads the keys from them. ``cost`` is as ``cost_column``
+    gives it.
     """
     chosen = df
-    source_column = time_column = None
+    source_column = time_column = cost_name = None
     if source is not None:
         source_column = "__source"
         chosen = chosen.withColumn(source_column, column(source))
     if named(routing.grouping).uses_time:
         time_column = "__time"
         chosen = chosen.withColumn(time_column, F.current_timestamp() if time is None else column(time))
-    own = [c for c in (source_column, time_column) if c]
+    if cost is not None:
+        cost_name = "__cost"
+        chosen = chosen.withColumn(cost_name, cost)
+    own = [c for c in (source_column, time_column, cost_name) if c]
     needed = dict.fromkeys([key, *carry, *own] if fields is None else [*fields.unread(carry), *own])
     partitions = min(tasks or routing.workers, routing.workers)
-    route = route_packets(routing, key, source_column, time_column, carry, fields)
+    route = route_packets(routing, key, source_column, time_column, carry, fields, cost_name)
     return placed(chosen.select(*needed).mapInArrow(explained(route), DDL), partitions, F.col("worker") % partitions)
 
 
 def column(of: str | Column) -> Column:
     """A column, given by its name or as it is."""
     return F.col(of) if isinstance(of, str) else of
+
+
+def cost_column(df: DataFrame, cost: str | Column) -> Column:
+    """The cost of each row, double: at least 0 and finite. One that isn't so counts as 0.
+
+    Raises
+    ------
+    UsageError
+        There is no such column, or it isn't a number.
+
+    """
+    kind = type_of(df, cost)
+    if not isinstance(kind, NumericType):
+        raise UsageError(f"cost is {kind.simpleString()}; valid: a number")
+    value = column(cost).cast("double")
+    return F.when((value >= 0) & (value < F.lit(float("inf"))), value).otherwise(F.lit(0.0))

@@ -9,7 +9,7 @@ doubled. So routing depends on nothing else. Batch ``b`` reads a version of the 
 import logging
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 from typing import Any, TypeAlias
@@ -30,17 +30,19 @@ from unskew.apps.reports import Reports, RouterReport
 from unskew.apps.routing.batches import batch_number, partition, query_id
 from unskew.apps.routing.cost import FREE, Cost
 from unskew.errors import UsageError
-from unskew.grouping import Grouping, create, encode, named, standalone
+from unskew.grouping import GROUPINGS, Grouping, create, encode, named, parameters, standalone, with_sources
+from unskew.grouping.arguments import integer
 from unskew.grouping.feedback import Plan
 from unskew.grouping.keys import KeyArray
 from unskew.grouping.loop import PlanState
 from unskew.grouping.planned.batched import Batched
+from unskew.grouping.registry import COSTED, WEIGHTED
 
 log = logging.getLogger(__name__)
 
-#: A piece of a source's part of a batch: its tuples (None in all pieces, if the caller needs none), their keys [n], and
-#: their times (int64[n], ms).
-Part: TypeAlias = tuple[pa.RecordBatch | None, pa.Array, "NDArray[np.int64] | None"]
+#: A piece of a source's part of a batch: its tuples (None in all pieces, if the caller needs none), their keys [n],
+#: their times (int64[n], ms), and their costs (float64[n]). What the grouping doesn't use is None in all pieces.
+Part: TypeAlias = tuple[pa.RecordBatch | None, pa.Array, "NDArray[np.int64] | None", "NDArray[np.float64] | None"]
 
 
 @dataclass(frozen=True)
@@ -65,7 +67,7 @@ class Routing:
     streaming : bool
         Whether the tasks belong to a stream's batches. With a checkpoint, each task then needs its batch's number.
     cost : Cost
-        The tuples' cost, for schemes that need it before a tuple is executed.
+        The tuples' cost, for schemes that need it before a tuple is executed, where the tuples don't bring it.
     plans : batch → PlanState or None, optional
         Gives the plan state at a batch's start, with the plan that the routers follow. None: there are no plans.
     name : str
@@ -88,9 +90,12 @@ class Routing:
     name: str = ""
     planner: Address | None = None
 
-    def check(self) -> None:
-        """Raise ``UsageError`` or ``ValueError`` for what would fail in every task of a query without feedback."""
-        standalone(self.grouping, self.workers, seed=self.seed, **self.options)
+    def check(self, *, costs: bool = False) -> None:
+        """Raise ``UsageError`` or ``ValueError`` for what would fail in every task of a query without feedback.
+
+        ``costs`` says that tuples bring their cost.
+        """
+        standalone(self.grouping, self.workers, seed=self.seed, costs=costs, **self.options)
         if not re.fullmatch(r"[\w-]*", self.name):
             raise UsageError(f"name is {self.name!r}; valid: letters, digits, _ and -")
 
@@ -128,6 +133,60 @@ class Routing:
             )
         self.require_visible()
         return SourceRouter(self, source, batch)
+
+
+def scheme_options(
+    grouping: str,
+    options: Mapping[str, Any],
+    *,
+    cost: bool = False,
+    weights: Sequence[float] | None = None,
+    sources: int | None = None,
+) -> dict[str, Any]:
+    """The scheme's own parameters, from those of a user's function.
+
+    Parameters
+    ----------
+    grouping : str
+        The grouping's name. If it is unknown, ``Routing.check`` says so.
+    options : mapping
+        The scheme's parameters that the function doesn't name itself.
+    cost : bool
+        Whether the tuples bring their cost.
+    weights : sequence of W floats, optional
+        The workers' speeds.
+    sources : int, optional
+        The number of sources.
+
+    Raises
+    ------
+    UsageError
+        The grouping can't use costs or weights, or a value is invalid.
+
+    >>> scheme_options("KEY", {}, sources=4), scheme_options("BOUNDED_LOAD", {"slack": 0.1}, cost=True, sources=4)
+    ({}, {'slack': 0.1, 'balance': 'cost', 'sources': 4})
+    """
+    found, name = dict(options), grouping.upper()
+    if name not in GROUPINGS:
+        return found
+    if cost and name not in COSTED:
+        raise UsageError(f"{name} can't use a cost; valid: {', '.join(COSTED)}")
+    if cost and found.get("balance", "cost") != "cost":
+        raise UsageError(f"balance is {found['balance']!r}, but a cost is given; valid: 'cost', or no balance")
+    if found.get("balance") == "cost" and not cost:
+        raise UsageError(f"{name} with balance cost needs each tuple's cost: give its column as cost=")
+    if cost and "balance" in parameters(name):
+        found["balance"] = "cost"
+    if weights is not None:
+        if name not in WEIGHTED:
+            raise UsageError(f"{name} can't use weights; valid: {', '.join(WEIGHTED)}")
+        try:
+            found["weights"] = [float(weight) for weight in weights]
+        except (TypeError, ValueError):
+            raise UsageError(f"weights is {weights!r}; valid: a number above 0 for each worker") from None
+    if sources is not None:
+        found |= with_sources(name, integer("sources", sources, 1), {})
+    return found
 
 
 def planner_of(spark: SparkSession, routing: Routing, name: str = "") -> Planner | None:
@@ -213,13 +272,14 @@ class SourceRouter:
     def _new(self) -> Grouping:
         return self._routing.router(self._plans.workers).at_source(self._source)
 
-    def route(self, keys: KeyArray, times: ArrayLike | None) -> NDArray[np.int32]:
-        """Route n tuples as ``Grouping.route`` does. The times are int64, ms."""
+    def route(
+        self, keys: KeyArray, times: ArrayLike | None, costs: NDArray[np.float64] | None = None
+    ) -> NDArray[np.int32]:
+        """Route n tuples as ``Grouping.route`` does. The times are int64, ms. Costs: default as the routing has it."""
         started, waited = time.perf_counter(), self._waited
-        costs = None
         if self._grouping.uses_cost or self._asking is not None:
             keys = encode(keys)
-        if self._grouping.uses_cost:
+        if self._grouping.uses_cost and costs is None:
             costs = self._routing.cost.of(keys)
         if self._asking is not None:
             workers = self._planned(self._asking, keys, costs)
@@ -243,26 +303,31 @@ class SourceRouter:
     def through(self, parts: Iterable[Part]) -> Iterator[tuple[Any, NDArray[np.int32]]]:
         """Route the source's part of the batch piece by piece. Yields each piece's own value, and its workers.
 
-        If a grouping looks at whole batches, all pieces are held until the last has come: keys and times in memory, and
-        what record batches the pieces have in memory or a file (``Held``). (The pieces' sizes depend on Spark's
-        settings, and may differ when the batch runs again. The part doesn't.)
+        If a grouping looks at whole batches, all pieces are held until the last has come: keys, times and costs in
+        memory, and what record batches the pieces have in memory or a file (``Held``). (The pieces' sizes depend on
+        Spark's settings, and may differ when the batch runs again. The part doesn't.)
         """
         if not self._grouping.batched:
-            for own, keys, times in parts:
-                yield own, self.route(keys, times)
+            for own, keys, times, costs in parts:
+                yield own, self.route(keys, times, costs)
             return
         all_keys: list[pa.Array] = []
         all_times: list[NDArray[np.int64]] = []
+        all_costs: list[NDArray[np.float64]] = []
         with Held() as held:
-            for own, keys, times in parts:
+            for own, keys, times, costs in parts:
                 all_keys.append(keys)
                 if times is not None:
                     all_times.append(times)
+                if costs is not None:
+                    all_costs.append(costs)
                 if own is not None:
                     held.add(own)
             if not all_keys:
                 return
-            workers = self.route(pa.chunked_array(all_keys), np.concatenate(all_times) if all_times else None)
+            times = np.concatenate(all_times) if all_times else None
+            costs = np.concatenate(all_costs) if all_costs else None
+            workers = self.route(pa.chunked_array(all_keys), times, costs)
             ends = np.cumsum([len(keys) for keys in all_keys])
             for own, routes in zip_longest(held, np.split(workers, ends[:-1])):
                 yield own, routes

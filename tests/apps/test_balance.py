@@ -16,7 +16,9 @@ from pyspark.sql import functions as F
 import unskew.apps.balance
 from unskew.apps.balance import balance, balanced_map
 from unskew.apps.routing import packets
+from unskew.apps.routing.batches import partition, sources_of
 from unskew.apps.run.ending import cause
+from unskew.errors import UsageError
 from unskew.grouping import create
 
 pytestmark = pytest.mark.spark
@@ -333,6 +335,7 @@ def test_a_checkpoint_that_is_not_the_querys(events, tmp_path, place, other):
         ({"name": "a/b"}, "name is 'a/b'; valid: letters, digits, _ and -"),
         ({"key": "who"}, "there is no column 'who'; valid: id, half"),
         ({"key": "half"}, "the key 'half' is double; valid: string, binary, integer"),
+        ({"cost": "bytes"}, "there is no column 'bytes'; valid: id, half"),
         ({"worker_column": "half"}, "there is a column 'half' already; name another one with worker_column="),
     ],
 )
@@ -340,6 +343,95 @@ def test_bad_arguments_fail_on_the_driver(spark, change, message):
     rows = spark.range(1).withColumn("half", F.lit(0.5))
     with pytest.raises(ValueError, match=message):
         balance(rows, **({"key": "id", "workers": 2} | change))
+
+
+def test_a_cost_is_a_number(spark):
+    with pytest.raises(UsageError, match="cost is string; valid: a number"):
+        balance(spark.range(1), "id", 2, cost=F.col("id").cast("string"))
+
+
+@pytest.fixture
+def costly(spark):
+    """The hot key has a fifth of the rows, each of which costs as much as 20 others. One in seven counts as 0."""
+    bad = F.get(F.array(*map(F.lit, (None, -5.0, float("nan"), float("inf")))), (F.col("id") % 4).cast("int"))
+    cost = F.when(F.col("id") % 7 == 0, bad).when(F.col("id") % 5 == 0, 20.0).otherwise(1.0)
+    user = F.when(F.col("id") % 5 == 0, F.lit("hot")).otherwise(F.concat(F.lit("u"), F.col("id") % 997))
+    counts = F.when(F.col("id") % 7 == 0, 0.0).otherwise(cost)
+    return spark.range(60_000, numPartitions=1).select(
+        "id", user.alias("user"), cost.alias("ms"), counts.alias("counts")
+    )
+
+
+def loads_of(placed):
+    """Each worker's cost, in the mean."""
+    found = placed.groupBy("worker").agg(F.sum("counts").alias("load")).collect()
+    loads = np.bincount([row.worker for row in found], [row.load for row in found], W)
+    return loads / loads.mean()
+
+
+@pytest.mark.parametrize("grouping", ["BOUNDED_LOAD", "PLANNED"])
+@pytest.mark.parametrize("cost", ["ms", "column"])
+def test_costs_are_balanced(costly, grouping, cost):
+    """By name or as an expression, and over any type of number."""
+    cost = cost if cost == "ms" else F.when(F.col("ms") < 1e9, F.col("ms")).cast("decimal(10, 2)")
+    placed = balance(costly, "user", W, grouping, cost=cost)
+    assert placed.columns == [*costly.columns, "worker"]
+    assert placed.count() == 60_000
+    assert loads_of(placed).max() <= 1.15
+    assert loads_of(balance(costly, "user", W, grouping)).max() > 1.3
+
+
+@pytest.mark.parametrize("grouping", ["BOUNDED_LOAD", "PLANNED"])
+def test_unlike_workers(costly, grouping):
+    placed = balance(costly, "user", W, grouping, weights=[1, 1, 1, 1, 1, 3])
+    loads = placed.groupBy("worker").count().collect()
+    shares = {row.worker: row["count"] / 60_000 * 8 for row in loads}
+    assert 2.4 <= shares[5] <= 3.5
+    assert max(shares[worker] for worker in range(5)) <= 1.3
+
+
+@pytest.mark.full
+def test_costs_of_a_streams_rows_in_packets(events, tmp_path):
+    """Each batch has 600 rows, of which the first 60 cost ten times as much: PLANNED plans a batch by its costs."""
+    ms = F.when(F.col("payload.n") % ROWS < 60, 10).otherwise(1)
+
+    def work(batches):
+        total = 0
+        for batch in batches:
+            assert batch.schema.names == ["user_id", "payload", "ms"]
+            total += sum(batch.column("ms").to_pylist())
+        yield pa.record_batch({"total": [total], "worker": [partition()]})
+
+    rows = events.withColumn("ms", ms.cast("int"))
+    schema = "total long, worker long"
+    placed = balanced_map(rows, "user_id", 4, work, schema, "PLANNED", str(tmp_path / "cp"), cost="ms")
+    found = collect(placed, tmp_path)
+    assert sum(row["total"] for row in found) == FILES * (ROWS + 9 * 60)
+    loads = np.bincount([row["worker"] for row in found], [row["total"] for row in found], 4)
+    assert loads.max() <= 1.1 * loads.mean()
+
+
+def test_sources_are_known_without_a_job(spark):
+    """A new hot key at 16 sources is spread at once. Behind an exchange Spark would have to run a job to know."""
+    rows = spark.range(320_000, numPartitions=16)
+    spark.sparkContext.setJobGroup("sources", "none is run")
+    try:
+        assert sources_of(rows) == 16
+        assert sources_of(rows.where("id > 7").withColumn("n", F.col("id") + 1)) == 16
+        several = rows.repartition(3)
+        for unknown in (
+            several,
+            rows.limit(5),
+            rows.join(rows.where("id = 1"), "id"),
+            rows.groupBy(F.col("id") % 7).count(),
+        ):
+            assert sources_of(unknown) is None
+        assert len(spark.sparkContext.statusTracker().getJobIdsForGroup("sources")) == 0
+    finally:
+        spark.sparkContext.setLocalProperty("spark.jobGroup.id", None)
+    user = F.when((F.col("id") % 20_000 > 10_000) & (F.col("id") % 5 < 3), 0).otherwise(1 + F.xxhash64("id") % 2_000)
+    found = balance(rows.select(user.alias("user")), "user", 10).groupBy("worker").count().collect()
+    assert max(row["count"] for row in found) <= 1.25 * 32_000
 
 
 def test_a_key_is_named_as_spark_names_columns(spark):

@@ -1,5 +1,7 @@
 """What needs feedback from the workers is refused wherever no driver closes the loop, and runs in a topology."""
 
+import re
+
 import pytest
 
 from tests.apps.local_settings import settings
@@ -37,6 +39,30 @@ def test_where_costs_are_known_feedback_alone_is_refused():
     for name in sorted({*NEEDY} - {"FULL_KNOWLEDGE"}):
         with pytest.raises(ValueError, match=f"^{name} needs feedback from the workers, which"):
             standalone(name, 3, costs=True)
+
+
+@pytest.mark.parametrize(
+    ("grouping", "given", "line"),
+    [
+        ("KEY", {"cost": "bytes"}, "KEY can't use a cost; valid: FULL_KNOWLEDGE, BOUNDED_LOAD, PLANNED"),
+        ("MIXED", {"cost": "bytes"}, "MIXED can't use a cost; valid: FULL_KNOWLEDGE, BOUNDED_LOAD, PLANNED"),
+        (
+            "planned",
+            {"cost": "bytes", "balance": "tuples"},
+            "balance is 'tuples', but a cost is given; valid: 'cost', or no balance",
+        ),
+        ("PLANNED", {"balance": "cost"}, "PLANNED with balance cost needs each tuple's cost: give its column as cost="),
+        ("SHUFFLE", {"weights": [1, 2, 1]}, "SHUFFLE can't use weights; valid: BOUNDED_LOAD, PLANNED"),
+        ("BOUNDED_LOAD", {"weights": 2}, "weights is 2; valid: a number above 0 for each worker"),
+        ("BOUNDED_LOAD", {"weights": [1, 2]}, "weights is [1.0, 2.0]; valid: a number above 0 for each of 3 workers"),
+        ("BOUNDED_LOAD", {"sources": 0}, "sources is 0; valid: an integer of at least 1"),
+    ],
+)
+def test_costs_weights_and_sources_that_do_not_fit(grouping, given, line):
+    """Before the DataFrame is looked at."""
+    for function, more in ((balance, ()), (balanced_map, (iter, "n long"))):
+        with pytest.raises(ValueError, match=f"^{re.escape(line)}$"):
+            function(None, "key", 3, *more, grouping, **given)
 
 
 @pytest.mark.parametrize(("name", "own"), CASES)

@@ -270,9 +270,33 @@ def test_null_is_a_key_of_its_own(spark, tmp_path, grouping):
     assert {row["user"]: (row["n"], row["total"]) for row in found if row["kind"] == "finished"} == expected
 
 
+@pytest.mark.parametrize("grouping", ["BOUNDED_LOAD", pytest.param("PLANNED", marks=pytest.mark.full)])
+def test_costs_and_weights(spark, tmp_path, grouping):
+    """Neither changes a result, in a stream and in a static frame."""
+    schema = "user string, value long, ms double"
+    rows = [(f"u{n % 5}", n, float(n % 11)) for n in range(300)]
+    spark.createDataFrame(rows, schema).repartition(2).write.parquet(str(tmp_path / "in"))
+    stream = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(tmp_path / "in"))
+    given = {"ttl": 3600.0, "merge_every": "1 batches", "cost": F.col("ms") * 2, "weights": [1, 2, 1]}
+    truth = defaultdict(list)
+    for user, value, _ in rows:
+        truth[user].append(value)
+    expected = {user: (len(values), sum(values)) for user, values in truth.items()}
+    streamed = keyed_map(stream, "user", 3, Tally(), grouping, str(tmp_path / "cp"), **given)
+    most: dict[str, tuple[int, int]] = {}
+    for row in collect(streamed, tmp_path):
+        most[row["user"]] = max(most.get(row["user"], (0, 0)), (row["n"], row["total"]))
+    assert most == expected
+    static = spark.read.schema(schema).parquet(str(tmp_path / "in"))
+    found = keyed_map(static, "user", 3, Tally(), grouping, **given).collect()
+    assert {row["user"]: (row["n"], row["total"]) for row in found if row["kind"] == "finished"} == expected
+
+
 @pytest.mark.parametrize(
     ("given", "message"),
     [
+        ({"cost": "ms"}, "KEY can't use a cost; valid: FULL_KNOWLEDGE, BOUNDED_LOAD, PLANNED"),
+        ({"cost": "ms", "grouping": "PLANNED"}, "there is no column 'ms'; valid: timestamp, value"),
         ({"checkpoint": ""}, "checkpoint is ''; valid: the query's checkpointLocation"),
         ({"checkpoint": None}, "checkpoint is None"),
         ({"key": "who"}, "there is no column 'who'; valid: timestamp, value"),

@@ -52,7 +52,7 @@ def test_a_grouping_that_looks_at_batches_gets_the_source_s_part_whole(rows, cut
     pieces = [pa.record_batch([keys[first:end]], ["key"]) for first, end in pairwise(bounds)]
     opened = SourceRouter(Routing("PLANNED", 7), 0, None)
     with patch.object(router, "Held", partial(Held, most)):
-        routed = list(opened.through((piece, piece["key"].dictionary_encode(), None) for piece in pieces))
+        routed = list(opened.through((piece, piece["key"].dictionary_encode(), None, None) for piece in pieces))
     assert [own for own, _ in routed] == pieces
     workers = np.concatenate([workers for _, workers in routed])
     assert workers.tolist() == create("PLANNED", 7).route(keys).tolist()
@@ -79,6 +79,24 @@ def test_a_null_key_is_routed_as_a_key_of_its_own(kind, filled):
         *enumerate(create("KEY", 5).route(keys).tolist())
     ]
     assert sum(row["key"] is None for own in found.values() for row in own) == keys.null_count
+
+
+@pytest.mark.parametrize("grouping", ["BOUNDED_LOAD", "PLANNED"])
+def test_costs_come_with_the_tuples(grouping):
+    """As a column of packets' tuples, and beside the keys; in several pieces."""
+    rng = np.random.default_rng(0)
+    keys, costs = rng.integers(0, 30, 900), rng.exponential(1.0, 900)
+    router_ = create(grouping, 5, balance="cost")
+    expected = router_.route(keys, costs=costs).tolist()
+    routing = Routing(grouping, 5, options={"balance": "cost"})
+    rows = pa.record_batch({"key": keys, "value": np.arange(900), "cost": costs})
+    pieces = [rows.slice(start, 300) for start in (0, 300, 600)]
+    route = packets.route_packets(routing, "key", None, None, ["key", "value"], None, "cost")
+    found = unpacked(list(route(iter(pieces))))
+    assert [worker for _, worker in sorted((row["value"], w) for w, own in found.items() for row in own)] == expected
+    by_column = packets.route_column(routing, ["key", "source", "cost"])
+    arrays = ((piece["key"], pa.array([0] * 300), piece["cost"]) for piece in pieces)
+    assert pa.chunked_array(list(by_column(arrays))).to_pylist() == expected
 
 
 def test_a_message_without_a_key_is_not_routed():
