@@ -19,19 +19,22 @@ from unskew.apps.checkpoint.location import location_in
 from unskew.apps.routing import packets
 from unskew.apps.routing.batches import in_a_stream, sources_of
 from unskew.apps.routing.frames import WORKER, routed_frame
+from unskew.apps.routing.keys import Key, is_plain, key_column
 from unskew.apps.routing.order import in_order
 from unskew.apps.routing.packets import column, cost_column, packets_at_workers, route_column
 from unskew.apps.routing.router import Routing, planned, scheme_options
-from unskew.apps.spark import column_of, key_type, placed
+from unskew.apps.spark import column_of, placed, type_of
 from unskew.errors import UsageError
 from unskew.grouping import named, parameters
 
 Batches = Iterator[pa.RecordBatch]
 
+_KEY = "__unskew_key"  # where it isn't a column as it is
+
 
 def balance(
     df: DataFrame,
-    key: str,
+    key: Key,
     workers: int,
     grouping: str = "BOUNDED_LOAD",
     checkpoint: str | None = None,
@@ -53,8 +56,10 @@ def balance(
     df : DataFrame
         A stream, or a static DataFrame. With a static one, each run starts with new routers, unless it is a stream's
         batch in ``foreachBatch`` of a session without Spark Connect.
-    key : str
-        The column to balance by: string, binary or integer. Null is a key of its own.
+    key : str, Column, or a list of these
+        The column to balance by, or several that are the key together. Any type whose values Spark can compare: also
+        decimal, boolean, date, timestamp, struct, array, and float (all NaN are one key, and both zeros), but no map.
+        Null is a key of its own.
     workers : int
         W ≥ 1: the number of partitions of the result.
     grouping : str
@@ -120,12 +125,12 @@ def balance(
     same worker both times, because both routers begin with the same state and write the same state.
 
     """
-    own = scheme_options(grouping, options, cost=cost is not None, weights=weights, sources=sources)
-    routing = _routing(df, key, grouping, workers, checkpoint, own, seed, name, costs=cost is not None)
+    options = scheme_options(grouping, options, cost=cost is not None, weights=weights, sources=sources)
+    routing = _routing(df, grouping, workers, checkpoint, options, seed, name, costs=cost is not None)
     if worker_column in df.columns:
         raise UsageError(f"there is a column {worker_column!r} already; name another one with worker_column=")
     of = None if cost is None else cost_column(df, cost)
-    columns = {"key": F.col(key)}
+    columns = {"key": key_column(df, key)}
     if source is not None:
         columns["source"] = column(source)
     if named(grouping).uses_time:
@@ -134,7 +139,7 @@ def balance(
         columns["cost"] = of
     df = in_order(df, grouping, time)
     if _is_counted(df, grouping):
-        return placed(routed_frame(df, F.col(key), routing, worker_column, of), workers, F.col(worker_column))
+        return placed(routed_frame(df, columns["key"], routing, worker_column, of), workers, F.col(worker_column))
     routing = planned(df, routing)
     route = column_of(df, route_column(routing, list(columns)), list(columns.values()), IntegerType())
     return placed(df.withColumn(worker_column, route), workers, F.col(worker_column))
@@ -142,7 +147,7 @@ def balance(
 
 def balanced_map(
     df: DataFrame,
-    key: str,
+    key: Key,
     workers: int,
     work: Callable[[Batches], Batches],
     schema: StructType | str,
@@ -176,15 +181,20 @@ def balanced_map(
         As ``balance``.
 
     """
-    own = scheme_options(grouping, options, cost=cost is not None, weights=weights, sources=sources)
-    routing = _routing(df, key, grouping, workers, checkpoint, own, seed, name, costs=cost is not None)
+    options = scheme_options(grouping, options, cost=cost is not None, weights=weights, sources=sources)
+    routing = _routing(df, grouping, workers, checkpoint, options, seed, name, costs=cost is not None)
     of = None if cost is None else cost_column(df, cost)
+    names, by = list(df.columns), key_column(df, key)
     df = in_order(df, grouping, time)
     if _is_counted(df, grouping):
-        routed = routed_frame(df, F.col(key), routing, WORKER, of)
+        routed = routed_frame(df, by, routing, WORKER, of)
         return placed(routed, workers, F.col(WORKER)).drop(WORKER).mapInArrow(work, schema)
     routing = planned(df, routing)
-    arrived = packets_at_workers(df, routing, key, list(df.columns), source=source, time=time, cost=of)
+    if isinstance(key, str) and key in names and is_plain(type_of(df, key)):
+        own = key  # which packets have encoded
+    else:
+        own, df = _KEY, df.withColumn(_KEY, by)
+    arrived = packets_at_workers(df, routing, own, names, source=source, time=time, cost=of)
 
     def unpack(batches: Batches) -> Batches:
         return work(packets.plain(packets.read(packet)) for batch in batches for packet in batch.column("packet"))
@@ -199,7 +209,6 @@ def _is_counted(df: DataFrame, grouping: str) -> bool:
 
 def _routing(
     df: DataFrame,
-    key: str,
     grouping: str,
     workers: int,
     checkpoint: str | None,
@@ -211,7 +220,6 @@ def _routing(
 ) -> Routing:
     routing = Routing(grouping.upper(), workers, options=options, seed=seed, name=name)
     routing.check(costs=costs)
-    key_type(df, key)  # complains of another
     if "sources" in parameters(grouping) and "sources" not in options:
         routing = replace(routing, options=options | {"sources": sources_of(df) or 1})
     location = None if checkpoint is None else location_in(df.sparkSession, checkpoint)

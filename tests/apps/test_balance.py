@@ -334,13 +334,19 @@ def test_a_checkpoint_that_is_not_the_querys(events, tmp_path, place, other):
         ({"checkpoint": ""}, "checkpoint is ''; valid: the query's checkpointLocation"),
         ({"name": "a/b"}, "name is 'a/b'; valid: letters, digits, _ and -"),
         ({"key": "who"}, "there is no column 'who'; valid: id, half"),
-        ({"key": "half"}, "the key 'half' is double; valid: string, binary, integer"),
+        (
+            {"key": "map"},
+            "the key 'map' is map<bigint,double>; valid: string, binary, integer, float, decimal, ",
+        ),
+        ({"key": ["id", "who"]}, "there is no column 'who'; valid: id, half"),
+        ({"key": []}, r"key is \[\]; valid: a column's name, a Column, or a list of these"),
+        ({"key": 3}, "key is 3; valid: a column's name, a Column, or a list of these"),
         ({"cost": "bytes"}, "there is no column 'bytes'; valid: id, half"),
         ({"worker_column": "half"}, "there is a column 'half' already; name another one with worker_column="),
     ],
 )
 def test_bad_arguments_fail_on_the_driver(spark, change, message):
-    rows = spark.range(1).withColumn("half", F.lit(0.5))
+    rows = spark.range(1).withColumn("half", F.lit(0.5)).withColumn("map", F.create_map("id", "half"))
     with pytest.raises(ValueError, match=message):
         balance(rows, **({"key": "id", "workers": 2} | change))
 
@@ -432,6 +438,48 @@ def test_sources_are_known_without_a_job(spark):
     user = F.when((F.col("id") % 20_000 > 10_000) & (F.col("id") % 5 < 3), 0).otherwise(1 + F.xxhash64("id") % 2_000)
     found = balance(rows.select(user.alias("user")), "user", 10).groupBy("worker").count().collect()
     assert max(row["count"] for row in found) <= 1.25 * 32_000
+
+
+KEYS = {
+    "struct": lambda: F.struct((F.col("id") % 7).alias("a"), F.when(F.col("id") % 3 != 0, F.col("id") % 3).alias("b")),
+    "list": lambda: ["seven", F.col("id") % 3],
+    "date": lambda: F.date_add(F.lit("2026-01-01").cast("date"), (F.col("id") % 21).cast("int")),
+    "decimal": lambda: (F.col("id") % 21).cast("decimal(20, 3)"),
+    "boolean": lambda: F.col("id") % 2 == 0,
+    "array": lambda: F.array(F.col("id") % 21, F.lit(None)),
+    "expression": lambda: F.concat(F.lit("user "), F.col("id") % 21),
+    "double": lambda: F.when(F.col("id") % 4 < 2, F.lit(float("nan"))).when(F.col("id") % 4 == 2, 0.0).otherwise(-0.0),
+}
+
+
+@pytest.mark.parametrize("kind", KEYS)
+def test_any_key_with_equality(spark, kind):
+    """Equal keys meet at a worker, as values, in packets and in Spark SQL; NaN equals NaN, and −0 equals 0."""
+    rows = spark.range(2_100).withColumn("seven", F.col("id") % 7)
+    key = KEYS[kind]()
+    shown = F.struct(*key) if isinstance(key, list) else key
+
+    def unpack(batches):
+        for batch in batches:
+            part = pa.array([partition()] * batch.num_rows, pa.int64())
+            assert batch.schema.names == ["id", "seven"]
+            yield pa.record_batch({"id": batch.column("id"), "worker": part})
+
+    placed = balance(rows, key, W, "KEY")
+    assert placed.columns == ["id", "seven", "worker"]
+    workers = {row.id: row.worker for row in placed.collect()}
+    by_key = placed.groupBy(shown.alias("key")).agg(F.count_distinct("worker").alias("n")).collect()
+    assert {row.n for row in by_key} == {1}
+    assert len(by_key) == {"boolean": 2, "double": 2}.get(kind, 21)
+    assert len(by_key) == 2 or len(set(workers.values())) > 2
+    mapped = balanced_map(rows, key, W, unpack, "id long, worker long", "KEY").collect()
+    assert {row.id: row.worker for row in mapped} == workers
+    assert balance(rows, key, W, "PLANNED").count() == 2_100
+
+
+def test_transform(spark):
+    rows = spark.range(90).select((F.col("id") % 9).alias("user"))
+    assert rows.transform(balance, "user", workers=3, grouping="KEY").columns == ["user", "worker"]
 
 
 def test_a_key_is_named_as_spark_names_columns(spark):
