@@ -21,7 +21,7 @@ from pyspark import cloudpickle
 from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import DataType, IntegralType, StructType, TimestampType
+from pyspark.sql.types import DataType, IntegralType, StructField, StructType, TimestampType
 
 from unskew.errors import UsageError
 
@@ -212,7 +212,12 @@ def no_column(df: DataFrame, name: str) -> UsageError:
 
 
 def type_of(df: DataFrame, column: str | Column) -> DataType:
-    """The type of a column. Spark finds it: a name may be that of a struct's field.
+    """The type of a column. Raises as ``field_of``."""
+    return field_of(df, column).dataType
+
+
+def field_of(df: DataFrame, column: str | Column) -> StructField:
+    """The name and the type of a column. Spark finds it: a name may be that of a struct's field.
 
     Raises
     ------
@@ -221,27 +226,11 @@ def type_of(df: DataFrame, column: str | Column) -> DataType:
 
     """
     try:
-        return df.select(column).schema[0].dataType
+        return df.select(column).schema[0]
     except AnalysisException as error:
         if isinstance(column, str):
             raise no_column(df, column) from error
         raise
-
-
-def key_type(df: DataFrame, key: str) -> pa.DataType:
-    """The Arrow type of the column by which rows are grouped.
-
-    Raises
-    ------
-    UsageError
-        There is no such column, or its type isn't one of keys.
-
-    """
-    kind = type_of(df, key)
-    arrow = arrow_type(kind)
-    if not (pa.types.is_string(arrow) or pa.types.is_binary(arrow) or pa.types.is_integer(arrow)):
-        raise UsageError(f"the key {key!r} is {kind.simpleString()}; valid: string, binary, integer")
-    return arrow
 
 
 def arrow_type(kind: DataType) -> pa.DataType:

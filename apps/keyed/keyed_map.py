@@ -15,15 +15,17 @@ from unskew.apps.checkpoint.checkpoint import RECORD, Checkpoint
 from unskew.apps.checkpoint.location import Location, location_in
 from unskew.apps.checkpoint.visible import require_shared
 from unskew.apps.keyed.flow import executed, opened, partitions_of, routed, to_workers
+from unskew.apps.keyed.key_columns import KeyColumns
 from unskew.apps.keyed.parcels import WINDOW
 from unskew.apps.keyed.program import Program, lifetime, merging, splits, taken_over
 from unskew.apps.keyed.static import AT_THE_END, executed_at_once
 from unskew.apps.keyed.store import KEY
 from unskew.apps.routing.batches import batch_time, heartbeats, sources_of
+from unskew.apps.routing.keys import Key
 from unskew.apps.routing.order import in_order
 from unskew.apps.routing.packets import column, cost_column
 from unskew.apps.routing.router import Routing, planned, scheme_options
-from unskew.apps.spark import key_type, no_column, spark_schema, tokens
+from unskew.apps.spark import spark_schema, tokens
 from unskew.apps.tuning import PROVIDER, ROCKSDB
 from unskew.durations import Duration, milliseconds
 from unskew.errors import UsageError
@@ -33,7 +35,7 @@ from unskew.works.interface import KeyedWork
 
 def keyed_map(
     df: DataFrame,
-    key: str,
+    key: Key,
     workers: int,
     work: KeyedWork,
     grouping: str = "BOUNDED_LOAD",
@@ -59,9 +61,11 @@ def keyed_map(
     df : DataFrame
         A stream with the columns that the work reads. Or a static DataFrame, for a backfill by the same program: it is
         one batch, and all states end with it.
-    key : str
-        The key's column: string, binary or integer. Null is a key of its own. A work that reads the column ``key`` gets
-        null as this key (``PerKey``: None), and the results have it as null.
+    key : str, Column, or a list of these
+        The key's column, or several that are the key together. Types: string, binary, integer, float, decimal,
+        boolean, date, timestamp, and structs of these. Null is a key of its own. The results have the key in its own
+        type and name. A work that reads the column ``key``, as ``PerKey`` does, takes one column alone, string, binary
+        or integer; a null key is null there (``PerKey``: None).
     workers : int
         W ≥ 1. The state has ``spark.sql.shuffle.partitions`` partitions, and each of them costs every batch a commit.
         So set that number to W at most before this call, and don't change it until the query has started.
@@ -95,7 +99,7 @@ def keyed_map(
     Returns
     -------
     DataFrame
-        The key, ``window`` if states live for windows (its start), and the columns of ``work.results``.
+        The key's columns, ``window`` if states live for windows (its start), and the columns of ``work.results``.
 
     Raises
     ------
@@ -113,8 +117,12 @@ def keyed_map(
         The query fails with it if the work raises, or returns states or results of another schema.
 
     """
-    if key not in df.columns:  # the results have a column of this name
-        raise no_column(df, key)
+    by = KeyColumns.of(df, key)
+    if not by.plain and "key" in work.columns:
+        raise UsageError(
+            f"{type(work).__name__} reads the key, which is {by.described}; valid for it: one column, string, binary "
+            "or integer"
+        )
     own = scheme_options(grouping, options, cost=cost is not None, weights=weights, sources=sources)
     costs = None if cost is None else cost_column(df, cost)
     lives = lifetime(work, window, ttl)
@@ -130,11 +138,12 @@ def keyed_map(
         routing.check(costs=cost is not None)
         if "sources" in parameters(grouping) and "sources" not in own:
             own["sources"] = sources_of(df) or 1
-        of = key_type(df, key), workers, split, workers, event, *lives, AT_THE_END if split else None
+        of = by.arrow, workers, split, workers, event, *lives, AT_THE_END if split else None
         program = Program(work, *of)
-        tuples = _tuples(in_order(df, grouping, time), key, program, time, source, costs)
+        schema = _result_schema(by, program)
+        tuples = _tuples(in_order(df, grouping, time), by, program, time, source, costs)
         parcels = executed_at_once(tuples, routing, program, of_source, cost=cost is not None)
-        return _opened(parcels, _result_schema(key, program), program)
+        return _opened(parcels, schema, program, by)
     _require_rocksdb(df)
     location = location_in(df.sparkSession, checkpoint)
     routing = Routing(grouping.upper(), workers, location, own, seed, streaming=True)
@@ -142,31 +151,36 @@ def keyed_map(
     in_order(df, grouping)
     routing = planned(df, routing, "keyed_map")
     partitions = partitions_of(df.sparkSession, location)
-    kind, mergers = key_type(df, key), min(workers, partitions)
+    mergers = min(workers, partitions)
     program = Program(
-        work, kind, workers, split, mergers, event, *lives, period, checkpoint=location, partitions=partitions
+        work, by.arrow, workers, split, mergers, event, *lives, period, checkpoint=location, partitions=partitions
     )
-    schema = _result_schema(key, program)
+    schema = _result_schema(by, program)
     chosen = tokens(program.workers, partitions)
-    _claim(df, location, program, {"groupingType": routing.grouping, "seed": seed}, chosen)
-    tuples = _tuples(df, key, program, time, source, costs)
+    own_type = {} if by.plain else {"keyType": by.described}
+    _claim(df, location, program, {"groupingType": routing.grouping, "seed": seed} | own_type, chosen)
+    tuples = _tuples(df, by, program, time, source, costs)
     beats = not idle_batches
     packets = routed(tuples, routing, program, chosen, source=of_source, cost=cost is not None, heartbeats=beats)
     if idle_batches:
         packets = packets.unionByName(to_workers(heartbeats(df.sparkSession), chosen, F.lit(None).cast("timestamp")))
     moment = batch_time(0, F.col("worker"))
     parcels = executed(packets, program, chosen, moment, lateness_ms if program.event else None)
-    return _opened(parcels, schema, program)
+    return _opened(parcels, schema, program, by)
 
 
-def _opened(parcels: DataFrame, schema: StructType, program: Program) -> DataFrame:
+def _opened(parcels: DataFrame, schema: StructType, program: Program, by: KeyColumns) -> DataFrame:
     """The results that are in parcels."""
 
     def columns(_kind: int, _sender: int, rows: pa.RecordBatch) -> list[pa.Array]:
         start = [rows.column(WINDOW).cast(pa.timestamp("ms", "UTC"))] if program.window_ms is not None else []
         return [rows.column(KEY), *start, *rows.columns[2:]]
 
-    return opened(parcels, schema, columns, program.checkpoint)
+    results = opened(parcels, schema, columns, program.checkpoint)
+    if by.plain:
+        return results
+    others = (F.col(f"`{name.replace('`', '``')}`") for name in schema.names[1:])
+    return results.select(*by.columns(F.col(schema.names[0])), *others)
 
 
 def _claim(df: DataFrame, location: Location, program: Program, routed: dict[str, Any], tokens: list[int]) -> None:
@@ -188,7 +202,7 @@ def _require_rocksdb(df: DataFrame) -> None:
 
 def _tuples(
     df: DataFrame,
-    key: str,
+    by: KeyColumns,
     program: Program,
     time: str | Column | None,
     source: str | Column | None,
@@ -204,7 +218,7 @@ def _tuples(
             f"{type(program.work).__name__} reads the column {missing[0]!r}, which there isn't; valid: "
             f"{', '.join(df.columns)}"
         )
-    chosen = [F.col(key).alias("key"), *(F.col(name) for name in program.columns if name != "time")]
+    chosen = [by.value.alias("key"), *(F.col(name) for name in program.columns if name != "time")]
     moment = column(time).cast("timestamp") if time is not None else F.current_timestamp()
     if program.event:
         chosen.append(moment.alias("time"))
@@ -216,13 +230,13 @@ def _tuples(
     return df.select(*chosen, moment.alias("__time"))
 
 
-def _result_schema(key: str, program: Program) -> StructType:
-    """The key, the window where states live for one, and the columns that the work publishes."""
+def _result_schema(by: KeyColumns, program: Program) -> StructType:
+    """The key as states have it, the window where states live for one, and the columns that the work publishes."""
     results = spark_schema(program.work.results)
-    own = spark_schema(pa.schema([(key, program.key)]))
+    own = spark_schema(pa.schema([(by.fields[0].name if by.plain else KEY, program.key)]))
     window = [StructField("window", TimestampType())] if program.window_ms is not None else []
     fields = [*own.fields, *window, *results.fields]
-    names = [field.name for field in fields]
+    names = [field.name for field in (*by.fields, *fields[1:])]
     twice = [name for name in names if names.count(name) > 1]
     if twice:
         raise UsageError(

@@ -24,7 +24,7 @@ from unskew import durations, keyed_map
 from unskew.apps.run.ending import cause
 from unskew.apps.spark import tokens
 from unskew.errors import UsageError
-from unskew.works import Sessions
+from unskew.works import PerKey, Sessions
 
 pytestmark = pytest.mark.spark
 
@@ -292,6 +292,60 @@ def test_costs_and_weights(spark, tmp_path, grouping):
     assert {row["user"]: (row["n"], row["total"]) for row in found if row["kind"] == "finished"} == expected
 
 
+READER = PerKey(
+    lambda key, tuples, state: ([], {"n": 1}),
+    state=pa.schema([("n", pa.int64())]),
+    results=pa.schema([("n", pa.int64())]),
+)
+KEYS = {
+    "date": lambda: F.date_add(F.lit("1969-12-30").cast("date"), (F.col("value") % 5).cast("int")).alias("day"),
+    "timestamp": lambda: F.timestamp_micros(F.col("value") % 5 - 2).alias("at"),
+    "boolean": lambda: (F.col("value") % 2 == 0).alias("even"),
+    "decimal": lambda: (F.col("value") % 5).cast("decimal(20, 3)").alias("price"),
+    "double": lambda: (
+        F.when(F.col("value") % 4 == 0, float("nan")).when(F.col("value") % 4 == 1, -0.0).otherwise(0.1).alias("x")
+    ),
+    "expression": lambda: F.upper("user").alias("USER"),
+    "struct": lambda: F.when(
+        F.col("value") % 3 != 0,
+        F.struct(
+            F.when(F.col("value") % 2 == 0, F.col("user")).alias("who"), F.col("user").cast("binary").alias("raw")
+        ),
+    ).alias("both"),
+    "list": lambda: ["user", (F.col("value") % 2 == 0).alias("even")],
+}
+
+
+@pytest.mark.parametrize(
+    "kind", [pytest.param(kind, marks=() if kind == "list" else pytest.mark.full) for kind in KEYS]
+)
+def test_results_have_the_key_in_its_own_type_and_name(spark, tmp_path, kind):
+    """A stream's, and those of a static frame: as Spark groups the rows."""
+    schema = "user string, value long"
+    rows = [(None if n % 7 == 0 else f'u"{n % 3}', n) for n in range(60)]
+    spark.createDataFrame(rows, schema).repartition(2).write.parquet(str(tmp_path / "in"))
+    static = spark.read.schema(schema).parquet(str(tmp_path / "in"))
+    stream = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(tmp_path / "in"))
+    key = KEYS[kind]()
+    parts = key if isinstance(key, list) else [key]
+    grouped = static.groupBy(*parts).agg(F.count("*").alias("n"), F.sum("value").alias("total"))
+    expected = Counter(map(str, grouped.collect()))
+    given = {"workers": 3, "work": Tally(), "grouping": "KEY", "ttl": 3600.0}
+    found = keyed_map(static, key, **given)
+    assert found.drop("kind").dtypes == grouped.dtypes
+    assert Counter(map(str, found.where("kind = 'finished'").drop("kind").collect())) == expected
+    streamed = keyed_map(stream, key, **given, checkpoint=str(tmp_path / "cp"))
+    names = [name for name, _ in grouped.dtypes[:-2]]
+    published = collect(streamed, tmp_path)
+    newest: dict[str, tuple[int, int]] = {}
+    for row in published:
+        of = str([row[name] for name in names])
+        newest[of] = max(newest.get(of, (0, 0)), (row["n"], row["total"]))
+    assert newest == {str([row[name] for name in names]): (row["n"], row["total"]) for row in grouped.collect()}
+    with pytest.raises(UsageError, match="belongs to a run with keyType '"):
+        keyed_map(stream, F.col("value").cast("decimal(9, 1)"), **given, checkpoint=str(tmp_path / "cp"))
+
+
 @pytest.mark.parametrize(
     ("given", "message"),
     [
@@ -300,7 +354,8 @@ def test_costs_and_weights(spark, tmp_path, grouping):
         ({"checkpoint": ""}, "checkpoint is ''; valid: the query's checkpointLocation"),
         ({"checkpoint": None}, "checkpoint is None"),
         ({"key": "who"}, "there is no column 'who'; valid: timestamp, value"),
-        ({"key": "timestamp"}, "the key 'timestamp' is timestamp; valid: string, binary, integer"),
+        ({"key": ["value", "who"]}, "there is no column 'who'; valid: timestamp, value"),
+        ({"key": "timestamp", "work": READER}, "PerKey reads the key, which is timestamp; valid for it: one column, s"),
         ({"work": Tally("speed")}, "Tally reads the column 'speed', which there isn't; valid: timestamp, value"),
         ({"merge_every": "5s"}, "merge_every is '5s', but KEY splits no keys"),
         (
