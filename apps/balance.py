@@ -1,7 +1,5 @@
 """Balance the user's own DataFrame: a grouping chooses the worker of each row.
 
->>> balanced = balance(events, key="user_id", workers=32, grouping="DYNAMIC_KEY", checkpoint=path)  # doctest: +SKIP
-
 ``balance`` returns Spark rows, for any Spark code that follows. ``balanced_map`` runs a Python function at the workers:
 it sends Arrow packets instead of rows. Both use the same router.
 """
@@ -124,6 +122,28 @@ def balance(
     If the result is used twice, as in ``placed.union(placed)`` or a self-join, Spark may route twice. Each row gets the
     same worker both times, because both routers begin with the same state and write the same state.
 
+    Examples
+    --------
+    Every other row has the same key. A worker gets a quarter of the rows all the same:
+
+    >>> events = spark.range(100_000, numPartitions=1).selectExpr(
+    ...     "if(id % 2 = 0, 'hot', concat('user ', id % 1000)) AS user", "id"
+    ... )
+    >>> placed = balance(events, "user", workers=4)
+    >>> [row["count"] for row in placed.groupBy("worker").count().orderBy("worker").collect()]
+    [26419, 27018, 25612, 20951]
+
+    The last worker is twice as fast:
+
+    >>> placed = balance(events, "user", workers=4, weights=[1, 1, 1, 2])
+    >>> [row["count"] for row in placed.groupBy("worker").count().orderBy("worker").collect()]
+    [21368, 21615, 21064, 35953]
+
+    The key is two columns, and the call is part of a chain:
+
+    >>> events.transform(balance, ["user", "id"], workers=4, grouping="KEY").columns
+    ['user', 'id', 'worker']
+
     """
     options = scheme_options(grouping, options, cost=cost is not None, weights=weights, sources=sources)
     routing = _routing(df, grouping, workers, checkpoint, options, seed, name, costs=cost is not None)
@@ -179,6 +199,17 @@ def balanced_map(
     ------
     ValueError, UsageError, EnvironmentFault
         As ``balance``.
+
+    Examples
+    --------
+    Each worker counts its rows. KEY gives it all rows of some of the seven shops:
+
+    >>> events = spark.range(700).selectExpr("concat('shop ', id % 7) AS shop", "id")
+    >>> def count(batches):
+    ...     yield pa.record_batch({"rows": [sum(batch.num_rows for batch in batches)]})
+    >>> found = balanced_map(events, "shop", 4, count, "rows long", "KEY")
+    >>> sorted(row["rows"] for row in found.collect())
+    [100, 100, 200, 300]
 
     """
     options = scheme_options(grouping, options, cost=cost is not None, weights=weights, sources=sources)

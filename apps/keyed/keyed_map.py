@@ -1,7 +1,4 @@
-"""``keyed_map``: run a keyed work over the user's own stream.
-
->>> results = keyed_map(events, "user_id", 32, Sessions(gap=30), "D_CHOICES", path, time="at")  # doctest: +SKIP
-"""
+"""``keyed_map``: run a keyed work over the user's own stream."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -115,6 +112,24 @@ def keyed_map(
         The checkpoint can't be read or written.
     StateFault
         The query fails with it if the work raises, or returns states or results of another schema.
+
+    Examples
+    --------
+    Statistics of each sensor's values. A stream needs a ``checkpoint`` besides; this DataFrame isn't one:
+
+    >>> from unskew.works import Running
+    >>> events = spark.range(6).selectExpr("concat('sensor ', id % 2) AS sensor", "cast(id AS double) AS value")
+    >>> means = keyed_map(events, "sensor", 2, Running("value"), ttl="1 hour")
+    >>> [tuple(row) for row in means.select("sensor", "count", "mean").orderBy("sensor").collect()]
+    [('sensor 0', 3, 2.0), ('sensor 1', 3, 3.0)]
+
+    Sessions by the events' own time:
+
+    >>> from unskew.works import Sessions
+    >>> events = spark.range(5).selectExpr("'ada' AS user", "timestamp_seconds(if(id < 3, id, 100 + id)) AS at")
+    >>> sessions = keyed_map(events, "user", 2, Sessions(gap="30 seconds"), "KEY", time="at")
+    >>> sorted(row["count"] for row in sessions.collect())
+    [2, 3]
 
     """
     by = KeyColumns.of(df, key)
