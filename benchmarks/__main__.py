@@ -31,6 +31,7 @@ BENCHMARKS = {
     "routing": "ns a routed tuple and bytes of state, each scheme",
     "balance": "max/mean and workers a key of all schemes on many streams, beside the bound",
     "change": "max/mean of all schemes after a hot key came, was swapped, went",
+    "caps": "PLANNED's replicas at caps of 1.02, 1.05 and 1.1, beside BOUNDED_LOAD at equal ones and the fewest",
     "tradeoff": "BOUNDED_LOAD's balance against its replicas by slack, beside known frequencies and bounds",
     "separate": "what sources that know nothing of each other must replicate",
     "counting": "why some streams take more replicas than the bound",
