@@ -138,7 +138,7 @@ class Watch:
             taken += progress.numInputRows
             measured = progress.observedMetrics.get(self.name)
             if measured is not None:
-                found.append(_balanced(progress.batchId, progress.timestamp, measured.asDict()))
+                found.append(_balanced(progress.batchId, progress.timestamp, _named(measured.asDict())))
         if taken and self.name not in names:
             there = f"valid: {', '.join(sorted(names))}" if names else "valid: a query of unskew.observed(…)"
             raise UsageError(f"the query has no observation {self.name!r}; {there}")
@@ -221,6 +221,14 @@ def watch(query: Any, *, name: str = "unskew") -> Watch:
 
     """
     return Watch(query, name)
+
+
+def _named(measured: dict[str, Any]) -> dict[str, int]:
+    """The figures by their names. Spark Connect (4.2) has a row's values and its schema where the row should be."""
+    if measured.keys() != {"values", "schema"}:
+        return measured
+    names = [field["name"] for field in measured["schema"]["fields"]]
+    return dict(zip(names, measured["values"], strict=True))
 
 
 def _balanced(batch: int, time: str, measured: dict[str, int]) -> Balanced:
