@@ -84,6 +84,15 @@ def sessions(df, grouping, checkpoint):
     return found.select("key", "start", "last", "count")
 
 
+def priced(df, grouping):
+    """By two columns, some of them null; rows have costs, and workers differ."""
+    user = F.when(F.col("key") != "u3", F.col("key")).alias("user")
+    key = [user, (F.col("id") % 5).cast("decimal(9, 2)").alias("price")]
+    work, weights = Distinct("id", "int64"), [1, 1, 1, 2]
+    found = keyed_map(df, key, WORKERS, work, grouping, ttl=86_400.0, cost="id", weights=weights)
+    return found.select("user", "price", "id")
+
+
 def started(spark, kind, grouping, folder, own):
     """The stream's query. (The static DataFrame's ends here.)"""
     source, out = str(folder / "in"), str(own / "out")
@@ -93,6 +102,9 @@ def started(spark, kind, grouping, folder, own):
         return None
     if kind == "static":
         placed(spark.read.schema(ROWS).parquet(source), grouping, None).write.parquet(out)
+        return None
+    if kind == "priced":
+        priced(spark.read.schema(ROWS).parquet(source), grouping).write.parquet(out)
         return None
     stream = spark.readStream.schema(ROWS).option("maxFilesPerTrigger", 1).parquet(source)
     checkpoint = str(own / "checkpoint")

@@ -9,6 +9,7 @@ import json
 import os
 from collections import Counter, defaultdict
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from itertools import pairwise
 from pathlib import Path
 
@@ -39,6 +40,8 @@ QUERIES = [
     "map:BOUNDED_LOAD",
     "ids:KEY",
     "ids:D_CHOICES",
+    "priced:BOUNDED_LOAD",
+    "priced:PLANNED",
     "sessions:KEY",
     "sessions:D_CHOICES",
     *(f"names:{name}" for name in NAMES | CLASSIC),
@@ -138,6 +141,12 @@ def require(name: str, folder: Path) -> None:
     out = own(folder, name) / "out"
     if kind == "static":
         require_placed(pq.read_table(out), stream, grouping)
+        return
+    if kind == "priced":
+        rows = pq.read_table(out).select(["user", "price", "id"])
+        assert Counter(zip(*(column.to_pylist() for column in rows.columns), strict=True)) == Counter(
+            {(None if key == "u3" else key, Decimal(id_ % 5), id_) for key, id_ in pairs(stream)}
+        )
         return
     found = pa.concat_tables(written(out))
     if kind == "rows":
