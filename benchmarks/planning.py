@@ -10,7 +10,7 @@ Then `balance` of a Parquet file of N rows, beside ``repartition``. Four fifths 
 
 Then, without Spark, a planner on the loopback interface and S sources that have counted a part of the same batch of K
 keys: what a wave of all of them takes until the last has its quotas, what goes over the sockets for a source (the
-replicas to count with, its counts, its quotas), and the peak of the planner's memory. (Sources are threads of the same
+keys to count alone, its counts, its quotas), and the peak of the planner's memory. (Sources are threads of the same
 process, so the time is above that of a driver.)
 """
 
@@ -140,7 +140,7 @@ def _frames(given: argparse.Namespace) -> Table:
 
 def _alone(given: argparse.Namespace) -> Table:
     """The planner alone, in the first batch and in one with remembered replicas."""
-    heads = "sources", "batch", "ms", "bytes of replicas", "of counts", "of quotas", "peak, MB"
+    heads = "sources", "batch", "ms", "bytes of keys", "of counts", "of quotas", "peak, MB"
     table = Table(*heads, box=MARKDOWN)
     for sources in given.many:
         with closing(Planner(lambda _: Planned(given.wide), None, LOOPBACK)) as planner:
@@ -160,7 +160,7 @@ def _alone(given: argparse.Namespace) -> Table:
 
 
 def _wave(planner: Planner, batch: int, sources: int, given: argparse.Namespace) -> tuple[float, ...]:
-    """Seconds until all sources have their quotas, and the mean bytes of a source's replicas, counts and quotas."""
+    """Seconds until all sources have their quotas, and a source's mean bytes of keys, counts and quotas."""
     keys = np.random.default_rng(batch).zipf(1.2, 8 * given.keys) % given.keys
     asked = [Asking(planner.address, "run", batch, source) for source in range(sources)]
     counts = [_counted(each, keys[source::sources], given.wide) for source, each in enumerate(asked)]

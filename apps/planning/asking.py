@@ -29,7 +29,7 @@ class Asking:
     Attributes
     ----------
     replicas : bytes or None
-        The state of a router, with which the source must count. None: its quotas are there already.
+        What the source's router must load before it counts (``Batched.for_sources``). None: its quotas are there.
     quotas : Quotas or None
         The source's quotas, once they are there.
 

@@ -202,7 +202,7 @@ class BatchPlans:
         self._refused: dict[int, Exception] = {}
 
     def join(self, source: Connection | None, batch: int, number: int) -> bytes:
-        """Note that a source is there. Returns its quotas if the plan has them, else the replicas to count with."""
+        """Note that a source is there. Returns its quotas if the plan has them, else what it counts with."""
         if batch > self._batch:
             self._begin(batch)
         self._require(batch)
@@ -210,7 +210,7 @@ class BatchPlans:
             return QUOTAS + self._planned[number]
         assert self._router is not None
         self._counting[source] = number
-        return REPLICAS + self._router.save()
+        return REPLICAS + self._router.for_sources()
 
     def count(self, source: Connection | None, batch: int, number: int, counts: Counts) -> None:
         """Note a source's counts."""

@@ -14,7 +14,7 @@ from unskew.grouping.state import pack, unpack
 Named = TypeVar("Named", Counts, Quotas)
 
 _HANDSHAKE = 10  # s
-#: What an answer begins with: the replicas to count with, the quotas, or why there are none.
+#: What an answer begins with: what is known of replicas, to count with, the quotas, or why there are none.
 REPLICAS, QUOTAS, REFUSED = b"r", b"q", b"x"
 
 

@@ -21,8 +21,8 @@ class Batched(Grouping):
 
     Guarantees, for every such scheme
     ---------------------------------
-    * ``count`` and ``follow`` change nothing. So a source may count with a copy of the planner's router, and follow its
-      quotas with any router of the same identity.
+    * ``count`` and ``follow`` change nothing. So a source may count with a router that has loaded what ``for_sources``
+      of the planner's gave, and follow its quotas with any router of the same identity.
     * ``follow`` gives each tuple a worker, and a source may give its tuples in another order than that in which it has
       counted them. Each worker gets as many of each key's tuples in both orders, if tuples are counted.
     * Between any two calls the planner's router may be saved, and restored in another process.
@@ -43,6 +43,10 @@ class Batched(Grouping):
     @abstractmethod
     def begin(self) -> None:
         """Begin a batch: no source's part of it is divided yet."""
+
+    def for_sources(self) -> bytes:
+        """What a new router must ``load`` to count as this one does. It may be less than ``save`` gives."""
+        return self.save()
 
     @abstractmethod
     def count(self, keys: KeyArray, costs: ArrayLike | None = None) -> Counts:

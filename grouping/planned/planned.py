@@ -15,7 +15,7 @@ from unskew.grouping.planned.batched import Batched
 from unskew.grouping.planned.counts import BUCKETS, Counts, buckets_of, distinct, home_of, merged
 from unskew.grouping.planned.quotas import NO_COSTS, NONE, Quotas, along, begins, loads_of, quotas_of
 from unskew.grouping.planned.replicas import Replicas, added, position
-from unskew.grouping.state import Value
+from unskew.grouping.state import Value, pack
 
 
 class Planned(Batched):
@@ -242,6 +242,12 @@ class Planned(Batched):
         lengths = np.sort(lengths)[::-1]
         split = self.split
         return {"remembered": len(lengths), "split": split, "workers": lengths[: min(split, 100)].tolist()}
+
+    def for_sources(self) -> bytes:
+        """See ``Batched.for_sources``: which keys are remembered, and not where they are."""
+        nothing = Replicas.none(0)
+        state = {"key": self._replicas.key, "worker": nothing.worker, "used": nothing.used}
+        return pack(self._identity(), super()._state() | state)
 
     def _state(self) -> dict[str, Value]:
         key, worker, used, _ = self._replicas

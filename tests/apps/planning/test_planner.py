@@ -242,7 +242,7 @@ def test_waves_of_other_routers_are_none_of_these(tmp_path):
     with planner(str(tmp_path)) as one:
         route(one, 0, 0, ["a"] * 10)
     with planner(str(tmp_path), slack=0.2) as two, closing(Asking(two.address, "a", 0, 0)) as asked:
-        assert (asked.quotas, asked.replicas) == (None, planned(slack=0.2).save())
+        assert (asked.quotas, asked.replicas) == (None, planned(slack=0.2).for_sources())
         asked.divided(planned(slack=0.2).count(["a"] * 10))
     with planner(str(tmp_path)) as three, closing(Asking(three.address, "a", 0, 0)) as asked:
         assert asked.quotas is not None, "those of before are still there"
