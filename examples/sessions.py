@@ -27,7 +27,7 @@ def main(servers: str, topic: str, folder: str) -> None:
     kafka = {"kafka.bootstrap.servers": servers, "startingOffsets": "earliest", "maxOffsetsPerTrigger": 5_000}
     messages = spark.readStream.format("kafka").options(**kafka, subscribe=topic).load()
     parsed = F.from_json(F.col("value").cast("string"), MESSAGE).alias("message")
-    events = messages.select(parsed, "partition").select("message.*", "partition")
+    events = messages.select(parsed, "partition").select("message.*", "partition").dropna()
     # The hot users' states are at several workers; D_CHOICES says whose, and each batch merges them.
     sessions = keyed_map(
         events,
