@@ -30,6 +30,8 @@ COMPARED = (
     "ON_GREEDY",
     "ON_GREEDY:half_life=100_000",
     "HOLISTIC",
+    "PORC",
+    "PORC:half_life=100_000",
     "DALTON",
     "DYNAMIC_KEY",
     "DYNAMIC_KEY_DECAY",

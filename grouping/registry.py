@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from unskew.grouping.bounded import BoundedLoad
-from unskew.grouping.choices import DChoices, Holistic, OffGreedy, OnGreedy, PartialKey, Potc, WChoices
+from unskew.grouping.choices import DChoices, Holistic, OffGreedy, OnGreedy, PartialKey, Porc, Potc, WChoices
 from unskew.grouping.consistent_hash import ConsistentHash
 from unskew.grouping.dalton import Dalton
 from unskew.grouping.dynamic import DynamicKey, DynamicKeyDecay
@@ -32,6 +32,7 @@ GROUPINGS: dict[str, type[Grouping]] = {
         DChoices,
         WChoices,
         Holistic,
+        Porc,
         Potc,
         OnGreedy,
         OffGreedy,

@@ -23,6 +23,7 @@ COLOURS: dict[str, str] = {
     "D_CHOICES": "#56b4e9",
     "W_CHOICES": "#77aacc",
     "HOLISTIC": "#99ccee",
+    "PORC": "#446644",
     # dynamic
     "DYNAMIC_KEY": "#cc79a7",
     "DYNAMIC_KEY_DECAY": "#bb5599",

@@ -12,6 +12,7 @@ VARIANTS = {
     "D_CHOICES": [{"threshold": 2, "tolerance": 0.01}, {"half_life": 900, "own_choices": True}],
     "W_CHOICES": [{"threshold": 2}, {"half_life": 900}],
     "HOLISTIC": [{"threshold": 0.05, "tolerance": 0.1}],
+    "PORC": [{"tolerance": 0.3, "virtual": 3}, {"half_life": 700}],
     "DALTON": [{"slide": 300, "window": 900, "splits": 3}],
     "POTC": [{"choices": 3, "max_keys": 100}],
     "ON_GREEDY": [{"max_keys": 100}, {"half_life": 300}],
