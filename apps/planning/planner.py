@@ -10,6 +10,7 @@ batch gets what was written: a task that runs again, a speculative one, or a tas
 driver has written stand, and the next one plans the rest of the batch.
 """
 
+import errno
 import hashlib
 import logging
 import re
@@ -40,6 +41,7 @@ log = logging.getLogger(__name__)
 
 #: Settings of Spark: a port for the planner (0: any free one), and whether there is one.
 PORT, ENABLED = "spark.unskew.planner.port", "spark.unskew.planner.enabled"
+RETRIES = "spark.port.maxRetries"
 FOLDER = ("unskew", "waves")
 _WAVE = "wave"
 # A replay needs the waves of its own batch, and the last one before it.
@@ -70,6 +72,8 @@ class Planner:
         The address to listen on. Default: ``host``.
     port : int
         The port. 0: any free one.
+    retries : int
+        Where a port is taken, so many of the next ones are tried, as Spark does with its own ports.
     name : str
         A name for it, if the same query has others.
 
@@ -87,6 +91,7 @@ class Planner:
         host: str,
         bind: str | None = None,
         port: int = 0,
+        retries: int = 0,
         name: str = "",
     ) -> None:
         self._routers, self._checkpoint, self._name = routers, checkpoint, name
@@ -94,15 +99,7 @@ class Planner:
         self._queries: dict[str, BatchPlans] = {}
         self._open: set[socket.socket] = set()
         self._closed = False
-        at = (bind or host).strip("[]")
-        try:
-            family = socket.AF_INET6 if ":" in at else socket.AF_INET
-            self._server = socket.create_server((at, port), family=family)
-        except OSError as error:
-            raise EnvironmentFault(
-                f"the planner of PLANNED can't listen at {at}:{port} ({error.strerror or error}); "
-                f"spark.driver.bindAddress and {PORT} name another address and port"
-            ) from error
+        self._server = _listening((bind or host).strip("[]"), port, retries if port else 0)
         self.address = Address(host.strip("[]"), self._server.getsockname()[1], secrets.token_bytes(32))
         threading.Thread(target=self._accept, name="unskew planner", daemon=True).start()
 
@@ -304,6 +301,22 @@ class BatchPlans:
             self._counted = {number: counts for number, counts in self._counted.items() if number not in self._planned}
 
 
+def _listening(at: str, port: int, retries: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in at else socket.AF_INET
+    for more in range(retries + 1):
+        try:
+            return socket.create_server((at, port + more), family=family)
+        except OSError as error:
+            if error.errno == errno.EADDRINUSE and more < retries:
+                continue
+            to = f" to {port + more}" if more else ""
+            raise EnvironmentFault(
+                f"the planner of PLANNED can't listen at {at}:{port}{to} ({error.strerror or error}); "
+                f"spark.driver.bindAddress and {PORT} name another address and port"
+            ) from error
+    raise AssertionError  # the last one has returned or raised
+
+
 def planner(spark: SparkSession, routers: Routers, checkpoint: Where | None, name: str = "") -> Planner | None:
     """The planner of a stream in this session. Parameters as for ``Planner``.
 
@@ -315,7 +328,8 @@ def planner(spark: SparkSession, routers: Routers, checkpoint: Where | None, nam
     conf, port = spark.sparkContext.getConf(), int(spark.conf.get(PORT, "0") or 0)
     host = LOOPBACK if conf.get("spark.master", "").startswith("local") else conf.get("spark.driver.host") or LOOPBACK
     bind = None if host == LOOPBACK else conf.get("spark.driver.bindAddress")
-    return Planner(routers, checkpoint, host, bind, port, name)
+    retries = int(conf.get(RETRIES) or 16)
+    return Planner(routers, checkpoint, host, bind, port, retries, name)
 
 
 class Waves:

@@ -158,7 +158,7 @@ class Stage:
         brokers = 2 if replicated else 1
         ports = free_ports(2 * brokers)
         self.to_broker = Proxy(folder / "to-broker.log", ports[brokers:]) if proxied else None
-        self.to_driver = Proxy(folder / "to-driver.log", free_ports(2 * _DRIVERS)) if proxied else None
+        self.to_driver = Proxy(folder / "to-driver.log", free_ports(3 * _DRIVERS)) if proxied else None
         properties = _BROKER | (_REPLICATED if replicated else {})
 
         def broker(number: int, beside: Broker | None = None) -> Broker:
@@ -405,9 +405,10 @@ def _two_listeners(direct: int, proxied: int) -> dict[str, str]:
 
 
 def _advertised(ports: range) -> dict[str, str]:
-    """Spark's settings of a driver that says its calls and its blocks are to be reached by the proxy's address."""
+    """Spark's settings of a driver whose calls, blocks and planner are to be reached by the proxy's address."""
     return {
         "spark.driver.host": OUTSIDE,
         "spark.driver.port": str(ports[0]),
         "spark.driver.blockManager.port": str(ports[_DRIVERS]),
+        "spark.unskew.planner.port": str(ports[2 * _DRIVERS]),
     }

@@ -4,7 +4,7 @@ import socket
 import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import ExitStack, closing
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ from tests.waiting import PATIENCE
 from unskew.apps.checkpoint.folders import LocalFolder
 from unskew.apps.planning.asking import Asking
 from unskew.apps.planning.planner import FOLDER, Planner
-from unskew.deploy.servers.loopback import LOOPBACK
+from unskew.deploy.servers.loopback import LOOPBACK, free_port
 from unskew.errors import EnvironmentFault
 from unskew.grouping import create, measures
 from unskew.grouping.planned.planned import Planned
@@ -308,3 +308,16 @@ def test_a_stream_s_balance_in_every_batch_of_many_sources():
             parts = [keys[source::16] for source in range(16)]
             routes = in_waves(one, batch, parts, 4)
             assert measures.straggling(np.bincount(np.concatenate(routes), minlength=WORKERS)) <= 1.05 + 1e-9
+
+
+def test_a_port_that_is_taken():
+    """The next driver takes one of the next ports, as with Spark's own ports. Without retries it says so."""
+    port = free_port()
+    with ExitStack() as stack:
+        for _ in range(3):
+            made = Planner(lambda _: planned(), None, LOOPBACK, port=port, retries=16)
+            stack.enter_context(closing(made))
+            assert made.address.port in range(port, port + 17)
+            port = made.address.port  # it is taken now
+        with pytest.raises(EnvironmentFault, match=f"can't listen at {LOOPBACK}:{port} .*in use"):
+            Planner(lambda _: planned(), None, LOOPBACK, port=port)
