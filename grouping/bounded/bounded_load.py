@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unskew.grouping.arguments import BALANCES, fair_shares, integer, number, one_of
-from unskew.grouping.bounded.kernel import Rules, loads, route_within_bounds
+from unskew.grouping.bounded.kernel import TUPLES, Rules, loads, part_of, route_within_bounds, steady
 from unskew.grouping.bounded.replicas import KEYS, chain, chained, replicas
 from unskew.grouping.hashing import function, homes
 from unskew.grouping.interface import Costs, Grouping, Times
@@ -42,6 +42,8 @@ class BoundedLoad(Grouping):
       σ = ``slack`` and f = max(0.08 · (1 + σ) · ``window``/W, 8). By default and up to W = 100, that is at most 1.17
       times the mean over any 100,000 tuples, and 1.07 in the long run. The notes have the proof.
     * This also holds right after the stream has changed, because a bucket keeps nothing that is older than its filling.
+    * With costs, a limit of 8 % of a window is 8 % of what a window costs at the mean cost of the last half window. So
+      half a window after costs have changed, nothing of the old ones is left. The notes have the bound.
     * A key stays whole while its first worker isn't ahead by more than 6 % of a window.
     * At most 4·W + 1024 replicas besides the keys' first ones are remembered. A replica is given up if its key hasn't
       used it during a whole window, or during 300·W tuples if that is more.
@@ -81,6 +83,17 @@ class BoundedLoad(Grouping):
     doesn't grow. If they have Σρ = r < 1, then the other workers run empty, and Φ ≤ (M − c)·r + c ≤ M. So the least
     level is at most M/(1 + σ). The chosen worker's level is at most max(F, M/(1 + σ)) + τ ≤ M. In a stretch of cost C a
     worker's load is at most ρ·(C + M). If all workers are alike and c = 1, this is the guarantee above.
+
+    *When costs change*, so does F. The mean cost of a tuple is that of 16 parts of the stream: of half a window
+    together, or of 8 tuples a worker if that is more. Within a part F can only rise, and M with it. At its end the
+    oldest part no longer counts. If F then falls by f, each level a falls by f·min(a/F, 1), although the worker has got
+    its load. If F is below τ/σ, M stays. Otherwise levels up to F become at most F − f, and those above, at most F + τ,
+    fall by f. Φ becomes Φ − f·Φ/F + f·Σρ·(a/F − 1) over the levels above F, and that sum is at most τ/F, because Φ and
+    a are at most F + τ. Hence Φ and all levels are within the new M. If all falls in a stretch add up to V, and M is
+    the greatest one there, a worker's load is at most ρ·(C + M + V). A fall is at most 8 % of a window at the mean cost
+    by which the oldest part counted. So from the first half window on, and up to W = ``window``/100, V is at most a
+    sixth of the cost of the parts that ceased to count. With a mean over a whole window, the second window after a
+    change would begin with old limits. With one over less than half a window, V could be more.
 
     The limits are 1, 6 and 8 % of a window, or 1, 6.5 and 8 tuples of a worker if that is more. They were chosen on
     Zipf and country streams, on which results change little with them. For a split key of d workers the limit in
@@ -128,10 +141,12 @@ class BoundedLoad(Grouping):
         self.sources = integer("sources", sources, 1)
         self.uses_cost = one_of("balance", balance, BALANCES) == "cost"
         self.weights = None if weights is None else [float(weight) for weight in weights]
+        window = max(1, round(self.window / self.sources**0.5))
         self._rules = Rules(
             number=function(self.seed),
             pace=self.workers / (1 + self.slack),
-            window=max(1, round(self.window / self.sources**0.5)),
+            window=window,
+            part=part_of(window, self.workers),
             period=max(1, round(max(self.window, _LASTING * self.workers) / self.sources**0.5)),
             chosen=4 * self.workers if self.sources == 1 else 0,
         )
@@ -139,11 +154,13 @@ class BoundedLoad(Grouping):
         self._replicas = replicas(8 * self.workers + 1024, 4 * self.workers + 1024)
         self.clock = np.zeros(1)
         self.tally = np.array([0, 0, 1])
+        self._costs = steady(0.0, self._rules.part, 0)
 
     def _route(self, keys: Keys, times: Times, costs: Costs) -> NDArray[np.int32]:
         home = homes(keys.hashes, self._rules.number, self.workers)
         tuples = keys.codes, keys.hashes, home, _ALIKE if costs is None else costs
-        return route_within_bounds(*tuples, self._rules, self._loads, self._replicas, self.clock, self.tally)
+        state = self._loads, self._replicas, self.clock, self.tally, self._costs
+        return route_within_bounds(*tuples, self._rules, *state)
 
     def internals(self) -> Mapping[str, Any]:
         """Show how many keys are remembered, how many are split, and the most split keys' numbers of workers (100)."""
@@ -159,6 +176,7 @@ class BoundedLoad(Grouping):
             **{field: getattr(self._loads, field) for field in _OF_LOADS},
             **{field: getattr(self._replicas, field)[:size] for field in _OF_REPLICAS},
             "chains": chained(self._replicas),
+            **({"costs": self._costs} if self.uses_cost else {}),
         }
 
     def _restore(self, state: Mapping[str, Any]) -> None:
@@ -171,6 +189,10 @@ class BoundedLoad(Grouping):
             getattr(self._replicas, field)[:size] = state[field]
         self._replicas.size[KEYS] = size
         chain(self._replicas, state["chains"])
+        tuples = int(self.tally[TUPLES])
+        # Earlier versions had the mean cost since the start alone.
+        mean = float(self.clock[0]) / tuples if tuples and self.uses_cost else 0.0
+        self._costs = state.get("costs", steady(mean, self._rules.part, tuples))
 
     def _identity(self) -> str:
         parameters = f"slack={self.slack} window={self.window} sources={self.sources}"

@@ -42,6 +42,11 @@ _ROOMY = 0.9  # with a recent load below so many fair shares a worker is taken w
 _AGREED = 0.4  # with several sources, a worker ahead by less than this part of the full limit is open to a new replica
 # Positions in `tally`: tuples so far; the worker looked at last in turn; whether new keys' workers are chosen.
 TUPLES, TURN, CHOOSING = 0, 1, 2
+#: Of so many parts of the stream the last ones are half a window together. Their mean cost is the limits' unit.
+PARTS = 16
+#: Positions in ``costs_so_far`` after those of the parts: the cost of the part that hasn't ended, the cost of all
+#: these parts, and the unit in force.
+PRESENT, TOGETHER, UNIT = PARTS, PARTS + 1, PARTS + 2
 
 
 class Rules(NamedTuple):
@@ -50,6 +55,7 @@ class Rules(NamedTuple):
     number: np.uint64  # the hash function
     pace: float  # time that a worker of mean speed needs for a unit of cost
     window: int  # tuples of this source
+    part: int  # tuples of this source in one of the PARTS
     period: int  # tuples of this source after which unused replicas and keys are forgotten
     chosen: int  # keys whose first worker is chosen when they are new, at most; 0: every key starts at home
 
@@ -78,6 +84,22 @@ def loads(shares: NDArray[np.float64], slack: float) -> Loads:
     return Loads(load, np.zeros(len(shares), np.uint64), *counts)
 
 
+def part_of(window: int, workers: int) -> int:
+    """The tuples of a part: a PARTS-th of half a window, or of 8 tuples a worker (a full limit) if that is more."""
+    return max(-(-window // (2 * PARTS)), -(-int(FEW_FULL) * workers // PARTS))
+
+
+def steady(mean: float, part: int, tuples: int) -> NDArray[np.float64]:
+    """The costs of the last parts, if all tuples so far have cost the mean: float64[PARTS + 3]."""
+    costs = np.zeros(PARTS + 3)
+    ended = min(tuples // part, PARTS)
+    costs[(tuples // part - 1 - np.arange(ended)) % PARTS] = mean * part
+    costs[PRESENT] = mean * (tuples % part)
+    costs[TOGETHER] = mean * (ended * part + tuples % part)
+    costs[UNIT] = mean
+    return costs
+
+
 @kernel
 def route_within_bounds(  # noqa: C901, PLR0912, PLR0915  written out: a call would count references to each array
     codes: NDArray[np.int32],
@@ -89,6 +111,7 @@ def route_within_bounds(  # noqa: C901, PLR0912, PLR0915  written out: a call wo
     replicas: Replicas,
     clock: NDArray[np.float64],
     tally: NDArray[np.int64],
+    costs_so_far: NDArray[np.float64],
 ) -> NDArray[np.int32]:
     """Route tuple by tuple. ``costs`` is empty if every tuple costs 1.
 
@@ -97,7 +120,9 @@ def route_within_bounds(  # noqa: C901, PLR0912, PLR0915  written out: a call wo
        is a vote for splitting its key. Beyond ``FULL`` the key that comes is split.
     3. A split key goes to the first of its workers that has room. If none has room, one more worker joins, until the
        key has all W.
-    4. When three of four nodes for replicas are in use, only the key that the vote elects is split. A tuple of another
+    4. When tuples have become cheaper and the limits fall, workers are less ahead in the same ratio, but by no more
+       than the full limit falls. Otherwise a worker within an old limit would get nothing until it is within the new.
+    5. When three of four nodes for replicas are in use, only the key that the vote elects is split. A tuple of another
        key then goes to the next worker with room, and its key stays whole.
     """
     routes = np.empty(len(codes), np.int32)
@@ -113,7 +138,9 @@ def route_within_bounds(  # noqa: C901, PLR0912, PLR0915  written out: a call wo
     span = max(rules.window // 10, 10 * len(load))
     to_estimate = span - tuples % span
     to_tidy = rules.period - tuples % rules.period
-    opening, whole, full = limits(rules, 1.0)
+    counted = min(tuples // rules.part, PARTS) * rules.part + tuples % rules.part
+    unit: float = costs_so_far[UNIT] if len(costs) else 1.0
+    opening, whole, full = limits(rules, unit)
     for i in range(len(codes)):
         code: int = codes[i]
         key: np.uint64 = hashes[code]
@@ -121,7 +148,12 @@ def route_within_bounds(  # noqa: C901, PLR0912, PLR0915  written out: a call wo
         if len(costs):
             cost = costs[i]
             now += cost
-            opening, whole, full = limits(rules, now / tuples)
+            counted += 1
+            costs_so_far[PRESENT] += cost
+            costs_so_far[TOGETHER] += cost
+            if costs_so_far[TOGETHER] > unit * counted:
+                unit = costs_so_far[TOGETHER] / counted
+                opening, whole, full = limits(rules, unit)
         else:
             now += 1.0
         slot = find(table, in_use, known, key)
@@ -181,6 +213,14 @@ def route_within_bounds(  # noqa: C901, PLR0912, PLR0915  written out: a call wo
         load[worker, AHEAD] = max(load[worker, AHEAD], now) + cost * load[worker, PACE]
         load[worker, PASSING] += cost
         routes[i] = worker
+        if len(costs) and tuples % rules.part == 0:
+            counted = end_part(rules, tuples, costs_so_far)
+            mean = costs_so_far[TOGETHER] / counted
+            if mean < unit:
+                before, unit = full, mean
+                opening, whole, full = limits(rules, unit)
+                for w in range(len(load)):
+                    load[w, AHEAD] -= (before - full) * min(max((load[w, AHEAD] - now) / before, 0.0), 1.0)
         to_estimate -= 1
         if to_estimate == 0:
             estimate(loads, rules)
@@ -192,7 +232,25 @@ def route_within_bounds(  # noqa: C901, PLR0912, PLR0915  written out: a call wo
             to_tidy = rules.period
     clock[0] = now
     tally[TUPLES] = tuples
+    if len(costs):
+        costs_so_far[UNIT] = unit
     return routes
+
+
+@kernel
+def end_part(rules: Rules, tuples: int, costs_so_far: NDArray[np.float64]) -> int:
+    """End a part of the stream: it takes the place of the oldest of the last PARTS. Return how many tuples these have.
+
+    The sum is formed anew, so that no rounding errors add up.
+    """
+    ended = tuples // rules.part
+    costs_so_far[(ended - 1) % PARTS] = costs_so_far[PRESENT]
+    costs_so_far[PRESENT] = 0.0
+    total = 0.0
+    for part in range(PARTS):
+        total += costs_so_far[part]
+    costs_so_far[TOGETHER] = total
+    return int(min(ended, PARTS) * rules.part)
 
 
 @kernel

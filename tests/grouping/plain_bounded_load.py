@@ -1,6 +1,6 @@
 """BOUNDED_LOAD in plain Python, from its docstring: buckets in a list, replicas in a dictionary."""
 
-from math import sqrt
+from math import ceil, sqrt
 
 import numpy as np
 
@@ -33,6 +33,9 @@ class PlainBoundedLoad:
         self.ahead, self.recent, self.passing = [0.0] * workers, [0.0] * workers, [0.0] * workers
         self.rival, self.votes = [0] * workers, [0] * workers
         self.keys = {}
+        self.part = max(ceil(self.window / 32), ceil(workers / 2))
+        self.parts, self.present, self.together, self.unit = [0.0] * 16, 0.0, 0.0, 0.0
+        self.full = []  # the full limit at each tuple
 
     def route(self, keys, costs=None):
         encoded = encode(keys)
@@ -40,8 +43,7 @@ class PlainBoundedLoad:
         return [self.one(key, 1.0 if costs is None else float(costs[i])) for i, key in enumerate(hashes)]
 
     def limit(self, kind):
-        unit = self.now / self.tuples
-        return max(kind[0] * (unit * self.window), kind[1] * (unit * (self.w / (1 + self.slack))))
+        return max(kind[0] * (self.unit * self.window), kind[1] * (self.unit * (self.w / (1 + self.slack))))
 
     def level(self, worker):
         return self.ahead[worker] - self.now
@@ -50,8 +52,7 @@ class PlainBoundedLoad:
         return (((plain.mix(key, (self.seed << 32) + look)) >> 32) * self.w) >> 32
 
     def one(self, key, cost):
-        self.tuples += 1
-        self.now += cost
+        self.pay(cost)
         if key not in self.keys and self.placed and self.placing:
             self.choose_first(key)
         replicas = self.keys.get(key)
@@ -74,11 +75,42 @@ class PlainBoundedLoad:
             replicas.seen = True
         self.ahead[worker] = max(self.ahead[worker], self.now) + cost * self.pace[worker]
         self.passing[worker] += cost
+        self.end()
+        return worker
+
+    def end(self):
+        if self.tuples % self.part == 0:
+            self.end_part()
         if self.tuples % max(self.window // 10, 10 * self.w) == 0:
             self.estimate()
         if self.tuples % self.period == 0:
             self.tidy()
-        return worker
+
+    def pay(self, cost):
+        """A tuple comes. Within a part the unit only rises."""
+        self.tuples += 1
+        self.now += cost
+        self.present += cost
+        self.together += cost
+        self.unit = max(self.unit, self.together / (self.counted(self.tuples - 1) + 1))
+        self.full.append(self.limit(FULL))
+
+    def counted(self, tuples):
+        """Of so many tuples: those in the last 16 parts that have ended, and in the present part."""
+        return min(tuples // self.part, 16) * self.part + tuples % self.part
+
+    def end_part(self):
+        """The oldest part's cost no longer counts. Levels fall with the limits."""
+        self.parts[(self.tuples // self.part - 1) % 16], self.present = self.present, 0.0
+        self.together = 0.0
+        for part in self.parts:
+            self.together += part
+        mean = self.together / self.counted(self.tuples)
+        if mean < self.unit:
+            before, self.unit = self.limit(FULL), mean
+            for worker in range(self.w):
+                part = min(max(self.level(worker) / before, 0.0), 1.0)
+                self.ahead[worker] -= (before - self.limit(FULL)) * part
 
     def join(self, replicas, worker):
         if len(replicas.workers) < self.w:
@@ -174,7 +206,8 @@ class PlainBoundedLoad:
     def estimate(self):
         total = float(np.array(self.passing).sum())
         for worker in range(self.w):
-            share = self.passing[worker] / total * self.pace[worker] / (self.w / (1 + self.slack)) * self.w
+            part = self.passing[worker] / total if total else 0.0
+            share = part * self.pace[worker] / (self.w / (1 + self.slack)) * self.w
             self.recent[worker] += (share - self.recent[worker]) / 4
             self.passing[worker] = 0.0
 

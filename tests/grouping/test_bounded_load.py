@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from tests.grouping.plain_bounded_load import PlainBoundedLoad
 from unskew.grouping import create, encode, with_sources
 from unskew.grouping.hashing import function, homes
+from unskew.grouping.state import pack, unpack
 from unskew.grouping.streams import hot, uniform, zipf
 
 
@@ -36,6 +37,11 @@ def worst_excess(chosen, workers, slack):
         before = np.concatenate([[0.0], np.cumsum(steps)])
         most = max(most, float((before - np.minimum.accumulate(before)).max()))
     return most
+
+
+def beyond_the_first(keys, chosen, workers):
+    """How many replicas there are besides one a key."""
+    return len(np.unique(keys * workers + chosen)) - len(np.unique(keys))
 
 
 def replication(keys, chosen, workers):
@@ -74,6 +80,82 @@ def test_equals_the_plain_version_by_cost(stream, workers, seed):
     costs = np.random.default_rng(seed).lognormal(0, 1, 4000)
     router = create("BOUNDED_LOAD", workers, seed=seed, window=500, balance="cost")
     assert router.route(keys, costs=costs).tolist() == PlainBoundedLoad(workers, seed, window=500).route(keys, costs)
+
+
+def changing(n, parts, seed):
+    """Costs of n tuples: in each part of the stream, lognormal with another mean."""
+    costs = np.random.default_rng(seed).lognormal(0, 0.5, n)
+    return costs * np.repeat(parts, -(-n // len(parts)))[:n]
+
+
+@settings(deadline=None, max_examples=30)
+@given(
+    streams,
+    st.integers(1, 60),
+    st.lists(st.sampled_from([0, 0.01, 1, 100]), min_size=1, max_size=5),
+    st.integers(1, 6000),
+    st.integers(0, 9),
+)
+def test_equals_the_plain_version_where_costs_change(stream, workers, parts, window, seed):
+    keys, costs = stream.take(0, 4000, seed), changing(4000, parts, seed)
+    router = create("BOUNDED_LOAD", workers, seed=seed, window=window, balance="cost")
+    routes = [router.route(keys[at : at + 700], costs=costs[at : at + 700]) for at in range(0, 4000, 700)]
+    assert np.concatenate(routes).tolist() == PlainBoundedLoad(workers, seed, window=window).route(keys, costs)
+
+
+@settings(deadline=None, max_examples=30)
+@given(
+    streams,
+    st.integers(1, 60),
+    st.lists(st.sampled_from([0.01, 1, 100]), min_size=1, max_size=5),
+    st.integers(1, 6000),
+    st.sampled_from([0.02, 0.07, 0.3]),
+)
+def test_no_stretch_gives_a_worker_more_cost_than_proved(stream, workers, parts, window, slack):
+    """However costs change: ρ · (C + M), and what the limit has fallen by in the stretch."""
+    keys, costs = stream.take(0, 3000, 1), changing(3000, parts, 1)
+    plain = PlainBoundedLoad(workers, slack=slack, window=window)
+    chosen, full = np.array(plain.route(keys, costs)), np.array(plain.full)
+    fallen = np.concatenate([[0.0], np.cumsum(np.maximum(0, full[:-1] - full[1:]))])
+    rho, tau = (1 + slack) / workers, costs.max() * workers / (1 + slack)
+    greatest = max(full.max(), tau / slack) + tau
+    for worker in range(workers):
+        steps = (chosen == worker) * costs - rho * costs
+        # What the limit falls by before a stretch's first tuple isn't the stretch's.
+        after = np.cumsum(steps) - rho * np.append(fallen[1:], fallen[-1])
+        before = np.cumsum(steps) - steps - rho * fallen
+        assert (after - np.minimum.accumulate(before)).max() <= rho * greatest * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("workers", [10, 100])
+@pytest.mark.parametrize("begin", [0, 30_000], ids=["window", "midway"])
+@pytest.mark.parametrize("stream", [hot(0.3), hot(0.8), zipf(1.0, 10_000)], ids=["R30", "R80", "1.0"])
+def test_costs_that_fall_or_rise_a_hundredfold(stream, begin, workers):
+    """Each window from the second one on is balanced, and keys aren't split for long that needn't be."""
+    n, change = 100_000, 500_000 + begin
+    keys = stream.take(0, change + 5 * n, 1)
+    for factor in (0.01, 100):
+        costs = np.where(np.arange(len(keys)) < change, 1, factor)
+        chosen = create("BOUNDED_LOAD", workers, balance="cost").route(keys, costs=costs)
+        windows = [slice(at, at + n) for at in range(change - n, change + 5 * n, n)]
+        loads = [np.bincount(chosen[window], minlength=workers).max() for window in windows]
+        assert max(loads[2:]) <= 1.2 * n / workers
+        extra = [beyond_the_first(keys[window], chosen[window], workers) for window in windows]
+        assert max(extra[2:]) - extra[0] <= workers // 2
+
+
+def test_a_state_of_a_version_that_counted_costs_from_the_start():
+    """It is read, as if all tuples had cost the mean; and a state by tuples has no costs."""
+    keys = zipf(1.0, 1000).take(0, 40_000)
+    for cut in (0, 1, 7_000, 30_000):
+        router, other = (create("BOUNDED_LOAD", 10, window=5000, balance="cost") for _ in range(2))
+        router.route(keys[:cut], costs=3.0)
+        state = unpack(router.identity, router.save())
+        del state["costs"]
+        other.load(pack(router.identity, state))
+        assert (other.route(keys[cut:], costs=3.0) == router.route(keys[cut:], costs=3.0)).all()
+        assert other.save() == router.save()
+    assert "costs" not in unpack(create("BOUNDED_LOAD", 10).identity, create("BOUNDED_LOAD", 10).save())
 
 
 @settings(deadline=None, max_examples=30)
