@@ -136,14 +136,19 @@ def candidates(hashes: NDArray[np.uint64], number: np.uint64, choices: int, work
             drawn[i, 1] = 0 if second == first else second
         return drawn
     deck = np.arange(workers).astype(np.int32)
-    swapped = np.empty(choices, np.int64)
     for i in range(len(hashes)):
-        for step in range(choices):
-            other = step + below(mix(hashes[i], number + np.uint64(step)), workers - step)
-            swapped[step] = other
-            deck[step], deck[other] = deck[other], deck[step]
-            drawn[i, step] = deck[step]
-        for step in range(choices - 1, -1, -1):
-            other = swapped[step]
-            deck[step], deck[other] = deck[other], deck[step]
+        draw(hashes[i], number, deck, drawn[i])
     return drawn
+
+
+@kernel
+def draw(key: np.uint64, number: np.uint64, deck: NDArray[np.int32], drawn: NDArray[np.int32]) -> None:
+    """Draw as many candidates of one key as ``drawn`` has places. O(d). ``deck`` is 0, …, W − 1 before and after."""
+    for step in range(len(drawn)):
+        other = step + below(mix(key, number + np.uint64(step)), len(deck) - step)
+        drawn[step] = other
+        deck[step], deck[other] = deck[other], deck[step]
+    for step in range(len(drawn) - 1, -1, -1):
+        other = drawn[step]
+        drawn[step] = deck[step]
+        deck[step], deck[other] = deck[other], deck[step]

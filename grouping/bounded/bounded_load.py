@@ -7,7 +7,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unskew.grouping.arguments import BALANCES, fair_shares, integer, number, one_of
-from unskew.grouping.bounded.kernel import TUPLES, Rules, loads, part_of, route_within_bounds, steady
+from unskew.grouping.bounded.kernel import (
+    AHEAD,
+    PACE,
+    TUPLES,
+    UNIT,
+    Rules,
+    limits,
+    loads,
+    part_of,
+    route_within_bounds,
+    steady,
+)
 from unskew.grouping.bounded.replicas import KEYS, chain, chained, replicas
 from unskew.grouping.hashing import function, homes
 from unskew.grouping.interface import Costs, Grouping, Times
@@ -71,6 +82,12 @@ class BoundedLoad(Grouping):
     weights : sequence of W floats, default None
         The workers' speeds, in any unit, each above 0. A worker's fair share of the load is proportional to its speed.
         None: all workers are alike.
+    most_workers : int, at least 1, default None
+        A key, such as a noisy tenant, has at most so many workers: its home in KEY, and others that its hash draws, the
+        same ones for ever and at every source. What is beyond these workers' limits goes there all the same and waits,
+        so the bound on loads doesn't hold. Other keys leave such workers if one of their own has room. Smaller: more of
+        the workers are left to other keys, and each key has less choice. A tuple takes at most 64 looks at its key's
+        own workers, and then one at each that the key may have. None: W.
 
     Notes
     -----
@@ -134,6 +151,7 @@ class BoundedLoad(Grouping):
         sources: int = 1,
         balance: str = "tuples",
         weights: Sequence[float] | None = None,
+        most_workers: int | None = None,
     ) -> None:
         super().__init__(workers, seed=seed)
         self.slack = number("slack", slack, 0, 10, above=True)
@@ -141,12 +159,14 @@ class BoundedLoad(Grouping):
         self.sources = integer("sources", sources, 1)
         self.uses_cost = one_of("balance", balance, BALANCES) == "cost"
         self.weights = None if weights is None else [float(weight) for weight in weights]
+        self.most_workers = None if most_workers is None else integer("most_workers", most_workers, 1)
         window = max(1, round(self.window / self.sources**0.5))
         self._rules = Rules(
             number=function(self.seed),
             pace=self.workers / (1 + self.slack),
             window=window,
             part=part_of(window, self.workers),
+            most=min(self.most_workers or self.workers, self.workers),
             period=max(1, round(max(self.window, _LASTING * self.workers) / self.sources**0.5)),
             chosen=4 * self.workers if self.sources == 1 else 0,
         )
@@ -163,11 +183,21 @@ class BoundedLoad(Grouping):
         return route_within_bounds(*tuples, self._rules, *state)
 
     def internals(self) -> Mapping[str, Any]:
-        """Show how many keys are remembered, how many are split, and the most split keys' numbers of workers (100)."""
+        """Show how many keys are remembered, how many are split, and the most split keys' numbers of workers (100).
+
+        With ``most_workers`` also how many keys have so many workers (``capped``), and the ``excess``: what the workers
+        have got beyond the full limit, in tuples or ms, and haven't done yet if they all are as fast as they must be.
+        """
         size = int(self._replicas.size[KEYS])
         lengths = np.sort(self._replicas.length[:size])[::-1]
         split = int((lengths > 1).sum())
-        return {"remembered": size, "split": split, "workers": lengths[: min(split, 100)].tolist()}
+        shown = {"remembered": size, "split": split, "workers": lengths[: min(split, 100)].tolist()}
+        if self.most_workers is None:
+            return shown
+        full = limits(self._rules, float(self._costs[UNIT]) if self.uses_cost else 1.0)[2]
+        load = self._loads.load
+        beyond = np.maximum(0, load[:, AHEAD] - self.clock[0] - full) / load[:, PACE]
+        return {**shown, "capped": int((lengths >= self._rules.most).sum()), "excess": round(float(beyond.sum()), 3)}
 
     def _state(self) -> dict[str, Value]:
         size = self._replicas.size[KEYS]
@@ -196,7 +226,9 @@ class BoundedLoad(Grouping):
 
     def _identity(self) -> str:
         parameters = f"slack={self.slack} window={self.window} sources={self.sources}"
-        return f"{super()._identity()} {parameters} cost={self.uses_cost} weights={self.weights}"
+        # (Not named if it isn't given: states of earlier versions are read.)
+        most = "" if self.most_workers is None else f" most_workers={self.most_workers}"
+        return f"{super()._identity()} {parameters} cost={self.uses_cost} weights={self.weights}{most}"
 
 
 # Costs that aren't there, as the kernel takes them: contiguous and read-only, like those that are.

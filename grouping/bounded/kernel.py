@@ -24,9 +24,10 @@ from unskew.grouping.bounded.replicas import (
     join,
     remember,
     tidy,
+    use,
 )
 from unskew.grouping.compiled import kernel
-from unskew.grouping.hashing import below, mix
+from unskew.grouping.hashing import below, draw, mix
 
 # How far a worker may be ahead, in windows, or in tuples of a worker if that is more. The limits are for a worker to be
 # open to a key that isn't on it yet, to take a whole key's tuple, and to take any tuple. A split key's limit is between
@@ -57,6 +58,7 @@ class Rules(NamedTuple):
     window: int  # tuples of this source
     part: int  # tuples of this source in one of the PARTS
     period: int  # tuples of this source after which unused replicas and keys are forgotten
+    most: int  # workers of a key, at most
     chosen: int  # keys whose first worker is chosen when they are new, at most; 0: every key starts at home
 
 
@@ -119,7 +121,8 @@ def route_within_bounds(  # noqa: C901, PLR0912, PLR0915  written out: a call wo
     2. A whole key goes to its first worker while this isn't ahead by more than ``WHOLE``. Beyond that each such tuple
        is a vote for splitting its key. Beyond ``FULL`` the key that comes is split.
     3. A split key goes to the first of its workers that has room. If none has room, one more worker joins, until the
-       key has all W.
+       key has all W, or as many as a key may have. If these are fewer than W, they are the key's first candidates, and
+       what is beyond their limits goes there all the same (``next_allowed``).
     4. When tuples have become cheaper and the limits fall, workers are less ahead in the same ratio, but by no more
        than the full limit falls. Otherwise a worker within an old limit would get nothing until it is within the new.
     5. When three of four nodes for replicas are in use, only the key that the vote elects is split. A tuple of another
@@ -132,6 +135,7 @@ def route_within_bounds(  # noqa: C901, PLR0912, PLR0915  written out: a call wo
     table, in_use = replicas.table, replicas.size[SPAN]
     cursor, since, head = replicas.cursor, replicas.since, replicas.head
     joined, following, used, reaches = replicas.worker, replicas.following, replicas.used, replicas.reach
+    deck, own = np.arange(len(load)).astype(np.int32), np.empty(rules.most, np.int32)
     cost = 1.0
     now: float = clock[0]
     tuples: int = tally[TUPLES]
@@ -158,7 +162,7 @@ def route_within_bounds(  # noqa: C901, PLR0912, PLR0915  written out: a call wo
             now += 1.0
         slot = find(table, in_use, known, key)
         if slot < 0 and tally[CHOOSING] and rules.chosen:
-            slot = _choose_first(key, homes[code], rules, loads, replicas, tally)
+            slot = _choose_first(key, homes[code], rules, loads, replicas, tally, deck, own)
             in_use = replicas.size[SPAN]
         worker: int = homes[code]
         is_split = False
@@ -166,7 +170,7 @@ def route_within_bounds(  # noqa: C901, PLR0912, PLR0915  written out: a call wo
             worker = first[slot]
             seen[slot] = True
             is_split = length[slot] > 1
-        if not is_split and load[worker, AHEAD] - now > whole:
+        if not is_split and rules.most > 1 and load[worker, AHEAD] - now > whole:
             spare: int = replicas.size[SPARE] if slot >= 0 or replicas.size[KEYS] < len(known) else 0
             is_full = load[worker, AHEAD] - now > full
             if (leads(key, worker, loads) and spare) or (is_full and 4 * spare > len(joined)):
@@ -175,6 +179,8 @@ def route_within_bounds(  # noqa: C901, PLR0912, PLR0915  written out: a call wo
                     in_use = replicas.size[SPAN]
                     loads.keys[worker] += 1
                 is_split = True
+            elif is_full and rules.most < len(load):
+                worker = next_allowed(key, now, opening, whole, full, False, rules, loads, deck, own)
             elif is_full:
                 worker = next_worker(key, now, opening, whole, full, False, rules, loads, tally)
         if is_split:
@@ -206,6 +212,10 @@ def route_within_bounds(  # noqa: C901, PLR0912, PLR0915  written out: a call wo
                 cursor[slot] = best
                 if best != FIRST:
                     used[best] = True
+            elif rules.most < len(load):
+                worker = next_allowed(key, now, opening, reach, full, True, rules, loads, deck, own)
+                if not use(replicas, slot, worker):
+                    join(replicas, slot, worker)
             else:
                 worker = next_worker(key, now, opening, reach, full, True, rules, loads, tally)
                 if many < len(load):
@@ -255,12 +265,19 @@ def end_part(rules: Rules, tuples: int, costs_so_far: NDArray[np.float64]) -> in
 
 @kernel
 def _choose_first(
-    key: np.uint64, home: int, rules: Rules, loads: Loads, replicas: Replicas, tally: NDArray[np.int64]
+    key: np.uint64,
+    home: int,
+    rules: Rules,
+    loads: Loads,
+    replicas: Replicas,
+    tally: NDArray[np.int64],
+    deck: NDArray[np.int32],
+    own: NDArray[np.int32],
 ) -> int:
     """Choose a new key's first worker and remember the key, if there's room: its slot, or −1.
 
     It is the key's home if that has at most its share of keys; else, of the workers that the key's hash functions name,
-    the one with the fewest keys for its speed.
+    the one with the fewest keys for its speed. If a key may have fewer than W workers, it is one of those.
     """
     if replicas.size[KEYS] >= rules.chosen:
         tally[CHOOSING] = 0
@@ -268,8 +285,14 @@ def _choose_first(
     best: int = home
     fewest = loads.keys[home] * loads.load[home, PACE]
     if fewest > replicas.size[KEYS] * rules.pace / len(loads.keys):
-        for look in range(1, LOOKS):
-            worker = int(below(mix(key, rules.number + np.uint64(look)), len(loads.keys)))
+        limited = rules.most < len(loads.keys)
+        if limited:
+            draw(key, rules.number, deck, own)
+        for look in range(1, min(LOOKS, rules.most) if limited else LOOKS):
+            if limited:
+                worker = int(own[look])
+            else:
+                worker = int(below(mix(key, rules.number + np.uint64(look)), len(loads.keys)))
             if loads.keys[worker] * loads.load[worker, PACE] < fewest:
                 best, fewest = worker, loads.keys[worker] * loads.load[worker, PACE]
     loads.keys[best] += 1
@@ -378,6 +401,46 @@ def next_worker(
                 break
     if best < 0:
         return lowest if level <= full else _any_with_room(now, full, loads, tally)
+    if stays:
+        loads.load[best, RECENT] += _NEWCOMER
+    return best
+
+
+@kernel
+def next_allowed(
+    key: np.uint64,
+    now: float,
+    opening: float,
+    reach: float,
+    full: float,
+    stays: bool,
+    rules: Rules,
+    loads: Loads,
+    deck: NDArray[np.int32],
+    own: NDArray[np.int32],
+) -> int:
+    """As ``next_worker``, where a key may have fewer than W workers: its first candidates (``hashing.candidates``).
+
+    If none of these is open it is the one that is the least ahead, whether that is full or not. ``deck`` [W] is as
+    ``draw`` takes it, and ``own`` has a place for each worker that a key may have.
+    """
+    agree = stays and rules.chosen == 0
+    if agree:
+        opening = min(_AGREED * full, reach)
+    best = lowest = -1
+    least = level = np.inf
+    draw(key, rules.number, deck, own)
+    for look in range(rules.most):
+        worker = int(own[look])
+        ahead = loads.load[worker, AHEAD] - now
+        if ahead < level:
+            lowest, level = worker, ahead
+        if ahead <= opening and loads.load[worker, RECENT] < least:
+            best, least = worker, loads.load[worker, RECENT]
+            if not stays or agree:
+                break
+    if best < 0:
+        return lowest
     if stays:
         loads.load[best, RECENT] += _NEWCOMER
     return best

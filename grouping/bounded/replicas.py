@@ -126,6 +126,20 @@ def join(replicas: Replicas, slot: int, worker: int) -> None:
 
 
 @kernel
+def use(replicas: Replicas, slot: int, worker: int) -> bool:
+    """Say that a tuple of a key goes to a worker. Return False if that isn't one of the key's."""
+    if replicas.first[slot] == worker:
+        return True
+    node: int = replicas.head[slot]
+    while node != FIRST:
+        if replicas.worker[node] == worker:
+            replicas.used[node] = True
+            return True
+        node = replicas.following[node]
+    return False
+
+
+@kernel
 def tidy(replicas: Replicas, keep: int) -> None:
     """Forget workers to which no tuple went since the last call, but not a key's first worker. Then forget whole keys.
 

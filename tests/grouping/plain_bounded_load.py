@@ -20,7 +20,7 @@ class Replicas:
 
 
 class PlainBoundedLoad:
-    def __init__(self, workers, seed=0, slack=0.07, window=100_000, sources=1, weights=None):
+    def __init__(self, workers, seed=0, slack=0.07, window=100_000, sources=1, weights=None, most_workers=None):
         speeds = np.array(weights or [1.0] * workers)
         self.w, self.seed, self.slack = workers, seed, slack
         self.pace = [float(1 / ((1 + slack) * share)) for share in speeds / speeds.sum()]
@@ -33,6 +33,8 @@ class PlainBoundedLoad:
         self.ahead, self.recent, self.passing = [0.0] * workers, [0.0] * workers, [0.0] * workers
         self.rival, self.votes = [0] * workers, [0] * workers
         self.keys = {}
+        self.most = min(most_workers or workers, workers)
+        self.find = self.next_allowed if self.most < workers else self.next_worker
         self.part = max(ceil(self.window / 32), ceil(workers / 2))
         self.parts, self.present, self.together, self.unit = [0.0] * 16, 0.0, 0.0, 0.0
         self.full = []  # the full limit at each tuple
@@ -58,18 +60,18 @@ class PlainBoundedLoad:
         replicas = self.keys.get(key)
         worker = replicas.workers[0] if replicas else self.named(key, 0)
         split = replicas is not None and len(replicas.workers) > 1
-        if not split and self.level(worker) > self.limit(WHOLE):
+        if not split and self.most > 1 and self.level(worker) > self.limit(WHOLE):
             is_full = self.level(worker) > self.limit(FULL)
             spare = self.nodes - sum(len(replicas.workers) - 1 for replicas in self.keys.values())
             if self.leads(key, worker) or (is_full and 4 * spare > self.nodes):
                 replicas = self.keys.setdefault(key, Replicas(worker))
                 split = True
             elif is_full:
-                worker = self.next_worker(key, False, self.limit(WHOLE))
+                worker = self.find(key, False, self.limit(WHOLE))
         if split:
             worker = self.own(replicas)
             if worker is None:
-                worker = self.next_worker(key, True, self.reach(replicas))
+                worker = self.find(key, True, self.reach(replicas))
                 self.join(replicas, worker)
         if replicas:
             replicas.seen = True
@@ -112,8 +114,20 @@ class PlainBoundedLoad:
                 part = min(max(self.level(worker) / before, 0.0), 1.0)
                 self.ahead[worker] -= (before - self.limit(FULL)) * part
 
+    def allowed(self, key):
+        """The workers that a key may have, or the 16 that its hash functions name."""
+        if self.most == self.w:
+            return [self.named(key, look) for look in range(16)]
+        deck = list(range(self.w))
+        for step in range(self.most):
+            other = step + ((((plain.mix(key, (self.seed << 32) + step)) >> 32) * (self.w - step)) >> 32)
+            deck[step], deck[other] = deck[other], deck[step]
+        return deck[: self.most]
+
     def join(self, replicas, worker):
-        if len(replicas.workers) < self.w:
+        if self.most < self.w and worker in replicas.workers:
+            replicas.used[replicas.workers.index(worker)] = True
+        elif len(replicas.workers) < self.w:
             replicas.cursor = len(replicas.workers)
             replicas.workers.append(worker)
             replicas.used.append(True)
@@ -128,8 +142,7 @@ class PlainBoundedLoad:
         best = self.named(key, 0)
         fewest = self.firsts(best) * self.pace[best]
         if fewest > len(self.keys) * (self.w / (1 + self.slack)) / self.w:
-            for look in range(1, 16):
-                worker = self.named(key, look)
+            for worker in self.allowed(key)[1:16]:
                 if self.firsts(worker) * self.pace[worker] < fewest:
                     best, fewest = worker, self.firsts(worker) * self.pace[worker]
         self.keys[key] = Replicas(best)
@@ -198,6 +211,17 @@ class PlainBoundedLoad:
             if self.level(worker) <= self.limit(FULL):
                 return worker
         return min(range(self.w), key=lambda worker: self.ahead[worker])
+
+    def next_allowed(self, key, stays, reach):
+        """The same among the workers that the key may have; none is open: the least ahead, full or not."""
+        agree = stays and not self.placed
+        opening = min(0.4 * self.limit(FULL), reach) if agree else self.limit(OPEN)
+        found = [worker for worker in self.allowed(key) if self.level(worker) <= opening]
+        if not found:
+            return min(self.allowed(key), key=self.level)
+        best = min(found, key=lambda worker: self.recent[worker]) if stays and self.placed else found[0]
+        self.recent[best] += 0.3 * stays
+        return best
 
     def in_turn(self):
         self.turn = (self.turn + 1) % self.w

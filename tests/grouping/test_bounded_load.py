@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from tests.grouping.plain_bounded_load import PlainBoundedLoad
 from unskew.grouping import create, encode, with_sources
-from unskew.grouping.hashing import function, homes
+from unskew.grouping.hashing import candidates, function, homes
 from unskew.grouping.state import pack, unpack
 from unskew.grouping.streams import hot, uniform, zipf
 
@@ -62,11 +62,12 @@ streams = st.sampled_from(
     st.integers(100, 3000),
     st.sampled_from([1, 4]),
     st.booleans(),
+    st.none() | st.integers(1, 20),
 )
-def test_equals_the_plain_version(stream, workers, seed, slack, window, sources, weighted):
+def test_equals_the_plain_version(stream, workers, seed, slack, window, sources, weighted, most):
     """Tuple for tuple; a second stream follows, so that replicas are given up."""
     keys = np.concatenate([stream.take(0, 3000, seed), 10**6 + hot(0.5).take(0, 3000, seed)])
-    options = {"seed": seed, "slack": slack, "window": window, "sources": sources}
+    options = {"seed": seed, "slack": slack, "window": window, "sources": sources, "most_workers": most}
     if weighted:
         options["weights"] = [1.0 + worker % 3 for worker in range(workers)]
     router = create("BOUNDED_LOAD", workers, **options)
@@ -275,8 +276,71 @@ def test_one_worker_and_very_many(workers, keys):
     assert worst_excess_of_any(chosen, workers, 0.07) <= bound(0, workers, 0.07, 100_000) + 1e-6
 
 
+def at_several(keys, workers, sources, **options):
+    """Route a stream that S sources share in turn, with routers that know nothing of each other."""
+    chosen = np.empty(len(keys), np.int32)
+    for source in range(sources):
+        router = create("BOUNDED_LOAD", workers, sources=sources, **options)
+        chosen[source::sources] = router.route(keys[source::sources])
+    return chosen
+
+
+@settings(deadline=None, max_examples=40)
+@given(
+    st.lists(st.tuples(streams, st.integers(1, 4000)), min_size=1, max_size=4),
+    st.integers(1, 70),
+    st.integers(1, 12),
+    st.sampled_from([1, 3]),
+    st.integers(1, 3000),
+)
+def test_no_key_has_more_workers_than_it_may(parts, workers, most, sources, window):
+    """Ever, of all sources together; with the largest number, the routes are as without it."""
+    keys = np.concatenate([stream.take(0, n, i) for i, (stream, n) in enumerate(parts)])
+    chosen = at_several(keys, workers, sources, most_workers=most, window=window)
+    pairs = np.unique(keys * workers + chosen)
+    assert np.unique(pairs // workers, return_counts=True)[1].max() <= most
+    free = at_several(keys, workers, sources, window=window)
+    assert (at_several(keys, workers, sources, window=window, most_workers=max(most, workers)) == free).all()
+
+
+@pytest.mark.parametrize("sources", [1, 4])
+@pytest.mark.parametrize("most", [2, 4])
+def test_a_noisy_tenant_waits_at_its_own_workers(most, sources):
+    """It has 1.3 times as much as they can take. Others leave these, and all other workers are within bounds."""
+    share, workers = 1.3 * most / 20, 20
+    keys = hot(share, 4096).take(0, 600_000)
+    chosen = at_several(keys, workers, sources, most_workers=most)
+    late, n = slice(300_000, None), 300_000
+    tenants = np.unique(chosen[keys == 0])
+    assert len(tenants) == most
+    loads = np.bincount(chosen[late], minlength=workers) / n * workers
+    assert np.delete(loads, tenants).max() <= 1.1
+    stuck = np.isin(candidates(encode(np.arange(4096)).hashes, function(0), most, workers), tenants).all(axis=1)
+    others = chosen[late][~stuck[keys[late]]]
+    assert np.isin(others, tenants).mean() <= 0.001, "those that may be elsewhere are"
+
+
+def test_what_waits_is_shown():
+    """What a key's workers got beyond what they can do, (1 + slack)/W of the tuples, and beyond 8 % of a window."""
+    router, keys, allowed = create("BOUNDED_LOAD", 20, most_workers=2), hot(0.13, 4096).take(0, 600_000), 1.07 / 20
+    chosen = router.route(keys)
+    tenants = np.unique(chosen[keys == 0])
+    loads = np.bincount(chosen, minlength=20)[tenants]
+    assert router.internals()["capped"] >= 1
+    assert router.internals()["excess"] == pytest.approx((loads - allowed * (600_000 + 8000)).sum(), rel=0.01)
+    assert create("BOUNDED_LOAD", 20, most_workers=2).internals()["excess"] == 0
+    assert "excess" not in create("BOUNDED_LOAD", 20).internals()
+
+
 def test_bad_parameters():
-    for option, value in (("slack", 0), ("window", 0), ("sources", 0), ("balance", "time"), ("weights", [1.0, 2.0])):
+    for option, value in (
+        ("slack", 0),
+        ("window", 0),
+        ("sources", 0),
+        ("balance", "time"),
+        ("weights", [1.0, 2.0]),
+        ("most_workers", 0),
+    ):
         with pytest.raises(ValueError, match=option):
             create("BOUNDED_LOAD", 3, **{option: value})
     for weights in ([1.0, 1.0, 0.0], [1.0, 1.0, float("nan")], [1.0, 1.0, float("inf")]):
