@@ -42,6 +42,7 @@ def balance(
     time: str | Column | None = None,
     cost: str | Column | None = None,
     weights: Sequence[float] | None = None,
+    most_workers: int | None = None,
     seed: int = 0,
     name: str = "",
     worker_column: str = "worker",
@@ -81,6 +82,10 @@ def balance(
     weights : sequence of W floats
         The workers' speeds, in any unit, each above 0: a worker of speed 2 gets twice the load of one of speed 1.
         Groupings: those in ``unskew.grouping.registry.WEIGHTED``.
+    most_workers : int
+        At least 1: a key, such as a noisy tenant, has at most so many workers, the same ones for ever. What is too much
+        for them waits there, and other keys leave these workers if they can. Default: all W. Groupings: those in
+        ``unskew.grouping.registry.CAPPED``.
     seed : int
         The scheme's seed.
     name : str
@@ -98,9 +103,9 @@ def balance(
         is invalid.
     UsageError
         It is a ``ValueError``, too. There is no such key, or its type isn't one of those above; the grouping can't use
-        the cost or weights, or the cost isn't a number; ``df`` has a column ``worker_column``; or ``name`` or the
-        checkpoint's address is invalid. Or a stream is behind a shuffle, and
-        Spark wouldn't notice if its rows came in another order (``unskew.apps.routing.order``).
+        the cost, weights or ``most_workers``, or the cost isn't a number; ``df`` has a column ``worker_column``; or
+        ``name`` or the checkpoint's address is invalid. Or a stream is behind a shuffle, and Spark wouldn't notice if
+        its rows came in another order (``unskew.apps.routing.order``).
         The query fails with it in two cases: the checkpoint isn't the query's own, or an executor doesn't see it.
         Tasks check this before they write anything.
     EnvironmentFault
@@ -145,7 +150,9 @@ def balance(
     ['user', 'id', 'worker']
 
     """
-    options = scheme_options(grouping, options, cost=cost is not None, weights=weights, sources=sources)
+    options = scheme_options(
+        grouping, options, cost=cost is not None, weights=weights, most_workers=most_workers, sources=sources
+    )
     routing = _routing(df, grouping, workers, checkpoint, options, seed, name, costs=cost is not None)
     if worker_column in df.columns:
         raise UsageError(f"there is a column {worker_column!r} already; name another one with worker_column=")
@@ -179,6 +186,7 @@ def balanced_map(
     time: str | Column | None = None,
     cost: str | Column | None = None,
     weights: Sequence[float] | None = None,
+    most_workers: int | None = None,
     seed: int = 0,
     name: str = "",
     **options: Any,
@@ -187,7 +195,7 @@ def balanced_map(
 
     Parameters
     ----------
-    df, key, workers, grouping, checkpoint, source, sources, time, cost, weights, seed, name, **options
+    df, key, workers, grouping, checkpoint, source, sources, time, cost, weights, most_workers, seed, name, **options
         As for ``balance``.
     work : iterator of pyarrow.RecordBatch → iterator of pyarrow.RecordBatch
         A function as ``DataFrame.mapInArrow`` takes it. It runs once a worker and batch. It gets ``df``'s columns,
@@ -212,7 +220,9 @@ def balanced_map(
     [100, 100, 200, 300]
 
     """
-    options = scheme_options(grouping, options, cost=cost is not None, weights=weights, sources=sources)
+    options = scheme_options(
+        grouping, options, cost=cost is not None, weights=weights, most_workers=most_workers, sources=sources
+    )
     routing = _routing(df, grouping, workers, checkpoint, options, seed, name, costs=cost is not None)
     of = None if cost is None else cost_column(df, cost)
     names, by = list(df.columns), key_column(df, key)

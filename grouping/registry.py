@@ -134,6 +134,8 @@ STANDALONE = tuple(name for name, scheme in GROUPINGS.items() if not _needs(sche
 #: The groupings that balance costs where each tuple's is known, and the standalone ones that know unlike workers.
 COSTED = tuple(name for name, scheme in GROUPINGS.items() if scheme.uses_cost or "balance" in parameters(name))
 WEIGHTED = tuple(name for name in STANDALONE if "weights" in parameters(name))
+#: The standalone groupings that can keep each key to so many workers.
+CAPPED = tuple(name for name in STANDALONE if "most_workers" in parameters(name))
 #: The standalone groupings that keep a key at one worker for ever, the same for every source.
 KEEPING = tuple(name for name in STANDALONE if GROUPINGS[name].keeps)
 

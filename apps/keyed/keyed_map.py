@@ -47,6 +47,7 @@ def keyed_map(
     sources: int | None = None,
     cost: str | Column | None = None,
     weights: Sequence[float] | None = None,
+    most_workers: int | None = None,
     seed: int = 0,
     idle_batches: bool = False,
     **options: Any,
@@ -87,7 +88,7 @@ def keyed_map(
         late.
     lateness : timedelta, number (s) or str
         How late a tuple may be, if ``time`` is given.
-    source, sources, cost, weights, seed, **options
+    source, sources, cost, weights, most_workers, seed, **options
         As for ``balance``.
     idle_batches : bool
         Run a batch at every trigger. Windows then close and states expire even if no tuples come. Don't combine it with
@@ -138,7 +139,9 @@ def keyed_map(
             f"{type(work).__name__} reads the key, which is {by.described}; valid for it: one column, string, binary "
             "or integer"
         )
-    own = scheme_options(grouping, options, cost=cost is not None, weights=weights, sources=sources)
+    own = scheme_options(
+        grouping, options, cost=cost is not None, weights=weights, most_workers=most_workers, sources=sources
+    )
     costs = None if cost is None else cost_column(df, cost)
     lives = lifetime(work, window, ttl)
     lateness_ms = milliseconds("lateness", lateness)

@@ -36,7 +36,7 @@ from unskew.grouping.feedback import Plan
 from unskew.grouping.keys import KeyArray
 from unskew.grouping.loop import PlanState
 from unskew.grouping.planned.batched import Batched
-from unskew.grouping.registry import COSTED, WEIGHTED
+from unskew.grouping.registry import CAPPED, COSTED, WEIGHTED
 
 log = logging.getLogger(__name__)
 
@@ -141,6 +141,7 @@ def scheme_options(
     *,
     cost: bool = False,
     weights: Sequence[float] | None = None,
+    most_workers: int | None = None,
     sources: int | None = None,
 ) -> dict[str, Any]:
     """The scheme's own parameters, from those of a user's function.
@@ -155,13 +156,15 @@ def scheme_options(
         Whether the tuples bring their cost.
     weights : sequence of W floats, optional
         The workers' speeds.
+    most_workers : int, optional
+        How many workers a key has at most.
     sources : int, optional
         The number of sources.
 
     Raises
     ------
     UsageError
-        The grouping can't use costs or weights, or a value is invalid.
+        The grouping can't use costs, weights or most_workers, or a value is invalid.
 
     >>> scheme_options("KEY", {}, sources=4), scheme_options("BOUNDED_LOAD", {"slack": 0.1}, cost=True, sources=4)
     ({}, {'slack': 0.1, 'balance': 'cost', 'sources': 4})
@@ -169,12 +172,7 @@ def scheme_options(
     found, name = dict(options), grouping.upper()
     if name not in GROUPINGS:
         return found
-    if cost and name not in COSTED:
-        raise UsageError(f"{name} can't use a cost; valid: {', '.join(COSTED)}")
-    if cost and found.get("balance", "cost") != "cost":
-        raise UsageError(f"balance is {found['balance']!r}, but a cost is given; valid: 'cost', or no balance")
-    if found.get("balance") == "cost" and not cost:
-        raise UsageError(f"{name} with balance cost needs each tuple's cost: give its column as cost=")
+    _require_cost(name, found, cost=cost)
     if cost and "balance" in parameters(name):
         found["balance"] = "cost"
     if weights is not None:
@@ -184,9 +182,23 @@ def scheme_options(
             found["weights"] = [float(weight) for weight in weights]
         except (TypeError, ValueError):
             raise UsageError(f"weights is {weights!r}; valid: a number above 0 for each worker") from None
+    if most_workers is not None:
+        if name not in CAPPED:
+            raise UsageError(f"{name} can't use most_workers; valid: {', '.join(CAPPED)}")
+        found["most_workers"] = integer("most_workers", most_workers, 1)
     if sources is not None:
         found |= with_sources(name, integer("sources", sources, 1), {})
     return found
+
+
+def _require_cost(name: str, options: Mapping[str, Any], *, cost: bool) -> None:
+    """Raise ``UsageError`` if a grouping can't use the tuples' cost, or lacks it."""
+    if cost and name not in COSTED:
+        raise UsageError(f"{name} can't use a cost; valid: {', '.join(COSTED)}")
+    if cost and options.get("balance", "cost") != "cost":
+        raise UsageError(f"balance is {options['balance']!r}, but a cost is given; valid: 'cost', or no balance")
+    if options.get("balance") == "cost" and not cost:
+        raise UsageError(f"{name} with balance cost needs each tuple's cost: give its column as cost=")
 
 
 def planner_of(spark: SparkSession, routing: Routing, name: str = "") -> Planner | None:

@@ -20,6 +20,7 @@ from unskew.apps.routing.batches import partition, sources_of
 from unskew.apps.run.ending import cause
 from unskew.errors import UsageError
 from unskew.grouping import create
+from unskew.grouping.registry import CAPPED
 
 pytestmark = pytest.mark.spark
 
@@ -394,6 +395,16 @@ def test_unlike_workers(costly, grouping):
     shares = {row.worker: row["count"] / 60_000 * 8 for row in loads}
     assert 2 <= shares[5] <= 3.5
     assert max(shares[worker] for worker in range(5)) <= 1.3
+
+
+@pytest.mark.parametrize("grouping", CAPPED)
+def test_a_key_has_at_most_so_many_workers(costly, grouping):
+    """Of all tasks together, whose routers know nothing of each other."""
+    assert W > 2
+    placed = balance(costly.repartition(4), "user", W, grouping, cost="ms", most_workers=2)
+    workers = placed.groupBy("user").agg(F.countDistinct("worker").alias("n")).agg(F.max("n")).first()
+    assert workers[0] == 2
+    assert placed.count() == 60_000
 
 
 @pytest.mark.full

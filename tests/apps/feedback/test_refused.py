@@ -55,10 +55,12 @@ def test_where_costs_are_known_feedback_alone_is_refused():
         ("SHUFFLE", {"weights": [1, 2, 1]}, "SHUFFLE can't use weights; valid: BOUNDED_LOAD, PLANNED"),
         ("BOUNDED_LOAD", {"weights": 2}, "weights is 2; valid: a number above 0 for each worker"),
         ("BOUNDED_LOAD", {"weights": [1, 2]}, "weights is [1.0, 2.0]; valid: a number above 0 for each of 3 workers"),
+        ("KEY", {"most_workers": 2}, "KEY can't use most_workers; valid: BOUNDED_LOAD"),
+        ("BOUNDED_LOAD", {"most_workers": 0}, "most_workers is 0; valid: an integer of at least 1"),
         ("BOUNDED_LOAD", {"sources": 0}, "sources is 0; valid: an integer of at least 1"),
     ],
 )
-def test_costs_weights_and_sources_that_do_not_fit(grouping, given, line):
+def test_costs_weights_caps_and_sources_that_do_not_fit(grouping, given, line):
     """Before the DataFrame is looked at."""
     for function, more in ((balance, ()), (balanced_map, (iter, "n long"))):
         with pytest.raises(ValueError, match=f"^{re.escape(line)}$"):

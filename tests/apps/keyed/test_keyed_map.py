@@ -24,6 +24,7 @@ from unskew import durations, keyed_map
 from unskew.apps.run.ending import cause
 from unskew.apps.spark import tokens
 from unskew.errors import UsageError
+from unskew.grouping.registry import CAPPED
 from unskew.works import PerKey, Sessions
 
 pytestmark = pytest.mark.spark
@@ -272,12 +273,14 @@ def test_null_is_a_key_of_its_own(spark, tmp_path, grouping):
 
 @pytest.mark.parametrize("grouping", ["BOUNDED_LOAD", pytest.param("PLANNED", marks=pytest.mark.full)])
 def test_costs_and_weights(spark, tmp_path, grouping):
-    """Neither changes a result, in a stream and in a static frame."""
+    """Neither changes a result, in a stream and in a static frame; nor does a most number of workers of a key."""
     schema = "user string, value long, ms double"
     rows = [(f"u{n % 5}", n, float(n % 11)) for n in range(300)]
     spark.createDataFrame(rows, schema).repartition(2).write.parquet(str(tmp_path / "in"))
     stream = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(tmp_path / "in"))
     given = {"ttl": 3600.0, "merge_every": "1 batches", "cost": F.col("ms") * 2, "weights": [1, 2, 1]}
+    if grouping in CAPPED:
+        given["most_workers"] = 2
     truth = defaultdict(list)
     for user, value, _ in rows:
         truth[user].append(value)

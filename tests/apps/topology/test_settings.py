@@ -41,10 +41,10 @@ def test_a_bad_value_is_named_with_the_valid_ones(name, value, message):
 
 def test_options_are_read_by_their_defaults():
     """As the type of the default; one without a default is a number, or several."""
-    given = ["half_life=1000", "own_choices=True", "tolerance=0.5", "weights=1,2.5", "balance=cost"]
+    given = ["half_life=1000", "own_choices=True", "tolerance=0.5", "weights=1,2.5", "balance=cost", "most_workers=3"]
     read = GroupingOptions(grouping_option=given).of(["D_CHOICES", "BOUNDED_LOAD"])
     assert read["D_CHOICES"] == {"half_life": 1000, "own_choices": True, "tolerance": 0.5}
-    assert read["BOUNDED_LOAD"] == {"weights": [1, 2.5], "balance": "cost"}
+    assert read["BOUNDED_LOAD"] == {"weights": [1, 2.5], "balance": "cost", "most_workers": 3}
 
 
 @pytest.mark.parametrize(
