@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unskew.grouping.compiled import kernel
+from unskew.grouping.hashing import draw
 
 _NONE = -1
 #: Positions in ``Network.size``: how many edges there are.
@@ -46,6 +47,28 @@ class Assigned(NamedTuple):
         """Which rows get tuples, bool[e]. Keys with a load of 0, whose tuples all cost 0, go to their first replica."""
         first = np.append(True, self.item[1:] != self.item[:-1])[: len(self.item)]
         return (self.amount > 0) | (first & (loads[self.item] == 0))
+
+
+class Allowed(NamedTuple):
+    """Which workers m keys may have: ``most`` of the W, or all.
+
+    Attributes
+    ----------
+    buckets : uint64[m]
+        The bucket of each key. All its keys may have the same workers: its home, and others that hash functions draw.
+    homes : int32[m]
+        The homes.
+    number : uint64
+        The first of these functions.
+    most : int
+        How many workers a key may have.
+
+    """
+
+    buckets: NDArray[np.uint64]
+    homes: NDArray[np.int32]
+    number: np.uint64
+    most: int
 
 
 class Network(NamedTuple):
@@ -83,6 +106,7 @@ def assign(
     replicas: NDArray[np.int32],
     caps: NDArray[np.float64],
     afresh: bool,
+    allowed: Allowed,
 ) -> Assigned:
     """Assign a batch's load to workers within their caps, adding replicas only where the load doesn't fit otherwise.
 
@@ -94,6 +118,10 @@ def assign(
     4. The keys that still have load left, the greatest first, get one more replica: the worker with the most room. A
        key that had only one replica moves there whole if it fits whole, and its old replica comes second. After each
        new replica augmenting paths are tried first.
+
+    If a key may have fewer workers than there are, a new replica is at one of those. A key with more load than all of
+    them may have gets them all, before step 2, in proportion to their caps. What else doesn't fit at a key's workers is
+    put at the one with the most room.
 
     If ``afresh``, the keys of step 2 give up their replicas, and each is put whole where it fits whole. If any is cut,
     the same is tried with all greater keys taken off in step 2. The assignment with fewer replicas is the answer.
@@ -112,6 +140,8 @@ def assign(
         The most that each worker may have, with Σ caps ≥ Σ loads.
     afresh : bool
         Whether nothing has been routed before.
+    allowed : Allowed
+        Which workers the keys may have.
 
     Notes
     -----
@@ -119,12 +149,12 @@ def assign(
     replica and each augmenting path, where p' is the number of replicas in step 3.
 
     """
-    kept = _assigned(loads, buckets, starts, replicas, caps, afresh, np.inf)
+    kept = _assigned(loads, buckets, starts, replicas, caps, afresh, allowed, np.inf)
     if not afresh or not _added(kept):
         return kept
     # What is no more than the mean room that is left at the end surely fits whole.
     heavy = max((caps.sum() - loads.sum()) / len(caps), caps.mean() / _PACKED)
-    packed = _assigned(loads, buckets, starts, replicas, caps, afresh, heavy)
+    packed = _assigned(loads, buckets, starts, replicas, caps, afresh, allowed, heavy)
     return packed if _added(packed) < _added(kept) else kept
 
 
@@ -142,6 +172,7 @@ def _assigned(
     replicas: NDArray[np.int32],
     caps: NDArray[np.float64],
     afresh: bool,
+    allowed: Allowed,
     heavy: float,
 ) -> Assigned:
     """``assign``, where keys above ``heavy`` are taken off in any case."""
@@ -150,8 +181,11 @@ def _assigned(
     for k in range(m):
         if starts[k + 1] - starts[k] == 1:
             load[replicas[starts[k]]] += loads[k]
-    items = _taken_off(loads, buckets, starts, replicas, caps, load, heavy)
-    net = _network(items, loads, starts, replicas, load, caps, afresh)
+    deck, own = np.arange(w_all - 1).astype(np.int32), np.empty(allowed.most, np.int32)
+    excessive = _excessive(loads, caps, load, allowed, deck, own)
+    items = _taken_off(loads, buckets, starts, replicas, caps, load, heavy, excessive)
+    net = _network(items, loads, starts, replicas, load, caps, afresh, int(excessive.sum()) * len(own))
+    _spread(net, items, loads, excessive, allowed, deck, own)
     for i in _by_number_of_replicas(net):
         _fill(net, i)
     search = Search(
@@ -170,18 +204,97 @@ def _assigned(
             if room != _NONE:
                 _shift(net, search, i, room)
                 continue
-            emptiest = int(np.argmax(caps - load))
+            emptiest = _emptiest(net, allowed, int(items[i]), deck, own)
             gap = caps[emptiest] - load[emptiest]
             if gap >= whole[i] and net.of_key[i] != _NONE and net.of_key[i] == net.last_of_key[i]:
                 _move(net, i, emptiest)
                 continue
-            edge = _join(net, i, emptiest)
-            # (Only by rounding there is no gap left.)
+            edge = _edge(net, i, emptiest)
+            # (If a key may have all workers, only by rounding there is no gap left.)
             moved = min(net.unmet[i], gap) if gap > negligible else net.unmet[i]
-            net.amount[edge] = moved
+            net.amount[edge] += moved
             load[emptiest] += moved
             net.unmet[i] -= moved
     return _edges(net, items)
+
+
+@kernel
+def _workers_of(allowed: Allowed, k: int, deck: NDArray[np.int32], own: NDArray[np.int32]) -> None:
+    """The workers that a key may have. ``deck`` is 0, …, W − 2, for the workers other than its home."""
+    home = allowed.homes[k]
+    draw(allowed.buckets[k], allowed.number, deck, own[1:])
+    for place in range(1, len(own)):
+        own[place] += own[place] >= home
+    own[0] = home
+
+
+@kernel
+def _emptiest(net: Network, allowed: Allowed, k: int, deck: NDArray[np.int32], own: NDArray[np.int32]) -> int:
+    """Of the workers that a key may have, the one with the most room."""
+    if allowed.most >= len(net.caps):
+        return int(np.argmax(net.caps - net.load))
+    _workers_of(allowed, k, deck, own)
+    return int(own[np.argmax(net.caps[own] - net.load[own])])
+
+
+@kernel
+def _excessive(
+    loads: NDArray[np.float64],
+    caps: NDArray[np.float64],
+    load: NDArray[np.float64],
+    allowed: Allowed,
+    deck: NDArray[np.int32],
+    own: NDArray[np.int32],
+) -> NDArray[np.bool_]:
+    """Which keys have more load than all workers that they may have, bool[m]. That is added to these workers' ``load``.
+
+    A key below the mean cap isn't counted as such: it would get all its workers only because they have no room.
+    """
+    excessive = np.zeros(len(loads), np.bool_)
+    if allowed.most < len(caps):
+        mean = caps.mean()
+        for k in range(len(loads)):
+            if loads[k] <= mean:
+                continue
+            _workers_of(allowed, k, deck, own)
+            excessive[k] = loads[k] > caps[own].sum()
+            if excessive[k]:
+                load[own] += _parts(loads[k], caps[own])
+    return excessive
+
+
+@kernel
+def _spread(
+    net: Network,
+    items: NDArray[np.int64],
+    loads: NDArray[np.float64],
+    excessive: NDArray[np.bool_],
+    allowed: Allowed,
+    deck: NDArray[np.int32],
+    own: NDArray[np.int32],
+) -> None:
+    """Give the excessive keys, whose load is counted already, all workers that they may have."""
+    for i in range(len(items)):
+        k = int(items[i])
+        if excessive[k]:
+            _workers_of(allowed, k, deck, own)
+            parts = _parts(float(loads[k]), net.caps[own])
+            for place in range(len(own)):
+                net.amount[_edge(net, i, own[place])] = parts[place]
+            net.unmet[i] = 0
+
+
+@kernel
+def _parts(load: float, caps: NDArray[np.float64]) -> NDArray[np.float64]:
+    """A load in parts proportional to workers' caps, or equal if all caps are 0. Whole numbers if the load is one."""
+    total = caps.sum()
+    ends = np.cumsum(caps / total if total > 0 else np.full(len(caps), 1 / len(caps))) * load
+    if load == np.floor(load):
+        ends = np.floor(ends + 0.5)
+    ends[-1] = load
+    parts = ends.copy()
+    parts[1:] -= ends[:-1]
+    return parts
 
 
 @kernel
@@ -193,10 +306,11 @@ def _taken_off(
     caps: NDArray[np.float64],
     load: NDArray[np.float64],
     heavy: float,
+    excessive: NDArray[np.bool_],
 ) -> NDArray[np.int64]:
     """Step 2: the keys that may have several replicas, ascending; those that were put at one worker leave ``load``."""
     m, workers = len(loads), len(caps)
-    taken = _above(loads, buckets, starts, replicas, load, heavy)
+    taken = _above(loads, buckets, starts, replicas, load, heavy, excessive)
     over = load > caps
     ends = np.zeros(workers + 1, np.int64)
     for k in range(m):
@@ -228,12 +342,13 @@ def _above(
     replicas: NDArray[np.int32],
     load: NDArray[np.float64],
     heavy: float,
+    excessive: NDArray[np.bool_],
 ) -> NDArray[np.bool_]:
-    """Which keys are taken off in any case, bool[m]: those that have several replicas, and heavy ones."""
+    """Which keys are taken off in any case, bool[m]: those that have several replicas, and heavy or excessive ones."""
     taken = np.empty(len(loads), np.bool_)
     for k in range(len(loads)):
         one = starts[k + 1] - starts[k] == 1
-        taken[k] = not one or (k >= buckets and loads[k] > heavy)
+        taken[k] = not one or excessive[k] or (k >= buckets and loads[k] > heavy)
         if taken[k] and one:
             load[replicas[starts[k]]] -= loads[k]
     return taken
@@ -248,6 +363,7 @@ def _network(
     load: NDArray[np.float64],
     caps: NDArray[np.float64],
     afresh: bool,
+    more: int,
 ) -> Network:
     n, workers = len(items), len(caps)
     edges = 0
@@ -255,7 +371,8 @@ def _network(
         edges += starts[items[i] + 1] - starts[items[i]]
     # New replicas: one a key that then has all that it needs, or one that fills its worker (and one a key by rounding).
     # A worker can be filled again after a key has moved away from it, which a key does once.
-    edges += 3 * n + workers
+    # What doesn't fit at a key's own workers may take one more; and ``more`` is what excessive keys take.
+    edges += 4 * n + workers + more
     net = Network(
         key=np.empty(edges, np.int32),
         worker=np.empty(edges, np.int32),
@@ -294,6 +411,17 @@ def _join(net: Network, i: int, worker: int) -> int:
     net.after_of_worker[edge] = net.of_worker[worker]
     net.of_worker[worker] = edge
     return edge
+
+
+@kernel
+def _edge(net: Network, i: int, worker: int) -> int:
+    """A key's edge to a worker; a new one if there is none."""
+    edge: int = net.of_key[i]
+    while edge != _NONE:
+        if net.worker[edge] == worker:
+            return edge
+        edge = net.after_of_key[edge]
+    return _join(net, i, worker)
 
 
 @kernel

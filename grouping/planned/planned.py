@@ -10,7 +10,7 @@ from unskew.grouping.arguments import BALANCES, fair_shares, integer, number, on
 from unskew.grouping.hashing import function
 from unskew.grouping.interface import Costs
 from unskew.grouping.keys import KeyArray, encode
-from unskew.grouping.planned.assignment import assign
+from unskew.grouping.planned.assignment import Allowed, assign
 from unskew.grouping.planned.batched import Batched
 from unskew.grouping.planned.counts import BUCKETS, Counts, buckets_of, distinct, home_of, merged
 from unskew.grouping.planned.quotas import NO_COSTS, NONE, Quotas, along, begins, loads_of, quotas_of
@@ -75,6 +75,12 @@ class Planned(Batched):
         What a load is: tuples, or their ``costs`` in ms. With "cost", ``route`` needs ``costs``.
     weights : sequence of W floats, default None
         The workers' speeds, in any unit, each above 0. None: all workers are alike.
+    most_workers : int, at least 1, default None
+        A key, such as a noisy tenant, has at most so many workers: its home in KEY, and others that a hash of its
+        bucket draws, the same ones for ever and at every source. What is beyond these workers' caps goes there all the
+        same and waits, so the guarantees on load and replicas don't hold. Other keys leave such workers if one of their
+        own has room, but no key makes room for another by a new replica. Smaller: more of the workers are left to other
+        keys, and each key has less choice. None: W.
 
     Notes
     -----
@@ -145,6 +151,7 @@ class Planned(Batched):
         remember: int = 10_000_000,
         balance: str = "tuples",
         weights: Sequence[float] | None = None,
+        most_workers: int | None = None,
     ) -> None:
         super().__init__(workers, seed=seed)
         self.slack = number("slack", slack, 0, 10)
@@ -152,6 +159,8 @@ class Planned(Batched):
         self.remember = integer("remember", remember, 1)
         self.uses_cost = one_of("balance", balance, BALANCES) == "cost"
         self.weights = None if weights is None else [float(weight) for weight in weights]
+        self.most_workers = None if most_workers is None else integer("most_workers", most_workers, 1)
+        self._most = min(self.most_workers or self.workers, self.workers)
         self._shares = fair_shares(self.weights, self.workers)
         self._function = function(self.seed)
         #: The tuples of all batches so far.
@@ -190,8 +199,11 @@ class Planned(Batched):
         buckets = self._buckets(batch.keys)
         present = self._replicas.of(batch.keys, buckets)
         caps = self._caps(float(self._sent.sum() + batch.loads.sum())) - self._sent
+        if self._most < self.workers:
+            caps = np.maximum(caps, 0)  # a worker with excess may be beyond its cap
         together = int((batch.keys == buckets).sum())
-        assigned = assign(batch.loads, together, present.starts, present.workers, caps, self.clock == 0)
+        allowed = Allowed(buckets, home_of(buckets), function(self.seed, 1), self._most)
+        assigned = assign(batch.loads, together, present.starts, present.workers, caps, self.clock == 0, allowed)
         self._sent = self._sent + loads_of(batch, present, assigned, self.workers)
         self.added += added(present, assigned, batch.loads)
         begun, self.clock = self.clock, self.clock + sum(part.tuples for part in counts)
@@ -237,11 +249,19 @@ class Planned(Batched):
         return len(distinct(key[again[: len(key)]]))
 
     def internals(self) -> Mapping[str, Any]:
-        """Show how many keys are remembered, how many are split, and the most split keys' numbers of workers (100)."""
+        """Show how many keys are remembered, how many are split, and the most split keys' numbers of workers (100).
+
+        With ``most_workers`` also how many keys have so many workers (``capped``), and by how much workers are beyond
+        their caps in this batch, in tuples or ms (``excess``).
+        """
         _, lengths = np.unique(self._replicas.key, return_counts=True)
         lengths = np.sort(lengths)[::-1]
         split = self.split
-        return {"remembered": len(lengths), "split": split, "workers": lengths[: min(split, 100)].tolist()}
+        shown = {"remembered": len(lengths), "split": split, "workers": lengths[: min(split, 100)].tolist()}
+        if self.most_workers is None:
+            return shown
+        excess = np.maximum(0, self._sent - self._caps(float(self._sent.sum()))).sum()
+        return {**shown, "capped": int((lengths >= self._most).sum()), "excess": round(float(excess), 3)}
 
     def for_sources(self) -> bytes:
         """See ``Batched.for_sources``: which keys are remembered, and not where they are."""
@@ -262,4 +282,6 @@ class Planned(Batched):
 
     def _identity(self) -> str:
         parameters = f"slack={self.slack} threshold={self.threshold} remember={self.remember}"
-        return f"{super()._identity()} {parameters} cost={self.uses_cost} weights={self.weights}"
+        # (Not named if it isn't given: states of earlier versions are read.)
+        most = "" if self.most_workers is None else f" most_workers={self.most_workers}"
+        return f"{super()._identity()} {parameters} cost={self.uses_cost} weights={self.weights}{most}"

@@ -7,7 +7,12 @@ from unskew.grouping import GROUPINGS
 # Parameters to check besides the defaults.
 VARIANTS = {
     "BOUNDED_LOAD": [{"sources": 16}, {"balance": "cost"}, {"window": 500, "slack": 0.01}, {"most_workers": 3}],
-    "PLANNED": [{"slack": 0, "threshold": 0}, {"threshold": 0.5, "remember": 500}, {"balance": "cost"}],
+    "PLANNED": [
+        {"slack": 0, "threshold": 0},
+        {"threshold": 0.5, "remember": 500},
+        {"balance": "cost"},
+        {"most_workers": 3},
+    ],
     "PARTIAL_KEY": [{"choices": 5}, {"probe_every": 1000}, {"half_life": 700}],
     "D_CHOICES": [{"threshold": 2, "tolerance": 0.01}, {"half_life": 900, "own_choices": True}],
     "W_CHOICES": [{"threshold": 2}, {"half_life": 900}],

@@ -441,8 +441,48 @@ def test_a_dictionary_may_hold_a_key_twice():
     assert np.bincount(planner.route(twice)).tolist() == [150, 150]
 
 
+@settings(deadline=None, max_examples=60)
+@given(batches, st.integers(1, 100), st.integers(1, 12), st.integers(0, 9), options, st.integers(1, 5), sizes)
+def test_no_key_has_more_workers_than_it_may(some, workers, most_workers, seed, given_options, sources, waves):
+    """Ever, of all sources; also those that plan alone. With the largest number nothing changes."""
+    made = {"workers": workers, "seed": seed, **given_options}
+    planner, alone = (Planned(**made, most_workers=most_workers) for _ in range(2))
+    free, largest = Planned(**made), Planned(**made, most_workers=max(most_workers, workers))
+    had = {}
+    for keys in drawn(some, seed):
+        chosen = [batch_of(planner, keys, sources), alone.route(keys)]
+        for loads, done in in_waves(planner, keys, sources, waves):
+            assert loads.sum() == done
+        chosen.append(batch_of(planner, keys, sources, even=False))
+        for routes in chosen:
+            for key, worker in np.unique(np.stack([keys, routes]), axis=1).T.tolist():
+                had.setdefault(key, set()).add(worker)
+        assert (batch_of(free, keys, sources) == batch_of(largest, keys, sources)).all()
+    assert max(map(len, had.values())) <= most_workers
+
+
+@pytest.mark.parametrize("sources", [1, 16])
+@pytest.mark.parametrize("most_workers", [2, 4])
+def test_a_noisy_tenant_waits_at_its_own_workers(most_workers, sources):
+    """It has 1.3 times their share. Its excess is divided between them, and other workers are within their caps."""
+    planner = Planned(20, most_workers=most_workers)
+    for number in range(4):
+        keys = hot(1.3 * most_workers / 20, 4096).take(0, 100_000, number)
+        chosen = batch_of(planner, keys, sources)
+        tenants = np.unique(chosen[keys == 0])
+        assert len(tenants) == most_workers
+        loads = np.bincount(chosen, minlength=20)
+        # Of two workers each, some keys find none with room.
+        assert np.delete(loads, tenants).max() <= most(100_000, 20, 0.05 if most_workers > 2 else 0.15)
+        assert loads[tenants].max() <= 1.4 * 5000
+        assert np.isin(chosen[keys > 0], tenants).mean() <= 0.01
+        assert planner.internals()["excess"] == np.maximum(0, loads - most(100_000, 20, 0.05)).sum() > 0
+        assert planner.internals()["capped"] >= 1
+
+
 @pytest.mark.parametrize(
-    ("option", "value"), [("slack", -1), ("threshold", 2), ("remember", 0), ("balance", "time"), ("weights", [1, 2])]
+    ("option", "value"),
+    [("most_workers", 0), ("slack", -1), ("threshold", 2), ("remember", 0), ("balance", "time"), ("weights", [1, 2])],
 )
 def test_bad_parameters_are_named(option, value):
     with pytest.raises(ValueError, match=rf"^{option} is .*; valid: "):

@@ -55,7 +55,7 @@ def test_where_costs_are_known_feedback_alone_is_refused():
         ("SHUFFLE", {"weights": [1, 2, 1]}, "SHUFFLE can't use weights; valid: BOUNDED_LOAD, PLANNED"),
         ("BOUNDED_LOAD", {"weights": 2}, "weights is 2; valid: a number above 0 for each worker"),
         ("BOUNDED_LOAD", {"weights": [1, 2]}, "weights is [1.0, 2.0]; valid: a number above 0 for each of 3 workers"),
-        ("KEY", {"most_workers": 2}, "KEY can't use most_workers; valid: BOUNDED_LOAD"),
+        ("KEY", {"most_workers": 2}, "KEY can't use most_workers; valid: BOUNDED_LOAD, PLANNED"),
         ("BOUNDED_LOAD", {"most_workers": 0}, "most_workers is 0; valid: an integer of at least 1"),
         ("BOUNDED_LOAD", {"sources": 0}, "sources is 0; valid: an integer of at least 1"),
     ],
