@@ -49,15 +49,29 @@ class BoundedLoad(Grouping):
 
     Guarantees
     ----------
+    What is proved is about load alone: of a source by itself, in tuples (for costs, see the notes), without
+    ``most_workers``.
+
     * Of *any* n tuples in a row of a source, of any stream, a worker gets at most (1 + σ)·n/W + max(f, 1/σ) + 1. Here
       σ = ``slack`` and f = max(0.08 · (1 + σ) · ``window``/W, 8). By default and up to W = 100, that is at most 1.17
       times the mean over any 100,000 tuples, and 1.07 in the long run. The notes have the proof.
+    * With weights, a worker of share s, which is r times the smallest share, gets at most
+      (1 + σ)·s·n + max(s·W·f, r/σ) + r. So a fast worker's last two terms are r times as large as the slowest one's.
+    * Of any n tuples in a row of S sources together, a worker gets at most (1 + σ)·n/W + S·(max(g, 1/σ) + 1), where
+      g = max(0.08 · (1 + σ) · ``window``/(√S·W), 8). The last term grows with √S at least: by default, with S = 16 and
+      W = 10, it is at most 0.35 times the mean over 100,000 tuples.
     * This also holds right after the stream has changed, because a bucket keeps nothing that is older than its filling.
     * With costs, a limit of 8 % of a window is 8 % of what a window costs at the mean cost of the last half window. So
       half a window after costs have changed, nothing of the old ones is left. The notes have the bound.
-    * A key stays whole while its first worker isn't ahead by more than 6 % of a window.
+    * A key isn't split while its first worker is ahead by at most 6 % of a window, or 6.5 of this worker's tuples if
+      that is more. The first worker may change without that: if it isn't the key's home, and the key doesn't come for
+      a whole period after which unused replicas are given up, the key begins at its home again.
     * At most 4·W + 1024 replicas besides the keys' first ones are remembered. A replica is given up if its key hasn't
       used it during a whole window, or during 300·W tuples if that is more.
+
+    Not proved: how many replicas there are beside the fewest possible, that each window is at most 1.1 times the mean
+    (it lastingly was on the streams in docs/bounded-load/, but for those named there), and that sources which know
+    nothing of each other split the same keys.
 
     Time O(1) a tuple, amortised. A tuple takes at most 64 looks at its key's own workers. If none of these has room, it
     takes at most 31 looks at others, and W more in the worst case. Memory: 56 bytes a worker and at most 8·W + 1024
@@ -121,7 +135,15 @@ class BoundedLoad(Grouping):
     ----------
     This scheme is ours. A cap on all loads, spilling to the next worker, is from Mirrokni, Thorup and Zadimoghaddam,
     *Consistent Hashing with Bounded Loads*, SODA 2018. The leaky bucket, here in the form of virtual finishing times,
-    is from Turner, *New Directions in Communications*, 1986. The vote is from Boyer and Moore, *MJRTY*, 1991.
+    is from Turner, *New Directions in Communications*, 1986, and a bound on the load of *any* stretch from Cruz,
+    *A Calculus for Network Delay, Part I*, IEEE Trans. Inf. Theory 37(1), 1991. The vote is from Boyer and Moore,
+    *MJRTY*, 1991.
+
+    Kin: Pai et al., *Locality-Aware Request Distribution in Cluster-based Network Servers*, ASPLOS 1998: its LARD/R
+    adds servers to a target while those that it has are loaded, and takes them away after a time. Nasir et al., *Load
+    Balancing for Skewed Streams on Heterogeneous Clusters*, arXiv 1705.09073 (Consistent Grouping). Chen, Coleman and
+    Shrivastava, *Revisiting Consistent Hashing with Bounded Loads*, arXiv 1908.08762: a key that finds no room jumps to
+    a random place. Prompt divides a batch after counting it: Abdelhamid et al., SIGMOD 2020.
 
     Examples
     --------
