@@ -174,6 +174,26 @@ def test_no_stretch_gives_a_worker_more_than_proved(parts, workers, slack, windo
     assert worst_excess(chosen, workers, slack) <= bound(0, workers, slack, window) + 1e-6
 
 
+@settings(deadline=None, max_examples=20)
+@given(streams, st.integers(2, 30), st.sampled_from([0.02, 0.07, 0.3]), st.integers(1, 20_000), st.integers(1, 9))
+def test_the_bounds_for_unlike_workers_and_for_sources_together(stream, workers, slack, window, sources):
+    """As the docstring has them."""
+    keys = stream.take(0, 6000, 1)
+    weights = np.array([1.0 + worker % 3 for worker in range(workers)])
+    router = create("BOUNDED_LOAD", workers, slack=slack, window=window, weights=weights)
+    chosen, share = router.route(keys), weights / weights.sum()
+    full = max(0.08 * (1 + slack) * window / workers, 8)
+    for worker in range(workers):
+        r = share[worker] / share.min()
+        steps = (chosen == worker) - (1 + slack) * share[worker]
+        before = np.concatenate([[0.0], np.cumsum(steps)])
+        excess = (before - np.minimum.accumulate(before)).max()
+        assert excess <= max(share[worker] * workers * full, r / slack) + r + 1e-6
+    chosen = at_several(keys, workers, sources, slack=slack, window=window)
+    own = max(1, round(window / sources**0.5))
+    assert worst_excess(chosen, workers, slack) <= sources * bound(0, workers, slack, own) + 1e-6
+
+
 def test_the_bound_is_a_bound_for_one_that_knows_the_hashes():
     """All keys at one home, all distinct: what an adversary would send."""
     many = np.arange(200_000)
@@ -247,6 +267,19 @@ def test_few_keys_as_hot_as_a_worker():
     chosen = create("BOUNDED_LOAD", 50).route(keys)
     assert replication(keys, chosen, 50) <= 1.1
     assert np.bincount(chosen[200_000:], minlength=50).max() <= 1.1 * 200_000 / 50
+
+
+def test_keys_that_come_in_runs():
+    """docs/bounded-load/theory.md: the bound itself takes 11 workers a key, and a larger window takes fewer."""
+    keys = np.repeat(np.random.default_rng(0).permutation(800), 1000)
+    for window, fewest, most, busiest in ((100_000, 74.6, 74.8, 1.12), (1_000_000, 2.6, 2.7, 1.62)):
+        chosen = create("BOUNDED_LOAD", 100, window=window).route(keys)
+        assert fewest <= replication(keys, chosen, 100) <= most
+        assert np.ceil(1000 / bound(1000, 100, 0.07, window)) <= replication(keys, chosen, 100)
+        loads = [np.bincount(chosen[at : at + 100_000], minlength=100).max() for at in range(0, 800_000, 100_000)]
+        assert max(loads) <= busiest * 1000
+    assert np.ceil(1000 / bound(1000, 100, 0.07, 100_000)) == 11
+    assert [np.ceil(1000 / bound(1000, 100, 0.07, window)) for window in (375_700, 375_900)] == [4, 3]
 
 
 def test_two_hot_keys_with_the_same_candidates():
