@@ -1,6 +1,8 @@
-"""CLUSTER mode on Kubernetes as far as it goes without one: what Spark's own client asks an API server for."""
+"""On Kubernetes as far as it goes without one: what Spark's own client asks an API server for, and a driver's end."""
 
 import json
+import re
+import signal
 import sys
 import threading
 from collections.abc import Iterator
@@ -10,8 +12,11 @@ from typing import Any
 
 import pytest
 
-from tests.apps.process import launch  # noqa: F401  a fixture
-from tests.waiting import awaited
+from tests.apps.process import check, launch, truth  # noqa: F401  fixtures
+from tests.deploy.containers import ENTRYPOINT, PATHS, RUNNER
+from tests.waiting import PATIENCE, awaited
+from unskew.apps.checkpoint.folders import numbers
+from unskew.apps.checkpoint.location import Location
 from unskew.deploy.directories import data_directory
 from unskew.deploy.kafka.topics import ensure_topic
 from unskew.deploy.servers.loopback import LOOPBACK
@@ -90,3 +95,27 @@ def test_executors_pods_have_no_path_of_the_drivers_machine(connection, topic, t
     assert "PYSPARK_PYTHON" not in variables
     ours = [sys.prefix, sys.base_prefix, str(data_directory()), str(Path(__file__).parents[3]), str(tmp_path)]
     assert not [path for path in ours if path in json.dumps(asked)]
+
+
+@pytest.mark.takes(40)
+def test_a_driver_that_is_asked_to_end_commits_its_batch(connection, topic, truth, tmp_path, launch):
+    """As an operator ends it: SIGTERM to the process of its container, which has a Spark of its own here."""
+    program, properties = tmp_path / "main.py", tmp_path / "spark.properties"
+    program.write_text("from unskew.command import main\nmain()\n")
+    properties.write_text("spark.submit.deployMode=cluster\nspark.app.id=unskew-0\n")  # as Spark's client writes them
+    topology = launch(
+        "KEY",
+        command=[*ENTRYPOINT, "driver", "--properties-file", str(properties), *RUNNER, f"local://{program}"],
+        environment={"SPARK_DRIVER_BIND_ADDRESS": LOOPBACK, "PYTHONPATH": PATHS},
+    )
+    topology.goes_on(2)
+    topology.process.send_signal(signal.SIGTERM)
+    assert topology.process.wait(PATIENCE) == 0, topology.output()
+    output = topology.output()
+    assert "Traceback" not in output
+    stopped = re.search(r"stopped after (\d+) batches; start it again, and it goes on from its checkpoint\.", output)
+    assert stopped is not None, output
+    assert int(stopped[1]) <= max(numbers(Location(str(topology.checkpoint)).folder("commits"))) + 1
+    topology.start()
+    assert topology.process.wait(PATIENCE) == 0, topology.output()
+    check(connection, topic, "kg", truth)
