@@ -1,0 +1,1 @@
+"""Schemas of Kubernetes' kinds that `deploy/kubernetes` uses, reduced by `python -m tests.deploy.crds`."""
