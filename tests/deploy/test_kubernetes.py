@@ -261,6 +261,8 @@ def test_a_driver_that_lost_its_hold_waits_when_the_operator_starts_it_again(ope
         return Hold(str(tmp_path))
 
     ours = {NAME_VARIABLE: environment(operator)[NAME_VARIABLE]}
+    [name] = [each["metadata"]["name"] for file, each in manifests() if file == operator]
+    assert ours[NAME_VARIABLE] == name, "two applications have two names"
     hold("unskew-0-driver", **ours).take()
     other = hold("other-driver")
     other.take()
