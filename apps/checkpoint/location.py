@@ -17,11 +17,18 @@ if TYPE_CHECKING:
 
 _VALID = "a path, file:/path, s3a://bucket/path, hdfs://host:port/path"
 
+# Other schemes of S3. Where Spark reads them by S3A, or has nothing for them, they are other names of s3a.
+_S3 = ("s3", "s3n")
+_S3A = "S3AFileSystem"
+
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 
 _HADOOP = "spark.hadoop."
 # The prefixes of each store's settings, in Hadoop's names.
-_PREFIXES = {"s3a": ("fs.s3a.",), "hdfs": ("dfs.", "ipc.", "hadoop.", "fs.defaultFS")}
+_PREFIXES = {
+    "s3a": ("fs.s3a.", *(f"fs.{scheme}.impl" for scheme in _S3)),
+    "hdfs": ("dfs.", "ipc.", "hadoop.", "fs.defaultFS"),
+}
 # AWS's usual variables, for settings of Hadoop's that aren't given. Spark itself takes the keys from them.
 _FROM_ENVIRONMENT = {
     "fs.s3a.access.key": ("AWS_ACCESS_KEY_ID",),
@@ -43,7 +50,8 @@ class Location:
     Attributes
     ----------
     address : str
-        The address in Spark's form: a path, ``file:/path``, ``s3a://bucket/path``, ``hdfs://host:port/path``.
+        The address in Spark's form: a path, ``file:/path``, ``s3a://bucket/path``, ``hdfs://host:port/path``. Given as
+        ``s3://`` or ``s3n://``, it is ``s3a://`` here.
     access : mapping
         The store's settings, under Hadoop's names. They may be secret, and are neither shown nor written anywhere.
 
@@ -59,13 +67,14 @@ class Location:
         Raises
         ------
         UsageError
-            The address is of no kind that a checkpoint can have.
+            The address is of no kind that a checkpoint can have, or Spark reads ``s3://`` by another class than S3A.
 
         """
         if isinstance(where, Location):
             return cls(where.address, where.access)
-        scheme, host, _ = _split(where)
-        return cls(where, _access(scheme, host, conf or {}))
+        address = _as_s3a(where, conf or {})
+        scheme, host, _ = _split(address)
+        return cls(address, _access(scheme, host, conf or {}))
 
     def __str__(self) -> str:
         return self.address
@@ -126,7 +135,7 @@ def location_in(spark: "SparkSession", address: str | None) -> Location:
         raise UsageError(f"checkpoint is {address!r}; valid: the query's checkpointLocation")
     if not _SCHEME.match(address):
         address = _resolved(spark, address)
-    prefixes = _PREFIXES.get(_split(address)[0])
+    prefixes = _PREFIXES.get(_split(_as_s3a(address, {}))[0])
     return Location.of(address, _settings(spark, prefixes) if prefixes else None)
 
 
@@ -205,6 +214,24 @@ def location_by(address: str, conf: Mapping[str, str]) -> Location:
                 f"the checkpoint's address is {address!r}, below fs.defaultFS {default}; valid: /path, {_VALID}"
             )
     return Location.of(address, conf)
+
+
+def _as_s3a(address: str, conf: Mapping[str, str]) -> str:
+    """An address of S3 under the scheme ``s3a``. Other addresses stay as they are.
+
+    Hadoop has no class for ``s3`` and ``s3n``, so ``fs.s3.impl`` says whether a vendor reads them in a way of its own.
+    """
+    scheme, colon, rest = address.partition(":")
+    if not colon or scheme.lower() not in _S3:
+        return address
+    name = f"fs.{scheme.lower()}.impl"
+    reads = conf.get(_HADOOP + name)
+    if reads and reads.rpartition(".")[2] != _S3A:
+        raise UsageError(
+            f"the checkpoint's address begins with {scheme}:, which Spark reads by {reads} ({name}); valid: "
+            f"s3a://bucket/path, or {name}=org.apache.hadoop.fs.s3a.{_S3A}"
+        )
+    return f"s3a:{rest}"
 
 
 def _split(address: str) -> tuple[str, str, str]:

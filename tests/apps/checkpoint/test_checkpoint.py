@@ -108,12 +108,30 @@ def test_addresses(address, scheme):
     assert pickle.loads(pickle.dumps(location)) == location
 
 
-@pytest.mark.parametrize("address", ["s3://bucket/a", "gs://bucket/a", "s3a:///a", "hdfs:/a", "file://host/a"])
+@pytest.mark.parametrize("address", ["gs://bucket/a", "s3a:///a", "hdfs:/a", "file://host/a"])
 def test_other_addresses_are_refused_in_a_line(address):
     done = unskew(*ARGUMENTS, "--checkpoint", address)
     assert done.returncode == 2
     message = " ".join(done.stderr.split())
     assert f"the checkpoint's address is '{address}'; valid: a path, file:/path, s3a://bucket/path, hdfs://" in message
+
+
+S3A = "org.apache.hadoop.fs.s3a.S3AFileSystem"
+
+
+@pytest.mark.parametrize("scheme", ["s3", "s3n", "S3"])
+def test_other_schemes_of_s3_are_s3a_where_spark_has_no_other_class_for_them(scheme):
+    address, name = f"{scheme}://bucket/a", f"spark.hadoop.fs.{scheme.lower()}.impl"
+    endpoint = {"spark.hadoop.fs.s3a.endpoint": "http://own:1"}
+    for conf in ({}, {name: S3A}):
+        location = Location.of(address, conf | endpoint)
+        assert (location.scheme, str(location)) == ("s3a", "s3a://bucket/a")
+        assert location.access["fs.s3a.endpoint"] == "http://own:1"
+        assert str(location_by(address, conf)) == "s3a://bucket/a"
+    refused = r"by com\.vendor\.Its \(fs\.s3n?\.impl\); valid: s3a://bucket/path, or fs\.s3"
+    with pytest.raises(UsageError, match=refused) as error:
+        Location.of(address, {name: "com.vendor.Its"})
+    assert "\n" not in str(error.value)
 
 
 def test_a_password_in_an_address_is_not_repeated():
