@@ -4,6 +4,7 @@ import json
 import os
 import posixpath
 import re
+import socket
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -15,11 +16,14 @@ from unskew.errors import EnvironmentFault, UsageError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_VALID = "a path, file:/path, s3a://bucket/path, hdfs://host:port/path"
+_VALID = "a path, file:/path, s3a://bucket/path, hdfs://host:port/path, dbfs:/path"
 
 # Other schemes of S3. Where Spark reads them by S3A, or has nothing for them, they are other names of s3a.
 _S3 = ("s3", "s3n")
 _S3A = "S3AFileSystem"
+
+# Where Databricks mounts what Spark has under `dbfs:`. Volumes have a mount of their own.
+_DBFS, _VOLUMES = "/dbfs", "/Volumes"
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 
@@ -50,8 +54,8 @@ class Location:
     Attributes
     ----------
     address : str
-        The address in Spark's form: a path, ``file:/path``, ``s3a://bucket/path``, ``hdfs://host:port/path``. Given as
-        ``s3://`` or ``s3n://``, it is ``s3a://`` here.
+        The address in Spark's form: a path, ``file:/path``, ``s3a://bucket/path``, ``hdfs://host:port/path``,
+        ``dbfs:/path``. Given as ``s3://`` or ``s3n://``, it is ``s3a://`` here.
     access : mapping
         The store's settings, under Hadoop's names. They may be secret, and are neither shown nor written anywhere.
 
@@ -81,7 +85,7 @@ class Location:
 
     @property
     def scheme(self) -> str:
-        """``file``, ``s3a`` or ``hdfs``."""
+        """``file``, ``s3a``, ``hdfs`` or ``dbfs``."""
         return _split(self.address)[0]
 
     def below(self, *names: str) -> Self:
@@ -104,7 +108,7 @@ class Location:
             from unskew.apps.checkpoint.hdfs import HdfsFolder
 
             return HdfsFolder.at(host, path, self.access)
-        return LocalFolder(path)
+        return LocalFolder(_mounted(path) if scheme == "dbfs" else path)
 
     @property
     def spark(self) -> dict[str, str]:
@@ -234,6 +238,26 @@ def _as_s3a(address: str, conf: Mapping[str, str]) -> str:
     return f"s3a:{rest}"
 
 
+def _mounted(path: str) -> str:
+    """Where a path of ``dbfs:`` is mounted: a volume below ``/Volumes``, anything else below ``/dbfs``.
+
+    Raises
+    ------
+    EnvironmentFault
+        There is no such mount. (A folder of that name, made on the disk, would be this machine's alone.)
+
+    """
+    volume = re.match(r"/Volumes((?:/[^/]+){3})", path)
+    mount = _VOLUMES + volume[1] if volume else _DBFS
+    if not os.path.isdir(mount):  # noqa: PTH112  a string, as for the other schemes
+        raise EnvironmentFault(
+            f"the checkpoint dbfs:{path} is reached by the mount {mount}, which is not on {socket.gethostname()}; "
+            "valid: an address that all machines reach, such as /Volumes/catalog/schema/volume/path on Databricks' "
+            "clusters, or s3a://bucket/path"
+        )
+    return mount + path[volume.end() if volume else 0 :]
+
+
 def _split(address: str) -> tuple[str, str, str]:
     """Scheme, host (or bucket) and path."""
     found = re.fullmatch(r"([A-Za-z][A-Za-z0-9+.-]*):(?://([^/]*))?(.*)", address)
@@ -243,6 +267,7 @@ def _split(address: str) -> tuple[str, str, str]:
     if "@" in host:
         raise UsageError(f"the checkpoint's address {scheme}://… has a name or a password in it; valid: {_VALID}")
     whole = {"file": not host and path.startswith("/"), "s3a": bool(host), "hdfs": found[2] is not None}
+    whole["dbfs"] = whole["file"]
     if whole.get(scheme):
         return scheme, host, posixpath.normpath(path or "/")
     raise UsageError(f"the checkpoint's address is {address!r}; valid: {_VALID}")

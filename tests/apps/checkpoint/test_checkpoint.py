@@ -4,6 +4,7 @@ import pickle
 
 import pytest
 
+import unskew.apps.checkpoint.location as location_module
 from tests.commands import unskew
 from unskew.apps.checkpoint.checkpoint import Checkpoint
 from unskew.apps.checkpoint.location import Location, location_by
@@ -114,6 +115,29 @@ def test_other_addresses_are_refused_in_a_line(address):
     assert done.returncode == 2
     message = " ".join(done.stderr.split())
     assert f"the checkpoint's address is '{address}'; valid: a path, file:/path, s3a://bucket/path, hdfs://" in message
+
+
+def test_dbfs_is_where_it_is_mounted(tmp_path, monkeypatch):
+    monkeypatch.setattr(location_module, "_DBFS", str(tmp_path / "dbfs"))
+    monkeypatch.setattr(location_module, "_VOLUMES", str(tmp_path / "Volumes"))
+    volume = tmp_path / "Volumes" / "main" / "default" / "mine"
+    volume.mkdir(parents=True)
+    location = Location.of("dbfs:/Volumes/main/default/mine/a")
+    assert (location.scheme, str(location)) == ("dbfs", "dbfs:/Volumes/main/default/mine/a")
+    location.folder("unskew").write("one", b"1")
+    assert (volume / "a" / "unskew" / "one").read_bytes() == b"1"
+    for address in ("dbfs:/Volumes/main/default/other/a", "dbfs:/a", "dbfs:///Volumes/a", "dbfs:/Volumes"):
+        with pytest.raises(EnvironmentFault, match=r"is reached by the mount .*(dbfs|other), which is not on") as error:
+            Location.of(address).folder("unskew").write("one", b"1")
+        assert "\n" not in str(error.value)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["Volumes"], "nothing was made on the disk"
+    (tmp_path / "dbfs").mkdir()
+    for address in ("dbfs:/a", "dbfs:///a"):
+        Location.of(address).folder("unskew").write("one", b"1")
+        assert Location.of(address).folder("unskew").read("one") == b"1"
+    assert (tmp_path / "dbfs" / "a" / "unskew" / "one").read_bytes() == b"1"
+    with pytest.raises(UsageError, match=r"is 'dbfs:a'; valid"):
+        Location.of("dbfs:a")
 
 
 S3A = "org.apache.hadoop.fs.s3a.S3AFileSystem"
