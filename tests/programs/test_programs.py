@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.programs.clouds import azurite, fake_gcs
 from tests.programs.influxd import influxd
 from tests.programs.prometheus import prometheus_programs
 from tests.programs.stand_ins import CARGO, GO, SAYS_VERSION, tools  # noqa: F401
@@ -160,3 +161,34 @@ def test_a_package_that_apt_cannot_fetch_says_why(tools, tmp_path):
     with pytest.raises(EnvironmentFault, match=r"Unable to locate package prometheus .*; install Prometheus"):
         prometheus_programs()
     assert not (tmp_path / "cache" / "unskew" / "debian" / "prometheus").exists()
+
+
+# As `npm install --prefix FOLDER …`, which makes links to the programs there, and `go install`, which makes $GOBIN.
+NPM = """
+while [ "$1" != --prefix ]; do shift; done
+mkdir -p "$2/node_modules/.bin" && echo installed > "$2/node_modules/.bin/azurite-blob"
+echo npm >> "$TMPDIR/runs"
+"""
+GO_INSTALL = 'echo "$3" >> "$TMPDIR/runs"; echo installed > "$GOBIN/fake-gcs-server"'
+
+
+def test_emulators_of_clouds_are_got_once(tools, tmp_path, monkeypatch):
+    monkeypatch.setenv("UNSKEW_HOME", str(tmp_path / "home"))
+    for program in (azurite, fake_gcs):
+        with pytest.raises(EnvironmentFault, match=r"is not on this machine, and there is no (npm|go) to fetch it"):
+            program()
+    tools("npm", NPM)
+    tools("go", GO_INSTALL)
+    for program in (azurite, fake_gcs):
+        assert [program().read_text() for _ in range(2)] == ["installed\n"] * 2
+    assert (tmp_path / "runs").read_text().splitlines() == ["npm", "github.com/fsouza/fake-gcs-server@v1.56.1"]
+
+
+def test_an_emulator_that_cannot_be_got_says_why_and_leaves_nothing(tools, tmp_path, monkeypatch):
+    monkeypatch.setenv("UNSKEW_HOME", str(tmp_path / "home"))
+    tools("npm", "echo 'npm error code ENOTFOUND'; exit 1")
+    with pytest.raises(EnvironmentFault, match=r"cannot fetch azurite@.*: npm error code ENOTFOUND \(log: ") as fault:
+        azurite()
+    assert "\n" not in str(fault.value)
+    left = sorted(path.name for path in (tmp_path / "home" / "azurite-blob").iterdir())
+    assert left == ["install.lock", "install.log"]
