@@ -16,7 +16,10 @@ from unskew.errors import EnvironmentFault, UsageError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_VALID = "a path, file:/path, s3a://bucket/path, hdfs://host:port/path, dbfs:/path"
+_VALID = (
+    "a path, file:/path, s3a://bucket/path, hdfs://host:port/path, dbfs:/path, "
+    "abfss://container@account.dfs.core.windows.net/path"
+)
 
 # Other schemes of S3. Where Spark reads them by S3A, or has nothing for them, they are other names of s3a.
 _S3 = ("s3", "s3n")
@@ -25,6 +28,9 @@ _S3A = "S3AFileSystem"
 # Where Databricks mounts what Spark has under `dbfs:`. Volumes have a mount of their own.
 _DBFS, _VOLUMES = "/dbfs", "/Volumes"
 
+_AZURE = ("abfs", "abfss")
+_AZURE_KEY = "AZURE_STORAGE_KEY"  # as in Azure's own command
+
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 
 _HADOOP = "spark.hadoop."
@@ -32,6 +38,8 @@ _HADOOP = "spark.hadoop."
 _PREFIXES = {
     "s3a": ("fs.s3a.", *(f"fs.{scheme}.impl" for scheme in _S3)),
     "hdfs": ("dfs.", "ipc.", "hadoop.", "fs.defaultFS"),
+    "abfs": ("fs.azure.",),
+    "abfss": ("fs.azure.",),
 }
 # AWS's usual variables, for settings of Hadoop's that aren't given. Spark itself takes the keys from them.
 _FROM_ENVIRONMENT = {
@@ -45,6 +53,9 @@ _KEYS = ("fs.s3a.access.key", "fs.s3a.secret.key", "fs.s3a.session.token")
 _SECRET = re.compile(
     r"\.s3a\..*((access|secret)\.key|session\.token|password|encryption\.key)$|\.AWS_(SECRET_ACCESS_KEY|SESSION_TOKEN)$"
 )
+_SECRET_OF_AZURE = re.compile(
+    r"\.azure\.(account\.key(\.|$)|sas\.|.*(secret|password|fixed\.token))|\.AZURE_(STORAGE_KEY|CLIENT_SECRET)$"
+)
 
 
 @dataclass(frozen=True)
@@ -55,7 +66,8 @@ class Location:
     ----------
     address : str
         The address in Spark's form: a path, ``file:/path``, ``s3a://bucket/path``, ``hdfs://host:port/path``,
-        ``dbfs:/path``. Given as ``s3://`` or ``s3n://``, it is ``s3a://`` here.
+        ``dbfs:/path``, ``abfss://container@account.dfs.core.windows.net/path``. Given as ``s3://`` or ``s3n://``, it is
+        ``s3a://`` here.
     access : mapping
         The store's settings, under Hadoop's names. They may be secret, and are neither shown nor written anywhere.
 
@@ -85,7 +97,7 @@ class Location:
 
     @property
     def scheme(self) -> str:
-        """``file``, ``s3a``, ``hdfs`` or ``dbfs``."""
+        """``file``, ``s3a``, ``hdfs``, ``dbfs``, ``abfs`` or ``abfss``."""
         return _split(self.address)[0]
 
     def below(self, *names: str) -> Self:
@@ -108,11 +120,20 @@ class Location:
             from unskew.apps.checkpoint.hdfs import HdfsFolder
 
             return HdfsFolder.at(host, path, self.access)
+        if scheme in _AZURE:
+            from unskew.apps.checkpoint.abfs import AbfsFolder
+
+            return AbfsFolder.at(scheme, host, path, self.access)
         return LocalFolder(_mounted(path) if scheme == "dbfs" else path)
 
     @property
     def spark(self) -> dict[str, str]:
-        """Spark's settings to reach it, without the keys. Spark finds these in the environment, as this class does."""
+        """Spark's settings to reach it on S3 or HDFS, without the keys.
+
+        Spark finds S3's keys in the environment, as this class does. For the other stores Spark has its own settings.
+        """
+        if self.scheme not in {"s3a", "hdfs"}:
+            return {}
         return {_HADOOP + name: value for name, value in self.access.items() if name not in _KEYS}
 
 
@@ -207,6 +228,11 @@ def location_by(address: str, conf: Mapping[str, str]) -> Location:
                 f"{name} would be seen by all who list this machine's processes; valid: AWS_ACCESS_KEY_ID, "
                 "AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN in the environment, AWS's credentials file, or a role"
             )
+        if _SECRET_OF_AZURE.search(name):
+            raise UsageError(
+                f"{name} would be seen by all who list this machine's processes; valid: a core-site.xml in "
+                f"HADOOP_CONF_DIR for Spark, and {_AZURE_KEY} in the environment for unskew"
+            )
     if not _SCHEME.match(address):
         default = conf.get(f"{_HADOOP}fs.defaultFS", "file:///").rstrip("/")
         if default.startswith("file:"):
@@ -264,10 +290,11 @@ def _split(address: str) -> tuple[str, str, str]:
     if found is None:
         return "file", "", os.path.abspath(address)  # noqa: PTH100  a string, as for the other schemes
     scheme, host, path = found[1].lower(), found[2] or "", found[3]
-    if "@" in host:
+    azure = re.fullmatch(r"[a-z0-9-]+@[a-z0-9]+\.(dfs|blob)\.[a-z0-9.-]+", host) if scheme in _AZURE else None
+    if "@" in host and (scheme not in _AZURE or ":" in host):
         raise UsageError(f"the checkpoint's address {scheme}://… has a name or a password in it; valid: {_VALID}")
     whole = {"file": not host and path.startswith("/"), "s3a": bool(host), "hdfs": found[2] is not None}
-    whole["dbfs"] = whole["file"]
+    whole |= {"dbfs": whole["file"], "abfs": azure is not None, "abfss": azure is not None}
     if whole.get(scheme):
         return scheme, host, posixpath.normpath(path or "/")
     raise UsageError(f"the checkpoint's address is {address!r}; valid: {_VALID}")
@@ -279,6 +306,8 @@ def _access(scheme: str, host: str, conf: Mapping[str, str]) -> dict[str, str]:
         return {}
     hadoop = {name.removeprefix(_HADOOP): value for name, value in conf.items() if name.startswith(_HADOOP)}
     access = {name: value for name, value in hadoop.items() if name.startswith(prefixes)}
+    if scheme in _AZURE:
+        return _azure_access(host.partition("@")[2], access)
     if scheme == "hdfs":
         return access
     bucket = f"fs.s3a.bucket.{host}."
@@ -289,3 +318,12 @@ def _access(scheme: str, host: str, conf: Mapping[str, str]) -> dict[str, str]:
     if any(name in access | own for name in _KEYS):  # the environment's token belongs to its own pair of keys
         environment = {name: value for name, value in environment.items() if name not in _KEYS}
     return {name: value for name, value in environment.items() if value} | access | own
+
+
+def _azure_access(server: str, settings: Mapping[str, str]) -> dict[str, str]:
+    """The settings of one account, whose own go before those of all; and no secret of another account."""
+    from unskew.apps.checkpoint.abfs import KEY, SETTINGS
+
+    given = {name: settings.get(f"{name}.{server}", settings.get(name)) for name in SETTINGS}
+    given[KEY] = given[KEY] or os.environ.get(_AZURE_KEY)
+    return {name: value for name, value in given.items() if value}

@@ -1,11 +1,13 @@
 """Checkpoints: their locations, the run that they belong to, and versioned values beside them."""
 
 import pickle
+import sys
 
 import pytest
 
 import unskew.apps.checkpoint.location as location_module
 from tests.commands import unskew
+from unskew.apps.checkpoint.abfs import AbfsFolder
 from unskew.apps.checkpoint.checkpoint import Checkpoint
 from unskew.apps.checkpoint.location import Location, location_by
 from unskew.apps.checkpoint.versions import Versions
@@ -95,12 +97,16 @@ def _no_environment(monkeypatch):
     monkeypatch.delenv("AWS_DEFAULT_REGION", raising=False)
 
 
+AT = "container@account.dfs.core.windows.net"
+
+
 @pytest.mark.parametrize(
     ("address", "scheme"),
     [
         *((address, "file") for address in ("a/path", "/a/path", "file:/a", "file:///a")),
         *(("s3a://bucket", "s3a"), ("s3a://bucket/a/b", "s3a")),
         *(("hdfs://host:8020/a", "hdfs"), ("hdfs:///a", "hdfs")),
+        *((f"abfss://{AT}/a/b", "abfss"), (f"abfs://{AT}", "abfs")),
     ],
 )
 def test_addresses(address, scheme):
@@ -109,7 +115,17 @@ def test_addresses(address, scheme):
     assert pickle.loads(pickle.dumps(location)) == location
 
 
-@pytest.mark.parametrize("address", ["gs://bucket/a", "s3a:///a", "hdfs:/a", "file://host/a"])
+@pytest.mark.parametrize(
+    "address",
+    [
+        *(
+            "ftp://host/a",
+            "abfss://container/a",
+            "abfss://account.dfs.core.windows.net/a",
+        ),
+        *("s3a:///a", "hdfs:/a", "file://host/a"),
+    ],
+)
 def test_other_addresses_are_refused_in_a_line(address):
     done = unskew(*ARGUMENTS, "--checkpoint", address)
     assert done.returncode == 2
@@ -163,6 +179,17 @@ def test_a_password_in_an_address_is_not_repeated():
     assert done.returncode == 2
     assert "has a name or a password in it" in done.stderr
     assert "s3cret" not in done.stderr
+
+
+def test_a_key_of_azure_among_the_settings_is_refused():
+    name = "spark.hadoop.fs.azure.account.key.account.dfs.core.windows.net"
+    done = unskew(*ARGUMENTS, "--checkpoint", f"abfss://{AT}/a", "--conf", f"{name}=s3cret")
+    assert done.returncode == 2
+    message = " ".join(done.stderr.split())
+    assert f"{name} would be seen by all" in message
+    assert "AZURE_STORAGE_KEY in the environment" in message
+    assert "=s3cret" not in message
+    location_by("/a", {"spark.hadoop.fs.azure.account.keyprovider": "a.Class"})
 
 
 @pytest.mark.parametrize(
@@ -224,3 +251,56 @@ def test_an_address_without_a_scheme_gets_the_one_of_the_settings(tmp_path, monk
 def test_hdfs_takes_hadoops_settings():
     given = {"spark.hadoop.dfs.nameservices": "ns", "spark.hadoop.fs.s3a.endpoint": "x", "spark.master": "local"}
     assert Location.of("hdfs://ns/a", given).access == {"dfs.nameservices": "ns"}
+
+
+def test_azure_takes_the_accounts_own_settings_before_those_of_all(monkeypatch):
+    monkeypatch.setenv("AZURE_STORAGE_KEY", "of the environment")
+    name = "spark.hadoop.fs.azure.account.key"
+    given = {name: "of all", f"{name}.account.dfs.core.windows.net": "mine", f"{name}.other.dfs.core.windows.net": "x"}
+    location = Location.of(f"abfss://{AT}/a", given | {"spark.hadoop.fs.azure.account.oauth2.client.secret": "y"})
+    assert location.access == {"fs.azure.account.key": "mine"}
+    assert "mine" not in repr(location)
+    assert location.spark == {}, "Spark's settings go on a command line"
+    assert Location.of(f"abfss://{AT}/a", {name: "of all"}).access["fs.azure.account.key"] == "of all"
+    assert Location.of(f"abfss://{AT}/a").access["fs.azure.account.key"] == "of the environment"
+
+
+@pytest.mark.parametrize(
+    ("scheme", "settings", "url"),
+    [
+        ("abfss", {}, "https://account.blob.core.windows.net"),
+        ("abfs", {}, "https://account.blob.core.windows.net"),  # Hadoop's default is TLS for both
+        ("abfss", {"fs.azure.always.use.https": "false"}, "https://account.blob.core.windows.net"),
+        ("abfs", {"fs.azure.always.use.https": "false"}, "http://account.blob.core.windows.net"),
+        ("abfss", {"fs.azure.abfs.endpoint": "127.0.0.1:1"}, "https://127.0.0.1:1/account"),
+    ],
+)
+def test_azures_blobs_have_an_address_of_their_own(scheme, settings, url):
+    access = {"fs.azure.account.key": "a2V5", **settings}
+    assert AbfsFolder.at(scheme, AT, "/a", access)._container.url == f"{url}/container"
+
+
+def test_credentials_of_other_kinds_are_refused(monkeypatch):
+    monkeypatch.delenv("AZURE_STORAGE_KEY", raising=False)
+    address = f"abfss://{AT}/a"
+    with pytest.raises(
+        UsageError, match=r"there is no key for abfss://.*; valid: SharedKey, .*or in AZURE_STORAGE_KEY"
+    ):
+        Location.of(address).folder()
+    with pytest.raises(UsageError, match=r"auth\.type is 'OAuth', by which unskew can't reach .*; valid: SharedKey"):
+        Location.of(address, {"spark.hadoop.fs.azure.account.auth.type": "OAuth"}).folder()
+
+
+@pytest.mark.parametrize(
+    ("address", "client", "folders", "extra"),
+    [
+        (f"abfss://{AT}/a", "azure.storage.blob", "abfs", "azure"),
+    ],
+)
+def test_a_missing_client_of_a_store_is_named_with_its_extra(monkeypatch, address, client, folders, extra):
+    monkeypatch.setitem(sys.modules, client, None)
+    monkeypatch.delitem(sys.modules, f"unskew.apps.checkpoint.{folders}", raising=False)
+    for use in (Location.of, lambda address: Location(address).folder()):
+        with pytest.raises(UsageError, match=rf"needs the package .*: pip install 'unskew\[{extra}\]'") as error:
+            use(address)
+        assert "\n" not in str(error.value)

@@ -1,11 +1,15 @@
 """Stores that aren't this machine's disk, started once for the tests of a process."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
-from tests.apps.stores.servers import S3, Hadoop
+from tests.apps.stores.servers import S3, Azure, Hadoop
+from tests.programs import REQUIRED
+from tests.programs.clouds import azurite
 from tests.waiting import PATIENCE
+from unskew.errors import EnvironmentFault
 
 
 @pytest.fixture(scope="session")
@@ -22,3 +26,21 @@ def hdfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hadoop]:
     server.start(timeout=PATIENCE)
     yield server
     server.stop()
+
+
+@pytest.fixture(scope="session")
+def azure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Azure]:
+    _require(azurite)
+    server = Azure(tmp_path_factory.mktemp("azure"))
+    server.start(timeout=PATIENCE)
+    yield server
+    server.stop()
+
+
+def _require(program: Callable[[], Path]) -> None:
+    try:
+        program()
+    except EnvironmentFault as fault:
+        if REQUIRED:
+            pytest.fail(str(fault))
+        pytest.skip(str(fault))

@@ -1,13 +1,18 @@
-"""An S3 and a Hadoop as processes of the tests: checkpoints that aren't on this machine's disk, executors on YARN."""
+"""Stores as processes of the tests: checkpoints that are not on this disk. Hadoop also has executors on YARN."""
 
+import base64
 import re
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 
 import psutil
+from azure.core.credentials import AzureNamedKeyCredential
+from azure.core.exceptions import AzureError
+from azure.storage.blob import ContainerClient
 from pyarrow import fs
 
+from tests.programs.clouds import azurite
 from tests.waiting import awaited
 from unskew.apps.checkpoint.location import Location
 from unskew.deploy.installation.jars import described_jars, pyspark_home
@@ -66,6 +71,41 @@ class S3(Server):
         try:
             self.files().create_dir(BUCKET)
         except OSError:
+            return False
+        return True
+
+    def _announcement(self) -> dict[str, str]:
+        return {"endpoint": self.listens}
+
+
+class Azure(Server):
+    """Azurite with one container, its blobs in memory; it checks signatures."""
+
+    name = "Azurite"
+    user, secret = "unskew", base64.b64encode(b"s3cret-of-tests").decode()
+
+    def location(self, name: str) -> Location:
+        """A location in the container."""
+        settings = {
+            "fs.azure.account.key": self.secret,
+            "fs.azure.abfs.endpoint": self.listens,
+            "fs.azure.always.use.https": "false",
+        }
+        return Location(f"abfs://{BUCKET}@{self.user}.dfs.core.windows.net/{name}", settings)
+
+    def _command(self) -> list[str | Path]:
+        host, _, port = self.listens.rpartition(":")
+        # Azure's client speaks a newer version of the protocol than Azurite knows by name.
+        flags = ("--inMemoryPersistence", "--skipApiVersionCheck", "--disableTelemetry")
+        account = f"AZURITE_ACCOUNTS={self.user}:{self.secret}"
+        return ["env", account, azurite(), "--blobHost", host, "--blobPort", port, *flags]
+
+    def _answers(self) -> bool:
+        key = AzureNamedKeyCredential(self.user, self.secret)
+        try:
+            with ContainerClient(f"http://{self.listens}/{self.user}", BUCKET, key, retry_total=0) as container:
+                container.create_container()
+        except AzureError:
             return False
         return True
 

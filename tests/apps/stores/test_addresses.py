@@ -18,3 +18,13 @@ def test_s3_is_s3a_unless_the_session_has_another_class_for_it(spark):
         assert str(location_in(spark, "s3://bucket/a")) == "s3a://bucket/a"
     finally:
         spark.conf.unset("fs.s3.impl")
+
+
+def test_the_sessions_settings_of_a_store_are_found(spark):
+    name = "fs.azure.account.key.account.dfs.core.windows.net"
+    spark.conf.set(name, "s3cret")
+    try:
+        azure = location_in(spark, "abfss://container@account.dfs.core.windows.net/a")
+    finally:
+        spark.conf.unset(name)
+    assert azure.access["fs.azure.account.key"] == "s3cret"

@@ -11,10 +11,11 @@ from unskew.apps.keyed.parcels import WINDOW
 from unskew.apps.keyed.store import KEY
 from unskew.errors import EnvironmentFault
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("cluster")]  # two servers are started
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("cluster")]  # three servers are started
+OF_CLOUDS = [pytest.param(store, marks=pytest.mark.programs) for store in ("azure",)]
 
 
-@pytest.fixture(params=["local", "s3", "hdfs"])
+@pytest.fixture(params=["local", "s3", "hdfs", *OF_CLOUDS])
 def location(request, tmp_path) -> Location:
     if request.param == "local":
         return Location(str(tmp_path / "checkpoint"))

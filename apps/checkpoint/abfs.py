@@ -1,0 +1,185 @@
+"""Folders on Azure's blobs and data lakes, by Azure's own client. A file is there as a whole once its upload has ended.
+
+Settings have Hadoop's names.
+"""
+
+import contextlib
+import io
+import os
+from collections.abc import Iterator, Mapping
+from functools import cache
+from typing import TYPE_CHECKING, Self
+
+import pyarrow as pa
+
+from unskew.errors import UsageError
+
+try:
+    from azure.core.credentials import AzureNamedKeyCredential
+    from azure.core.exceptions import AzureError, ResourceExistsError, ResourceNotFoundError
+    from azure.storage.blob import ContainerClient, ExponentialRetry
+except ImportError as error:
+    raise UsageError(
+        "a checkpoint on abfss:// needs the package azure-storage-blob wherever tasks run: pip install 'unskew[azure]'"
+    ) from error
+
+if TYPE_CHECKING:
+    from azure.storage.blob import BlobClient
+    from typing_extensions import Buffer
+
+_TYPE = "fs.azure.account.auth.type"
+#: The setting with the account's key.
+KEY = "fs.azure.account.key"
+_ENDPOINT = "fs.azure.abfs.endpoint"
+_HTTPS = "fs.azure.always.use.https"
+#: The settings that are used. Each may be given for one account alone: its host follows after a dot.
+SETTINGS = (_TYPE, KEY, _ENDPOINT, _HTTPS)
+
+_SHARED_KEY = "SharedKey"
+
+
+class AbfsFolder:
+    """A folder of a container: the blobs whose names have a common beginning.
+
+    Parameters
+    ----------
+    container : azure.storage.blob.ContainerClient
+        The client.
+    path : str
+        The folder's path in the container.
+
+    """
+
+    costly = True
+
+    def __init__(self, container: ContainerClient, path: str) -> None:
+        self._container = container
+        self._start = f"{path.strip('/')}/".lstrip("/")
+
+    @classmethod
+    def at(cls, scheme: str, host: str, path: str, access: Mapping[str, str]) -> Self:
+        """A folder of ``scheme://container@account.dfs.…``, according to Hadoop's settings ``fs.azure.…``.
+
+        Raises
+        ------
+        UsageError
+            The settings ask for credentials of another kind than the account's key, or there is no key.
+
+        """
+        container, _, server = host.partition("@")
+        kind = access.get(_TYPE, _SHARED_KEY)
+        valid = f"{_SHARED_KEY}, with the account's key in {KEY}.{server}, or in AZURE_STORAGE_KEY"
+        if kind != _SHARED_KEY:
+            raise UsageError(f"{_TYPE} is {kind!r}, by which unskew can't reach {scheme}://{host}; valid: {valid}")
+        if not access.get(KEY):
+            raise UsageError(f"there is no key for {scheme}://{host}; valid: {valid}")
+        account, _, rest = server.partition(".")
+        plain = scheme == "abfs" and access.get(_HTTPS) == "false"  # as Hadoop decides it
+        endpoint = access.get(_ENDPOINT)  # of an emulator, where the account is the path's first part
+        authority = f"{endpoint}/{account}" if endpoint else f"{account}.blob.{rest.partition('.')[2]}"
+        url = f"{'http' if plain else 'https'}://{authority}"
+        return cls(_container(os.getpid(), url, container, account, access[KEY]), path)
+
+    def names(self) -> list[str]:
+        """As ``Folder``. It takes a List Blobs."""
+        with _usual_errors():
+            found = [each.name for each in self._container.walk_blobs(self._start, delimiter="/")]
+        names = dict.fromkeys(name.removeprefix(self._start).rstrip("/") for name in found)
+        return [name for name in names if name]  # the folder's own mark, which others may have made, has none
+
+    def read(self, name: str) -> bytes:
+        """As ``Folder``. It takes a Get Blob, of a large file one for each part."""
+        with _usual_errors():
+            return self._blob(name).download_blob().readall()
+
+    def open(self, name: str) -> pa.NativeFile:
+        """As ``Folder``. It takes a Get Blob Properties, and a Get Blob for each part."""
+        with _usual_errors():
+            blob = self._blob(name)
+            return pa.PythonFile(_Parts(blob, blob.get_blob_properties().size), mode="r")
+
+    def write(self, name: str, data: bytes) -> None:
+        """As ``Folder``. It takes a Put Blob. A file over 64 MiB is uploaded in blocks, which Azure then joins."""
+        with _usual_errors():
+            self._blob(name).upload_blob(data, overwrite=True)
+
+    def create(self, name: str, data: bytes) -> bool:
+        """As ``Folder``: an upload on the condition that there is no blob of that name.
+
+        If the answer is lost, the client sends the request again, and finds what the first one has written.
+        """
+        try:
+            with _usual_errors(ResourceExistsError):
+                self._blob(name).upload_blob(data, overwrite=False)
+        except ResourceExistsError:
+            return False
+        return True
+
+    def remove(self, name: str) -> None:
+        """As ``Folder``. It takes a Delete Blob."""
+        self._delete(self._start + name)
+
+    def clear(self) -> None:
+        """As ``Folder``. It takes a List Blobs, and a Delete Blob for each file."""
+        with _usual_errors():
+            found = [*self._container.list_blob_names(name_starts_with=self._start)]
+        for path in reversed(found):  # a data lake also lists folders, which must be empty to be removed
+            self._delete(path)
+
+    def _delete(self, path: str) -> None:
+        with contextlib.suppress(FileNotFoundError), _usual_errors():
+            self._container.delete_blob(path)
+
+    def _blob(self, name: str) -> "BlobClient":
+        return self._container.get_blob_client(self._start + name)
+
+
+class _Parts(io.RawIOBase):
+    """A blob of ``size`` bytes to read parts of, each by a request of its own. Azure's client has no such file."""
+
+    def __init__(self, blob: "BlobClient", size: int) -> None:
+        super().__init__()
+        self._blob = blob
+        self._size = size
+        self._at = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        self._at = offset + {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: self._size}[whence]
+        return self._at
+
+    def readinto(self, buffer: "Buffer", /) -> int:
+        view = memoryview(buffer).cast("B")
+        length = max(0, min(len(view), self._size - self._at))
+        if length:
+            with _usual_errors():
+                view[:length] = self._blob.download_blob(self._at, length).readall()
+        self._at += length
+        return length
+
+
+@contextlib.contextmanager
+def _usual_errors(*unchanged: type[AzureError]) -> Iterator[None]:
+    """Turn errors of Azure's client into those that a disk would raise, except the kinds ``unchanged``."""
+    try:
+        yield
+    except unchanged:
+        raise
+    except ResourceNotFoundError as error:
+        absent = getattr(error, "error_code", None) != "ContainerNotFound"
+        raise (FileNotFoundError if absent else OSError)(error.message) from error
+    except AzureError as error:
+        raise OSError(error.message) from error
+
+
+@cache
+def _container(_process: int, url: str, container: str, account: str, key: str) -> ContainerClient:
+    """A process' client; a fork of the process makes its own."""
+    # While the store is busy, the client sends a request again. By default it would first wait for 15 s.
+    patience = ExponentialRetry(initial_backoff=1, increment_base=2, retry_total=5, random_jitter_range=1)
+    return ContainerClient(url, container, AzureNamedKeyCredential(account, key), retry_policy=patience)
