@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _VALID = (
-    "a path, file:/path, s3a://bucket/path, hdfs://host:port/path, dbfs:/path, "
+    "a path, file:/path, s3a://bucket/path, hdfs://host:port/path, dbfs:/path, gs://bucket/path, "
     "abfss://container@account.dfs.core.windows.net/path"
 )
 
@@ -38,6 +38,7 @@ _HADOOP = "spark.hadoop."
 _PREFIXES = {
     "s3a": ("fs.s3a.", *(f"fs.{scheme}.impl" for scheme in _S3)),
     "hdfs": ("dfs.", "ipc.", "hadoop.", "fs.defaultFS"),
+    "gs": ("fs.gs.",),
     "abfs": ("fs.azure.",),
     "abfss": ("fs.azure.",),
 }
@@ -66,8 +67,8 @@ class Location:
     ----------
     address : str
         The address in Spark's form: a path, ``file:/path``, ``s3a://bucket/path``, ``hdfs://host:port/path``,
-        ``dbfs:/path``, ``abfss://container@account.dfs.core.windows.net/path``. Given as ``s3://`` or ``s3n://``, it is
-        ``s3a://`` here.
+        ``dbfs:/path``, ``gs://bucket/path``, ``abfss://container@account.dfs.core.windows.net/path``. Given as ``s3://``
+        or ``s3n://``, it is ``s3a://`` here.
     access : mapping
         The store's settings, under Hadoop's names. They may be secret, and are neither shown nor written anywhere.
 
@@ -97,7 +98,7 @@ class Location:
 
     @property
     def scheme(self) -> str:
-        """``file``, ``s3a``, ``hdfs``, ``dbfs``, ``abfs`` or ``abfss``."""
+        """``file``, ``s3a``, ``hdfs``, ``dbfs``, ``gs``, ``abfs`` or ``abfss``."""
         return _split(self.address)[0]
 
     def below(self, *names: str) -> Self:
@@ -120,6 +121,10 @@ class Location:
             from unskew.apps.checkpoint.hdfs import HdfsFolder
 
             return HdfsFolder.at(host, path, self.access)
+        if scheme == "gs":
+            from unskew.apps.checkpoint.gs import GsFolder
+
+            return GsFolder.at(host, path, self.access)
         if scheme in _AZURE:
             from unskew.apps.checkpoint.abfs import AbfsFolder
 
@@ -294,7 +299,7 @@ def _split(address: str) -> tuple[str, str, str]:
     if "@" in host and (scheme not in _AZURE or ":" in host):
         raise UsageError(f"the checkpoint's address {scheme}://… has a name or a password in it; valid: {_VALID}")
     whole = {"file": not host and path.startswith("/"), "s3a": bool(host), "hdfs": found[2] is not None}
-    whole |= {"dbfs": whole["file"], "abfs": azure is not None, "abfss": azure is not None}
+    whole |= {"dbfs": whole["file"], "gs": bool(host), "abfs": azure is not None, "abfss": azure is not None}
     if whole.get(scheme):
         return scheme, host, posixpath.normpath(path or "/")
     raise UsageError(f"the checkpoint's address is {address!r}; valid: {_VALID}")
@@ -308,6 +313,10 @@ def _access(scheme: str, host: str, conf: Mapping[str, str]) -> dict[str, str]:
     access = {name: value for name, value in hadoop.items() if name.startswith(prefixes)}
     if scheme in _AZURE:
         return _azure_access(host.partition("@")[2], access)
+    if scheme == "gs":
+        from unskew.apps.checkpoint.gs import SETTINGS
+
+        return {name: access[name] for name in SETTINGS if name in access}
     if scheme == "hdfs":
         return access
     bucket = f"fs.s3a.bucket.{host}."

@@ -106,7 +106,7 @@ AT = "container@account.dfs.core.windows.net"
         *((address, "file") for address in ("a/path", "/a/path", "file:/a", "file:///a")),
         *(("s3a://bucket", "s3a"), ("s3a://bucket/a/b", "s3a")),
         *(("hdfs://host:8020/a", "hdfs"), ("hdfs:///a", "hdfs")),
-        *((f"abfss://{AT}/a/b", "abfss"), (f"abfs://{AT}", "abfs")),
+        *(("gs://bucket/a", "gs"), (f"abfss://{AT}/a/b", "abfss"), (f"abfs://{AT}", "abfs")),
     ],
 )
 def test_addresses(address, scheme):
@@ -120,6 +120,7 @@ def test_addresses(address, scheme):
     [
         *(
             "ftp://host/a",
+            "gs:///a",
             "abfss://container/a",
             "abfss://account.dfs.core.windows.net/a",
         ),
@@ -280,6 +281,11 @@ def test_azures_blobs_have_an_address_of_their_own(scheme, settings, url):
     assert AbfsFolder.at(scheme, AT, "/a", access)._container.url == f"{url}/container"
 
 
+def test_google_takes_its_connectors_settings():
+    given = {"spark.hadoop.fs.gs.auth.type": "UNAUTHENTICATED", "spark.hadoop.fs.gs.block.size": "1"}
+    assert Location.of("gs://bucket/a", given).access == {"fs.gs.auth.type": "UNAUTHENTICATED"}
+
+
 def test_credentials_of_other_kinds_are_refused(monkeypatch):
     monkeypatch.delenv("AZURE_STORAGE_KEY", raising=False)
     address = f"abfss://{AT}/a"
@@ -289,12 +295,19 @@ def test_credentials_of_other_kinds_are_refused(monkeypatch):
         Location.of(address).folder()
     with pytest.raises(UsageError, match=r"auth\.type is 'OAuth', by which unskew can't reach .*; valid: SharedKey"):
         Location.of(address, {"spark.hadoop.fs.azure.account.auth.type": "OAuth"}).folder()
+    with pytest.raises(
+        UsageError, match=r"is 'USER_CREDENTIALS', by which .* gs://bucket; valid: APPLICATION_DEFAULT, "
+    ):
+        Location.of("gs://bucket/a", {"spark.hadoop.fs.gs.auth.type": "USER_CREDENTIALS"}).folder()
+    with pytest.raises(UsageError, match=r"keyfile is missing; valid: the key file's path"):
+        Location.of("gs://bucket/a", {"spark.hadoop.fs.gs.auth.type": "SERVICE_ACCOUNT_JSON_KEYFILE"}).folder()
 
 
 @pytest.mark.parametrize(
     ("address", "client", "folders", "extra"),
     [
         (f"abfss://{AT}/a", "azure.storage.blob", "abfs", "azure"),
+        ("gs://bucket/a", "google.cloud.storage.retry", "gs", "gcs"),
     ],
 )
 def test_a_missing_client_of_a_store_is_named_with_its_extra(monkeypatch, address, client, folders, extra):

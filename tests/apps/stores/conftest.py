@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.apps.stores.servers import S3, Azure, Hadoop
+from tests.apps.stores.servers import S3, Azure, Google, Hadoop
 from tests.programs import REQUIRED
-from tests.programs.clouds import azurite
+from tests.programs.clouds import azurite, fake_gcs
 from tests.waiting import PATIENCE
 from unskew.errors import EnvironmentFault
 
@@ -23,6 +23,15 @@ def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3]:
 @pytest.fixture(scope="session")
 def hdfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hadoop]:
     server = Hadoop(tmp_path_factory.mktemp("hadoop"))
+    server.start(timeout=PATIENCE)
+    yield server
+    server.stop()
+
+
+@pytest.fixture(scope="session")
+def gs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Google]:
+    _require(fake_gcs)
+    server = Google(tmp_path_factory.mktemp("google"))
     server.start(timeout=PATIENCE)
     yield server
     server.stop()

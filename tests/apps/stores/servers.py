@@ -2,6 +2,7 @@
 
 import base64
 import re
+import socket
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,13 +11,16 @@ import psutil
 from azure.core.credentials import AzureNamedKeyCredential
 from azure.core.exceptions import AzureError
 from azure.storage.blob import ContainerClient
+from google.auth.credentials import AnonymousCredentials
+from google.cloud import storage
 from pyarrow import fs
 
-from tests.programs.clouds import azurite
+from tests.programs.clouds import azurite, fake_gcs
 from tests.waiting import awaited
 from unskew.apps.checkpoint.location import Location
 from unskew.deploy.installation.jars import described_jars, pyspark_home
 from unskew.deploy.installation.machine import find_java
+from unskew.deploy.servers.loopback import LOOPBACK
 from unskew.deploy.servers.server import Server
 
 _ARCHIVES = Path(__file__).with_name("servers.xml")
@@ -72,6 +76,40 @@ class S3(Server):
             self.files().create_dir(BUCKET)
         except OSError:
             return False
+        return True
+
+    def _announcement(self) -> dict[str, str]:
+        return {"endpoint": self.listens}
+
+
+class Google(Server):
+    """fake-gcs-server with one bucket, its objects in memory. It takes any token, and none."""
+
+    name = "fake-gcs-server"
+
+    @property
+    def url(self) -> str:
+        """Its URL for clients."""
+        return f"http://{self.listens}"
+
+    def location(self, name: str) -> Location:
+        """A location in the bucket."""
+        settings = {"fs.gs.storage.root.url": f"{self.url}/", "fs.gs.auth.type": "UNAUTHENTICATED"}
+        return Location(f"gs://{BUCKET}/{name}", settings)
+
+    def _command(self) -> list[str | Path]:
+        host, _, port = self.listens.rpartition(":")
+        urls = ("-external-url", self.url, "-public-host", self.listens)
+        return [fake_gcs(), "-backend", "memory", "-scheme", "http", "-host", host, "-port", port, *urls]
+
+    def _answers(self) -> bool:
+        try:
+            with socket.create_connection((LOOPBACK, int(self.listens.rpartition(":")[2])), timeout=1):
+                pass  # Google's client tries for two minutes where nobody listens
+        except OSError:
+            return False
+        client = storage.Client("tests", AnonymousCredentials(), client_options={"api_endpoint": self.url})
+        client.create_bucket(BUCKET)
         return True
 
     def _announcement(self) -> dict[str, str]:

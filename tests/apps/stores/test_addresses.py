@@ -23,8 +23,12 @@ def test_s3_is_s3a_unless_the_session_has_another_class_for_it(spark):
 def test_the_sessions_settings_of_a_store_are_found(spark):
     name = "fs.azure.account.key.account.dfs.core.windows.net"
     spark.conf.set(name, "s3cret")
+    spark.conf.set("fs.gs.auth.type", "UNAUTHENTICATED")
     try:
         azure = location_in(spark, "abfss://container@account.dfs.core.windows.net/a")
+        google = location_in(spark, "gs://bucket/a")
     finally:
         spark.conf.unset(name)
+        spark.conf.unset("fs.gs.auth.type")
     assert azure.access["fs.azure.account.key"] == "s3cret"
+    assert google.access["fs.gs.auth.type"] == "UNAUTHENTICATED"

@@ -1,9 +1,17 @@
-"""Folders on Azure's store: what is particular to them. What all folders do is in `test_folders.py`."""
+"""Folders on Azure's and Google's stores: what is particular to them. What all folders do is in `test_folders.py`."""
 
+import http.server
+import json
+import os
+import subprocess
+import sys
 import threading
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
 
 from unskew.apps.checkpoint.checkpoint import Checkpoint
 from unskew.apps.checkpoint.location import Location
@@ -14,7 +22,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.programs, pytest.mark.xdist_group("c
 WRITERS = 8
 
 
-@pytest.fixture(params=["azure"])
+@pytest.fixture(params=["azure", "gs"])
 def location(request, tmp_path) -> Location:
     return request.getfixturevalue(request.param).location(tmp_path.name)
 
@@ -87,3 +95,115 @@ def test_azure_refuses_a_wrong_key_in_a_line(azure):
     malformed = Location(location.address, {**location.access, "fs.azure.account.key": "x"}).folder()
     with pytest.raises(EnvironmentFault, match=r"can't be written \("):
         malformed.write("one", b"1")
+
+
+def test_google_refuses_in_a_line(gs):
+    nowhere = Location("gs://no-such-bucket/a", gs.location("a").access).folder()
+    for write in (nowhere.write, nowhere.create):
+        with pytest.raises(EnvironmentFault, match=r"gs://no-such-bucket/a can't be written \(.*Not Found") as error:
+            write("one", b"1")
+        assert "\n" not in str(error.value)
+
+
+class Tokens(http.server.ThreadingHTTPServer):
+    """A stand-in for what gives tokens of Google's accounts: to machines, and for key files."""
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Answers)
+        self.asked: list[str] = []
+
+
+class Answers(http.server.BaseHTTPRequestHandler):
+    server: Tokens
+
+    def do_GET(self) -> None:
+        self.server.asked.append(f"{self.command} {self.path.partition('?')[0]}")
+        account = {"email": "tests@example.org", "scopes": [], "aliases": ["default"]}
+        token = {"access_token": "t0ken", "expires_in": 3600, "token_type": "Bearer"}
+        known = {"token": json.dumps(token), "universe-domain": "googleapis.com"}
+        body = known.get(self.path.partition("?")[0].rpartition("/")[2], json.dumps(account)).encode()
+        self.send_response(200)
+        self.send_header("Metadata-Flavor", "Google")
+        self.send_header("Content-Type", "application/json" if body.startswith(b"{") else "text/plain")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self.do_GET()
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def tokens() -> Iterator[Tokens]:
+    with Tokens() as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield server
+        server.shutdown()
+
+
+# Google's client reads the address of a machine's own server when it is imported.
+USE = """
+import json, sys
+from unskew.apps.checkpoint.location import Location
+folder = Location(sys.argv[1], json.loads(sys.argv[2])).folder()
+print(folder.create("one", b"1"), folder.create("one", b"2"), folder.names(), folder.read("one"))
+"""
+
+
+def _used(address: str, settings: dict[str, str], environment: dict[str, str]) -> str:
+    environment = {**os.environ, "GOOGLE_APPLICATION_CREDENTIALS": "", **environment}
+    command = [sys.executable, "-c", USE, address, json.dumps(settings)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    return done.stdout.strip() or done.stderr.strip().splitlines()[-1]
+
+
+@pytest.mark.parametrize("kind", [None, "APPLICATION_DEFAULT", "COMPUTE_ENGINE"])
+def test_on_googles_machines_their_account_is_used(gs, tokens, kind, tmp_path):
+    settings = {"fs.gs.storage.root.url": gs.url} | ({"fs.gs.auth.type": kind} if kind else {})
+    host = f"127.0.0.1:{tokens.server_port}"
+    environment = {"GCE_METADATA_HOST": host, "GCE_METADATA_IP": host, "CLOUDSDK_CONFIG": str(tmp_path)}
+    assert _used(f"gs://bucket/{tmp_path.name}", settings, environment) == "True False ['one'] b'1'"
+    assert "GET /computeMetadata/v1/instance/service-accounts/default/token" in tokens.asked
+
+
+@pytest.fixture(scope="module")
+def pem() -> str:
+    key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    form = (serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    return key.private_bytes(*form).decode()
+
+
+@pytest.mark.parametrize("by", ["setting", "environment"])
+def test_a_key_file_of_google_is_used(gs, tokens, by, tmp_path, pem):
+    file = tmp_path / "key.json"
+    settings, environment = {"fs.gs.storage.root.url": gs.url}, {}
+    if by == "setting":
+        settings |= {
+            "fs.gs.auth.type": "SERVICE_ACCOUNT_JSON_KEYFILE",
+            "fs.gs.auth.service.account.json.keyfile": str(file),
+        }
+    else:
+        environment["GOOGLE_APPLICATION_CREDENTIALS"] = str(file)
+    address = f"gs://bucket/{tmp_path.name}"
+    assert f"EnvironmentFault: the checkpoint location {address} can't be reached (" in _used(
+        address, settings, environment
+    )
+    file.write_text("no JSON")
+    assert f"EnvironmentFault: the checkpoint location {address} can't be reached (" in _used(
+        address, settings, environment
+    )
+    account = {
+        "type": "service_account",
+        "client_email": "tests@example.org",
+        "client_id": "1",
+        "private_key_id": "1",
+        "private_key": pem,
+        "token_uri": f"http://127.0.0.1:{tokens.server_port}/token",
+    }
+    file.write_text(json.dumps(account))
+    assert _used(address, settings, environment) == "True False ['one'] b'1'"
+    assert {*tokens.asked} == {"POST /token"}

@@ -11,8 +11,8 @@ from unskew.apps.keyed.parcels import WINDOW
 from unskew.apps.keyed.store import KEY
 from unskew.errors import EnvironmentFault
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("cluster")]  # three servers are started
-OF_CLOUDS = [pytest.param(store, marks=pytest.mark.programs) for store in ("azure",)]
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("cluster")]  # four servers are started
+OF_CLOUDS = [pytest.param(store, marks=pytest.mark.programs) for store in ("gs", "azure")]
 
 
 @pytest.fixture(params=["local", "s3", "hdfs", *OF_CLOUDS])

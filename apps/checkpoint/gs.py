@@ -1,0 +1,173 @@
+"""Folders on Google Cloud Storage, by Google's own client. A file is there as a whole once its upload has ended.
+
+Settings have the names of Google's connector for Hadoop, from its version 3 on.
+"""
+
+import contextlib
+import os
+from collections.abc import Iterator, Mapping
+from functools import cache
+from typing import TYPE_CHECKING, Self
+
+import pyarrow as pa
+
+from unskew.errors import UsageError
+
+try:
+    from google.api_core.exceptions import GoogleAPIError, NotFound, PreconditionFailed
+    from google.auth import compute_engine
+    from google.auth.credentials import AnonymousCredentials
+    from google.auth.exceptions import GoogleAuthError
+    from google.cloud import storage
+    from google.cloud.storage.retry import DEFAULT_RETRY
+    from google.oauth2 import service_account
+except ImportError as error:
+    raise UsageError(
+        "a checkpoint on gs:// needs the package google-cloud-storage wherever tasks run: pip install 'unskew[gcs]'"
+    ) from error
+
+if TYPE_CHECKING:
+    from google.auth.credentials import Credentials
+
+_TYPE = "fs.gs.auth.type"
+_KEYFILE = "fs.gs.auth.service.account.json.keyfile"
+_ROOT = "fs.gs.storage.root.url"
+#: The settings that are used.
+SETTINGS = (_TYPE, _KEYFILE, _ROOT)
+
+_DEFAULT = "APPLICATION_DEFAULT"
+_MACHINE = "COMPUTE_ENGINE"
+_BY_KEYFILE = "SERVICE_ACCOUNT_JSON_KEYFILE"
+_NOBODY = "UNAUTHENTICATED"
+_VALID = (_DEFAULT, _MACHINE, _BY_KEYFILE, _NOBODY)
+_SCOPES = ("https://www.googleapis.com/auth/devstorage.read_write",)
+
+_AHEAD = 1 << 20  # bytes that a file to read parts of reads at least; the client's default is 40 MiB
+
+
+class GsFolder:
+    """A folder of a bucket: the objects whose names have a common beginning.
+
+    Parameters
+    ----------
+    bucket : google.cloud.storage.Bucket
+        The bucket, with its client.
+    path : str
+        The folder's path in the bucket.
+
+    """
+
+    costly = True
+
+    def __init__(self, bucket: storage.Bucket, path: str) -> None:
+        self._bucket = bucket
+        self._start = f"{path.strip('/')}/".lstrip("/")
+
+    @classmethod
+    def at(cls, bucket: str, path: str, access: Mapping[str, str]) -> Self:
+        """A folder of a bucket, according to Hadoop's settings ``fs.gs.…``.
+
+        Raises
+        ------
+        UsageError
+            The settings ask for credentials of another kind, or name no key file.
+
+        """
+        kind = access.get(_TYPE, _DEFAULT)
+        if kind not in _VALID:
+            raise UsageError(
+                f"{_TYPE} is {kind!r}, by which unskew can't reach gs://{bucket}; valid: {', '.join(_VALID)}"
+            )
+        keyfile = access.get(_KEYFILE, "")
+        if kind == _BY_KEYFILE and not keyfile:
+            raise UsageError(f"{_TYPE} is {kind!r}, and {_KEYFILE} is missing; valid: the key file's path")
+        with _usual_errors():
+            client = _client(os.getpid(), kind, keyfile, access.get(_ROOT, "").rstrip("/"))
+        return cls(client.bucket(bucket), path)
+
+    def names(self) -> list[str]:
+        """As ``Folder``. It takes a LIST."""
+        with _usual_errors():
+            listed = self._bucket.list_blobs(
+                prefix=self._start, delimiter="/", fields="items(name),prefixes,nextPageToken"
+            )
+            found = [each.name for each in listed]  # only then it knows all folders
+        names = dict.fromkeys(name.removeprefix(self._start).rstrip("/") for name in [*found, *listed.prefixes])
+        return [name for name in names if name]  # the folder's own mark, which others may have made, has none
+
+    def read(self, name: str) -> bytes:
+        """As ``Folder``. It takes a GET."""
+        with _usual_errors():
+            return self._blob(name).download_as_bytes()
+
+    def open(self, name: str) -> pa.NativeFile:
+        """As ``Folder``. It takes a GET of its size, and a GET for each part that isn't close to the last one."""
+        with _usual_errors():
+            blob = self._blob(name)
+            blob.reload()
+            return pa.PythonFile(blob.open("rb", chunk_size=_AHEAD), mode="r")
+
+    def write(self, name: str, data: bytes) -> None:
+        """As ``Folder``. It takes an upload, of a large file one for each part."""
+        with _usual_errors():
+            self._blob(name).upload_from_string(data, "application/octet-stream", retry=DEFAULT_RETRY)
+
+    def create(self, name: str, data: bytes) -> bool:
+        """As ``Folder``: an upload on the condition that there is no object of that name.
+
+        If the answer is lost, the client sends the request again, and finds what the first one has written.
+        """
+        try:
+            with _usual_errors(PreconditionFailed):
+                self._blob(name).upload_from_string(
+                    data, "application/octet-stream", if_generation_match=0, retry=DEFAULT_RETRY
+                )
+        except PreconditionFailed:
+            return False
+        return True
+
+    def remove(self, name: str) -> None:
+        """As ``Folder``. It takes a DELETE."""
+        self._delete(self._start + name)
+
+    def clear(self) -> None:
+        """As ``Folder``. It takes a LIST, and a DELETE for each file."""
+        with _usual_errors():
+            listed = self._bucket.list_blobs(prefix=self._start, fields="items(name),nextPageToken")
+            found = [each.name for each in listed]
+        for path in found:
+            self._delete(path)
+
+    def _delete(self, path: str) -> None:
+        with contextlib.suppress(FileNotFoundError), _usual_errors():
+            self._bucket.blob(path).delete(retry=DEFAULT_RETRY)
+
+    def _blob(self, name: str) -> storage.Blob:
+        return self._bucket.blob(self._start + name)
+
+
+@contextlib.contextmanager
+def _usual_errors(*unchanged: type[GoogleAPIError]) -> Iterator[None]:
+    """Turn errors of Google's client into those that a disk would raise, except the kinds ``unchanged``."""
+    try:
+        yield
+    except unchanged:
+        raise
+    except NotFound as error:
+        raise FileNotFoundError(error.message) from error
+    except (GoogleAPIError, GoogleAuthError) as error:
+        raise OSError(str(error)) from error
+
+
+@cache
+def _client(_process: int, kind: str, keyfile: str, root: str) -> storage.Client:
+    """A process' client; a fork of the process makes its own."""
+    credentials: Credentials | None = None  # the client then searches as Google's programs do
+    if kind == _MACHINE:
+        credentials = compute_engine.Credentials()
+    elif kind == _BY_KEYFILE:
+        credentials = service_account.Credentials.from_service_account_file(keyfile, scopes=_SCOPES)
+    elif kind == _NOBODY:
+        credentials = AnonymousCredentials()
+    options = {"api_endpoint": root} if root else None
+    return storage.Client(project=None, credentials=credentials, client_options=options)  # no bucket is made
