@@ -1,7 +1,8 @@
 """`python -m tests.programs`, which `make servers` runs: get the server programs before the tests that need them.
 
 Where a program can't be had, the reason is printed; that fails only if `$UNSKEW_REQUIRE_SERVERS` says so. `--beside
-PID` gets them beside that process: at low priority, and no longer than it lives.
+PID` gets them beside that process: at low priority, and no longer than it lives. `--clouds` also gets emulators of
+clouds' stores.
 """
 
 import argparse
@@ -11,9 +12,11 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from tests.programs import REQUIRED
+from tests.programs.clouds import azurite, fake_gcs
 from tests.programs.influxd import influxd
 from tests.programs.prometheus import prometheus_programs
 from unskew.errors import EnvironmentFault
@@ -25,12 +28,16 @@ def main() -> None:
     """Find, fetch or build each program."""
     parser = argparse.ArgumentParser(prog="python -m tests.programs", description="Get the server programs, once.")
     parser.add_argument("--beside", type=int, metavar="PID", help="at low priority, no longer than this process lives")
-    beside = parser.parse_args().beside
+    parser.add_argument("--clouds", action="store_true", help="also the emulators of clouds' stores (npm, Go)")
+    arguments = parser.parse_args()
+    beside = arguments.beside
     if beside is not None:
         os.setpgid(0, 0)
         os.nice(_NICENESS)
         threading.Thread(target=_end_with, args=[beside], daemon=True).start()
-    wanted: tuple[Callable[[], Path], ...] = (lambda: prometheus_programs().prometheus, influxd)
+    wanted: list[Callable[[], Path]] = [lambda: prometheus_programs().prometheus, influxd]
+    if arguments.clouds:
+        wanted += [partial(azurite, fetch=True), partial(fake_gcs, fetch=True)]
     missing = 0
     for want in wanted:
         try:

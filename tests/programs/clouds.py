@@ -1,4 +1,7 @@
-"""Emulators of clouds' stores, got once for the tests of checkpoints there: Azurite by npm, fake-gcs-server by Go."""
+"""Emulators of clouds' stores, for the tests of checkpoints there: Azurite by npm, fake-gcs-server by Go.
+
+`python -m tests.programs --clouds` gets them, once. Tests look whether they are there.
+"""
 
 import os
 import shutil
@@ -6,7 +9,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TypeAlias
 
-from unskew.deploy.directories import data_directory
+from unskew.deploy.directories import cache_directory
 from unskew.deploy.installation.steps import Progress, exclusive, followed, workshop
 from unskew.errors import EnvironmentFault
 
@@ -17,40 +20,42 @@ _AZURITE = "3.35.0"
 _FAKE_GCS = "1.56.1"
 
 
-def azurite() -> Path:
+def azurite(*, fetch: bool = False) -> Path:
     """The program `azurite-blob`, Microsoft's emulator of Azure's blobs. It needs Node on the PATH.
 
     Raises
     ------
     EnvironmentFault
-        There is no npm, or it can't fetch the package.
+        It isn't there; with ``fetch``: there is no npm, or it can't fetch the package.
     """
     install = ("npm", "install", "--ignore-scripts", "--no-audit", "--no-fund", "--no-package-lock", "--prefix")
     program = Path("node_modules", ".bin", "azurite-blob")
-    return _got(f"azurite@{_AZURITE}", program, "about 190 MB", lambda here: ((*install, str(here)), {}))
+    package = f"azurite@{_AZURITE}"
+    return _got(package, program, "about 190 MB", lambda here: ((*install, str(here)), {}), fetch=fetch)
 
 
-def fake_gcs() -> Path:
+def fake_gcs(*, fetch: bool = False) -> Path:
     """The program `fake-gcs-server`, an emulator of Google Cloud Storage.
 
     Raises
     ------
     EnvironmentFault
-        There is no Go, or it can't build the program.
+        It isn't there; with ``fetch``: there is no Go, or it can't build the program.
     """
-    package = "github.com/fsouza/fake-gcs-server"
-    install = ("go", "install", "-v")
+    package, program = f"github.com/fsouza/fake-gcs-server@v{_FAKE_GCS}", Path("fake-gcs-server")
     return _got(
-        f"{package}@v{_FAKE_GCS}", Path("fake-gcs-server"), "some minutes", lambda here: (install, {"GOBIN": str(here)})
+        package, program, "some minutes", lambda here: (("go", "install", "-v"), {"GOBIN": str(here)}), fetch=fetch
     )
 
 
-def _got(package: str, program: Path, takes: str, install: Callable[[Path], Command]) -> Path:
-    """A program of a package, which is installed into a folder of its own if it isn't there yet."""
-    directory = data_directory() / program.name
+def _got(package: str, program: Path, takes: str, install: Callable[[Path], Command], *, fetch: bool) -> Path:
+    """A program of a package, which with ``fetch`` is installed into a folder of its own if it isn't there yet."""
+    directory = cache_directory() / program.name
     target = directory / package.rpartition("@")[2]
     if target.is_dir():
         return target / program
+    if not fetch:
+        raise EnvironmentFault(f"{package} isn't there; `python -m tests.programs --clouds` gets it")
     try:
         directory.mkdir(parents=True, exist_ok=True)
         with exclusive(directory / "install.lock"), workshop(directory) as here:

@@ -172,23 +172,23 @@ echo npm >> "$TMPDIR/runs"
 GO_INSTALL = 'echo "$3" >> "$TMPDIR/runs"; echo installed > "$GOBIN/fake-gcs-server"'
 
 
-def test_emulators_of_clouds_are_got_once(tools, tmp_path, monkeypatch):
-    monkeypatch.setenv("UNSKEW_HOME", str(tmp_path / "home"))
+def test_emulators_of_clouds_are_got_once(tools, tmp_path):
     for program in (azurite, fake_gcs):
-        with pytest.raises(EnvironmentFault, match=r"is not on this machine, and there is no (npm|go) to fetch it"):
+        with pytest.raises(EnvironmentFault, match=r"isn't there; `python -m tests.programs --clouds` gets it"):
             program()
+        with pytest.raises(EnvironmentFault, match=r"is not on this machine, and there is no (npm|go) to fetch it"):
+            program(fetch=True)
     tools("npm", NPM)
     tools("go", GO_INSTALL)
     for program in (azurite, fake_gcs):
-        assert [program().read_text() for _ in range(2)] == ["installed\n"] * 2
+        assert program(fetch=True).read_text() == program().read_text() == "installed\n"
     assert (tmp_path / "runs").read_text().splitlines() == ["npm", "github.com/fsouza/fake-gcs-server@v1.56.1"]
 
 
-def test_an_emulator_that_cannot_be_got_says_why_and_leaves_nothing(tools, tmp_path, monkeypatch):
-    monkeypatch.setenv("UNSKEW_HOME", str(tmp_path / "home"))
+def test_an_emulator_that_cannot_be_got_says_why_and_leaves_nothing(tools, tmp_path):
     tools("npm", "echo 'npm error code ENOTFOUND'; exit 1")
     with pytest.raises(EnvironmentFault, match=r"cannot fetch azurite@.*: npm error code ENOTFOUND \(log: ") as fault:
-        azurite()
+        azurite(fetch=True)
     assert "\n" not in str(fault.value)
-    left = sorted(path.name for path in (tmp_path / "home" / "azurite-blob").iterdir())
+    left = sorted(path.name for path in (tmp_path / "cache" / "unskew" / "azurite-blob").iterdir())
     assert left == ["install.lock", "install.log"]
