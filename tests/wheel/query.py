@@ -59,7 +59,9 @@ def session(master):
 
 
 def placed(df, grouping, checkpoint):
-    rows = observed(balance(df, "key", WORKERS, grouping, checkpoint), "key", WORKERS)
+    # By default BOUNDED_LOAD leaves keys whole for more rows than these.
+    own = {"window": 200} if grouping == "BOUNDED_LOAD" else {}
+    rows = observed(balance(df, "key", WORKERS, grouping, checkpoint, **own), "key", WORKERS)
     return rows.select("key", "id", "worker", F.spark_partition_id().alias("partition"))
 
 
