@@ -58,6 +58,7 @@ def routed(
     cost: bool = False,
     heartbeats: bool = False,
     fields: Fields | None = None,
+    messages: bool = False,
 ) -> DataFrame:
     """The tuples as packets, each with its worker's token.
 
@@ -79,7 +80,9 @@ def routed(
     heartbeats : bool
         Whether every task sends every worker a heartbeat.
     fields : Fields, optional
-        If given, the rows are messages, and the router first reads keys and counts from them.
+        If given, the router first reads keys and counts from the messages.
+    messages : bool
+        Whether the rows are messages, of which one without a key is rejected.
 
     """
     carry = ["key", *program.columns]
@@ -92,7 +95,7 @@ def routed(
     if cost:
         columns.append(F.col("__cost"))
     own = None if source is None else "__source", "__time" if uses_time else None
-    route = route_packets(routing, "key", *own, carry, fields, "__cost" if cost else None)
+    route = route_packets(routing, "key", *own, carry, fields, "__cost" if cost else None, messages=messages)
     packets = explained(with_tokens(route, program, tokens, heartbeats=heartbeats))
     return tuples.select(*columns).mapInArrow(packets, ROUTED_DDL)
 

@@ -156,11 +156,13 @@ def route_packets(
     carry: list[str],
     fields: "Fields | None" = None,
     cost: str | None = None,
+    *,
+    messages: bool = False,
 ) -> Any:
     """The router as a function for ``DataFrame.mapInArrow``: record batches → packets.
 
-    Null is a key of its own. Packets carry the columns ``carry``. With ``fields``, key and count are read from messages
-    first. A message without a key isn't routed, and the report counts it as rejected.
+    Packets carry the columns ``carry``. Null is a key of its own. But of ``messages`` one without a key isn't routed,
+    and the report counts it as rejected. With ``fields``, key and count are read from the messages first.
     """
 
     def packets(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -175,7 +177,7 @@ def route_packets(
             nonlocal rejected
             for batch in chain([first], filled):
                 read = fields(batch) if fields else batch
-                missing = read.column(key).null_count if fields else 0
+                missing = read.column(key).null_count if messages else 0
                 tuples = read.filter(read.column(key).is_valid()) if missing else read
                 rejected += missing
                 if not tuples.num_rows:
@@ -205,12 +207,13 @@ def packets_at_workers(
     cost: Column | None = None,
     tasks: int | None = None,
     fields: "Fields | None" = None,
+    messages: bool = False,
 ) -> DataFrame:
     """Packets of the columns ``carry``, each in the partition of its worker.
 
     With ``tasks`` there are only that many partitions, and worker *w* shares partition *w* mod ``tasks`` with others.
-    With ``fields`` the rows are messages, and the router first reads the keys from them. ``cost`` is as ``cost_column``
-    gives it.
+    Rows without a key are rejected if they are ``messages``. With ``fields`` the router first reads the keys from them.
+    ``cost`` is as ``cost_column`` gives it.
     """
     chosen = df
     source_column = time_column = cost_name = None
@@ -226,7 +229,7 @@ def packets_at_workers(
     own = [c for c in (source_column, time_column, cost_name) if c]
     needed = dict.fromkeys([key, *carry, *own] if fields is None else [*fields.unread(carry), *own])
     partitions = min(tasks or routing.workers, routing.workers)
-    route = route_packets(routing, key, source_column, time_column, carry, fields, cost_name)
+    route = route_packets(routing, key, source_column, time_column, carry, fields, cost_name, messages=messages)
     return placed(chosen.select(*needed).mapInArrow(explained(route), DDL), partitions, F.col("worker") % partitions)
 
 

@@ -60,6 +60,7 @@ class Counting(Stage):
             time="time" if by_event else batch_time(query.ahead_ms),
             tasks=self._tasks(messages.sparkSession),
             fields=splitter.fields,
+            messages=True,
         )
         worker = Worker(
             settings.work,

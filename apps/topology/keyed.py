@@ -165,7 +165,8 @@ class Keyed(Stage):
         if not splitter.counted and "count" in self.work.columns:
             arriving = arriving.withColumn("count", F.lit(1).cast("long"))
         chosen = tokens(history.most, partitions)
-        packets = routed(arriving, routing, program, chosen, source=F.col("source"), fields=splitter.fields)
+        source = F.col("source")
+        packets = routed(arriving, routing, program, chosen, source=source, fields=splitter.fields, messages=True)
         # By event time a heartbeat advances the watermark to the moment of the flush, and no further.
         heartbeats_to_all = to_workers(heartbeats(spark), chosen, F.lit(query.flush_at).cast("timestamp"))
         time = batch_time(query.ahead_ms, F.col("worker"))

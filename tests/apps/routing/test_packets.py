@@ -99,9 +99,11 @@ def test_costs_come_with_the_tuples(grouping):
     assert pa.chunked_array(list(by_column(arrays))).to_pylist() == expected
 
 
-def test_a_message_without_a_key_is_not_routed():
+@pytest.mark.parametrize("fields", [None, lambda batch: batch])
+def test_a_message_without_a_key_is_not_routed(fields):
+    """Whether Python has read the key from it or Spark."""
     keys = pa.record_batch({"key": pa.array([None, "1", None, "2"])})
-    route = packets.route_packets(Routing("KEY", 5), "key", None, None, ["key"], cast("Any", lambda batch: batch))
+    route = packets.route_packets(Routing("KEY", 5), "key", None, None, ["key"], cast("Any", fields), messages=True)
     found = unpacked(list(route(iter([keys]))))
     assert sorted(row["key"] for own in found.values() for row in own) == ["1", "2"]
 
