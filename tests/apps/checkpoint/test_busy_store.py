@@ -1,18 +1,18 @@
 """A store that is busy for a moment: the clients of Azure and Google send a request again."""
 
-import http.server
-import threading
 from collections.abc import Iterator
+from http.server import ThreadingHTTPServer
 
 import pytest
 
+from tests.http import Request, serving
 from unskew.apps.checkpoint.location import Location
 from unskew.errors import EnvironmentFault
 
 OF_AZURE = {409: "BlobAlreadyExists", 412: "ConditionNotMet"}
 
 
-class Busy(http.server.ThreadingHTTPServer):
+class Busy(ThreadingHTTPServer):
     """Answers with the statuses one after the other; 0 closes the connection without an answer."""
 
     def __init__(self) -> None:
@@ -35,33 +35,24 @@ class Busy(http.server.ThreadingHTTPServer):
         return Location("abfs://container@account.dfs.core.windows.net/a", settings)
 
 
-class Answers(http.server.BaseHTTPRequestHandler):
+class Answers(Request):
     server: Busy
 
     def do_PUT(self) -> None:
         self.server.requests.append(self.rfile.read(int(self.headers["Content-Length"])))
         status = self.server.statuses.pop(0)
         if status:
-            self.send_response(status)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("x-ms-error-code", OF_AZURE.get(status, ""))
-            self.send_header("Content-Length", "2")
-            self.end_headers()
-            self.wfile.write(b"{}")
+            code = "x-ms-error-code", OF_AZURE.get(status, "")
+            self.answer(status, b"{}", ("Content-Type", "application/json"), code)
 
     def do_POST(self) -> None:
         self.do_PUT()
 
-    def log_message(self, *_: object) -> None:
-        pass
-
 
 @pytest.fixture
 def store() -> Iterator[Busy]:
-    with Busy() as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+    with serving(Busy()) as server:
         yield server
-        server.shutdown()
 
 
 @pytest.mark.slow

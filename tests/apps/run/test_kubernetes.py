@@ -4,9 +4,8 @@ import json
 import re
 import signal
 import sys
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ import pytest
 
 from tests.apps.process import check, launch, truth  # noqa: F401  fixtures
 from tests.deploy.containers import ENTRYPOINT, PATHS, RUNNER
+from tests.http import Request, serving
 from tests.waiting import PATIENCE, awaited
 from unskew.apps.checkpoint.folders import numbers
 from unskew.apps.checkpoint.location import Location
@@ -34,7 +34,7 @@ class ApiServer(ThreadingHTTPServer):
         self.posted: list[dict[str, Any]] = []
 
 
-class _Request(BaseHTTPRequestHandler):
+class _Request(Request):
     server: ApiServer
 
     def do_GET(self) -> None:
@@ -49,23 +49,13 @@ class _Request(BaseHTTPRequestHandler):
         self._answer(200, {"kind": "Status", "apiVersion": "v1", "status": "Success"})
 
     def _answer(self, status: int, body: dict[str, Any]) -> None:
-        text = json.dumps(body).encode()
-        self.send_response(status)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(text)))
-        self.end_headers()
-        self.wfile.write(text)
-
-    def log_message(self, *_: object) -> None:
-        pass
+        self.answer(status, json.dumps(body).encode(), ("Content-Type", "application/json"))
 
 
 @pytest.fixture
 def api_server() -> Iterator[ApiServer]:
-    with ApiServer() as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+    with serving(ApiServer()) as server:
         yield server
-        server.shutdown()
 
 
 @pytest.mark.takes(20)

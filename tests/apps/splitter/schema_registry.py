@@ -2,9 +2,10 @@
 
 import base64
 import json
-import threading
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
+
+from tests.http import Request, serving
 
 
 class StandIn:
@@ -49,26 +50,10 @@ def schema_registry(login=None):
     """A running one, and its address without the login."""
     registry = StandIn(login)
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(Request):
         def do_GET(self):
             code, body, *header = registry.answer(self.path, self.headers["Authorization"])
-            sent = json.dumps(body).encode()
-            self.send_response(code)
-            for name, value in header:
-                self.send_header(name, value)
-            self.send_header("Content-Length", str(len(sent)))
-            self.end_headers()
-            self.wfile.write(sent)
+            self.answer(code, json.dumps(body).encode(), *header)
 
-        def log_message(self, *_):
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    try:
+    with serving(ThreadingHTTPServer(("127.0.0.1", 0), Handler)) as server:
         yield registry, f"http://127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()

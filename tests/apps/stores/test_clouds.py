@@ -1,6 +1,5 @@
 """Folders on Azure's and Google's stores: what is particular to them. What all folders do is in `test_folders.py`."""
 
-import http.server
 import json
 import os
 import subprocess
@@ -8,11 +7,13 @@ import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from http.server import ThreadingHTTPServer
 
 import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
+from tests.http import Request, serving
 from unskew.apps.checkpoint.checkpoint import Checkpoint
 from unskew.apps.checkpoint.location import Location
 from unskew.errors import EnvironmentFault
@@ -105,7 +106,7 @@ def test_google_refuses_in_a_line(gs):
         assert "\n" not in str(error.value)
 
 
-class Tokens(http.server.ThreadingHTTPServer):
+class Tokens(ThreadingHTTPServer):
     """A stand-in for what gives tokens of Google's accounts: to machines, and for key files."""
 
     def __init__(self) -> None:
@@ -113,7 +114,7 @@ class Tokens(http.server.ThreadingHTTPServer):
         self.asked: list[str] = []
 
 
-class Answers(http.server.BaseHTTPRequestHandler):
+class Answers(Request):
     server: Tokens
 
     def do_GET(self) -> None:
@@ -122,27 +123,18 @@ class Answers(http.server.BaseHTTPRequestHandler):
         token = {"access_token": "t0ken", "expires_in": 3600, "token_type": "Bearer"}
         known = {"token": json.dumps(token), "universe-domain": "googleapis.com"}
         body = known.get(self.path.partition("?")[0].rpartition("/")[2], json.dumps(account)).encode()
-        self.send_response(200)
-        self.send_header("Metadata-Flavor", "Google")
-        self.send_header("Content-Type", "application/json" if body.startswith(b"{") else "text/plain")
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
+        kind = "application/json" if body.startswith(b"{") else "text/plain"
+        self.answer(200, body, ("Metadata-Flavor", "Google"), ("Content-Type", kind))
 
     def do_POST(self) -> None:
         self.rfile.read(int(self.headers["Content-Length"]))
         self.do_GET()
 
-    def log_message(self, *_: object) -> None:
-        pass
-
 
 @pytest.fixture
 def tokens() -> Iterator[Tokens]:
-    with Tokens() as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+    with serving(Tokens()) as server:
         yield server
-        server.shutdown()
 
 
 # Google's client reads the address of a machine's own server when it is imported.
