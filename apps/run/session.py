@@ -72,7 +72,7 @@ _S3A = {
     ),
     # Spark's default manager writes a log under another name and renames it. S3 has no renaming: S3A copies and
     # removes, in some 20 requests. This manager writes the file at its own name by one PUT: all of it or nothing.
-    MANAGER: ("org.apache.spark.internal.io.cloud.AbortableStreamBasedCheckpointFileManager"),
+    MANAGER: "org.apache.spark.internal.io.cloud.AbortableStreamBasedCheckpointFileManager",
     # Spark looks whether a file exists before it writes it: S3A needn't look once more.
     "spark.hadoop.fs.s3a.performance.flags": "create",
 }

@@ -55,15 +55,9 @@ def _driver(arguments: Sequence[str], environment: Mapping[str, str]) -> tuple[l
         options[arguments[at]] = arguments[at + 1]
         at += 2
     address = environment["SPARK_DRIVER_BIND_ADDRESS"]
-    submit = [
-        *("--deploy-mode", "client"),  # this is the driver's place, though an operator asked for the mode `cluster`
-        *(
-            "--conf",
-            f"spark.driver.bindAddress={address}",
-            "--conf",
-            f"spark.executorEnv.SPARK_DRIVER_POD_IP={address}",
-        ),
-    ]
+    submit = ["--deploy-mode", "client"]  # this is the driver's place, though an operator asked for the mode `cluster`
+    for setting in ("spark.driver.bindAddress", "spark.executorEnv.SPARK_DRIVER_POD_IP"):
+        submit += ["--conf", f"{setting}={address}"]
     for option, value in options.items():
         submit += [] if option == "--class" else [option, value]  # the class is what would start Python
     # pyspark starts the JVM with these, once the program asks for a session.
