@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Self
 
 import pyarrow as pa
 
+from unskew.apps.checkpoint.folders import just_below
 from unskew.errors import UsageError
 
 try:
@@ -84,8 +85,7 @@ class AbfsFolder:
         """As ``Folder``. It takes a List Blobs."""
         with _usual_errors():
             found = [each.name for each in self._container.walk_blobs(self._start, delimiter="/")]
-        names = dict.fromkeys(name.removeprefix(self._start).rstrip("/") for name in found)
-        return [name for name in names if name]  # the folder's own mark, which others may have made, has none
+        return just_below(self._start, found)
 
     def read(self, name: str) -> bytes:
         """As ``Folder``. It takes a Get Blob, of a large file one for each part."""

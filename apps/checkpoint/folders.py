@@ -110,6 +110,24 @@ def numbers_among(names: Iterable[str]) -> list[int]:
     return sorted(int(name) for name in names if name.isdigit())
 
 
+def just_below(folder: str, paths: Iterable[str]) -> list[str]:
+    """The names of files and folders right below a folder of a store that has only paths.
+
+    Parameters
+    ----------
+    folder : str
+        Its path, with a slash at the end.
+    paths : iterable of str
+        The paths of what is there, folders with a slash at the end. The folder's own may be among them: others mark
+        folders so.
+
+    >>> just_below("a/", ["a/", "a/1", "a/b/"])
+    ['1', 'b']
+    """
+    names = dict.fromkeys(path.removeprefix(folder).rstrip("/") for path in paths)
+    return [name for name in names if name]
+
+
 def unlisted(newest: int, there: Callable[[int], bool]) -> list[int]:
     """The numbers that exist after the newest number in a list, because a list may lack what was written lately.
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Self
 
 import pyarrow as pa
 
+from unskew.apps.checkpoint.folders import just_below
 from unskew.errors import UsageError
 
 try:
@@ -92,8 +93,7 @@ class GsFolder:
                 prefix=self._start, delimiter="/", fields="items(name),prefixes,nextPageToken"
             )
             found = [each.name for each in listed]  # only then it knows all folders
-        names = dict.fromkeys(name.removeprefix(self._start).rstrip("/") for name in [*found, *listed.prefixes])
-        return [name for name in names if name]  # the folder's own mark, which others may have made, has none
+        return just_below(self._start, [*found, *listed.prefixes])
 
     def read(self, name: str) -> bytes:
         """As ``Folder``. It takes a GET."""
