@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
@@ -9,38 +10,35 @@ from tests.apps.stores.servers import S3, Azure, Google, Hadoop
 from tests.programs import REQUIRED
 from tests.programs.clouds import azurite, fake_gcs
 from tests.waiting import PATIENCE
+from unskew.deploy.servers.server import Server
 from unskew.errors import EnvironmentFault
+
+S = TypeVar("S", bound=Server)
 
 
 @pytest.fixture(scope="session")
 def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3]:
-    server = S3(tmp_path_factory.mktemp("s3"))
-    server.start(timeout=PATIENCE)
-    yield server
-    server.stop()
+    yield from _started(S3(tmp_path_factory.mktemp("s3")))
 
 
 @pytest.fixture(scope="session")
 def hdfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hadoop]:
-    server = Hadoop(tmp_path_factory.mktemp("hadoop"))
-    server.start(timeout=PATIENCE)
-    yield server
-    server.stop()
+    yield from _started(Hadoop(tmp_path_factory.mktemp("hadoop")))
 
 
 @pytest.fixture(scope="session")
 def gs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Google]:
     _require(fake_gcs)
-    server = Google(tmp_path_factory.mktemp("google"))
-    server.start(timeout=PATIENCE)
-    yield server
-    server.stop()
+    yield from _started(Google(tmp_path_factory.mktemp("google")))
 
 
 @pytest.fixture(scope="session")
 def azure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Azure]:
     _require(azurite)
-    server = Azure(tmp_path_factory.mktemp("azure"))
+    yield from _started(Azure(tmp_path_factory.mktemp("azure")))
+
+
+def _started(server: S) -> Iterator[S]:
     server.start(timeout=PATIENCE)
     yield server
     server.stop()
