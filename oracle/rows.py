@@ -51,9 +51,8 @@ def placed(records: Iterable[Record]) -> Counter[Row]:
 
 
 def remembered(records: Iterable[Record]) -> Counter[Row]:
-    """The rows that ``keyed_map`` must give with ``Distinct``: one for each id of a key that isn't null."""
-    found = {Row(shared_place(record.partition, record.offset), key_of(record.value)) for record in records}
-    return Counter(row for row in found if row.key is not None)
+    """The rows that ``keyed_map`` must give with ``Distinct``: one for each id of a key. Null is a key, too."""
+    return Counter({Row(shared_place(record.partition, record.offset), key_of(record.value)) for record in records})
 
 
 def written(folder: Path) -> Iterator[pa.Table]:

@@ -20,7 +20,8 @@ from unskew.deploy.directories import data_directory
 
 #: Commands that aren't run here, and why; a page must say of a placeholder what to put in its place.
 NOT_RUN = {
-    r"make |git clone|pip install": "sets up, or runs the tests; .ci/run does it in a clean clone",
+    r"make |git clone|pip install|.*-m tests\.programs": "sets up, or runs the tests; .ci/run does it in a clean clone",
+    r"docker |kubectl ": "needs a registry and a cluster; tests/apps/run/test_kubernetes.py",
     r"python -m benchmarks": "takes minutes to hours; test_docs.py holds names and options",
     r"unskew (reproduce|compare)": "takes minutes; tests/apps/reproduce, tests/apps/compare/test_compare.py",
     r"unskew topology (?!.*(--until-drained|--run-time))": "runs until Ctrl-C; tests/apps/commandline/test_launch.py",
