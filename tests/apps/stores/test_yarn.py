@@ -18,7 +18,9 @@ from tests.apps.process import Topology, check, launch, stream, truth  # noqa: F
 from tests.apps.stores.servers import Hadoop
 from tests.conftest import SHORT_LIVED
 from tests.waiting import awaited
+from unskew.apps.checkpoint.location import Location
 from unskew.apps.feedback.plans import Plans
+from unskew.apps.planning.planner import FOLDER
 from unskew.deploy.installation.jars import pyspark_home
 from unskew.deploy.installation.machine import find_java
 from unskew.deploy.servers.loopback import LOOPBACK
@@ -33,6 +35,19 @@ pytestmark = [
 ]
 
 KILLS = 4
+
+
+#: One to three executors, as Spark finds that it needs them, where `options` has two.
+ALLOCATED = {
+    "spark.dynamicAllocation.enabled": "true",
+    "spark.dynamicAllocation.shuffleTracking.enabled": "true",  # there is no shuffle service
+    "spark.dynamicAllocation.minExecutors": "1",
+    "spark.dynamicAllocation.initialExecutors": "1",
+    "spark.dynamicAllocation.maxExecutors": "3",
+    "spark.dynamicAllocation.executorIdleTimeout": "5s",
+    "spark.dynamicAllocation.shuffleTracking.timeout": "5s",
+    "spark.executor.instances": "1",  # more than initialExecutors would be taken instead
+}
 
 
 def options(**settings: str) -> list[str]:
@@ -92,7 +107,11 @@ def pythons_of(executor: psutil.Process) -> list[psutil.Process]:
 
 
 @pytest.mark.takes(150)
-def test_counts_with_an_environment_that_travels_as_an_archive(hdfs, connection, topic, tmp_path, truth, launch):
+@pytest.mark.parametrize("allocated", [{}, ALLOCATED], ids=["two executors", "dynamic allocation"])
+def test_counts_with_an_environment_that_travels_as_an_archive(
+    allocated, hdfs, connection, topic, tmp_path, truth, launch
+):
+    """The executors' sources reach the planner, which answers them wave by wave."""
     bare_python(tmp_path / "environment" / "bin" / "python")
     with tarfile.open(tmp_path / "environment.tar.gz", "w:gz") as packed:
         packed.add(tmp_path / "environment" / "bin", "bin")
@@ -100,15 +119,18 @@ def test_counts_with_an_environment_that_travels_as_an_archive(hdfs, connection,
         **{
             "spark.archives": f"{tmp_path}/environment.tar.gz#environment",
             "spark.pyspark.python": "./environment/bin/python",
+            **allocated,
         }
     )
     environment = {"HADOOP_CONF_DIR": str(hdfs.yarn())}
+    location = hdfs.location(topic)
     topology = launch(
-        "SHUFFLE", *conf, "--max-tuples", "1000", mode="CLUSTER", location=hdfs.location(topic), environment=environment
+        "PLANNED", *conf, "--max-tuples", "1000", mode="CLUSTER", location=location, environment=environment
     )
     kill_executors(topology, hdfs)
     topology.finish()
-    check(connection, topic, "sg", truth)
+    check(connection, topic, "pl", truth)
+    assert Location.of(location).folder(*FOLDER).names(), "no planner has planned a batch"
 
 
 @pytest.mark.takes(200)
