@@ -27,15 +27,17 @@ UNITS = {
     "workers/key": "",
     "tuples/s": "per_second",
     "messages/s": "per_second",
-    "percent": "percent",
+    "percent": "ratio",
     "ratio": "ratio",
     "seconds": "seconds",
-    "ms": "milliseconds",
+    "ms": "seconds",
     "bytes": "bytes",
     "timestamp": "timestamp_seconds",
     "number": "",
     "text": "",
 }
+#: Unit → how many of it are one of Prometheus' base unit, where that is another one.
+OF_BASE = {"percent": 100, "ms": 1000}
 
 Kind = Literal["gauge", "counter", "text"]
 Value = float | int | str
@@ -97,7 +99,7 @@ class Metric:
         """Its name in Prometheus.
 
         >>> metric("window", "std_dev").prometheus_name
-        'unskew_window_std_dev_percent'
+        'unskew_window_std_dev_ratio'
         >>> metric("run", "tuples").prometheus_name
         'unskew_run_tuples_total'
         """
@@ -106,6 +108,14 @@ class Metric:
             suffix = ""
         parts = ["unskew", self.subject.name, self.name, suffix]
         return "_".join(filter(None, [*parts, "total" if self.kind == "counter" else ""]))
+
+    def in_prometheus(self, value: float) -> float:
+        """A value in Prometheus' base unit.
+
+        >>> metric("window", "std_dev").in_prometheus(12.5), metric("window", "duration").in_prometheus(60_000)
+        (0.125, 60.0)
+        """
+        return value / OF_BASE.get(self.unit, 1)
 
 
 @dataclass(frozen=True)
@@ -181,7 +191,7 @@ METRICS = (
     Metric(WORKER, "tuples", "tuples", "the worker's tuples in the window"),
     Metric(WORKER, "counts", "number", "sum of the counts of the worker's tuples"),
     Metric(WORKER, "distinct_keys", "keys", "distinct keys that the worker held"),
-    Metric(WORKER, "share", "percent", "the worker's share of the window's tuples; 100 / W is ideal"),
+    Metric(WORKER, "share", "percent", "the worker's share of the window's tuples; a W-th is ideal"),
     Metric(WORKER, "closed", "tuples", "the worker's tuples in all closed windows", "counter"),
     Metric(HOT_KEY, "key", "text", "the key", "text"),
     Metric(HOT_KEY, "tuples", "tuples", "the key's tuples in the window"),

@@ -115,7 +115,7 @@ def _family(metric: Metric, series: Iterable[tuple[Labels, float]]) -> Any:
     family = kind(metric.prometheus_name, text, labels=labels)
     for own, value in series:
         values = dict(own)
-        family.add_metric([values.get(label, "") for label in labels], value)
+        family.add_metric([values.get(label, "") for label in labels], metric.in_prometheus(value))
     return family
 
 

@@ -107,7 +107,7 @@ class Prometheus(HttpServer):
     Examples
     --------
     >>> with Prometheus(Path("out/prometheus"), targets={"unskew": ["127.0.0.1:9464"]}) as server:  # doctest: +SKIP
-    ...     server.query("unskew_window_std_dev_percent")
+    ...     server.query("unskew_window_std_dev_ratio")
     """
 
     name = "Prometheus"

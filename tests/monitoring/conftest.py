@@ -4,6 +4,7 @@ A test is skipped where it lacks a server's program, with the reason. With `UNSK
 that is a failure.
 """
 
+import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -32,6 +33,18 @@ def prometheus_program() -> PrometheusPrograms:
         return prometheus_programs()
     except EnvironmentFault as fault:
         _lacking(fault)
+
+
+@pytest.fixture(scope="session")
+def promtool(prometheus_program: PrometheusPrograms) -> Callable[..., None]:
+    """Calls Prometheus' `promtool` with some arguments, and maybe a page to read: it finds nothing to say."""
+
+    def call(*arguments: object, page: bytes = b"") -> None:
+        command = [prometheus_program.promtool, *map(str, arguments)]
+        done = subprocess.run(command, input=page, capture_output=True, check=False)
+        assert done.returncode == 0, (done.stdout + done.stderr).decode()
+
+    return call
 
 
 @pytest.fixture(scope="session")

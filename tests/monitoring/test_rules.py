@@ -1,8 +1,8 @@
 """The recording rules and alerts, judged by Prometheus' own programs."""
 
 import re
-import subprocess
 import time
+import urllib.request
 from pathlib import Path
 
 from tests.waiting import awaited
@@ -15,18 +15,28 @@ DEPLOY = RULES[0].parents[1]
 COMMON = {"run": "r", "source_type": "T", "grouping": "KEY", "workers": "3"}
 
 
-def promtool(program: Path, *arguments: object) -> None:
-    done = subprocess.run([program, *map(str, arguments)], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
+def test_promtool_accepts_the_configuration_and_the_rules(promtool):
+    promtool("check", "config", DEPLOY / "prometheus.yml")
+    promtool("check", "rules", *RULES)
 
 
-def test_promtool_accepts_the_configuration_and_the_rules(prometheus_program):
-    promtool(prometheus_program.promtool, "check", "config", DEPLOY / "prometheus.yml")
-    promtool(prometheus_program.promtool, "check", "rules", *RULES)
+def test_promtool_accepts_every_metric(promtool):
+    with Exporter(0, "127.0.0.1") as exporter:
+        for subject in dict.fromkeys(metric.subject.name for metric in catalogue.METRICS):
+            metrics = [metric for metric in catalogue.METRICS if metric.subject.name == subject]
+            values = {metric.name: 1 for metric in metrics if metric.kind != "text"}
+            exporter.write(
+                [Sample(metrics[0].subject, 1, values, dict.fromkeys(metrics[0].subject.labels, "0"))], COMMON
+            )
+        with urllib.request.urlopen(exporter.url) as answer:
+            page = answer.read()
+    for metric in catalogue.METRICS:
+        assert (f"{metric.prometheus_name}{{".encode() in page) == metric.subject.prometheus, metric
+    promtool("check", "metrics", page=page)
 
 
-def test_alerts_fire_when_they_should_and_not_before(prometheus_program):
-    promtool(prometheus_program.promtool, "test", "rules", Path(__file__).with_name("alerts_test.yml"))
+def test_alerts_fire_when_they_should_and_not_before(promtool):
+    promtool("test", "rules", Path(__file__).with_name("alerts_test.yml"))
 
 
 def test_every_alert_is_tested():

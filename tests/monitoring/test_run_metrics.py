@@ -1,5 +1,7 @@
 """A run of the topology, as InfluxDB, Prometheus and Kafka's lag tools see it."""
 
+import urllib.request
+
 import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions
 from confluent_kafka.admin import AdminClient
@@ -56,7 +58,7 @@ def distribution(run):
     return found
 
 
-def test_every_window_is_the_same_everywhere(spark, settings, connection, topic, influxdb, prometheus):
+def test_every_window_is_the_same_everywhere(spark, settings, connection, topic, influxdb, prometheus, promtool):
     publish(connection, topic, 2, STREAM)
     quick = {"warm_up": 0.0, "check_interval": 0.1, "promotion_period": 0.1}
     run = settings("DYNAMIC_KEY", max_tuples=800, options=quick)
@@ -72,8 +74,11 @@ def test_every_window_is_the_same_everywhere(spark, settings, connection, topic,
             if time_ms == last and subject != "hot_key":
                 for name, value in fields.items():
                     labels = f'{{worker="{label[0]}"}}' if label else ""
-                    series = catalogue.metric(subject, name).prometheus_name + labels
-                    assert float(first(server, series)["value"][1]) == pytest.approx(value), series
+                    metric = catalogue.metric(subject, name)
+                    series, expected = metric.prometheus_name + labels, pytest.approx(metric.in_prometheus(value))
+                    assert float(first(server, series)["value"][1]) == expected, series
+        with urllib.request.urlopen(outputs.exporter.url) as answer:
+            promtool("check", "metrics", page=answer.read())
         total = first(server, "unskew_run_tuples_total")
         assert float(total["value"][1]) == len(STREAM)
     assert outputs.losses == ""

@@ -87,12 +87,12 @@ def test_metrics_find_their_way_without_options(own_home):
         page = f"127.0.0.1:{outputs.exporter.port}"
 
         def exported():
-            url = f"{prometheus.url}/api/v1/query?query=unskew_window_std_dev_percent"
+            url = f"{prometheus.url}/api/v1/query?query=unskew_window_std_dev_ratio"
             return response(url)["data"]["result"]
 
         (series,) = awaited(exported, "the series in Prometheus")
         assert (series["metric"]["instance"], series["metric"]["job"]) == (page, "unskew")
-        assert series["value"][1] == "12.5"
+        assert series["value"][1] == "0.125"
         assert page in command("status").stdout
     access = influxdb.access
     with InfluxDBClient(influxdb.url, access["token"], org=access["org"]) as client:
