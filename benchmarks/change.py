@@ -20,6 +20,7 @@ from unskew.grouping.streams import hot, uniform
 KEYS, LONG = 4096, 1_000_000
 COMPARED = (
     "BOUNDED_LOAD",
+    "PLANNED",
     "D_CHOICES",
     "D_CHOICES:half_life=100_000",
     "D_CHOICES:half_life=100_000,own_choices=True",
@@ -74,7 +75,10 @@ def main():
         for _, keys in parts():
             times = now + np.arange(len(keys)) * 300_000 // LONG  # a million in five minutes
             now = int(times[-1])
-            found = list(windows(keys, router.route(keys, times=times, costs=1.0), arguments.workers))
+            # (A call is a batch, for a grouping that plans batches.)
+            cuts = [slice(at, at + WINDOW) for at in range(0, len(keys), WINDOW)]
+            chosen = [router.route(keys[cut], times=times[cut], costs=1.0) for cut in cuts]
+            found = list(windows(keys, np.concatenate(chosen), arguments.workers))
             balance = [f"{found[at][0]:.2f}" for at in (0, 2, -1)]
             cells.append(f"{' '.join(balance)}; {found[-1][1]:.2f}")
         shown.add_row(" ".join([name, *(f"{option} {value}" for option, value in options.items())]), *cells)
