@@ -24,10 +24,10 @@ from unskew.apps.monitoring.colours import colour
 from unskew.grouping import GROUPINGS, create, encode, with_sources
 from unskew.grouping.keys import Keys
 from unskew.grouping.simulator.sources import Substreams
-from unskew.grouping.streams import drifting, hot, lognormal, zipf
+from unskew.grouping.streams import drifting, hot, lognormal, uniform, zipf
 from unskew.producers import registry
 
-WINDOW, CAP = 100_000, 1.1
+WINDOW, BURST, CAP = 100_000, 1_000, 1.1
 
 
 def dataset(name):
@@ -45,6 +45,22 @@ def law(stream):
     return lambda n, seed: stream.take(0, n, seed)
 
 
+def ordered(stream):
+    """The keys of a stream in the order of their text, so that hot ones are here and there."""
+
+    def take(n, seed):
+        distinct, count = np.unique(stream.take(0, n, seed), return_counts=True)
+        order = np.argsort(distinct.astype(str))
+        return np.repeat(distinct[order], count[order])
+
+    return take
+
+
+def bursts(stream):
+    """Each key that is drawn comes a thousand times in a row."""
+    return lambda n, seed: np.repeat(stream.take(0, -(-n // BURST), seed), BURST)[:n]
+
+
 #: Name → a function of how many tuples and a seed, which returns their keys.
 STREAMS = {
     **{f"R{percent}": law(hot(percent / 100)) for percent in range(0, 101, 10)},
@@ -60,6 +76,13 @@ STREAMS = {
     "PAGEVIEWS": dataset("WIKIPEDIA_PAGEVIEWS"),
     "BY_LANG": dataset("WIKIPEDIA_PAGEVIEWS_BY_LANG"),
     "CLICKSTREAM": dataset("WIKIPEDIA_CLICKSTREAM"),
+}
+#: The same for streams in which a key's tuples come one after the other: all of them, or a thousand at a time.
+ORDERED = {
+    "uniform, sorted": ordered(uniform()),
+    "Zipf 1.0, 10k keys, sorted": ordered(zipf(1.0, 10_000)),
+    "uniform, in bursts": bursts(uniform()),
+    "Zipf 1.0, 10k keys, in bursts": bursts(zipf(1.0, 10_000)),
 }
 #: Stream → the number of stretches with other shares of keys; each stretch counts for the bound.
 CHANGES = {"HALF_SKEW R80": 2, "drifting Zipf": 2, "fast drift": 20}
@@ -166,7 +189,7 @@ def compare(names, arguments):
     for stream in arguments.streams:
         worst = {}
         for seed in range(arguments.seeds):
-            keys = encode(STREAMS[stream](arguments.tuples, seed))
+            keys = encode({**STREAMS, **ORDERED}[stream](arguments.tuples, seed))
             for workers in arguments.workers:
                 least = bound(keys.codes, workers, CHANGES.get(stream, 1))
                 for name in names:
@@ -243,7 +266,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     without = [name for name in GROUPINGS if create(name, 1).controller() is None]
     parser.add_argument("groupings", nargs="*", metavar="GROUPING", help="default: all that need no feedback")
-    parser.add_argument("--streams", nargs="+", choices=list(STREAMS), default=list(STREAMS), metavar="NAME")
+    parser.add_argument("--streams", nargs="+", choices=[*STREAMS, *ORDERED], default=list(STREAMS), metavar="NAME")
     parser.add_argument("--workers", nargs="+", type=int, default=[10, 50, 100])
     parser.add_argument("--sources", type=int, default=1)
     parser.add_argument("--seeds", type=int, default=1)
