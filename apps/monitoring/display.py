@@ -18,6 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from unskew.apps.monitoring.colours import colour
+from unskew.apps.run.partitions import ArrivalMeter, Arrivals
 from unskew.apps.run.progress import lags, processed_rate
 from unskew.errors import UsageError
 from unskew.grouping import measures
@@ -91,6 +92,8 @@ class LiveView:
         self._straggling: deque[float] = deque(maxlen=_HISTORY)
         self._rate: deque[float] = deque(maxlen=_HISTORY)
         self._lag: deque[float] = deque(maxlen=_HISTORY)
+        self._meter = ArrivalMeter()
+        self._arrivals: Arrivals | None = None
         self._hottest: Sequence[HotKey] = ()
         self._rebalances = 0
         self._newest: Rebalance | None = None
@@ -112,6 +115,7 @@ class LiveView:
         self._rate.append(processed_rate(progress))
         if waiting := lags(progress):
             self._lag.append(sum(waiting.values()))
+        self._arrivals = self._meter.add(progress) or self._arrivals
 
     def picture(self, height: int) -> RenderableType:
         """The view, for a terminal with ``height`` lines left."""
@@ -147,6 +151,9 @@ class LiveView:
             if history:
                 line = Text(sparkline(history), style=colour(self._settings.grouping))
                 table.add_row(name, form.format(history[-1]), line)
+        if self._arrivals is not None and len(self._arrivals.rates) > 1:
+            hot = f"hot: {', '.join(self._arrivals.hot)}" if self._arrivals.hot else ""
+            table.add_row("busiest / mean partition", f"{self._arrivals.skew:.2f}", hot)
         table.columns[1].justify = "right"
         return table
 

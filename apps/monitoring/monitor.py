@@ -10,6 +10,7 @@ from unskew.apps.monitoring import catalogue
 from unskew.apps.monitoring.catalogue import Sample, Value
 from unskew.apps.monitoring.outputs import Outputs
 from unskew.apps.reports import PlanSummary, StateSummary
+from unskew.apps.run.partitions import ArrivalMeter, Arrivals
 from unskew.apps.run.progress import kafka_source, lags, processed_rate, taken
 from unskew.apps.topology.observer import Distribution
 from unskew.apps.topology.settings import Settings
@@ -126,8 +127,8 @@ def of_window(window: Distribution, totals: Totals) -> Iterator[Sample]:
         yield Sample(catalogue.HOT_KEY, window.end_ms, values, {"rank": str(rank)})
 
 
-def of_progress(progress: Mapping[str, Any], time_ms: int) -> Iterator[Sample]:
-    """Samples of Spark's progress after the batch that was planned at ``time_ms``."""
+def of_progress(progress: Mapping[str, Any], arrivals: Arrivals | None, time_ms: int) -> Iterator[Sample]:
+    """Samples of Spark's progress after the batch that was planned at ``time_ms``, and of what had arrived by then."""
     durations = {stage: milliseconds / 1000 for stage, milliseconds in progress["durationMs"].items()}
     for stage, seconds in durations.items():
         # triggerExecution is the sum of the other stages.
@@ -152,7 +153,23 @@ def of_progress(progress: Mapping[str, Any], time_ms: int) -> Iterator[Sample]:
     for source, offset in offsets.items():
         lag = {"lag": waiting[source]} if source in waiting else {}
         yield Sample(catalogue.SOURCE, time_ms, {"offset": offset, **lag}, {"source": source})
+    if arrivals is not None:
+        values["partition_skew"] = arrivals.skew
+        yield from of_arrivals(arrivals, time_ms)
     yield Sample(catalogue.QUERY, time_ms, values)
+
+
+def of_arrivals(arrivals: Arrivals, time_ms: int) -> Iterator[Sample]:
+    """Samples of what arrived in each partition."""
+    shares, hot = arrivals.shares, arrivals.hot
+    for source, rate in arrivals.rates.items():
+        values: dict[str, Value] = {
+            "arrival_rate": rate,
+            "lag_velocity": arrivals.velocities[source],
+            "share": shares[source],
+            "hot": int(source in hot),
+        }
+        yield Sample(catalogue.SOURCE, time_ms, values, {"source": source})
 
 
 def flat(internals: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, float]]:
@@ -188,6 +205,7 @@ class Monitor:
         self._lock = threading.Lock()
         self._planned: dict[int, int] = {}
         self._counted: dict[str, float] | None = None
+        self._arrivals = ArrivalMeter()
         self._continuous = settings.run_time is None and not settings.until_drained
         # Prometheus' page has the run's totals before the first batch after a restart.
         totals = TotalsLog(settings.location).newest(Checkpoint(settings.location).planned())
@@ -204,8 +222,9 @@ class Monitor:
         """Take in Spark's progress of a batch."""
         with self._lock:
             planned = self._planned.get(progress["batchId"])
+        arrivals = self._arrivals.add(progress)
         if planned is not None:
-            self._outputs.write(of_progress(progress, planned), self._common)
+            self._outputs.write(of_progress(progress, arrivals, planned), self._common)
 
     def _kind(self, time_ms: int) -> Sample:
         return Sample(catalogue.RUN, time_ms, {"continuous": int(self._continuous)})

@@ -17,14 +17,22 @@ def taken(progress: Mapping[str, Any]) -> dict[str, int]:
     return _of_one_topic(kafka_source(progress)["endOffset"])
 
 
-def lags(progress: Mapping[str, Any]) -> dict[str, int]:
-    """Partition → messages that were in it when the batch was planned, and that the batch didn't take.
+def newest(progress: Mapping[str, Any]) -> dict[str, int]:
+    """Partition → the offset at which (exclusive) it ended when the batch was planned.
 
     It is empty for a batch that an earlier driver had planned, because Spark runs it again without asking Kafka for the
     newest offsets.
     """
-    ends, offsets = _of_one_topic(kafka_source(progress)["latestOffset"] or {}), taken(progress)
-    return {partition: max(0, end - offsets[partition]) for partition, end in ends.items()}
+    return _of_one_topic(kafka_source(progress)["latestOffset"] or {})
+
+
+def lags(progress: Mapping[str, Any]) -> dict[str, int]:
+    """Partition → messages that were in it when the batch was planned, and that the batch didn't take.
+
+    It is empty if ``newest`` is.
+    """
+    offsets = taken(progress)
+    return {partition: max(0, end - offsets[partition]) for partition, end in newest(progress).items()}
 
 
 def processed_rate(progress: Mapping[str, Any]) -> float:

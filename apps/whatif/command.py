@@ -134,6 +134,8 @@ def simulate(
             console.print(tables.table(found, simulated.keys))
             if details:
                 console.print(tables.details(found, console.width))
+        if read.partitions is not None:
+            console.print(tables.partitions(read.partitions), highlight=False, soft_wrap=True)
     except (ValueError, TypeError) as error:
         raise UsageError(str(error)) from None
     if output is not None:

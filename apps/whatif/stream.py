@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from unskew.deploy.kafka.connection import Connection
 from unskew.deploy.kafka.reader import TopicReader
+from unskew.deploy.kafka.topics import end_offsets, first_offsets
 from unskew.errors import UsageError
 from unskew.grouping import streams
 from unskew.grouping.streams import KeyStream
@@ -50,11 +51,14 @@ class Stream:
     keys : Arrow or NumPy array [n]
     times : int64[n] or None
         The recorded time of each key (ms), ascending. None: the stream has no times.
+    partitions : dict or None
+        Kafka partition → the number of its offsets, that is of its messages. None: the stream isn't a topic's.
 
     """
 
     keys: pa.Array | pa.ChunkedArray | NDArray[Any]
     times: NDArray[np.int64] | None = None
+    partitions: dict[int, int] | None = None
 
 
 def read(spec: str, tuples: int, seed: int, connect: Callable[[], Connection]) -> Stream:
@@ -163,12 +167,11 @@ def _topic(name: str, tuples: int, connection: Connection) -> Stream:
     topic, _, field = name.partition(":")
     if not topic:
         raise UsageError("stream is 'kafka:'; valid: kafka:TOPIC or kafka:TOPIC:FIELD")
-    keys, times = records(topic, field or None, tuples, connection)
-    return Stream(keys, times)
+    return records(topic, field or None, tuples, connection)
 
 
-def records(topic: str, field: str | None, tuples: int, connection: Connection) -> tuple[pa.Array, NDArray[np.int64]]:
-    """At most ``tuples`` keys in the order of their timestamps, and these timestamps (ms).
+def records(topic: str, field: str | None, tuples: int, connection: Connection) -> Stream:
+    """At most ``tuples`` keys of a topic, in the order of their timestamps.
 
     The key is a field of the JSON message. Without ``field`` it is the Kafka key.
 
@@ -191,7 +194,10 @@ def records(topic: str, field: str | None, tuples: int, connection: Connection) 
         raise UsageError(f"no message of topic {topic!r} has a {missing}")
     stamps = np.array(times, np.int64)
     order = np.argsort(stamps, kind="stable")
-    return pa.array(keys).take(pa.array(order)), stamps[order]
+    # Not of the messages that were read: a consumer may read one partition before the others.
+    first, ends = first_offsets(connection, topic), end_offsets(connection, topic)
+    partitions = {partition: end - first[partition] for partition, end in ends.items()}
+    return Stream(pa.array(keys).take(pa.array(order)), stamps[order], partitions)
 
 
 def _field(value: bytes | None, field: str) -> str | None:

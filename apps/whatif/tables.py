@@ -12,6 +12,7 @@ from rich.console import Group
 from rich.table import Table
 
 from unskew.apps.monitoring.colours import colour
+from unskew.apps.run.partitions import hot
 from unskew.errors import EnvironmentFault
 from unskew.grouping.keys import Keys
 from unskew.grouping.measures import fewest_replicas, straggling
@@ -72,6 +73,22 @@ class Answer(NamedTuple):
     replicas: int
     fullest: int
     cost: float
+
+
+def partitions(messages: Mapping[int, int]) -> str:
+    """A line about a topic's partitions, of which no grouping makes even ones.
+
+    Parameters
+    ----------
+    messages : mapping
+        Kafka partition → its messages.
+
+    """
+    loads = list(messages.values())
+    text = f"Kafka: {len(loads)} partitions, the largest has {straggling(loads):.2f} times the mean"
+    if found := [str(each) for each, is_hot in zip(messages, hot(loads), strict=True) if is_hot]:
+        text += f"; hot: {', '.join(found)}"
+    return text
 
 
 def answer(outcome: Outcome, keys: Keys) -> Answer:

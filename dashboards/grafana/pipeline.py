@@ -116,6 +116,29 @@ def pipeline() -> Dashboard:
                 9,
             ),
             panels.lines(
+                "Is Kafka uneven?",
+                "The most messages that arrive in one of the topic's partitions, divided by the mean of all, over the "
+                "last minute. 1 is even. Only the producers can mend it: a grouping balances the workers.",
+                UNITS["ratio"],
+                promql.query(promql.now(metric("query", "partition_skew"))),
+                8,
+            ),
+            panels.lines(
+                "How much arrives in each partition?",
+                "Messages that arrived per second in each Kafka partition, over the last minute.",
+                UNITS["messages/s"],
+                promql.query(promql.now(metric("source", "arrival_rate"), ["source"]), ["source"]),
+                8,
+            ),
+            panels.lines(
+                "How fast does each source fall behind?",
+                "By how many messages a second the lag of each Kafka partition grew, over the last minute. Below 0 it "
+                "catches up.",
+                UNITS["messages/s"],
+                promql.query(promql.now(metric("source", "lag_velocity"), ["source"]), ["source"]),
+                8,
+            ),
+            panels.lines(
                 "How big is the state?",
                 "Rows of open windows in the state store: one for each window, key and worker.",
                 UNITS["records"],

@@ -20,7 +20,8 @@ def window(*hottest):
 
 def progress(rate, taken, there):
     kafka = {"description": "KafkaV2[Subscribe[t]]", "processedRowsPerSecond": rate}
-    return {"sources": [kafka | {"endOffset": {"t": taken}, "latestOffset": {"t": there}}]}
+    sources = [kafka | {"endOffset": {"t": taken}, "latestOffset": {"t": there}}]
+    return {"sources": sources, "timestamp": "2026-01-01T00:00:00.000Z"}
 
 
 @pytest.fixture
@@ -69,8 +70,21 @@ def test_a_replayed_batch_has_no_lag(run):
     view.progress(replayed)
     assert "lag" not in shown(view)
     replayed |= {"batchId": 7, "durationMs": {}, "stateOperators": []}
-    sources = [sample for sample in of_progress(replayed, 5) if sample.subject == catalogue.SOURCE]
+    sources = [sample for sample in of_progress(replayed, None, 5) if sample.subject == catalogue.SOURCE]
     assert [sample.values for sample in sources] == [{"offset": 10}, {"offset": 20}]
+
+
+def test_an_uneven_topic(run):
+    """Of eight partitions one gets nearly everything, and the others little or nothing."""
+    view = LiveView(run)
+    view.batch(report([1, 1, 1, 1]))
+    nothing = dict.fromkeys(map(str, range(8)), 0)
+    for moment, busiest in (("00:00", 0), ("00:10", 930)):
+        there = nothing | {"3": busiest, "5": busiest // 31}
+        view.progress(progress(1.0, nothing, there) | {"timestamp": f"2026-01-01T00:{moment}.000Z"})
+    (line,) = [line for line in shown(view).splitlines() if "busiest / mean partition" in line]
+    assert "7.75" in line
+    assert "hot: 3" in line
 
 
 def test_as_many_workers_as_there_are_lines(run):

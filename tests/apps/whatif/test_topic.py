@@ -29,6 +29,7 @@ def test_message_keys_in_the_order_of_time(filled):
     stream = read(f"kafka:{topic}", 1000, 0, lambda: connection)
     assert stream.keys.to_pylist() == [f"k{i % 4}".encode() for i in range(300)]
     assert stream.times.tolist() == [1_000_000 + i for i in range(300)]
+    assert stream.partitions == {0: 100, 1: 100, 2: 100}
 
 
 def test_a_field_of_the_messages(filled):
