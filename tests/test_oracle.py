@@ -194,13 +194,13 @@ def test_the_rows_of_a_query(tmp_path):
     ]
     assert placed(records)[Row(place(1, 2), b"a")] == 1
     assert placed(records).total() == 5
-    ids = {(shared_place(1, offset), value) for offset, value in ((0, b"a"), (1, b"a"), (3, b"b"))}
+    ids = {(shared_place(1, offset), value) for offset, value in ((0, b"a"), (1, b"a"), (3, b"b"), (4, None))}
     assert remembered(records) == Counter(Row(*each) for each in ids)
     rows = [*remembered(records)]
     table = pa.table({"id": [row.id for row in rows], "key": pa.array([row.key for row in rows], pa.binary())})
     log = tmp_path / "_spark_metadata"
     log.mkdir()
-    for name, parts in (("0", [0]), ("9.compact", [0, 1]), ("10", [2])):
+    for name, parts in (("0", [0]), ("9.compact", [0, 1]), ("10", [2, 3])):
         paths = [tmp_path / f"{part} part.parquet" for part in parts]
         for part, path in zip(parts, paths, strict=True):
             pq.write_table(table.slice(part, 1), path)
