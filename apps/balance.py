@@ -14,12 +14,14 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import IntegerType, StructType
 
 from unskew.apps.checkpoint.location import location_in
+from unskew.apps.measured import Observation, of_keys
 from unskew.apps.routing import packets
 from unskew.apps.routing.batches import in_a_stream, sources_of
 from unskew.apps.routing.frames import WORKER, routed_frame
 from unskew.apps.routing.keys import Key, is_plain, key_column
 from unskew.apps.routing.order import in_order
 from unskew.apps.routing.packets import column, cost_column, packets_at_workers, route_column
+from unskew.apps.routing.reporting import reporting
 from unskew.apps.routing.router import Routing, planned, scheme_options
 from unskew.apps.spark import column_of, placed, type_of
 from unskew.errors import UsageError
@@ -189,6 +191,7 @@ def balanced_map(
     most_workers: int | None = None,
     seed: int = 0,
     name: str = "",
+    observe: str | None = None,
     **options: Any,
 ) -> DataFrame:
     """Route tuples as ``balance`` does, and run ``work`` at each worker over its tuples, as ``mapInArrow`` does.
@@ -202,6 +205,8 @@ def balanced_map(
         in Arrow's plain types.
     schema : StructType or str
         What ``work`` yields.
+    observe : str, optional
+        As for ``keyed_map``. The columns of the result may then be null.
 
     Raises
     ------
@@ -235,6 +240,12 @@ def balanced_map(
         own = key  # which packets have encoded
     else:
         own, df = _KEY, df.withColumn(_KEY, by)
+    if observe is not None and df.isStreaming:
+        watched = Observation(observe, routing.grouping)
+        df = of_keys(df, F.col(own), observe)
+        carry = names if own in names else [*names, own]
+        arrived = packets_at_workers(df, routing, own, carry, source=source, time=time, cost=of)
+        return reporting(arrived, work, schema, names, own, workers, watched)
     arrived = packets_at_workers(df, routing, own, names, source=source, time=time, cost=of)
 
     def unpack(batches: Batches) -> Batches:

@@ -4,29 +4,31 @@
 >>> query = placed.writeStream.option("checkpointLocation", path).start("placed")  # doctest: +SKIP
 >>> rich.print(watch(query))  # doctest: +SKIP
 
-Spark measures (``DataFrame.observe``), and keeps the figures in the query's progress, also through Spark Connect. Where
-``observed`` isn't called nothing is measured.
+``balanced_map`` and ``keyed_map`` are measured with ``observe="unskew"``:
+
+>>> sessions = keyed_map(events, "user_id", 32, Sessions(), checkpoint=path, observe="unskew")  # doctest: +SKIP
+
+Spark measures (``DataFrame.observe``), and keeps the figures in the query's progress, also through Spark Connect.
+Without ``observed`` or ``observe=`` nothing is measured.
 """
 
-import re
+from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from unskew.apps import measured
+from unskew.apps.measured import Balanced
 from unskew.apps.spark import no_column
 from unskew.errors import UsageError
-from unskew.grouping.measures import imbalance, shares
+from unskew.grouping.measures import shares, straggling
 
 if TYPE_CHECKING:  # of unskew[app]
     from matplotlib.figure import Figure
     from rich.table import Table
 
-#: The relative standard deviation of the estimated numbers of keys and replicas: 4,096 registers for each of the two.
-_RSD = 0.02
-_LOAD = re.compile(r"worker_(\d+)")
 _LACKS = "{} needs a package of unskew[app]: there is no {}"
 
 
@@ -66,43 +68,8 @@ def observed(
     for column in (worker_column, *([key] if isinstance(key, str) else [])):
         if column not in df.columns:
             raise no_column(df, column)
-    worker = F.col(worker_column)
     of = F.col(key) if isinstance(key, str) else key
-    loads = [F.count(F.when(worker == w, F.lit(1))).alias(f"worker_{w}") for w in range(workers)]
-    # The hash, because a null has one: it is a key, too.
-    keys = F.approx_count_distinct(F.xxhash64(of), _RSD).alias("keys")
-    replicas = F.approx_count_distinct(F.xxhash64(of, worker), _RSD).alias("replicas")
-    return df.observe(name, *loads, keys, replicas)
-
-
-@dataclass(frozen=True)
-class Balanced:
-    """How the tuples of a batch were balanced.
-
-    Attributes
-    ----------
-    batch : int
-        Its number.
-    time : datetime
-        When it began (UTC).
-    tuples : int
-        The tuples that were placed.
-    loads : tuple of int, [W]
-        The tuples of each worker.
-    imbalance : float
-        The highest load minus the mean load (tuples).
-    replication : float
-        The replicas of all keys ÷ keys, at least 1. Both numbers are HyperLogLog's estimates, each with a relative
-        standard deviation of 2 %.
-
-    """
-
-    batch: int
-    time: datetime
-    tuples: int
-    loads: tuple[int, ...]
-    imbalance: float
-    replication: float
+    return measured.of_rows(df, of, F.col(worker_column), workers, name)
 
 
 @dataclass(frozen=True)
@@ -132,17 +99,7 @@ class Watch:
             The query had tuples, and no observation of this name.
 
         """
-        found, taken, names = [], 0, set()
-        for progress in self.query.recentProgress:
-            names |= progress.observedMetrics.keys()
-            taken += progress.numInputRows
-            measured = progress.observedMetrics.get(self.name)
-            if measured is not None:
-                found.append(_balanced(progress.batchId, progress.timestamp, _named(measured.asDict())))
-        if taken and self.name not in names:
-            there = f"valid: {', '.join(sorted(names))}" if names else "valid: a query of unskew.observed(…)"
-            raise UsageError(f"the query has no observation {self.name!r}; {there}")
-        return [each for each in found if each.tuples]
+        return measured.batches_of(self.query.recentProgress, self.name)
 
     def table(self) -> "Table":
         """The batches as a table of ``rich``, newest last.
@@ -159,14 +116,25 @@ class Watch:
             from rich.table import Table
         except ModuleNotFoundError as error:
             raise ImportError(_LACKS.format("table()", error.name)) from error
-        columns = ("batch", "time", "tuples", "least load", "highest load", "imbalance", "replication")
+        rows = self.rows()
+        columns: dict[str, Callable[[Balanced], str]] = {
+            "batch": lambda row: str(row.batch),
+            "time": lambda row: row.time.isoformat(timespec="seconds"),
+            "tuples": lambda row: f"{row.tuples:,}",
+            "least load": lambda row: f"{min(row.loads):,}",
+            "highest load": lambda row: f"{max(row.loads):,}",
+            "imbalance": lambda row: f"{row.imbalance:,.1f}",
+            "replication": lambda row: f"{row.replication:.2f}",
+        }
+        if any(row.busy for row in rows):
+            columns["slowest / mean"] = lambda row: f"{straggling(row.busy):.2f}"
+        if any(row.states for row in rows):
+            columns |= {"states": lambda row: f"{sum(row.states):,}", "moved": lambda row: f"{row.moved:,}"}
         table = Table(title=f"{self.name}: the last batches")
         for column in columns:
             table.add_column(column, justify="left" if column == "time" else "right")
-        for row in self.rows():
-            counts = (f"{n:,}" for n in (row.tuples, min(row.loads), max(row.loads)))
-            moment = row.time.isoformat(timespec="seconds")
-            table.add_row(str(row.batch), moment, *counts, f"{row.imbalance:,.1f}", f"{row.replication:.2f}")
+        for row in rows:
+            table.add_row(*(text(row) for text in columns.values()))
         return table
 
     def __rich__(self) -> "Table":
@@ -221,20 +189,3 @@ def watch(query: Any, *, name: str = "unskew") -> Watch:
 
     """
     return Watch(query, name)
-
-
-def _named(measured: dict[str, Any]) -> dict[str, int]:
-    """The figures by their names. Spark Connect (4.2) has a row's values and its schema where the row should be."""
-    if measured.keys() != {"values", "schema"}:
-        return measured
-    names = [field["name"] for field in measured["schema"]["fields"]]
-    return dict(zip(names, measured["values"], strict=True))
-
-
-def _balanced(batch: int, time: str, measured: dict[str, int]) -> Balanced:
-    """A batch's figures, from those that Spark has of it."""
-    by_worker = {int(found[1]): n for name, n in measured.items() if (found := _LOAD.fullmatch(name))}
-    loads = tuple(by_worker[w] for w in range(len(by_worker)))
-    # Of two estimates, the number of replicas may be the smaller one.
-    replication = max(1.0, measured["replicas"] / max(1, measured["keys"]))
-    return Balanced(batch, datetime.fromisoformat(time), sum(loads), loads, imbalance(loads), replication)

@@ -19,9 +19,10 @@ from unskew.apps.checkpoint.checkpoint import Checkpoint
 from unskew.apps.checkpoint.location import Where
 from unskew.apps.checkpoint.overflow import content
 from unskew.apps.keyed.operators import PACKETS, PARCELS, InPandas, MergerOperator, WorkerOperator
-from unskew.apps.keyed.parcels import read
+from unskew.apps.keyed.parcels import REPORT, read
 from unskew.apps.keyed.program import Program
 from unskew.apps.keyed.tasks import stateless_merger
+from unskew.apps.measured import of_workers
 from unskew.apps.routing import packets
 from unskew.apps.routing.batches import milliseconds, partition
 from unskew.apps.routing.packets import route_packets
@@ -169,6 +170,10 @@ def executed(
     arriving = packets.withColumn("batch_ms", F.unix_millis(batch_time))
     mode = "EventTime" if program.event else "None"
     rows = _with_state(arriving.select(*PACKETS.names), WorkerOperator(program, tokens), mode)
+    if program.observe is not None:
+        report = F.col("kind") == REPORT
+        of = F.when(report, F.col("sender")), F.col("blob").cast("string"), program.workers, program.observe
+        rows = of_workers(rows, *of).where(~report)
     if program.mergers_keep:
         return _with_state(rows, MergerOperator(program, tokens), "None")
     if program.split:

@@ -17,6 +17,7 @@ from unskew.apps.keyed.parcels import WINDOW
 from unskew.apps.keyed.program import Program, lifetime, merging, splits, taken_over
 from unskew.apps.keyed.static import AT_THE_END, executed_at_once
 from unskew.apps.keyed.store import KEY
+from unskew.apps.measured import Observation, of_keys
 from unskew.apps.routing.batches import batch_time, heartbeats, sources_of
 from unskew.apps.routing.keys import Key
 from unskew.apps.routing.order import in_order
@@ -50,6 +51,7 @@ def keyed_map(
     most_workers: int | None = None,
     seed: int = 0,
     idle_batches: bool = False,
+    observe: str | None = None,
     **options: Any,
 ) -> DataFrame:
     """Run a keyed work over a stream: a grouping chooses the worker that executes each tuple.
@@ -93,6 +95,9 @@ def keyed_map(
     idle_batches : bool
         Run a batch at every trigger. Windows then close and states expire even if no tuples come. Don't combine it with
         the trigger ``availableNow``.
+    observe : str, optional
+        The name of an observation in which Spark measures the workers of a stream, such as ``"unskew"``, for ``watch``.
+        A query has each name once. Default: nothing is measured.
 
     Returns
     -------
@@ -171,13 +176,25 @@ def keyed_map(
     partitions = partitions_of(df.sparkSession, location)
     mergers = min(workers, partitions)
     program = Program(
-        work, by.arrow, workers, split, mergers, event, *lives, period, checkpoint=location, partitions=partitions
+        work,
+        by.arrow,
+        workers,
+        split,
+        mergers,
+        event,
+        *lives,
+        period,
+        checkpoint=location,
+        partitions=partitions,
+        observe=None if observe is None else Observation(observe, routing.grouping),
     )
     schema = _result_schema(by, program)
     chosen = tokens(program.workers, partitions)
     own_type = {} if by.plain else {"keyType": by.described}
     _claim(df, location, program, {"groupingType": routing.grouping, "seed": seed} | own_type, chosen)
     tuples = _tuples(df, by, program, time, source, costs)
+    if observe is not None and split:  # keys that aren't split have one worker each
+        tuples = of_keys(tuples, F.col("key"), observe)
     beats = not idle_batches
     packets = routed(tuples, routing, program, chosen, source=of_source, cost=cost is not None, heartbeats=beats)
     if idle_batches:

@@ -11,10 +11,13 @@ from unskew.apps.keyed.store import KEY
 from unskew.grouping.hashing import function, homes
 from unskew.grouping.keys import hash_keys
 
-#: Kinds of parcels: results of the work; counts of a closed window; fragments for a merger; a heartbeat for a merger.
-RESULTS, COUNTS, FRAGMENTS, HEARTBEAT = range(4)
+#: Kinds of parcels: results of the work; counts of a closed window; fragments for a merger; a heartbeat for a merger; a
+#: worker's report for Spark to observe (``unskew.apps.measured``).
+RESULTS, COUNTS, FRAGMENTS, HEARTBEAT, REPORT = range(5)
 #: The kinds that leave the dataflow.
 OUT = (RESULTS, COUNTS)
+#: The kinds whose blobs are small, and always travel in the row.
+SMALL = (HEARTBEAT, REPORT)
 #: The most bytes of a parcel's rows. Only a single row may be larger. Spark holds a parcel in its heap as one value.
 LARGEST = 16 << 20
 #: The window of a row; 0 where states outlive windows.
@@ -35,12 +38,12 @@ class Parcel:
     Attributes
     ----------
     kind : int
-        ``RESULTS``, ``COUNTS``, ``FRAGMENTS`` or ``HEARTBEAT``.
+        ``RESULTS``, ``COUNTS``, ``FRAGMENTS``, ``HEARTBEAT`` or ``REPORT``.
     merger : int
         The merger that gets it, if there are mergers.
     blob : bytes
         Rows as an Arrow stream, with ``WINDOW`` before the other columns. In a heartbeat, it isn't empty if fragments
-        are merged in this batch.
+        are merged in this batch. A report is JSON.
 
     """
 

@@ -13,6 +13,7 @@ from unskew.apps.checkpoint.overflow import MOST
 from unskew.apps.checkpoint.visible import require_visible
 from unskew.apps.feedback.monitors import Monitors
 from unskew.apps.keyed.store import Address, Store
+from unskew.apps.measured import Observation
 from unskew.apps.reports import Reports
 from unskew.apps.routing.batches import state_partitions
 from unskew.apps.routing.cost import FREE, Cost
@@ -197,6 +198,8 @@ class Program:
         The number of the state's partitions for which the workers' tokens were chosen. The query must have as many.
     most : int
         How many bytes an operator gives through Spark in one call. The rest lies beside the checkpoint.
+    observe : Observation, optional
+        The observation in which Spark gathers a report of each worker. None: there is none.
 
     """
 
@@ -218,6 +221,7 @@ class Program:
     checkpoint: Where | None = None
     partitions: int | None = None
     most: int = MOST
+    observe: Observation | None = None
 
     @property
     def columns(self) -> list[str]:

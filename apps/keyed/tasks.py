@@ -8,7 +8,7 @@ from pyspark.sql import Row
 
 from unskew.apps.checkpoint.overflow import Overflow, content
 from unskew.apps.keyed.merger import merge
-from unskew.apps.keyed.parcels import HEARTBEAT, OUT, Parcel
+from unskew.apps.keyed.parcels import HEARTBEAT, OUT, SMALL, Parcel
 from unskew.apps.keyed.program import Program, Progress, WorkerBatch
 from unskew.apps.keyed.store import MemoryStore, SparkStore
 from unskew.apps.keyed.worker import going_on, work
@@ -61,7 +61,7 @@ def rows_of(
     """Parcels of a worker or a merger (``role``) as rows of ``operators.PARCELS``."""
     name, times = f"{role}-{sender}", {"batch_ms": batch.batch_ms, "watermark_ms": batch.watermark_ms}
     for number, parcel in enumerate(parcels):
-        blob = parcel.blob if parcel.kind == HEARTBEAT else overflow.put(name, batch.number, number, parcel.blob)
+        blob = parcel.blob if parcel.kind in SMALL else overflow.put(name, batch.number, number, parcel.blob)
         head = {"token": tokens[parcel.merger], "kind": parcel.kind, "sender": sender, "number": number}
         yield Row(**head, merger=parcel.merger, blob=blob, **times)
     overflow.forget(name, batch.number)

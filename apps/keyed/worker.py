@@ -6,13 +6,15 @@ from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from unskew.apps.keyed.lifecycle import Calls, Lifecycle
 from unskew.apps.keyed.migration import Migration
-from unskew.apps.keyed.parcels import COUNTS, HEARTBEAT, RESULTS, Parcel, packed, spread
+from unskew.apps.keyed.parcels import COUNTS, HEARTBEAT, REPORT, RESULTS, Parcel, packed, spread
 from unskew.apps.keyed.program import Program, Progress, WorkerBatch
 from unskew.apps.keyed.store import Delayed, Store
 from unskew.apps.keyed.table import Table
+from unskew.apps.measured import Load
 from unskew.apps.reports import StateReport, WorkerReport
 from unskew.apps.routing import packets as packets_
 from unskew.apps.routing.batches import milliseconds, windows_of
@@ -90,14 +92,30 @@ def work(
     if program.split and worker < program.mergers:
         yield Parcel(HEARTBEAT, worker, b"now" if merges else b"")
     _remember(program, store, progress, migration.progress, batch)
-    if program.reports is not None:
+    if program.reports is not None or program.observe is not None:
         busy = time.perf_counter() - started - migration.seconds
         sent = sum(rows.num_rows for _, rows in fragments)
         kept, moved = StateReport(table.keys, table.size, states.finished, sent), migration.report()
         report = WorkerReport(
             arrived.num_rows, distinct, busy, windows=windows, late=late, monitor=observed, states=kept, migration=moved
         )
+        yield from _reported(program, worker, batch, arrived, report)
+
+
+def _reported(
+    program: Program, worker: int, batch: WorkerBatch, arrived: pa.RecordBatch, report: WorkerReport
+) -> Iterator[Parcel]:
+    """Send the worker's report to the driver, and yield what Spark observes of it, as far as the program asks."""
+    if program.reports is not None:
         program.reports.send(batch.number, worker, report)
+    if program.observe is not None:
+        # Late tuples and all windows count: a key that the router sent here has a replica here.
+        codes = arrived.column("key").indices
+        keys = pc.call_function("count_distinct", [codes], pc.CountOptions("all")).as_py()
+        assert report.states is not None
+        kept, moved = report.states, report.migration.keys
+        load = Load(report.tuples, keys, report.busy, kept.states, kept.bytes, moved)
+        yield Parcel(REPORT, worker % program.mergers, load.text().encode())
 
 
 def going_on(program: Program, progress: Progress, batch: WorkerBatch) -> WorkerBatch:

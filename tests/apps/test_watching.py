@@ -1,5 +1,6 @@
 """`unskew.watch`: the figures of a query's last batches are those of its rows."""
 
+import io
 import os
 import subprocess
 import sys
@@ -11,17 +12,21 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyspark import cloudpickle
 from pyspark.sql import Row, SparkSession
 from pyspark.sql import functions as F
 from rich.console import Console
 
+from tests.apps.keyed import driver
 from tests.conftest import ONE_CONNECT
-from unskew import balance, observed, watch
-from unskew.apps.watching import Balanced
+from unskew import balance, balanced_map, create, keyed_map, observed, watch
+from unskew.apps.measured import Balanced, Load
 from unskew.deploy.installation.machine import find_java
 from unskew.errors import UsageError
 
 WORKERS, BATCHES, ROWS = 4, 3, 500
+cloudpickle.register_pickle_by_value(driver)  # the tasks can't import the tests
+cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
 
 def progress(number, rows, **observations):
@@ -49,6 +54,29 @@ def test_rows_are_the_batches_that_had_tuples(query):
     begun = datetime(2026, 1, 1, 0, 0, 0, 500_000, tzinfo=UTC)
     assert first == Balanced(0, begun, 66, tuple(range(12)), imbalance=5.5, replication=1.5)
     assert (last.batch, last.imbalance, last.replication) == (2, 0.0, 1.0)
+
+
+def reported(*texts, grouping="KEY"):
+    return {**{f"worker_{w}": text for w, text in enumerate(texts)}, "grouping": grouping}
+
+
+def test_rows_from_the_reports_of_workers():
+    """A worker without tuples has sent none. The replicas are counted, and so are the keys unless some are split."""
+    one = reported(Load(30, 4, 0.5, 10, 100, 3).text(), None, grouping="POSG")
+    other = reported(Load(6, 2, 0.5).text(), Load(2, 2, 0.1).text())
+    batches = [progress(0, 30, **{"unskew": one, "unskew keys": {"keys": 2}}), progress(1, 8, unskew=other)]
+    first, last = watch(SimpleNamespace(recentProgress=batches)).rows()
+    assert (first.loads, first.imbalance, first.replication) == ((30, 0), 15.0, 2.0)
+    assert (first.busy, first.states, first.size, first.moved) == ((0.5, 0.0), (10, 0), (100, 0), 3)
+    assert (last.loads, last.replication, last.states, last.grouping) == ((6, 2), 1.0, (), "KEY")
+    console = Console(width=140, record=True, file=io.StringIO())
+    console.print(watch(SimpleNamespace(recentProgress=batches)))
+    assert [line.split()[-6:-1:2] for line in console.export_text().splitlines() if "2026" in line] == [
+        ["2.00", "10", "3"],
+        ["1.67", "0", "0"],
+    ]
+    with pytest.raises(UsageError, match=r"no observation 'none'; valid: unskew$"):
+        watch(SimpleNamespace(recentProgress=batches), name="none").rows()
 
 
 def test_a_query_that_is_not_observed_says_so(query):
@@ -115,6 +143,44 @@ def test_the_figures_are_those_of_the_rows(spark: SparkSession, tmp_path):
         true = len({*mine}) / len({user for user, _ in mine})
         assert abs(each.replication - true) <= 0.1 * true
     assert any(max(each.loads) != min(each.loads) for each in found)
+
+
+def count(batches):
+    yield pa.record_batch({"rows": [sum(batch.num_rows for batch in batches)]})
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("grouping", ["KEY", "PARTIAL_KEY"])
+@pytest.mark.parametrize("what", ["keyed_map", "balanced_map"])
+def test_what_packets_carry_is_measured_at_the_workers(spark: SparkSession, tmp_path, what, grouping):
+    """Each batch is one file, so that there is one source, and its router's choices are known."""
+    batches = files(tmp_path / "in")
+    events = spark.readStream.schema("user string, batch long").option("maxFilesPerTrigger", 1)
+    rows, checkpoint = events.parquet(str(tmp_path / "in")), str(tmp_path / "checkpoint")
+    how = {"grouping": grouping, "checkpoint": checkpoint, "observe": "mine"}
+    if what == "keyed_map":
+        results = keyed_map(rows, "user", WORKERS, driver.Tally("batch"), ttl="1 hour", **how)
+    else:
+        results = balanced_map(rows, "user", WORKERS, count, "rows long", **how)
+    writer = results.writeStream.option("checkpointLocation", checkpoint).trigger(availableNow=True)
+    query = writer.format("parquet").start(str(tmp_path / "out"))
+    query.awaitTermination()
+    found = watch(query, name="mine").rows()
+    assert [each.batch for each in found] == list(range(BATCHES))
+    router = create(grouping, WORKERS).at_source(0)
+    for each, users in zip(found, batches, strict=True):
+        workers = router.route(pa.array(users, pa.string())).tolist()
+        assert each.loads == tuple(Counter(workers)[w] for w in range(WORKERS))
+        true = len({*zip(users, workers, strict=True)}) / len({*users})
+        assert abs(each.replication - true) <= (0.1 * true if grouping != "KEY" else 0)
+        assert each.grouping == grouping
+        assert sum(each.busy) > 0
+        assert bool(each.states) == (what == "keyed_map")
+    if what == "balanced_map":  # the reports' rows are gone
+        written = spark.read.parquet(str(tmp_path / "out")).collect()
+        assert sum(row["rows"] for row in written) == BATCHES * ROWS
+        assert all(row["rows"] is not None for row in written)
+        assert written[0].asDict().keys() == {"rows"}
 
 
 PROGRAM = """

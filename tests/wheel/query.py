@@ -70,15 +70,14 @@ def mapped(df, grouping, checkpoint):
         for batch in batches:
             yield pa.record_batch({"key": batch.column("key").cast(pa.string()), "id": batch.column("id")})
 
-    return balanced_map(df, "key", WORKERS, work, "key string, id long", grouping, checkpoint)
+    return balanced_map(df, "key", WORKERS, work, "key string, id long", grouping, checkpoint, observe="unskew")
 
 
 def ids(df, grouping, checkpoint):
     every = None if grouping == "KEY" else "1 batch"
     work = Distinct("id", "int64")
-    return keyed_map(df, "key", WORKERS, work, grouping, checkpoint, ttl=86_400.0, merge_every=every).select(
-        "key", "id"
-    )
+    found = keyed_map(df, "key", WORKERS, work, grouping, checkpoint, ttl=86_400.0, merge_every=every, observe="unskew")
+    return found.select("key", "id")
 
 
 def sessions(df, grouping, checkpoint):
@@ -134,7 +133,7 @@ def main(master, folder, order, *wanted):
             query = started(spark, *name.split(":"), folder, own)
             if query and order == "apart":
                 query.awaitTermination()
-                if name.startswith("rows:"):
+                if name.startswith(("rows:", "map:", "ids:")):
                     loads = zip(*(row.loads for row in watch(query).rows()), strict=True)
                     (own / "loads.json").write_text(json.dumps([sum(each) for each in loads]))
             elif query:

@@ -171,6 +171,9 @@ def test_drained(spark, mode, drained, name):
         watched = json.loads((own(drained, name) / "loads.json").read_text())
         found = pa.concat_tables(written(own(drained, name) / "out"))
         assert watched == np.bincount(found["worker"].to_numpy(), minlength=WORKERS).tolist()
+    elif kind in ("map", "ids"):
+        watched = json.loads((own(drained, name) / "loads.json").read_text())
+        assert sum(watched) == sum(pq.read_table(file).num_rows for file in (drained / "in").glob("*.parquet"))
 
 
 def test_kills(spark, mode, tmp_path):

@@ -1,0 +1,246 @@
+"""How a query of one's own balances, as Spark measures it: what tasks report in rows, and how progress has it.
+
+Spark aggregates the reports (``DataFrame.observe``), and keeps them in the query's progress. That works through Spark
+Connect, too, where there are no accumulators. What ``balance`` places has its worker as a column, which Spark counts
+itself. Inside ``balanced_map`` and ``keyed_map`` the tuples travel in packets. There each worker adds a row with a
+report as JSON to its results. The row is left out after Spark has seen it.
+
+A report is taken by its maximum. So it counts once, even if a version of Spark observes rows twice.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from unskew.errors import UsageError
+from unskew.grouping.keys import encode
+from unskew.grouping.measures import imbalance
+
+#: The relative standard deviation of an estimated number of keys or replicas: 4,096 registers for each.
+_RSD = 0.02
+_KEYS, _REPLICAS, _GROUPING, _WORKER = "keys", "replicas", "grouping", "worker_"
+
+
+@dataclass(frozen=True)
+class Balanced:
+    """How the tuples of a batch were balanced.
+
+    Attributes
+    ----------
+    batch : int
+        Its number.
+    time : datetime
+        When it began (UTC).
+    tuples : int
+        The tuples that were placed.
+    loads : tuple of int, [W]
+        The tuples of each worker.
+    imbalance : float
+        The highest load minus the mean load (tuples).
+    replication : float
+        The replicas of all keys ÷ keys, at least 1. The number of keys is HyperLogLog's estimate, with a relative
+        standard deviation of 2 %. So is the number of replicas of what ``balance`` has placed; workers count theirs.
+        If a grouping splits no keys, the replication is 1.
+    busy : tuple of float, [W]
+        Each worker's time at work (s). Empty for ``balance``, whose workers are Spark's own operators.
+    states, size : tuple of int, [W]
+        Each worker's states after the batch, and their bytes. Empty unless the workers are those of ``keyed_map``.
+        Mergers' states don't count.
+    moved : int
+        The states that left their worker in the batch because a plan gave their keys to another one.
+    grouping : str
+        The grouping's name. Empty: unknown.
+
+    """
+
+    batch: int
+    time: datetime
+    tuples: int
+    loads: tuple[int, ...]
+    imbalance: float
+    replication: float
+    busy: tuple[float, ...] = ()
+    states: tuple[int, ...] = ()
+    size: tuple[int, ...] = ()
+    moved: int = 0
+    grouping: str = ""
+
+
+@dataclass(frozen=True)
+class Load:
+    """What a worker reports of a batch.
+
+    Attributes
+    ----------
+    tuples, keys : int
+        The tuples that came to it, and their distinct keys.
+    busy : float
+        Its time at work (s).
+    states, size : int, optional
+        Its states after the batch, and their bytes. None: it has no states.
+    moved : int
+        The states that it released to other workers.
+
+    """
+
+    tuples: int = 0
+    keys: int = 0
+    busy: float = 0.0
+    states: int | None = None
+    size: int | None = None
+    moved: int = 0
+
+    def text(self) -> str:
+        """The report as a row has it.
+
+        >>> Load(5, 2, 0.25).text()
+        '{"tuples": 5, "keys": 2, "busy": 0.25, "states": null, "size": null, "moved": 0}'
+        """
+        return json.dumps(asdict(self))
+
+
+@dataclass(frozen=True)
+class Observation:
+    """An observation of workers.
+
+    Attributes
+    ----------
+    name : str
+        Its name. A query has each once.
+    grouping : str
+        The name of the workers' grouping.
+
+    """
+
+    name: str
+    grouping: str
+
+
+def occurring(keys: pa.Array) -> NDArray[np.uint64]:
+    """The hashes of the keys that occur, each once. (A dictionary may have more.)
+
+    >>> len(occurring(pa.DictionaryArray.from_arrays([0, 2, 0, None], ["a", "b", "c"])))
+    3
+    """
+    found = encode(keys)
+    return found.hashes[np.unique(found.codes)]
+
+
+def of_rows(df: DataFrame, key: Column, worker: Column, workers: int, name: str) -> DataFrame:
+    """Let Spark measure rows that have their worker."""
+    loads = [F.count(F.when(worker == w, F.lit(1))).alias(f"{_WORKER}{w}") for w in range(workers)]
+    # The hash, because a null has one: it is a key, too.
+    replicas = F.approx_count_distinct(F.xxhash64(key, worker), _RSD).alias(_REPLICAS)
+    return df.observe(name, *loads, _distinct(key), replicas)
+
+
+def of_keys(df: DataFrame, key: Column, name: str) -> DataFrame:
+    """Let Spark count the keys of rows that are still to be routed. The observation's name is derived from ``name``."""
+    return df.observe(_beside(name), _distinct(key))
+
+
+def of_workers(df: DataFrame, worker: Column, report: Column, workers: int, observation: Observation) -> DataFrame:
+    """Let Spark gather the workers' reports.
+
+    Parameters
+    ----------
+    df : DataFrame
+        It has a row for each worker that had tuples, and others.
+    worker, report : Column, int and string
+        The row's worker, and its ``Load.text``. The worker is null in other rows.
+    workers : int
+        W.
+    observation : Observation
+        What it is called.
+
+    """
+    loads = [F.max(F.when(worker == w, report)).alias(f"{_WORKER}{w}") for w in range(workers)]
+    return df.observe(observation.name, *loads, F.lit(observation.grouping).alias(_GROUPING))
+
+
+def _distinct(key: Column) -> Column:
+    return F.approx_count_distinct(F.xxhash64(key), _RSD).alias(_KEYS)
+
+
+def _beside(name: str) -> str:
+    return f"{name} keys"
+
+
+def batches_of(progresses: list[Any], name: str) -> list[Balanced]:
+    """The batches that had tuples, oldest first.
+
+    Parameters
+    ----------
+    progresses : list of StreamingQueryProgress
+        Those of a query.
+    name : str
+        The observation's name.
+
+    Raises
+    ------
+    UsageError
+        The query had tuples, and no observation of this name.
+
+    """
+    found, taken, names = [], 0, set()
+    for progress in progresses:
+        observed = progress.observedMetrics
+        names |= observed.keys()
+        taken += progress.numInputRows
+        if name in observed:
+            measured = {**_values(observed.get(_beside(name))), **_values(observed[name])}
+            found.append(_balanced(progress.batchId, progress.timestamp, measured))
+    if taken and name not in names:
+        # What is derived from a name is no name to ask for.
+        own = sorted(names - {_beside(each) for each in names})
+        there = f"valid: {', '.join(own)}" if own else "valid: a query of unskew.observed(…), or with observe="
+        raise UsageError(f"the query has no observation {name!r}; {there}")
+    return [each for each in found if each.tuples]
+
+
+def _values(measured: Any) -> dict[str, Any]:
+    """An observation by its names. Spark Connect (4.2) has a row's values and its schema where the row should be."""
+    values: dict[str, Any] = measured.asDict() if measured is not None else {}
+    if values.keys() != {"values", "schema"}:
+        return values
+    names = [each["name"] for each in values["schema"]["fields"]]
+    return dict(zip(names, values["values"], strict=True))
+
+
+def _balanced(batch: int, time: str, measured: Mapping[str, Any]) -> Balanced:
+    """A batch's figures, from those that Spark has of it."""
+    workers = sum(name.startswith(_WORKER) for name in measured)
+    by_worker = [measured[f"{_WORKER}{w}"] for w in range(workers)]
+    begun, keys = datetime.fromisoformat(time), measured.get(_KEYS)
+    if _GROUPING not in measured:
+        return _figures(batch, begun, tuple(by_worker), measured[_REPLICAS], keys)
+    reports = [Load(**json.loads(text)) if text else Load() for text in by_worker]
+    keeping = any(each.states is not None for each in reports)
+    return _figures(
+        batch,
+        begun,
+        tuple(each.tuples for each in reports),
+        sum(each.keys for each in reports),
+        keys,
+        busy=tuple(each.busy for each in reports),
+        states=tuple(each.states or 0 for each in reports) if keeping else (),
+        size=tuple(each.size or 0 for each in reports) if keeping else (),
+        moved=sum(each.moved for each in reports),
+        grouping=measured[_GROUPING],
+    )
+
+
+def _figures(
+    batch: int, time: datetime, loads: tuple[int, ...], replicas: int, keys: int | None, **others: Any
+) -> Balanced:
+    # Of two estimates, the number of replicas may be the smaller one. Without a number of keys, none is split.
+    replication = max(1.0, replicas / max(1, keys)) if keys is not None else 1.0
+    return Balanced(batch, time, sum(loads), loads, imbalance(loads), replication, **others)

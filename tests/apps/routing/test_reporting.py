@@ -1,0 +1,56 @@
+"""A worker of `balanced_map` that is observed reports its tuples and keys in a last row of its own."""
+
+import json
+
+import numpy as np
+import pyarrow as pa
+
+from unskew.apps.routing.packets import cut
+from unskew.apps.routing.reporting import with_report
+
+RESULTS = pa.schema([pa.field("user", pa.string(), nullable=False), ("n", pa.int64())])
+
+
+def packets(*users: list[str | None]) -> list[pa.RecordBatch]:
+    """Packets for worker 2 of 3, one for each list, as routers cut them."""
+    return [
+        cut(
+            pa.record_batch({"user": pa.array(some, pa.string()).dictionary_encode(), "n": np.arange(len(some))}),
+            np.full(len(some), 2, np.int32),
+            3,
+        )
+        for some in users
+    ]
+
+
+def test_the_last_row_is_the_report():
+    got = []
+
+    def work(batches):
+        for batch in batches:
+            got.append(batch)
+            yield batch.rename_columns(["who", "number"])
+
+    arrived = packets(["a", "b", "a"], ["b", None])
+    *results, last = with_report(work, iter(arrived), ["user", "n"], "user", RESULTS)
+    assert [batch.column("user").type for batch in got] == [pa.string()] * 2
+    assert [batch.column("who").to_pylist() for batch in results] == [["a", "b", "a"], ["b", None]]
+    assert all(batch.schema == last.schema for batch in results)
+    assert all(batch.columns[-1].null_count == batch.num_rows for batch in results)
+    *none, worker, report = (column.to_pylist() for column in last.columns)
+    assert none == [[None], [None]]
+    assert worker == [2]
+    found = json.loads(report[0])
+    assert (found["tuples"], found["keys"], found["states"]) == (5, 3, None)
+    assert found["busy"] >= 0
+
+
+def test_a_work_without_results():
+    [last] = with_report(lambda batches: iter([*batches][:0]), iter(packets(["a"])), ["n"], "user", RESULTS)
+    assert last.schema.names[:2] == ["user", "n"]
+    assert last.schema.field("user").nullable
+    assert json.loads(last.columns[-1][0].as_py())["tuples"] == 1
+
+
+def test_a_worker_without_tuples_reports_nothing():
+    assert [*with_report(iter, iter([]), ["user", "n"], "user", RESULTS)] == []
