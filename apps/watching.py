@@ -29,6 +29,8 @@ if TYPE_CHECKING:  # of unskew[app]
     from matplotlib.figure import Figure
     from rich.table import Table
 
+    from unskew.apps.monitoring.watched import Page
+
 _LACKS = "{} needs a package of unskew[app]: there is no {}"
 
 
@@ -74,7 +76,7 @@ def observed(
 
 @dataclass(frozen=True)
 class Watch:
-    """The last batches of a query: ``rows()``, ``table()`` or ``rich.print(watch(query))``, and ``plot()``.
+    """The last batches of a query: ``rows()``, ``table()`` or ``rich.print(watch(query))``, ``plot()`` and ``serve()``.
 
     Each call asks the query anew. Spark keeps its last 100 batches (``spark.sql.streaming.numRecentProgressUpdates``).
 
@@ -175,6 +177,42 @@ class Watch:
         below.set_xlabel("batch")
         below.xaxis.set_major_locator(MaxNLocator(integer=True))
         return figure
+
+    def serve(self, port: int = 0, host: str = "127.0.0.1", *, run: str | None = None, grouping: str = "") -> "Page":
+        """Serve the batches for Prometheus, by the names of the topology's metrics.
+
+        The page asks the query whenever Prometheus asks the page. A batch counts as a window, too. So its replication
+        is ``unskew_window_dist_cost``. Rejected and late tuples, hot keys and plans aren't measured.
+
+        Parameters
+        ----------
+        port : int
+            The port; 0: any free one, which ``.port`` and ``.url`` say.
+        host : str
+            The address to listen at. By default only this machine can read the page. With ``0.0.0.0`` all machines can.
+        run : str
+            The label ``run``, which tells queries apart. Default: the query's name, or its id.
+        grouping : str
+            The label ``grouping`` of what ``balance`` has placed. ``balanced_map`` and ``keyed_map`` name theirs.
+
+        Returns
+        -------
+        Page
+            It lasts until its ``close()``, and is a context manager.
+
+        Raises
+        ------
+        UsageError
+            The port is taken or invalid, or the address isn't this machine's.
+        ImportError
+            There are no packages of ``unskew[app]``.
+
+        """
+        try:
+            from unskew.apps.monitoring.watched import Page
+        except ModuleNotFoundError as error:
+            raise ImportError(_LACKS.format("serve()", error.name)) from error
+        return Page(self.query, self.name, port, host, run, grouping)
 
 
 def watch(query: Any, *, name: str = "unskew") -> Watch:

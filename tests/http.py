@@ -1,6 +1,7 @@
-"""Stand-ins for HTTP servers: what answers them is the test's, the rest is here."""
+"""Stand-ins for HTTP servers: what answers them is the test's, the rest is here. And Prometheus' side of a page."""
 
 import threading
+import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -36,3 +37,10 @@ def serving(server: S) -> Iterator[S]:
         server.shutdown()
         server.server_close()
         thread.join()
+
+
+def series(url: str) -> dict[str, float]:
+    """The series of a page for Prometheus → their values."""
+    with urllib.request.urlopen(url) as answer:
+        lines = answer.read().decode().splitlines()
+    return {each: float(value) for each, value in (line.rsplit(" ", 1) for line in lines if line[0] != "#")}

@@ -1,7 +1,7 @@
 """A run's metrics: the reports of its batches and Spark's progress become samples, which go to the outputs."""
 
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from unskew.apps.checkpoint.checkpoint import Checkpoint
@@ -11,7 +11,7 @@ from unskew.apps.monitoring.catalogue import Sample, Value
 from unskew.apps.monitoring.outputs import Outputs
 from unskew.apps.reports import PlanSummary, StateSummary
 from unskew.apps.run.partitions import ArrivalMeter, Arrivals
-from unskew.apps.run.progress import kafka_source, lags, processed_rate, taken
+from unskew.apps.run.progress import input_rate, lags, processed_rate, taken
 from unskew.apps.topology.observer import Distribution
 from unskew.apps.topology.settings import Settings
 from unskew.apps.topology.sink import BatchReport
@@ -29,19 +29,8 @@ _MARKED = {
 def of_batch(report: BatchReport) -> Iterator[Sample]:
     """Samples of a batch, of its workers, and of the windows that it closed."""
     time = report.batch.time_ms
-    tuples = int(report.loads.sum())
-    done = {"tuples": tuples, "routing": report.routing_seconds, "rejected": report.rejected, "late": report.late}
-    if tuples:
-        # A batch without tuples is neither balanced nor unbalanced.
-        done |= {
-            "std_dev": measures.std_dev(report.loads),
-            "slowest": float(report.busy.max()),
-            "mean": float(report.busy.mean()),
-            "straggling": measures.straggling(report.busy),
-        }
-        for worker, (load, busy) in enumerate(zip(report.loads.tolist(), report.busy.tolist(), strict=True)):
-            yield Sample(catalogue.TASK, time, {"tuples": load, "busy": busy}, {"worker": str(worker)})
-    yield Sample(catalogue.BATCH, time, done)
+    done = {"routing": report.routing_seconds, "rejected": report.rejected, "late": report.late}
+    yield from of_loads(report.loads.tolist(), report.busy.tolist(), time, done)
     yield Sample(catalogue.QUERY, time, {"watermark": report.batch.watermark_ms / 1000})
     for source, internals in report.internals.items():
         for name, value in flat(internals):
@@ -57,14 +46,52 @@ def of_batch(report: BatchReport) -> Iterator[Sample]:
         yield from of_window(window, totals)
 
 
+def of_loads(
+    loads: Sequence[int], busy: Sequence[float], time_ms: int, done: Mapping[str, Value] | None = None
+) -> Iterator[Sample]:
+    """Samples of a batch and of its workers.
+
+    Parameters
+    ----------
+    loads : [W]
+        The tuples of each worker.
+    busy : [W]
+        The time at work of each worker (s). Empty: it isn't known.
+    time_ms : int
+        The batch's time.
+    done : mapping, optional
+        Other values of the batch.
+
+    """
+    values: dict[str, Value] = {"tuples": sum(loads), **(done or {})}
+    if values["tuples"]:
+        # A batch without tuples is neither balanced nor unbalanced.
+        values["std_dev"] = measures.std_dev(loads)
+        if busy:
+            values |= {
+                "slowest": max(busy),
+                "mean": sum(busy) / len(busy),
+                "straggling": measures.straggling(busy),
+            }
+        for worker, load in enumerate(loads):
+            at_work = {"busy": busy[worker]} if busy else {}
+            yield Sample(catalogue.TASK, time_ms, {"tuples": load, **at_work}, {"worker": str(worker)})
+    yield Sample(catalogue.BATCH, time_ms, values)
+
+
 def of_states(states: StateSummary, time_ms: int) -> Iterator[Sample]:
     """Samples of the states after a batch."""
     values: dict[str, Value] = {"finished": states.finished, "fragments": states.fragments, "merge": states.merging}
     if states.merged:
         values["replication"] = states.fragments / states.merged
     yield Sample(catalogue.STATES, time_ms, values)
-    for worker, (number, size) in enumerate(zip(states.states.tolist(), states.size.tolist(), strict=True)):
-        yield Sample(catalogue.WORKER_STATES, time_ms, {"states": number, "size": size}, {"worker": str(worker)})
+    yield from of_worker_states(states.states.tolist(), states.size.tolist(), time_ms)
+
+
+def of_worker_states(states: Sequence[int], size: Sequence[int], time_ms: int) -> Iterator[Sample]:
+    """Samples of each worker's number of states, and of their bytes, after a batch."""
+    for worker, (number, of) in enumerate(zip(states, size, strict=True)):
+        yield Sample(catalogue.WORKER_STATES, time_ms, {"states": number, "size": of}, {"worker": str(worker)})
 
 
 def of_rebalance(rebalance: Rebalance, time_ms: int) -> Sample:
@@ -127,7 +154,7 @@ def of_window(window: Distribution, totals: Totals) -> Iterator[Sample]:
         yield Sample(catalogue.HOT_KEY, window.end_ms, values, {"rank": str(rank)})
 
 
-def of_progress(progress: Mapping[str, Any], arrivals: Arrivals | None, time_ms: int) -> Iterator[Sample]:
+def of_progress(progress: Mapping[str, Any], time_ms: int, arrivals: Arrivals | None = None) -> Iterator[Sample]:
     """Samples of Spark's progress after the batch that was planned at ``time_ms``, and of what had arrived by then."""
     durations = {stage: milliseconds / 1000 for stage, milliseconds in progress["durationMs"].items()}
     for stage, seconds in durations.items():
@@ -144,8 +171,7 @@ def of_progress(progress: Mapping[str, Any], arrivals: Arrivals | None, time_ms:
     windows = [operator for operator in progress["stateOperators"] if operator["operatorName"] == _WINDOWS]
     if windows:
         values["state_rows"] = sum(operator["numRowsTotal"] for operator in windows)
-    # Spark leaves out a rate that it doesn't know.
-    values["input_rate"] = kafka_source(progress).get("inputRowsPerSecond") or 0.0
+    values["input_rate"] = input_rate(progress)
     values["processed_rate"] = processed_rate(progress)
     offsets, waiting = taken(progress), lags(progress)
     if waiting:
@@ -224,7 +250,7 @@ class Monitor:
             planned = self._planned.get(progress["batchId"])
         arrivals = self._arrivals.add(progress)
         if planned is not None:
-            self._outputs.write(of_progress(progress, arrivals, planned), self._common)
+            self._outputs.write(of_progress(progress, planned, arrivals), self._common)
 
     def _kind(self, time_ms: int) -> Sample:
         return Sample(catalogue.RUN, time_ms, {"continuous": int(self._continuous)})

@@ -5,7 +5,7 @@ import queue
 import socket
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from typing import Any, Self
@@ -41,6 +41,8 @@ class Exporter:
         The port; 0: any free one.
     host : str
         The address to listen at. By default only this machine can read the page. With ``0.0.0.0`` all machines can.
+    refresh : callable, optional
+        Called before each answer, to write what is new.
 
     Raises
     ------
@@ -49,7 +51,8 @@ class Exporter:
 
     """
 
-    def __init__(self, port: int, host: str = LOOPBACK) -> None:
+    def __init__(self, port: int, host: str = LOOPBACK, refresh: Callable[[], None] | None = None) -> None:
+        self._refresh = refresh
         self._values: dict[tuple[str, Labels], dict[str, float]] = {}
         self._lock = threading.Lock()
         registry = CollectorRegistry()
@@ -95,6 +98,8 @@ class Exporter:
 
     def collect(self) -> Iterator[Any]:
         """The families of series, in the form that ``prometheus_client``'s registry needs."""
+        if self._refresh is not None:
+            self._refresh()
         with self._lock:
             values = {series: dict(numbers) for series, numbers in self._values.items()}
         by_subject: dict[str, list[tuple[Labels, dict[str, float]]]] = {}

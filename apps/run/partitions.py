@@ -94,6 +94,8 @@ class ArrivalMeter:
         if not ends:
             return None
         now = datetime.fromisoformat(progress["timestamp"]).timestamp()
+        if self._seen and self._seen[-1][0] == now:  # the same batch once more
+            self._seen.pop()
         self._seen.append((now, ends, lags(progress)))
         # The oldest that is kept is the newest of those that are a minute old.
         while len(self._seen) > 2 and now - self._seen[1][0] >= _SPAN:

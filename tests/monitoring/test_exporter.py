@@ -1,11 +1,11 @@
 """The page for Prometheus, as an HTTP client sees it."""
 
 import socket
-import urllib.request
 
 import pytest
 
 from tests.apps.conftest import connection, settings  # noqa: F401
+from tests.http import series
 from unskew.apps.checkpoint.versions import Totals, TotalsLog
 from unskew.apps.monitoring import catalogue
 from unskew.apps.monitoring.catalogue import COMMON, METRICS, Sample
@@ -18,9 +18,7 @@ LABELS = {"run": "r", "source_type": "T", "grouping": "KEY", "workers": "2"}
 
 def page(exporter):
     """Series as on the page → value."""
-    with urllib.request.urlopen(f"http://127.0.0.1:{exporter.port}/metrics") as answer:
-        lines = answer.read().decode().splitlines()
-    return {series: float(value) for series, value in (line.rsplit(" ", 1) for line in lines if line[0] != "#")}
+    return series(exporter.url)
 
 
 def test_the_newest_value_of_each_series():

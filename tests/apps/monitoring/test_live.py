@@ -70,7 +70,7 @@ def test_a_replayed_batch_has_no_lag(run):
     view.progress(replayed)
     assert "lag" not in shown(view)
     replayed |= {"batchId": 7, "durationMs": {}, "stateOperators": []}
-    sources = [sample for sample in of_progress(replayed, None, 5) if sample.subject == catalogue.SOURCE]
+    sources = [sample for sample in of_progress(replayed, 5) if sample.subject == catalogue.SOURCE]
     assert [sample.values for sample in sources] == [{"offset": 10}, {"offset": 20}]
 
 
