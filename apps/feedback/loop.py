@@ -1,4 +1,10 @@
-"""The driver's part of the feedback loop: at a batch's end, its reports become the plan state of the next batch."""
+"""The driver's part of the feedback loop: a batch's reports become the plan state of the next batch.
+
+A topology makes it at the batch's end. A query of one's own has no end of a batch that is ours, so that the next one's
+sources ask for it (``unskew.apps.keyed.asked``).
+"""
+
+from dataclasses import replace
 
 from unskew.apps.checkpoint.location import Where
 from unskew.apps.feedback.plans import Plans
@@ -21,6 +27,22 @@ def end(loop: Loop, checkpoint: Where, batch: int, reports: TaskReports) -> tupl
     if plans.written(batch + 1) is None:
         plans.write(batch + 1, loop.after(before, interval))
     return effects(before, interval)
+
+
+def begin(loop: Loop, checkpoint: Where, batch: int, reports: TaskReports) -> None:
+    """Begin a batch: write its plan state, unless it is written already. ``reports`` are those of the batch before.
+
+    Nobody waits for a query's end of a batch here. So reports may be lost with their driver, after the batch has been
+    committed. Then the plan state has none of what workers have released: a worker that is called again releases it
+    anew, and reports that.
+    """
+    plans = Plans(checkpoint)
+    if batch == 0 or plans.written(batch) is not None:
+        return
+    before = plans.at(batch - 1) or PlanState(loop.workers)
+    if not reports.workers:
+        before = replace(before, released=frozenset(), pending_files={})
+    plans.write(batch, loop.after(before, _interval(batch - 1, reports, before.workers)))
 
 
 def _interval(batch: int, reports: TaskReports, workers: int) -> Interval:

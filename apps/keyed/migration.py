@@ -219,12 +219,23 @@ class Migration:
             if pending is not None and pending.number == self.progress.released:
                 # Some worker wasn't called in the batch in which this one released its states: the plan is still
                 # pending, and the keys are routed here once more.
-                files = self._plans.pending_files
-                if files is None:
-                    files = self._transfers.listed(pending.number, self._batch)
-                if self._worker in files:
+                written = self._own_file(pending, self._plans, self._transfers)
+                if written is not None:
                     self._again = True
-                    _put(table, self._transfers.by(self._worker, pending.number, files[self._worker]))
+                    _put(table, self._transfers.by(self._worker, pending.number, written))
+
+    def _own_file(self, pending: Plan, plans: PlanState, transfers: Transfers) -> int | None:
+        """The batch in which the worker wrote its file for the pending plan. None: it wrote none.
+
+        The worker knows it best: its progress is stored with its states. The reports, of which the plan state is made,
+        may be lost with a driver.
+        """
+        if self.progress.wrote >= 0:
+            return self.progress.wrote
+        files = plans.pending_files
+        if files is None:
+            files = transfers.listed(pending.number, self._batch)
+        return files.get(self._worker)
 
     def _released(
         self, active: Plan, plans: PlanState, transfers: Transfers
@@ -253,7 +264,7 @@ class Migration:
                 self._keys = sum(part.num_rows for part in rows.values())
                 self._size = self._transfers.write(self._worker, pending.number, self._batch, rows, schema)
                 self._wrote = True
-            self.progress = replace(self.progress, released=pending.number)
+            self.progress = replace(self.progress, released=pending.number, wrote=self._batch if self._wrote else -1)
 
     def _leaving(self, table: Table, pending: Plan) -> dict[int, pa.RecordBatch]:
         """The rows that leave the table, by their receiver."""

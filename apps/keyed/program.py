@@ -78,6 +78,9 @@ class Progress:
         The watermark when states were last merged.
     taken, released : int
         The newest plan whose states the worker has taken in, and the newest plan for which it has released its states.
+    wrote : int
+        The batch in which it wrote the file of the states that it released for that plan. −1: it wrote none, or an
+        older version of this program didn't note it.
 
     """
 
@@ -86,6 +89,7 @@ class Progress:
     merged_ms: int = 0
     taken: int = 0
     released: int = 0
+    wrote: int = -1
 
     @classmethod
     def read(cls, store: Store) -> "Progress":

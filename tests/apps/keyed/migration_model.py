@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from tests.apps.keyed.driver import Tally, packets_of
-from unskew.apps.feedback.loop import end, record_workers
+from unskew.apps.feedback.loop import begin, end, record_workers
 from unskew.apps.feedback.plans import Plans
 from unskew.apps.keyed import parcels, worker
 from unskew.apps.keyed.migration import Transfers, owners, router_by
@@ -173,6 +173,10 @@ class MigrationModel(RuleBasedStateMachine):
             self.truth.batch(clock, list(zip(keys, range(len(keys)), times, strict=True)))
         elif self.event:
             self.watermark = before
+        self._begun()
+
+    def _begun(self):
+        """The driver's beginning of a batch."""
 
     def _task(self, number, packets):
         batch, store = self.batch, MemoryStore()
@@ -184,6 +188,7 @@ class MigrationModel(RuleBasedStateMachine):
         """Run tasks until the crash, after ``dies_after`` of them; None if some didn't run."""
         batch = self.batch
         batch.reports = {}
+        self._begun()
         plans = self.program.routing.plan_state(batch.clock.number)
         router = router_by(self.program.routing, plans.active, plans.workers)
         packets = packets_of(batch.rows, router.route(batch.rows.column("key")), MOST)
@@ -264,11 +269,15 @@ class MigrationModel(RuleBasedStateMachine):
         workers = self.batch.reports
         # No tuple waits for its key's state, or at a worker that no longer has it.
         assert sum(report.tuples for report in workers.values()) == self.batch.rows.num_rows
+        self._ended(workers)
+        Transfers(self.folder).forget([workers[w].migration.taken if w in workers else 0 for w in range(self.most)])
+        return results
+
+    def _ended(self, workers):
+        """The driver's end of a batch, with its workers' reports."""
         # A run has a loop once there may be plans.
         if self.loop.router(self.workers).controller() is not None or Plans(self.folder).newest() is not None:
             end(self.loop, self.folder, self.number, TaskReports(workers=workers))
-        Transfers(self.folder).forget([workers[w].migration.taken if w in workers else 0 for w in range(self.most)])
-        return results
 
     def _owned(self, called):
         plans = self.program.routing.plan_state(self.number)
@@ -316,6 +325,37 @@ class MigrationModel(RuleBasedStateMachine):
             shutil.rmtree(self.folder)
 
 
+class AskedModel(MigrationModel):
+    """A query of one's own: the sources of a batch ask for its plan, and the reports of the one before may be lost."""
+
+    reported: dict = {}  # noqa: RUF012
+    ends = False
+
+    def _begun(self):
+        # Sources without tuples don't ask. At the end they do, so that no state is left under way.
+        if self.batch.rows.num_rows or (self.ends and self.batch.called == "all"):
+            begin(self.loop, self.folder, self.number, TaskReports(workers=self.reported))
+
+    def teardown(self):
+        self.ends = True
+        super().teardown()
+
+    def _ended(self, workers):
+        self.ending = workers
+
+    @precondition(lambda self: self.batch is not None)
+    @rule(order=st.permutations(range(MOST)), twice=st.sets(st.integers(0, MOST - 1)))
+    def completes(self, order, twice):
+        super().completes(order, twice)
+        self.reported = self.ending
+
+    @rule(workers=st.integers(1, MOST))
+    def starts_again_with(self, workers):
+        """Another driver, of the same W: `keyed_map` keeps it."""
+        self.reported = {}
+        self._start()
+
+
 ALL, NOBODY = range(MOST), set()
 
 
@@ -325,6 +365,17 @@ def moves(run):
         run.plan(tuples=[(key, 0) for key in range(12)], pause=1, called="all")
         run.dies_after_the_plans_are_written(ALL)
         run.completes(order=ALL, twice=set(ALL))
+
+
+def forgets(run):
+    """Reports are lost after their batch has been committed: of all workers, then of some."""
+    moves(run)
+    for number in range(30):
+        some = [(key, 0) for key in range(12)] if number < 8 else [(number % 12, 0), ((number + 5) % 12, 0)]
+        run.plan(tuples=some, pause=1, called="all" if number < 8 else "some")
+        run.completes(order=ALL, twice=NOBODY)
+        if number % 3 == 1:
+            run.starts_again_with(MOST)
 
 
 def partly(run):

@@ -9,10 +9,11 @@ from hypothesis import HealthCheck, settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from tests.apps.keyed import migration_model
-from tests.apps.keyed.migration_model import MOST, MigrationModel, moves, partly, rescales
+from tests.apps.keyed.migration_model import MOST, AskedModel, MigrationModel, forgets, moves, partly, rescales
 from unskew.apps.checkpoint import folders
+from unskew.apps.feedback import loop as feedback
 from unskew.apps.keyed import store
-from unskew.apps.keyed.migration import Transfers
+from unskew.apps.keyed.migration import Migration, Transfers
 from unskew.apps.keyed.table import Table
 from unskew.grouping import loop
 from unskew.grouping.table.router import TableRouter
@@ -27,11 +28,12 @@ def small_buckets(monkeypatch):
 
 
 @pytest.mark.usefixtures("small_buckets")
-def test_whatever_dies_and_whenever():
+@pytest.mark.parametrize("model", [MigrationModel, AskedModel])
+def test_whatever_dies_and_whenever(model):
     # Fewer with `make test-fast`, by its profile.
     examples = 3 * settings.default.max_examples
     run_state_machine_as_test(
-        MigrationModel,
+        model,
         settings=settings(max_examples=examples, stateful_step_count=40, suppress_health_check=list(HealthCheck)),
     )
 
@@ -51,19 +53,42 @@ MISTAKES = {
 }
 
 
+#: Mistakes where reports are lost.
+ASKED_MISTAKES = {
+    "only the driver knows a worker's file": (
+        Migration,
+        "_own_file",
+        lambda self, _, plans, __: plans.pending_files.get(self._worker),
+    ),
+    "lost reports go unnoticed": (feedback, "replace", lambda before, **_: before),
+}
+
+
 @pytest.fixture
-def run(monkeypatch):
+def run(monkeypatch, request):
     monkeypatch.setattr(store, "KEYS", 2)
     monkeypatch.setattr(folders, "PATIENCE", 0.0)
-    machine = MigrationModel()
+    machine = getattr(request, "param", MigrationModel)()
     yield machine
     shutil.rmtree(machine.folder, ignore_errors=True)
+
+
+@pytest.mark.parametrize("run", [AskedModel], indirect=True)
+@pytest.mark.parametrize("mistake", ASKED_MISTAKES)
+def test_a_mistake_with_lost_reports_is_found(mistake, run, monkeypatch):
+    monkeypatch.setattr(*ASKED_MISTAKES[mistake])
+    found(run, forgets)
 
 
 @pytest.mark.parametrize("mistake", MISTAKES)
 def test_a_mistake_is_found(mistake, run, monkeypatch):
     grouping, play, where, name, wrong = MISTAKES[mistake]
     monkeypatch.setattr(where, name, wrong)
+    found(run, play, grouping)
+
+
+def found(run, play, grouping="MIXED"):
+    """Require that the model finds a mistake."""
     run.begin(grouping=grouping, workers=MOST, event=False, seed=1)
 
     def whole():
@@ -78,5 +103,13 @@ def test_a_mistake_is_found(mistake, run, monkeypatch):
 @pytest.mark.parametrize(("grouping", "play"), [("MIXED", moves), ("MIXED", partly), ("KEY", rescales)])
 def test_without_one_nothing_is(grouping, play, run):
     run.begin(grouping=grouping, workers=MOST, event=False, seed=1)
+    play(run)
+    run.teardown()
+
+
+@pytest.mark.parametrize("run", [AskedModel], indirect=True)
+@pytest.mark.parametrize("play", [moves, partly, forgets])
+def test_without_one_nothing_is_where_sources_ask(play, run):
+    run.begin(grouping="MIXED", workers=MOST, event=False, seed=1)
     play(run)
     run.teardown()
