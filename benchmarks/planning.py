@@ -38,6 +38,7 @@ from benchmarks.measuring import TYPE, in_turns, ours, settings
 from unskew import balance
 from unskew.apps.planning.asking import Asking
 from unskew.apps.planning.planner import Planner
+from unskew.apps.planning.server import Place
 from unskew.apps.planning.wire import packed
 from unskew.apps.run.session import session, start
 from unskew.deploy.kafka.connection import Connection
@@ -143,14 +144,14 @@ def _alone(given: argparse.Namespace) -> Table:
     heads = "sources", "batch", "ms", "bytes of keys", "of counts", "of quotas", "peak, MB"
     table = Table(*heads, box=MARKDOWN)
     for sources in given.many:
-        with closing(Planner(lambda _: Planned(given.wide), None, LOOPBACK)) as planner:
+        with closing(Planner(lambda _: Planned(given.wide), None, Place(LOOPBACK))) as planner:
             _wave(planner, 0, sources, given)  # compiles the kernels
         tracemalloc.start()
-        with closing(Planner(lambda _: Planned(given.wide), None, LOOPBACK)) as planner:
+        with closing(Planner(lambda _: Planned(given.wide), None, Place(LOOPBACK))) as planner:
             _wave(planner, 0, sources, given)
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
-        with closing(Planner(lambda _: Planned(given.wide), None, LOOPBACK)) as planner:
+        with closing(Planner(lambda _: Planned(given.wide), None, Place(LOOPBACK))) as planner:
             for batch, which in enumerate(("first", "second")):
                 took, *sizes = _wave(planner, batch, sources, given)
                 of_memory = f"{peak / 1e6:,.0f}" if batch == 0 else ""

@@ -2,5 +2,5 @@
 
 * ``planner`` is a thread of the driver. It has the replicas, and plans a batch in waves.
 * ``asking`` is a source's side, in Spark's tasks.
-* ``wire`` is how they speak.
+* ``wire`` is how they speak, and ``server`` the thread that listens.
 """

@@ -1,7 +1,10 @@
 """A source's side of the planner, in a task of Spark's."""
 
 import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
 from multiprocessing import AuthenticationError
+from multiprocessing.connection import Connection
 
 from unskew.apps.planning.wire import QUOTAS, REFUSED, REPLICAS, Address, asking, packed, unpacked
 from unskew.errors import EnvironmentFault
@@ -10,6 +13,48 @@ from unskew.grouping.planned.quotas import Quotas
 from unskew.grouping.state import pack
 
 _PATIENCE = 10.0  # s; to connect
+
+
+def connection(address: Address) -> Connection:
+    """A connection to a server of the driver's."""
+    with socket.create_connection((address.host, address.port), _PATIENCE) as connected:
+        return asking(connected, address.secret)
+
+
+@contextmanager
+def reaching(address: Address) -> Iterator[None]:
+    """Inside the block the server is reached.
+
+    Raises
+    ------
+    EnvironmentFault
+        It isn't.
+
+    """
+    try:
+        yield
+    except (OSError, EOFError, AuthenticationError) as error:
+        raise EnvironmentFault(
+            f"an executor can't reach the query's planner at the driver's {address.host}:{address.port} "
+            f"({error or type(error).__name__}); the setting spark.driver.host names an address that it reaches"
+        ) from error
+
+
+def answered(to: Connection, question: bytes) -> tuple[bytes, bytes]:
+    """Ask; the kind of the answer, and its data.
+
+    Raises
+    ------
+    EnvironmentFault
+        The planner has no plan.
+
+    """
+    to.send_bytes(question)
+    answer = to.recv_bytes()
+    kind, data = answer[:1], answer[1:]
+    if kind == REFUSED:
+        raise EnvironmentFault(f"the query's planner has no plan: {data.decode()}")
+    return kind, data
 
 
 class Asking:
@@ -44,15 +89,9 @@ class Asking:
         self._address = address
         self.replicas: bytes | None = None
         self.quotas: Quotas | None = None
-        try:
-            with socket.create_connection((address.host, address.port), _PATIENCE) as connected:
-                self._connection = asking(connected, address.secret)
+        with reaching(address):
+            self._connection = connection(address)
             self._ask(pack("hello", {"query": query, "batch": batch, "source": source}))
-        except (OSError, EOFError, AuthenticationError) as error:
-            raise EnvironmentFault(
-                f"an executor can't reach the planner of PLANNED at the driver's {address.host}:{address.port} "
-                f"({error or type(error).__name__}); the setting spark.driver.host names an address that it reaches"
-            ) from error
 
     def close(self) -> None:
         """Disconnect; the planner no longer waits for this attempt."""
@@ -71,18 +110,14 @@ class Asking:
             self._ask(packed(counts))
         except (OSError, EOFError) as error:
             raise EnvironmentFault(
-                f"the planner of PLANNED at {self._address.host}:{self._address.port} has ended "
+                f"the query's planner at {self._address.host}:{self._address.port} has ended "
                 f"({error or type(error).__name__})"
             ) from error
         assert self.quotas is not None
         return self.quotas
 
     def _ask(self, question: bytes) -> None:
-        self._connection.send_bytes(question)
-        answer = self._connection.recv_bytes()
-        kind, data = answer[:1], answer[1:]
-        if kind == REFUSED:
-            raise EnvironmentFault(f"the planner of PLANNED has no plan: {data.decode()}")
+        kind, data = answered(self._connection, question)
         if kind == REPLICAS:
             self.replicas = data
         elif kind == QUOTAS:

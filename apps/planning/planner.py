@@ -10,16 +10,10 @@ batch gets what was written: a task that runs again, a speculative one, or a tas
 driver has written stand, and the next one plans the rest of the batch.
 """
 
-import errno
 import hashlib
-import logging
 import re
-import secrets
-import socket
-import threading
 from collections.abc import Callable
 from contextlib import suppress
-from multiprocessing import AuthenticationError
 from multiprocessing.connection import Connection
 from typing import Any, TypeAlias
 
@@ -28,20 +22,14 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from unskew.apps.checkpoint.location import Location, Where
-from unskew.apps.planning.wire import QUOTAS, REFUSED, REPLICAS, Address, answering, packed, unpacked
+from unskew.apps.planning.server import Place, Server, place_of
+from unskew.apps.planning.wire import QUOTAS, REPLICAS, packed, unpacked
 from unskew.apps.reports import PlanSummary
-from unskew.apps.spark import is_remote
-from unskew.deploy.servers.loopback import LOOPBACK
 from unskew.errors import EnvironmentFault, UserError
 from unskew.grouping.planned.batched import Batched
 from unskew.grouping.planned.counts import Counts
 from unskew.grouping.state import pack, unpack
 
-log = logging.getLogger(__name__)
-
-#: Settings of Spark: a port for the planner (0: any free one), and whether there is one.
-PORT, ENABLED = "spark.unskew.planner.port", "spark.unskew.planner.enabled"
-RETRIES = "spark.port.maxRetries"
 FOLDER = ("unskew", "waves")
 _WAVE = "wave"
 # A replay needs the waves of its own batch, and the last one before it.
@@ -57,7 +45,7 @@ class Over(UserError):
     exit_code = 1
 
 
-class Planner:
+class Planner(Server):
     """The planner of a DataFrame's queries, until ``close``.
 
     Parameters
@@ -66,14 +54,8 @@ class Planner:
         Makes a new router for a batch.
     checkpoint : str or Location, optional
         The query's checkpoint location. Without it the replicas last as long as this object.
-    host : str
-        The driver's address, as executors reach it.
-    bind : str, optional
-        The address to listen on. Default: ``host``.
-    port : int
-        The port. 0: any free one.
-    retries : int
-        Where a port is taken, so many of the next ones are tried, as Spark does with its own ports.
+    place : Place
+        Where it listens.
     name : str
         A name for it, if the same query has others.
 
@@ -84,35 +66,10 @@ class Planner:
 
     """
 
-    def __init__(
-        self,
-        routers: Routers,
-        checkpoint: Where | None,
-        host: str,
-        bind: str | None = None,
-        port: int = 0,
-        retries: int = 0,
-        name: str = "",
-    ) -> None:
+    def __init__(self, routers: Routers, checkpoint: Where | None, place: Place, name: str = "") -> None:
         self._routers, self._checkpoint, self._name = routers, checkpoint, name
-        self._changed = threading.Condition()
         self._queries: dict[str, BatchPlans] = {}
-        self._open: set[socket.socket] = set()
-        self._closed = False
-        self._server = _listening((bind or host).strip("[]"), port, retries if port else 0)
-        self.address = Address(host.strip("[]"), self._server.getsockname()[1], secrets.token_bytes(32))
-        threading.Thread(target=self._accept, name="unskew planner", daemon=True).start()
-
-    def close(self) -> None:
-        """Listen no longer. Sources that wait are refused."""
-        with self._changed:
-            self._closed = True
-            self._changed.notify_all()
-            still = [self._server, *self._open]
-        for each in still:
-            with suppress(OSError):
-                each.shutdown(socket.SHUT_RDWR)  # or `accept` and those who read would go on
-        self._server.close()
+        super().__init__(place)
 
     def summary(self, batch: int) -> PlanSummary | None:
         """How a query's newest batch was planned. None: it has another number, or no source has counted.
@@ -122,33 +79,6 @@ class Planner:
         with self._changed:
             found = (query.summary(batch) for query in self._queries.values())
             return next((summary for summary in found if summary is not None), None)
-
-    def _accept(self) -> None:
-        while not self._closed:
-            try:
-                connected, _ = self._server.accept()
-            except OSError:
-                return
-            with self._changed:
-                self._open.add(connected)
-            threading.Thread(target=self._serve, args=[connected], name="unskew planner's source", daemon=True).start()
-
-    def _serve(self, connected: socket.socket) -> None:
-        """Answer one attempt of a source."""
-        known = (OSError, EOFError, AuthenticationError)
-        try:
-            with connected, suppress(*known), answering(connected, self.address.secret) as source:
-                try:
-                    self._answer(source)
-                except known:
-                    raise
-                except Exception as error:
-                    if not isinstance(error, UserError):
-                        log.exception("a source gets no plan")
-                    source.send_bytes(REFUSED + f"{type(error).__name__}: {error}".encode())
-        finally:
-            with self._changed:
-                self._open.discard(connected)
 
     def _answer(self, source: Connection) -> None:
         hello: dict[str, Any] = unpack("hello", source.recv_bytes())
@@ -301,35 +231,14 @@ class BatchPlans:
             self._counted = {number: counts for number, counts in self._counted.items() if number not in self._planned}
 
 
-def _listening(at: str, port: int, retries: int) -> socket.socket:
-    family = socket.AF_INET6 if ":" in at else socket.AF_INET
-    for more in range(retries + 1):
-        try:
-            return socket.create_server((at, port + more), family=family)
-        except OSError as error:
-            if error.errno == errno.EADDRINUSE and more < retries:
-                continue
-            to = f" to {port + more}" if more else ""
-            raise EnvironmentFault(
-                f"the planner of PLANNED can't listen at {at}:{port}{to} ({error.strerror or error}); "
-                f"spark.driver.bindAddress and {PORT} name another address and port"
-            ) from error
-    raise AssertionError  # the last one has returned or raised
-
-
 def planner(spark: SparkSession, routers: Routers, checkpoint: Where | None, name: str = "") -> Planner | None:
     """The planner of a stream in this session. Parameters as for ``Planner``.
 
     None: there is no driver of ours (Spark Connect), or ``spark.unskew.planner.enabled`` is false. Then each source
     plans its own part.
     """
-    if is_remote(spark) or spark.conf.get(ENABLED, "true") == "false":
-        return None
-    conf, port = spark.sparkContext.getConf(), int(spark.conf.get(PORT, "0") or 0)
-    host = LOOPBACK if conf.get("spark.master", "").startswith("local") else conf.get("spark.driver.host") or LOOPBACK
-    bind = None if host == LOOPBACK else conf.get("spark.driver.bindAddress")
-    retries = int(conf.get(RETRIES) or 16)
-    return Planner(routers, checkpoint, host, bind, port, retries, name)
+    place = place_of(spark)
+    return None if place is None else Planner(routers, checkpoint, place, name)
 
 
 class Waves:

@@ -13,6 +13,7 @@ from tests.waiting import PATIENCE
 from unskew.apps.checkpoint.folders import LocalFolder
 from unskew.apps.planning.asking import Asking
 from unskew.apps.planning.planner import FOLDER, Planner
+from unskew.apps.planning.server import Place
 from unskew.deploy.servers.loopback import LOOPBACK, free_port
 from unskew.errors import EnvironmentFault
 from unskew.grouping import create, measures
@@ -26,7 +27,7 @@ def planned(**options) -> Planned:
 
 
 def planner(checkpoint=None, **options) -> closing[Planner]:
-    return closing(Planner(lambda _: planned(**options), checkpoint, LOOPBACK))
+    return closing(Planner(lambda _: planned(**options), checkpoint, Place(LOOPBACK)))
 
 
 def parts_of(batch: int, sources: int, n: int = 4_000) -> list[list[str]]:
@@ -206,7 +207,7 @@ def test_a_batch_that_is_over_is_planned_no_more():
 def test_only_who_knows_the_secret_is_answered():
     with planner() as one:
         stranger = type(one.address)(one.address.host, one.address.port, b"another")
-        with pytest.raises(EnvironmentFault, match=r"can't reach the planner of PLANNED at the driver's \S+:\d+ \("):
+        with pytest.raises(EnvironmentFault, match=r"can't reach the query's planner at the driver's \S+:\d+ \("):
             Asking(stranger, "a", 0, 0)
         silent = socket.create_connection((one.address.host, one.address.port))
         assert len(route(one, 0, 0, ["a", "b"])) == 2, "who says nothing holds nobody up"
@@ -220,7 +221,7 @@ def test_a_planner_that_has_ended_is_told_in_a_line():
             asked = pool.submit(follow, waiting, ["a"])
             threading.Event().wait(0.1)
             one.close()
-            with pytest.raises(EnvironmentFault, match="planner of PLANNED"):
+            with pytest.raises(EnvironmentFault, match="query's planner"):
                 asked.result(PATIENCE)
         other.close()
     with pytest.raises(EnvironmentFault, match=r"the setting spark\.driver\.host names an address that it reaches"):
@@ -250,7 +251,7 @@ def test_waves_of_other_routers_are_none_of_these(tmp_path):
 
 def test_a_batch_of_another_number_of_workers():
     """The first batch after a restart is of the old W."""
-    with closing(Planner(lambda batch: Planned(4 if batch < 3 else 6), None, LOOPBACK)) as one:
+    with closing(Planner(lambda batch: Planned(4 if batch < 3 else 6), None, Place(LOOPBACK))) as one:
         for batch, workers in ((2, 4), (3, 6), (4, 6)):
             with closing(Asking(one.address, "a", batch, 0)) as asked:
                 router = Planned(workers)
@@ -264,8 +265,8 @@ def test_a_batch_of_another_number_of_workers():
 def test_planners_of_several_names_have_waves_of_their_own(tmp_path):
     checkpoint = str(tmp_path)
     with (
-        closing(Planner(lambda _: planned(), checkpoint, LOOPBACK)) as one,
-        closing(Planner(lambda _: planned(), checkpoint, LOOPBACK, name="2")) as two,
+        closing(Planner(lambda _: planned(), checkpoint, Place(LOOPBACK))) as one,
+        closing(Planner(lambda _: planned(), checkpoint, Place(LOOPBACK), name="2")) as two,
     ):
         for batch in range(6):
             assert len(route(one, batch, 0, ["a"] * 10)) == len(route(two, batch, 0, ["b"] * 10)) == 10
@@ -315,9 +316,9 @@ def test_a_port_that_is_taken():
     port = free_port()
     with ExitStack() as stack:
         for _ in range(3):
-            made = Planner(lambda _: planned(), None, LOOPBACK, port=port, retries=16)
+            made = Planner(lambda _: planned(), None, Place(LOOPBACK, port=port, retries=16))
             stack.enter_context(closing(made))
             assert made.address.port in range(port, port + 17)
             port = made.address.port  # it is taken now
         with pytest.raises(EnvironmentFault, match=f"can't listen at {LOOPBACK}:{port} .*in use"):
-            Planner(lambda _: planned(), None, LOOPBACK, port=port)
+            Planner(lambda _: planned(), None, Place(LOOPBACK, port=port))

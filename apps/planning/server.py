@@ -1,0 +1,143 @@
+"""A thread of the driver that answers a query's tasks, each over a connection of its own."""
+
+import errno
+import logging
+import secrets
+import socket
+import threading
+from abc import ABC, abstractmethod
+from contextlib import suppress
+from multiprocessing import AuthenticationError
+from multiprocessing.connection import Connection
+from typing import NamedTuple
+
+from pyspark.sql import SparkSession
+
+from unskew.apps.planning.wire import REFUSED, Address, answering
+from unskew.apps.spark import is_remote
+from unskew.deploy.servers.loopback import LOOPBACK
+from unskew.errors import EnvironmentFault, UserError
+
+log = logging.getLogger(__name__)
+
+#: Settings of Spark: a port for the server (0: any free one), and whether there is one.
+PORT, ENABLED = "spark.unskew.planner.port", "spark.unskew.planner.enabled"
+RETRIES = "spark.port.maxRetries"
+
+
+class Place(NamedTuple):
+    """Where a server listens.
+
+    Attributes
+    ----------
+    host : str
+        The driver's address, as executors reach it.
+    bind : str, optional
+        The address to listen on. Default: ``host``.
+    port : int
+        The port. 0: any free one.
+    retries : int
+        Where a port is taken, so many of the next ones are tried, as Spark does with its own ports.
+
+    """
+
+    host: str
+    bind: str | None = None
+    port: int = 0
+    retries: int = 0
+
+
+class Server(ABC):
+    """Answers tasks until ``close``.
+
+    Attributes
+    ----------
+    address : Address
+        Where it listens, and the secret by which it knows its tasks.
+
+    Raises
+    ------
+    EnvironmentFault
+        It can't listen there.
+
+    """
+
+    def __init__(self, place: Place) -> None:
+        host, bind, port, retries = place
+        self._changed = threading.Condition()
+        self._open: set[socket.socket] = set()
+        self._closed = False
+        self._server = _listening((bind or host).strip("[]"), port, retries if port else 0)
+        self.address = Address(host.strip("[]"), self._server.getsockname()[1], secrets.token_bytes(32))
+        threading.Thread(target=self._accept, name="unskew planner", daemon=True).start()
+
+    def close(self) -> None:
+        """Listen no longer. Tasks that wait are refused."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+            still = [self._server, *self._open]
+        for each in still:
+            with suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)  # or `accept` and those who read would go on
+        self._server.close()
+
+    def _accept(self) -> None:
+        while not self._closed:
+            try:
+                connected, _ = self._server.accept()
+            except OSError:
+                return
+            with self._changed:
+                self._open.add(connected)
+            threading.Thread(target=self._serve, args=[connected], name="unskew planner's task", daemon=True).start()
+
+    def _serve(self, connected: socket.socket) -> None:
+        """Answer one attempt of a source."""
+        known = (OSError, EOFError, AuthenticationError)
+        try:
+            with connected, suppress(*known), answering(connected, self.address.secret) as source:
+                try:
+                    self._answer(source)
+                except known:
+                    raise
+                except Exception as error:
+                    if not isinstance(error, UserError):
+                        log.exception("a task gets no plan")
+                    source.send_bytes(REFUSED + f"{type(error).__name__}: {error}".encode())
+        finally:
+            with self._changed:
+                self._open.discard(connected)
+
+    @abstractmethod
+    def _answer(self, source: Connection) -> None:
+        """Answer the questions of one task, until it has gone. Errors are told to it."""
+
+
+def _listening(at: str, port: int, retries: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in at else socket.AF_INET
+    for more in range(retries + 1):
+        try:
+            return socket.create_server((at, port + more), family=family)
+        except OSError as error:
+            if error.errno == errno.EADDRINUSE and more < retries:
+                continue
+            to = f" to {port + more}" if more else ""
+            raise EnvironmentFault(
+                f"the query's planner can't listen at {at}:{port}{to} ({error.strerror or error}); "
+                f"spark.driver.bindAddress and {PORT} name another address and port"
+            ) from error
+    raise AssertionError  # the last one has returned or raised
+
+
+def place_of(spark: SparkSession) -> Place | None:
+    """Where a server of this session listens.
+
+    None: there is no driver of ours (Spark Connect), or ``spark.unskew.planner.enabled`` is false.
+    """
+    if is_remote(spark) or spark.conf.get(ENABLED, "true") == "false":
+        return None
+    conf, port = spark.sparkContext.getConf(), int(spark.conf.get(PORT, "0") or 0)
+    host = LOOPBACK if conf.get("spark.master", "").startswith("local") else conf.get("spark.driver.host") or LOOPBACK
+    bind = None if host == LOOPBACK else conf.get("spark.driver.bindAddress")
+    return Place(host, bind, port, int(conf.get(RETRIES) or 16))
