@@ -193,10 +193,13 @@ class Reports:
         self._entries.add({(batch, type(report), number): report})
 
     def take(self, batch: int) -> TaskReports:
-        """The reports of a batch. Call it on the driver, after the batch's tasks. Older reports are dropped."""
+        """The reports of a batch. Call it on the driver, after the batch's tasks. Older reports are dropped.
+
+        Tasks of later batches may report meanwhile.
+        """
         entries = self._entries.value
         reports = TaskReports()
-        for entry in [entry for entry in entries if entry[0] <= batch]:
+        for entry in [entry for entry in [*entries] if entry[0] <= batch]:
             report = entries.pop(entry)
             if entry[0] != batch:
                 continue

@@ -94,10 +94,12 @@ def create(name: str, workers: int, *, seed: int = 0, **options: Any) -> Groupin
     return named(name)(workers, seed=seed, **options)
 
 
-def standalone(name: str, workers: int = 1, *, seed: int = 0, costs: bool = False, **options: Any) -> Grouping:
+def standalone(
+    name: str, workers: int = 1, *, seed: int = 0, costs: bool = False, feedback: bool = False, **options: Any
+) -> Grouping:
     """A router that needs only keys and times, so that a user's own job or a producer can run it.
 
-    ``costs`` says that the caller can also give each tuple's cost.
+    ``costs`` says that the caller can also give each tuple's cost, and ``feedback`` that workers report to it.
 
     Raises
     ------
@@ -109,22 +111,27 @@ def standalone(name: str, workers: int = 1, *, seed: int = 0, costs: bool = Fals
     if name.upper() not in GROUPINGS:
         raise ValueError(f"unknown grouping {name!r}; valid: {', '.join(STANDALONE)}")
     router = create(name, workers, seed=seed, **options)
-    what = _needs(router, costs=costs)
+    what = _needs(router, costs=costs, feedback=feedback)
     if what:
+        giving = "`topology`, `compare` and `simulate`"
+        giving = f"`keyed_map` over a stream, {giving}" if what == _FEEDBACK else giving
         given = options if router.name in STANDALONE else {}
         options_text = " with " + ", ".join(f"{option} {value}" for option, value in given.items()) if given else ""
         raise ValueError(
-            f"{router.name}{options_text} needs {what}, which `topology`, `compare` and `simulate` give; here valid: "
+            f"{router.name}{options_text} needs {what}, which {giving} give; here valid: "
             f"{', '.join(STANDALONE)}" + " without that" * bool(given)
         )
     return router
 
 
-def _needs(router: Grouping, *, costs: bool = False) -> str:
-    """What a router needs beside keys and times, and perhaps costs; empty: nothing."""
+_FEEDBACK = "feedback from the workers"
+
+
+def _needs(router: Grouping, *, costs: bool = False, feedback: bool = False) -> str:
+    """What a router needs beside keys and times, and perhaps costs and feedback; empty: nothing."""
     if router.uses_cost and not costs:
         return "each tuple's cost before it is executed"
-    return "feedback from the workers" if router.controller() is not None else ""
+    return _FEEDBACK if router.controller() is not None and not feedback else ""
 
 
 _INTERVAL = 4096  # tuples, four of POSG's windows: so many that every monitor and controller does all that it can do

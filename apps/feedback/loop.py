@@ -1,14 +1,15 @@
 """The driver's part of the feedback loop: a batch's reports become the plan state of the next batch.
 
 A topology makes it at the batch's end. A query of one's own has no end of a batch that is ours, so that the next one's
-sources ask for it (``unskew.apps.keyed.asked``).
+sources ask for it (``unskew.apps.feedback.asked``).
 """
 
 from dataclasses import replace
 
-from unskew.apps.checkpoint.location import Where
+from unskew.apps.checkpoint.location import Location, Where
 from unskew.apps.feedback.plans import Plans
 from unskew.apps.reports import TaskReports
+from unskew.errors import EnvironmentFault
 from unskew.grouping.loop import Interval, Loop, PlanState, Rebalance, effects
 
 
@@ -62,3 +63,24 @@ def record_workers(checkpoint: Where, workers: int, batch: int) -> None:
     plans = Plans(checkpoint)
     if plans.at(batch) is None:
         plans.write(0, PlanState(workers))
+
+
+def require_followed(loop: Loop, checkpoint: Where) -> None:
+    """Refuse a checkpoint whose states were moved by a plan that the loop's routers can't follow.
+
+    Raises
+    ------
+    EnvironmentFault
+        The checkpoint has such a plan.
+
+    """
+    state = Plans(checkpoint).newest() if loop.moving else None
+    if state is None:
+        return
+    for plan, workers in ((state.active, state.workers), (state.pending, state.pending_workers)):
+        identity = loop.router(workers).identity
+        if plan is not None and plan.identity != identity:
+            raise EnvironmentFault(
+                f"the states of {Location.of(checkpoint).address} lie as a plan for ({plan.identity}) has it, this "
+                f"version has ({identity}): go on with the version that made it, or begin with another checkpoint"
+            )

@@ -1,23 +1,30 @@
 """``keyed_map``: run a keyed work over the user's own stream."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructField, StructType, TimestampType
 
 from unskew.apps.checkpoint.checkpoint import RECORD, Checkpoint
 from unskew.apps.checkpoint.location import Location, location_in
 from unskew.apps.checkpoint.visible import require_shared
+from unskew.apps.feedback.asked import Asked, Beginnings
+from unskew.apps.feedback.loop import require_followed
+from unskew.apps.feedback.monitors import Monitors
 from unskew.apps.keyed.flow import executed, opened, partitions_of, routed, to_workers
 from unskew.apps.keyed.key_columns import KeyColumns
+from unskew.apps.keyed.migration import Transfers
 from unskew.apps.keyed.parcels import WINDOW
 from unskew.apps.keyed.program import Program, lifetime, merging, splits, taken_over
 from unskew.apps.keyed.static import AT_THE_END, executed_at_once
 from unskew.apps.keyed.store import KEY
 from unskew.apps.measured import Observation, of_keys
+from unskew.apps.planning.server import ENABLED, place_of
+from unskew.apps.reports import Reports, TaskReports
 from unskew.apps.routing.batches import batch_time, heartbeats, sources_of
 from unskew.apps.routing.keys import Key
 from unskew.apps.routing.order import in_order
@@ -28,6 +35,8 @@ from unskew.apps.tuning import PROVIDER, ROCKSDB
 from unskew.durations import Duration, milliseconds
 from unskew.errors import UsageError
 from unskew.grouping import parameters
+from unskew.grouping.loop import Loop
+from unskew.grouping.registry import KEEPING, OWNING, STANDALONE
 from unskew.works.interface import KeyedWork
 
 
@@ -72,8 +81,10 @@ def keyed_map(
     work : KeyedWork
         The work (``unskew.works``).
     grouping : str
-        One of the groupings in ``unskew.grouping.registry.STANDALONE``. One that splits keys needs a work with a
-        ``merge``.
+        One of the groupings in ``unskew.grouping.registry.STANDALONE``, or over a stream one with feedback: MIXED and
+        the other tables, POSG, CONSISTENT_HASH. One that splits keys needs a work with a ``merge``. With feedback,
+        workers measure what their keys cost, and the driver makes a plan at the beginning of a batch. Keys then move
+        with their states. It needs a driver of this process, which Spark Connect hasn't.
     checkpoint : str
         The query's ``checkpointLocation``, required for a stream. This process and all executors must see it.
     window : timedelta, number (s) or str, optional
@@ -115,7 +126,8 @@ def keyed_map(
         The grouping is unknown, or needs feedback or a cost that isn't given. Or a parameter or the number of workers
         is invalid.
     EnvironmentFault
-        The checkpoint can't be read or written.
+        The checkpoint can't be read or written, or a plan that this version can't follow has moved its states.
+        The query fails with it if an executor doesn't reach the driver, which some groupings need.
     StateFault
         The query fails with it if the work raises, or returns states or results of another schema.
 
@@ -150,7 +162,7 @@ def keyed_map(
     costs = None if cost is None else cost_column(df, cost)
     lives = lifetime(work, window, ttl)
     lateness_ms = milliseconds("lateness", lateness)
-    split = splits(work, grouping, workers)
+    split = splits(work, grouping, workers, OWNING if df.isStreaming else KEEPING)
     event = time is not None
     of_source = None if source is None else F.col("__source")
     period = merging(merge_every, grouping, split=split, event=event, window_ms=lives[0])
@@ -170,9 +182,9 @@ def keyed_map(
     _require_rocksdb(df)
     location = location_in(df.sparkSession, checkpoint)
     routing = Routing(grouping.upper(), workers, location, own, seed, streaming=True)
-    routing.check(costs=cost is not None)
+    routing.check(costs=cost is not None, feedback=True)
     in_order(df, grouping)
-    routing = planned(df, routing, "keyed_map")
+    routing = planned(df, with_feedback(df.sparkSession, routing, split=split), "keyed_map")
     partitions = partitions_of(df.sparkSession, location)
     mergers = min(workers, partitions)
     program = Program(
@@ -186,6 +198,9 @@ def keyed_map(
         period,
         checkpoint=location,
         partitions=partitions,
+        reports=routing.reports,
+        routing=routing if routing.plans is not None else None,
+        monitors=Monitors(routing) if routing.plans is not None else None,
         observe=None if observe is None else Observation(observe, routing.grouping),
     )
     schema = _result_schema(by, program)
@@ -216,6 +231,38 @@ def _opened(parcels: DataFrame, schema: StructType, program: Program, by: KeyCol
         return results
     others = (F.col(f"`{name.replace('`', '``')}`") for name in schema.names[1:])
     return results.select(*by.columns(F.col(schema.names[0])), *others)
+
+
+def with_feedback(spark: SparkSession, routing: Routing, *, split: bool) -> Routing:
+    """The routing of a stream, with reports to the driver and plans if its grouping needs these.
+
+    Raises
+    ------
+    UsageError
+        It needs them, and there is no driver of this process.
+    EnvironmentFault
+        A plan that these routers can't follow has moved the checkpoint's states.
+
+    """
+    router = routing.router()
+    if router.controller() is None or routing.checkpoint is None:
+        return routing
+    place = place_of(spark)
+    if place is None:
+        raise UsageError(
+            f"{router.name} needs feedback from the workers, which has no way to the driver through Spark Connect, nor "
+            f"if {ENABLED} is false; valid then: {', '.join(STANDALONE)}"
+        )
+    loop = Loop(routing.router, routing.workers, moving=router.moves and not split, keyed=True)
+    require_followed(loop, routing.checkpoint)
+    transfers, reports = Transfers(routing.checkpoint), Reports(spark.sparkContext)
+
+    def forget(reports: TaskReports) -> None:
+        taken = reports.workers
+        transfers.forget([taken[w].migration.taken if w in taken else 0 for w in range(routing.workers)])
+
+    server = Beginnings(loop, routing.checkpoint, reports, place, forget)
+    return replace(routing, reports=reports, plans=Asked(server.address, routing.checkpoint))
 
 
 def _claim(df: DataFrame, location: Location, program: Program, routed: dict[str, Any], tokens: list[int]) -> None:

@@ -16,6 +16,8 @@ Named = TypeVar("Named", Counts, Quotas)
 _HANDSHAKE = 10  # s
 #: What an answer begins with: what is known of replicas, to count with, the quotas, or why there are none.
 REPLICAS, QUOTAS, REFUSED = b"r", b"q", b"x"
+#: The answer to who asks for a batch's plan state: it is written.
+BEGUN = b"b"
 
 
 @dataclass(frozen=True)

@@ -90,12 +90,12 @@ class Routing:
     name: str = ""
     planner: Address | None = None
 
-    def check(self, *, costs: bool = False) -> None:
-        """Raise ``UsageError`` or ``ValueError`` for what would fail in every task of a query without feedback.
+    def check(self, *, costs: bool = False, feedback: bool = False) -> None:
+        """Raise ``UsageError`` or ``ValueError`` for what would fail in every task of a query.
 
-        ``costs`` says that tuples bring their cost.
+        ``costs`` says that tuples bring their cost, and ``feedback`` that the query's workers report to a driver.
         """
-        standalone(self.grouping, self.workers, seed=self.seed, costs=costs, **self.options)
+        standalone(self.grouping, self.workers, seed=self.seed, costs=costs, feedback=feedback, **self.options)
         if not re.fullmatch(r"[\w-]*", self.name):
             raise UsageError(f"name is {self.name!r}; valid: letters, digits, _ and -")
 
@@ -265,7 +265,7 @@ class SourceRouter:
             self._grouping.adopt(plan)
         except ValueError as error:
             # The plan is of another version of this program. (A run with states that were moved by such a plan doesn't
-            # get here: see ``require_plans`` in ``unskew.apps.run.preconditions``.)
+            # get here: see ``require_followed`` in ``unskew.apps.feedback.loop``.)
             log.warning("source %d goes without a plan until there is a new one: %s", self._source, error)
 
     def _restore(self, versions: Versions, batch: int) -> None:

@@ -7,8 +7,7 @@ from typing import Any
 
 from unskew.apps.checkpoint.checkpoint import GENERATION, Checkpoint, WorkerHistory
 from unskew.apps.checkpoint.versions import TotalsLog
-from unskew.apps.feedback.loop import record_workers
-from unskew.apps.feedback.plans import Plans
+from unskew.apps.feedback.loop import record_workers, require_followed
 from unskew.apps.topology.dataflow import Dataflow
 from unskew.apps.topology.publisher import result_topics
 from unskew.apps.topology.settings import Settings
@@ -115,17 +114,9 @@ def require_plans(dataflow: Dataflow) -> None:
         The checkpoint has such a plan.
 
     """
-    loop, settings = dataflow.loop(), dataflow.settings
-    state = Plans(settings.location).newest() if loop is not None and loop.moving else None
-    if loop is None or state is None:
-        return
-    for plan, workers in ((state.active, state.workers), (state.pending, state.pending_workers)):
-        identity = loop.router(workers).identity
-        if plan is not None and plan.identity != identity:
-            raise EnvironmentFault(
-                f"the states of {settings.checkpoint} lie as a plan for ({plan.identity}) has it, this version has "
-                f"({identity}): go on with the version that made it, or begin with another --checkpoint"
-            )
+    loop = dataflow.loop()
+    if loop is not None:
+        require_followed(loop, dataflow.settings.location)
 
 
 def require_messages(settings: Settings, checkpoint: Checkpoint, *, held: bool = True) -> None:

@@ -28,7 +28,8 @@ def test_refused_with_the_same_line_everywhere(name, own):
         messages.add(str(error.value))
     (line,) = messages
     assert line.startswith(f"{name} with probe_every 1000 needs" if own else f"{name} needs")
-    assert "which `topology`, `compare` and `simulate` give; here valid: SHUFFLE, " in line
+    assert "`topology`, `compare` and `simulate` give; here valid: SHUFFLE, " in line
+    assert ("`keyed_map` over a stream" in line) == ("feedback" in line)
     assert "\n" not in line
     assert not any(f" {other}," in line for other in NEEDY)
 

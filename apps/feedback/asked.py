@@ -1,0 +1,100 @@
+"""Plans that are made at a batch's beginning, when its sources ask for them. They serve queries of one's own.
+
+The driver has a thread that answers (``Beginnings``). It makes the plan state of a batch from the one before and the
+reports of the batch before, which Spark has committed by then. It writes the state, whole and once, and only then
+answers. So a batch that runs again has the same plan, whatever the next attempt measures. The workers run after all
+sources of their batch, and find its state beside the checkpoint, as the sources do.
+
+Reports lie in the driver's memory, and are lost with it. They are hints: without them the plan stays as it is, and
+workers report again what they have released (``unskew.apps.feedback.loop.begin``).
+"""
+
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from typing import Any
+
+from unskew.apps.checkpoint.location import Where
+from unskew.apps.feedback.loop import begin
+from unskew.apps.feedback.plans import Plans
+from unskew.apps.planning.asking import answered, connection, reaching
+from unskew.apps.planning.server import Place, Server
+from unskew.apps.planning.wire import BEGUN, Address
+from unskew.apps.reports import Reports, TaskReports
+from unskew.grouping.loop import Loop, PlanState
+from unskew.grouping.state import pack, unpack
+
+_BEGIN = "begin"
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The plan states of a query's batches, in a source's task: batch → PlanState or None.
+
+    Parameters
+    ----------
+    address : Address
+        Where the driver's thread listens.
+    checkpoint : str or Location
+        The query's checkpoint location.
+
+    """
+
+    address: Address
+    checkpoint: Where
+
+    def __call__(self, batch: int) -> PlanState | None:
+        """The state at the start of a batch. None: there is no plan yet.
+
+        Raises
+        ------
+        EnvironmentFault
+            The driver can't be reached, or can't make the plan.
+
+        """
+        with reaching(self.address), closing(connection(self.address)) as driver:
+            answered(driver, pack(_BEGIN, {"batch": batch}))
+        return Plans(self.checkpoint).at(batch)
+
+
+class Beginnings(Server):
+    """The driver's thread. It lasts as long as this process, or until ``close``.
+
+    Parameters
+    ----------
+    loop : Loop
+        The query's feedback loop.
+    checkpoint : str or Location
+        The query's checkpoint location.
+    reports : Reports
+        Where the query's tasks send their reports.
+    place : Place
+        Where it listens.
+    planned : callable, optional
+        Called with the reports of the batch before, when the plan state of a batch is written.
+
+    """
+
+    def __init__(
+        self,
+        loop: Loop,
+        checkpoint: Where,
+        reports: Reports,
+        place: Place,
+        planned: Callable[[TaskReports], None] = lambda _: None,
+    ) -> None:
+        self._loop, self._checkpoint, self._reports, self._planned = loop, checkpoint, reports, planned
+        self._newest = -1
+        super().__init__(place)
+
+    def _answer(self, source: Connection) -> None:
+        asked: dict[str, Any] = unpack(_BEGIN, source.recv_bytes())
+        batch = asked["batch"]
+        with self._changed:
+            if batch != self._newest:  # the first of its sources
+                reports = self._reports.take(batch - 1)
+                begin(self._loop, self._checkpoint, batch, reports)
+                self._newest = batch
+                self._planned(reports)
+        source.send_bytes(BEGUN)

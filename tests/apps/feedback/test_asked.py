@@ -1,0 +1,113 @@
+"""Plans that sources ask for at a batch's beginning, without Spark: one plan a batch, however often it is asked for."""
+
+import secrets
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import replace
+
+import pytest
+
+from tests.apps.feedback.imitation import Imitation, stream
+from unskew.apps.feedback import asked
+from unskew.apps.feedback.asked import Asked, Beginnings
+from unskew.apps.feedback.loop import require_followed
+from unskew.apps.feedback.plans import Plans
+from unskew.apps.planning.server import Place
+from unskew.apps.reports import TaskReports
+from unskew.deploy.servers.loopback import LOOPBACK
+from unskew.errors import EnvironmentFault
+from unskew.grouping.loop import PlanState
+
+BATCHES = 5
+
+
+class Memory:
+    """A driver's reports. What is taken is gone, as in `Reports`."""
+
+    def __init__(self, reports):
+        self.reports = dict(reports)
+
+    def take(self, batch):
+        return self.reports.pop(batch, TaskReports())
+
+
+@pytest.fixture
+def measured(tmp_path):
+    """A query's loop, and the reports of its batches."""
+    imitation = Imitation(str(tmp_path / "imitation"), "MIXED")
+    reports = {}
+    for batch, keys in enumerate(stream(BATCHES)):
+        imitation.run(batch, keys)
+        reports[batch] = imitation.reports
+    return imitation.loop, reports
+
+
+def driver(measured, checkpoint, planned=lambda _: None):
+    loop, reports = measured
+    return closing(Beginnings(loop, checkpoint, Memory(reports), Place(LOOPBACK), planned))
+
+
+def test_all_sources_of_a_batch_get_the_plan_that_is_written(measured, tmp_path):
+    checkpoint, planned = str(tmp_path / "own"), []
+    with driver(measured, checkpoint, planned.append) as one, ThreadPoolExecutor(4) as pool:
+        ask = Asked(one.address, checkpoint)
+        for batch in range(BATCHES):
+            states = {each.save() if each else b"" for each in pool.map(ask, [batch] * 4)}
+            written = Plans(checkpoint).written(batch)
+            assert states == {written.save() if written else b""}
+            assert (written is None) == (batch == 0), "no batch comes before the first"
+    assert len(planned) == BATCHES
+    assert Plans(checkpoint).at(BATCHES - 1).active.number >= 1
+
+
+def test_the_next_driver_gives_what_is_written(measured, tmp_path):
+    """The one before has died, and its reports with it. The plan stays, and goes on with the next reports."""
+    checkpoint = str(tmp_path / "own")
+    with driver(measured, checkpoint) as one:
+        ask = Asked(one.address, checkpoint)
+        before = [ask(batch) for batch in range(3)]
+    loop, reports = measured
+    with driver((loop, {3: reports[3]}), checkpoint) as other:
+        ask = Asked(other.address, checkpoint)
+        assert ask(2) == before[2]
+        lost = ask(3)
+        assert (lost.active, lost.controller) == (before[2].active, before[2].controller)
+        assert ask(4).controller != lost.controller
+    with pytest.raises(EnvironmentFault, match="can't reach the query's planner"):
+        ask(5)
+
+
+def test_lost_reports_are_of_no_worker(measured, tmp_path):
+    """What workers have reported of the pending plan before may be older than their files are now."""
+    checkpoint, (loop, _) = str(tmp_path / "own"), measured
+    state = PlanState(loop.workers, pending=None, released=frozenset({1}), pending_files={1: 0})
+    Plans(checkpoint).write(1, state)
+    with driver((loop, {}), checkpoint) as one:
+        found = Asked(one.address, checkpoint)(2)
+    assert (found.released, dict(found.pending_files)) == (frozenset(), {})
+
+
+def test_a_plan_that_fails_is_told_and_made_when_it_is_asked_again(measured, tmp_path, monkeypatch):
+    checkpoint = str(tmp_path / "own")
+    with driver(measured, checkpoint) as one:
+        ask = Asked(one.address, checkpoint)
+        with monkeypatch.context() as patch:
+            patch.setattr(asked, "begin", lambda *_: secrets.token_bytes(-1))
+            with pytest.raises(EnvironmentFault, match="query's planner has no plan: ValueError"):
+                ask(1)
+        assert ask(1) is not None
+    stranger = replace(ask, address=replace(one.address, secret=b"another"))
+    with pytest.raises(EnvironmentFault, match="can't reach"):
+        stranger(1)
+
+
+def test_states_that_another_plan_has_moved_are_refused(measured, tmp_path):
+    checkpoint, (loop, _) = str(tmp_path / "own"), measured
+    with driver(measured, checkpoint) as one:
+        for batch in range(3):
+            Asked(one.address, checkpoint)(batch)
+    moving = replace(loop, moving=True)
+    require_followed(moving, checkpoint)
+    other = replace(moving, router=Imitation("", "CONSISTENT_HASH").routing.router)
+    with pytest.raises(EnvironmentFault, match=r"lie as a plan for \(MIXED.*this version has \(CONSISTENT_HASH"):
+        require_followed(other, checkpoint)
