@@ -24,6 +24,7 @@ BENCHMARKS = {
     "appetite": "messages/s of each dataset that the topology takes, beside Spark's own groupBy",
     "large_file": "memory of the producer over a file of gigabytes",
     "state": "states per key: CPU a touched key, sessions, and the groupings, beside Spark's own ways and salting",
+    "session": "the first batch of keyed_map and those after it, beside Spark's session_window, by session's settings",
     "migration": "latencies of tuples while states of keys move, beside a query that is stopped and started again",
     "works": "µs a tuple and bytes of state of each keyed work, without Spark",
     "reports": "the cost of feedback's reports when workers name only their heaviest keys",
