@@ -26,6 +26,7 @@ from unskew.apps.routing.router import Routing, planned, scheme_options
 from unskew.apps.spark import column_of, placed, type_of
 from unskew.errors import UsageError
 from unskew.grouping import named, parameters
+from unskew.grouping.registry import OWNING
 
 Batches = Iterator[pa.RecordBatch]
 
@@ -242,7 +243,8 @@ def balanced_map(
         own, df = _KEY, df.withColumn(_KEY, by)
     if observe is not None and df.isStreaming:
         watched = Observation(observe, routing.grouping)
-        df = of_keys(df, F.col(own), observe)
+        if routing.grouping not in OWNING:  # keys that aren't split have one worker each
+            df = of_keys(df, F.col(own), observe)
         carry = names if own in names else [*names, own]
         arrived = packets_at_workers(df, routing, own, carry, source=source, time=time, cost=of)
         return reporting(arrived, work, schema, names, own, workers, watched)

@@ -49,8 +49,10 @@ def reporting(
     results = StructType([StructField(each.name, each.dataType) for each in kinds])
     reported = StructType([*results, StructField(_WORKER, IntegerType()), StructField(_REPORT, StringType())])
 
+    empty = arrow_schema(results)
+
     def run(batches: Batches) -> Batches:
-        return with_report(work, batches, names, key, arrow_schema(results))
+        return with_report(work, batches, names, key, empty)
 
     rows = of_workers(arrived.mapInArrow(run, reported), F.col(_WORKER), F.col(_REPORT), workers, observation)
     return rows.where(F.col(_REPORT).isNull()).drop(_WORKER, _REPORT)
