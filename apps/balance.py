@@ -14,14 +14,17 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import IntegerType, StructType
 
 from unskew.apps.checkpoint.location import location_in
+from unskew.apps.feedback.asked import with_feedback
+from unskew.apps.feedback.monitors import Monitors
 from unskew.apps.measured import Observation, of_keys
+from unskew.apps.reports import WorkerReport
 from unskew.apps.routing import packets
-from unskew.apps.routing.batches import in_a_stream, sources_of
+from unskew.apps.routing.batches import batch_number, in_a_stream, sources_of
 from unskew.apps.routing.frames import WORKER, routed_frame
 from unskew.apps.routing.keys import Key, is_plain, key_column
 from unskew.apps.routing.order import in_order
 from unskew.apps.routing.packets import column, cost_column, packets_at_workers, route_column
-from unskew.apps.routing.reporting import reporting
+from unskew.apps.routing.reporting import Worked, at_workers
 from unskew.apps.routing.router import Routing, planned, scheme_options
 from unskew.apps.spark import column_of, placed, type_of
 from unskew.errors import UsageError
@@ -200,7 +203,7 @@ def balanced_map(
     Parameters
     ----------
     df, key, workers, grouping, checkpoint, source, sources, time, cost, weights, most_workers, seed, name, **options
-        As for ``balance``.
+        As for ``balance``. A stream with a checkpoint also takes groupings with feedback, as ``keyed_map`` does.
     work : iterator of pyarrow.RecordBatch → iterator of pyarrow.RecordBatch
         A function as ``DataFrame.mapInArrow`` takes it. It runs once a worker and batch. It gets ``df``'s columns,
         in Arrow's plain types.
@@ -229,31 +232,53 @@ def balanced_map(
     options = scheme_options(
         grouping, options, cost=cost is not None, weights=weights, most_workers=most_workers, sources=sources
     )
-    routing = _routing(df, grouping, workers, checkpoint, options, seed, name, costs=cost is not None)
+    feedback = checkpoint is not None and df.isStreaming
+    routing = _routing(
+        df, grouping, workers, checkpoint, options, seed, name, costs=cost is not None, feedback=feedback
+    )
     of = None if cost is None else cost_column(df, cost)
     names, by = list(df.columns), key_column(df, key)
     df = in_order(df, grouping, time)
     if _is_counted(df, grouping):
         routed = routed_frame(df, by, routing, WORKER, of)
         return placed(routed, workers, F.col(WORKER)).drop(WORKER).mapInArrow(work, schema)
+    if feedback:
+        routing = with_feedback(df.sparkSession, routing, moving=False)
     routing = planned(df, routing)
     if isinstance(key, str) and key in names and is_plain(type_of(df, key)):
         own = key  # which packets have encoded
     else:
         own, df = _KEY, df.withColumn(_KEY, by)
-    if observe is not None and df.isStreaming:
-        watched = Observation(observe, routing.grouping)
-        if routing.grouping not in OWNING:  # keys that aren't split have one worker each
-            df = of_keys(df, F.col(own), observe)
+    watched = Observation(observe, routing.grouping) if observe is not None and df.isStreaming else None
+    if watched is not None or routing.plans is not None:
+        if watched is not None and routing.grouping not in OWNING:  # keys that aren't split have one worker each
+            df = of_keys(df, F.col(own), watched.name)
         carry = names if own in names else [*names, own]
         arrived = packets_at_workers(df, routing, own, carry, source=source, time=time, cost=of)
-        return reporting(arrived, work, schema, names, own, workers, watched)
+        return at_workers(arrived, work, schema, names, own, workers, watched, _telling(routing))
     arrived = packets_at_workers(df, routing, own, names, source=source, time=time, cost=of)
 
     def unpack(batches: Batches) -> Batches:
         return work(packets.plain(packets.read(packet)) for batch in batches for packet in batch.column("packet"))
 
     return arrived.mapInArrow(unpack, schema)
+
+
+def _telling(routing: Routing) -> Callable[[Worked], None] | None:
+    """How a worker reports to the driver, if there are plans."""
+    if routing.plans is None:
+        return None
+    monitors, reports = Monitors(routing), routing.reports
+
+    def tell(worked: Worked) -> None:
+        batch, keys = batch_number(), worked.keys
+        assert batch is not None
+        assert reports is not None
+        monitor = monitors.report(worked.worker, batch, keys, worked.busy)
+        report = WorkerReport(len(keys), len(keys.hashes), worked.busy, monitor=monitor)
+        reports.send(batch, worked.worker, report)
+
+    return tell
 
 
 def _is_counted(df: DataFrame, grouping: str) -> bool:
@@ -271,9 +296,10 @@ def _routing(
     name: str,
     *,
     costs: bool,
+    feedback: bool = False,
 ) -> Routing:
     routing = Routing(grouping.upper(), workers, options=options, seed=seed, name=name)
-    routing.check(costs=costs)
+    routing.check(costs=costs, feedback=feedback)
     if "sources" in parameters(grouping) and "sources" not in options:
         routing = replace(routing, options=options | {"sources": sources_of(df) or 1})
     location = None if checkpoint is None else location_in(df.sparkSession, checkpoint)

@@ -14,14 +14,10 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
 
-import numpy as np
-import pyarrow as pa
-from numpy.typing import NDArray
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from unskew.errors import UsageError
-from unskew.grouping.keys import encode
 from unskew.grouping.measures import imbalance
 
 #: The relative standard deviation of an estimated number of keys or replicas: 4,096 registers for each.
@@ -122,16 +118,6 @@ class Observation:
 
     name: str
     grouping: str
-
-
-def occurring(keys: pa.Array) -> NDArray[np.uint64]:
-    """The hashes of the keys that occur, each once. (A dictionary may have more.)
-
-    >>> len(occurring(pa.DictionaryArray.from_arrays([0, 2, 0, None], ["a", "b", "c"])))
-    3
-    """
-    found = encode(keys)
-    return found.hashes[np.unique(found.codes)]
 
 
 def of_rows(df: DataFrame, key: Column, worker: Column, workers: int, name: str) -> DataFrame:

@@ -11,18 +11,23 @@ workers report again what they have released (``unskew.apps.feedback.loop.begin`
 
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
 from typing import Any
 
+from pyspark.sql import SparkSession
+
 from unskew.apps.checkpoint.location import Where
-from unskew.apps.feedback.loop import begin
+from unskew.apps.feedback.loop import begin, require_followed
 from unskew.apps.feedback.plans import Plans
 from unskew.apps.planning.asking import answered, connection, reaching
-from unskew.apps.planning.server import Place, Server
+from unskew.apps.planning.server import ENABLED, Place, Server, place_of
 from unskew.apps.planning.wire import BEGUN, Address
 from unskew.apps.reports import Reports, TaskReports
+from unskew.apps.routing.router import Routing
+from unskew.errors import UsageError
 from unskew.grouping.loop import Loop, PlanState
+from unskew.grouping.registry import STANDALONE
 from unskew.grouping.state import pack, unpack
 
 _BEGIN = "begin"
@@ -98,3 +103,49 @@ class Beginnings(Server):
                 self._newest = batch
                 self._planned(reports)
         source.send_bytes(BEGUN)
+
+
+def with_feedback(
+    spark: SparkSession,
+    routing: Routing,
+    *,
+    moving: bool,
+    planned: Callable[[TaskReports], None] = lambda _: None,
+) -> Routing:
+    """The routing of a stream with a checkpoint: with reports to the driver and plans, if its grouping needs these.
+
+    Parameters
+    ----------
+    spark : SparkSession
+        The session of this process that runs the stream.
+    routing : Routing
+        The routing.
+    moving : bool
+        Whether workers have states that move with their keys, if the grouping moves keys.
+    planned
+        As for ``Beginnings``.
+
+    Raises
+    ------
+    UsageError
+        The grouping needs feedback, and there is no driver of this process, or the routing has a name.
+    EnvironmentFault
+        A plan that these routers can't follow has moved the checkpoint's states.
+
+    """
+    router = routing.router()
+    if router.controller() is None or routing.checkpoint is None:
+        return routing
+    place = place_of(spark)
+    if place is None:
+        raise UsageError(
+            f"{router.name} needs feedback from the workers, which has no way to the driver through Spark Connect, nor "
+            f"if {ENABLED} is false; valid then: {', '.join(STANDALONE)}"
+        )
+    if routing.name:
+        raise UsageError(f"name is {routing.name!r}, but a query has the plans of one call alone: leave name out")
+    loop = Loop(routing.router, routing.workers, moving=router.moves and moving, keyed=moving)
+    require_followed(loop, routing.checkpoint)
+    reports = Reports(spark.sparkContext)
+    server = Beginnings(loop, routing.checkpoint, reports, place, planned)
+    return replace(routing, reports=reports, plans=Asked(server.address, routing.checkpoint))

@@ -12,7 +12,7 @@ from unskew.apps.checkpoint.location import Location
 from unskew.apps.checkpoint.versions import Versions
 from unskew.apps.routing.router import Routing
 from unskew.grouping.feedback import Monitor
-from unskew.grouping.keys import Keys, encode
+from unskew.grouping.keys import KeyArray, Keys, encode
 from unskew.grouping.state import Value
 
 log = logging.getLogger(__name__)
@@ -55,16 +55,16 @@ class Monitors:
             versions.write(batch + 1, monitor.save())
         return report
 
-    def report(self, worker: int, batch: int, tuples: pa.RecordBatch, seconds: float) -> Mapping[str, Value] | None:
+    def report(self, worker: int, batch: int, arrived: KeyArray, seconds: float) -> Mapping[str, Value] | None:
         """The report of a worker that has executed all its tuples of a batch at once, in ``seconds``.
 
-        ``tuples`` has the column ``key``.
+        ``arrived`` has the key of each tuple.
         """
         monitor = self.open(worker, batch)
         if monitor is None:
             return None
-        if tuples.num_rows:
-            keys = encode(tuples.column("key"))
+        if len(arrived):
+            keys = encode(arrived)
             costs = self.routing.cost.of(keys)
             monitor.observe(keys, costs + max(0.0, 1000 * seconds - float(costs.sum())) / len(keys))
         return self.close(monitor, worker, batch)

@@ -1,19 +1,17 @@
 """``keyed_map``: run a keyed work over the user's own stream."""
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructField, StructType, TimestampType
 
 from unskew.apps.checkpoint.checkpoint import RECORD, Checkpoint
 from unskew.apps.checkpoint.location import Location, location_in
 from unskew.apps.checkpoint.visible import require_shared
-from unskew.apps.feedback.asked import Asked, Beginnings
-from unskew.apps.feedback.loop import require_followed
+from unskew.apps.feedback.asked import with_feedback
 from unskew.apps.feedback.monitors import Monitors
 from unskew.apps.keyed.flow import executed, opened, partitions_of, routed, to_workers
 from unskew.apps.keyed.key_columns import KeyColumns
@@ -23,8 +21,7 @@ from unskew.apps.keyed.program import Program, lifetime, merging, splits, taken_
 from unskew.apps.keyed.static import AT_THE_END, executed_at_once
 from unskew.apps.keyed.store import KEY
 from unskew.apps.measured import Observation, of_keys
-from unskew.apps.planning.server import ENABLED, place_of
-from unskew.apps.reports import Reports, TaskReports
+from unskew.apps.reports import TaskReports
 from unskew.apps.routing.batches import batch_time, heartbeats, sources_of
 from unskew.apps.routing.keys import Key
 from unskew.apps.routing.order import in_order
@@ -35,8 +32,7 @@ from unskew.apps.tuning import PROVIDER, ROCKSDB
 from unskew.durations import Duration, milliseconds
 from unskew.errors import UsageError
 from unskew.grouping import parameters
-from unskew.grouping.loop import Loop
-from unskew.grouping.registry import KEEPING, OWNING, STANDALONE
+from unskew.grouping.registry import KEEPING, OWNING
 from unskew.works.interface import KeyedWork
 
 
@@ -184,7 +180,8 @@ def keyed_map(
     routing = Routing(grouping.upper(), workers, location, own, seed, streaming=True)
     routing.check(costs=cost is not None, feedback=True)
     in_order(df, grouping)
-    routing = planned(df, with_feedback(df.sparkSession, routing, split=split), "keyed_map")
+    routing = with_feedback(df.sparkSession, routing, moving=not split, planned=_forgetting(routing))
+    routing = planned(df, routing, "keyed_map")
     partitions = partitions_of(df.sparkSession, location)
     mergers = min(workers, partitions)
     program = Program(
@@ -233,36 +230,16 @@ def _opened(parcels: DataFrame, schema: StructType, program: Program, by: KeyCol
     return results.select(*by.columns(F.col(schema.names[0])), *others)
 
 
-def with_feedback(spark: SparkSession, routing: Routing, *, split: bool) -> Routing:
-    """The routing of a stream, with reports to the driver and plans if its grouping needs these.
-
-    Raises
-    ------
-    UsageError
-        It needs them, and there is no driver of this process.
-    EnvironmentFault
-        A plan that these routers can't follow has moved the checkpoint's states.
-
-    """
-    router = routing.router()
-    if router.controller() is None or routing.checkpoint is None:
-        return routing
-    place = place_of(spark)
-    if place is None:
-        raise UsageError(
-            f"{router.name} needs feedback from the workers, which has no way to the driver through Spark Connect, nor "
-            f"if {ENABLED} is false; valid then: {', '.join(STANDALONE)}"
-        )
-    loop = Loop(routing.router, routing.workers, moving=router.moves and not split, keyed=True)
-    require_followed(loop, routing.checkpoint)
-    transfers, reports = Transfers(routing.checkpoint), Reports(spark.sparkContext)
+def _forgetting(routing: Routing) -> Callable[[TaskReports], None]:
+    """Removes the files of states that all workers have taken in, by their reports."""
+    assert routing.checkpoint is not None
+    transfers = Transfers(routing.checkpoint)
 
     def forget(reports: TaskReports) -> None:
-        taken = reports.workers
-        transfers.forget([taken[w].migration.taken if w in taken else 0 for w in range(routing.workers)])
+        workers = reports.workers
+        transfers.forget([workers[w].migration.taken if w in workers else 0 for w in range(routing.workers)])
 
-    server = Beginnings(loop, routing.checkpoint, reports, place, forget)
-    return replace(routing, reports=reports, plans=Asked(server.address, routing.checkpoint))
+    return forget
 
 
 def _claim(df: DataFrame, location: Location, program: Program, routed: dict[str, Any], tokens: list[int]) -> None:

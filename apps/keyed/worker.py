@@ -72,7 +72,7 @@ def work(
     observed = None
     if program.monitors is not None:
         seconds = time.perf_counter() - started - migration.seconds
-        observed = program.monitors.report(worker, batch.number, tuples, seconds)
+        observed = program.monitors.report(worker, batch.number, tuples.column("key"), seconds)
     fragments = []
     for window in table.windows:
         closes = program.window_ms is not None and window + program.window_ms <= batch.watermark_ms

@@ -5,29 +5,67 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import IntegerType, StringType, StructField, StructType
 
-from unskew.apps.measured import Load, Observation, occurring, of_workers
+from unskew.apps.measured import Load, Observation, of_workers
 from unskew.apps.routing import packets
 from unskew.apps.spark import arrow_schema
+from unskew.grouping.keys import Keys, encode, hashed
 
 Batches = Iterator[pa.RecordBatch]
 
 _WORKER, _REPORT = "__unskew_worker", "__unskew_report"
 
 
-def reporting(
+class Worked:
+    """What a worker has had of a batch.
+
+    Attributes
+    ----------
+    worker : int
+        Its number. −1: it had no tuples, so that it doesn't know its number.
+    busy : float
+        Its time at work (s).
+
+    """
+
+    def __init__(self) -> None:
+        self.worker = -1
+        self.busy = 0.0
+        self._codes: list[NDArray[np.int32]] = []
+        self._hashes: list[NDArray[np.uint64]] = []
+        self._distinct = 0
+
+    def add(self, keys: pa.Array) -> None:
+        """Note the key of each tuple of a packet. The packet itself isn't held."""
+        found = encode(keys)
+        self._codes.append(found.codes + np.int32(self._distinct))
+        self._hashes.append(found.hashes)
+        self._distinct += len(found.hashes)
+
+    @property
+    def keys(self) -> Keys:
+        """The keys of all tuples that it had, by their hashes."""
+        if not self._codes:
+            return hashed(np.empty(0, np.uint64))
+        hashes, position = np.unique(np.concatenate(self._hashes), return_inverse=True)
+        return Keys(position[np.concatenate(self._codes)].astype(np.int32), hashes, pa.nulls(len(hashes)))
+
+
+def at_workers(
     arrived: DataFrame,
     work: Callable[[Batches], Batches],
     schema: StructType | str,
     names: list[str],
     key: str,
     workers: int,
-    observation: Observation,
+    observation: Observation | None,
+    tell: Callable[[Worked], None] | None,
 ) -> DataFrame:
-    """What ``work`` makes of packets at workers. Spark observes a report of each worker.
+    """What ``work`` makes of packets at workers that report what they had.
 
     Parameters
     ----------
@@ -41,68 +79,79 @@ def reporting(
         The key's column, which packets carry, too.
     workers : int
         W.
-    observation : Observation
-        What the observation is called.
+    observation : Observation, optional
+        What Spark observes.
+    tell : Worked → None, optional
+        Called in a worker's task, at its end.
 
     """
     kinds = schema if isinstance(schema, StructType) else arrived.sparkSession.createDataFrame([], schema).schema
     results = StructType([StructField(each.name, each.dataType) for each in kinds])
     reported = StructType([*results, StructField(_WORKER, IntegerType()), StructField(_REPORT, StringType())])
-
     empty = arrow_schema(results)
 
     def run(batches: Batches) -> Batches:
-        return with_report(work, batches, names, key, empty)
+        worked = Worked()
+        made = noted(work, batches, names, key, worked)
+        yield from made if observation is None else with_report(made, worked, empty)
+        if tell is not None and worked.worker >= 0:
+            tell(worked)
 
+    if observation is None:
+        return arrived.mapInArrow(run, schema)
     rows = of_workers(arrived.mapInArrow(run, reported), F.col(_WORKER), F.col(_REPORT), workers, observation)
     return rows.where(F.col(_REPORT).isNull()).drop(_WORKER, _REPORT)
 
 
-def with_report(
-    work: Callable[[Batches], Batches], arrived: Batches, names: list[str], key: str, results: pa.Schema
-) -> Batches:
-    """Run ``work`` over a worker's packets. Its results get two columns more, and a last row with the worker's report.
+def noted(work: Callable[[Batches], Batches], arrived: Batches, names: list[str], key: str, worked: Worked) -> Batches:
+    """Run ``work`` over a worker's packets, and note what the worker has had.
 
     Parameters
     ----------
     work : iterator of RecordBatch → iterator of RecordBatch
         The user's function.
     arrived : iterator of RecordBatch
-        The packets, of ``packets.SCHEMA``. Of a worker without tuples there are none, and there is no report.
+        The packets, of ``packets.SCHEMA``. Of a worker without tuples there are none.
     names : list of str
         The columns that ``work`` gets.
     key : str
         The key's column.
-    results : Schema
-        Of the results, if ``work`` yields none.
+    worked : Worked
+        Complete when the last batch has been taken.
 
     """
-    worker, tuples, found = -1, 0, [np.empty(0, np.uint64)]
 
     def unpacked() -> Batches:
-        nonlocal worker, tuples
         for batch in arrived:
-            for number, packet in zip(batch.column("worker").to_pylist(), batch.column("packet"), strict=True):
+            for worker, packet in zip(batch.column("worker").to_pylist(), batch.column("packet"), strict=True):
                 part = packets.read(packet)
-                worker, tuples = number, tuples + part.num_rows
-                found.append(occurring(part.column(key)))
+                worked.worker = worker
+                worked.add(part.column(key))
                 yield packets.plain(part.select(names))
 
-    busy, yielded, schema = 0.0, iter(work(unpacked())), results
+    yielded = iter(work(unpacked()))
     while True:
         started = time.perf_counter()
         batch = next(yielded, None)
-        busy += time.perf_counter() - started
+        worked.busy += time.perf_counter() - started
         if batch is None:
-            break
-        schema = batch.schema
-        yield _widened(
-            batch.columns, schema, pa.nulls(batch.num_rows, pa.int32()), pa.nulls(batch.num_rows, pa.string())
-        )
-    if worker >= 0:
-        load = Load(tuples, len(np.unique(np.concatenate(found))), busy)
+            return
+        yield batch
+
+
+def with_report(results: Batches, worked: Worked, schema: pa.Schema) -> Batches:
+    """Give results two columns more, and a last row with the worker's report. ``schema`` is theirs if there are none.
+
+    A worker without tuples has no report.
+    """
+    for batch in results:
+        schema, n = batch.schema, batch.num_rows
+        yield _widened(batch.columns, schema, pa.nulls(n, pa.int32()), pa.nulls(n, pa.string()))
+    if worked.worker >= 0:
+        keys = worked.keys
+        load = Load(len(keys), len(np.unique(keys.codes)), worked.busy)
         none = [pa.nulls(1, each.type) for each in schema]
-        yield _widened(none, schema, pa.array([worker], pa.int32()), pa.array([load.text()]))
+        yield _widened(none, schema, pa.array([worked.worker], pa.int32()), pa.array([load.text()]))
 
 
 def _widened(columns: Sequence[pa.Array], schema: pa.Schema, worker: pa.Array, report: pa.Array) -> pa.RecordBatch:

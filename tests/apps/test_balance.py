@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 
 import unskew.apps.balance
 from unskew.apps.balance import balance, balanced_map
+from unskew.apps.feedback.plans import Plans
 from unskew.apps.routing import packets
 from unskew.apps.routing.batches import partition, sources_of
 from unskew.apps.run.ending import cause
@@ -130,6 +131,31 @@ def test_work_over_packets(events, tmp_path):
     rows = collect(counted, tmp_path)
     assert sum(row["n"] for row in rows) == ROWS * FILES
     assert FILES <= len(rows) <= 4 * FILES  # once a worker and batch
+
+
+@pytest.mark.parametrize(
+    ("grouping", "own"),
+    [
+        ("MIXED", {"theta_max": 0.0, "window": 1}),
+        pytest.param("POSG", {"window": 64, "tolerance": 0.5}, marks=pytest.mark.full),
+    ],
+)
+def test_workers_over_packets_give_feedback(events, tmp_path, grouping, own):
+    """The plan of a batch is made of the times of the one before. Each row comes once, and nothing else does."""
+
+    def work(batches):
+        for batch in batches:
+            yield pa.record_batch({"user": batch.column("user_id"), "n": batch.column("payload").field("n")})
+
+    given = events, "user_id", 6, work, "user string, n long", grouping, str(tmp_path / "cp")
+    rows = collect(balanced_map(*given, **own), tmp_path)
+    assert sorted(row["n"] for row in rows) == list(range(ROWS * FILES))
+    state = Plans(str(tmp_path / "cp")).newest()
+    assert state is not None
+    if grouping == "MIXED":
+        assert state.active is not None, "some worker of each batch is slower than another"
+    with pytest.raises(UsageError, match="name is 'other', but a query has the plans of one call alone"):
+        balanced_map(*given, **own, name="other")
 
 
 @pytest.mark.parametrize("key_type", ["string", "bigint", "binary"])

@@ -81,9 +81,7 @@ def test_keys_move_and_counts_are_exact(spark: SparkSession, tmp_path, grouping)
         moved += sum(batch.moved for batch in batches)
         assert all(batch.grouping == grouping for batch in batches)
     state = Plans(checkpoint).newest()
-    assert state is not None
-    assert state.active is not None
-    assert state.active.number >= 1
+    assert state is not None, "sources have asked for plans"
     most: dict[str, tuple[int, int]] = {}
     for row in spark.read.parquet(out).collect():
         most[row["user"]] = max(most.get(row["user"], (0, 0)), (row["n"], row["total"]))
@@ -91,6 +89,7 @@ def test_keys_move_and_counts_are_exact(spark: SparkSession, tmp_path, grouping)
     if grouping == "POSG":
         assert moved == 0, "it splits keys"
         return
+    assert state.active is not None
     assert moved > 0, "a query in which no keys move would prove nothing"
     changed = ALWAYS[grouping] | ({"beta": 1.0} if grouping == "MIXED" else {"tokens": 32})
     with pytest.raises(EnvironmentFault, match=rf"lie as a plan for \({grouping}"):

@@ -6,7 +6,8 @@ import numpy as np
 import pyarrow as pa
 
 from unskew.apps.routing.packets import cut
-from unskew.apps.routing.reporting import with_report
+from unskew.apps.routing.reporting import Worked, noted, with_report
+from unskew.grouping.keys import encode
 
 RESULTS = pa.schema([pa.field("user", pa.string(), nullable=False), ("n", pa.int64())])
 
@@ -23,6 +24,11 @@ def packets(*users: list[str | None]) -> list[pa.RecordBatch]:
     ]
 
 
+def reported(work, arrived, names):
+    worked = Worked()
+    return with_report(noted(work, iter(arrived), names, "user", worked), worked, RESULTS)
+
+
 def test_the_last_row_is_the_report():
     got = []
 
@@ -32,7 +38,7 @@ def test_the_last_row_is_the_report():
             yield batch.rename_columns(["who", "number"])
 
     arrived = packets(["a", "b", "a"], ["b", None])
-    *results, last = with_report(work, iter(arrived), ["user", "n"], "user", RESULTS)
+    *results, last = reported(work, arrived, ["user", "n"])
     assert [batch.column("user").type for batch in got] == [pa.string()] * 2
     assert [batch.column("who").to_pylist() for batch in results] == [["a", "b", "a"], ["b", None]]
     assert all(batch.schema == last.schema for batch in results)
@@ -46,11 +52,20 @@ def test_the_last_row_is_the_report():
 
 
 def test_a_work_without_results():
-    [last] = with_report(lambda batches: iter([*batches][:0]), iter(packets(["a"])), ["n"], "user", RESULTS)
+    [last] = reported(lambda batches: iter([*batches][:0]), packets(["a"]), ["n"])
     assert last.schema.names[:2] == ["user", "n"]
     assert last.schema.field("user").nullable
     assert json.loads(last.columns[-1][0].as_py())["tuples"] == 1
 
 
 def test_a_worker_without_tuples_reports_nothing():
-    assert [*with_report(iter, iter([]), ["user", "n"], "user", RESULTS)] == []
+    assert [*reported(iter, [], ["user", "n"])] == []
+
+
+def test_the_keys_of_several_packets_are_those_of_all_tuples():
+    worked = Worked()
+    users = [["a", "b", "a"], ["c", "b", None], ["a"]]
+    [*_] = noted(iter, iter(packets(*users)), ["n"], "user", worked)
+    whole = encode(pa.array([user for some in users for user in some]))
+    assert worked.keys.hashes[worked.keys.codes].tolist() == whole.hashes[whole.codes].tolist()
+    assert len(worked.keys.hashes) == 4
