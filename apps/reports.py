@@ -162,16 +162,24 @@ class TaskReports:
 
 
 _Entry = tuple[int, type[Report], int]
+_MANY = 20_000  # entries; beyond, only the newest two batches are kept
 
 
 class _Merge(AccumulatorParam[dict[_Entry, Report]]):
-    """Later entries replace earlier ones of the same task: a retried task counts once."""
+    """Later entries replace earlier ones of the same task: a retried task counts once.
+
+    Batches without tuples may follow each other for days, and nobody takes their reports. So there is a bound.
+    """
 
     def zero(self, value: dict[_Entry, Report]) -> dict[_Entry, Report]:
         return {}
 
     def addInPlace(self, value1: dict[_Entry, Report], value2: dict[_Entry, Report]) -> dict[_Entry, Report]:  # noqa: N802
         value1.update(value2)
+        if len(value1) > _MANY:
+            newest = max((batch for batch, _, _ in value2), default=0)
+            for entry in [entry for entry in [*value1] if entry[0] < newest - 1]:
+                value1.pop(entry, None)
         return value1
 
 
@@ -200,8 +208,8 @@ class Reports:
         entries = self._entries.value
         reports = TaskReports()
         for entry in [entry for entry in [*entries] if entry[0] <= batch]:
-            report = entries.pop(entry)
-            if entry[0] != batch:
+            report = entries.pop(entry, None)
+            if entry[0] != batch or report is None:
                 continue
             number = entry[2]
             match report:

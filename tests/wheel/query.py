@@ -21,6 +21,7 @@ from pyspark.sql import functions as F
 
 import unskew.apps.spark as names
 from unskew import balance, balanced_map, check, keyed_map, observed, settings, watch
+from unskew.grouping.registry import OWNING
 from unskew.works import Distinct, Sessions
 
 WORKERS = 4
@@ -74,7 +75,7 @@ def mapped(df, grouping, checkpoint):
 
 
 def ids(df, grouping, checkpoint):
-    every = None if grouping == "KEY" else "1 batch"
+    every = None if grouping in OWNING else "1 batch"
     work = Distinct("id", "int64")
     found = keyed_map(df, "key", WORKERS, work, grouping, checkpoint, ttl=86_400.0, merge_every=every, observe="unskew")
     return found.select("key", "id")
