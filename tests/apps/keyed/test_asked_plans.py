@@ -1,0 +1,115 @@
+"""A query of one's own by a grouping with feedback, without Spark: drivers die within batches and between them.
+
+Its routers ask a real driver's thread, and its workers are the real ones, with their states in memory.
+"""
+
+import random
+from collections import Counter, defaultdict
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from tests.apps.keyed.driver import Tally, packets_of
+from unskew.apps.feedback.asked import Asked, Beginnings
+from unskew.apps.feedback.monitors import Monitors
+from unskew.apps.feedback.plans import Plans
+from unskew.apps.keyed import parcels
+from unskew.apps.keyed.keyed_map import _forgetting
+from unskew.apps.keyed.program import Program, Progress, WorkerBatch
+from unskew.apps.keyed.store import MemoryStore
+from unskew.apps.keyed.worker import work
+from unskew.apps.planning.server import Place
+from unskew.apps.reports import RouterReport, TaskReports
+from unskew.apps.routing.router import Routing, SourceRouter
+from unskew.deploy.servers.loopback import LOOPBACK
+from unskew.grouping.loop import Loop
+
+WORKERS, SOURCES, BATCHES, ROWS = 4, 2, 20, 200
+#: A plan in every batch in which workers' measured times differ: in most.
+ALWAYS = {
+    "MIXED": {"theta_max": 0.0, "window": 1},
+    "LLFD": {"theta_max": 0.0, "window": 1},
+    "CONSISTENT_HASH": {"threshold": 0.0, "rounds": 99, "method": "halving", "tokens": 64},
+}
+
+
+class Memory:
+    """A driver's reports."""
+
+    def __init__(self):
+        self.of = defaultdict(TaskReports)
+
+    def send(self, batch, number, report):
+        reports = self.of[batch]
+        (reports.routers if isinstance(report, RouterReport) else reports.workers)[number] = report
+
+    def take(self, batch):
+        found = self.of.get(batch, TaskReports())
+        self.of = defaultdict(TaskReports, {b: each for b, each in self.of.items() if b > batch})
+        return found
+
+
+class Driver:
+    """What a process has, and loses."""
+
+    def __init__(self, grouping, checkpoint):
+        reports = Memory()
+        routing = Routing(grouping, WORKERS, checkpoint, ALWAYS[grouping], streaming=True, reports=reports)
+        loop = Loop(routing.router, WORKERS, moving=True, keyed=True)
+        self.server = Beginnings(loop, checkpoint, reports, Place(LOOPBACK), _forgetting(routing))
+        self.routing = replace(routing, plans=Asked(self.server.address, checkpoint))
+        self.program = Program(
+            Tally(), pa.string(), WORKERS, split=False, ttl_ms=3_600_000, reports=reports,
+            routing=self.routing, monitors=Monitors(self.routing),
+        )  # fmt: skip
+
+    def attempt(self, batch, parts, before):
+        """Run a batch; the workers' stores after it, and the number of each key as it is published."""
+        packets = [[] for _ in range(WORKERS)]
+        for source, keys in enumerate(parts):
+            router = SourceRouter(self.routing, source, batch)
+            rows = pa.record_batch({"key": keys, "value": [1] * len(keys)})
+            for own, more in zip(packets, packets_of(rows, router.route(keys, None), WORKERS), strict=True):
+                own.extend(more)
+            router.close()
+        after, published = [], {}
+        for worker, store in enumerate(before):
+            own = MemoryStore()
+            own.blobs = dict(store.blobs)
+            clock = WorkerBatch(batch, 1000 + batch, 1000 + batch)
+            for parcel in work(self.program, own, worker, packets[worker], clock, Progress.read(own)):
+                if parcel.kind == parcels.RESULTS:
+                    for row in parcels.read(parcel.blob).to_pylist():
+                        _, key, _, n, _ = row.values()
+                        assert key not in published, "a key has one state"
+                        published[key] = n
+            after.append(own)
+        return after, published
+
+
+@pytest.mark.parametrize("grouping", ALWAYS)
+@pytest.mark.parametrize("seed", range(2))
+def test_counts_are_exact_whatever_dies(grouping, seed, tmp_path):
+    rng, chance = np.random.default_rng(seed), random.Random(seed)
+    truth, stores = Counter(), [MemoryStore() for _ in range(WORKERS)]
+    driver = Driver(grouping, str(tmp_path))
+    try:
+        for batch in range(BATCHES):
+            drawn = [(rng.random(ROWS) < 0.3, rng.integers(1, 40, ROWS)) for _ in range(SOURCES)]
+            parts = [pa.array([f"u{0 if hot else k}" for hot, k in zip(*of, strict=True)]) for of in drawn]
+            if chance.random() < 0.4:  # it dies before the batch is committed
+                driver.attempt(batch, parts, stores)
+                driver.server.close()
+                driver = Driver(grouping, str(tmp_path))
+            stores, published = driver.attempt(batch, parts, stores)
+            keys = [key for part in parts for key in part.to_pylist()]
+            truth.update(keys)
+            assert published == {key: truth[key] for key in set(keys)}
+            if chance.random() < 0.3:  # it dies after that, with the batch's reports
+                driver.server.close()
+                driver = Driver(grouping, str(tmp_path))
+    finally:
+        driver.server.close()
+    assert Plans(str(tmp_path)).newest().active.number > 2, "a query in which no keys move would prove nothing"
