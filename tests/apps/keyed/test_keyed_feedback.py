@@ -121,7 +121,7 @@ writer.trigger(availableNow=True).start(folder + "/out").awaitTermination()
 @pytest.mark.parametrize("kills", [4])
 def test_whatever_batch_it_is_killed_in(tmp_path, kills):
     """All of it at once: the driver, Spark, and its Python workers."""
-    truth = files(tmp_path / "in", 0, 5 * kills + 4)
+    truth = files(tmp_path / "in", 0, 8 * kills + 4)
     program = tmp_path / "program.py"
     program.write_text(PROGRAM)
     environment = os.environ | {"PYSPARK_PYTHON": sys.executable, "JAVA_HOME": str(find_java().home)}
@@ -184,5 +184,6 @@ def test_through_spark_connect_it_is_refused(tmp_path):
     command = [sys.executable, program, tmp_path]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-3_000:]
-    assert re.search(r"^MIXED needs feedback from the workers, which has no way .*Spark Connect", done.stdout)
+    line = r"^MIXED needs feedback from the workers, which has no way .*Spark Connect"
+    assert re.search(line, done.stdout, re.MULTILINE)
     assert not (tmp_path / "cp").exists()
