@@ -31,6 +31,7 @@ def progress(number, *loads, source=KAFKA, **observed):
     of = {"unskew": Row(**given, grouping="KEY")} if loads else observed
     time = f"2026-01-01T00:00:0{number}.000Z"
     text = {
+        "timestamp": time,
         "batchId": number,
         "durationMs": {"triggerExecution": 700, "addBatch": 500},
         "stateOperators": [{"operatorName": "transformWithStateExec", "memoryUsedBytes": 9, "numRowsTotal": 3}],
@@ -62,7 +63,7 @@ def test_batches_are_shown_by_the_names_of_the_catalogue():
         first = found(page)
         assert {name.split(" ")[0] for name in first} <= {metric.prometheus_name for metric in METRICS}
         assert (first["unskew_run_tuples_total"], first["unskew_worker_closed_total 0"]) == (4, 3)
-        assert (first["unskew_batch_tuples"], first["unskew_batch_std_dev_percent"]) == (4, 25)
+        assert (first["unskew_batch_tuples"], first["unskew_batch_std_dev_ratio"]) == (4, 0.25)
         assert first["unskew_batch_straggling_ratio"] == pytest.approx(1.5)
         assert (first["unskew_task_tuples 1"], first["unskew_task_busy_seconds 1"]) == (1, 0.1)
         assert (first["unskew_worker_states_states 0"], first["unskew_worker_states_size_bytes 0"]) == (6, 48)
@@ -75,7 +76,7 @@ def test_batches_are_shown_by_the_names_of_the_catalogue():
         for _ in range(2):
             then = found(page)
         assert (then["unskew_run_tuples_total"], then["unskew_worker_closed_total 0"]) == (6, 4)
-        assert (then["unskew_batch_std_dev_percent"], then["unskew_query_batch_number"]) == (0, 1)
+        assert (then["unskew_batch_std_dev_ratio"], then["unskew_query_batch_number"]) == (0, 1)
         assert all('grouping="KEY",run="mine"' in each and 'source_type="QUERY"' in each for each in series(page.url))
 
 
