@@ -162,13 +162,14 @@ class TaskReports:
 
 
 _Entry = tuple[int, type[Report], int]
-_MANY = 20_000  # entries; beyond, only the newest two batches are kept
+_MANY = 20_000  # entries; beyond, only the newest two batches and the newest one with tuples are kept
 
 
 class _Merge(AccumulatorParam[dict[_Entry, Report]]):
     """Later entries replace earlier ones of the same task: a retried task counts once.
 
-    Batches without tuples may follow each other for days, and nobody takes their reports. So there is a bound.
+    Batches without tuples may follow each other for days, and nobody takes their reports. So there is a bound. The
+    newest batch with tuples stays: the next plan is made of it.
     """
 
     def zero(self, value: dict[_Entry, Report]) -> dict[_Entry, Report]:
@@ -178,7 +179,9 @@ class _Merge(AccumulatorParam[dict[_Entry, Report]]):
         value1.update(value2)
         if len(value1) > _MANY:
             newest = max((batch for batch, _, _ in value2), default=0)
-            for entry in [entry for entry in [*value1] if entry[0] < newest - 1]:
+            worked = [entry[0] for entry, report in [*value1.items()] if getattr(report, "tuples", 0)]
+            keep = {newest, newest - 1, max(worked, default=newest)}
+            for entry in [entry for entry in [*value1] if entry[0] < newest and entry[0] not in keep]:
                 value1.pop(entry, None)
         return value1
 
@@ -201,17 +204,23 @@ class Reports:
         self._entries.add({(batch, type(report), number): report})
 
     def take(self, batch: int) -> TaskReports:
-        """The reports of a batch. Call it on the driver, after the batch's tasks. Older reports are dropped.
+        """The reports of a batch. Call it on the driver, after the batch's tasks. They and older ones are dropped.
 
         Tasks of later batches may report meanwhile.
         """
+        found = self.until(batch).get(batch, TaskReports())
         entries = self._entries.value
-        reports = TaskReports()
         for entry in [entry for entry in [*entries] if entry[0] <= batch]:
-            report = entries.pop(entry, None)
-            if entry[0] != batch or report is None:
+            entries.pop(entry, None)
+        return found
+
+    def until(self, batch: int) -> dict[int, TaskReports]:
+        """The reports of each batch up to this one, by its number. Call it as ``take``, which drops them."""
+        found: dict[int, TaskReports] = {}
+        for (of, _, number), report in [*self._entries.value.items()]:
+            if of > batch:
                 continue
-            number = entry[2]
+            reports = found.setdefault(of, TaskReports())
             match report:
                 case RouterReport():
                     reports.routers[number] = report
@@ -219,7 +228,7 @@ class Reports:
                     reports.workers[number] = report
                 case MergerReport():
                     reports.mergers[number] = report
-        return reports
+        return found
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """Plans that are made at a batch's beginning, when its sources ask for them. They serve queries of one's own.
 
 The driver has a thread that answers (``Beginnings``). It makes the plan state of a batch from the one before and the
-reports of the batch before, which Spark has committed by then. It writes the state, whole and once, and only then
+reports since then, whose batches Spark has committed. It writes the state, whole and once, and only then
 answers. So a batch that runs again has the same plan, whatever the next attempt measures. The workers run after all
 sources of their batch, and find its state beside the checkpoint, as the sources do.
 
@@ -98,10 +98,10 @@ class Beginnings(Server):
         batch = asked["batch"]
         with self._changed:
             if batch != self._newest:  # the first of its sources
-                reports = self._reports.take(batch - 1)
-                begin(self._loop, self._checkpoint, batch, reports)
+                begin(self._loop, self._checkpoint, batch, self._reports.until(batch - 1))
                 self._newest = batch
-                self._planned(reports)
+                # Taken only now: if the plan fails, the next attempt makes it of the same reports.
+                self._planned(self._reports.take(batch - 1))
         source.send_bytes(BEGUN)
 
 

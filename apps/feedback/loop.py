@@ -4,13 +4,14 @@ A topology makes it at the batch's end. A query of one's own has no end of a bat
 sources ask for it (``unskew.apps.feedback.asked``).
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from unskew.apps.checkpoint.location import Location, Where
 from unskew.apps.feedback.plans import Plans
 from unskew.apps.reports import TaskReports
 from unskew.errors import EnvironmentFault
-from unskew.grouping.loop import Interval, Loop, PlanState, Rebalance, effects
+from unskew.grouping.loop import Interval, Loop, MigrationReport, PlanState, Rebalance, effects
 
 
 def end(loop: Loop, checkpoint: Where, batch: int, reports: TaskReports) -> tuple[Rebalance, ...]:
@@ -30,8 +31,12 @@ def end(loop: Loop, checkpoint: Where, batch: int, reports: TaskReports) -> tupl
     return effects(before, interval)
 
 
-def begin(loop: Loop, checkpoint: Where, batch: int, reports: TaskReports) -> None:
-    """Begin a batch: write its plan state, unless it is written already. ``reports`` are those of the batch before.
+def begin(loop: Loop, checkpoint: Where, batch: int, reports: Mapping[int, TaskReports]) -> None:
+    """Begin a batch: write its plan state, unless it is written already.
+
+    ``reports`` are those of the batches since the plan state before, by their number. In a batch without rows no source
+    asks for a plan, but workers are called. So tuples, times and monitors are those of the newest batch with tuples.
+    What workers have released is as of the batch before this one: they release it anew in each batch that calls them.
 
     Nobody waits for a query's end of a batch here. So reports may be lost with their driver, after the batch has been
     committed. Then the plan state has none of what workers have released: a worker that is called again releases it
@@ -41,9 +46,16 @@ def begin(loop: Loop, checkpoint: Where, batch: int, reports: TaskReports) -> No
     if batch == 0 or plans.written(batch) is not None:
         return
     before = plans.at(batch - 1) or PlanState(loop.workers)
-    if not reports.workers:
+    last = reports.get(batch - 1, TaskReports())
+    if not last.workers:
         before = replace(before, released=frozenset(), pending_files={})
-    plans.write(batch, loop.after(before, _interval(batch - 1, reports, before.workers)))
+    measured = reports.get(max((of for of, each in reports.items() if each.tuples), default=-1), last)
+    interval = _interval(batch - 1, measured, before.workers)
+    plans.write(batch, loop.after(before, replace(interval, migrations=_migrations(last))))
+
+
+def _migrations(reports: TaskReports) -> dict[int, MigrationReport]:
+    return {worker: report.migration for worker, report in reports.workers.items()}
 
 
 def _interval(batch: int, reports: TaskReports, workers: int) -> Interval:
@@ -54,7 +66,7 @@ def _interval(batch: int, reports: TaskReports, workers: int) -> Interval:
         {source: report.grouping for source, report in reports.routers.items() if report.grouping is not None},
         reports.tuples,
         reports.busy(workers).tolist(),
-        migrations={worker: report.migration for worker, report in reports.workers.items()},
+        migrations=_migrations(reports),
     )
 
 

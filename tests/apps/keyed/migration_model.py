@@ -334,7 +334,7 @@ class AskedModel(MigrationModel):
     def _begun(self):
         # Sources without tuples don't ask. At the end they do, so that no state is left under way.
         if self.batch.rows.num_rows or (self.ends and self.batch.called == "all"):
-            begin(self.loop, self.folder, self.number, TaskReports(workers=self.reported))
+            begin(self.loop, self.folder, self.number, {self.number - 1: TaskReports(workers=self.reported)})
 
     def teardown(self):
         self.ends = True

@@ -5,6 +5,7 @@ Its routers ask a real driver's thread, and its workers are the real ones, with 
 
 import random
 from collections import Counter, defaultdict
+from contextlib import closing
 from dataclasses import replace
 
 import numpy as np
@@ -44,6 +45,9 @@ class Memory:
     def send(self, batch, number, report):
         reports = self.of[batch]
         (reports.routers if isinstance(report, RouterReport) else reports.workers)[number] = report
+
+    def until(self, batch):
+        return {b: each for b, each in self.of.items() if b <= batch}
 
     def take(self, batch):
         found = self.of.get(batch, TaskReports())
@@ -87,6 +91,23 @@ class Driver:
                         published[key] = n
             after.append(own)
         return after, published
+
+
+@pytest.mark.parametrize("grouping", ALWAYS)
+def test_batches_without_rows_hide_no_reports(grouping, tmp_path):
+    """After each batch comes one of which no source has a part, as when a watermark moves. Nobody asks for its plan."""
+    rng, stores = np.random.default_rng(0), [MemoryStore() for _ in range(WORKERS)]
+    truth, driver = Counter(), Driver(grouping, str(tmp_path))
+    with closing(driver.server):
+        for batch in range(0, BATCHES, 2):
+            drawn = [(rng.random(ROWS) < 0.3, rng.integers(1, 40, ROWS)) for _ in range(SOURCES)]
+            parts = [pa.array([f"u{0 if hot else k}" for hot, k in zip(*of, strict=True)]) for of in drawn]
+            stores, published = driver.attempt(batch, parts, stores)
+            keys = [key for part in parts for key in part.to_pylist()]
+            truth.update(keys)
+            assert published == {key: truth[key] for key in set(keys)}
+            stores, _ = driver.attempt(batch + 1, [], stores)
+    assert Plans(str(tmp_path)).newest().active.number > 2
 
 
 @pytest.mark.parametrize("grouping", ALWAYS)
