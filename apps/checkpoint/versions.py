@@ -75,10 +75,12 @@ class Versions:
         self._folder.write(_name(version), data)
         self._forget(version)
 
-    def create(self, version: int, data: bytes) -> None:
-        """Write as ``write`` does, but leave a version that exists as it is."""
-        if self._folder.create(_name(version), data):
+    def create(self, version: int, data: bytes) -> bool:
+        """Write as ``write`` does, but leave a version that exists as it is. Returns whether it was written."""
+        created = self._folder.create(_name(version), data)
+        if created:
             self._forget(version)
+        return created
 
     def _forget(self, version: int) -> None:
         if not tidies(self._folder, f"{self._address} {version}", _SELDOM):

@@ -17,7 +17,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from unskew.apps.checkpoint.location import Where
+from unskew.apps.checkpoint.location import Location, Where
 from unskew.apps.feedback.loop import begin, require_followed
 from unskew.apps.feedback.plans import Plans
 from unskew.apps.planning.asking import answered, connection, reaching
@@ -25,7 +25,7 @@ from unskew.apps.planning.server import ENABLED, Place, Server, place_of
 from unskew.apps.planning.wire import BEGUN, Address
 from unskew.apps.reports import Reports, TaskReports
 from unskew.apps.routing.router import Routing
-from unskew.errors import UsageError
+from unskew.errors import EnvironmentFault, UsageError
 from unskew.grouping.loop import Loop, PlanState
 from unskew.grouping.registry import STANDALONE
 from unskew.grouping.state import pack, unpack
@@ -90,7 +90,7 @@ class Beginnings(Server):
         planned: Callable[[TaskReports], None] = lambda _: None,
     ) -> None:
         self._loop, self._checkpoint, self._reports, self._planned = loop, checkpoint, reports, planned
-        self._newest = -1
+        self._newest = self._tried = -1
         super().__init__(place)
 
     def _answer(self, source: Connection) -> None:
@@ -98,11 +98,23 @@ class Beginnings(Server):
         batch = asked["batch"]
         with self._changed:
             if batch != self._newest:  # the first of its sources
-                begin(self._loop, self._checkpoint, batch, self._reports.until(batch - 1))
+                self._begin(batch)
                 self._newest = batch
                 # Taken only now: if the plan fails, the next attempt makes it of the same reports.
                 self._planned(self._reports.take(batch - 1))
         source.send_bytes(BEGUN)
+
+    def _begin(self, batch: int) -> None:
+        """Write a batch's plan state, or go on with what an earlier driver, or an attempt of this one, has written."""
+        again, self._tried = self._tried == batch, batch
+        own = begin(self._loop, self._checkpoint, batch, self._reports.until(batch - 1))
+        if not own and self._newest >= 0 and not again:
+            self._tried = -1
+            raise EnvironmentFault(
+                f"the plan of batch {batch} in {Location.of(self._checkpoint).address} isn't this call's own: a "
+                "checkpoint has one call with feedback, and one query at a time; for another call, take another query "
+                "or a grouping without feedback; to go on after another driver, make the call again"
+            )
 
 
 def with_feedback(

@@ -31,7 +31,7 @@ def end(loop: Loop, checkpoint: Where, batch: int, reports: TaskReports) -> tupl
     return effects(before, interval)
 
 
-def begin(loop: Loop, checkpoint: Where, batch: int, reports: Mapping[int, TaskReports]) -> None:
+def begin(loop: Loop, checkpoint: Where, batch: int, reports: Mapping[int, TaskReports]) -> bool:
     """Begin a batch: write its plan state, unless it is written already.
 
     ``reports`` are those of the batches since the plan state before, by their number. In a batch without rows no source
@@ -41,17 +41,25 @@ def begin(loop: Loop, checkpoint: Where, batch: int, reports: Mapping[int, TaskR
     Nobody waits for a query's end of a batch here. So reports may be lost with their driver, after the batch has been
     committed. Then the plan state has none of what workers have released: a worker that is called again releases it
     anew, and reports that.
+
+    Returns
+    -------
+    bool
+        Whether nobody else has written the batch's plan state.
+
     """
     plans = Plans(checkpoint)
-    if batch == 0 or plans.written(batch) is not None:
-        return
+    if batch == 0:
+        return True
+    if plans.written(batch) is not None:
+        return False
     before = plans.at(batch - 1) or PlanState(loop.workers)
     last = reports.get(batch - 1, TaskReports())
     if not last.workers:
         before = replace(before, released=frozenset(), pending_files={})
     measured = reports.get(max((of for of, each in reports.items() if each.tuples), default=-1), last)
     interval = _interval(batch - 1, measured, before.workers)
-    plans.write(batch, loop.after(before, replace(interval, migrations=_migrations(last))))
+    return plans.write(batch, loop.after(before, replace(interval, migrations=_migrations(last))))
 
 
 def _migrations(reports: TaskReports) -> dict[int, MigrationReport]:

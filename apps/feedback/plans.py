@@ -50,9 +50,9 @@ class Plans:
         found = self._versions.at(batch)
         return _read(found) if found is not None else None
 
-    def write(self, batch: int, state: PlanState) -> None:
-        """Set the state at the start of a batch, unless one is already written for it."""
-        self._versions.create(batch, state.save())
+    def write(self, batch: int, state: PlanState) -> bool:
+        """Set the state at the start of a batch, unless one is already written for it. Returns whether it was set."""
+        return self._versions.create(batch, state.save())
 
 
 @lru_cache(maxsize=2)

@@ -80,6 +80,37 @@ def test_the_next_driver_gives_what_is_written(measured, tmp_path):
         ask(5)
 
 
+def test_a_second_call_on_the_checkpoint_is_refused(measured, tmp_path):
+    """Its plans would be the other's, whose keys move otherwise. What the other has written stays."""
+    checkpoint = str(tmp_path / "own")
+    with driver(measured, checkpoint) as one, driver(measured, checkpoint) as other:
+        first, second = Asked(one.address, checkpoint), Asked(other.address, checkpoint)
+        assert first(0) is second(0) is None
+        written = first(1)
+        for _ in range(2):  # Spark tries a task again
+            with pytest.raises(EnvironmentFault, match=r"plan of batch 1 in .* isn't this call's own: .* one call"):
+                second(1)
+        assert (first(1), first(2).workers) == (written, written.workers)
+
+
+def test_a_batch_whose_answer_was_lost_is_begun_again(measured, tmp_path, monkeypatch):
+    """The driver fails after it has written the plan. That is its own, however often it is asked."""
+    checkpoint, begin = str(tmp_path / "own"), asked.begin
+
+    def broken(*of):
+        begin(*of)
+        raise OSError("no answer")
+
+    with driver(measured, checkpoint) as one:
+        ask = Asked(one.address, checkpoint)
+        assert ask(0) is None
+        with monkeypatch.context() as patch:
+            patch.setattr(asked, "begin", broken)
+            with pytest.raises(EnvironmentFault):
+                ask(1)
+        assert ask(1) == Plans(checkpoint).written(1)
+
+
 def test_lost_reports_are_of_no_worker(measured, tmp_path):
     """What workers have reported of the pending plan before may be older than their files are now."""
     checkpoint, (loop, _) = str(tmp_path / "own"), measured
