@@ -5,6 +5,7 @@ import logging
 import secrets
 import socket
 import threading
+import time
 from abc import ABC, abstractmethod
 from contextlib import suppress
 from multiprocessing import AuthenticationError
@@ -23,6 +24,9 @@ log = logging.getLogger(__name__)
 #: Settings of Spark: a port for the server (0: any free one), and whether there is one.
 PORT, ENABLED = "spark.unskew.planner.port", "spark.unskew.planner.enabled"
 RETRIES = "spark.port.maxRetries"
+
+_MOMENT = 0.2  # s; until the next connection is tried
+_GONE = (ConnectionError, TimeoutError, EOFError)  # the task has ended, or another attempt of it has won
 
 
 class Place(NamedTuple):
@@ -65,6 +69,7 @@ class Server(ABC):
     def __init__(self, place: Place) -> None:
         host, bind, port, retries = place
         self._changed = threading.Condition()
+        self._connections = threading.Lock()  # of `_open`; an answer may hold `_changed` while it waits for a store
         self._open: set[socket.socket] = set()
         self._closed = False
         self._server = _listening((bind or host).strip("[]"), port, retries if port else 0)
@@ -76,6 +81,7 @@ class Server(ABC):
         with self._changed:
             self._closed = True
             self._changed.notify_all()
+        with self._connections:
             still = [self._server, *self._open]
         for each in still:
             with suppress(OSError):
@@ -86,27 +92,34 @@ class Server(ABC):
         while not self._closed:
             try:
                 connected, _ = self._server.accept()
-            except OSError:
-                return
-            with self._changed:
-                self._open.add(connected)
-            threading.Thread(target=self._serve, args=[connected], name="unskew planner's task", daemon=True).start()
+                threading.Thread(target=self._serve, args=[connected], name="unskew planner's task", daemon=True).start()
+            except (OSError, RuntimeError) as error:  # too many open files, or no more threads
+                if not self._closed:
+                    log.warning("the query's planner can't take a connection: %s", error)
+                    time.sleep(_MOMENT)
 
     def _serve(self, connected: socket.socket) -> None:
         """Answer one attempt of a source."""
-        known = (OSError, EOFError, AuthenticationError)
+        with self._connections:
+            if self._closed:
+                connected.close()
+                return
+            self._open.add(connected)
         try:
-            with connected, suppress(*known), answering(connected, self.address.secret) as source:
+            # What goes wrong with the connection itself can't be told to the task, and it notices.
+            with (
+                connected,
+                suppress(OSError, EOFError, AuthenticationError),
+                answering(connected, self.address.secret) as source,
+            ):
                 try:
                     self._answer(source)
-                except known:
-                    raise
                 except Exception as error:
-                    if not isinstance(error, UserError):
+                    if not isinstance(error, (*_GONE, UserError)):
                         log.exception("a task gets no plan")
                     source.send_bytes(REFUSED + f"{type(error).__name__}: {error}".encode())
         finally:
-            with self._changed:
+            with self._connections:
                 self._open.discard(connected)
 
     @abstractmethod

@@ -106,7 +106,7 @@ def test_a_batch_whose_answer_was_lost_is_begun_again(measured, tmp_path, monkey
         assert ask(0) is None
         with monkeypatch.context() as patch:
             patch.setattr(asked, "begin", broken)
-            with pytest.raises(EnvironmentFault):
+            with pytest.raises(EnvironmentFault, match="planner has no plan: OSError: no answer"):
                 ask(1)
         assert ask(1) == Plans(checkpoint).written(1)
 

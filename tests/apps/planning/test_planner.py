@@ -1,5 +1,6 @@
 """The planner of a query over real sockets: waves, attempts that run again, and drivers that follow each other."""
 
+import errno
 import socket
 import threading
 from collections.abc import Sequence
@@ -11,7 +12,7 @@ import pytest
 
 from tests.waiting import PATIENCE
 from unskew.apps.checkpoint.folders import LocalFolder
-from unskew.apps.planning.asking import Asking
+from unskew.apps.planning.asking import Asking, connection
 from unskew.apps.planning.planner import FOLDER, Planner
 from unskew.apps.planning.server import Place
 from unskew.deploy.servers.loopback import LOOPBACK, free_port
@@ -322,3 +323,29 @@ def test_a_port_that_is_taken():
             port = made.address.port  # it is taken now
         with pytest.raises(EnvironmentFault, match=f"can't listen at {LOOPBACK}:{port} .*in use"):
             Planner(lambda _: planned(), None, Place(LOOPBACK, port=port))
+
+
+def test_a_long_answer_holds_up_no_other_connection():
+    with planner() as one, one._changed:  # as while a plan is written to a slow store
+        for _ in range(2):
+            connection(one.address).close()
+
+
+def test_a_connection_that_cannot_be_taken_is_not_the_last_one(monkeypatch):
+    """As if too many files were open."""
+    with planner() as one:
+        real, failures = one._server, [OSError(errno.EMFILE, "Too many open files")]
+
+        class Short:
+            def accept(self):
+                if failures:
+                    raise failures.pop()
+                return real.accept()
+
+            def __getattr__(self, name):
+                return getattr(real, name)
+
+        monkeypatch.setattr(one, "_server", Short())
+        for batch in range(3):
+            route(one, batch, 0, ["a"])
+        assert not failures
