@@ -77,7 +77,7 @@ class Beginnings(Server):
     place : Place
         Where it listens.
     planned : callable, optional
-        Called with the reports of the batch before, when the plan state of a batch is written.
+        Called with the reports of the batch before, when the plan state of a batch is written. No source waits for it.
 
     """
 
@@ -95,14 +95,16 @@ class Beginnings(Server):
 
     def _answer(self, source: Connection) -> None:
         asked: dict[str, Any] = unpack(_BEGIN, source.recv_bytes())
-        batch = asked["batch"]
+        batch, reports = asked["batch"], None
         with self._changed:
             if batch != self._newest:  # the first of its sources
                 self._begin(batch)
                 self._newest = batch
                 # Taken only now: if the plan fails, the next attempt makes it of the same reports.
-                self._planned(self._reports.take(batch - 1))
+                reports = self._reports.take(batch - 1)
         source.send_bytes(BEGUN)
+        if reports is not None:
+            self._planned(reports)
 
     def _begin(self, batch: int) -> None:
         """Write a batch's plan state, or go on with what an earlier driver, or an attempt of this one, has written."""

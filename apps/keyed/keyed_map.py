@@ -1,6 +1,7 @@
 """``keyed_map``: run a keyed work over the user's own stream."""
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
 import pyarrow as pa
@@ -30,7 +31,7 @@ from unskew.apps.routing.router import Routing, planned, scheme_options
 from unskew.apps.spark import spark_schema, tokens
 from unskew.apps.tuning import PROVIDER, ROCKSDB
 from unskew.durations import Duration, milliseconds
-from unskew.errors import UsageError
+from unskew.errors import EnvironmentFault, UsageError
 from unskew.grouping import parameters
 from unskew.grouping.registry import KEEPING, OWNING
 from unskew.works.interface import KeyedWork
@@ -231,13 +232,14 @@ def _opened(parcels: DataFrame, schema: StructType, program: Program, by: KeyCol
 
 
 def _forgetting(routing: Routing) -> Callable[[TaskReports], None]:
-    """Removes the files of states that all workers have taken in, by their reports."""
+    """Removes the files of states that all workers have taken in, by their reports. Mere tidying: it may fail."""
     assert routing.checkpoint is not None
     transfers = Transfers(routing.checkpoint)
 
     def forget(reports: TaskReports) -> None:
         workers = reports.workers
-        transfers.forget([workers[w].migration.taken if w in workers else 0 for w in range(routing.workers)])
+        with suppress(EnvironmentFault):
+            transfers.forget([workers[w].migration.taken if w in workers else 0 for w in range(routing.workers)])
 
     return forget
 

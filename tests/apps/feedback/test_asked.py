@@ -1,6 +1,7 @@
 """Plans that sources ask for at a batch's beginning, without Spark: one plan a batch, however often it is asked for."""
 
 import secrets
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import replace
@@ -8,6 +9,7 @@ from dataclasses import replace
 import pytest
 
 from tests.apps.feedback.imitation import Imitation, stream
+from tests.waiting import PATIENCE, awaited
 from unskew.apps.feedback import asked
 from unskew.apps.feedback.asked import Asked, Beginnings
 from unskew.apps.feedback.loop import require_followed
@@ -59,7 +61,7 @@ def test_all_sources_of_a_batch_get_the_plan_that_is_written(measured, tmp_path)
             written = Plans(checkpoint).written(batch)
             assert states == {written.save() if written else b""}
             assert (written is None) == (batch == 0), "no batch comes before the first"
-    assert len(planned) == BATCHES
+        awaited(lambda: len(planned) == BATCHES, "the last batch's tidying")
     assert Plans(checkpoint).at(BATCHES - 1).active.number >= 1
 
 
@@ -109,6 +111,15 @@ def test_a_batch_whose_answer_was_lost_is_begun_again(measured, tmp_path, monkey
             with pytest.raises(EnvironmentFault, match="planner has no plan: OSError: no answer"):
                 ask(1)
         assert ask(1) == Plans(checkpoint).written(1)
+
+
+def test_nobody_waits_for_what_follows_a_plan(measured, tmp_path):
+    checkpoint, answered = str(tmp_path / "own"), threading.Event()
+    waited = []
+    with driver(measured, checkpoint, lambda _: waited.append(answered.wait(PATIENCE))) as one:
+        assert [Asked(one.address, checkpoint)(0) for _ in range(2)] == [None, None]
+        answered.set()
+        assert awaited(lambda: waited) == [True]
 
 
 def test_lost_reports_are_of_no_worker(measured, tmp_path):

@@ -18,6 +18,7 @@ from unskew.apps.feedback.monitors import Monitors
 from unskew.apps.feedback.plans import Plans
 from unskew.apps.keyed import parcels
 from unskew.apps.keyed.keyed_map import _forgetting
+from unskew.apps.keyed.migration import Transfers
 from unskew.apps.keyed.program import Program, Progress, WorkerBatch
 from unskew.apps.keyed.store import MemoryStore
 from unskew.apps.keyed.worker import work
@@ -25,6 +26,7 @@ from unskew.apps.planning.server import Place
 from unskew.apps.reports import RouterReport, TaskReports
 from unskew.apps.routing.router import Routing, SourceRouter
 from unskew.deploy.servers.loopback import LOOPBACK
+from unskew.errors import EnvironmentFault
 from unskew.grouping.loop import Loop
 
 WORKERS, SOURCES, BATCHES, ROWS = 4, 2, 20, 200
@@ -134,3 +136,13 @@ def test_counts_are_exact_whatever_dies(grouping, seed, tmp_path):
     finally:
         driver.server.close()
     assert Plans(str(tmp_path)).newest().active.number > 2, "a query in which no keys move would prove nothing"
+
+
+def test_files_that_cannot_be_removed_harm_nothing(tmp_path, monkeypatch):
+    """Their removal is mere tidying."""
+
+    def broken(*_):
+        raise EnvironmentFault("the store is away")
+
+    monkeypatch.setattr(Transfers, "forget", broken)
+    _forgetting(Routing("MIXED", WORKERS, str(tmp_path)))(TaskReports())
