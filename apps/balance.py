@@ -24,7 +24,7 @@ from unskew.apps.routing.frames import WORKER, routed_frame
 from unskew.apps.routing.keys import Key, is_plain, key_column
 from unskew.apps.routing.order import in_order
 from unskew.apps.routing.packets import column, cost_column, packets_at_workers, route_column
-from unskew.apps.routing.reporting import Worked, at_workers
+from unskew.apps.routing.reporting import Worked, at_workers, result_type
 from unskew.apps.routing.router import Routing, planned, scheme_options
 from unskew.apps.spark import column_of, placed, type_of
 from unskew.errors import UsageError
@@ -243,6 +243,8 @@ def balanced_map(
         routed = routed_frame(df, by, routing, WORKER, of)
         return placed(routed, workers, F.col(WORKER)).drop(WORKER).mapInArrow(work, schema)
     if feedback:
+        df.select(*(column(each) for each in (source, time) if each is not None))  # Spark refuses one that there isn't
+        schema = result_type(df.sparkSession, schema)
         routing = with_feedback(df.sparkSession, routing, moving=False)
     routing = planned(df, routing)
     if isinstance(key, str) and key in names and is_plain(type_of(df, key)):

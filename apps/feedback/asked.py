@@ -119,14 +119,10 @@ class Beginnings(Server):
             )
 
 
-def with_feedback(
-    spark: SparkSession,
-    routing: Routing,
-    *,
-    moving: bool,
-    planned: Callable[[TaskReports], None] = lambda _: None,
-) -> Routing:
-    """The routing of a stream with a checkpoint: with reports to the driver and plans, if its grouping needs these.
+def require_feedback(spark: SparkSession, routing: Routing, *, moving: bool) -> tuple[Loop, Place] | None:
+    """The loop of a stream with a checkpoint, and where its driver listens. None: its grouping needs no feedback.
+
+    Nothing is written or started.
 
     Parameters
     ----------
@@ -136,8 +132,6 @@ def with_feedback(
         The routing.
     moving : bool
         Whether workers have states that move with their keys, if the grouping moves keys.
-    planned
-        As for ``Beginnings``.
 
     Raises
     ------
@@ -149,7 +143,7 @@ def with_feedback(
     """
     router = routing.router()
     if router.controller() is None or routing.checkpoint is None:
-        return routing
+        return None
     place = place_of(spark)
     if place is None:
         raise UsageError(
@@ -160,6 +154,32 @@ def with_feedback(
         raise UsageError(f"name is {routing.name!r}, but a query has the plans of one call alone: leave name out")
     loop = Loop(routing.router, routing.workers, moving=router.moves and moving, keyed=moving)
     require_followed(loop, routing.checkpoint)
+    return loop, place
+
+
+def with_feedback(
+    spark: SparkSession,
+    routing: Routing,
+    *,
+    moving: bool,
+    planned: Callable[[TaskReports], None] = lambda _: None,
+) -> Routing:
+    """The routing of a stream with a checkpoint: with reports to the driver and plans, if its grouping needs these.
+
+    The driver's thread lasts as long as this process. So check all arguments of a call first.
+
+    Parameters
+    ----------
+    spark, routing, moving
+        As for ``require_feedback``, whose errors it raises.
+    planned
+        As for ``Beginnings``.
+
+    """
+    needed = require_feedback(spark, routing, moving=moving)
+    if needed is None or routing.checkpoint is None:
+        return routing
+    loop, place = needed
     reports = Reports(spark.sparkContext)
     server = Beginnings(loop, routing.checkpoint, reports, place, planned)
     return replace(routing, reports=reports, plans=Asked(server.address, routing.checkpoint))

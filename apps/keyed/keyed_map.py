@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -12,7 +13,7 @@ from pyspark.sql.types import StructField, StructType, TimestampType
 from unskew.apps.checkpoint.checkpoint import RECORD, Checkpoint
 from unskew.apps.checkpoint.location import Location, location_in
 from unskew.apps.checkpoint.visible import require_shared
-from unskew.apps.feedback.asked import with_feedback
+from unskew.apps.feedback.asked import require_feedback, with_feedback
 from unskew.apps.feedback.monitors import Monitors
 from unskew.apps.keyed.flow import executed, opened, partitions_of, routed, to_workers
 from unskew.apps.keyed.key_columns import KeyColumns
@@ -181,8 +182,7 @@ def keyed_map(
     routing = Routing(grouping.upper(), workers, location, own, seed, streaming=True)
     routing.check(costs=cost is not None, feedback=True)
     in_order(df, grouping)
-    routing = with_feedback(df.sparkSession, routing, moving=not split, planned=_forgetting(routing))
-    routing = planned(df, routing, "keyed_map")
+    require_feedback(df.sparkSession, routing, moving=not split)
     partitions = partitions_of(df.sparkSession, location)
     mergers = min(workers, partitions)
     program = Program(
@@ -196,16 +196,17 @@ def keyed_map(
         period,
         checkpoint=location,
         partitions=partitions,
-        reports=routing.reports,
-        routing=routing if routing.plans is not None else None,
-        monitors=Monitors(routing) if routing.plans is not None else None,
         observe=None if observe is None else Observation(observe, routing.grouping),
     )
     schema = _result_schema(by, program)
+    tuples = _tuples(df, by, program, time, source, costs)
     chosen = tokens(program.workers, partitions)
     own_type = {} if by.plain else {"keyType": by.described}
     _claim(df, location, program, {"groupingType": routing.grouping, "seed": seed} | own_type, chosen)
-    tuples = _tuples(df, by, program, time, source, costs)
+    routing = with_feedback(df.sparkSession, routing, moving=not split, planned=_forgetting(routing))
+    if routing.plans is not None:
+        program = replace(program, reports=routing.reports, routing=routing, monitors=Monitors(routing))
+    routing = planned(df, routing, "keyed_map")
     if observe is not None and split:  # keys that aren't split have one worker each
         tuples = of_keys(tuples, F.col("key"), observe)
     beats = not idle_batches

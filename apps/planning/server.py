@@ -92,7 +92,9 @@ class Server(ABC):
         while not self._closed:
             try:
                 connected, _ = self._server.accept()
-                threading.Thread(target=self._serve, args=[connected], name="unskew planner's task", daemon=True).start()
+                threading.Thread(
+                    target=self._serve, args=[connected], name="unskew planner's task", daemon=True
+                ).start()
             except (OSError, RuntimeError) as error:  # too many open files, or no more threads
                 if not self._closed:
                     log.warning("the query's planner can't take a connection: %s", error)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import IntegerType, StringType, StructField, StructType
 
@@ -85,7 +85,7 @@ def at_workers(
         Called in a worker's task, at its end.
 
     """
-    kinds = schema if isinstance(schema, StructType) else arrived.sparkSession.createDataFrame([], schema).schema
+    kinds = result_type(arrived.sparkSession, schema)
     results = StructType([StructField(each.name, each.dataType) for each in kinds])
     reported = StructType([*results, StructField(_WORKER, IntegerType()), StructField(_REPORT, StringType())])
     empty = arrow_schema(results)
@@ -101,6 +101,11 @@ def at_workers(
         return arrived.mapInArrow(run, schema)
     rows = of_workers(arrived.mapInArrow(run, reported), F.col(_WORKER), F.col(_REPORT), workers, observation)
     return rows.where(F.col(_REPORT).isNull()).drop(_WORKER, _REPORT)
+
+
+def result_type(spark: SparkSession, schema: StructType | str) -> StructType:
+    """What a user's function yields, as Spark understands it. Spark's own error says what it doesn't."""
+    return schema if isinstance(schema, StructType) else spark.createDataFrame([], schema).schema
 
 
 def noted(work: Callable[[Batches], Batches], arrived: Batches, names: list[str], key: str, worked: Worked) -> Batches:

@@ -4,6 +4,7 @@ import os
 import re
 import subprocess
 import sys
+import threading
 from collections import defaultdict
 
 import numpy as np
@@ -11,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyspark import cloudpickle
+from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import SparkSession
 
 from oracle.rows import written
@@ -20,7 +22,7 @@ from tests.apps.keyed.in_time import in_time
 from tests.conftest import ONE_CONNECT
 from tests.waiting import awaited
 from tests.wheel.installed import kill_tree
-from unskew import keyed_map, watch
+from unskew import balanced_map, keyed_map, watch
 from unskew.apps.checkpoint.folders import numbers
 from unskew.apps.checkpoint.location import Location
 from unskew.apps.feedback.plans import Plans
@@ -187,3 +189,16 @@ def test_through_spark_connect_it_is_refused(tmp_path):
     line = r"^MIXED needs feedback from the workers, which has no way .*Spark Connect"
     assert re.search(line, done.stdout, re.MULTILINE)
     assert not (tmp_path / "cp").exists()
+
+
+@pytest.mark.full
+def test_a_call_that_is_refused_leaves_no_thread(spark: SparkSession, tmp_path):
+    rows = spark.readStream.schema("user string, value long").parquet(str(tmp_path))
+    before, checkpoint = threading.active_count(), str(tmp_path / "cp")
+    with pytest.raises(AnalysisException, match="usr"):
+        keyed_map(rows, "user", 4, Tally(), "MIXED", checkpoint, ttl="1 hour", source="usr")
+    for given in ({"source": "usr"}, {"schema": "user strin"}):
+        arguments = {"schema": "user string"} | given
+        with pytest.raises(PySparkException):
+            balanced_map(rows, "user", 4, iter, grouping="MIXED", checkpoint=checkpoint, **arguments)
+    assert threading.active_count() == before
