@@ -146,9 +146,9 @@ def scraped(port: int) -> Iterator[None]:
         yield
         return
     for file in targets().glob("*.json"):
-        if not is_held(file) and not lives(int(file.stem)):  # earlier versions didn't hold theirs
+        if not is_held(file) and not lives(_process(file)):  # earlier versions didn't hold theirs
             file.unlink(missing_ok=True)
-    own = targets() / f"{os.getpid()}.json"
+    own = targets() / f"{os.getpid()}-{port}.json"  # a process may have several pages
     new = own.with_suffix(".new")
     new.write_text(json.dumps([{"targets": [f"{LOOPBACK}:{port}"]}]))
     held = hold(new, own)
@@ -157,3 +157,8 @@ def scraped(port: int) -> Iterator[None]:
     finally:
         own.unlink(missing_ok=True)
         os.close(held)
+
+
+def _process(file: Path) -> int:
+    """The process that has written a file of targets. Earlier versions named the file by it alone."""
+    return int(file.stem.partition("-")[0])

@@ -109,4 +109,4 @@ def test_what_a_killed_process_left_is_forgotten_by_the_next(own_home):
     left = stack.targets() / f"{dead.pid}.json"
     left.write_text('[{"targets": ["127.0.0.1:1"]}]')
     with scraped(2):
-        assert [path.stem for path in stack.targets().glob("*.json")] == [str(os.getpid())]
+        assert [path.stem for path in stack.targets().glob("*.json")] == [f"{os.getpid()}-2"]
