@@ -28,7 +28,7 @@ class Worked:
     worker : int
         Its number. −1: it had no tuples, so that it doesn't know its number.
     busy : float
-        Its time at work (s).
+        Its time at work (s), without the time that it waits for Spark to bring packets.
 
     """
 
@@ -126,8 +126,17 @@ def noted(work: Callable[[Batches], Batches], arrived: Batches, names: list[str]
 
     """
 
+    def fetched() -> Batches:
+        while True:
+            started = time.perf_counter()
+            batch = next(arrived, None)
+            worked.busy -= time.perf_counter() - started  # `work` asks for it within its own time
+            if batch is None:
+                return
+            yield batch
+
     def unpacked() -> Batches:
-        for batch in arrived:
+        for batch in fetched():
             for worker, packet in zip(batch.column("worker").to_pylist(), batch.column("packet"), strict=True):
                 part = packets.read(packet)
                 worked.worker = worker

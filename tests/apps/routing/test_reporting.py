@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pyarrow as pa
 
+from unskew.apps.routing import reporting
 from unskew.apps.routing.packets import cut
 from unskew.apps.routing.reporting import Worked, noted, with_report
 from unskew.grouping.keys import encode
@@ -69,3 +70,25 @@ def test_the_keys_of_several_packets_are_those_of_all_tuples():
     whole = encode(pa.array([user for some in users for user in some]))
     assert worked.keys.hashes[worked.keys.codes].tolist() == whole.hashes[whole.codes].tolist()
     assert len(worked.keys.hashes) == 4
+
+
+def test_a_worker_that_waits_for_spark_is_not_busy(monkeypatch):
+    clock = [0.0]
+    monkeypatch.setattr(reporting.time, "perf_counter", lambda: clock[0])
+
+    def arrived():
+        for packet in packets(["a"], ["b"]):
+            clock[0] += 100
+            yield packet
+        clock[0] += 100
+
+    def work(batches):
+        for batch in batches:
+            clock[0] += 1
+            yield batch
+            clock[0] += 2
+
+    worked = Worked()
+    for _ in noted(work, arrived(), ["n"], "user", worked):
+        clock[0] += 10  # Spark takes the results
+    assert worked.busy == 6
