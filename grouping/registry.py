@@ -114,7 +114,9 @@ def standalone(
     what = _needs(router, costs=costs, feedback=feedback)
     if what:
         giving = "`topology`, `compare` and `simulate`"
-        giving = f"`balanced_map` and `keyed_map` over a stream, {giving}" if what == _FEEDBACK else giving
+        giving = (
+            f"`balanced_map` and `keyed_map` over a stream with a checkpoint, {giving}" if what == _FEEDBACK else giving
+        )
         given = options if router.name in STANDALONE else {}
         options_text = " with " + ", ".join(f"{option} {value}" for option, value in given.items()) if given else ""
         raise ValueError(

@@ -102,5 +102,6 @@ def require_followed(loop: Loop, checkpoint: Where) -> None:
         if plan is not None and plan.identity != identity:
             raise EnvironmentFault(
                 f"the states of {Location.of(checkpoint).address} lie as a plan for ({plan.identity}) has it, this "
-                f"version has ({identity}): go on with the version that made it, or begin with another checkpoint"
+                f"version has ({identity}): go on with the options, or the version, that made it, or begin with "
+                "another checkpoint"
             )

@@ -264,8 +264,8 @@ class SourceRouter:
         try:
             self._grouping.adopt(plan)
         except ValueError as error:
-            # The plan is of another version of this program. (A run with states that were moved by such a plan doesn't
-            # get here: see ``require_followed`` in ``unskew.apps.feedback.loop``.)
+            # The plan is of other options, or of another version of this program. (A run with states that were moved by
+            # such a plan doesn't get here: see ``require_followed`` in ``unskew.apps.feedback.loop``.)
             log.warning("source %d goes without a plan until there is a new one: %s", self._source, error)
 
     def _restore(self, versions: Versions, batch: int) -> None:

@@ -29,7 +29,7 @@ def test_refused_with_the_same_line_everywhere(name, own):
     (line,) = messages
     assert line.startswith(f"{name} with probe_every 1000 needs" if own else f"{name} needs")
     assert "`topology`, `compare` and `simulate` give; here valid: SHUFFLE, " in line
-    assert ("`keyed_map` over a stream" in line) == ("feedback" in line)
+    assert ("`keyed_map` over a stream with a checkpoint" in line) == ("feedback" in line)
     assert "\n" not in line
     assert not any(f" {other}," in line for other in NEEDY)
 
