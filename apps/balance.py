@@ -203,14 +203,15 @@ def balanced_map(
     Parameters
     ----------
     df, key, workers, grouping, checkpoint, source, sources, time, cost, weights, most_workers, seed, name, **options
-        As for ``balance``. A stream with a checkpoint also takes groupings with feedback, as ``keyed_map`` does.
+        As for ``balance``. A stream with a checkpoint also takes groupings with feedback, as ``keyed_map`` does. With
+        these, leave ``name`` out: a checkpoint has the plans of one call alone.
     work : iterator of pyarrow.RecordBatch → iterator of pyarrow.RecordBatch
         A function as ``DataFrame.mapInArrow`` takes it. It runs once a worker and batch. It gets ``df``'s columns,
         in Arrow's plain types.
     schema : StructType or str
         What ``work`` yields.
     observe : str, optional
-        As for ``keyed_map``. The columns of the result may then be null.
+        As for ``keyed_map``. The columns of the result may then be null. It is ignored over a static DataFrame.
 
     Raises
     ------

@@ -23,6 +23,7 @@ from unskew.apps.keyed.program import Program, lifetime, merging, splits, taken_
 from unskew.apps.keyed.static import AT_THE_END, executed_at_once
 from unskew.apps.keyed.store import KEY
 from unskew.apps.measured import Observation, of_keys
+from unskew.apps.planning.server import place_of
 from unskew.apps.reports import TaskReports
 from unskew.apps.routing.batches import batch_time, heartbeats, sources_of
 from unskew.apps.routing.keys import Key
@@ -106,7 +107,8 @@ def keyed_map(
         the trigger ``availableNow``.
     observe : str, optional
         The name of an observation in which Spark measures the workers of a stream, such as ``"unskew"``, for ``watch``.
-        A query has each name once. Default: nothing is measured.
+        A query has each name once. It is ignored over a static DataFrame, so that a backfill is the same program.
+        Default: nothing is measured.
 
     Returns
     -------
@@ -160,7 +162,7 @@ def keyed_map(
     costs = None if cost is None else cost_column(df, cost)
     lives = lifetime(work, window, ttl)
     lateness_ms = milliseconds("lateness", lateness)
-    split = splits(work, grouping, workers, OWNING if df.isStreaming else KEEPING)
+    split = splits(work, grouping, workers, OWNING if df.isStreaming and place_of(df.sparkSession) else KEEPING)
     event = time is not None
     of_source = None if source is None else F.col("__source")
     period = merging(merge_every, grouping, split=split, event=event, window_ms=lives[0])
