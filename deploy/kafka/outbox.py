@@ -65,6 +65,7 @@ class Outbox:
         self._longest = 1
         self.failed = 0
         self.error = ""
+        self.code: int | None = None  # of the error
 
     @classmethod
     def of(
@@ -103,12 +104,12 @@ class Outbox:
             while len(self._producer) + len(part) > room and not self.failed:
                 self._poll(0.005)
             if self.failed:
-                self._fail(self.error, len(part))
+                self.failed += len(part)
                 continue
             taken = self._producer.produce_batch(self._topic, part, partition=partition, on_delivery=self._report)
             if taken < len(part):
                 error = next(record.pop("_error") for record in part if "_error" in record)
-                self._fail(error.str(), len(part) - taken)
+                self._fail(error, len(part) - taken)
 
     def wait(self, until: float) -> None:
         """Wait until this moment of the monotonic clock, or until the outbox is closed."""
@@ -130,10 +131,11 @@ class Outbox:
 
     def _report(self, error: KafkaError | None, _: Message) -> None:
         if error is not None:
-            self._fail(error.str(), 1)
+            self._fail(error, 1)
 
-    def _fail(self, error: str, records: int) -> None:
-        self.error = self.error or error
+    def _fail(self, error: KafkaError, records: int) -> None:
+        if not self.failed:
+            self.error, self.code = error.str(), error.code()
         self.failed += records
 
 
@@ -151,12 +153,13 @@ def _seldom(complain: Callable[[str], None] | None) -> Callable[[KafkaError], No
     return on_error
 
 
-# The partition is chosen as Java's client does in Spark's Kafka sink, by which earlier versions of this program wrote:
-# so all records of a key are in one partition.
-_ANY_PARTITION = -1
-_OURS = {**Outbox.settings, "partitioner": "murmur2_random", "enable.gapless.guarantee": False}
-# A --kafka-config may change these. Nothing is logged, because each failure comes as an error.
-_OF_TASKS = {"linger.ms": 5, "delivery.timeout.ms": 120_000, "log_level": 0}
+#: Lets the client choose each record's partition.
+ANY_PARTITION = -1
+#: A task's settings. The partition is chosen as Java's client does in Spark's Kafka sink, by which earlier versions of
+#: this program wrote. So all records of a key are in one partition.
+OURS = {**Outbox.settings, "partitioner": "murmur2_random", "enable.gapless.guarantee": False}
+#: A --kafka-config may change these. Nothing is logged, because each failure comes as an error.
+OF_TASKS = {"linger.ms": 5, "delivery.timeout.ms": 120_000, "log_level": 0}
 
 
 class Delivery:
@@ -173,7 +176,7 @@ class Delivery:
     _clients: ClassVar[dict[tuple[Any, ...], Producer]] = {}
 
     def __init__(self, connection: Connection, topic: str) -> None:
-        settings = {**_OF_TASKS, **connection.client(**_OURS)}
+        settings = {**OF_TASKS, **connection.client(**OURS)}
         self._client = tuple(sorted(settings.items()))
         if self._client not in self._clients:
             # A failure comes back with its record. Without a callback some failures are raised in between, too.
@@ -185,7 +188,7 @@ class Delivery:
         """Send records (``key`` and ``value``, bytes). Wait while too many are under way."""
         if records:
             longest = max(len(record["key"]) + len(record["value"]) for record in records)
-            self._outbox.put(records, _ANY_PARTITION, longest)
+            self._outbox.put(records, ANY_PARTITION, longest)
 
     def finish(self) -> None:
         """Wait until all records have been acknowledged."""

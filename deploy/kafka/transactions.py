@@ -1,0 +1,470 @@
+"""Records exactly once: a batch's records of one part, and the batch's number, are one transaction of Kafka's.
+
+A part is what one task, or the driver, writes of a batch. A batch that runs again gives the same records in the same
+part. So a part that runs again looks for its number, and writes nothing if the batch is there. Its steps are:
+
+1. Open a producer with the part's transactional id.
+2. ``init_transactions``. The broker ends what another process had begun with this id: it completes a commit that had
+   been decided, and aborts the rest. It also fences that process, which can never commit with this id again.
+3. Read the part's last number. A later read would be too late, and one before step 2 could miss a commit.
+4. Begin a transaction, and produce the number.
+5. Produce the records, in the same transaction.
+6. Commit.
+
+The numbers are in a compacted topic, in which each part has a partition of its own. In a partition that parts shared,
+a transaction that another part has left open would hide a number from ``read_committed`` consumers. The offsets of a
+consumer group could carry the number too, but Kafka removes them after a week without members.
+
+Steps 1 to 3 are left out while the process has the part's producer from an earlier batch. Only the broker knows whether
+another process has taken the part meanwhile. So the process then waits until the broker has acknowledged the number,
+before it takes records that can't be given again. If the broker refuses the number, it begins with step 1.
+
+Reference: KIP-98, "Exactly Once Delivery and Transactional Messaging"; KIP-447 for the fence.
+"""
+
+import logging
+import time
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+import orjson
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import (
+    ConfigResource,  # pyright: ignore[reportPrivateImportUsage]  it is public
+    ResourceType,  # pyright: ignore[reportPrivateImportUsage]
+)
+
+from unskew.deploy.kafka.connection import ISOLATION, Connection
+from unskew.deploy.kafka.outbox import ANY_PARTITION, OF_TASKS, OURS, Outbox
+from unskew.errors import EnvironmentFault
+
+#: The other way to deliver, which errors name.
+_OTHERWISE = "--delivery at-least-once needs no transactions"
+#: Settings of the topic of numbers. Small segments, because Kafka compacts only those that are complete.
+COMMITS = {"cleanup.policy": "compact", "segment.bytes": str(1 << 20), "min.cleanable.dirty.ratio": "0.1"}
+
+_PATIENCE = 60.0  # s for the coordinator, which may be moving to another broker
+_LONGEST = 900_000  # ms; Kafka's default for the longest time-out that a broker grants
+_SHORTER = (900_000, 300_000, 60_000, 10_000)  # ms; tried in turns where the broker doesn't say what it grants
+_TAIL = 8  # offsets; the end of a transaction has one too
+_MOST_KEPT = 32  # producers of a process; each has threads of its own
+_SILENT = logging.getLogger(f"{__name__}.client")
+_SILENT.setLevel(logging.CRITICAL + 1)  # each failure comes as an error
+_ATTEMPTS = 3
+_COMMITTING = 120.0  # s
+_ABORTING = 5.0  # s
+_ACKNOWLEDGING = 5.0  # s
+
+# What fences a producer, or ends its transaction from outside: another process has the part, or the time was over.
+_INTERRUPTING = frozenset(
+    {
+        KafkaError._FENCED,  # noqa: SLF001  its public name
+        KafkaError.PRODUCER_FENCED,
+        KafkaError.INVALID_PRODUCER_EPOCH,
+        KafkaError.INVALID_TXN_STATE,
+        KafkaError.TRANSACTION_ABORTABLE,
+        KafkaError.UNKNOWN_PRODUCER_ID,
+        KafkaError.INVALID_PRODUCER_ID_MAPPING,
+    }
+)
+_FORBIDDEN = frozenset(
+    {
+        KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+        KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+        KafkaError.TOPIC_AUTHORIZATION_FAILED,
+    }
+)
+_TOO_OLD = frozenset({KafkaError.UNSUPPORTED_VERSION, KafkaError._UNSUPPORTED_FEATURE})  # noqa: SLF001
+
+
+class Interrupted(EnvironmentFault):
+    """Another process has taken the part, or the transaction took too long: nothing was written, so try again."""
+
+
+class _Outbox(Outbox):
+    """Records of a transaction. What is under way when the producer fails is given up at once."""
+
+    grace = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """The number of a batch, as its parts write it.
+
+    Attributes
+    ----------
+    batch : int
+        The batch's number.
+    planned_ms : int
+        When the batch was planned (ms). Two plans of the same number differ in it.
+
+    """
+
+    batch: int
+    planned_ms: int
+
+    def packed(self) -> bytes:
+        """The record's value."""
+        return orjson.dumps({"batch": self.batch, "planned": self.planned_ms})
+
+    @classmethod
+    def unpacked(cls, data: bytes) -> Self:
+        """The number of a record's value."""
+        found = orjson.loads(data)
+        return cls(found["batch"], found["planned"])
+
+    def follows(self, last: "Number | None", part: str) -> bool:
+        """Whether a part whose last number is ``last`` has yet to write this batch.
+
+        Raises
+        ------
+        EnvironmentFault
+            The part has written another batch of this number, or a later batch that was planned before this one. So
+            the checkpoint was set back since, and its batches aren't those that were written.
+
+        """
+        if last is None or self.batch > last.batch:
+            return True
+        same, before = self.batch == last.batch, self.planned_ms < last.planned_ms
+        if self == last or (before and not same):
+            return False
+        raise EnvironmentFault(
+            f"{part} has written batch {last.batch} of another plan than this batch {self.batch}: the checkpoint was "
+            "set back; start again"
+        )
+
+
+class Part:
+    """One part's transactions, by the producer that this process has for it.
+
+    Parameters
+    ----------
+    connection : Connection
+        The cluster.
+    name : str
+        The part's transactional id. Whoever begins with it fences those who have begun with it before.
+    commits : str
+        The topic of numbers, with the settings ``COMMITS``.
+    partition : int
+        The part's partition there.
+
+    Raises
+    ------
+    EnvironmentFault
+        The broker refuses transactions, or can't be reached.
+
+    """
+
+    _kept: ClassVar[OrderedDict[tuple[Any, ...], Any]] = OrderedDict()
+    _granted: ClassVar[dict[str, int]] = {}  # brokers → the longest transaction (ms) that they grant
+
+    def __init__(self, connection: Connection, name: str, commits: str, partition: int) -> None:
+        self._connection = connection
+        self._name, self._commits, self._partition = name, commits, partition
+        self._producer: Producer | None = None
+        self._last: Number | None = None  # the part's last number, as long as nobody fences the producer
+        self._errors: deque[KafkaError] = deque(maxlen=10)
+        self._timeout_ms = _LONGEST
+
+    @classmethod
+    def of(cls, connection: Connection, name: str, commits: str, partition: int) -> Self:
+        """The part's transactions as this process has them from an earlier batch, or new ones."""
+        kept = cls._kept
+        key = (cls, name, commits, partition, *sorted(connection.client().items()))
+        part = kept.pop(key, None) or cls(connection, name, commits, partition)
+        kept[key] = part
+        while len(kept) > _MOST_KEPT:
+            kept.popitem(last=False)
+        return part
+
+    def begin(self, topic: str, number: Number) -> bool:
+        """Begin the transaction of a batch's records for a topic. False: the part has written this batch already.
+
+        Raises
+        ------
+        EnvironmentFault
+            The broker refuses transactions, or doesn't answer. Or the part has written the batch by another plan.
+
+        """
+        self._topic = topic
+        if self._producer is not None:
+            if not number.follows(self._last, self._name):
+                return False
+            # Whatever is wrong, a new producer gets over it, or says why not.
+            with self._ending(suppressed=True):
+                self._begin(number)
+                self._acknowledge()
+                return True
+        with self._ending():
+            self._open()
+            self._init()
+            self._last = self._read()
+            if number.follows(self._last, self._name):
+                self._begin(number)
+                return True
+        return False
+
+    def put(self, records: list[dict[str, Any]]) -> None:
+        """Produce records (``key`` and ``value``, bytes). Wait while too many are under way.
+
+        Raises
+        ------
+        EnvironmentFault
+            As ``finish``.
+
+        """
+        if not records:
+            return
+        with self._ending():
+            longest = max(len(record["key"]) + len(record["value"]) for record in records)
+            self._records.put(records, ANY_PARTITION, longest)
+            self._require(self._records, self._topic)
+
+    def finish(self) -> None:
+        """Commit. Records and number are there for ``read_committed`` consumers from now on.
+
+        Raises
+        ------
+        Interrupted
+            Another process has taken the part, or the time of the transaction was over. Nothing of it was written.
+        EnvironmentFault
+            Kafka refused records, or didn't acknowledge them in time. Nothing of the transaction was written, unless
+            the answer to the commit was lost. Another ``begin`` finds that out.
+
+        """
+        with self._ending():
+            try:
+                self._commit()
+            except KafkaException as error:
+                if error.args[0].code() not in _INTERRUPTING:
+                    self._require(self._records, self._topic)  # it says more of the reason
+                raise
+            self._last = self._number
+
+    def abort(self) -> None:
+        """Give up what was begun, if anything was."""
+        producer, self._producer = self._producer, None
+        if producer is not None:
+            with suppress(KafkaException):  # it may be fenced, or have nothing to abort
+                producer.abort_transaction(_ABORTING)
+
+    def _open(self) -> None:
+        """Step 1. The longest time-out that the broker grants is asked for, because a batch may be large."""
+        self._errors.clear()
+        granted = self._granted.get(self._connection.bootstrap_servers) or _grant(self._connection)
+        self._timeout_ms = granted
+        settings = {**OF_TASKS, **self._connection.client(**OURS)}
+        settings["delivery.timeout.ms"] = min(int(settings["delivery.timeout.ms"]), granted)
+        settings |= {"transactional.id": self._name, "transaction.timeout.ms": granted, "error_cb": self._errors.append}
+        self._producer = Producer(settings, logger=_SILENT)  # a fence would be logged, whatever the level
+
+    def _init(self) -> None:
+        """Step 2."""
+        producer = self._required
+        try:
+            producer.init_transactions(_PATIENCE)
+        except KafkaException as error:
+            shorter = [ms for ms in _SHORTER if ms < self._timeout_ms]
+            if error.args[0].code() != KafkaError.INVALID_TRANSACTION_TIMEOUT or not shorter:
+                raise
+            self._granted[self._connection.bootstrap_servers] = shorter[0]
+            self._open()
+            self._init()
+        else:
+            self._granted[self._connection.bootstrap_servers] = self._timeout_ms
+
+    def _read(self) -> Number | None:
+        """Step 3: the part's last number. None: it has none yet."""
+        return last_number(self._connection, self._commits, self._partition)
+
+    def _begin(self, number: Number) -> None:
+        """Step 4."""
+        producer = self._required
+        self._number = number
+        self._records, self._numbers = (_Outbox(producer, of, self._over) for of in (self._topic, self._commits))
+        producer.begin_transaction()
+        self._put_number(number)
+
+    def _put_number(self, number: Number) -> None:
+        record = {"key": self._name.encode(), "value": number.packed()}
+        self._numbers.put([record], self._partition, len(record["key"]) + len(record["value"]))
+
+    def _acknowledge(self) -> None:
+        """Wait until the broker has the number, and so accepts this process for the part."""
+        deadline = time.monotonic() + _ACKNOWLEDGING
+        while len(self._required):
+            if self._over() or time.monotonic() > deadline:
+                raise self._interrupted("no acknowledgement")
+            self._required.flush(0.05)
+        self._require(self._numbers, self._commits)
+
+    def _over(self) -> bool:
+        """Whether the producer has failed for good. What it has not sent yet stays in its queue then."""
+        return any(error.fatal() or error.code() in _INTERRUPTING for error in self._errors)
+
+    def _commit(self) -> None:
+        """Step 6."""
+        deadline = time.monotonic() + _COMMITTING
+        while True:
+            try:
+                return self._required.commit_transaction(max(1.0, deadline - time.monotonic()))
+            except KafkaException as error:
+                if not error.args[0].retriable() or time.monotonic() > deadline:
+                    raise
+
+    @property
+    def _required(self) -> Producer:
+        if self._producer is None:
+            raise RuntimeError(f"the transaction of {self._name} has not begun, or is over")
+        return self._producer
+
+    def _require(self, outbox: Outbox, topic: str) -> None:
+        """Raise if records of the outbox have failed."""
+        if outbox.failed:
+            causes = [error for error in self._errors if error.code() in _INTERRUPTING]
+            if causes or self._over() or outbox.code in _INTERRUPTING:
+                raise self._interrupted(causes[0].str() if causes else outbox.error)
+            raise EnvironmentFault(f"{outbox.failed} records were not written to {topic} ({outbox.error})")
+
+    @contextmanager
+    def _ending(self, *, suppressed: bool = False) -> Iterator[None]:
+        """Abort at any error, and raise those of Kafka's client as ours, or none."""
+        try:
+            yield
+        except KafkaException as error:
+            self.abort()
+            if not suppressed:
+                raise self._fault(error.args[0]) from error
+        except BaseException as error:
+            self.abort()
+            if not suppressed or not isinstance(error, EnvironmentFault):
+                raise
+
+    def _fault(self, error: KafkaError) -> EnvironmentFault:
+        """Why a step failed."""
+        code, where = error.code(), self._connection.bootstrap_servers
+        codes = {code, *(each.code() for each in self._errors)}
+        if codes & _FORBIDDEN:
+            return EnvironmentFault(
+                f"the broker at {where} refuses the transactional id {self._name} ({error.str()}): grant WRITE and "
+                f"DESCRIBE on it, and READ and WRITE on topic {self._commits}; {_OTHERWISE}"
+            )
+        if codes & _TOO_OLD:
+            return EnvironmentFault(
+                f"the broker at {where} has no transactions ({error.str()}): Kafka has them since 0.11; {_OTHERWISE}"
+            )
+        if codes & _INTERRUPTING:
+            return self._interrupted(error.str())
+        return EnvironmentFault(
+            f"the transaction of {self._name} failed ({error.str()}): does the broker at {where} have a transaction "
+            f"coordinator? {_OTHERWISE}"
+        )
+
+    def _interrupted(self, reason: str) -> Interrupted:
+        return Interrupted(
+            f"the transaction of {self._name} was ended from outside ({reason}): another process writes the same "
+            f"part, or the transaction took longer than {self._timeout_ms / 1000:g} s (the broker's "
+            "transaction.max.timeout.ms)"
+        )
+
+
+def deliver(part: Part, topic: str, number: Number, records: Callable[[], Iterable[list[dict[str, Any]]]]) -> bool:
+    """Write a batch's records of a part, and begin again if another process interrupts it.
+
+    Parameters
+    ----------
+    part, topic, number
+        The part, the topic of its records, and the batch's number.
+    records : callable
+        Gives the records anew, in lists of bounded size.
+
+    Returns
+    -------
+    bool
+        Whether they were written now. False: they had been written before.
+
+    Raises
+    ------
+    EnvironmentFault
+        As ``Part.finish``, after some attempts.
+
+    """
+    for attempt in range(1, _ATTEMPTS + 1):
+        try:
+            if not part.begin(topic, number):
+                return False
+            for some in records():
+                part.put(some)
+            part.finish()
+        except Interrupted:
+            if attempt == _ATTEMPTS:
+                raise
+        except BaseException:
+            part.abort()
+            raise
+        else:
+            break
+    return True
+
+
+def last_number(connection: Connection, topic: str, partition: int) -> Number | None:
+    """The last number in a partition of a topic of numbers, from committed transactions. None: there is none.
+
+    Only the partition's end is read, unless there are no numbers in it.
+
+    Raises
+    ------
+    EnvironmentFault
+        The broker doesn't answer.
+
+    """
+    settings = {"group.id": "unskew", "enable.auto.commit": False, "enable.partition.eof": True, "log_level": 0}
+    fast = {"fetch.wait.max.ms": 10, ISOLATION: "read_committed"}
+    consumer = Consumer(connection.client(**settings, **fast, error_cb=lambda _: None))
+    try:
+        first, end = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=_PATIENCE)
+        tail, start = _TAIL, end
+        while start > first:
+            start = max(first, end - tail)
+            found = _newest(consumer, TopicPartition(topic, partition, start))
+            if found is not None:
+                return Number.unpacked(found)
+            tail *= _TAIL
+    except KafkaException as error:
+        raise EnvironmentFault(f"reading {topic} failed: {error.args[0].str()}") from error
+    finally:
+        consumer.close()
+    return None
+
+
+def _newest(consumer: Consumer, start: TopicPartition) -> bytes | None:
+    """The newest value from an offset to the partition's end."""
+    consumer.assign([start])
+    newest, deadline = None, time.monotonic() + _PATIENCE
+    while time.monotonic() < deadline:
+        message = consumer.poll(1.0)
+        if message is None:
+            continue
+        error = message.error()
+        if error is None:
+            newest = message.value() or newest
+        elif error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001  its public name
+            return newest
+        elif not error.retriable():
+            raise KafkaException(error)
+    raise EnvironmentFault(f"reading {start.topic} failed: no answer within {_PATIENCE:g} s")
+
+
+def _grant(connection: Connection) -> int:
+    """The longest transaction (ms) that the broker grants, or Kafka's default if it doesn't say."""
+    admin = connection.admin()  # a name for it until the answer is here
+    try:
+        some = next(iter(admin.list_topics(timeout=_PATIENCE).brokers))
+        asked = ConfigResource(ResourceType.BROKER, str(some))
+        (answer,) = admin.describe_configs([asked], request_timeout=_PATIENCE).values()
+        return min(_LONGEST, int(answer.result()["transaction.max.timeout.ms"].value))
+    except (KafkaException, KeyError, StopIteration, ValueError):
+        return _LONGEST
