@@ -22,6 +22,9 @@ FORMAT = 2
 RECORD = ("unskew", "run.json")
 #: The record's entry of results: their topic (``of``), and the ``number`` of their generation there.
 GENERATION = "generation"
+#: The record's entry of what its batches publish exactly once: the ``id`` of the topic with the batches' numbers, and
+#: the number of ``parts`` of each role.
+COMMITS = "commits"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +45,8 @@ class Batch:
     start, end : dict
         Kafka offsets from which (inclusive) and to which (exclusive) the batch reads: topic → partition → offset. A
         partition that the topic got since the previous batch begins at 0.
+    planned_ms : int
+        Spark's timestamp of the batch. Two plans of the same number have different ones.
 
     """
 
@@ -51,6 +56,7 @@ class Batch:
     late_before_ms: int
     start: Mapping[str, Mapping[str, int]]
     end: Mapping[str, Mapping[str, int]]
+    planned_ms: int = 0
 
 
 class Checkpoint:
@@ -180,6 +186,7 @@ class Checkpoint:
             orjson.loads(before[1])["batchWatermarkMs"] if before else 0,
             {topic: dict.fromkeys(ends, 0) | start.get(topic, {}) for topic, ends in end.items()},
             end,
+            metadata["batchTimestampMs"],
         )
 
     def planned(self) -> int:

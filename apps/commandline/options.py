@@ -51,6 +51,7 @@ SETTINGS = {
     "max_ahead": Shown(STREAM),
     "on_data_loss": Shown(STREAM),
     "max_tuples": Shown(STREAM),
+    "delivery": Shown(STREAM),
     "master": Shown(SPARK),
     "state_partitions": Shown(SPARK),
     "seed": Shown(GROUPING),

@@ -28,7 +28,8 @@ INTERRUPTED = 130  # what a shell reports of a command that Ctrl-C ended
     given=(
         Settings,
         """source_type topic sources workers speed key_field format schema schema_registry process_ms
-        key_costs window time lateness max_ahead on_data_loss max_tuples trigger master seed work_errors ttl""",
+        key_costs window time lateness max_ahead on_data_loss max_tuples delivery trigger master seed
+        work_errors ttl""",
         SETTINGS,
     ),
     own=GroupingOptions,

@@ -72,7 +72,7 @@ def kind_of(topic: str) -> str | None:
 
 
 def published(connection: Connection) -> dict[str, int]:
-    """Result topic → the number of records ever written to it."""
+    """Result topic → how many records were ever written to it, at most: the end of each transaction counts, too."""
     found = [topic for topic in topics(connection) if kind_of(topic) is not None]
     with ThreadPoolExecutor(8) as pool:
         ends = pool.map(lambda topic: end_offsets(connection, topic), found)

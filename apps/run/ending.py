@@ -12,6 +12,7 @@ from unskew.apps.run.session import log_file
 from unskew.apps.topology.dataflow import Dataflow
 from unskew.apps.topology.sink import BatchReport
 from unskew.apps.topology.source import TOO_LARGE
+from unskew.deploy.kafka.transactions import Interrupted
 from unskew.errors import EnvironmentFault, UsageError
 from unskew.works.faults import StateFault, WorkFault
 
@@ -124,7 +125,7 @@ def cause(error: StreamingQueryException) -> str:
     raised = _misused(error)
     if raised:
         return raised[1]
-    raised = re.search(rf"{EnvironmentFault.__name__}: (.+)", str(error))
+    raised = re.search(rf"(?:{EnvironmentFault.__name__}|{Interrupted.__name__}): (.+)", str(error))
     if raised:
         return f"the query failed: {raised[1]}; the rest is in {log_file()}"
     lines = re.findall(

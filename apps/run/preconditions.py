@@ -1,18 +1,21 @@
 """What must be true before a run begins: of its topic, and of its checkpoint."""
 
 import logging
+import uuid
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from unskew.apps.checkpoint.checkpoint import GENERATION, Checkpoint, WorkerHistory
+from unskew.apps.checkpoint.checkpoint import COMMITS, GENERATION, Checkpoint, WorkerHistory
 from unskew.apps.checkpoint.versions import TotalsLog
 from unskew.apps.feedback.loop import record_workers, require_followed
 from unskew.apps.topology.dataflow import Dataflow
+from unskew.apps.topology.parts import Commits
 from unskew.apps.topology.publisher import result_topics
 from unskew.apps.topology.settings import Settings
 from unskew.apps.topology.source import loss_message, lost_messages, skipped_messages
 from unskew.deploy.kafka.topics import end_offsets, ensure_topic, partitions_of, topic_id
+from unskew.deploy.kafka.transactions import Number, last_numbers
 from unskew.errors import EnvironmentFault
 
 log = logging.getLogger(__name__)
@@ -103,6 +106,58 @@ def number_generation(settings: Settings, checkpoint: Checkpoint) -> None:
     if checkpoint.claimed().get(GENERATION, {}).get("of") != which:
         written = sum(end_offsets(settings.connection, topic, committed=False).values())
         checkpoint.claim({GENERATION: {"of": which, "number": written}}, (GENERATION,))
+
+
+def commits(settings: Settings, checkpoint: Checkpoint, partitions: int) -> Commits | None:
+    """The parts in which the checkpoint's batches are published exactly once. None: the settings say at least once.
+
+    They are noted in the checkpoint once for all, so that a batch that is run again has the same.
+
+    A checkpoint that was set back to an earlier state, such as from a backup, plans batches anew whose numbers have
+    been published. It gets new parts, which have written nothing.
+
+    Parameters
+    ----------
+    settings, checkpoint
+        The run, and its checkpoint, which the driver holds.
+    partitions : int
+        How many parts a new checkpoint gets for its counts, and as many for results.
+
+    Raises
+    ------
+    EnvironmentFault
+        The broker or the checkpoint can't be reached.
+
+    """
+    if settings.delivery != "exactly-once":
+        return None
+    noted = checkpoint.claimed().get(COMMITS)
+    if noted is not None and _set_back(made := _commits(settings, noted), checkpoint):
+        log.warning(
+            "topic %s has numbers of later batches than the checkpoint %s, which was set back: what was published "
+            "since is published again",
+            *(made.topic, checkpoint.location),
+        )
+        noted = None
+    if noted is None:
+        noted = {"id": uuid.uuid4().hex[:12], "parts": partitions}
+        checkpoint.claim({COMMITS: noted}, (COMMITS,))
+    return _commits(settings, noted)
+
+
+def _commits(settings: Settings, noted: Mapping[str, Any]) -> Commits:
+    keyed = "results" in result_topics(settings)
+    return Commits(settings.connection, f"{settings.topic}-unskew-commits-{noted['id']}", noted["parts"], keyed)
+
+
+def _set_back(made: Commits, checkpoint: Checkpoint) -> bool:
+    """Whether a batch was published that the checkpoint hasn't planned, or has planned anew."""
+    if partitions_of(made.connection, made.topic) is None:
+        return False
+    unplanned = checkpoint.unplanned()
+    newest = Number(unplanned - 1, checkpoint.batch(unplanned - 1).planned_ms) if unplanned else Number(-1, 0)
+    found = last_numbers(made.connection, made.topic, range(made.partitions)).values()
+    return any(number.batch > newest.batch or (number.batch == newest.batch and number != newest) for number in found)
 
 
 def require_plans(dataflow: Dataflow) -> None:

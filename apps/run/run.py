@@ -23,6 +23,7 @@ from unskew.apps.run.idle import Idle, trigger
 from unskew.apps.run.listeners import Follower, Listeners, follow
 from unskew.apps.run.preconditions import (
     claim,
+    commits,
     number_generation,
     require_messages,
     require_own,
@@ -37,6 +38,7 @@ from unskew.apps.topology.settings import Settings
 from unskew.apps.topology.sink import BatchReport, Sink
 from unskew.apps.topology.source import TOO_LARGE, contradicted
 from unskew.apps.topology.stage import Query
+from unskew.apps.tuning import PARTITIONS
 from unskew.deploy.kafka.clock import broker_time
 from unskew.deploy.kafka.group import ConsumerGroup
 from unskew.deploy.kafka.topics import end_offsets, topic_id
@@ -201,7 +203,7 @@ class Run:
         claim(self._dataflow, self._checkpoint)
         require_messages(settings, self._checkpoint)
         self._topic = self._checkpoint.claimed().get("topicId")
-        publisher = Publisher(settings)
+        publisher = Publisher(settings, commits(settings, self._checkpoint, int(spark.conf.get(PARTITIONS) or 1)))
         number_generation(settings, self._checkpoint)
         drained = self._query(spark, publisher, deadline, flush_at=None)
         if drained and settings.time == "event":

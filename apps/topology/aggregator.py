@@ -5,11 +5,11 @@ sorted by (window, key), and pass through a Python task once. The task merges th
 aggregator's record of it. It sends the driver the distribution of each window's tuples over the workers.
 
 Nothing is cached between jobs. So when an executor dies, its tasks run again within the same job, with the batch's
-number, and write the same records again.
+number, and make the same records again.
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -24,9 +24,11 @@ from unskew.apps.checkpoint.overflow import Overflow, content
 from unskew.apps.routing.batches import batch_number, partition
 from unskew.apps.topology.messages import message_id, window_id
 from unskew.apps.topology.observer import Distribution, Observer, together
+from unskew.apps.topology.parts import Commits
 from unskew.deploy.kafka.connection import Connection
 from unskew.deploy.kafka.json_columns import digits, joined, quoted
 from unskew.deploy.kafka.outbox import Delivery
+from unskew.deploy.kafka.transactions import Number, Once
 
 #: A key of a closed window: the window (ms), and what all workers together counted.
 MERGED = pa.schema(
@@ -107,6 +109,7 @@ def records(merged: pa.Table) -> list[dict[str, Any]]:
     return [{"key": name, "value": value} for name, value in pairs]
 
 
+_ROLE = "aggregator"
 _TASK, _PARTS = "task", "parts"
 _SCHEMA = pa.schema([(_TASK, pa.int32()), (_PARTS, pa.binary())])
 _SCHEMA_DDL = "task int, parts binary"
@@ -128,6 +131,10 @@ class Closing:
         W.
     checkpoint : str or Location
         The query's checkpoint location, beside which the tasks write what is too much for Spark.
+    commits : Commits, optional
+        The parts in which the records are written exactly once. Default: they are written at least once.
+    number : Number, optional
+        The batch's number, which ``run`` sets.
     most, piece : int
         How many bytes a task gives through Spark, and about how many in a row.
 
@@ -137,23 +144,25 @@ class Closing:
     topic: str
     workers: int
     checkpoint: Where
+    commits: Commits | None = None
+    number: Number | None = None
     most: int = _MOST
     piece: int = _PIECE
 
-    def run(self, rows: DataFrame) -> list[Distribution]:
+    def run(self, rows: DataFrame, number: Number) -> list[Distribution]:
         """Run the batch that these counts come from (``Stage.executed``), publish, and return the distributions."""
-        parts = (
-            rows.select(
-                F.unix_millis("window.start").alias("start"),
-                F.unix_millis("window.end").alias("end"),
-                *("key", "worker", "tuples", "count"),
-            )
-            .repartition("start", "key")
-            .sortWithinPartitions("start", "key")
-            .mapInArrow(self.__call__, _SCHEMA_DDL)
+        rows = rows.select(
+            F.unix_millis("window.start").alias("start"),
+            F.unix_millis("window.end").alias("end"),
+            *("key", "worker", "tuples", "count"),
+        )
+        by = "start", "key"
+        divided = rows.repartition(*by) if self.commits is None else rows.repartition(self.commits.of(_ROLE), *by)
+        pieces = divided.sortWithinPartitions("start", "key").mapInArrow(
+            replace(self, number=number).__call__, _SCHEMA_DDL
         )
         tasks: dict[int, list[bytes]] = {}
-        for row in parts.collect():
+        for row in pieces.collect():
             tasks.setdefault(row[_TASK], []).append(bytes(row[_PARTS]))
         return list(together(map(self._read, tasks.values())))
 
@@ -166,24 +175,35 @@ class Closing:
         """Sorted rows go in. A packed ``Distribution`` of each window comes out once its records are written."""
         merger, observer, delivery = Merger(), Observer(self.workers), None
         parts = _Pieces(self)
-        for batch in batches:
-            if not batch.num_rows:
-                continue
-            delivery = delivery or Delivery(self.connection, self.topic)
-            observer.rows(batch)
-            merged = merger.add(batch)
-            observer.keys(merged)
-            delivery.put(records(merged))
-            # The key that is still open is of the newest window.
-            parts.add(observer.finished(before=batch.column("start")[-1].as_py()))
-        if delivery is None:
-            return
-        last = merger.finish()
-        observer.keys(last)
-        delivery.put(records(last))
-        delivery.finish()
+        try:
+            for batch in batches:
+                if not batch.num_rows:
+                    continue
+                delivery = delivery or self._delivery()
+                observer.rows(batch)
+                merged = merger.add(batch)
+                observer.keys(merged)
+                delivery.put(records(merged))
+                # The key that is still open is of the newest window.
+                parts.add(observer.finished(before=batch.column("start")[-1].as_py()))
+            if delivery is None:
+                return
+            last = merger.finish()
+            observer.keys(last)
+            delivery.put(records(last))
+            delivery.finish()
+        except BaseException:
+            if delivery is not None:
+                delivery.abort()
+            raise
         parts.add(observer.finished())
         yield parts.finished()
+
+    def _delivery(self) -> Delivery | Once:
+        """Where this task's records go."""
+        if self.commits is None or self.number is None:
+            return Delivery(self.connection, self.topic)
+        return Once(self.commits.part(_ROLE, partition()), self.topic, self.number)
 
 
 class _Pieces:

@@ -1,19 +1,28 @@
 """The result topics: their names, and the records that the driver and the tasks write to them."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from itertools import islice
+from typing import Any
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from unskew.apps.topology.dataflow import stage_of
 from unskew.apps.topology.messages import LONGEST_RECORD, Message
+from unskew.apps.topology.parts import Commits, Writing
 from unskew.apps.topology.settings import Settings
+from unskew.apps.topology.source import BYTES, ROWS
 from unskew.deploy.kafka.connection import ESCAPE, Connection
 from unskew.deploy.kafka.outbox import Delivery
 from unskew.deploy.kafka.topics import ensure_topic, largest_batches
+from unskew.deploy.kafka.transactions import COMMITS, Number, deliver
 from unskew.errors import EnvironmentFault
 
 _PART = 10_000  # messages
+# An Arrow batch of records ends at so many rows or bytes: a record may have 960 KiB.
+_BOUNDS = {ROWS: str(_PART), BYTES: str(16 << 20)}
 
 
 def result_topics(settings: Settings) -> dict[str, str]:
@@ -26,44 +35,102 @@ def result_topics(settings: Settings) -> dict[str, str]:
     }
 
 
+@dataclass(frozen=True)
+class Messages:
+    """Messages that are made as they are sent, and again if they have to be sent again."""
+
+    make: Callable[[], Iterable[Message]]
+
+    def __iter__(self) -> Iterator[Message]:
+        """Make them."""
+        return iter(self.make())
+
+
 class Publisher:
     """Writes records to the run's result topics; each call returns when Kafka has acknowledged them all.
+
+    Parameters
+    ----------
+    settings : Settings
+        The run.
+    commits : Commits, optional
+        The parts of the run's checkpoint, in which records are written exactly once. Default: at least once.
 
     Raises
     ------
     EnvironmentFault
-        A result topic, or the client with the user's settings, refuses records as large as a run may have.
+        A result topic, or the client with the user's settings, refuses records as large as a run may have. Or the
+        broker refuses transactions.
 
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, commits: Commits | None = None) -> None:
         self._connection = settings.connection
+        self.commits = commits
         self.topics = result_topics(settings)
         for topic in self.topics.values():
             # The topic may have been made for its readers' number of partitions, or for another run on the same source.
             ensure_topic(self._connection, topic, settings.sources, any_number=True)
         _require_room(self._connection, self.topics.values())
+        if commits is not None:
+            ensure_topic(self._connection, commits.topic, commits.partitions, COMMITS)
+            commits.part("distribution").take()
 
-    def write(self, records: DataFrame, role: str) -> None:
-        """Write a DataFrame of ``key`` and ``value``, from the executors."""
-        # Not by `Delivery`: a record may have 960 KiB, and Arrow batches of records, unlike rows, have to be bounded.
-        writer = records.write.format("kafka").mode("append").options(**self._connection.spark())
-        writer.option("topic", self.topics[role]).save()
+    def write(self, records: DataFrame, role: str, number: Number) -> None:
+        """Write a batch's records, a DataFrame of ``key`` and ``value``, from the executors."""
+        topic = self.topics[role]
+        if self.commits is None:
+            # Not by `Delivery`: a record may have 960 KiB, and Arrow batches of records, unlike rows, must be bounded.
+            writer = records.write.format("kafka").mode("append").options(**self._connection.spark())
+            writer.option("topic", topic).save()
+            return
+        writing = Writing(self.commits, role, topic, number)
+        binary = (F.col(name).cast("binary").alias(name) for name in ("key", "value"))
+        divided = records.select(*binary).repartition(self.commits.of(role), "key")
+        with _bounded(records.sparkSession):
+            divided.mapInArrow(writing.__call__, "nothing int").collect()
 
-    def send(self, role: str, messages: Iterable[Message]) -> None:
-        """Write messages from the driver, which holds ``_PART`` of them at a time.
+    def send(self, role: str, messages: Iterable[Message], number: Number | None = None) -> None:
+        """Write a batch's messages from the driver, which holds ``_PART`` of them at a time.
+
+        Exactly once, messages may be asked for again from their beginning, so no iterator will do.
 
         Raises
         ------
         EnvironmentFault
-            Kafka refused some messages, or did not acknowledge them in time.
+            Kafka refused some messages, or did not acknowledge them in time. Or another driver is at work.
 
         """
-        delivery = Delivery(self._connection, self.topics[role])
-        left = iter(messages)
-        while part := [{"key": each.key.encode(), "value": each.value} for each in islice(left, _PART)]:
-            delivery.put(part)
+        topic = self.topics[role]
+        if self.commits is not None and number is not None:
+            deliver(self.commits.part(role), topic, number, lambda: _in_pieces(messages))
+            return
+        delivery = Delivery(self._connection, topic)
+        for piece in _in_pieces(messages):
+            delivery.put(piece)
         delivery.finish()
+
+
+def _in_pieces(messages: Iterable[Message]) -> Iterator[list[dict[str, Any]]]:
+    left = iter(messages)
+    while piece := [{"key": each.key.encode(), "value": each.value} for each in islice(left, _PART)]:
+        yield piece
+
+
+@contextmanager
+def _bounded(spark: SparkSession) -> Iterator[None]:
+    """The session with bounds of Arrow batches for records. Queries that run already keep those that they have."""
+    before = {name: spark.conf.get(name, None) for name in _BOUNDS}
+    for name, value in _BOUNDS.items():
+        spark.conf.set(name, value)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                spark.conf.unset(name)
+            else:
+                spark.conf.set(name, value)
 
 
 # What Kafka's client and log add to a record, at most.

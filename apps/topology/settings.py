@@ -26,6 +26,8 @@ MODES = ("LOCAL", "CLUSTER")
 TIMES = ("batch", "event")
 #: What a run does about messages that Kafka removed before they were counted.
 DATA_LOSS = ("fail", "skip")
+#: How often a record of results may be there: a batch that runs again publishes nothing twice, or the same again.
+DELIVERIES = ("exactly-once", "at-least-once")
 #: What a run does if the work raises on a message's tuple: it ends, or rejects the message.
 WORK_ERRORS = ("fail", "reject")
 
@@ -91,6 +93,9 @@ class Settings:
         Gt(0),
         Doc("Most tuples of a batch (default: a second of work; 5 M if tuples cost nothing)."),
     ] = None
+    delivery: Annotated[
+        str, Doc("How results are published: 'exactly-once', by transactions of Kafka, or 'at-least-once'.")
+    ] = "exactly-once"
     master: Annotated[str | None, Doc("Spark's master URL (default in LOCAL: local[N]).")] = None
     state_partitions: Annotated[
         int | None,
@@ -154,6 +159,7 @@ class Settings:
         _one_of("time", self.time, TIMES)
         _one_of("on_data_loss", self.on_data_loss, DATA_LOSS)
         _one_of("work_errors", self.work_errors, WORK_ERRORS)
+        _one_of("delivery", self.delivery, DELIVERIES)
         _topic_name(self.topic)
         for f in fields(self):
             _in_bounds(f.name, getattr(self, f.name), getattr(f.type, "__metadata__", ()))

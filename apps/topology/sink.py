@@ -1,7 +1,8 @@
 """The end of each batch, on the driver: closed windows are published, and the tasks' reports are collected."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -18,9 +19,11 @@ from unskew.apps.reports import Failures, PlanSummary, Reports, StateSummary, Ta
 from unskew.apps.topology import observer
 from unskew.apps.topology.aggregator import Closing
 from unskew.apps.topology.dataflow import Dataflow
-from unskew.apps.topology.publisher import Publisher
+from unskew.apps.topology.messages import Message
+from unskew.apps.topology.publisher import Messages, Publisher
 from unskew.apps.topology.rejected import rejected
 from unskew.apps.topology.source import lost_messages
+from unskew.deploy.kafka.transactions import Number
 from unskew.grouping.loop import Rebalance
 
 
@@ -93,7 +96,7 @@ class Sink:
         self._reports = reports
         self._publisher = publisher
         topic = publisher.topics["aggregator"]
-        self._closing = Closing(settings.connection, topic, settings.workers, settings.location)
+        self._closing = Closing(settings.connection, topic, settings.workers, settings.location, publisher.commits)
         self._listener = listener
         self._hold = hold
         self._planner = planner
@@ -105,14 +108,16 @@ class Sink:
         skipped = self._skipped(batch)
         before = self._totals.at(batch.number)
         may_close = self._may_close(batch, before)
-        with self._stage.executed(df, batch, self._record, self._write, may_close=may_close) as counts:
-            windows = self._close(counts) if counts is not None else []
+        number = Number(batch.number, batch.planned_ms)
+        write = partial(self._write, number)
+        with self._stage.executed(df, batch, self._record, write, may_close=may_close) as counts:
+            windows = self._close(counts, number) if counts is not None else []
         reports = self._reports.take(batch.number)
         report = self._collect(batch, before, skipped, reports)
         if windows:
             report = self._publish(windows, report)
         if report.rejected:
-            self._write(rejected(df.sparkSession, self._settings, batch, report.failures), "rejected")
+            write(rejected(df.sparkSession, self._settings, batch, report.failures), "rejected")
         self._hold.require()
         self._totals.write(batch.number + 1, report.totals)
         if self._loop is not None:
@@ -122,15 +127,15 @@ class Sink:
             self._stage.forget(reports, self._record)
         self._listener(report)
 
-    def _close(self, counts: DataFrame) -> list[observer.Distribution]:
+    def _close(self, counts: DataFrame, number: Number) -> list[observer.Distribution]:
         """Publish the counts of windows that the batch closes."""
         self._hold.require()
-        return self._closing.run(counts)
+        return self._closing.run(counts, number)
 
-    def _write(self, records: DataFrame, role: str) -> None:
-        """Write records to the topic of a role."""
+    def _write(self, number: Number, records: DataFrame, role: str) -> None:
+        """Write a batch's records to the topic of a role."""
         self._hold.require()
-        self._publisher.write(records, role)
+        self._publisher.write(records, role, number)
 
     def _may_close(self, batch: Batch, before: Totals) -> bool:
         """Whether this batch's watermark may pass a window's end that the previous batch's hadn't passed."""
@@ -197,7 +202,12 @@ class Sink:
             totals = totals.with_window(window.tuples.tolist(), int(window.keys.sum()), window.distinct_keys)
             closed.append((window, totals))
         self._hold.require()
+
         # By event time a batch may close so many windows that their records are made as they are sent.
-        records = (observer.to_messages(window, so_far, tags, occupants) for window, so_far in closed)
-        self._publisher.send("distribution", chain.from_iterable(records))
+        def records() -> Iterator[Message]:
+            made = (observer.to_messages(window, so_far, tags, occupants) for window, so_far in closed)
+            return chain.from_iterable(made)
+
+        number = Number(report.batch.number, report.batch.planned_ms)
+        self._publisher.send("distribution", Messages(records), number)
         return replace(report, totals=totals, windows=closed)

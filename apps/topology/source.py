@@ -16,7 +16,7 @@ from unskew.deploy.kafka.reader import given_by_producer, newest_messages
 from unskew.deploy.kafka.topics import end_offsets, first_offsets
 
 ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
-_BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
+BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
 _UNCHECKED = 2**31 - 1  # bytes; with this limit Spark doesn't add up the buffers
 
 MOST_ROWS, MOST_BYTES = 65_536, 64 << 20
@@ -57,10 +57,10 @@ def set_portions(spark: SparkSession, settings: Settings, samples: Sequence[byte
         if ROWS not in settings.conf:
             rows = min(rows, max(1, MOST_BYTES // max(1, *(_MARGIN * len(sample) for sample in samples))))
         size = _UNCHECKED
-    for name, value in {ROWS: rows, _BYTES: size}.items():
+    for name, value in {ROWS: rows, BYTES: size}.items():
         if name not in settings.conf:
             spark.conf.set(name, str(value))
-    return MOST_BYTES // rows if size == _UNCHECKED and _BYTES not in settings.conf else None
+    return MOST_BYTES // rows if size == _UNCHECKED and BYTES not in settings.conf else None
 
 
 def lost_messages(

@@ -190,6 +190,9 @@ class Delivery:
             longest = max(len(record["key"]) + len(record["value"]) for record in records)
             self._outbox.put(records, ANY_PARTITION, longest)
 
+    def abort(self) -> None:
+        """Give up what isn't finished: records that are under way may still arrive."""
+
     def finish(self) -> None:
         """Wait until all records have been acknowledged."""
         self._outbox.drain()

@@ -180,6 +180,21 @@ class Part:
             kept.popitem(last=False)
         return part
 
+    def take(self) -> None:
+        """Fence whoever has had the part, and check that the broker lets us write it.
+
+        Raises
+        ------
+        EnvironmentFault
+            The broker refuses transactions, or doesn't answer.
+
+        """
+        self.abort()
+        with self._ending():
+            self._open()
+            self._init()
+            self._last = self._read()
+
     def begin(self, topic: str, number: Number) -> bool:
         """Begin the transaction of a batch's records for a topic. False: the part has written this batch already.
 
@@ -198,10 +213,8 @@ class Part:
                 self._begin(number)
                 self._acknowledge()
                 return True
+        self.take()
         with self._ending():
-            self._open()
-            self._init()
-            self._last = self._read()
             if number.follows(self._last, self._name):
                 self._begin(number)
                 return True
@@ -278,7 +291,7 @@ class Part:
 
     def _read(self) -> Number | None:
         """Step 3: the part's last number. None: it has none yet."""
-        return last_number(self._connection, self._commits, self._partition)
+        return last_numbers(self._connection, self._commits, [self._partition]).get(self._partition)
 
     def _begin(self, number: Number) -> None:
         """Step 4."""
@@ -317,8 +330,7 @@ class Part:
 
     @property
     def _required(self) -> Producer:
-        if self._producer is None:
-            raise RuntimeError(f"the transaction of {self._name} has not begun, or is over")
+        assert self._producer is not None, "no transaction has begun"
         return self._producer
 
     def _require(self, outbox: Outbox, topic: str) -> None:
@@ -371,6 +383,35 @@ class Part:
         )
 
 
+class Once:
+    """A task's records of a batch, as ``Delivery`` takes them. If the part has written the batch, they are left out.
+
+    Raises
+    ------
+    EnvironmentFault
+        As ``Part``.
+
+    """
+
+    def __init__(self, part: Part, topic: str, number: Number) -> None:
+        self._part = part if part.begin(topic, number) else None
+
+    def put(self, records: list[dict[str, Any]]) -> None:
+        """As ``Delivery``."""
+        if self._part is not None:
+            self._part.put(records)
+
+    def finish(self) -> None:
+        """As ``Delivery``."""
+        if self._part is not None:
+            self._part.finish()
+
+    def abort(self) -> None:
+        """Give up what isn't finished."""
+        if self._part is not None:
+            self._part.abort()
+
+
 def deliver(part: Part, topic: str, number: Number, records: Callable[[], Iterable[list[dict[str, Any]]]]) -> bool:
     """Write a batch's records of a part, and begin again if another process interrupts it.
 
@@ -410,10 +451,10 @@ def deliver(part: Part, topic: str, number: Number, records: Callable[[], Iterab
     return True
 
 
-def last_number(connection: Connection, topic: str, partition: int) -> Number | None:
-    """The last number in a partition of a topic of numbers, from committed transactions. None: there is none.
+def last_numbers(connection: Connection, topic: str, partitions: Iterable[int]) -> dict[int, Number]:
+    """Partition of a topic of numbers → its last number, from committed transactions. Those without one are left out.
 
-    Only the partition's end is read, unless there are no numbers in it.
+    Only a partition's end is read, unless there are no numbers in it.
 
     Raises
     ------
@@ -422,21 +463,26 @@ def last_number(connection: Connection, topic: str, partition: int) -> Number | 
 
     """
     settings = {"group.id": "unskew", "enable.auto.commit": False, "enable.partition.eof": True, "log_level": 0}
-    fast = {"fetch.wait.max.ms": 10, ISOLATION: "read_committed"}
-    consumer = Consumer(connection.client(**settings, **fast, error_cb=lambda _: None))
+    fast = {"fetch.wait.max.ms": 10, ISOLATION: "read_committed", "error_cb": lambda _: None}
+    consumer = Consumer(connection.client(**settings | fast))
     try:
-        first, end = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=_PATIENCE)
-        tail, start = _TAIL, end
-        while start > first:
-            start = max(first, end - tail)
-            found = _newest(consumer, TopicPartition(topic, partition, start))
-            if found is not None:
-                return Number.unpacked(found)
-            tail *= _TAIL
+        found = {partition: _last(consumer, topic, partition) for partition in partitions}
     except KafkaException as error:
         raise EnvironmentFault(f"reading {topic} failed: {error.args[0].str()}") from error
     finally:
         consumer.close()
+    return {partition: number for partition, number in found.items() if number is not None}
+
+
+def _last(consumer: Consumer, topic: str, partition: int) -> Number | None:
+    first, end = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=_PATIENCE)
+    tail, start = _TAIL, end
+    while start > first:
+        start = max(first, end - tail)
+        found = _newest(consumer, TopicPartition(topic, partition, start))
+        if found is not None:
+            return Number.unpacked(found)
+        tail *= _TAIL
     return None
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import orjson
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
 from tests.conftest import GENERATED
@@ -17,7 +17,8 @@ from unskew.apps.run import session
 from unskew.apps.run.run import Outcome, Run
 from unskew.apps.topology.settings import Settings
 from unskew.deploy.kafka.connection import Connection
-from unskew.deploy.kafka.topics import end_offsets, ensure_topic
+from unskew.deploy.kafka.reader import TopicReader
+from unskew.deploy.kafka.topics import ensure_topic
 from unskew.deploy.servers.broker import Broker
 from unskew.grouping import GROUPINGS
 
@@ -106,19 +107,10 @@ def countries(keys: list[str]) -> list[bytes | None]:
 
 def records(connection: Connection, topic: str) -> list[tuple[str, dict[str, Any]]]:
     """All records of a topic, (key, value), oldest first in each partition."""
-    ends = end_offsets(connection, topic)
-    consumer = Consumer(connection.client(**{"group.id": "tests", "enable.auto.commit": False}))
-    consumer.assign([TopicPartition(topic, partition, 0) for partition in ends])
-    found: list[tuple[str, dict[str, Any]]] = []
-    missing = sum(ends.values())
-    while missing:
-        for message in consumer.consume(min(missing, 10_000), 1.0):  # it waits until it has so many
-            error = message.error()
-            assert error is None, error
-            found.append(((message.key() or b"").decode(), orjson.loads(message.value() or b"null")))
-            missing -= 1
-    consumer.close()
-    return found
+    with TopicReader(connection, topic) as reader:  # not every offset has a message: the end of a transaction has one
+        return [
+            ((message.key() or b"").decode(), orjson.loads(message.value() or b"null")) for message in reader.to_end()
+        ]
 
 
 def final_counts(connection: Connection, topic: str, field: str = "count") -> dict[tuple[str, str], int]:

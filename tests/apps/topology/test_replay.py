@@ -21,10 +21,10 @@ def test_a_second_sink_writes_what_the_first_wrote(settings, spark, drain, conne
     died = []
     publish_, send = Sink._publish, Publisher.send
 
-    def sent(publisher, role, messages):
+    def sent(publisher, role, messages, number):
         written = [*messages]
         wrote[-1].extend((message.key, message.value) for message in written)
-        send(publisher, role, written)
+        send(publisher, role, written, number)
 
     def dies(sink, rows, report):
         wrote.append([])

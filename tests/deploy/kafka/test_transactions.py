@@ -15,7 +15,7 @@ from unskew.deploy.kafka import transactions
 from unskew.deploy.kafka.connection import Connection
 from unskew.deploy.kafka.reader import TopicReader
 from unskew.deploy.kafka.topics import end_offsets, ensure_topic
-from unskew.deploy.kafka.transactions import COMMITS, Number, Part, deliver, last_number
+from unskew.deploy.kafka.transactions import COMMITS, Number, Part, deliver, last_numbers
 from unskew.errors import EnvironmentFault
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
@@ -146,13 +146,13 @@ def test_a_batch_that_another_plan_has_written_is_refused(connection, topic):
 
 def test_the_last_number_is_found_behind_many_aborted_transactions(connection, topic):
     trial = Trial(connection, topic, "Part")
-    assert last_number(connection, commits_of(topic), 0) is None
+    assert last_numbers(connection, commits_of(topic), [0]) == {}
     write(trial.new(), topic, 7)
     for _ in range(40):
         part = trial.new()
         part.begin(topic, Number(8, 8))
         part.abort()
-    assert last_number(connection, commits_of(topic), 0) == Number(7, 7)
+    assert last_numbers(connection, commits_of(topic), [0]) == {0: Number(7, 7)}
 
 
 def test_a_transaction_that_takes_too_long_writes_nothing_and_can_be_tried_again(connection, topic, monkeypatch):

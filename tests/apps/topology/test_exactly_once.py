@@ -1,0 +1,213 @@
+"""What a run publishes, as a plain ``read_committed`` consumer sees it without keeping one record of each key."""
+
+import shutil
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from pyspark import cloudpickle
+
+from tests.apps.conftest import by_key, countries, final_counts, publish, records, skewed
+from tests.apps.keyed import driver
+from tests.apps.keyed.driver import TallyOfKinds
+from tests.apps.process import START
+from unskew.apps.checkpoint.checkpoint import COMMITS, Checkpoint
+from unskew.apps.run import preconditions
+from unskew.apps.run.run import Run
+from unskew.apps.topology.parts import Commits
+from unskew.apps.topology.publisher import Publisher, result_topics
+from unskew.apps.topology.settings import Settings
+from unskew.apps.topology.sink import Sink
+from unskew.deploy.kafka import transactions
+from unskew.deploy.kafka.connection import Connection
+from unskew.deploy.kafka.topics import ensure_topic, partitions_of
+from unskew.deploy.kafka.transactions import Number, last_numbers
+from unskew.errors import EnvironmentFault, UsageError
+
+cloudpickle.register_pickle_by_value(driver)  # the tasks can't import the tests
+
+KEYS = skewed(2_000)
+BAD = len(KEYS) // 50
+MESSAGES = [each for at in range(BAD) for each in [*countries(KEYS[50 * at : 50 * (at + 1)]), b"bad"]]
+RESULTS = ("aggregator", "distribution", "rejected", "results")
+
+
+class Died(Exception):
+    """As a driver that is killed when all of a batch is published, and nothing is committed."""
+
+
+def dying(monkeypatch, spark, run: Settings, at: int) -> None:
+    """Run until the sink's work for this many closing batches is done, and die then."""
+    publish_, closed = Sink._publish, []
+
+    def published(sink, windows, report):
+        found = publish_(sink, windows, report)
+        closed.append(report.batch.number)
+        return found
+
+    def listener(_) -> None:
+        if len(closed) >= at:
+            raise Died
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Sink, "_publish", published)
+        # The last thing that the sink does for a batch. A failure of a real listener would stop nothing.
+        patched.setattr(Run, "_done", lambda run, report: listener(report))
+        with pytest.raises(EnvironmentFault, match="the query failed"):
+            Run(run, []).run(spark)
+    assert len(closed) == at
+
+
+def doubled(connection: Connection, run: Settings) -> dict[str, int]:
+    """Role → how many records it has more than Kafka keys (and batches, of results that may change)."""
+    found = {}
+    for role, topic in result_topics(run).items():
+        keys = Counter((key, str(value.get("batch"))) for key, value in records(connection, topic))
+        found[role] = sum(keys.values()) - len(keys)
+    return found
+
+
+@pytest.mark.spark
+@pytest.mark.kafka
+@pytest.mark.parametrize(
+    "keyed", [pytest.param(False, id="counts"), pytest.param(True, id="states", marks=pytest.mark.full)]
+)
+def test_a_batch_that_runs_again_publishes_nothing_twice(keyed, settings, spark, drain, connection, topic, monkeypatch):
+    publish(connection, topic, 2, MESSAGES)
+    more = {"work": TallyOfKinds("offset")} if keyed else {}
+    run = settings("KEY", max_tuples=500, run_time=600.0, **more)
+    for deaths in (1, 2):
+        dying(monkeypatch, spark, run, deaths)
+    drain(run)
+    assert doubled(connection, run) == dict.fromkeys(result_topics(run), 0)
+    assert by_key(final_counts(connection, result_topics(run)["aggregator"])) == Counter(KEYS)
+    assert len(records(connection, result_topics(run)["rejected"])) == BAD
+
+
+@pytest.mark.full
+@pytest.mark.spark
+@pytest.mark.kafka
+def test_at_least_once_publishes_it_again_and_may_be_changed_from_run_to_run(
+    settings, spark, drain, connection, topic, monkeypatch
+):
+    publish(connection, topic, 2, MESSAGES[:1_000])
+    often = settings("KEY", max_tuples=500, run_time=600.0, delivery="at-least-once")
+    dying(monkeypatch, spark, often, 1)
+    drain(often)
+    before = doubled(connection, often)
+    assert before["aggregator"] > 0
+    assert before["distribution"] > 0
+    assert COMMITS not in Checkpoint(often.location).claimed()
+    publish(connection, topic, 2, MESSAGES[1_000:])
+    once = settings("KEY", max_tuples=500, run_time=600.0)
+    dying(monkeypatch, spark, once, 1)
+    drain(once)
+    assert doubled(connection, once) == before
+    publish(connection, topic, 2, countries(["more"] * 10))
+    drain(often)
+    counts = by_key(final_counts(connection, result_topics(once)["aggregator"]))
+    assert counts == Counter(KEYS) + Counter(more=10)
+
+
+@pytest.mark.full
+@pytest.mark.spark
+@pytest.mark.kafka
+def test_only_batches_that_close_windows_have_numbers(settings, drain, connection, topic):
+    publish(connection, topic, 2, countries(KEYS), ms=[START + i for i in range(len(KEYS))])
+    run = settings("KEY", max_tuples=200, window=3600.0, time="event", run_time=600.0)
+    _, reports = drain(run)
+    closing = [report.batch.number for report in reports if report.windows]
+    made = Commits(connection, commits_topic(run), Checkpoint(run.location).claimed()[COMMITS]["parts"])
+    numbers = last_numbers(connection, made.topic, range(made.partitions)).values()
+    assert {number.batch for number in numbers} == set(closing)
+    assert len(reports) > len(closing) == 1
+    # One for each part that had a key, and one of the driver.
+    assert 2 <= len(records(connection, made.topic)) == len(numbers) <= 1 + made.parts
+
+
+@pytest.mark.full
+@pytest.mark.spark
+@pytest.mark.kafka
+def test_a_checkpoint_that_was_set_back_loses_no_results(settings, drain, connection, topic, tmp_path, caplog):
+    publish(connection, topic, 2, countries(["a"] * 100))
+    run = settings("KEY", run_time=600.0)
+    drain(run)
+    there, copy = Path(run.checkpoint), tmp_path / "copy"
+    shutil.copytree(there, copy)
+    publish(connection, topic, 2, countries(["b"] * 100))
+    drain(run)
+    shutil.rmtree(there)
+    shutil.move(copy, there)
+    publish(connection, topic, 2, countries(["c"] * 100))
+    before = commits_topic(run)
+    drain(run)
+    assert "which was set back" in caplog.text
+    assert commits_topic(run) != before
+    counts = by_key(final_counts(connection, result_topics(run)["aggregator"]))
+    assert counts == {"a": 100, "b": 200, "c": 100}  # the new batches are of other times, and so of other windows
+
+
+def commits_topic(run: Settings) -> str:
+    """The topic with the numbers of a run's batches."""
+    return f"{run.topic}-unskew-commits-{Checkpoint(run.location).claimed()[COMMITS]['id']}"
+
+
+@pytest.mark.parametrize("keyed", [False, True])
+def test_each_part_has_a_partition_of_its_own(keyed):
+    commits = Commits(Connection("nowhere:1"), "t-unskew-commits-1", 6, keyed)
+    roles = [role for role in RESULTS if keyed or role != "results"]
+    parts = [commits.part(role, number) for role in roles for number in range(commits.of(role))]
+    assert sorted(part._partition for part in parts) == list(range(commits.partitions))
+    assert len({part._name for part in parts}) == commits.partitions
+    with pytest.raises(ValueError, match="part 6 of aggregator; there are 6"):
+        commits.part("aggregator", 6)
+
+
+@pytest.mark.kafka
+def test_a_second_driver_fences_the_first_and_another_checkpoint_does_not(settings, connection, topic):
+    run, other = settings("KEY"), settings("KEY", checkpoint="elsewhere")
+    first, second = (Commits(connection, f"{topic}-unskew-commits-{n}", 1) for n in (1, 2))
+    publisher = Publisher(run, first)
+    publisher.send("distribution", [], Number(0, 0))
+    Publisher(other, second).send("distribution", [], Number(0, 0))
+    publisher.send("distribution", [], Number(1, 1))
+    late = first.part("distribution")
+    assert late.begin(result_topics(run)["distribution"], Number(2, 2))
+    transactions.Part._kept.clear()  # as in another process
+    Publisher(run, first)
+    with pytest.raises(EnvironmentFault, match="was ended from outside"):
+        late.finish()
+
+
+@pytest.mark.kafka
+def test_parts_are_noted_in_the_checkpoint_once(settings, connection, topic):
+    run = settings("KEY")
+    checkpoint = Checkpoint(run.location)
+    first = preconditions.commits(run, checkpoint, 3)
+    assert first is not None
+    assert (first.parts, first.topic) == (3, commits_topic(run))
+    assert preconditions.commits(run, checkpoint, 5) == first
+    assert preconditions.commits(settings("KEY", delivery="at-least-once"), checkpoint, 5) is None
+    ensure_topic(connection, first.topic, first.partitions, transactions.COMMITS)
+    assert partitions_of(connection, first.topic) == 1 + 3 + 3
+    assert preconditions.commits(run, checkpoint, 5) == first  # its topic is empty
+    part = first.part("aggregator", 2)
+    ensure_topic(connection, topic, 1)
+    part.begin(topic, Number(0, 0))
+    part.finish()
+    again = preconditions.commits(run, checkpoint, 5)  # nothing is planned in the checkpoint
+    assert again is not None
+    assert again.topic != first.topic
+    assert again.parts == 5
+
+
+def test_another_delivery_is_refused(settings_of_nothing):
+    with pytest.raises(UsageError, match="unknown delivery 'twice'; valid: exactly-once, at-least-once"):
+        settings_of_nothing(delivery="twice")
+
+
+@pytest.fixture
+def settings_of_nothing(tmp_path):
+    """Settings without a broker."""
+    of = "LOCAL", "COUNTRY_SKEW_R80", "KEY", "t", 2, 4, "x0", Connection("nowhere:1"), str(tmp_path)
+    return lambda **changes: Settings(*of, **changes)
