@@ -53,6 +53,7 @@ _TAIL = 8  # offsets; the end of a transaction has one too
 _MOST_KEPT = 32  # producers of a process; each has threads of its own
 _SILENT = logging.getLogger(f"{__name__}.client")
 _SILENT.setLevel(logging.CRITICAL + 1)  # each failure comes as an error
+_SOON = {"reconnect.backoff.ms": 5}  # the client waits for so long before it first connects, too
 _ATTEMPTS = 3
 _COMMITTING = 120.0  # s
 _ABORTING = 5.0  # s
@@ -70,6 +71,8 @@ _INTERRUPTING = frozenset(
         KafkaError.INVALID_PRODUCER_ID_MAPPING,
     }
 )
+# How records fail after that.
+_AFTERWARDS = frozenset({KafkaError._FATAL, KafkaError._STATE, KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT})  # noqa: SLF001
 _FORBIDDEN = frozenset(
     {
         KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
@@ -269,10 +272,14 @@ class Part:
         self._errors.clear()
         granted = self._granted.get(self._connection.bootstrap_servers) or _grant(self._connection)
         self._timeout_ms = granted
-        settings = {**OF_TASKS, **self._connection.client(**OURS)}
+        settings = {**OF_TASKS, **_SOON, **self._connection.client(**OURS)}
         settings["delivery.timeout.ms"] = min(int(settings["delivery.timeout.ms"]), granted)
         settings |= {"transactional.id": self._name, "transaction.timeout.ms": granted, "error_cb": self._errors.append}
         self._producer = Producer(settings, logger=_SILENT)  # a fence would be logged, whatever the level
+        # If no broker is connected, the client looks for the coordinator after 500 ms only. The first answer is of a
+        # bootstrap server, whose connection the client then gives up. So the second one is waited for, too.
+        for _ in range(2):
+            self._producer.list_topics(self._commits, _PATIENCE)
 
     def _init(self) -> None:
         """Step 2."""
@@ -336,8 +343,9 @@ class Part:
     def _require(self, outbox: Outbox, topic: str) -> None:
         """Raise if records of the outbox have failed."""
         if outbox.failed:
+            self._required.poll(0)  # the client's errors may come after the records that fail by them
             causes = [error for error in self._errors if error.code() in _INTERRUPTING]
-            if causes or self._over() or outbox.code in _INTERRUPTING:
+            if causes or self._over() or outbox.code in _INTERRUPTING | _AFTERWARDS:
                 raise self._interrupted(causes[0].str() if causes else outbox.error)
             raise EnvironmentFault(f"{outbox.failed} records were not written to {topic} ({outbox.error})")
 
@@ -464,7 +472,7 @@ def last_numbers(connection: Connection, topic: str, partitions: Iterable[int]) 
     """
     settings = {"group.id": "unskew", "enable.auto.commit": False, "enable.partition.eof": True, "log_level": 0}
     fast = {"fetch.wait.max.ms": 10, ISOLATION: "read_committed", "error_cb": lambda _: None}
-    consumer = Consumer(connection.client(**settings | fast))
+    consumer = Consumer(_SOON | connection.client(**settings | fast))
     try:
         found = {partition: _last(consumer, topic, partition) for partition in partitions}
     except KafkaException as error:
@@ -499,7 +507,7 @@ def _newest(consumer: Consumer, start: TopicPartition) -> bytes | None:
             newest = message.value() or newest
         elif error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001  its public name
             return newest
-        elif not error.retriable():
+        elif not error.retriable() and error.code() != KafkaError.GROUP_AUTHORIZATION_FAILED:  # no group is used
             raise KafkaException(error)
     raise EnvironmentFault(f"reading {start.topic} failed: no answer within {_PATIENCE:g} s")
 

@@ -1,0 +1,78 @@
+"""Brokers that refuse transactions: one line says which right is missing, and what the other option is."""
+
+import pytest
+from confluent_kafka.admin import (
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    ResourcePatternType,
+    ResourceType,
+)
+
+from unskew.deploy.kafka.connection import Connection
+from unskew.deploy.kafka.topics import ensure_topic
+from unskew.deploy.kafka.transactions import COMMITS, Number, Part, last_numbers
+from unskew.deploy.servers.broker import Broker
+from unskew.deploy.servers.loopback import LOOPBACK, free_port
+from unskew.errors import EnvironmentFault
+
+pytestmark = [pytest.mark.full, pytest.mark.kafka, pytest.mark.slow]
+
+PORT = free_port()
+
+
+@pytest.fixture(scope="module")
+def strict(tmp_path_factory):
+    """A broker that asks for rights: its first listener has all of them, and alice those that she is given."""
+    plain = 'org.apache.kafka.common.security.plain.PlainLoginModule required user_alice="secret";'
+    properties = {
+        "listeners": f"SASL_PLAINTEXT://{LOOPBACK}:{PORT}",
+        "sasl.enabled.mechanisms": "PLAIN",
+        "listener.name.sasl_plaintext.plain.sasl.jaas.config": plain,
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": "User:ANONYMOUS",
+    }
+    with Broker(tmp_path_factory.mktemp("strict"), properties=properties) as broker:
+        yield broker
+
+
+@pytest.fixture
+def alice() -> Connection:
+    login = {"sasl.mechanism": "PLAIN", "sasl.username": "alice", "sasl.password": "secret"}
+    return Connection(f"{LOOPBACK}:{PORT}", {"security.protocol": "SASL_PLAINTEXT", **login})
+
+
+def grant(broker: Broker, kind: ResourceType, name: str, *operations: AclOperation) -> None:
+    """Give alice rights on what begins with a name."""
+    admin = Connection(broker.bootstrap_servers).admin()
+    for operation in operations:
+        of = kind, name, ResourcePatternType.PREFIXED, "User:alice", "*", operation, AclPermissionType.ALLOW
+        for done in admin.create_acls([AclBinding(*of)]).values():
+            done.result()
+
+
+def test_the_rights_that_a_run_needs(strict, alice, topic):
+    every = Connection(strict.bootstrap_servers)
+    ensure_topic(every, topic, 1)
+    ensure_topic(every, f"{topic}-commits", 1, COMMITS)
+
+    def write() -> bool:
+        part = Part(alice, f"{topic}-0", f"{topic}-commits", 0)
+        begun = part.begin(topic, Number(0, 0))
+        part.put([{"key": b"k", "value": b"v"}] if begun else [])
+        if begun:
+            part.finish()
+        return begun
+
+    grant(strict, ResourceType.TOPIC, topic, AclOperation.DESCRIBE, AclOperation.WRITE)
+    refused = f"refuses the transactional id {topic}-0 .*grant WRITE and DESCRIBE on it.*; --delivery at-least-once"
+    with pytest.raises(EnvironmentFault, match=refused) as error:
+        write()
+    assert "\n" not in str(error.value)
+    grant(strict, ResourceType.TRANSACTIONAL_ID, topic, AclOperation.DESCRIBE, AclOperation.WRITE)
+    assert write()  # there is no number yet to read
+    with pytest.raises(EnvironmentFault, match=f"reading {topic}-commits failed: .*uthoriz"):
+        write()
+    grant(strict, ResourceType.TOPIC, topic, AclOperation.READ)
+    assert not write()
+    assert last_numbers(every, f"{topic}-commits", [0]) == {0: Number(0, 0)}
