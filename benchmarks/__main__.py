@@ -16,6 +16,7 @@ BENCHMARKS = {
     "first": "from the command to the first result, from a kill to the next, and the CPU of an idle stream",
     "fixed": "a batch's fixed cost and a tuple's, fitted from batches of several sizes, beside Spark's own groupBy",
     "latency": "a batch's time and a result's latency on a steady stream, beside Spark's own groupBy",
+    "delivery": "tuples/s and a result's latency where results are published exactly once, beside at least once",
     "rivals": "tuples/s, CPU and balance of ours beside repartition, more partitions, salted keys, round robin",
     "splitter": "messages/s that the splitter reads, by their spelling, beside from_json",
     "straggler": "batch time against the ideal when tuples cost time",
