@@ -4,8 +4,8 @@
 
 Two measures, each of both deliveries in turns, with one broker. *Tuples/s* is the rate at which a topology drains a
 topic, without its first batch; tuples cost nothing (x0). *Latency* is of a result of a steady stream: from its window's
-end until a plain ``read_committed`` consumer has it. (The record's time in Kafka would not do: a record can be read when
-its transaction is committed.) The first minute counts apart, because Spark warms up then.
+end until a plain ``read_committed`` consumer has it. (The record's time in Kafka would not do: nobody can read a record
+before its transaction is committed.) The first minute counts apart, because Spark warms up then.
 """
 
 import argparse

@@ -21,6 +21,7 @@ from unskew.apps.monitoring.display import Display
 from unskew.apps.monitoring.monitor import Monitor
 from unskew.apps.monitoring.outputs import Destinations, Outputs
 from unskew.apps.run.ending import Halted, stop_between_batches
+from unskew.apps.run.preconditions import forget_commits
 from unskew.apps.run.progress import kafka_source
 from unskew.apps.run.run import Run
 from unskew.apps.run.session import session
@@ -126,7 +127,7 @@ def run_contest(
             chosen = ", ".join(f"{option} {value} (default {defaults[option]})" for option, value in options.items())
             console.print(f"{name} with {chosen}", soft_wrap=True)
     courses: list[Course] = []
-    with Outputs(destinations) as outputs:
+    with _forgetting(runs), Outputs(destinations) as outputs:
         if outputs.exporter is not None:
             console.print(f"metrics for Prometheus: {outputs.exporter.url}", soft_wrap=True)
         for course in _courses(runs, outputs):
@@ -148,6 +149,16 @@ def run_contest(
         console.print(f"results of {settings.grouping}: {unskew()} results {topics['aggregator']}", soft_wrap=True)
         console.print(f"  and its balance: {unskew()} results {topics['distribution']}", soft_wrap=True)
     return courses
+
+
+@contextmanager
+def _forgetting(runs: Sequence[Settings]) -> Iterator[None]:
+    """Runs whose checkpoints are removed after the block: the topics with the numbers of their batches are, too."""
+    try:
+        yield
+    finally:
+        for settings in runs:
+            forget_commits(settings)
 
 
 def _courses(runs: Sequence[Settings], outputs: Outputs) -> Iterator[Course]:

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from confluent_kafka import KafkaException
+
 from unskew.apps.checkpoint.checkpoint import COMMITS, GENERATION, Checkpoint, WorkerHistory
 from unskew.apps.checkpoint.versions import TotalsLog
 from unskew.apps.feedback.loop import record_workers, require_followed
@@ -143,6 +145,19 @@ def commits(settings: Settings, checkpoint: Checkpoint, partitions: int) -> Comm
         noted = {"id": uuid.uuid4().hex[:12], "parts": partitions}
         checkpoint.claim({COMMITS: noted}, (COMMITS,))
     return _commits(settings, noted)
+
+
+def forget_commits(settings: Settings) -> None:
+    """Delete the topic with the numbers of a checkpoint's batches, before a checkpoint that nobody needs is removed."""
+    noted = Checkpoint(settings.location).claimed().get(COMMITS)
+    if noted is None:
+        return
+    topic = _commits(settings, noted).topic
+    admin = settings.connection.admin()  # a name for it until the answer is here
+    try:
+        admin.delete_topics([topic])[topic].result()
+    except KafkaException as error:
+        log.info("topic %s is left: %s", topic, error)
 
 
 def _commits(settings: Settings, noted: Mapping[str, Any]) -> Commits:

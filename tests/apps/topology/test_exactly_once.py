@@ -11,6 +11,7 @@ from tests.apps.conftest import by_key, countries, final_counts, publish, record
 from tests.apps.keyed import driver
 from tests.apps.keyed.driver import TallyOfKinds
 from tests.apps.process import START
+from tests.waiting import awaited
 from unskew.apps.checkpoint.checkpoint import COMMITS, Checkpoint
 from unskew.apps.run import preconditions
 from unskew.apps.run.run import Run
@@ -199,6 +200,10 @@ def test_parts_are_noted_in_the_checkpoint_once(settings, connection, topic):
     assert again is not None
     assert again.topic != first.topic
     assert again.parts == 5
+    preconditions.forget_commits(run)  # it has not been made
+    ensure_topic(connection, again.topic, again.partitions, transactions.COMMITS)
+    preconditions.forget_commits(run)
+    awaited(lambda: partitions_of(connection, again.topic) is None, "the topic is gone")
 
 
 def test_another_delivery_is_refused(settings_of_nothing):
