@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Producer
 
 from tests.deploy.kafka.attempt import PROTOCOLS, RECORDS, STEPS, commits_of, write
 from tests.waiting import PATIENCE, awaited
@@ -153,6 +154,21 @@ def test_the_last_number_is_found_behind_many_aborted_transactions(connection, t
         part.begin(topic, Number(8, 8))
         part.abort()
     assert last_numbers(connection, commits_of(topic), [0]) == {0: Number(7, 7)}
+
+
+def test_a_number_that_a_broker_has_not_settled_is_not_overlooked(connection, topic):
+    """As after the end of Kafka's only broker in a commit: it may lose the commit's mark in the partition."""
+    trial = Trial(connection, topic, "Part")
+    trial.again()
+    other = Producer(connection.client(**{"transactional.id": f"{topic}-other", "log_level": 0}))
+    other.init_transactions()
+    other.begin_transaction()
+    other.produce(commits_of(topic), Number(1, 1).packed(), b"0", 0)
+    other.flush()
+    with pytest.raises(EnvironmentFault, match=r"a transaction hangs in partition 0 of .*-commits, at offset 2 of 3"):
+        trial.new().begin(topic, Number(1, 1))
+    other.commit_transaction()
+    assert not trial.new().begin(topic, Number(1, 1))
 
 
 def test_a_transaction_that_takes_too_long_writes_nothing_and_can_be_tried_again(connection, topic, monkeypatch):
