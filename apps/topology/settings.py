@@ -26,8 +26,8 @@ MODES = ("LOCAL", "CLUSTER")
 TIMES = ("batch", "event")
 #: What a run does about messages that Kafka removed before they were counted.
 DATA_LOSS = ("fail", "skip")
-#: How often a record of results may be there: a batch that runs again publishes nothing twice, or the same again.
-DELIVERIES = ("exactly-once", "at-least-once")
+#: How often a record of results may be there: a batch that runs again publishes the same again, or nothing twice.
+DELIVERIES = ("at-least-once", "exactly-once")
 #: What a run does if the work raises on a message's tuple: it ends, or rejects the message.
 WORK_ERRORS = ("fail", "reject")
 
@@ -94,8 +94,8 @@ class Settings:
         Doc("Most tuples of a batch (default: a second of work; 5 M if tuples cost nothing)."),
     ] = None
     delivery: Annotated[
-        str, Doc("How results are published: 'exactly-once', by transactions of Kafka, or 'at-least-once'.")
-    ] = "exactly-once"
+        str, Doc("How results are published: 'at-least-once', or 'exactly-once', by transactions of Kafka.")
+    ] = "at-least-once"
     master: Annotated[str | None, Doc("Spark's master URL (default in LOCAL: local[N]).")] = None
     state_partitions: Annotated[
         int | None,

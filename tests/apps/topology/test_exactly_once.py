@@ -76,7 +76,7 @@ def doubled(connection: Connection, run: Settings) -> dict[str, int]:
 def test_a_batch_that_runs_again_publishes_nothing_twice(keyed, settings, spark, drain, connection, topic, monkeypatch):
     publish(connection, topic, 2, MESSAGES)
     more = {"work": TallyOfKinds("offset")} if keyed else {}
-    run = settings("KEY", max_tuples=500, run_time=600.0, **more)
+    run = settings("KEY", delivery="exactly-once", max_tuples=500, run_time=600.0, **more)
     for deaths in (1, 2):
         dying(monkeypatch, spark, run, deaths)
     drain(run)
@@ -100,7 +100,7 @@ def test_at_least_once_publishes_it_again_and_may_be_changed_from_run_to_run(
     assert before["distribution"] > 0
     assert COMMITS not in Checkpoint(often.location).claimed()
     publish(connection, topic, 2, MESSAGES[1_000:])
-    once = settings("KEY", max_tuples=500, run_time=600.0)
+    once = settings("KEY", delivery="exactly-once", max_tuples=500, run_time=600.0)
     dying(monkeypatch, spark, once, 1)
     drain(once)
     assert doubled(connection, once) == before
@@ -115,7 +115,7 @@ def test_at_least_once_publishes_it_again_and_may_be_changed_from_run_to_run(
 @pytest.mark.kafka
 def test_only_batches_that_close_windows_have_numbers(settings, drain, connection, topic):
     publish(connection, topic, 2, countries(KEYS), ms=[START + i for i in range(len(KEYS))])
-    run = settings("KEY", max_tuples=200, window=3600.0, time="event", run_time=600.0)
+    run = settings("KEY", delivery="exactly-once", max_tuples=200, window=3600.0, time="event", run_time=600.0)
     _, reports = drain(run)
     closing = [report.batch.number for report in reports if report.windows]
     made = Commits(connection, commits_topic(run), Checkpoint(run.location).claimed()[COMMITS]["parts"])
@@ -131,7 +131,7 @@ def test_only_batches_that_close_windows_have_numbers(settings, drain, connectio
 @pytest.mark.kafka
 def test_a_checkpoint_that_was_set_back_loses_no_results(settings, drain, connection, topic, tmp_path, caplog):
     publish(connection, topic, 2, countries(["a"] * 100))
-    run = settings("KEY", run_time=600.0)
+    run = settings("KEY", delivery="exactly-once", run_time=600.0)
     drain(run)
     there, copy = Path(run.checkpoint), tmp_path / "copy"
     shutil.copytree(there, copy)
@@ -166,7 +166,10 @@ def test_each_part_has_a_partition_of_its_own(keyed):
 
 @pytest.mark.kafka
 def test_a_second_driver_fences_the_first_and_another_checkpoint_does_not(settings, connection, topic):
-    run, other = settings("KEY"), settings("KEY", checkpoint="elsewhere")
+    run, other = (
+        settings("KEY", delivery="exactly-once"),
+        settings("KEY", delivery="exactly-once", checkpoint="elsewhere"),
+    )
     first, second = (Commits(connection, f"{topic}-unskew-commits-{n}", 1) for n in (1, 2))
     publisher = Publisher(run, first)
     publisher.send("distribution", [], Number(0, 0))
@@ -182,7 +185,7 @@ def test_a_second_driver_fences_the_first_and_another_checkpoint_does_not(settin
 
 @pytest.mark.kafka
 def test_parts_are_noted_in_the_checkpoint_once(settings, connection, topic):
-    run = settings("KEY")
+    run = settings("KEY", delivery="exactly-once")
     checkpoint = Checkpoint(run.location)
     first = preconditions.commits(run, checkpoint, 3)
     assert first is not None
@@ -207,7 +210,7 @@ def test_parts_are_noted_in_the_checkpoint_once(settings, connection, topic):
 
 
 def test_another_delivery_is_refused(settings_of_nothing):
-    with pytest.raises(UsageError, match="unknown delivery 'twice'; valid: exactly-once, at-least-once"):
+    with pytest.raises(UsageError, match="unknown delivery 'twice'; valid: at-least-once, exactly-once"):
         settings_of_nothing(delivery="twice")
 
 
