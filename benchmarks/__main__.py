@@ -38,8 +38,10 @@ BENCHMARKS = {
     "separate": "what sources that know nothing of each other must replicate",
     "counting": "why some streams take more replicas than the bound",
 }
-#: Those that ``all`` leaves out: a campaign of faults can take hours, and the guide replaces grouping/guide.png.
+#: Those that ``all`` leaves out: a campaign of faults can take hours, other engines are 2 GB to fetch, and the guide
+#: replaces grouping/guide.png.
 ALONE = {
+    "engines": "the same jobs in Flink, Kafka Streams, Quix and Spark's groupBy, beside ours; fetches these engines",
     "faults": "whether results stay exact on a cluster whose processes are killed and stopped",
     "guide": "the table and the picture of grouping/README.md: all schemes on two streams, simulated",
 }

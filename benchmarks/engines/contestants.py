@@ -1,0 +1,205 @@
+"""The contestants: how each is had, started, and read."""
+
+import os
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from types import MappingProxyType
+from typing import NamedTuple
+
+import orjson
+import pyspark
+
+from benchmarks.engines.environments import compiled, jars_of, python_of
+from benchmarks.engines.jobs import LATENESS_MS, WINDOW_MS, Job, Place
+from benchmarks.measuring import settings
+from unskew.apps.topology.settings import Settings
+from unskew.deploy.installation.jars import connector_jars
+from unskew.deploy.installation.machine import find_java
+from unskew.deploy.kafka.connection import Connection
+
+_HERE = Path(__file__).parent
+
+
+class Started(NamedTuple):
+    """What starts a contestant.
+
+    Attributes
+    ----------
+    command : list of str
+        The command.
+    output : str
+        The topic that it writes to.
+    environment : dict
+        Variables beside those of this process.
+
+    """
+
+    command: list[str]
+    output: str
+    environment: Mapping[str, str] = MappingProxyType({})
+
+
+@dataclass(frozen=True)
+class Contestant(ABC):
+    """An engine, and how it does a job.
+
+    Attributes
+    ----------
+    name : str
+        As the table has it.
+
+    """
+
+    name: str
+
+    @abstractmethod
+    def version(self) -> str:
+        """Its version. It is installed where it isn't.
+
+        Raises
+        ------
+        Unavailable
+            It can't be had here.
+
+        """
+
+    def closes(self, topic: str, output: str) -> str:
+        """The topic that must get a last message of each partition once all others are read. Empty: none must."""
+        return ""
+
+    @abstractmethod
+    def start(self, job: Job, bootstrap: str, topic: str, folder: Path) -> Started:
+        """What starts it. ``folder`` is empty, and its own."""
+
+    @abstractmethod
+    def results(self, key: bytes | None, value: bytes) -> Iterator[tuple[Place, int]]:
+        """What a record of the output says: counts, each with its window and key."""
+
+
+class Ours(Contestant):
+    """`unskew topology` with a grouping, which is the contestant's name."""
+
+    def version(self) -> str:
+        return f"unskew {version('unskew')}, Spark {pyspark.__version__}"
+
+    def _settings(self, job: Job, bootstrap: str, topic: str, folder: Path) -> Settings:
+        of = {"topic": topic, "sources": job.partitions, "workers": job.workers}
+        return settings(Connection(bootstrap), self.name, folder, **of)
+
+    def start(self, job: Job, bootstrap: str, topic: str, folder: Path) -> Started:
+        run = self._settings(job, bootstrap, topic, folder)
+        positional = [job.source_type, self.name, topic, job.partitions, job.workers, f"x{job.cost_ms:g}"]
+        options = {
+            "--time": "event",
+            "--window": WINDOW_MS / 1000,
+            "--lateness": LATENESS_MS / 1000,
+            "--checkpoint": folder / "checkpoint",
+            "--bootstrap-servers": bootstrap,
+        }
+        # Two threads, as the others have, where tuples cost nothing.
+        master = [] if job.cost_ms else ["--master", "local[2]"]
+        unskew = Path(sys.executable).with_name("unskew")
+        command = [unskew, "topology", "LOCAL", *positional, "--until-drained", *master]
+        command += [part for pair in options.items() for part in pair]
+        return Started([*map(str, command)], f"{run.name}-aggregator")
+
+    def results(self, key: bytes | None, value: bytes) -> Iterator[tuple[Place, int]]:
+        record = orjson.loads(value)
+        yield (record["timestamp"] - WINDOW_MS, record["tags"]["key"]), record["fields"]["count"]
+
+
+class Spark(Contestant):
+    """Spark's own ``groupBy``."""
+
+    def version(self) -> str:
+        return f"pyspark {pyspark.__version__}"
+
+    def start(self, job: Job, bootstrap: str, topic: str, folder: Path) -> Started:
+        output = f"{topic}-spark-{folder.name}"
+        jars = ",".join(map(str, connector_jars()))
+        of = [bootstrap, topic, output, job.cost_ms, job.workers, folder / "checkpoint", jars]
+        variables = {"JAVA_HOME": str(find_java().home), "PYSPARK_PYTHON": sys.executable}
+        return Started([*map(str, [sys.executable, _HERE / "spark" / "program.py", *of])], output, variables)
+
+    def results(self, key: bytes | None, value: bytes) -> Iterator[tuple[Place, int]]:
+        record = orjson.loads(value)
+        yield (record["start"], record["key"]), record["count"]
+
+
+class Quix(Contestant):
+    """Quix Streams: a Python process a worker."""
+
+    def version(self) -> str:
+        python_of("quix")
+        return (_HERE / "quix" / "requirements.txt").read_text().split()[-1]
+
+    def start(self, job: Job, bootstrap: str, topic: str, folder: Path) -> Started:
+        output = f"{topic}-quix-{folder.name}"
+        of = [bootstrap, topic, output, job.cost_ms, job.workers, folder / "state"]
+        program = [python_of("quix"), _HERE / "quix" / "program.py", *of]
+        return Started([*map(str, program)], output)
+
+    def closes(self, topic: str, output: str) -> str:
+        # A window is written once, when a later message of its partition has come. A stream goes on; a topic ends.
+        return f"repartition__{output}--{topic}--country"
+
+    def results(self, key: bytes | None, value: bytes) -> Iterator[tuple[Place, int]]:
+        record = orjson.loads(value)
+        yield (record["start"], (key or b"").decode()), record["value"]
+
+
+class KafkaStreams(Contestant):
+    """Kafka Streams: a thread a worker, in one JVM."""
+
+    def version(self) -> str:
+        compiled("kafka_streams", "Counts")
+        (jar,) = (jar for jar in jars_of("kafka_streams") if jar.name.startswith("kafka-streams-"))
+        return jar.stem
+
+    def start(self, job: Job, bootstrap: str, topic: str, folder: Path) -> Started:
+        output = f"{topic}-kafka-streams-{folder.name}"
+        of = [bootstrap, topic, output, job.cost_ms, job.workers, folder / "state"]
+        return Started([*compiled("kafka_streams", "Counts"), *map(str, of)], output)
+
+    def results(self, key: bytes | None, value: bytes) -> Iterator[tuple[Place, int]]:
+        record = orjson.loads(value)
+        yield (record["start"], (key or b"").decode()), record["count"]
+
+
+class Flink(Contestant):
+    """PyFlink: Flink's SQL where it has all that a job needs, and Python where it hasn't."""
+
+    def version(self) -> str:
+        python_of("flink")
+        jars_of("flink")
+        return (_HERE / "flink" / "requirements.txt").read_text().split()[-1]
+
+    def start(self, job: Job, bootstrap: str, topic: str, folder: Path) -> Started:
+        output = f"{topic}-flink-{folder.name}"
+        python = python_of("flink")
+        jars = ";".join(f"file://{jar}" for jar in jars_of("flink"))
+        of = [bootstrap, topic, output, job.cost_ms, job.workers, jars]
+        variables = {"JAVA_TOOL_OPTIONS": "-Xmx2g", "PATH": f"{python.parent}{os.pathsep}{os.environ['PATH']}"}
+        return Started([*map(str, [python, _HERE / "flink" / "program.py", *of])], output, variables)
+
+    def results(self, key: bytes | None, value: bytes) -> Iterator[tuple[Place, int]]:
+        record = orjson.loads(value)
+        yield (record["start"], record["key"]), record["n"]
+
+
+CONTESTANTS: dict[str, Contestant] = {
+    each.name: each
+    for each in (
+        Ours("KEY"),
+        Ours("BOUNDED_LOAD"),
+        Ours("PLANNED"),
+        Spark("groupBy"),
+        Flink("Flink"),
+        KafkaStreams("Kafka Streams"),
+        Quix("Quix"),
+    )
+}

@@ -1,0 +1,64 @@
+"""Each engine's own environment, which is made when it is first asked for: in ``.unskew/engines``."""
+
+import hashlib
+import subprocess
+import sys
+from pathlib import Path
+
+from unskew.deploy.directories import data_directory
+from unskew.deploy.installation.jars import described_jars
+from unskew.deploy.installation.machine import find_java
+from unskew.errors import EnvironmentFault
+
+_HERE = Path(__file__).parent
+
+
+class Unavailable(Exception):
+    """An engine can't be had here; the message says why."""
+
+
+def python_of(engine: str) -> Path:
+    """The Python of an engine that is on PyPI, with the packages of its ``requirements.txt``.
+
+    Raises
+    ------
+    Unavailable
+        They can't be installed.
+
+    """
+    requirements = _HERE / engine / "requirements.txt"
+    digest = hashlib.sha256(requirements.read_bytes()).hexdigest()[:12]
+    folder = data_directory() / "engines" / f"{engine}-{digest}"
+    if not (folder / "made").exists():
+        print(f"installing {engine}, once", flush=True)
+        uv = Path(sys.executable).with_name("uv")
+        _run(uv, "venv", "--quiet", "--clear", "--python", sys.executable, folder)
+        _run(uv, "pip", "install", "--quiet", "--python", folder / "bin" / "python", "--requirement", requirements)
+        (folder / "made").touch()
+    return folder / "bin" / "python"
+
+
+def jars_of(engine: str) -> list[Path]:
+    """The archives that an engine's ``ivy.xml`` names, fetched if they aren't there. Raises as ``python_of``."""
+    try:
+        return described_jars(_HERE / engine / "ivy.xml", engine, f"{engine}'s jars", 10, "some 80 MB")
+    except EnvironmentFault as fault:
+        raise Unavailable(str(fault)) from fault
+
+
+def compiled(engine: str, program: str) -> list[str]:
+    """The command that runs an engine's Java program, compiled if it isn't."""
+    source = _HERE / engine / f"{program}.java"
+    classpath = ":".join(map(str, jars_of(engine)))
+    digest = hashlib.sha256(source.read_bytes() + classpath.encode()).hexdigest()[:12]
+    folder = data_directory() / "engines" / f"{engine}-{digest}"
+    java = find_java()
+    if not (folder / f"{program}.class").exists():
+        _run(java.home / "bin" / "javac", "-cp", classpath, "-d", folder, source)
+    return [str(java.launcher), "-Xmx2g", "-cp", f"{folder}:{classpath}", program]
+
+
+def _run(*command: str | Path) -> None:
+    done = subprocess.run([str(part) for part in command], capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise Unavailable((done.stderr.strip() or done.stdout.strip()).splitlines()[-1])

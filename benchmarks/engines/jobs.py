@@ -1,0 +1,149 @@
+"""The jobs: a topic of messages, what must come of it, and how it is told that it has.
+
+Both jobs count messages by key and window. The windows have ``WINDOW_MS``, and the message's time is that of Kafka's
+record. A contestant may write a window's count several times, as it grows: the last one counts.
+"""
+
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import numpy as np
+import orjson
+from confluent_kafka import Producer
+
+from unskew.deploy.kafka.connection import Connection
+from unskew.deploy.kafka.reader import TopicReader
+from unskew.deploy.kafka.topics import ensure_topic, topics
+from unskew.producers.publish import publish
+from unskew.producers.registry import create
+
+WINDOW_MS = 5_000
+#: How late a message may be: an engine that reads one partition after the other must not drop the second's.
+LATENESS_MS = 2_400_000
+#: The key of a message that isn't counted, but is later than all others (`send_last`).
+LAST = "~last"
+_LATER_MS = 3_300_000  # a broker takes no message that is more than an hour ahead
+
+#: (start of the window in ms, key)
+Place = tuple[int, str]
+
+
+@dataclass(frozen=True)
+class Job:
+    """What is to be done.
+
+    Attributes
+    ----------
+    name, what : str
+        Its name, and what it is in words.
+    source_type : str
+        The dataset.
+    records, partitions, workers : int
+        The messages, the topic's partitions, and W, the number of workers that an engine has for it.
+    cost_ms : float
+        How long a worker sleeps for each message.
+
+    """
+
+    name: str
+    what: str
+    source_type: str
+    records: int
+    partitions: int
+    workers: int
+    cost_ms: float = 0.0
+
+
+#: The jobs by name. ``--records`` gives another number.
+JOBS = {
+    job.name: job
+    for job in (
+        Job("count", "count by key and 5 s", "COUNTRY_SKEW_R80", 10_000_000, 4, 2),
+        Job("work", "count by key and 5 s, after a sleep of 1 ms a message", "COUNTRY_SKEW_R80", 60_000, 10, 10, 1.0),
+    )
+}
+
+
+@dataclass
+class Truth:
+    """What must come of a topic.
+
+    Attributes
+    ----------
+    counts : dict
+        (window, key) → messages.
+    total : int
+        All messages.
+
+    """
+
+    counts: dict[Place, int] = field(default_factory=dict)
+    total: int = 0
+
+
+def published(connection: Connection, topic: str, job: Job) -> Truth:
+    """Make the topic, publish the job's messages, and count them as a plain consumer reads them back."""
+    ensure_topic(connection, topic, job.partitions)
+    publish(connection, topic, create(job.source_type, records=job.records))
+    return counted(connection, topic)
+
+
+def send_last(connection: Connection, topic: str) -> None:
+    """Send each partition a message that is much later than all others, so that the windows before it are over."""
+    producer = Producer(connection.client())
+    later = int(time.time() * 1000) + _LATER_MS
+    for partition in range(topics(connection)[topic]):
+        producer.produce(topic, orjson.dumps({"country": LAST}), orjson.dumps(LAST), partition, timestamp=later)
+    producer.flush()
+
+
+def counted(connection: Connection, topic: str) -> Truth:
+    """A plain count of a topic's messages."""
+    keys: dict[bytes, int] = {}
+    codes, times = [], []
+    with TopicReader(connection, topic) as reader:
+        for message in reader.to_end():
+            codes.append(keys.setdefault(message.value() or b"", len(keys)))
+            times.append(message.timestamp()[1])
+    names = [orjson.loads(value)["country"] for value in keys]
+    starts = np.array(times, np.int64) // WINDOW_MS * WINDOW_MS
+    pairs, numbers = np.unique(np.stack([starts, np.array(codes)]), axis=1, return_counts=True)
+    counts = {(int(start), names[code]): int(n) for start, code, n in zip(*pairs, numbers, strict=True)}
+    return Truth(counts, sum(counts.values()))
+
+
+@dataclass
+class Found:
+    """What a contestant has written so far.
+
+    Attributes
+    ----------
+    counts : dict
+        (window, key) → the last count.
+    total : int
+        Their sum.
+    last_ms : int
+        When the broker appended the newest record.
+
+    """
+
+    counts: dict[Place, int] = field(default_factory=dict)
+    total: int = 0
+    last_ms: int = 0
+
+    def add(self, results: Iterable[tuple[Place, int]], appended_ms: int) -> None:
+        """Take in the results of a record."""
+        for place, n in results:
+            if place[1] != LAST:
+                self.total += n - self.counts.get(place, 0)
+                self.counts[place] = n
+                self.last_ms = max(self.last_ms, appended_ms)
+
+    def wrong(self, truth: Truth) -> str:
+        """How it differs from the truth. Empty: in nothing."""
+        if self.counts == truth.counts:
+            return ""
+        places = truth.counts.keys() | self.counts.keys()
+        differ = sum(truth.counts.get(place) != self.counts.get(place) for place in places)
+        return f"{self.total:,} of {truth.total:,} messages; {differ:,} of {len(places):,} counts are wrong"

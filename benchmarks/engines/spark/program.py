@@ -1,0 +1,61 @@
+"""Both jobs in Spark itself: ``groupBy(window, key).count()``.
+
+    python program.py BOOTSTRAP TOPIC OUTPUT COST_MS WORKERS CHECKPOINT JARS
+
+After https://spark.apache.org/docs/latest/streaming/apis-on-dataframes-and-datasets.html ("Window Operations on Event
+Time", "Output Modes") and .../streaming/structured-streaming-kafka-integration.html. A count is written again as it
+grows. With a cost the tuples go to a worker each by ``repartition``, and through a function of Python's.
+"""
+
+import sys
+import time
+from collections.abc import Iterator
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+
+def main() -> None:
+    bootstrap, topic, output, cost_ms, workers, checkpoint, jars = sys.argv[1:]
+    seconds = float(cost_ms) / 1000
+
+    def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for _ in range(batch.num_rows):
+                time.sleep(seconds)
+            yield batch
+
+    builder = SparkSession.builder.master(f"local[{workers}]").appName("groupBy").config("spark.jars", jars)
+    builder = builder.config("spark.ui.enabled", "false").config("spark.sql.shuffle.partitions", workers)
+    provider = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+    spark = builder.config("spark.sql.streaming.stateStore.providerClass", provider).getOrCreate()
+    messages = (
+        spark.readStream.format("kafka")
+        .option("kafka.bootstrap.servers", bootstrap)
+        .option("subscribe", topic)
+        .option("startingOffsets", "earliest")
+        .option("maxOffsetsPerTrigger", 4_000 if seconds else 2_000_000)
+        .load()
+    )
+    country = F.from_json(F.col("value").cast("string"), "country string")["country"].alias("key")
+    tuples = messages.select("timestamp", country)
+    if seconds:
+        tuples = tuples.repartition(int(workers), "key").mapInArrow(work, tuples.schema)
+    counts = tuples.withWatermark("timestamp", "40 minutes").groupBy(F.window("timestamp", "5 seconds"), "key").count()
+    record = F.to_json(F.struct(F.unix_millis("window.start").alias("start"), "key", "count")).alias("value")
+    query = (
+        counts.select(record)
+        .writeStream.format("kafka")
+        .outputMode("update")
+        .option("kafka.bootstrap.servers", bootstrap)
+        .option("topic", output)
+        .option("checkpointLocation", checkpoint)
+        .trigger(processingTime="100 milliseconds")
+        .start()
+    )
+    query.awaitTermination()
+
+
+if __name__ == "__main__":
+    main()
