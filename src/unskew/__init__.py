@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from unskew.errors import EnvironmentFault, UsageError
     from unskew.grouping import GROUPINGS, create
     from unskew.producers.partitioning import Partitioner
+    from unskew.works.faults import StateFault
     from unskew.works.interface import Folded, KeyedWork
 
     #: The version of the installed package.
@@ -32,6 +33,7 @@ __all__ = [
     "Folded",
     "KeyedWork",
     "Partitioner",
+    "StateFault",
     "Topology",
     "UsageError",
     "balance",
@@ -51,6 +53,7 @@ _HOMES = {
     "Folded": "unskew.works.interface",
     "KeyedWork": "unskew.works.interface",
     "Partitioner": "unskew.producers.partitioning",
+    "StateFault": "unskew.works.faults",
     "UsageError": "unskew.errors",
     "Topology": "unskew.apps.run.topology",
     "balance": "unskew.apps.balance",
