@@ -51,6 +51,10 @@ lint: setup ## ruff, the layers of imports and the type checker
 	@.venv/bin/lint-imports --no-cache --no-logo
 	@.venv/bin/basedpyright
 
+docs: setup ## The site, in out/site; a link that leads nowhere, or an unknown name, is an error
+	@.venv/bin/sphinx-build --conf-dir docs --fail-on-warning --keep-going --quiet . out/site
+	@echo "out/site/index.html"
+
 bench: setup ## All benchmarks, one after the other (python -m benchmarks lists them)
 	@.venv/bin/python -m benchmarks all
 
@@ -101,4 +105,4 @@ clean: ## Remove all that was set up or made here: environment, jars, Kafka's da
 	rm -rf .venv .unskew out build dist *.egg-info .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-.PHONY: help setup demo servers test test-fast test-all test-rest lint bench doctor lock up down status addresses docker clean
+.PHONY: help setup demo servers test test-fast test-all test-rest test-matrix lint docs bench doctor lock up down status addresses docker clean

@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 import typer
 
+import unskew
 from tests.pages import AWAY, PAGES, ROOT, blocks, logical, prose, sentences, words
+from unskew import GROUPINGS, works
 from unskew.apps.cli import app
 
 #: Pages that a command writes, and that record results of papers: their prose is the papers'.
@@ -55,6 +57,18 @@ def test_the_map_of_folders_is_the_list_of_folders():
     missing = (folders - {"src", "apps"} | packages) - named
     assert not missing, "docs/architecture.md doesn't say what is in these"
     assert not [name for name in named if not (ROOT / name).is_dir() and not list(ROOT.glob(f"*/{name}"))]
+
+
+def test_the_reference_has_all_public_names():
+    entries = {
+        word
+        for page in (ROOT / "docs" / "reference").glob("*.md")
+        for line in page.read_text(encoding="utf-8").splitlines()
+        for word in re.findall(r"auto\w+:: [\w.]*?(\w+)$|^#+ `(?:unskew )?([\w -]+)`$", line)[:1]
+        for word in word
+    }
+    public = {*unskew.__all__, *GROUPINGS, *works.__all__, *(command for command in options() if command)}
+    assert not public - entries - {"GROUPINGS"}
 
 
 def test_readme_is_short():

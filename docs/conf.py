@@ -1,0 +1,70 @@
+"""How Sphinx makes the site (`make docs`): the project's Markdown pages, and a reference from the docstrings.
+
+The source directory is the project's root, for pages lie beside the code that they are about. MyST reads them as GitHub
+does (CommonMark, its tables and its anchors), so that a page is the same here and there.
+"""
+
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from docutils import nodes
+from sphinx.application import Sphinx
+from sphinx.util.docutils import SphinxDirective
+from typer.testing import CliRunner
+
+from unskew.apps.cli import app
+
+project = "unskew"
+author = "The unskew authors"
+version = release = metadata.version("unskew")
+root_doc = "docs/index"
+exclude_patterns = [".*", "**/.*", "out", "build", "dist", "tests", "src", "*.egg-info"]
+
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx_design", "sphinx_copybutton"]
+myst_enable_extensions = ["colon_fence"]
+myst_heading_anchors = 4
+autodoc_typehints = "none"  # the docstrings have them
+autodoc_member_order = "bysource"
+napoleon_google_docstring = False
+napoleon_custom_sections = [("Guarantees", "notes_style"), ("Guarantees, for every scheme", "notes_style")]
+napoleon_use_rtype = False
+default_role = "code"
+nitpicky = True
+nitpick_ignore_regex = [("py:class", ".*")]  # the types of parameters are words, such as "n keys"
+
+html_theme = "pydata_sphinx_theme"
+html_title = f"unskew {version}"
+html_theme_options = {"show_prev_next": False, "navbar_align": "left", "secondary_sidebar_items": ["page-toc"]}
+html_sidebars = {"README": []}  # it has no pages below
+html_show_sourcelink = html_copy_source = False
+copybutton_prompt_text = r">>> |\.\.\. |\$ "
+copybutton_prompt_is_regexp = True
+
+_WIDTH = "76"
+
+
+class Help(SphinxDirective):
+    """What a command of `unskew` prints for ``--help``: ``{help} kafka start``. No argument: the command itself."""
+
+    optional_arguments = 9
+
+    def run(self) -> list[nodes.Node]:
+        """The text, as it is in a terminal."""
+        shown = CliRunner().invoke(app, [*self.arguments, "--help"], env={"COLUMNS": _WIDTH, "TERM": "dumb"})
+        if shown.exit_code:
+            raise self.error(f"unskew {' '.join(self.arguments)}: {shown.output}")
+        return [nodes.literal_block(shown.output, shown.output, language="text")]
+
+
+def lead_home(sphinx: Sphinx, error: Exception | None) -> None:
+    """Let the site's address lead to its home page, which lies in a folder."""
+    if error is None:
+        Path(sphinx.outdir, "index.html").write_text(f'<meta http-equiv="refresh" content="0; url={root_doc}.html">\n')
+
+
+def setup(sphinx: Sphinx) -> dict[str, Any]:
+    """Give Sphinx the directive and the first page."""
+    sphinx.add_directive("help", Help)
+    sphinx.connect("build-finished", lead_home)
+    return {"parallel_read_safe": True}
