@@ -1,10 +1,11 @@
 """What PLANNED's planner costs: a batch's time beside BOUNDED_LOAD, static frames, and the planner alone.
 
-    python -m benchmarks.planning [--sources S,...] [--workers W] [--size N] [--batches N] [--repeats N]
-                                  [--rows N] [--many S,...] [--keys K] [--wide W]
+    python -m benchmarks.planning [--modes LOCAL,CLUSTER] [--sources S,...] [--workers W] [--size N] [--batches N]
+                                  [--repeats N] [--rows N] [--many S,...] [--keys K] [--wide W]
 
 First topologies of x0 on two copies of one stream, for each S both groupings in turns in one Spark. The first batches
-of a run aren't counted.
+of a run aren't counted. In mode CLUSTER that Spark is a standalone cluster on this machine: two executors with two
+slots each.
 
 Then `balance` of a Parquet file of N rows, beside ``repartition``. Four fifths of the rows have one key, the others K.
 
@@ -21,7 +22,7 @@ import threading
 import time
 import tracemalloc
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import replace
 from functools import partial
 from itertools import chain
@@ -41,9 +42,11 @@ from unskew.apps.planning.planner import Planner
 from unskew.apps.planning.server import Place
 from unskew.apps.planning.wire import packed
 from unskew.apps.run.session import session, start
+from unskew.apps.topology.settings import MODES
 from unskew.deploy.kafka.connection import Connection
 from unskew.deploy.kafka.topics import ensure_topic
 from unskew.deploy.servers.broker import Broker
+from unskew.deploy.servers.cluster import Cluster
 from unskew.deploy.servers.loopback import LOOPBACK
 from unskew.grouping.planned.counts import Counts
 from unskew.grouping.planned.planned import Planned
@@ -56,6 +59,7 @@ _COMPARED = ("BOUNDED_LOAD", "PLANNED")
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--modes", type=_modes, default=list(MODES), help="of the topologies")
     parser.add_argument("--sources", type=_numbers, default=[4, 16], help="of the topologies")
     parser.add_argument("--workers", type=int, default=100)
     parser.add_argument("--size", type=int, default=50_000, help="tuples a batch")
@@ -68,7 +72,8 @@ def main() -> None:
     given = parser.parse_args()
     console = Console(width=140)
     if given.sources:
-        console.print(_batches(given))
+        for mode in given.modes:
+            console.print(_batches(given, mode))
     if given.rows:
         console.print(_frames(given))
     if given.many:
@@ -79,14 +84,28 @@ def _numbers(text: str) -> list[int]:
     return sorted({int(number) for number in text.split(",") if number})
 
 
-def _batches(given: argparse.Namespace) -> Table:
+def _modes(text: str) -> list[str]:
+    if unknown := {*text.split(",")} - {*MODES}:
+        raise argparse.ArgumentTypeError(f"{', '.join(unknown)}: not of {', '.join(MODES)}")
+    return text.split(",")
+
+
+def _batches(given: argparse.Namespace, mode: str) -> Table:
     """The median time of a batch by S and grouping."""
-    with tempfile.TemporaryDirectory() as folder, Broker(Path(folder) / "kafka") as broker:
+    with ExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory())
+        broker = stack.enter_context(Broker(Path(folder) / "kafka"))
+        of_mode = {}
+        if mode == "CLUSTER":
+            cluster = stack.enter_context(Cluster(Path(folder) / "cluster", workers=2, cores=2))
+            of_mode = {"mode": mode, "master": cluster.master, "conf": cluster.conf}
         connection = Connection(broker.bootstrap_servers)
         for sources in given.sources:
             ensure_topic(connection, f"bench-{sources}", sources)
             publish(connection, f"bench-{sources}", create(TYPE, records=given.size * given.batches))
-        base = settings(connection, _COMPARED[0], Path(folder) / "first", max_tuples=given.size, workers=given.workers)
+        base = settings(
+            connection, _COMPARED[0], Path(folder) / "first", max_tuples=given.size, workers=given.workers, **of_mode
+        )
         with session(base, _COMPARED) as spark:
 
             def run(sources: int, grouping: str, repeat: int) -> list[float]:
@@ -97,7 +116,7 @@ def _batches(given: argparse.Namespace) -> Table:
 
             pairs = [(sources, grouping) for sources in given.sources for grouping in _COMPARED]
             found = in_turns({f"S = {s}, {name}": partial(run, s, name) for s, name in pairs}, given.repeats)
-    table = Table("a batch, ms", *_COMPARED, "more, ms", "ratio", box=MARKDOWN)
+    table = Table(f"{mode}: a batch, ms", *_COMPARED, "more, ms", "ratio", box=MARKDOWN)
     for sources in given.sources:
         one, other = (
             1000 * statistics.median(chain.from_iterable(found[f"S = {sources}, {name}"])) for name in _COMPARED
