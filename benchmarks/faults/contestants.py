@@ -13,10 +13,9 @@ import orjson
 from benchmarks.faults.producer import future_from
 from benchmarks.faults.stage import Contestant, Stage
 from oracle import rows, truth
-from oracle.truth import Record, Verdict
+from oracle.truth import Published, Record, Verdict
 from unskew.apps.results import reader
 from unskew.apps.results.reader import ALL, Selection
-from unskew.grouping.registry import STANDALONE
 
 WORKERS = 4
 WINDOW_MS = 10_000
@@ -70,17 +69,25 @@ class Topology(Contestant):
     key have several values, and the record of the latest batch is the valid one.
 
     With ``flaky`` a work fails at random, and a message on which it failed must be rejected, and not be counted.
+
+    With ``once`` results are published exactly once, and none may be read twice.
     """
 
     grouping: str
     time: str
     changing: bool = False
     flaky: bool = False
+    once: bool = False
 
     @property
     def name(self) -> str:
         """As ``Contestant``."""
-        works = {", Distinct": self.remembers, ", Running": self.changing, ", a flaky work": self.flaky}
+        works = {
+            ", Distinct": self.remembers,
+            ", Running": self.changing,
+            ", a flaky work": self.flaky,
+            ", exactly once": self.once,
+        }
         work = "".join(name for name, has in works.items() if has)
         return f"topology {self.grouping}{work}, {self.time} time"
 
@@ -104,6 +111,7 @@ class Topology(Contestant):
             *("--bootstrap-servers", stage.bootstrap_servers, "--window", str(WINDOW_MS / 1000), *by),
             *("--max-tuples", str(BATCH), *GROUPINGS[self.grouping][1:], *(_RUNNING if self.changing else ())),
             *(_FLAKY if self.flaky else ()),
+            *(("--delivery=exactly-once",) if self.once else ()),
             *(f"--conf={name}={value}" for name, value in stage.conf.items()),
         ]
 
@@ -123,10 +131,10 @@ class Topology(Contestant):
         results = f"{stage.topic}-{self.run}-results"
         names = [f"{stage.topic}-{self.run}-{what}" for what in ("aggregator", "distribution")]
         names += [results] if self.remembers else []
-        published = [truth.Published.of(truth.topic_records(stage.connection, name)) for name in names]
+        published = [Published.of(truth.topic_records(stage.connection, name)) for name in names]
         counted, distribution = published[:2]
         told = published[2] if self.remembers else None
-        rejected = truth.Published.of(self._rejected(stage))
+        rejected = Published.of(self._rejected(stage))
         verdict = truth.judge(expected, counted, rejected, [distribution], told, abandoned=abandoned)
         if self.changing:
             # A window's counts are published when it closes. Without that its results are not at their end either.
@@ -134,11 +142,20 @@ class Topology(Contestant):
             newest = max(windows, default="") if abandoned else None
             changes = kept(truth.topic_records(stage.connection, results))
             judge_kept(verdict, summaries(expected), changes, newest)
+        if self.once:
+            judge_once(verdict, [counted, distribution, rejected, *([told] if told is not None else [])])
         return verdict
 
     def _rejected(self, stage: Stage) -> Iterable[Record]:
         """The records of the rejected messages."""
         return stage.following(truth.topic_records(stage.connection, f"{stage.topic}-rejected"))
+
+
+def judge_once(verdict: Verdict, published: Iterable[Published]) -> None:
+    """Count in a verdict, as doubled, the records that a reader of committed ones gets more than once."""
+    again = sum((each.again for each in published), Counter[str]())
+    verdict.doubled += again.total()
+    verdict.differ("published more than once (key, times more)", again.items())
 
 
 def judge_kept(
@@ -233,7 +250,10 @@ CONTESTANTS: tuple[Contestant, ...] = (
     Session("balance", "PLANNED"),
     Topology("PLANNED", "event", changing=True),
     Session("keyed_map", "PLANNED"),
-    *(Session("keyed_map", name) for name in ("MIXED",) if name in STANDALONE),
+    Session("keyed_map", "MIXED"),
+    Topology("BOUNDED_LOAD", "batch", once=True),
+    Topology("MIXED", "event", once=True),
+    Topology("PLANNED", "event", once=True),
 )
 
 

@@ -24,6 +24,7 @@ from unskew import balance, keyed_map
 from unskew.apps.run.ending import cause
 from unskew.deploy.installation.jars import connector_jars
 from unskew.deploy.installation.machine import find_java
+from unskew.grouping.registry import OWNING
 from unskew.works import Distinct
 
 #: Seconds that a key's state lives after the key's last tuple: longer than any campaign.
@@ -78,8 +79,9 @@ def remembered(stream: DataFrame, grouping: str, workers: int, checkpoint: str) 
     """A row for each key and id, when the id first appears."""
     shared = F.when(F.col("offset") % 2 == 1, F.col("offset")).otherwise(F.col("offset") - F.col("offset") % SHARED)
     tuples = stream.withColumn("id", _place(shared))
-    every = None if grouping == "KEY" else "2 batches"  # it splits no keys
+    every = None if grouping in OWNING else "2 batches"  # they split no keys
     how: dict[str, Any] = {"ttl": TTL, "merge_every": every, "idle_batches": True, "source": "partition"}
+    how |= {"theta_max": 0, "window": 1} if grouping == "MIXED" else {}  # plans in nearly every batch
     found = keyed_map(tuples, "key", workers, Distinct("id", "int64"), grouping, checkpoint, **how)
     return found.select("id", "key")
 

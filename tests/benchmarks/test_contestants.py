@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka import ElectionType, KafkaException
 
 from benchmarks.faults import faults, flaky, producer
-from benchmarks.faults.contestants import Session, Topology, judge_kept, kept, summaries
+from benchmarks.faults.contestants import Session, Topology, judge_kept, judge_once, kept, summaries
 from benchmarks.faults.faults import Fault
 from benchmarks.faults.proxy import OUTSIDE
 from benchmarks.faults.stage import Stage
@@ -51,6 +51,13 @@ def test_the_summary_of_the_latest_batch_is_the_one_that_must_be_right():
     assert kept([published("a", 1, 1, 3, 3), *RIGHT]) == expected
     judge_kept(verdict := Verdict(), expected, kept(RIGHT))
     assert verdict.exact
+
+
+def test_where_results_are_published_exactly_once_a_second_record_is_one_too_many():
+    judge_once(once := Verdict(), [Published.of(RIGHT), Published.of(RIGHT[:1])])
+    assert once.exact
+    judge_once(twice := Verdict(), [Published.of(RIGHT), Published.of([*RIGHT, RIGHT[0]])])
+    assert (twice.doubled, twice.exact) == (1, False)
 
 
 def test_a_summary_that_is_stale_missing_or_too_many_is_altered():
