@@ -1,17 +1,21 @@
 """How balanced, and for how many replicas: all groupings on many streams, as in docs/bounded-load/figures.md.
 
     python -m benchmarks.balance [GROUPING[:option=value,...] ...] [--streams NAME ...] [--workers W ...]
-                                 [--sources S] [--seeds N] [--tuples N] [--csv FILE] [--read CSV] [--picture FILE]
+                                 [--sources S ...] [--seeds N] [--tuples N] [--show FIGURE ...] [--spread]
+                                 [--csv FILE] [--read CSV] [--picture FILE]
 
 *Lasting* is the mean, over the windows of 100,000 tuples in the second half of the stream, of a window's greatest load
-over its mean load. *Replication* is how many workers a key was on, the mean over the keys of the whole stream. The
-*bound* is what an assignment needs that knows the stream and has no load above 1.1 times the mean: Σ max(1, ⌈p·W/1.1⌉)
-over the keys, divided by their number. Of several seeds (of the stream and of the hash functions), the worst is shown.
+over its mean load, and *worst* is the greatest of these windows. *Replication* is how many workers a key was on, the
+mean over the keys of the whole stream. *Added* is how many replicas there were besides each key's first: of a million
+keys, a replication of 1.2 is 200,000 more. The *bound* is what an assignment needs that knows the stream and has no
+load above 1.1 times the mean: Σ max(1, ⌈p·W/1.1⌉) over the keys, divided by their number. Of several seeds (of the
+stream and of the hash functions), the worst is shown, or with ``--spread`` the lowest and the highest.
 """
 
 import argparse
 import csv
 from ast import literal_eval
+from itertools import product
 from pathlib import Path
 from typing import NamedTuple
 
@@ -61,6 +65,15 @@ def bursts(stream):
     return lambda n, seed: np.repeat(stream.take(0, -(-n // BURST), seed), BURST)[:n]
 
 
+def flashes(n, seed):
+    """Equal keys; in each window another one of them has four fifths of a quarter of the tuples, and then no more."""
+    keys = uniform().take(0, n, seed)
+    for at in range(0, n, WINDOW):
+        flash = keys[at + WINDOW // 2 : at + WINDOW * 3 // 4]
+        flash[np.arange(len(flash)) % 5 > 0] = keys[at]
+    return keys
+
+
 #: Name → a function of how many tuples and a seed, which returns their keys.
 STREAMS = {
     **{f"R{percent}": law(hot(percent / 100)) for percent in range(0, 101, 10)},
@@ -77,12 +90,14 @@ STREAMS = {
     "BY_LANG": dataset("WIKIPEDIA_PAGEVIEWS_BY_LANG"),
     "CLICKSTREAM": dataset("WIKIPEDIA_CLICKSTREAM"),
 }
-#: The same for streams in which a key's tuples come one after the other: all of them, or a thousand at a time.
+#: The same for streams in which a key's tuples come one after the other (all of them, or a thousand at a time), and for
+#: one in which keys are hot for less than a window.
 ORDERED = {
     "uniform, sorted": ordered(uniform()),
     "Zipf 1.0, 10k keys, sorted": ordered(zipf(1.0, 10_000)),
     "uniform, in bursts": bursts(uniform()),
     "Zipf 1.0, 10k keys, in bursts": bursts(zipf(1.0, 10_000)),
+    "uniform, with flashes": flashes,
 }
 #: Stream → the number of stretches with other shares of keys; each stretch counts for the bound.
 CHANGES = {"HALF_SKEW R80": 2, "drifting Zipf": 2, "fast drift": 20}
@@ -100,15 +115,22 @@ def variant(text):
 
 
 class Found(NamedTuple):
-    """The figures of one grouping on one stream; of several seeds, the worst."""
+    """The figures of one grouping on one stream, with one seed."""
 
     grouping: str
     stream: str
     workers: int
     sources: int
+    seed: int
     bound: float
     replication: float
     lasting: float
+    added: int
+    worst: float
+
+
+#: Figures that a table may show, and how.
+SHOWN = {"replication": ".2f", "lasting": ".2f", "added": ",.0f", "worst": ".2f"}
 
 
 def bound(codes, workers, stretches=1, cap=CAP):
@@ -176,46 +198,58 @@ def planned(planner, keys, sources):
     return chosen
 
 
+def loads(chosen, workers):
+    """Max/mean of each window of the second half."""
+    starts = range(len(chosen) // WINDOW // 2 * WINDOW, len(chosen) - WINDOW + 1, WINDOW)
+    return [np.bincount(chosen[at : at + WINDOW], minlength=workers).max() * workers / WINDOW for at in starts]
+
+
 def measure(keys, chosen, workers):
     """Lasting balance and replication."""
-    starts = range(len(chosen) // WINDOW // 2 * WINDOW, len(chosen) - WINDOW + 1, WINDOW)
-    loads = [np.bincount(chosen[at : at + WINDOW], minlength=workers).max() * workers / WINDOW for at in starts]
     distinct = len(keys.hashes)
-    return float(np.mean(loads)), _pairs(keys.codes, chosen, distinct, workers) / distinct
+    return float(np.mean(loads(chosen, workers))), _pairs(keys.codes, chosen, distinct, workers) / distinct
 
 
 def compare(names, arguments):
     """The figures of all combinations, one after the other."""
     for stream in arguments.streams:
-        worst = {}
         for seed in range(arguments.seeds):
             keys = encode({**STREAMS, **ORDERED}[stream](arguments.tuples, seed))
             for workers in arguments.workers:
                 least = bound(keys.codes, workers, CHANGES.get(stream, 1))
-                for name in names:
-                    lasting, replication = measure(keys, routed(name, keys, workers, arguments.sources, seed), workers)
-                    before = worst.get((workers, name), Found(name, stream, workers, arguments.sources, least, 0, 0))
-                    if replication / least > before.replication / before.bound:
-                        before = before._replace(bound=least, replication=replication)
-                    worst[workers, name] = before._replace(lasting=max(lasting, before.lasting))
-        yield from worst.values()
+                for sources, name in product(arguments.sources, names):
+                    chosen = routed(name, keys, workers, sources, seed)
+                    lasting, replication = measure(keys, chosen, workers)
+                    of = name, stream, workers, sources, seed, least, replication, lasting
+                    added = round((replication - 1) * len(keys.hashes))
+                    yield Found(*of, added, max(loads(chosen, workers)))
 
 
-def show(found):
-    """Print a Markdown table: of each stream and number of workers, replication and lasting of each grouping."""
+def show(found, figures, spread):
+    """Print a Markdown table: of each stream, and number of workers and of sources, figures of each grouping."""
     names = list(dict.fromkeys(one.grouping for one in found))
-    print(f"| stream | W | bound | {' | '.join(names)} |")
-    print("| --- " + "| ---: " * (len(names) + 2) + "|")
-    for stream, workers in dict.fromkeys((one.stream, one.workers) for one in found):
-        row = {one.grouping: one for one in found if (one.stream, one.workers) == (stream, workers)}
-        cells = [f"{row[name].replication:.2f}, {row[name].lasting:.2f}" for name in names]
-        print(f"| {stream} | {workers} | {row[names[0]].bound:.2f} | {' | '.join(cells)} |")
+    by_sources = len({one.sources for one in found}) > 1
+    print(f"| stream | W |{' S |' if by_sources else ''} bound | {' | '.join(names)} |")
+    print("| --- " + "| ---: " * (len(names) + 2 + by_sources) + "|")
+    for case in dict.fromkeys((one.stream, one.workers, one.sources) for one in found):
+        of = [one for one in found if (one.stream, one.workers, one.sources) == case]
+        rows = [[one for one in of if one.grouping == name] for name in names]
+        cells = [", ".join(_text(row, figure, spread) for figure in figures) if row else "" for row in rows]
+        heads = [case[0], str(case[1]), *([str(case[2])] if by_sources else [])]
+        print(f"| {' | '.join(heads)} | {max(one.bound for one in of):.2f} | {' | '.join(cells)} |")
+
+
+def _text(row, figure, spread):
+    """A figure of several seeds: the worst, or all from the lowest to the highest."""
+    low, high = (f"{end(getattr(one, figure) for one in row):{SHOWN[figure]}}" for end in (min, max))
+    return f"{low}–{high}" if spread and low != high else high
 
 
 def draw(found, path):
-    """Draw lasting balance over replication for the greatest W, a panel for each stream, the bound as a line."""
+    """Draw the worst window over the added replicas for the greatest W, a panel for each stream."""
     workers = max(one.workers for one in found)
-    found = [one for one in found if one.workers == workers]
+    sources = min(one.sources for one in found)
+    found = [one for one in found if (one.workers, one.sources, one.seed) == (workers, sources, 0)]
     streams = list(dict.fromkeys(one.stream for one in found))
     figure, panels = plt.subplots(-(-len(streams) // 5), 5, figsize=(15, 2.6 * -(-len(streams) // 5)), sharey=True)
     for axes in panels.flat[len(streams) :]:
@@ -223,22 +257,19 @@ def draw(found, path):
     for axes, stream in zip(panels.flat, streams, strict=False):
         shown = [one for one in found if one.stream == stream]
         for one in shown:
-            point = (one.replication, max(one.lasting - 1, 1e-3))
-            size = 70 if one.grouping == "BOUNDED_LOAD" else 30
+            point = (one.added, max(one.worst - 1, 1e-3))
+            size = 70 if one.grouping in ("BOUNDED_LOAD", "PLANNED") else 30
             axes.scatter(
                 *point, s=size, color=colour(variant(one.grouping)[0]), label=one.grouping, zorder=3, clip_on=False
             )
-        axes.axvline(shown[0].bound, color="black", linewidth=0.9, linestyle="--")
         axes.axhline(CAP - 1, color="grey", linewidth=0.9)
-        most = max(3, *(one.replication for one in shown))
-        ticks = [tick for tick in (1, 2, 5, 10, 50, 100) if tick <= most]
-        axes.set(xscale="log", yscale="log", xlim=(0.9, 1.15 * most), ylim=(8e-4, workers))
+        axes.set_xscale("symlog", linthresh=10)
+        axes.set(yscale="log", xlim=(-2, 2 * max(10, *(one.added for one in shown))), ylim=(8e-4, workers))
         axes.set_title(stream, fontsize=9)
         axes.minorticks_off()
-        axes.set_xticks(ticks, [str(tick) for tick in ticks])
         axes.grid(alpha=0.3)
-    figure.supxlabel("workers a key; dashed: the bound for max/mean ≤ 1.1", fontsize=10)
-    figure.supylabel("lasting max/mean − 1 (0.001 or less at the bottom); grey: 0.1", fontsize=10)
+    figure.supxlabel("replicas besides each key's first", fontsize=10)
+    figure.supylabel("worst window's max/mean − 1 (0.001 or less at the bottom); grey: 0.1", fontsize=10)
     handles = panels.flat[0].get_legend_handles_labels()
     figure.legend(*handles, loc="upper center", ncols=6, fontsize="small")
     figure.tight_layout(rect=(0.01, 0.005, 1, 0.955))
@@ -249,8 +280,8 @@ def read(path):
     """The figures in a file that ``--csv`` wrote."""
     with path.open(newline="") as file:
         for row in csv.DictReader(file):
-            numbers = [int(row[field]) for field in ("workers", "sources")]
-            yield Found(row["grouping"], row["stream"], *numbers, *(float(row[field]) for field in Found._fields[4:]))
+            numbers = [int(row[field]) for field in ("workers", "sources", "seed")]
+            yield Found(row["grouping"], row["stream"], *numbers, *(float(row[field]) for field in Found._fields[5:]))
 
 
 def write(found, path):
@@ -268,16 +299,18 @@ def main():
     parser.add_argument("groupings", nargs="*", metavar="GROUPING", help="default: all that need no feedback")
     parser.add_argument("--streams", nargs="+", choices=[*STREAMS, *ORDERED], default=list(STREAMS), metavar="NAME")
     parser.add_argument("--workers", nargs="+", type=int, default=[10, 50, 100])
-    parser.add_argument("--sources", type=int, default=1)
+    parser.add_argument("--sources", nargs="+", type=int, default=[1])
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--tuples", type=int, default=2_000_000)
+    parser.add_argument("--show", nargs="+", choices=list(SHOWN), default=["replication", "lasting"], metavar="FIGURE")
+    parser.add_argument("--spread", action="store_true", help="of several seeds, show the lowest and the highest")
     parser.add_argument("--csv", type=Path, help="write what was found into this file")
     parser.add_argument("--read", type=Path, metavar="CSV", help="show what was found earlier")
     parser.add_argument("--picture", type=Path, help="draw the greatest W into this file")
     arguments = parser.parse_args()
     names = arguments.groupings or without
     found = list(read(arguments.read) if arguments.read else compare(names, arguments))
-    show(found)
+    show(found, arguments.show, arguments.spread)
     if arguments.csv:
         write(found, arguments.csv)
     if arguments.picture:
