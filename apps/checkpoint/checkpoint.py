@@ -189,6 +189,17 @@ class Checkpoint:
             metadata["batchTimestampMs"],
         )
 
+    def planned_ms(self, number: int) -> int:
+        """When a batch that has started was planned (ms), as ``Batch`` has it, whatever the query's sources.
+
+        Raises
+        ------
+        FileNotFoundError
+            No such batch was planned, or Spark has removed its entry.
+
+        """
+        return int(orjson.loads(self._log("offsets", number)[1])["batchTimestampMs"])
+
     def planned(self) -> int:
         """The number of the newest batch that was planned, or 0."""
         return self._newest("offsets") or 0

@@ -1,9 +1,9 @@
 """What must be true before a run begins: of its topic, and of its checkpoint."""
 
 import logging
-import uuid
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from confluent_kafka import KafkaException
@@ -12,12 +12,11 @@ from unskew.apps.checkpoint.checkpoint import COMMITS, GENERATION, Checkpoint, W
 from unskew.apps.checkpoint.versions import TotalsLog
 from unskew.apps.feedback.loop import record_workers, require_followed
 from unskew.apps.topology.dataflow import Dataflow
-from unskew.apps.topology.parts import Commits
+from unskew.apps.topology.parts import Commits, noted
 from unskew.apps.topology.publisher import result_topics
 from unskew.apps.topology.settings import Settings
 from unskew.apps.topology.source import loss_message, lost_messages, skipped_messages
 from unskew.deploy.kafka.topics import end_offsets, ensure_topic, partitions_of, topic_id
-from unskew.deploy.kafka.transactions import Number, last_numbers
 from unskew.errors import EnvironmentFault
 
 log = logging.getLogger(__name__)
@@ -113,11 +112,6 @@ def number_generation(settings: Settings, checkpoint: Checkpoint) -> None:
 def commits(settings: Settings, checkpoint: Checkpoint, partitions: int) -> Commits | None:
     """The parts in which the checkpoint's batches are published exactly once. None: the settings say at least once.
 
-    They are noted in the checkpoint once for all, so that a batch that is run again has the same.
-
-    A checkpoint that was set back to an earlier state, such as from a backup, plans batches anew whose numbers have
-    been published. It gets new parts, which have written nothing.
-
     Parameters
     ----------
     settings, checkpoint
@@ -133,26 +127,15 @@ def commits(settings: Settings, checkpoint: Checkpoint, partitions: int) -> Comm
     """
     if settings.delivery != "exactly-once":
         return None
-    noted = checkpoint.claimed().get(COMMITS)
-    if noted is not None and _set_back(made := _commits(settings, noted), checkpoint):
-        log.warning(
-            "topic %s has numbers of later batches than the checkpoint %s, which was set back: what was published "
-            "since is published again",
-            *(made.topic, checkpoint.location),
-        )
-        noted = None
-    if noted is None:
-        noted = {"id": uuid.uuid4().hex[:12], "parts": partitions}
-        checkpoint.claim({COMMITS: noted}, (COMMITS,))
-    return _commits(settings, noted)
+    return noted(checkpoint, partitions, partial(_commits, settings))
 
 
 def forget_commits(settings: Settings) -> None:
     """Delete the topic with the numbers of a checkpoint's batches, before a checkpoint that nobody needs is removed."""
-    noted = Checkpoint(settings.location).claimed().get(COMMITS)
-    if noted is None:
+    found = Checkpoint(settings.location).claimed().get(COMMITS)
+    if found is None:
         return
-    topic = _commits(settings, noted).topic
+    topic = _commits(settings, found).topic
     admin = settings.connection.admin()  # a name for it until the answer is here
     try:
         admin.delete_topics([topic])[topic].result()
@@ -160,19 +143,9 @@ def forget_commits(settings: Settings) -> None:
         log.info("topic %s is left: %s", topic, error)
 
 
-def _commits(settings: Settings, noted: Mapping[str, Any]) -> Commits:
+def _commits(settings: Settings, found: Mapping[str, Any]) -> Commits:
     keyed = "results" in result_topics(settings)
-    return Commits(settings.connection, f"{settings.topic}-unskew-commits-{noted['id']}", noted["parts"], keyed)
-
-
-def _set_back(made: Commits, checkpoint: Checkpoint) -> bool:
-    """Whether a batch was published that the checkpoint hasn't planned, or has planned anew."""
-    if partitions_of(made.connection, made.topic) is None:
-        return False
-    unplanned = checkpoint.unplanned()
-    newest = Number(unplanned - 1, checkpoint.batch(unplanned - 1).planned_ms) if unplanned else Number(-1, 0)
-    found = last_numbers(made.connection, made.topic, range(made.partitions)).values()
-    return any(number.batch > newest.batch or (number.batch == newest.batch and number != newest) for number in found)
+    return Commits(settings.connection, f"{settings.topic}-unskew-commits-{found['id']}", found["parts"], keyed)
 
 
 def require_plans(dataflow: Dataflow) -> None:

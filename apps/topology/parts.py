@@ -1,13 +1,20 @@
 """The parts in which a checkpoint's batches are published exactly once: which they are, and how tasks write them."""
 
-from collections.abc import Iterator
+import logging
+import uuid
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
 
 import pyarrow as pa
 
+from unskew.apps.checkpoint.checkpoint import COMMITS, Checkpoint
 from unskew.apps.routing.batches import partition
 from unskew.deploy.kafka.connection import Connection
-from unskew.deploy.kafka.transactions import Number, Once, Part
+from unskew.deploy.kafka.topics import partitions_of
+from unskew.deploy.kafka.transactions import Number, Once, Part, last_numbers
+
+log = logging.getLogger(__name__)
 
 _REJECTING = 4  # parts, at most: rejected messages are few
 
@@ -64,25 +71,107 @@ class Commits:
         return ("distribution", "rejected", "aggregator", *(["results"] if self.keyed else []))
 
 
+class Numbered(Protocol):
+    """Parts, and the topic with the numbers of their batches."""
+
+    @property
+    def connection(self) -> Connection:
+        """The cluster."""
+        ...
+
+    @property
+    def topic(self) -> str:
+        """The topic with the numbers."""
+        ...
+
+    @property
+    def partitions(self) -> int:
+        """The number of its partitions."""
+        ...
+
+
+N = TypeVar("N", bound=Numbered)
+
+
+def noted(checkpoint: Checkpoint, parts: int, made: Callable[[Mapping[str, Any]], N]) -> N:
+    """The parts of a checkpoint, which are noted there once for all, so that a batch that runs again has the same.
+
+    A checkpoint that was set back to an earlier state, such as from a backup, plans batches anew whose numbers have
+    been published. It gets new parts, which have written nothing.
+
+    Parameters
+    ----------
+    checkpoint : Checkpoint
+        The checkpoint, in which no other driver may be at work.
+    parts : int
+        How many parts a checkpoint without any gets.
+    made : callable
+        Makes them of what is noted: ``id``, which no other checkpoint has, and ``parts``.
+
+    Raises
+    ------
+    EnvironmentFault
+        The broker or the checkpoint can't be reached.
+
+    """
+    found = checkpoint.claimed().get(COMMITS)
+    if found is not None and _set_back(there := made(found), checkpoint):
+        log.warning(
+            "topic %s has numbers of later batches than the checkpoint %s, which was set back: what was published "
+            "since is published again",
+            *(there.topic, checkpoint.location),
+        )
+        found = None
+    if found is None:
+        found = {"id": uuid.uuid4().hex[:12], "parts": parts}
+        checkpoint.claim({COMMITS: found}, (COMMITS,))
+    return made(found)
+
+
+def _set_back(there: Numbered, checkpoint: Checkpoint) -> bool:
+    """Whether a batch was published that the checkpoint hasn't planned, or has planned anew."""
+    if partitions_of(there.connection, there.topic) is None:
+        return False
+    unplanned = checkpoint.unplanned()
+    newest = Number(unplanned - 1, checkpoint.planned_ms(unplanned - 1)) if unplanned else Number(-1, 0)
+    found = last_numbers(there.connection, there.topic, range(there.partitions)).values()
+    return any(number.batch > newest.batch or (number.batch == newest.batch and number != newest) for number in found)
+
+
+def pairs(rows: pa.RecordBatch) -> list[dict[str, Any]]:
+    """The records of rows of ``key`` and ``value``."""
+    columns = rows["key"].to_pylist(), rows["value"].to_pylist()
+    return [{"key": key, "value": value} for key, value in zip(*columns, strict=True)]
+
+
 @dataclass(frozen=True)
 class Writing:
-    """What the tasks do that write records of a batch exactly once."""
+    """What the tasks do that write records of a batch exactly once.
 
-    commits: Commits
-    role: str
+    Attributes
+    ----------
+    part : callable
+        Gives the part of a task by its partition.
+    topic, number
+        The topic of the records, and the batch's number.
+    records : callable
+        Makes records, as ``Part.put`` takes them, of a batch of rows.
+
+    """
+
+    part: Callable[[int], Part]
     topic: str
     number: Number
+    records: Callable[[pa.RecordBatch], list[dict[str, Any]]]
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Records go in, and nothing comes out. A task without records does nothing."""
         once: Once | None = None
         try:
             for batch in batches:
-                if not batch.num_rows:
-                    continue
-                once = once or Once(self.commits.part(self.role, partition()), self.topic, self.number)
-                pairs = zip(batch["key"].to_pylist(), batch["value"].to_pylist(), strict=True)
-                once.put([{"key": key, "value": value} for key, value in pairs])
+                if batch.num_rows:
+                    once = once or Once(self.part(partition()), self.topic, self.number)
+                    once.put(self.records(batch))
             if once is not None:
                 once.finish()
         except BaseException:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -11,7 +12,7 @@ from pyspark.sql import functions as F
 
 from unskew.apps.topology.dataflow import stage_of
 from unskew.apps.topology.messages import LONGEST_RECORD, Message
-from unskew.apps.topology.parts import Commits, Writing
+from unskew.apps.topology.parts import Commits, Writing, pairs
 from unskew.apps.topology.settings import Settings
 from unskew.apps.topology.source import BYTES, ROWS
 from unskew.deploy.kafka.connection import ESCAPE, Connection
@@ -84,7 +85,7 @@ class Publisher:
             writer = records.write.format("kafka").mode("append").options(**self._connection.spark())
             writer.option("topic", topic).save()
             return
-        writing = Writing(self.commits, role, topic, number)
+        writing = Writing(partial(self.commits.part, role), topic, number, pairs)
         binary = (F.col(name).cast("binary").alias(name) for name in ("key", "value"))
         divided = records.select(*binary).repartition(self.commits.of(role), "key")
         with _bounded(records.sparkSession):
