@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 from typing import Any, ClassVar, Self
 
-from confluent_kafka import KafkaError, Message, Producer
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from unskew.deploy.kafka.connection import Connection
 from unskew.errors import EnvironmentFault
@@ -92,7 +92,8 @@ class Outbox:
     def put(self, records: list[dict[str, Any]], partition: int, longest: int) -> None:
         """Give these records to the client, in order, and wait until there is room for them.
 
-        ``longest`` is the size of the largest record in bytes. Records after a failed one count as failed too.
+        ``longest`` is the size of the largest record in bytes. All records have the same fields, besides ``key`` and
+        ``value`` perhaps ``headers`` and a ``partition`` of their own. Records after a failed one count as failed too.
         """
         # The queue's bytes aren't known, but they are no more than its length times the longest record so far.
         self._longest = max(self._longest, longest)
@@ -106,10 +107,22 @@ class Outbox:
             if self.failed:
                 self.failed += len(part)
                 continue
+            if part[0].keys() - {"key", "value"}:
+                self._produce(part, partition)
+                continue
             taken = self._producer.produce_batch(self._topic, part, partition=partition, on_delivery=self._report)
             if taken < len(part):
                 error = next(record.pop("_error") for record in part if "_error" in record)
                 self._fail(error, len(part) - taken)
+
+    def _produce(self, records: list[dict[str, Any]], partition: int) -> None:
+        """Give the client records one by one, because of a batch it takes keys and values alone."""
+        for at, record in enumerate(records):
+            try:
+                self._producer.produce(self._topic, on_delivery=self._report, **{"partition": partition, **record})
+            except KafkaException as error:
+                self._fail(error.args[0], len(records) - at)
+                return
 
     def wait(self, until: float) -> None:
         """Wait until this moment of the monotonic clock, or until the outbox is closed."""

@@ -42,7 +42,7 @@ from unskew.deploy.kafka.outbox import ANY_PARTITION, OF_TASKS, OURS, Outbox
 from unskew.errors import EnvironmentFault
 
 #: The other way to deliver, which errors name.
-_OTHERWISE = "--delivery at-least-once needs no transactions"
+OTHERWISE = "--delivery at-least-once needs no transactions"
 #: Settings of the topic of numbers. Small segments, because Kafka compacts only those that are complete.
 COMMITS = {"cleanup.policy": "compact", "segment.bytes": str(1 << 20), "min.cleanable.dirty.ratio": "0.1"}
 
@@ -153,6 +153,8 @@ class Part:
         The topic of numbers, with the settings ``COMMITS``.
     partition : int
         The part's partition there.
+    otherwise : str
+        What needs no transactions, for errors.
 
     Raises
     ------
@@ -164,8 +166,11 @@ class Part:
     _kept: ClassVar[OrderedDict[tuple[Any, ...], Any]] = OrderedDict()
     _granted: ClassVar[dict[str, int]] = {}  # brokers → the longest transaction (ms) that they grant
 
-    def __init__(self, connection: Connection, name: str, commits: str, partition: int) -> None:
+    def __init__(
+        self, connection: Connection, name: str, commits: str, partition: int, otherwise: str = OTHERWISE
+    ) -> None:
         self._connection = connection
+        self._otherwise = otherwise
         self._name, self._commits, self._partition = name, commits, partition
         self._producer: Producer | None = None
         self._last: Number | None = None  # the part's last number, as long as nobody fences the producer
@@ -173,11 +178,11 @@ class Part:
         self._timeout_ms = _LONGEST
 
     @classmethod
-    def of(cls, connection: Connection, name: str, commits: str, partition: int) -> Self:
+    def of(cls, connection: Connection, name: str, commits: str, partition: int, otherwise: str = OTHERWISE) -> Self:
         """The part's transactions as this process has them from an earlier batch, or new ones."""
         kept = cls._kept
         key = (cls, name, commits, partition, *sorted(connection.client().items()))
-        part = kept.pop(key, None) or cls(connection, name, commits, partition)
+        part = kept.pop(key, None) or cls(connection, name, commits, partition, otherwise)
         kept[key] = part
         while len(kept) > _MOST_KEPT:
             kept.popitem(last=False)
@@ -224,7 +229,13 @@ class Part:
         return False
 
     def put(self, records: list[dict[str, Any]]) -> None:
-        """Produce records (``key`` and ``value``, bytes). Wait while too many are under way.
+        """Produce records. Wait while too many are under way.
+
+        Parameters
+        ----------
+        records : list of dict
+            Each with ``key`` and ``value`` (bytes or None). All of them may have ``partition`` (int), and ``headers``
+            (a list of (str, bytes or None), or None).
 
         Raises
         ------
@@ -235,8 +246,7 @@ class Part:
         if not records:
             return
         with self._ending():
-            longest = max(len(record["key"]) + len(record["value"]) for record in records)
-            self._records.put(records, ANY_PARTITION, longest)
+            self._records.put(records, ANY_PARTITION, max(map(_size, records)))
             self._require(self._records, self._topic)
 
     def finish(self) -> None:
@@ -376,17 +386,18 @@ class Part:
         if codes & _FORBIDDEN:
             return EnvironmentFault(
                 f"the broker at {where} refuses the transactional id {self._name} ({error.str()}): grant WRITE and "
-                f"DESCRIBE on it, and READ and WRITE on topic {self._commits}; {_OTHERWISE}"
+                f"DESCRIBE on it, and READ and WRITE on topic {self._commits}; {self._otherwise}"
             )
         if codes & _TOO_OLD:
             return EnvironmentFault(
-                f"the broker at {where} has no transactions ({error.str()}): Kafka has them since 0.11; {_OTHERWISE}"
+                f"the broker at {where} has no transactions ({error.str()}): Kafka has them since 0.11; "
+                f"{self._otherwise}"
             )
         if codes & _INTERRUPTING:
             return self._interrupted(error.str())
         return EnvironmentFault(
             f"the transaction of {self._name} failed ({error.str()}): does the broker at {where} have a transaction "
-            f"coordinator? {_OTHERWISE}"
+            f"coordinator? {self._otherwise}"
         )
 
     def _interrupted(self, reason: str) -> Interrupted:
@@ -395,6 +406,12 @@ class Part:
             f"part, or the transaction took longer than {self._timeout_ms / 1000:g} s (the broker's "
             "transaction.max.timeout.ms)"
         )
+
+
+def _size(record: dict[str, Any]) -> int:
+    """The bytes of a record, without what Kafka adds."""
+    headers = sum(len(name) + len(value or b"") for name, value in record.get("headers") or ())
+    return len(record["key"] or b"") + len(record["value"] or b"") + headers
 
 
 class Once:

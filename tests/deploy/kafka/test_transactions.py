@@ -196,6 +196,33 @@ def aborted(connection, topic):
     return ends[0] == ends[1] > 0
 
 
+def test_records_may_lack_a_key_or_a_value_and_have_a_partition_and_headers(connection, topic):
+    part = Trial(connection, topic, "Part").new()
+    plain = [{"key": None, "value": b"v"}, {"key": b"k", "value": None}]
+    headers = [("kind", b"h"), ("kind", b""), ("none", None)]
+    headed = [{"key": b"k", "value": b"h", "headers": headers}, {"key": None, "value": None, "headers": None}]
+    part.begin(topic, Number(0, 0))
+    part.put(plain)
+    part.put(headed)
+    part.put([{"key": b"k", "value": b"p", "partition": 1}, {"key": b"k", "value": b"q", "partition": 0}])
+    part.finish()
+    with TopicReader(connection, topic) as reader:
+        found = list(reader.to_end())
+    wanted = [(None, b"v", None), (b"k", None, None), (b"k", b"p", None), (b"k", b"h", headers), (None, None, None)]
+    wanted.append((b"k", b"q", None))
+    assert sorted(map(repr, wanted)) == sorted(repr((m.key(), m.value(), m.headers())) for m in found)
+    places = {message.value(): message.partition() for message in found}
+    assert (places[b"p"], places[b"q"]) == (1, 0)
+
+
+@pytest.mark.parametrize("more", [{}, {"headers": None}], ids=["plain", "headers"])
+def test_a_partition_that_there_is_not_is_an_error_in_one_line(connection, topic, more):
+    part = Trial(connection, topic, "Part").new()
+    records = [{"key": b"k", "value": b"v", "partition": 7, **more}] * 2
+    with pytest.raises(EnvironmentFault, match=r"[12] records were not written to .* \(Local: Unknown partition\)"):
+        deliver(part, topic, Number(0, 0), lambda: [[dict(each) for each in records]])
+
+
 def test_records_that_kafka_refuses_are_an_error_in_one_line(connection, topic):
     trial = Trial(connection, topic, "Part")
     ensure_topic(connection, f"{topic}-small", 1, {"max.message.bytes": "1000"})
