@@ -29,7 +29,9 @@ DAEMON = "spark.python.daemon.module"
 OWN_DAEMON = "unskew.apps.run.daemon"
 CHANGELOG = "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled"
 PARTITIONS = "spark.sql.shuffle.partitions"
-_BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
+#: The settings at which Spark ends an Arrow batch: at so many rows, or at so many bytes.
+ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
+BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
 _UNCHECKED = str(2**31 - 1)  # bytes; with this limit Spark doesn't add up the buffers
 _PYTHON = "PYSPARK_PYTHON"
 
@@ -56,7 +58,7 @@ COSTS = {
         "Each partition of keyed_map's state costs every batch a commit. The first batch fixes their number. More "
         "partitions than workers are of no use."
     ),
-    _BYTES: (
+    BYTES: (
         "Spark adds up the bytes of an Arrow batch after each row, which is a quarter of a small row's cost. Only for "
         "rows that are surely small."
     ),
@@ -123,7 +125,7 @@ def _wanted(workers: int | None, version: str | None, *, installed: bool, small_
         **({MANAGER: disk_manager(version)} if version is not None else {}),
         **({DAEMON: OWN_DAEMON} if installed else {}),
         **({PARTITIONS: str(workers)} if workers is not None else {}),
-        **({_BYTES: _UNCHECKED} if small_rows else {}),
+        **({BYTES: _UNCHECKED} if small_rows else {}),
     }
 
 

@@ -27,9 +27,9 @@ from unskew.apps.shipping import archive
 from unskew.apps.spark import accumulator_server, disk_manager, is_remote, jvm_process
 from unskew.apps.topology.dataflow import stage_of
 from unskew.apps.topology.settings import Settings
-from unskew.apps.topology.source import MOST_ROWS, ROWS
+from unskew.apps.topology.source import MOST_ROWS
 from unskew.apps.topology.stage import Stage
-from unskew.apps.tuning import CHANGELOG, DAEMON, MANAGER, OWN_DAEMON, PARTITIONS, PROVIDER, ROCKSDB
+from unskew.apps.tuning import CHANGELOG, DAEMON, MANAGER, OWN_DAEMON, PARTITIONS, PROVIDER, ROCKSDB, ROWS
 from unskew.deploy.directories import data_directory
 from unskew.deploy.installation import class_data
 from unskew.deploy.installation.jars import connector_jars, s3a_jars

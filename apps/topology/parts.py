@@ -3,18 +3,24 @@
 import logging
 import uuid
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 import pyarrow as pa
+from pyspark.sql import SparkSession
 
 from unskew.apps.checkpoint.checkpoint import COMMITS, Checkpoint
 from unskew.apps.routing.batches import partition
+from unskew.apps.tuning import BYTES, ROWS
 from unskew.deploy.kafka.connection import Connection
 from unskew.deploy.kafka.topics import partitions_of
 from unskew.deploy.kafka.transactions import Number, Once, Part, last_numbers
 
 log = logging.getLogger(__name__)
+
+# An Arrow batch of records ends at so many rows or bytes: a record may have 960 KiB.
+_BOUNDS = {ROWS: "10000", BYTES: str(16 << 20)}
 
 _REJECTING = 4  # parts, at most: rejected messages are few
 
@@ -132,9 +138,10 @@ def _set_back(there: Numbered, checkpoint: Checkpoint) -> bool:
     """Whether a batch was published that the checkpoint hasn't planned, or has planned anew."""
     if partitions_of(there.connection, there.topic) is None:
         return False
+    # They are read before the checkpoint's logs: what a driver publishes meanwhile it has planned.
+    found = last_numbers(there.connection, there.topic, range(there.partitions)).values()
     unplanned = checkpoint.unplanned()
     newest = Number(unplanned - 1, checkpoint.planned_ms(unplanned - 1)) if unplanned else Number(-1, 0)
-    found = last_numbers(there.connection, there.topic, range(there.partitions)).values()
     return any(number.batch > newest.batch or (number.batch == newest.batch and number != newest) for number in found)
 
 
@@ -180,3 +187,19 @@ class Writing:
             raise
         return
         yield  # an iterator, of nothing
+
+
+@contextmanager
+def bounded(spark: SparkSession) -> Iterator[None]:
+    """The session with bounds of Arrow batches for records. Queries that run already keep those that they have."""
+    before = {name: spark.conf.get(name, None) for name in _BOUNDS}
+    for name, value in _BOUNDS.items():
+        spark.conf.set(name, value)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                spark.conf.unset(name)
+            else:
+                spark.conf.set(name, value)

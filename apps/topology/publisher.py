@@ -1,20 +1,18 @@
 """The result topics: their names, and the records that the driver and the tasks write to them."""
 
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from typing import Any
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from unskew.apps.topology.dataflow import stage_of
 from unskew.apps.topology.messages import LONGEST_RECORD, Message
-from unskew.apps.topology.parts import Commits, Writing, pairs
+from unskew.apps.topology.parts import Commits, Writing, bounded, pairs
 from unskew.apps.topology.settings import Settings
-from unskew.apps.topology.source import BYTES, ROWS
 from unskew.deploy.kafka.connection import ESCAPE, Connection
 from unskew.deploy.kafka.outbox import Delivery
 from unskew.deploy.kafka.topics import ensure_topic, largest_batches
@@ -22,8 +20,6 @@ from unskew.deploy.kafka.transactions import COMMITS, Number, deliver
 from unskew.errors import EnvironmentFault
 
 _PART = 10_000  # messages
-# An Arrow batch of records ends at so many rows or bytes: a record may have 960 KiB.
-_BOUNDS = {ROWS: str(_PART), BYTES: str(16 << 20)}
 
 
 def result_topics(settings: Settings) -> dict[str, str]:
@@ -88,7 +84,7 @@ class Publisher:
         writing = Writing(partial(self.commits.part, role), topic, number, pairs)
         binary = (F.col(name).cast("binary").alias(name) for name in ("key", "value"))
         divided = records.select(*binary).repartition(self.commits.of(role), "key")
-        with _bounded(records.sparkSession):
+        with bounded(records.sparkSession):
             divided.mapInArrow(writing.__call__, "nothing int").collect()
 
     def send(self, role: str, messages: Iterable[Message], number: Number | None = None) -> None:
@@ -116,22 +112,6 @@ def _in_pieces(messages: Iterable[Message]) -> Iterator[list[dict[str, Any]]]:
     left = iter(messages)
     while piece := [{"key": each.key.encode(), "value": each.value} for each in islice(left, _PART)]:
         yield piece
-
-
-@contextmanager
-def _bounded(spark: SparkSession) -> Iterator[None]:
-    """The session with bounds of Arrow batches for records. Queries that run already keep those that they have."""
-    before = {name: spark.conf.get(name, None) for name in _BOUNDS}
-    for name, value in _BOUNDS.items():
-        spark.conf.set(name, value)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                spark.conf.unset(name)
-            else:
-                spark.conf.set(name, value)
 
 
 # What Kafka's client and log add to a record, at most.
