@@ -30,6 +30,7 @@ if TYPE_CHECKING:  # `balance` needs pandas only where Spark is 4.0
 
 Arrays = Iterator[tuple[pa.Array, ...]]
 
+_OWN = "unskew"  # the name of our functions in plans
 _SEED = 42  # of Spark's Murmur3Hash; a row's partition is pmod(hash, P)
 
 
@@ -98,6 +99,7 @@ def explained(function: Callable[[Any], Any]) -> Any:
         return there(batches)
 
     run.__annotations__ = getattr(function, "__annotations__", {})  # Spark reads the kind of a function from them
+    run.__name__ = _OWN
     return run
 
 
@@ -311,6 +313,46 @@ def keeps_order(df: DataFrame) -> bool:
     read = [leaves.apply(n) for n in range(leaves.size())]
     rdds = [leaf.rdd() for leaf in read if leaf.getClass().getSimpleName() == "LogicalRDD"]
     return all(rdd.outputDeterministicLevel().toString() == "DETERMINATE" for rdd in rdds)
+
+
+def nondeterministic(df: DataFrame) -> list[str]:
+    """What a DataFrame's rows depend on that may differ when they are computed again, as the plan shows it.
+
+    That are Spark's non-deterministic expressions, and samples. Columns that aren't selected don't count, because the
+    optimizer leaves them out. Nor do our routers, which route the rows of a batch that runs again as before.
+
+    ``_jdf`` and what it leads to are private. ``optimizedPlan`` refuses a stream. If a name is missing, ``kafka_sink``
+    fails when a query is defined, unless it is told that its keys are repeatable.
+    """
+    analyzed = cast("Any", df)._jdf.queryExecution().analyzed()  # noqa: SLF001
+    plan = java_session(df.sparkSession).sessionState().optimizer().execute(analyzed)
+    return sorted({re.sub(r"#\d+L?", "", text) for text in _doubtful(plan)})
+
+
+def _doubtful(node: Any) -> Iterator[str]:
+    """The samples and the innermost non-deterministic expressions below a node of a plan."""
+    if node.getClass().getSimpleName() == "Sample":
+        yield "a sample"
+    for expression in _each(node.expressions()):
+        yield from _innermost(expression)
+    for child in _each(node.children()):
+        yield from _doubtful(child)
+
+
+def _innermost(expression: Any) -> Iterator[str]:
+    if expression.deterministic():
+        return
+    below = [text for child in _each(expression.children()) for text in _innermost(child)]
+    text = expression.toString()
+    if below:
+        yield from below
+    elif not text.startswith(f"{_OWN}("):
+        yield text
+
+
+def _each(sequence: Any) -> Iterator[Any]:
+    """The elements of a Seq of Scala's."""
+    return (sequence.apply(n) for n in range(sequence.size()))
 
 
 def java_session(spark: SparkSession) -> Any:

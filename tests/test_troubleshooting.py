@@ -16,7 +16,13 @@ from tests.pages import PAGES, ROOT
 PACKAGE = ROOT / "src" / "unskew"
 PAGE = PAGES["docs/troubleshooting.md"]
 # By these modules users begin a run; its errors are in the modules that these import.
-BEGINNINGS = ("apps/commandline/launch.py", "apps/compare/command.py", "apps/balance.py", "apps/keyed/keyed_map.py")
+BEGINNINGS = (
+    "apps/commandline/launch.py",
+    "apps/compare/command.py",
+    "apps/balance.py",
+    "apps/keyed/keyed_map.py",
+    "apps/kafka_sink.py",
+)
 ENDS = {"EnvironmentFault", "TakenOver", "WorkFault", "StateFault", "RuntimeError"}
 # What is raised in these modules by other commands than a run.
 OTHER_COMMANDS = {

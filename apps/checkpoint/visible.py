@@ -1,4 +1,4 @@
-"""Check that a task sees its query's checkpoint where Spark's driver has it.
+"""Check that a task sees its query's checkpoint where Spark's driver has it, and that the driver has the query's own.
 
 A path on a local disk is another folder on each machine. The routers of a batch might then not find the states that the
 previous batch has written. So every task checks this before it writes.
@@ -11,6 +11,7 @@ from pyspark import TaskContext
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
+from unskew.apps.checkpoint.folders import Folder
 from unskew.apps.checkpoint.location import Location, Where
 from unskew.errors import UsageError
 
@@ -40,10 +41,7 @@ def require_visible(where: Where) -> None:
     if query is None or (location.address, query) in _seen:
         return
     folder = location.folder()
-    try:
-        found = str(json.loads(folder.read(_MARK))["id"])
-    except FileNotFoundError:
-        found = "none"
+    found = _query_at(folder)
     if found != query:
         raise UsageError(
             f"the checkpoint {location} is not seen by executors on {socket.gethostname()} (the query there: {found}, "
@@ -51,6 +49,34 @@ def require_visible(where: Where) -> None:
         )
     if folder.costly:
         _seen.add((location.address, query))
+
+
+def require_own(spark: SparkSession, where: Where) -> None:
+    """Check that a checkpoint is that of the query whose ``foreachBatch`` the calling thread of the driver runs.
+
+    Raises
+    ------
+    UsageError
+        It is another query's, or none.
+    EnvironmentFault
+        The location can't be reached.
+
+    """
+    query, location = spark.sparkContext.getLocalProperty(_QUERY), Location.of(where)
+    found = _query_at(location.folder())
+    if found != query:
+        raise UsageError(
+            f"the checkpoint {location} is not that of the query (the query there: {found}, this one: {query}); valid: "
+            "the query's own checkpointLocation"
+        )
+
+
+def _query_at(folder: Folder) -> str:
+    """The id of the query whose checkpoint a folder is, or ``none``."""
+    try:
+        return str(json.loads(folder.read(_MARK))["id"])
+    except FileNotFoundError:
+        return "none"
 
 
 def require_shared(spark: SparkSession, location: Location, *names: str) -> None:

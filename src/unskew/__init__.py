@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from unskew.apps.balance import balance, balanced_map
+    from unskew.apps.kafka_sink import kafka_sink
     from unskew.apps.keyed.keyed_map import keyed_map
     from unskew.apps.run.topology import Topology
     from unskew.apps.shipping import ship
@@ -40,6 +41,7 @@ __all__ = [
     "balanced_map",
     "check",
     "create",
+    "kafka_sink",
     "keyed_map",
     "observed",
     "settings",
@@ -60,12 +62,16 @@ _HOMES = {
     "balanced_map": "unskew.apps.balance",
     "check": "unskew.apps.tuning",
     "create": "unskew.grouping",
+    "kafka_sink": "unskew.apps.kafka_sink",
     "keyed_map": "unskew.apps.keyed.keyed_map",
     "observed": "unskew.apps.watching",
     "settings": "unskew.apps.tuning",
     "ship": "unskew.apps.shipping",
     "watch": "unskew.apps.watching",
 }
+
+# What brings their packages.
+_EXTRAS = {"Topology": "unskew[app]", "kafka_sink": "unskew[kafka] and a pyspark"}
 
 
 def __getattr__(name: str) -> Any:
@@ -82,6 +88,6 @@ def __getattr__(name: str) -> Any:
     try:
         return getattr(import_module(_HOMES[name]), name)
     except ModuleNotFoundError as error:
-        if name != "Topology":
+        if name not in _EXTRAS:
             raise
-        raise ImportError(f"unskew.Topology needs the packages of unskew[app]: there is no {error.name}") from error
+        raise ImportError(f"unskew.{name} needs the packages of {_EXTRAS[name]}: there is no {error.name}") from error

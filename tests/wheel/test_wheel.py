@@ -92,11 +92,15 @@ def test_public_names_are_had_without_the_command_s_packages(wheel, library, tmp
     # README: `balance` where there is pyspark; `keyed_map` with what `unskew[keyed]` or `unskew[spark]` brings.
     with_spark = Environment.of(wheel, tmp_path / "spark", ("spark",))
     keyed = Environment.of(wheel, tmp_path / "keyed", ("keyed",), ("pyspark",))
-    names = {*unskew.__all__} - {"Topology"}
-    for environment, had in ((library, names - {"keyed_map"}), (keyed, names), (with_spark, names)):
+    kafka = Environment.of(wheel, tmp_path / "kafka", ("kafka",), ("pyspark",))
+    names = {*unskew.__all__} - {"Topology", "kafka_sink"}
+    few = names - {"keyed_map"}
+    for environment, had in ((library, few), (keyed, names), (with_spark, names), (kafka, few | {"kafka_sink"})):
         run([environment.python, "-c", f"from unskew import {', '.join(sorted(had))}"], tmp_path)
-    asked = [with_spark.python, "-c", "try:\n    from unskew import Topology\nexcept ImportError as e:\n    print(e)"]
-    assert run(asked, tmp_path).startswith("unskew.Topology needs the packages of unskew[app]: there is no ")
+    for name, extra in (("Topology", "unskew[app]"), ("kafka_sink", "unskew[kafka] and a pyspark")):
+        asked = f"try:\n    from unskew import {name}\nexcept ImportError as e:\n    print(e)"
+        said = run([with_spark.python, "-c", asked], tmp_path)
+        assert said.startswith(f"unskew.{name} needs the packages of {extra}: there is no ")
 
 
 @pytest.mark.slow

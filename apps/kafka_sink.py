@@ -1,0 +1,324 @@
+"""``kafka_sink``: a query of one's own writes to Kafka, and readers of committed messages see each record once.
+
+A batch's records are divided into parts. A task writes a part's records and the batch's number in one transaction, and
+writes nothing if it finds the number there (``unskew.deploy.kafka.transactions``). So it must get the same records in
+each attempt of a batch. The partitions of the stream itself give no such promise: adaptive execution merges them by
+their sizes, and a shuffle without keys deals rows by turns. So the records are divided by a hash of their key into a
+number of parts that the checkpoint notes. All values may differ from attempt to attempt then, but keys may not.
+
+It returns a writer, and is no function for ``foreachBatch``: a batch's DataFrame doesn't show any more how its columns
+are made, so that a key that differs from attempt to attempt couldn't be refused.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import ArrayType, BinaryType, DataType, IntegerType, StringType, StructType
+
+from unskew.apps.checkpoint.checkpoint import Checkpoint
+from unskew.apps.checkpoint.location import location_in
+from unskew.apps.checkpoint.visible import require_own
+from unskew.apps.spark import explained, is_remote, no_column, nondeterministic, type_of
+from unskew.apps.topology.parts import Writing, bounded, noted, pairs
+from unskew.deploy.kafka.connection import Connection
+from unskew.deploy.kafka.outbox import ANY_PARTITION
+from unskew.deploy.kafka.topics import ensure_topic, partitions_of
+from unskew.deploy.kafka.transactions import COMMITS, Number, Part
+from unskew.errors import UsageError
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+_OTHERWISE = 'Spark\'s own sink, writeStream.format("kafka"), needs no transactions, and writes at least once'
+_COMMITS = "{topic}-unskew-commits-{id}"
+_LONGEST = 249 - len(_COMMITS.format(topic="", id="0" * 12))  # characters of a topic's name, of Kafka's 249
+_BYTES = ("key", "value")
+_TEXT = "string, binary"
+# The columns that Kafka gets, in this order, and their types.
+_VALID = {"key": _TEXT, "value": _TEXT, "partition": "int", "headers": "array<struct<key:string,value:binary>>"}
+_MOST = 16  # parts by default: a process keeps a producer for each part that it has written
+
+
+@dataclass(frozen=True)
+class Parts:
+    """The parts in which a query's batches are written, and the topic with their numbers.
+
+    Attributes
+    ----------
+    connection : Connection
+        The cluster.
+    topic : str
+        The topic with the numbers.
+    parts : int
+        How many tasks write a batch.
+
+    """
+
+    connection: Connection
+    topic: str
+    parts: int
+
+    @property
+    def partitions(self) -> int:
+        """The number of the topic's partitions: one for each part, and one for ``require_allowed``."""
+        return self.parts + 1
+
+    def part(self, number: int) -> Part:
+        """A part, as this process has it."""
+        return Part.of(self.connection, f"{self.topic}-{number}", self.topic, number, _OTHERWISE)
+
+    def require_allowed(self) -> None:
+        """Make the topic if it is missing, and check that the broker grants transactions. It disturbs no query.
+
+        Raises
+        ------
+        UsageError
+            The topic has another number of partitions.
+        EnvironmentFault
+            The broker refuses the topic or transactions, or can't be reached.
+
+        """
+        ensure_topic(self.connection, self.topic, self.partitions, COMMITS)
+        trial = Part(self.connection, f"{self.topic}-trial", self.topic, self.parts, _OTHERWISE)
+        trial.take()
+        trial.abort()
+
+
+@dataclass(frozen=True)
+class Sink:
+    """What ``foreachBatch`` calls. The batch has the query's columns.
+
+    Attributes
+    ----------
+    topic : str
+        The topic of the records.
+    parts : Parts
+        The parts in which they are written.
+    checkpoint : Checkpoint
+        The query's checkpoint.
+    columns : tuple of str
+        Those that Kafka gets.
+
+    """
+
+    topic: str
+    parts: Parts
+    checkpoint: Checkpoint
+    columns: tuple[str, ...]
+
+    def __call__(self, batch: DataFrame, number: int) -> None:
+        """Write a batch, whose number Spark gives.
+
+        Raises
+        ------
+        UsageError
+            The checkpoint is another query's.
+        EnvironmentFault
+            The broker refuses records or transactions, the checkpoint can't be read, or it was set back.
+
+        """
+        spark = batch.sparkSession
+        require_own(spark, self.checkpoint.location)
+        planned = Number(number, self.checkpoint.planned_ms(number))
+        writing = Writing(self.parts.part, self.topic, planned, records)
+        more = (name for name in self.columns if name not in _BYTES)
+        chosen = batch.select(*map(self._bytes, _BYTES), *more)
+        divided = chosen.repartition(self.parts.parts, F.coalesce("key", "value"))
+        with bounded(spark):
+            divided.mapInArrow(explained(writing.__call__), "nothing int").collect()
+
+    def _bytes(self, name: str) -> Column:
+        column = F.col(name) if name in self.columns else F.lit(None)
+        return column.cast("binary").alias(name)
+
+
+def kafka_sink(
+    df: DataFrame,
+    topic: str,
+    bootstrap_servers: str | None = None,
+    checkpoint: str | None = None,
+    *,
+    parts: int | None = None,
+    repeatable: bool = False,
+    kafka_config: Path | str | None = None,
+) -> "DataStreamWriter":
+    """Write a stream to a Kafka topic exactly once, for consumers that read committed messages only.
+
+    A batch that runs again, after a failure of the driver, of an executor or of a task, adds nothing to what it has
+    written. Spark's own Kafka sink writes it once more.
+
+    Parameters
+    ----------
+    df : DataFrame
+        A stream, of a session without Spark Connect. Its columns are those of Spark's Kafka sink: ``value`` (string or
+        binary), and if it has them ``key`` (string or binary), ``partition`` (int; null: by the key) and ``headers``
+        (array<struct<key string, value binary>>). Other columns are left out, ``topic`` too.
+    topic : str
+        The topic, which must exist.
+    bootstrap_servers : str, optional
+        The brokers, HOST:PORT, several separated by commas. Default: ``$KAFKA_BOOTSTRAP_SERVERS``, or the broker that
+        ``unskew kafka start`` has started.
+    checkpoint : str
+        The query's ``checkpointLocation``, which the writer gets. This process must see it.
+    parts : int, optional
+        How many tasks write a batch, each in a transaction of its own, at least 1. A checkpoint keeps the number of its
+        first run. Default: as many as the topic has partitions, 16 at most.
+    repeatable : bool
+        Your word that a batch that runs again has the same keys, where the plan doesn't show it.
+    kafka_config : path, optional
+        A file with Kafka's settings: lines NAME=VALUE with librdkafka's names. Executors get what is in it. Files that
+        it names must be there for them, too.
+
+    Returns
+    -------
+    DataStreamWriter
+        Give it a trigger, a name and an output mode as you like, and start it. Leave its ``foreachBatch`` and its
+        ``checkpointLocation`` alone.
+
+    Raises
+    ------
+    UsageError
+        An argument or a column is invalid, there is no such topic, or the checkpoint has another number of parts. Or
+        keys (without a column ``key``: values) depend on ``rand()``, ``uuid()``, ``collect_list``, a UDF that is marked
+        as non-deterministic, or another expression that a batch that runs again may evaluate otherwise.
+    EnvironmentFault
+        The broker refuses transactions, or can't be reached. Or the checkpoint can't be read or written.
+        The query fails with it for the same reasons, and if Kafka refuses records. Started again, it goes on.
+
+    Notes
+    -----
+    A record belongs to a part by a hash of its key, or of its value where the key is null. So values may differ when a
+    batch runs again, but keys may not. Plans don't show everything: of Python functions that aren't marked
+    (``mapInArrow``, UDFs), and of operators whose rows depend on the order in which they come (``dropDuplicates``,
+    ``limit``) you must know whether keys stay the same. A batch that was under way must run again by a program that
+    makes the same keys.
+
+    Records of a key are written in the order in which the shuffle by the key gives them. Those that one task had before
+    it stay in their order.
+
+    Examples
+    --------
+    >>> events = spark.readStream.format("rate").load().selectExpr("cast(value AS string) AS value")
+    >>> writer = kafka_sink(events, "numbers", "localhost:9092", "checkpoint")  # doctest: +SKIP
+    >>> query = writer.trigger(processingTime="1 second").start()  # doctest: +SKIP
+
+    A key that another attempt of a batch may make otherwise is refused:
+
+    >>> kafka_sink(events.selectExpr("uuid() AS key", "value"), "numbers")  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    unskew.errors.UsageError: the key depends on uuid(...), which may differ when a batch runs again: records would ...
+
+    """
+    if not df.isStreaming:
+        raise UsageError('kafka_sink takes a stream; valid for a static DataFrame: df.write.format("kafka")')
+    if is_remote(df.sparkSession):
+        raise UsageError("kafka_sink needs a session without Spark Connect, which runs foreachBatch at its server")
+    if not re.fullmatch(rf"[\w.-]{{1,{_LONGEST}}}", topic, re.ASCII) or topic in {".", ".."}:
+        raise UsageError(f"the topic is {topic!r}; valid: 1 to {_LONGEST} of the characters a-z, A-Z, 0-9, . _ -")
+    if parts is not None and parts < 1:
+        raise UsageError(f"parts is {parts}; valid: 1 or more")
+    columns = columns_of(df)
+    if not repeatable:
+        require_repeatable(df, "key" if "key" in columns else "value")
+    location = location_in(df.sparkSession, checkpoint)
+    connection = Connection.of(bootstrap_servers, None if kafka_config is None else Path(kafka_config))
+    there = partitions_of(connection, topic)
+    if there is None:
+        raise UsageError(f"there is no topic {topic} at {connection.bootstrap_servers}: make it first")
+    made = parts_of(Checkpoint(location), connection, topic, parts, min(there, _MOST))
+    made.require_allowed()
+    sink = Sink(topic, made, Checkpoint(location), columns)
+    return df.writeStream.foreachBatch(sink).option("checkpointLocation", str(checkpoint))
+
+
+def parts_of(checkpoint: Checkpoint, connection: Connection, topic: str, given: int | None, default: int) -> Parts:
+    """The parts of a checkpoint, which notes their number (given, or the default) once for all.
+
+    Raises
+    ------
+    UsageError
+        It has noted another number than the given one.
+    EnvironmentFault
+        The checkpoint can't be read or written, or the broker can't be reached.
+
+    """
+    made = noted(checkpoint, given or default, partial(_made, connection, topic))
+    if given not in (None, made.parts):
+        raise UsageError(
+            f"parts is {given}, but the checkpoint {checkpoint.location} has {made.parts}, so that a batch that runs "
+            f"again finds what it has written; valid: {made.parts}, or another checkpoint"
+        )
+    return made
+
+
+def _made(connection: Connection, topic: str, found: Mapping[str, Any]) -> Parts:
+    return Parts(connection, _COMMITS.format(topic=topic, id=found["id"]), found["parts"])
+
+
+def columns_of(df: DataFrame) -> tuple[str, ...]:
+    """The columns that Kafka gets.
+
+    Raises
+    ------
+    UsageError
+        There is no ``value``, there are several columns of a name, or one has another type.
+
+    """
+    if "value" not in df.columns:
+        raise no_column(df, "value")
+    found = tuple(name for name in _VALID if name in df.columns)
+    for name in found:
+        if df.columns.count(name) > 1:
+            raise UsageError(f"there are several columns {name!r}; valid: one")
+        kind = type_of(df, name)
+        if not _fits(name, kind):
+            raise UsageError(f"column {name!r} is {kind.simpleString()}; valid: {_VALID[name]}")
+    return found
+
+
+def _fits(name: str, kind: DataType) -> bool:
+    if name == "partition":
+        return isinstance(kind, IntegerType)
+    if name == "headers":
+        of = kind.elementType if isinstance(kind, ArrayType) else None
+        fields = [(field.name, type(field.dataType)) for field in of] if isinstance(of, StructType) else []
+        return fields == [("key", StringType), ("value", BinaryType)]
+    return isinstance(kind, StringType | BinaryType)
+
+
+def require_repeatable(df: DataFrame, by: str) -> None:
+    """Refuse a column that another attempt of a batch may make otherwise.
+
+    Raises
+    ------
+    UsageError
+        The plan shows such an expression.
+
+    """
+    found = nondeterministic(df.select(by))
+    if found:
+        raise UsageError(
+            f"the {by} depends on {', '.join(found)}, which may differ when a batch runs again: records would be lost "
+            f"or doubled; valid: a {by} that doesn't, or repeatable=True if it stays the same all the same"
+        )
+
+
+def records(rows: pa.RecordBatch) -> list[dict[str, Any]]:
+    """The records of rows, as ``Part.put`` takes them."""
+    names = rows.schema.names
+    if len(names) == 2:
+        return pairs(rows)
+    made = rows.to_pylist()
+    for record in made:
+        if record.get("partition", 0) is None:
+            record["partition"] = ANY_PARTITION
+        if record.get("headers") is not None:
+            record["headers"] = [(header["key"], header["value"]) for header in record["headers"] if header]
+    return made
