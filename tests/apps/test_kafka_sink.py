@@ -8,6 +8,7 @@ import orjson
 import pyarrow as pa
 import pytest
 from confluent_kafka import KafkaError
+from pyspark import cloudpickle
 from pyspark.sql import functions as F
 from pyspark.sql.types import (
     ArrayType,
@@ -24,6 +25,7 @@ from tests.apps.conftest import publish
 from unskew import balance, kafka_sink
 from unskew.apps.checkpoint.checkpoint import Checkpoint
 from unskew.apps.kafka_sink import Parts, Sink, columns_of, parts_of, records, require_repeatable
+from unskew.apps.spark import explained
 from unskew.apps.topology import parts as writing_module
 from unskew.apps.topology.parts import Writing
 from unskew.deploy.kafka.connection import Connection
@@ -109,6 +111,25 @@ def test_a_static_frame_is_refused():
     frame.isStreaming = False
     with pytest.raises(UsageError, match=r"kafka_sink takes a stream; valid for a static DataFrame: df\.write"):
         kafka_sink(frame, "t")
+
+
+def test_a_session_of_spark_connect_is_refused():
+    frame = Frame(value=StringType())
+    frame.sparkSession = type("SparkSession", (), {"__module__": "pyspark.sql.connect.session"})()
+    with pytest.raises(UsageError, match="kafka_sink needs a session without Spark Connect"):
+        kafka_sink(frame, "t")
+
+
+def test_what_the_tasks_do_reaches_them(monkeypatch):
+    """As Spark pickles it."""
+    taken = []
+    monkeypatch.setattr(Part, "begin", lambda part, topic, number: bool(taken.append((part._name, topic, number))))
+    monkeypatch.setattr(writing_module, "partition", lambda: 2)
+    writing = Writing(Parts(Connection("nowhere:1"), "n", 3).part, "t", Number(4, 5), records)
+    there = cloudpickle.loads(cloudpickle.dumps(explained(writing.__call__)))
+    assert list(there(iter([pa.record_batch({"key": [b"k"], "value": [b"v"]})]))) == []
+    assert taken == [("n-2", "t", Number(4, 5))]
+    assert there.__name__ == "unskew"
 
 
 def test_records_are_made_of_rows():
@@ -258,7 +279,7 @@ def test_rows_that_may_differ_are_refused(spark, how):
     made = {
         "filter": lambda: rate.where("rand() < 0.5"),
         "sample": lambda: rate.sample(0.5),
-        "udf": lambda: rate.withColumn("key", F.udf(str).asNondeterministic()("n")),
+        "udf": lambda: rate.withColumn("key", F.udf(lambda n: f"{n}").asNondeterministic()("n")),
         "grouped": lambda: rate.groupBy("n").agg(F.first("key").alias("key")),
     }[how]()
     with pytest.raises(UsageError, match="the key depends on"):

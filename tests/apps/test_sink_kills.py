@@ -34,7 +34,7 @@ class Query:
     def __init__(self, servers: str, source: str, to: str, folder: Path, rng: random.Random) -> None:
         self.rng = rng
         self.log, self._commits = folder / "query.log", Location(str(folder / "checkpoint")).folder("commits")
-        self._command = [sys.executable, sink_query.__file__, servers, source, to, str(folder)]
+        self._command = [sys.executable, "-P", sink_query.__file__, servers, source, to, str(folder)]
 
     def start(self, last: int = -1) -> None:
         """Start it; with a number it dies between that batch and Spark's note of it."""
