@@ -4,7 +4,8 @@ A batch's records are divided into parts. A task writes a part's records and the
 writes nothing if it finds the number there (``unskew.deploy.kafka.transactions``). So it must get the same records in
 each attempt of a batch. The partitions of the stream itself give no such promise: adaptive execution merges them by
 their sizes, and a shuffle without keys deals rows by turns. So the records are divided by a hash of their key into a
-number of parts that the checkpoint notes. All values may differ from attempt to attempt then, but keys may not.
+number of parts that the checkpoint notes. Values may differ from attempt to attempt then, but keys may not. Records
+without a key are divided by their values, unless these may differ.
 
 It returns a writer, and is no function for ``foreachBatch``: a batch's DataFrame doesn't show any more how its columns
 are made, so that a key that differs from attempt to attempt couldn't be refused.
@@ -105,6 +106,8 @@ class Sink:
         The query's checkpoint.
     columns : tuple of str
         Those that Kafka gets.
+    by : tuple of str
+        Those that divide the records into parts: of each record the first that isn't null.
 
     """
 
@@ -112,6 +115,7 @@ class Sink:
     parts: Parts
     checkpoint: Checkpoint
     columns: tuple[str, ...]
+    by: tuple[str, ...]
 
     def __call__(self, batch: DataFrame, number: int) -> None:
         """Write a batch, whose number Spark gives.
@@ -130,7 +134,7 @@ class Sink:
         writing = Writing(self.parts.part, self.topic, planned, records)
         more = (name for name in self.columns if name not in _BYTES)
         chosen = batch.select(*map(self._bytes, _BYTES), *more)
-        divided = chosen.repartition(self.parts.parts, F.coalesce("key", "value"))
+        divided = chosen.repartition(self.parts.parts, F.coalesce(*self.by))
         with bounded(spark):
             divided.mapInArrow(explained(writing.__call__), "nothing int").collect()
 
@@ -194,11 +198,12 @@ def kafka_sink(
 
     Notes
     -----
-    A record belongs to a part by a hash of its key, or of its value where the key is null. So values may differ when a
-    batch runs again, but keys may not. Plans don't show everything: of Python functions that aren't marked
-    (``mapInArrow``, UDFs), and of operators whose rows depend on the order in which they come (``dropDuplicates``,
-    ``limit``) you must know whether keys stay the same. A batch that was under way must run again by a program that
-    makes the same keys.
+    A record belongs to a part by a hash of its key. So values may differ when a batch runs again, but keys may not.
+    Records whose key is null belong to a part by a hash of their value, or all to one if values may differ.
+
+    Plans don't show everything. You must know whether keys stay the same behind Python functions that aren't marked
+    (``mapInArrow``, UDFs), and behind operators whose rows depend on the order in which they come (``dropDuplicates``,
+    ``limit``). A batch that was under way must run again by a program that makes the same keys.
 
     Records of a key are written in the order in which the shuffle by the key gives them. Those that one task had before
     it stay in their order.
@@ -225,8 +230,7 @@ def kafka_sink(
     if parts is not None and parts < 1:
         raise UsageError(f"parts is {parts}; valid: 1 or more")
     columns = columns_of(df)
-    if not repeatable:
-        require_repeatable(df, "key" if "key" in columns else "value")
+    by = dividing(df, columns, repeatable=repeatable)
     location = location_in(df.sparkSession, checkpoint)
     connection = Connection.of(bootstrap_servers, None if kafka_config is None else Path(kafka_config))
     there = partitions_of(connection, topic)
@@ -234,7 +238,7 @@ def kafka_sink(
         raise UsageError(f"there is no topic {topic} at {connection.bootstrap_servers}: make it first")
     made = parts_of(Checkpoint(location), connection, topic, parts, min(there, _MOST))
     made.require_allowed()
-    sink = Sink(topic, made, Checkpoint(location), columns)
+    sink = Sink(topic, made, Checkpoint(location), columns, by)
     return df.writeStream.foreachBatch(sink).option("checkpointLocation", str(checkpoint))
 
 
@@ -293,21 +297,23 @@ def _fits(name: str, kind: DataType) -> bool:
     return isinstance(kind, StringType | BinaryType)
 
 
-def require_repeatable(df: DataFrame, by: str) -> None:
-    """Refuse a column that another attempt of a batch may make otherwise.
+def dividing(df: DataFrame, columns: tuple[str, ...], *, repeatable: bool = False) -> tuple[str, ...]:
+    """The columns that divide records into parts: of each record the first that isn't null.
 
     Raises
     ------
     UsageError
-        The plan shows such an expression.
+        The plan shows that another attempt of a batch may make the first one otherwise, and nobody says that it won't.
 
     """
-    found = nondeterministic(df.select(by))
+    first = "key" if "key" in columns else "value"
+    found = [] if repeatable else nondeterministic(df.select(first))
     if found:
         raise UsageError(
-            f"the {by} depends on {', '.join(found)}, which may differ when a batch runs again: records would be lost "
-            f"or doubled; valid: a {by} that doesn't, or repeatable=True if it stays the same all the same"
+            f"the {first} depends on {', '.join(found)}, which may differ when a batch runs again: records would be "
+            f"lost or doubled; valid: a {first} that doesn't, or repeatable=True if it stays the same all the same"
         )
+    return (first,) if first == "value" or nondeterministic(df.select("value")) else (first, "value")
 
 
 def records(rows: pa.RecordBatch) -> list[dict[str, Any]]:

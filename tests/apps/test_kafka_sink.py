@@ -24,7 +24,7 @@ from pyspark.sql.types import (
 from tests.apps.conftest import publish
 from unskew import balance, kafka_sink
 from unskew.apps.checkpoint.checkpoint import Checkpoint
-from unskew.apps.kafka_sink import Parts, Sink, columns_of, parts_of, records, require_repeatable
+from unskew.apps.kafka_sink import Parts, Sink, columns_of, dividing, parts_of, records
 from unskew.apps.spark import explained
 from unskew.apps.topology import parts as writing_module
 from unskew.apps.topology.parts import Writing
@@ -269,7 +269,8 @@ def test_a_key_that_may_differ_is_refused(spark, key, doubtful):
         kafka_sink(rate.selectExpr(f"{key} AS key", "'v' AS value"), "t", "nowhere:1", "checkpoint")
     with pytest.raises(UsageError, match=f"the value depends on {doubtful}"):
         kafka_sink(rate.selectExpr(f"{key} AS value"), "t", "nowhere:1", "checkpoint")
-    require_repeatable(rate.selectExpr("cast(value AS string) AS key", f"{key} AS value"), "key")
+    differing = rate.selectExpr("cast(value AS string) AS key", f"{key} AS value")
+    assert dividing(differing, ("key", "value")) == ("key",)
 
 
 @pytest.mark.spark
@@ -283,16 +284,22 @@ def test_rows_that_may_differ_are_refused(spark, how):
         "grouped": lambda: rate.groupBy("n").agg(F.first("key").alias("key")),
     }[how]()
     with pytest.raises(UsageError, match="the key depends on"):
-        require_repeatable(made, "key")
+        dividing(made, ("key",))
 
 
 @pytest.mark.spark
 def test_rows_that_are_the_same_again_are_taken(spark):
     rate = spark.readStream.format("rate").load()
     rows = rate.selectExpr("cast(value % 9 AS string) AS key", "current_timestamp() AS at", "value AS n")
-    require_repeatable(rows.withColumn("key", F.col("at").cast("string")), "key")  # the batch's time
-    require_repeatable(rows.groupBy("key").agg(F.collect_list("n").alias("value")), "key")
-    require_repeatable(balance(rows, "key", 4, "PARTIAL_KEY").withColumn("key", F.col("worker").cast("string")), "key")
+    both = "key", "value"
+    timed = rows.select(F.col("at").cast("string").alias("key"), F.col("key").alias("value"))  # the batch's time
+    assert dividing(timed, both) == both
+    listed = rows.groupBy("key").agg(F.concat_ws(",", F.collect_list("key")).alias("value"))
+    assert dividing(listed, both) == ("key",)
+    placed = balance(rows, "key", 4, "PARTIAL_KEY").selectExpr("cast(worker AS string) AS key", "key AS value")
+    assert dividing(placed, both) == both
+    assert dividing(rows.selectExpr("key AS value"), ("value",)) == ("value",)
+    assert dividing(rows.selectExpr("uuid() AS key", "key AS value"), both, repeatable=True) == both
 
 
 class Died(Exception):
