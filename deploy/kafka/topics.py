@@ -193,11 +193,12 @@ def _offsets(
             found = admin.list_offsets(wanted, isolation_level=level, request_timeout=_PATIENCE)
             return {partition.partition: offset.result().offset for partition, offset in found.items()}
         except KafkaException as error:
-            # A new topic's leaders are in the metadata a moment before they lead.
+            # A new topic's leaders are in the metadata a moment before they lead. So are those after a broker's start.
             lasts = error.args[0].code() not in (
                 KafkaError.NOT_LEADER_FOR_PARTITION,
                 KafkaError.LEADER_NOT_AVAILABLE,
                 KafkaError.UNKNOWN_TOPIC_OR_PART,
+                KafkaError.UNKNOWN_LEADER_EPOCH,
             )
             if lasts or time.monotonic() > deadline:
                 raise _unreachable(connection, error.args[0].str()) from error
