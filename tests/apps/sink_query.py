@@ -10,7 +10,7 @@ import sys
 
 from pyspark.sql import DataFrame, SparkSession
 
-from unskew import kafka_sink
+from unskew import kafka_sink, settings
 from unskew.apps.kafka_sink import Sink
 from unskew.deploy.installation.jars import connector_jars
 
@@ -26,7 +26,7 @@ def main(servers: str, source: str, to: str, folder: str, last: str = "-1") -> N
             os.killpg(0, signal.SIGKILL)
 
     Sink.__call__ = write
-    conf = {"spark.jars": ",".join(map(str, connector_jars())), "spark.ui.enabled": "false"}
+    conf = settings(installed=False) | {"spark.jars": ",".join(map(str, connector_jars())), "spark.ui.enabled": "false"}
     # Eight attempts of a task: Python workers are killed, too.
     spark = SparkSession.builder.master("local[2,8]").config(map=conf).getOrCreate()
     kafka = {"kafka.bootstrap.servers": servers, "startingOffsets": "earliest", "maxOffsetsPerTrigger": BATCH}
