@@ -16,12 +16,14 @@ process, so the time is above that of a driver.)
 """
 
 import argparse
+import multiprocessing
 import statistics
 import tempfile
 import threading
 import time
 import tracemalloc
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack, closing
 from dataclasses import replace
 from functools import partial
@@ -73,7 +75,9 @@ def main() -> None:
     console = Console(width=140)
     if given.sources:
         for mode in given.modes:
-            console.print(_batches(given, mode))
+            # (A JVM of its own: that of the cluster's driver must begin with the cluster's secret.)
+            with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as process:
+                console.print(process.submit(_batches, given, mode).result())
     if given.rows:
         console.print(_frames(given))
     if given.many:
