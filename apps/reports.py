@@ -162,14 +162,15 @@ class TaskReports:
 
 
 _Entry = tuple[int, type[Report], int]
-_MANY = 20_000  # entries; beyond, only the newest two batches and the newest one with tuples are kept
+_MANY = 20_000  # entries; beyond, the newest two batches, the newest one with tuples, and each task's newest are kept
 
 
 class _Merge(AccumulatorParam[dict[_Entry, Report]]):
     """Later entries replace earlier ones of the same task: a retried task counts once.
 
     Batches without tuples may follow each other for days, and nobody takes their reports. So there is a bound. The
-    newest batch with tuples stays: the next plan is made of it.
+    newest batch with tuples stays: the next plan is made of it. So does each task's newest report, which says what a
+    worker has released.
     """
 
     def zero(self, value: dict[_Entry, Report]) -> dict[_Entry, Report]:
@@ -181,8 +182,12 @@ class _Merge(AccumulatorParam[dict[_Entry, Report]]):
             newest = max((batch for batch, _, _ in value2), default=0)
             worked = [entry[0] for entry, report in [*value1.items()] if getattr(report, "tuples", 0)]
             keep = {newest, newest - 1, max(worked, default=newest)}
-            for entry in [entry for entry in [*value1] if entry[0] < newest and entry[0] not in keep]:
-                value1.pop(entry, None)
+            last: dict[tuple[type[Report], int], int] = {}
+            for batch, kind, number in [*value1]:
+                last[kind, number] = max(batch, last.get((kind, number), batch))
+            for batch, kind, number in [*value1]:
+                if batch < newest and batch not in keep and batch != last[kind, number]:
+                    value1.pop((batch, kind, number), None)
         return value1
 
 

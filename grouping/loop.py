@@ -74,6 +74,8 @@ class Interval:
         The tuples that wait at each worker when the interval ends. None: a micro-batch leaves none behind.
     migrations : worker → report
         The workers' parts in the plans that move keys.
+    called : worker → batch
+        The batch of a worker's ``migrations``, where it isn't ``number``.
 
     """
 
@@ -84,6 +86,7 @@ class Interval:
     busy: Sequence[float] = ()
     queues: Queues = None
     migrations: Mapping[int, MigrationReport] = field(default_factory=dict)
+    called: Mapping[int, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -322,7 +325,8 @@ def _released(before: PlanState, interval: Interval) -> PlanState:
     migrations = interval.migrations
     files = before.pending_files
     if files is not None:
-        files = {**files, **{worker: interval.number for worker, each in migrations.items() if each.wrote}}
+        wrote = [worker for worker, each in migrations.items() if each.wrote]
+        files = {**files, **{worker: interval.called.get(worker, interval.number) for worker in wrote}}
     released = before.released | {w for w, each in migrations.items() if each.released >= pending.number}
     new = [migrations[w] for w in released - before.released]
     unrouted = tuple(

@@ -31,16 +31,26 @@ def end(loop: Loop, checkpoint: Where, batch: int, reports: TaskReports) -> tupl
     return effects(before, interval)
 
 
-def begin(loop: Loop, checkpoint: Where, batch: int, reports: Mapping[int, TaskReports]) -> bool:
+def begin(loop: Loop, checkpoint: Where, batch: int, reports: Mapping[int, TaskReports], since: int | None) -> bool:
     """Begin a batch: write its plan state, unless it is written already.
 
-    ``reports`` are those of the batches since the plan state before, by their number. In a batch without rows no source
-    asks for a plan, but workers are called. So tuples, times and monitors are those of the newest batch with tuples.
-    What workers have released is as of the batch before this one: they release it anew in each batch that calls them.
+    In a batch without rows no source asks for a plan, but some workers may be called, or all. So tuples, times and
+    monitors are those of the newest batch with tuples. What a worker has released is as of the newest batch that called
+    it: as long as the plan is pending, it writes its file anew in each of them.
 
     Nobody waits for a query's end of a batch here. So reports may be lost with their driver, after the batch has been
-    committed. Then the plan state has none of what workers have released: a worker that is called again releases it
-    anew, and reports that.
+    committed. Then the plan state has none of what workers have released before: their files may be newer. A worker
+    that is called again releases anew, and reports that.
+
+    Parameters
+    ----------
+    loop, checkpoint, batch
+        The query's loop, its checkpoint, and the batch.
+    reports : mapping
+        Number → the reports of a batch before this one, as far as they are known.
+    since : int or None
+        The batch of the plan state before, if the reports of it and of all later batches are known. None: some may be
+        lost.
 
     Returns
     -------
@@ -54,12 +64,18 @@ def begin(loop: Loop, checkpoint: Where, batch: int, reports: Mapping[int, TaskR
     if plans.written(batch) is not None:
         return False
     before = plans.at(batch - 1) or PlanState(loop.workers)
-    last = reports.get(batch - 1, TaskReports())
-    if not last.workers:
-        before = replace(before, released=frozenset(), pending_files={})
-    measured = reports.get(max((of for of, each in reports.items() if each.tuples), default=-1), last)
+    if since is None:
+        before, since = replace(before, released=frozenset(), pending_files={}), batch - 1
+    measured = reports.get(
+        max((of for of, each in reports.items() if each.tuples), default=-1), reports.get(batch - 1, TaskReports())
+    )
+    migrations: dict[int, MigrationReport] = {}
+    called: dict[int, int] = {}
+    for of in sorted(of for of in reports if of >= since):
+        migrations |= _migrations(reports[of])
+        called |= dict.fromkeys(reports[of].workers, of)
     interval = _interval(batch - 1, measured, before.workers)
-    return plans.write(batch, loop.after(before, replace(interval, migrations=_migrations(last))))
+    return plans.write(batch, loop.after(before, replace(interval, migrations=migrations, called=called)))
 
 
 def _migrations(reports: TaskReports) -> dict[int, MigrationReport]:

@@ -29,6 +29,13 @@ def query_id() -> str:
     return (context.getLocalProperty("sql.streaming.queryId") if context is not None else None) or ""
 
 
+def run_id() -> str:
+    """The id of the calling task's run of a streaming query. Each start of the query has another. Empty: of no task."""
+    context = TaskContext.get()
+    # Spark names the group of a run's jobs so.
+    return (context.getLocalProperty("spark.jobGroup.id") if context is not None else None) or ""
+
+
 def state_partitions() -> int | None:
     """The number of partitions of the state of the calling task's query. None outside of a task."""
     context = TaskContext.get()

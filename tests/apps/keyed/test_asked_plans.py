@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from tests.apps.keyed.driver import Tally, packets_of
-from unskew.apps.feedback.asked import Asked, Beginnings
+from unskew.apps.feedback.asked import Beginnings, Calls
 from unskew.apps.feedback.monitors import Monitors
 from unskew.apps.feedback.plans import Plans
 from unskew.apps.keyed import parcels
@@ -64,14 +64,15 @@ class Driver:
         reports = Memory()
         routing = Routing(grouping, WORKERS, checkpoint, ALWAYS[grouping], streaming=True, reports=reports)
         loop = Loop(routing.router, WORKERS, moving=True, keyed=True)
-        self.server = Beginnings(loop, checkpoint, reports, Place(LOOPBACK), _forgetting(routing))
-        self.routing = replace(routing, plans=Asked(self.server.address, checkpoint))
+        self.server = Calls(Place(LOOPBACK))
+        call = Beginnings(loop, checkpoint, reports, _forgetting(routing))
+        self.routing = replace(routing, plans=self.server.add(call, checkpoint))
         self.program = Program(
             Tally(), pa.string(), WORKERS, split=False, ttl_ms=3_600_000, reports=reports,
             routing=self.routing, monitors=Monitors(self.routing),
         )  # fmt: skip
 
-    def attempt(self, batch, parts, before):
+    def attempt(self, batch, parts, before, called=(*range(WORKERS),)):
         """Run a batch; the workers' stores after it, and the number of each key as it is published."""
         packets = [[] for _ in range(WORKERS)]
         for source, keys in enumerate(parts):
@@ -82,6 +83,9 @@ class Driver:
             router.close()
         after, published = [], {}
         for worker, store in enumerate(before):
+            if worker not in called:
+                after.append(store)
+                continue
             own = MemoryStore()
             own.blobs = dict(store.blobs)
             clock = WorkerBatch(batch, 1000 + batch, 1000 + batch)
@@ -109,6 +113,32 @@ def test_batches_without_rows_hide_no_reports(grouping, tmp_path):
             truth.update(keys)
             assert published == {key: truth[key] for key in set(keys)}
             stores, _ = driver.attempt(batch + 1, [], stores)
+    assert Plans(str(tmp_path)).newest().active.number > 2
+
+
+@pytest.mark.parametrize("grouping", ALWAYS)
+@pytest.mark.parametrize("dies", [0.0, 0.3])
+@pytest.mark.parametrize("seed", range(2))
+def test_batches_that_call_some_workers_hold_no_plan_up(grouping, dies, seed, tmp_path):
+    """After each batch comes one without rows that calls some workers, as when timers are due. Drivers may die."""
+    rng, chance = np.random.default_rng(seed), random.Random(seed)
+    truth, stores = Counter(), [MemoryStore() for _ in range(WORKERS)]
+    driver = Driver(grouping, str(tmp_path))
+    try:
+        for batch in range(0, 2 * BATCHES, 2):
+            drawn = [(rng.random(ROWS) < 0.3, rng.integers(1, 40, ROWS)) for _ in range(SOURCES)]
+            parts = [pa.array([f"u{0 if hot else k}" for hot, k in zip(*of, strict=True)]) for of in drawn]
+            stores, published = driver.attempt(batch, parts, stores)
+            keys = [key for part in parts for key in part.to_pylist()]
+            truth.update(keys)
+            assert published == {key: truth[key] for key in set(keys)}
+            if chance.random() < dies:
+                driver.server.close()
+                driver = Driver(grouping, str(tmp_path))
+            called = chance.sample(range(WORKERS), chance.randint(1, WORKERS - 1))
+            stores, _ = driver.attempt(batch + 1, [], stores, called)
+    finally:
+        driver.server.close()
     assert Plans(str(tmp_path)).newest().active.number > 2
 
 
