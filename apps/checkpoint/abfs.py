@@ -16,7 +16,7 @@ from unskew.apps.checkpoint.folders import just_below
 from unskew.errors import UsageError
 
 try:
-    from azure.core.credentials import AzureNamedKeyCredential
+    from azure.core.credentials import AzureNamedKeyCredential, AzureSasCredential
     from azure.core.exceptions import AzureError, ResourceExistsError, ResourceNotFoundError
     from azure.storage.blob import ContainerClient, ExponentialRetry
 except ImportError as error:
@@ -28,15 +28,23 @@ if TYPE_CHECKING:
     from azure.storage.blob import BlobClient
     from typing_extensions import Buffer
 
-_TYPE = "fs.azure.account.auth.type"
+#: The setting with the kind of credentials.
+TYPE = "fs.azure.account.auth.type"
 #: The setting with the account's key.
 KEY = "fs.azure.account.key"
+#: The setting with a token that somebody with the key has signed, for an account or a container, with an end.
+SAS = "fs.azure.sas.fixed.token"
 _ENDPOINT = "fs.azure.abfs.endpoint"
 _HTTPS = "fs.azure.always.use.https"
+# Classes of Hadoop's that get tokens. unskew can't run them.
+_SAS_PROVIDER = "fs.azure.sas.token.provider.type"
+_OAUTH_PROVIDER = "fs.azure.account.oauth.provider.type"
 #: The settings that are used. Each may be given for one account alone: its host follows after a dot.
-SETTINGS = (_TYPE, KEY, _ENDPOINT, _HTTPS)
+SETTINGS = (TYPE, KEY, SAS, _ENDPOINT, _HTTPS, _SAS_PROVIDER, _OAUTH_PROVIDER)
 
 _SHARED_KEY = "SharedKey"
+#: The kind of credentials that is a token.
+BY_SAS = "SAS"
 
 
 class AbfsFolder:
@@ -64,22 +72,34 @@ class AbfsFolder:
         Raises
         ------
         UsageError
-            The settings ask for credentials of another kind than the account's key, or there is no key.
+            The settings ask for credentials of another kind than the account's key or a SAS token, or there is none.
 
         """
         container, _, server = host.partition("@")
-        kind = access.get(_TYPE, _SHARED_KEY)
-        valid = f"{_SHARED_KEY}, with the account's key in {KEY}.{server}, or in AZURE_STORAGE_KEY"
-        if kind != _SHARED_KEY:
-            raise UsageError(f"{_TYPE} is {kind!r}, by which unskew can't reach {scheme}://{host}; valid: {valid}")
-        if not access.get(KEY):
-            raise UsageError(f"there is no key for {scheme}://{host}; valid: {valid}")
+        kind = access.get(TYPE, _SHARED_KEY)
+        valid = (
+            f"{_SHARED_KEY}, with the account's key in {KEY}.{server}, or in AZURE_STORAGE_KEY; or {BY_SAS}, with a "
+            f"token in {SAS}.{server}, or in AZURE_STORAGE_SAS_TOKEN"
+        )
+        if kind not in (_SHARED_KEY, BY_SAS):
+            provider = access.get(_OAUTH_PROVIDER)
+            by = f" ({_OAUTH_PROVIDER} is {provider})" if provider else ""
+            raise UsageError(f"{TYPE} is {kind!r}{by}, by which unskew can't reach {scheme}://{host}; valid: {valid}")
+        secret = access.get(KEY if kind == _SHARED_KEY else SAS)
+        if not secret and kind == BY_SAS and _SAS_PROVIDER in access:
+            raise UsageError(
+                f"{_SAS_PROVIDER} is {access[_SAS_PROVIDER]}, by which unskew can't get a token for {scheme}://{host}; "
+                f"valid: {valid}"
+            )
+        if not secret:
+            what = "key" if kind == _SHARED_KEY else "token"
+            raise UsageError(f"there is no {what} for {scheme}://{host}; valid: {valid}")
         account, _, rest = server.partition(".")
         plain = scheme == "abfs" and access.get(_HTTPS) == "false"  # as Hadoop decides it
         endpoint = access.get(_ENDPOINT)  # of an emulator, where the account is the path's first part
         authority = f"{endpoint}/{account}" if endpoint else f"{account}.blob.{rest.partition('.')[2]}"
         url = f"{'http' if plain else 'https'}://{authority}"
-        return cls(_container(os.getpid(), url, container, account, access[KEY]), path)
+        return cls(_container(os.getpid(), url, container, account, kind, secret), path)
 
     def names(self) -> list[str]:
         """As ``Folder``. It takes a List Blobs."""
@@ -178,8 +198,9 @@ def _usual_errors(*unchanged: type[AzureError]) -> Iterator[None]:
 
 
 @cache
-def _container(_process: int, url: str, container: str, account: str, key: str) -> ContainerClient:
+def _container(_process: int, url: str, container: str, account: str, kind: str, secret: str) -> ContainerClient:
     """A process' client; a fork of the process makes its own."""
     # While the store is busy, the client sends a request again. By default it would first wait for 15 s.
     patience = ExponentialRetry(initial_backoff=1, increment_base=2, retry_total=5, random_jitter_range=1)
-    return ContainerClient(url, container, AzureNamedKeyCredential(account, key), retry_policy=patience)
+    credential = AzureNamedKeyCredential(account, secret) if kind == _SHARED_KEY else AzureSasCredential(secret)
+    return ContainerClient(url, container, credential, retry_policy=patience)

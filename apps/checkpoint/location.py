@@ -29,7 +29,7 @@ _S3A = "S3AFileSystem"
 _DBFS, _VOLUMES = "/dbfs", "/Volumes"
 
 _AZURE = ("abfs", "abfss")
-_AZURE_KEY = "AZURE_STORAGE_KEY"  # as in Azure's own command
+_AZURE_KEY, _AZURE_TOKEN = "AZURE_STORAGE_KEY", "AZURE_STORAGE_SAS_TOKEN"  # as in Azure's own command
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 
@@ -55,7 +55,7 @@ _SECRET = re.compile(
     r"\.s3a\..*((access|secret)\.key|session\.token|password|encryption\.key)$|\.AWS_(SECRET_ACCESS_KEY|SESSION_TOKEN)$"
 )
 _SECRET_OF_AZURE = re.compile(
-    r"\.azure\.(account\.key(\.|$)|sas\.|.*(secret|password|fixed\.token))|\.AZURE_(STORAGE_KEY|CLIENT_SECRET)$"
+    r"\.azure\.(account\.key(\.|$)|sas\.|.*(secret|password|fixed\.token))|\.AZURE_(STORAGE_KEY|STORAGE_SAS_TOKEN|CLIENT_SECRET)$"
 )
 
 
@@ -236,7 +236,7 @@ def location_by(address: str, conf: Mapping[str, str]) -> Location:
         if _SECRET_OF_AZURE.search(name):
             raise UsageError(
                 f"{name} would be seen by all who list this machine's processes; valid: a core-site.xml in "
-                f"HADOOP_CONF_DIR for Spark, and {_AZURE_KEY} in the environment for unskew"
+                f"HADOOP_CONF_DIR for Spark, and {_AZURE_KEY} or {_AZURE_TOKEN} in the environment for unskew"
             )
     if not _SCHEME.match(address):
         default = conf.get(f"{_HADOOP}fs.defaultFS", "file:///").rstrip("/")
@@ -331,8 +331,10 @@ def _access(scheme: str, host: str, conf: Mapping[str, str]) -> dict[str, str]:
 
 def _azure_access(server: str, settings: Mapping[str, str]) -> dict[str, str]:
     """The settings of one account, whose own go before those of all; and no secret of another account."""
-    from unskew.apps.checkpoint.abfs import KEY, SETTINGS
+    from unskew.apps.checkpoint.abfs import BY_SAS, KEY, SAS, SETTINGS, TYPE
 
     given = {name: settings.get(f"{name}.{server}", settings.get(name)) for name in SETTINGS}
     given[KEY] = given[KEY] or os.environ.get(_AZURE_KEY)
+    given[SAS] = given[SAS] or os.environ.get(_AZURE_TOKEN)
+    given[KEY if given[TYPE] == BY_SAS else SAS] = None  # the one that isn't used need not travel
     return {name: value for name, value in given.items() if value}

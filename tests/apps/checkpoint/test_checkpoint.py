@@ -188,7 +188,7 @@ def test_a_key_of_azure_among_the_settings_is_refused():
     assert done.returncode == 2
     message = " ".join(done.stderr.split())
     assert f"{name} would be seen by all" in message
-    assert "AZURE_STORAGE_KEY in the environment" in message
+    assert "AZURE_STORAGE_KEY or AZURE_STORAGE_SAS_TOKEN in the environment" in message
     assert "=s3cret" not in message
     location_by("/a", {"spark.hadoop.fs.azure.account.keyprovider": "a.Class"})
 
@@ -286,6 +286,27 @@ def test_google_takes_its_connectors_settings():
     assert Location.of("gs://bucket/a", given).access == {"fs.gs.auth.type": "UNAUTHENTICATED"}
 
 
+def azure_settings(**settings):
+    return {f"spark.hadoop.fs.azure.{name}": value for name, value in settings.items()}
+
+
+def test_azure_takes_a_token(monkeypatch):
+    """The token of the account goes before that of all. The key, which isn't used, stays here."""
+    monkeypatch.setenv("AZURE_STORAGE_KEY", "of the environment")
+    settings = {
+        "account.auth.type": "SAS",
+        "sas.fixed.token": "x",
+        f"sas.fixed.token.{AT.partition('@')[2]}": "sig=s3cret",
+    }
+    location = Location.of(f"abfss://{AT}/a", azure_settings(**settings))
+    assert location.access == {"fs.azure.account.auth.type": "SAS", "fs.azure.sas.fixed.token": "sig=s3cret"}
+    assert "s3cret" not in repr(location)
+    location.folder()
+    monkeypatch.setenv("AZURE_STORAGE_SAS_TOKEN", "sig=of the environment")
+    by_environment = Location.of(f"abfss://{AT}/a", azure_settings(**{"account.auth.type": "SAS"}))
+    assert by_environment.access["fs.azure.sas.fixed.token"] == "sig=of the environment"
+
+
 def test_credentials_of_other_kinds_are_refused(monkeypatch):
     monkeypatch.delenv("AZURE_STORAGE_KEY", raising=False)
     address = f"abfss://{AT}/a"
@@ -295,6 +316,18 @@ def test_credentials_of_other_kinds_are_refused(monkeypatch):
         Location.of(address).folder()
     with pytest.raises(UsageError, match=r"auth\.type is 'OAuth', by which unskew can't reach .*; valid: SharedKey"):
         Location.of(address, {"spark.hadoop.fs.azure.account.auth.type": "OAuth"}).folder()
+    oauth = {"account.auth.type": "OAuth", "account.oauth.provider.type": "a.Class"}
+    with pytest.raises(
+        UsageError, match=r"'OAuth' \(fs\.azure\.account\.oauth\.provider\.type is a\.Class\), by which"
+    ):
+        Location.of(address, azure_settings(**oauth)).folder()
+    with pytest.raises(
+        UsageError, match=r"there is no token for abfss://.*; or SAS, with a token in fs\.azure\.sas\.fixed"
+    ):
+        Location.of(address, azure_settings(**{"account.auth.type": "SAS"})).folder()
+    sas = {"account.auth.type": "SAS", "sas.token.provider.type": "a.Class"}
+    with pytest.raises(UsageError, match=r"sas\.token\.provider\.type is a\.Class, by which unskew can't get a token"):
+        Location.of(address, azure_settings(**sas)).folder()
     with pytest.raises(
         UsageError, match=r"is 'USER_CREDENTIALS', by which .* gs://bucket; valid: APPLICATION_DEFAULT, "
     ):

@@ -7,12 +7,15 @@ import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
 from http.server import ThreadingHTTPServer
 
 import pytest
+from azure.storage.blob import ContainerSasPermissions, generate_container_sas
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
+from tests.apps.stores.servers import BUCKET
 from tests.http import Request, serving
 from unskew.apps.checkpoint.checkpoint import Checkpoint
 from unskew.apps.checkpoint.location import Location
@@ -96,6 +99,33 @@ def test_azure_refuses_a_wrong_key_in_a_line(azure):
     malformed = Location(location.address, {**location.access, "fs.azure.account.key": "x"}).folder()
     with pytest.raises(EnvironmentFault, match=r"can't be written \("):
         malformed.write("one", b"1")
+
+
+def test_azure_takes_a_token_instead_of_the_key(azure):
+    """It may read and write here. One that may only read is refused, in a line that doesn't have it."""
+    location, name = azure.location("by token"), "fs.azure.sas.fixed.token"
+    others = {each: value for each, value in location.access.items() if each != "fs.azure.account.key"}
+
+    def by_token(**may: bool) -> Location:
+        until = datetime.now(UTC) + timedelta(hours=1)
+        of = azure.user, BUCKET, azure.secret
+        token = generate_container_sas(
+            *of[:2], account_key=of[2], permission=ContainerSasPermissions(**may), expiry=until
+        )
+        return Location(location.address, {**others, "fs.azure.account.auth.type": "SAS", name: token})
+
+    folder = by_token(read=True, write=True, create=True, delete=True, list=True).folder()
+    assert folder.create("one", b"1")
+    assert not folder.create("one", b"2")
+    assert (folder.names(), folder.read("one")) == (["one"], b"1")
+    reader = by_token(read=True, list=True)
+    assert reader.folder().read("one") == b"1"
+    with pytest.raises(EnvironmentFault, match=r"can't be written \(") as error:
+        reader.folder().write("one", b"3")
+    assert "\n" not in str(error.value)
+    assert "sig=" not in str(error.value)
+    folder.remove("one")
+    assert folder.names() == []
 
 
 def test_google_refuses_in_a_line(gs):
