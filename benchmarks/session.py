@@ -5,6 +5,7 @@
 `keyed_map` and `session_window` get the same files, one a batch, as in `benchmarks.state --part sessions`. Each run has
 a fresh process and JVM; runs are in turns. A session is as Spark comes, with `unskew.settings()`, or with these and the
 Python that `unskew.check` names. (As Spark comes, `keyed_map` has RocksDB set alone, without which it is refused.)
+The kernels of the grouping are compiled before, as on a machine that has run it once.
 *First* is the time from the first file to the end of its batch. *Then* is the median of the batches after the first
 two. A ratio is of two runs of one repeat; the table has the median, the lowest and the highest of the repeats.
 """
@@ -29,6 +30,8 @@ from benchmarks.state.sessions import CONTESTANTS, GROUPINGS, WARM, WORKERS, fil
 from unskew import settings
 from unskew.apps.run.python import python
 from unskew.apps.tuning import PROVIDER, ROCKSDB
+from unskew.deploy.installation.machine import find_java
+from unskew.grouping import warm
 
 THEIRS = "session_window"
 #: How a session is → its settings, and whether it has the Python that plans faster.
@@ -53,6 +56,7 @@ class Taken(NamedTuple):
 def compete(session: str, contestant: str, tuples: int, keys: int, batches: int, to: Connection) -> None:
     """Run a contestant in a session of this process, and send what it took."""
     conf, quick = SESSIONS[session]
+    os.environ["JAVA_HOME"] = str(find_java().home)
     os.environ["PYSPARK_PYTHON"] = python() if quick else sys.executable
     conf = {"spark.ui.enabled": "false", **({PROVIDER: ROCKSDB} if contestant != THEIRS else {}), **conf}
     spark = SparkSession.builder.master("local[2]").config(map=dict(conf)).getOrCreate()
@@ -101,6 +105,7 @@ def main() -> None:
         return measured(session, contestant, given)
 
     contestants = {(session, name): partial(run, session, name) for session in SESSIONS for name in (ours, THEIRS)}
+    warm(given.grouping)
     found = in_turns(contestants, given.repeats, str)
     table = Table("session", box=MARKDOWN)
     for column in (f"{ours}, first", THEIRS, "ratio", f"{ours}, then", THEIRS, "ratio"):
