@@ -117,7 +117,7 @@ def main() -> None:
             medians = (f"{statistics.median(each):.{digits}f} s" for each in (mine, other))
             cells += [*medians, ratios(mine, other)]
         table.add_row(session, *cells)
-    Console(width=160, highlight=False).print(table)
+    Console(width=200, highlight=False).print(table)
 
 
 if __name__ == "__main__":
