@@ -26,12 +26,13 @@ from unskew.deploy.installation.steps import Progress, exclusive, followed
 from unskew.deploy.installation.timestamps import lenient
 from unskew.errors import EnvironmentFault
 
-_DESCRIPTION = Path(__file__).with_name("ivy.xml")
-_SOURCE = "spark-sql-kafka-"
+#: The Ivy file, and how the name of the archive with Spark's Kafka source begins.
+DESCRIPTION = Path(__file__).with_name("ivy.xml")
+SOURCE = "spark-sql-kafka-"
 _ABOUT = (50, "about 55 MB")  # archives to download, for the progress bar only
-_S3A = _DESCRIPTION.with_name("s3a.xml")
+_S3A = DESCRIPTION.with_name("s3a.xml")
 _ABOUT_S3A = (40, "about 14 MB")
-_SUMS = _DESCRIPTION.with_name("jars.sha256")
+_SUMS = DESCRIPTION.with_name("jars.sha256")
 
 
 def connector_jars() -> list[Path]:
@@ -43,13 +44,13 @@ def connector_jars() -> list[Path]:
         The installed pyspark has another version than these archives. Or they can't be fetched (`described_jars`).
     """
     _require_spark()
-    found = described_jars(_DESCRIPTION, "connector", "the JVM jars", *_ABOUT, _SUMS)
-    return [lenient(jar) if jar.name.startswith(_SOURCE) else jar for jar in found]
+    found = described_jars(DESCRIPTION, "connector", "the JVM jars", *_ABOUT, _SUMS)
+    return [lenient(jar) if jar.name.startswith(SOURCE) else jar for jar in found]
 
 
 def broker_jars() -> list[Path]:
     """The class path of the embedded broker. Missing archives are fetched first."""
-    return described_jars(_DESCRIPTION, "broker", "the JVM jars", *_ABOUT, _SUMS)
+    return described_jars(DESCRIPTION, "broker", "the JVM jars", *_ABOUT, _SUMS)
 
 
 def s3a_jars() -> list[Path]:
@@ -78,15 +79,15 @@ def pyspark_home() -> Path:
 
 def _require_spark() -> None:
     """Refuse a pyspark of another version than the connector's: a connector works with its own Spark alone."""
-    rows = ET.parse(_DESCRIPTION).getroot().iterfind("dependencies/dependency")  # noqa: S314  our own file
-    wanted = [row.get("rev", "") for row in rows if row.get("name", "").startswith(_SOURCE)]
+    rows = ET.parse(DESCRIPTION).getroot().iterfind("dependencies/dependency")  # noqa: S314  our own file
+    wanted = [row.get("rev", "") for row in rows if row.get("name", "").startswith(SOURCE)]
     source = (pyspark_home() / "version.py").read_text()  # vendors' pyspark may have no metadata of a package
     [installed] = re.findall(r"""^__version__.*?=\s*["']([^"']+)["']""", source, re.MULTILINE)
     if wanted and installed.partition("+")[0] not in wanted:
         raise EnvironmentFault(
             f"pyspark {installed} is installed, and there is no Kafka connector for it here, only that of Spark "
             f"{wanted[0]}: install pyspark=={wanted[0]}, or make your own session with the setting spark.jars.packages="
-            f"org.apache.spark:{_SOURCE}0-10_2.13:{installed}"
+            f"org.apache.spark:{SOURCE}0-10_2.13:{installed}"
         )
 
 
@@ -140,7 +141,7 @@ def _other(jar: Path) -> str:
 
 def identity(description: Path | None = None) -> str:
     """A hash of the Ivy file. It distinguishes its archives from those of other versions."""
-    return hashlib.sha256((description or _DESCRIPTION).read_bytes()).hexdigest()[:12]
+    return hashlib.sha256((description or DESCRIPTION).read_bytes()).hexdigest()[:12]
 
 
 def _target(description: Path | None = None) -> Path:
@@ -259,7 +260,7 @@ def _fault(log: Path) -> str:
 def lock() -> None:
     """Fetch all missing archives, and write the hashes of all to the file."""
     lines: list[str] = []
-    for description, configurations in ((_DESCRIPTION, ("broker", "connector")), (_S3A, ("s3a",))):
+    for description, configurations in ((DESCRIPTION, ("broker", "connector")), (_S3A, ("s3a",))):
         for configuration in configurations:
             described_jars(description, configuration, "archives", *_ABOUT)
             hashes = _hashes(_target(description), configuration)

@@ -1,146 +1,32 @@
-"""examples/sessions.py as a process of its own: it is killed, again and again, and its rows are those of its topic."""
+"""examples/sessions.py is killed, again and again, and its rows are those of its topic. (On other versions of Spark:
+`tests/wheel/test_sparks.py`.)
+"""
 
 import os
-import random
-import subprocess
 import sys
-import time
-from collections import Counter, defaultdict
-from datetime import UTC, datetime, timedelta
-from itertools import pairwise
 from pathlib import Path
 
-import numpy as np
-import orjson
-import pyarrow as pa
 import pytest
 
-from oracle.rows import written
-from tests.apps.conftest import publish
-from tests.waiting import awaited
-from tests.wheel.environments import ROOT
-from tests.wheel.installed import kill_tree
-from unskew.apps.checkpoint.folders import numbers
-from unskew.apps.checkpoint.location import Location
+from tests.apps.sessions_example import Example, require_each_session_once, send
 from unskew.deploy.installation.jars import connector_jars
 from unskew.deploy.installation.machine import find_java
 
 pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.kafka, pytest.mark.timeout(1800)]
 
-BATCHES, ROWS, USERS, KILLS = 16, 5_000, 1_500, 3  # a batch of the example has 5,000 rows
-GAP = timedelta(minutes=30)
-BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
-
-
-def stream() -> list[tuple[str, datetime]]:
-    """User and time of each message, a second apart: three of five have one user. Some are up to 8 minutes late."""
-    rng = np.random.default_rng(7)
-    n = BATCHES * ROWS
-    users = np.where(rng.random(n) < 0.6, 0, rng.integers(1, USERS, n))
-    late = np.where(rng.random(n) < 0.1, rng.integers(0, 480, n), 0)
-    times = np.maximum(np.arange(n) - late, 0)
-    return [(f"u{user}", BEGIN + timedelta(seconds=int(t))) for user, t in zip(users, times, strict=True)]
-
-
-def sessions(messages: list[tuple[str, datetime]]) -> Counter[tuple[str, datetime, datetime, int]]:
-    """The sessions of all users: (user, first time, last time, messages)."""
-    times = defaultdict(list)
-    for user, at in messages:
-        times[user].append(at)
-    found: Counter[tuple[str, datetime, datetime, int]] = Counter()
-    for user, moments in times.items():
-        moments.sort()
-        ends = [n for n, (one, other) in enumerate(pairwise(moments)) if other - one > GAP]
-        for first, last in zip([0, *(n + 1 for n in ends)], [*ends, len(moments) - 1], strict=True):
-            found[user, moments[first], moments[last], last - first + 1] += 1
-    return found
-
-
-def values(messages: list[tuple[str, datetime]]) -> list[bytes | None]:
-    return [orjson.dumps({"user": user, "at": at}) for user, at in messages]
-
-
-def rows(folder: Path) -> Counter[tuple[str, datetime, datetime, int]]:
-    """What it has written, but for the messages that only move its clock."""
-    found: Counter[tuple[str, datetime, datetime, int]] = Counter()
-    if (folder / "sessions" / "_spark_metadata").exists():
-        for table in written(folder / "sessions"):
-            times = (table[name].cast(pa.timestamp("us", "UTC")).to_pylist() for name in ("start", "last"))
-            columns = zip(table["user"].to_pylist(), *times, table["count"].to_pylist(), strict=True)
-            found.update(row for row in columns if row[0] != "end")
-    return found
-
-
-class Example:
-    """The example, started by ``spark-submit`` as its first lines say, with the connector that is here already."""
-
-    def __init__(self, servers: str, topic: str, folder: Path) -> None:
-        self.log, self._commits = folder / "example.log", Location(str(folder / "checkpoint")).folder("commits")
-        jars = ",".join(map(str, connector_jars()))
-        submit = [Path(sys.executable).with_name("spark-submit"), "--master", "local[2]", "--jars", jars]
-        ui = ["--conf", "spark.ui.enabled=false"]
-        self._command = [*submit, *ui, ROOT / "examples" / "sessions.py", servers, topic, str(folder)]
-        self.start()
-
-    def start(self) -> None:
-        environment = os.environ | {"JAVA_HOME": str(find_java().home), "PYSPARK_PYTHON": sys.executable}
-        environment["SPARK_LOCAL_DIRS"] = str(self.log.with_name("local"))  # a Spark that is killed leaves files there
-        with self.log.open("ab") as log:
-            output = {"stdout": log, "stderr": log, "start_new_session": True}
-            self.process = subprocess.Popen(self._command, cwd=self.log.parent, env=environment, **output)
-
-    def kill(self) -> None:
-        """Everything at once, as when a machine loses its power."""
-        kill_tree(self.process)
-
-    def goes_on(self, batches: int) -> None:
-        """Wait until so many more batches are committed."""
-        before = self._committed()
-        awaited(lambda: self.lives() and self._committed() >= before + batches, f"{batches} batches", every=0.02)
-
-    def lives(self) -> bool:
-        assert self.process.poll() is None, self.log.read_text()[-3_000:]
-        return True
-
-    def _committed(self) -> int:
-        return max(numbers(self._commits), default=-1)
-
 
 @pytest.fixture
 def example(connection, topic, tmp_path):
-    started = Example(connection.bootstrap_servers, topic, tmp_path)
+    """The stream is in the topic before the example starts."""
+    send(connection, topic)
+    environment = os.environ | {"JAVA_HOME": str(find_java().home), "PYSPARK_PYTHON": sys.executable}
+    submit = Path(sys.executable).with_name("spark-submit")
+    started = Example(submit, connector_jars(), environment, connection.bootstrap_servers, topic, tmp_path)
     yield started
     if started.process.poll() is None:
         started.kill()
 
 
-@pytest.fixture
-def messages(connection, topic):
-    """The stream is in the topic before the example starts."""
-    sent = stream()
-    publish(connection, topic, 2, [*values(sent), b"no JSON", b"{}", None])
-    return sent
-
-
 @pytest.mark.takes(120)
-def test_each_session_is_written_once_whatever_is_killed(messages, example, connection, topic, tmp_path):
-    seed = random.randrange(1 << 32)
-    rng = random.Random(seed)
-    print(f"seed {seed}")
-    for _ in range(KILLS):
-        example.goes_on(rng.randint(1, 2))
-        time.sleep(rng.random())  # anywhere in a batch
-        example.kill()
-        example.start()
-    true = sessions(messages)
-    assert len(true) > 1_000, "a stream without sessions would prove nothing"
-    days = iter(range(10, 10_000))
-
-    def closed() -> bool:
-        """Later messages move the clock, until all sessions are over."""
-        publish(connection, topic, 2, values([("end", BEGIN + timedelta(days=next(days)))]))
-        return example.lives() and rows(tmp_path).total() >= true.total()
-
-    awaited(closed, "the end of all sessions", every=1.0)
-    example.kill()
-    assert rows(tmp_path) == true
+def test_each_session_is_written_once_whatever_is_killed(example, connection, topic, tmp_path):
+    require_each_session_once(example, connection, topic, tmp_path)

@@ -39,7 +39,7 @@ def repository(tmp_path, monkeypatch):
     )
     sums = tmp_path / "jars.sha256"
     sums.write_text("".join(f"{KNOWN}  {configuration}/thing-1.0.jar\n" for configuration in ("broker", "connector")))
-    monkeypatch.setattr(jars, "_DESCRIPTION", description)
+    monkeypatch.setattr(jars, "DESCRIPTION", description)
     monkeypatch.setattr(jars, "_SUMS", sums)
     monkeypatch.setenv("UNSKEW_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("UNSKEW_IVYSETTINGS", str(settings))
@@ -126,7 +126,7 @@ def test_a_new_description_is_fetched_anew(repository, tmp_path):
 def test_processes_that_fetch_at_the_same_time_agree(repository, tmp_path):
     code = (
         "import sys; from pathlib import Path; from unskew.deploy.installation import jars;"
-        "jars._DESCRIPTION, jars._SUMS = map(Path, sys.argv[1:]); print(len(jars.broker_jars()))"
+        "jars.DESCRIPTION, jars._SUMS = map(Path, sys.argv[1:]); print(len(jars.broker_jars()))"
     )
     command = [sys.executable, "-c", code, str(tmp_path / "ivy.xml"), str(tmp_path / "jars.sha256")]
     processes = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(3)]

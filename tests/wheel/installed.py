@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import xml.etree.ElementTree as ET
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ import psutil
 
 from tests.waiting import PATIENCE, awaited
 from tests.wheel.environments import ROOT
+from unskew.deploy.installation.jars import DESCRIPTION, SOURCE, described_jars
 from unskew.deploy.installation.machine import find_java
 from unskew.deploy.servers.loopback import LOOPBACK
 
@@ -60,7 +62,7 @@ class Installed:
             program = Path(__file__).with_name("query.py")
             with (folder / "query.log").open("ab") as log:
                 command = [python, program, address, folder, order, *names]
-                process = _started(command, folder, self._environment(), log.fileno())
+                process = _started(command, folder, self.environment(), log.fileno())
             try:
                 yield Queries(process, folder)
             finally:
@@ -82,15 +84,40 @@ class Installed:
             "spark.connect.grpc.binding.port=0",
         ]
         with log.open("ab") as output:
-            command = [self.folder / "bin" / "spark-submit", "--class", _SERVER, *options, "spark-internal"]
-            server = _started(command, folder, self._environment(), output.fileno())
+            command = [self.submit, "--class", _SERVER, *options, "spark-internal"]
+            server = _started(command, folder, self.environment(), output.fileno())
         try:
             started = awaited(lambda: _port(log.read_text()[begin:]), "the Connect server")
             yield f"sc://{LOOPBACK}:{started}"
         finally:
             kill_tree(server)
 
-    def _environment(self) -> dict[str, str]:
+    @property
+    def submit(self) -> Path:
+        """Its `spark-submit`."""
+        return self.folder / "bin" / "spark-submit"
+
+    def connector(self) -> list[Path]:
+        """The archives of its Kafka source. Raises ``EnvironmentFault`` if they can't be fetched.
+
+        They are those of ``ivy.xml``, which has the version of the project's Spark, in this one's.
+        """
+        description = ET.parse(DESCRIPTION)
+        root = description.getroot()
+        for parent, name in (("configurations", "name"), ("dependencies", "conf")):
+            found = root.find(parent)
+            assert found is not None
+            for each in [*found]:
+                if each.get(name, "").startswith("broker"):
+                    found.remove(each)
+                elif each.get("name", "").startswith(SOURCE):
+                    each.set("rev", self.version)
+        path = _ENVIRONMENTS / f"{self.version}.xml"
+        description.write(path)
+        return described_jars(path, "connector", f"the Kafka connector of Spark {self.version}", 8, "some 15 MB")
+
+    def environment(self) -> dict[str, str]:
+        """The variables of its programs."""
         kept = {name: os.environ[name] for name in ("NUMBA_CACHE_DIR", "SPARK_SUBMIT_OPTS") if name in os.environ}
         path = f"{self.folder / 'bin'}{os.pathsep}{os.environ['PATH']}"
         python = str(self.folder / "bin" / "python")

@@ -19,8 +19,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from oracle.rows import written
-from tests.wheel.installed import MODES, Installed, error_of, own
+from tests.apps.sessions_example import Example, require_each_session_once, send
+from tests.wheel.installed import MODES, Installed, error_of, kill_tree, own
 from tests.wheel.query import CLASSIC, NAMES
+from unskew.deploy.kafka.connection import Connection
+from unskew.errors import EnvironmentFault
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 VERSIONS = os.environ.get("SPARKS", "").split()
@@ -179,6 +182,24 @@ def test_drained(spark, mode, drained, name):
     elif kind in ("map", "ids"):
         watched = json.loads((own(drained, name) / "loads.json").read_text())
         assert sum(watched) == sum(pq.read_table(file).num_rows for file in (drained / "in").glob("*.parquet"))
+
+
+@pytest.mark.kafka
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("mode", ["classic"], indirect=True)
+def test_example(spark, mode, kafka, topic, tmp_path):
+    """examples/sessions.py, unchanged, with this Spark's own connector: it is killed, and writes each session once."""
+    try:
+        jars = spark.connector()
+    except EnvironmentFault as fault:
+        pytest.skip(f"the Kafka connector of Spark {spark.version} can't be had: {fault}")
+    connection = Connection(kafka.bootstrap_servers)
+    send(connection, topic)
+    example = Example(spark.submit, jars, spark.environment(), connection.bootstrap_servers, topic, tmp_path)
+    try:
+        require_each_session_once(example, connection, topic, tmp_path)
+    finally:
+        kill_tree(example.process)
 
 
 def test_kills(spark, mode, tmp_path):

@@ -1,0 +1,152 @@
+"""examples/sessions.py as a process of its own, which is killed, its stream, and what it must write."""
+
+import random
+import subprocess
+import time
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import orjson
+import pyarrow as pa
+
+from oracle.rows import written
+from tests.apps.conftest import publish
+from tests.waiting import awaited
+from tests.wheel.environments import ROOT
+from tests.wheel.installed import kill_tree
+from unskew.apps.checkpoint.folders import numbers
+from unskew.apps.checkpoint.location import Location
+from unskew.deploy.kafka.connection import Connection
+
+BATCHES, ROWS, USERS, KILLS = 16, 5_000, 1_500, 3  # a batch of the example has 5,000 rows
+GAP = timedelta(minutes=30)
+BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def stream() -> list[tuple[str, datetime]]:
+    """User and time of each message, a second apart: three of five have one user. Some are up to 8 minutes late."""
+    rng = np.random.default_rng(7)
+    n = BATCHES * ROWS
+    users = np.where(rng.random(n) < 0.6, 0, rng.integers(1, USERS, n))
+    late = np.where(rng.random(n) < 0.1, rng.integers(0, 480, n), 0)
+    times = np.maximum(np.arange(n) - late, 0)
+    return [(f"u{user}", BEGIN + timedelta(seconds=int(t))) for user, t in zip(users, times, strict=True)]
+
+
+def sessions(messages: list[tuple[str, datetime]]) -> Counter[tuple[str, datetime, datetime, int]]:
+    """The sessions of all users: (user, first time, last time, messages)."""
+    times = defaultdict(list)
+    for user, at in messages:
+        times[user].append(at)
+    found: Counter[tuple[str, datetime, datetime, int]] = Counter()
+    for user, moments in times.items():
+        moments.sort()
+        ends = [n for n, (one, other) in enumerate(pairwise(moments)) if other - one > GAP]
+        for first, last in zip([0, *(n + 1 for n in ends)], [*ends, len(moments) - 1], strict=True):
+            found[user, moments[first], moments[last], last - first + 1] += 1
+    return found
+
+
+def values(messages: list[tuple[str, datetime]]) -> list[bytes | None]:
+    return [orjson.dumps({"user": user, "at": at}) for user, at in messages]
+
+
+def send(connection: Connection, topic: str) -> None:
+    """Publish the stream, and some invalid messages."""
+    publish(connection, topic, 2, [*values(stream()), b"no JSON", b"{}", None])
+
+
+def rows(folder: Path) -> Counter[tuple[str, datetime, datetime, int]]:
+    """What it has written, but for the messages that only move its clock."""
+    found: Counter[tuple[str, datetime, datetime, int]] = Counter()
+    if (folder / "sessions" / "_spark_metadata").exists():
+        for table in written(folder / "sessions"):
+            times = (table[name].cast(pa.timestamp("us", "UTC")).to_pylist() for name in ("start", "last"))
+            columns = zip(table["user"].to_pylist(), *times, table["count"].to_pylist(), strict=True)
+            found.update(row for row in columns if row[0] != "end")
+    return found
+
+
+class Example:
+    """The example, started by ``spark-submit`` as its first lines say, with a connector that is here already.
+
+    Parameters
+    ----------
+    submit : path
+        The `spark-submit` of a Spark.
+    jars : paths
+        The Kafka connector of that Spark.
+    environment : mapping
+        The variables of its process.
+    servers, topic
+        Where its messages are.
+    folder : path
+        The folder that it gets.
+
+    """
+
+    def __init__(
+        self,
+        submit: Path,
+        jars: Sequence[Path],
+        environment: Mapping[str, str],
+        servers: str,
+        topic: str,
+        folder: Path,
+    ) -> None:
+        self.log, self._commits = folder / "example.log", Location(str(folder / "checkpoint")).folder("commits")
+        options = ["--master", "local[2]", "--jars", ",".join(map(str, jars)), "--conf", "spark.ui.enabled=false"]
+        self._command = [submit, *options, ROOT / "examples" / "sessions.py", servers, topic, folder]
+        self._environment = environment
+        self.start()
+
+    def start(self) -> None:
+        # A Spark that is killed leaves files there.
+        environment = {**self._environment, "SPARK_LOCAL_DIRS": str(self.log.with_name("local"))}
+        with self.log.open("ab") as log:
+            output = {"stdout": log, "stderr": log, "start_new_session": True}
+            self.process = subprocess.Popen(self._command, cwd=self.log.parent, env=environment, **output)
+
+    def kill(self) -> None:
+        """Everything at once, as when a machine loses its power."""
+        kill_tree(self.process)
+
+    def goes_on(self, batches: int) -> None:
+        """Wait until so many more batches are committed."""
+        before = self._committed()
+        awaited(lambda: self.lives() and self._committed() >= before + batches, f"{batches} batches", every=0.02)
+
+    def lives(self) -> bool:
+        assert self.process.poll() is None, self.log.read_text()[-3_000:]
+        return True
+
+    def _committed(self) -> int:
+        return max(numbers(self._commits), default=-1)
+
+
+def require_each_session_once(example: Example, connection: Connection, topic: str, folder: Path) -> None:
+    """Kill the example of a topic with ``stream`` again and again, and require that it writes each session once."""
+    seed = random.randrange(1 << 32)
+    rng = random.Random(seed)
+    print(f"seed {seed}")
+    for _ in range(KILLS):
+        example.goes_on(rng.randint(1, 2))
+        time.sleep(rng.random())  # anywhere in a batch
+        example.kill()
+        example.start()
+    true = sessions(stream())
+    assert len(true) > 1_000, "a stream without sessions would prove nothing"
+    days = iter(range(10, 10_000))
+
+    def closed() -> bool:
+        """Later messages move the clock, until all sessions are over."""
+        publish(connection, topic, 2, values([("end", BEGIN + timedelta(days=next(days)))]))
+        return example.lives() and rows(folder).total() >= true.total()
+
+    awaited(closed, "the end of all sessions", every=1.0)
+    example.kill()
+    assert rows(folder) == true
