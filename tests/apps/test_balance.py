@@ -1,6 +1,7 @@
 """`balance` and `balanced_map` in somebody else's job: files in, Parquet out, nothing of our topology."""
 
 import os
+import re
 from collections import Counter, defaultdict
 from pathlib import Path
 
@@ -156,6 +157,18 @@ def test_workers_over_packets_give_feedback(events, tmp_path, grouping, own):
         assert state.active is not None, "some worker of each batch is slower than another"
     with pytest.raises(UsageError, match="name is 'other', but a query has the plans of one call alone"):
         balanced_map(*given, **own, name="other")
+
+
+@pytest.mark.full
+def test_two_calls_with_feedback_in_a_query_are_refused_in_its_first_batch(events, tmp_path):
+    def work(batches):
+        for batch in batches:
+            yield pa.record_batch({"user": batch.column("user_id")})
+
+    given = events, "user_id", 4, work, "user string", "MIXED", str(tmp_path / "cp")
+    with pytest.raises(StreamingQueryException) as error:
+        collect(balanced_map(*given).union(balanced_map(*given)), tmp_path)
+    assert re.search(r"the plan of batch 0 in .* isn't this call's own: ", cause(error.value))
 
 
 @pytest.mark.parametrize("key_type", ["string", "bigint", "binary"])
