@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from unskew.apps.shipping import ship
     from unskew.apps.tuning import check, settings
     from unskew.apps.watching import observed, watch
-    from unskew.errors import EnvironmentFault, UsageError
+    from unskew.errors import EnvironmentFault, UsageError, UserError
     from unskew.grouping import GROUPINGS, create
     from unskew.producers.partitioning import Partitioner
     from unskew.works.faults import StateFault
@@ -37,6 +37,7 @@ __all__ = [
     "StateFault",
     "Topology",
     "UsageError",
+    "UserError",
     "balance",
     "balanced_map",
     "check",
@@ -57,6 +58,7 @@ _HOMES = {
     "Partitioner": "unskew.producers.partitioning",
     "StateFault": "unskew.works.faults",
     "UsageError": "unskew.errors",
+    "UserError": "unskew.errors",
     "Topology": "unskew.apps.run.topology",
     "balance": "unskew.apps.balance",
     "balanced_map": "unskew.apps.balance",

@@ -33,3 +33,14 @@ def test_the_newest_batch_with_tuples_stays(monkeypatch):
             kept = merge.addInPlace(kept, {(batch, WorkerReport, worker): WorkerReport(tuples, 0, 0.0)})
     assert {of for of, _, _ in kept} >= {7, 48, 49}
     assert 3 not in {of for of, _, _ in kept}
+
+
+def test_the_newest_report_of_each_task_stays(monkeypatch):
+    """It says what a worker has released, of which the next plan is made, and that worker may not be called again."""
+    monkeypatch.setattr(reports, "_MANY", 10)
+    merge, kept = reports._Merge(), {}
+    for batch in range(50):
+        for worker in range(4 if batch in {0, 3} else 2):
+            kept = merge.addInPlace(kept, {(batch, WorkerReport, worker): WorkerReport(0, 0, 0.0)})
+    assert {(3, WorkerReport, 2), (3, WorkerReport, 3)} <= kept.keys()
+    assert (0, WorkerReport, 2) not in kept

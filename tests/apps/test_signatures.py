@@ -5,6 +5,7 @@ from typing import Any, cast
 
 import pytest
 
+import unskew
 from unskew import balance, balanced_map, keyed_map
 from unskew.apps.checkpoint.location import location_in
 from unskew.errors import UsageError
@@ -18,6 +19,11 @@ def test_the_same_name_has_the_same_default():
     for name in set.union(*map(set, defaults)):
         assert len({each[name] for each in defaults if name in each}) == 1, name
     assert all(each["checkpoint"] is None for each in defaults)
+
+
+def test_errors_are_one_family():
+    assert issubclass(unskew.UsageError, ValueError)
+    assert all(issubclass(each, unskew.UserError) for each in (unskew.UsageError, unskew.EnvironmentFault))
 
 
 @pytest.mark.parametrize("checkpoint", [None, ""])
