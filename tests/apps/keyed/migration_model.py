@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from tests.apps.keyed.driver import Tally, packets_of
-from unskew.apps.feedback.loop import begin, end, record_workers
+from unskew.apps.feedback.asked import Beginnings
+from unskew.apps.feedback.loop import end, record_workers
 from unskew.apps.feedback.plans import Plans
 from unskew.apps.keyed import parcels, worker
 from unskew.apps.keyed.migration import Transfers, owners, router_by
@@ -325,16 +326,39 @@ class MigrationModel(RuleBasedStateMachine):
             shutil.rmtree(self.folder)
 
 
-class AskedModel(MigrationModel):
-    """A query of one's own: the sources of a batch ask for its plan, and the reports of the one before may be lost."""
+class Memory:
+    """The reports of a driver's batches, as in `Reports`."""
 
-    reported: dict = {}  # noqa: RUF012
+    def __init__(self):
+        self.of = {}
+
+    def until(self, batch):
+        return {of: each for of, each in self.of.items() if of <= batch}
+
+    def take(self, batch):
+        found = self.of.get(batch, TaskReports())
+        self.of = {of: each for of, each in self.of.items() if of > batch}
+        return found
+
+
+class AskedModel(MigrationModel):
+    """A query of one's own: the sources of a batch ask for its plan, and reports of batches before it may be lost."""
+
+    call = None
+    run = 0
     ends = False
+
+    def _start(self):
+        super()._start()
+        self.call = None  # with its reports
 
     def _begun(self):
         # Sources without tuples don't ask. At the end they do, so that no state is left under way.
         if self.batch.rows.num_rows or (self.ends and self.batch.called == "all"):
-            begin(self.loop, self.folder, self.number, {self.number - 1: TaskReports(workers=self.reported)})
+            if self.call is None:
+                self.reports = Memory()
+                self.call = Beginnings(self.loop, self.folder, self.reports)
+            self.call.begin(self.number, str(self.run))
 
     def teardown(self):
         self.ends = True
@@ -346,14 +370,20 @@ class AskedModel(MigrationModel):
     @precondition(lambda self: self.batch is not None)
     @rule(order=st.permutations(range(MOST)), twice=st.sets(st.integers(0, MOST - 1)))
     def completes(self, order, twice):
+        number = self.number
         super().completes(order, twice)
-        self.reported = self.ending
+        if self.call is not None:
+            self.reports.of[number] = TaskReports(workers=self.ending)
 
     @rule(workers=st.integers(1, MOST))
     def starts_again_with(self, workers):
         """Another driver, of the same W: `keyed_map` keeps it."""
-        self.reported = {}
         self._start()
+
+    @rule()
+    def runs_again(self):
+        """The same driver starts the query again by the same call."""
+        self.run += 1
 
 
 ALL, NOBODY = range(MOST), set()
