@@ -4,7 +4,8 @@
 
 `keyed_map` and `session_window` get the same files, one a batch, as in `benchmarks.state --part sessions`. Each run has
 a fresh process and JVM; runs are in turns. A session is as Spark comes, with `unskew.settings()`, or with these and the
-Python that `unskew.check` names. (As Spark comes, `keyed_map` has RocksDB set alone, without which it is refused.)
+Python that `unskew.check` names. As Spark comes, there are as many shuffle partitions as workers, instead of 200; and
+`keyed_map` has RocksDB, without which it is refused.
 The kernels of the grouping are compiled before, as on a machine that has run it once.
 *First* is the time from the first file to the end of its batch. *Then* is the median of the batches after the first
 two. A ratio is of two runs of one repeat; the table has the median, the lowest and the highest of the repeats.
@@ -29,14 +30,14 @@ from benchmarks.measuring import filed, in_turns
 from benchmarks.state.sessions import CONTESTANTS, GROUPINGS, WARM, WORKERS, files
 from unskew import settings
 from unskew.apps.run.python import python
-from unskew.apps.tuning import PROVIDER, ROCKSDB
+from unskew.apps.tuning import PARTITIONS, PROVIDER, ROCKSDB
 from unskew.deploy.installation.machine import find_java
 from unskew.grouping import warm
 
 THEIRS = "session_window"
 #: How a session is → its settings, and whether it has the Python that plans faster.
 SESSIONS: dict[str, tuple[Mapping[str, str], bool]] = {
-    "as Spark comes": ({}, False),
+    "as Spark comes": ({PARTITIONS: str(WORKERS)}, False),
     "settings()": (settings(workers=WORKERS), False),
     "settings() and PYSPARK_PYTHON": (settings(workers=WORKERS), True),
 }
@@ -58,7 +59,12 @@ def compete(session: str, contestant: str, tuples: int, keys: int, batches: int,
     conf, quick = SESSIONS[session]
     os.environ["JAVA_HOME"] = str(find_java().home)
     os.environ["PYSPARK_PYTHON"] = python() if quick else sys.executable
-    conf = {"spark.ui.enabled": "false", **({PROVIDER: ROCKSDB} if contestant != THEIRS else {}), **conf}
+    conf = {
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        **({PROVIDER: ROCKSDB} if contestant != THEIRS else {}),
+        **conf,
+    }
     spark = SparkSession.builder.master("local[2]").config(map=dict(conf)).getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
     taken = filed(spark, "key string, at timestamp", CONTESTANTS[contestant], files(tuples, keys, batches))
