@@ -1,5 +1,6 @@
 """`unskew reproduce`: the papers' tables and figures again, each with the paper's, ours, and why they differ."""
 
+import re
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from functools import partial
@@ -11,6 +12,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from reproduction.agreement import TITLE, Table, summary
 from reproduction.page import Remarks, Report, Sizing, page
 from unskew.errors import EnvironmentFault, UsageError
 
@@ -25,6 +27,7 @@ PAPERS = {
     "dpa": ("reproduction.dpa", "DPA Load Balancer"),
     "dkg": ("reproduction.dkg", "Dynamic Key Grouping (Dalabasmaz, Can)"),
 }
+_TITLES = {name: title for name, (_, title) in PAPERS.items()}
 #: The papers that have live experiments, which need a stage.
 LIVE = ("mixed", "posg")
 _PAGE = 140  # columns, where the output isn't a terminal
@@ -51,11 +54,20 @@ def reproduce(
         typer.Option("--live", help="The papers' live experiments, through Kafka and Spark (half an hour)."),
     ] = False,
     list_: Annotated[bool, typer.Option("--list", help="Name the experiments, run none.")] = False,
+    read: Annotated[
+        Path | None,
+        typer.Option(help="Run none: count again, from the tables in this directory, how many cells agree."),
+    ] = None,
 ) -> None:
     """Run the papers' experiments and print each table: the paper's figure, ours, and why they differ.
 
+    The README.md that it writes begins with a summary: how many figures agree with the papers'.
+
     Example: unskew reproduce pkg/table-2 posg --scale 1
     """
+    if read is not None:
+        _summarise(read)
+        return
     console = Console()
     if not console.is_terminal:
         console = Console(width=_PAGE)
@@ -69,7 +81,7 @@ def reproduce(
     if not 0 < scale <= 1:
         raise UsageError(f"--scale is {scale:g}; valid: above 0, at most 1")
     settings = Sizing(scale=scale, seed=seed)
-    titles: list[str] = []
+    tables: list[Table] = []
     sections: list[str] = []
     common: list[Remarks] = []
     command = " ".join(
@@ -87,17 +99,46 @@ def reproduce(
             report.print(console)
             try:
                 files = report.save(output, name.replace("/", "-"))
-                titles.append(report.title)
-                sections.append(report.markdown(next((file.name for file in files if file.suffix == ".png"), None)))
+                tables.append(Table.of(name, report))
+                pictures = (file.name for file in files if file.suffix == ".png")
+                sections.append(report.markdown(next(pictures, None), files[0].name))
                 if report.common is not None and report.common not in common:
                     common.append(report.common)
-                text = page(command, titles, sections, common, live=live)
+                remarks = [some.markdown() for some in common]
+                text = page(command, [*remarks, *sections], summary(tables, _TITLES), live=live)
                 (output / "README.md").write_text(text, encoding="utf-8")
             except OSError as error:
                 raise EnvironmentFault(
                     f"--output {output} can't be written ({error.strerror}): choose another"
                 ) from error
             console.print(f"[dim]{name}: {perf_counter() - began:.1f} s; {', '.join(map(str, files))}[/]\n")
+
+
+def _summarise(folder: Path) -> None:
+    """Write a folder's README.md again, with a summary of the tables that are there; its sections stay as they are.
+
+    Raises
+    ------
+    UsageError
+        The folder has no page that this command wrote, or not its tables.
+
+    """
+    try:
+        text = (folder / "README.md").read_text(encoding="utf-8")
+        command = re.search(r"(?m)^By `(unskew reproduce .+?)`", text)
+        if command is None:
+            raise UsageError(f"--read {folder}: README.md isn't a page of `unskew reproduce`")
+        sections = [part.strip() + "\n" for part in re.split(r"(?m)^(?=## )", text)[1:]]
+        sections = [part for part in sections if not part.startswith(f"## {TITLE}\n")]
+        tables = [
+            Table.read(folder / found[1], part.partition("\n")[0].removeprefix("## "))
+            for part in sections
+            if (found := re.search(r"\[As CSV\]\((.+?)\)\.", part))
+        ]
+        again = page(command[1], sections, summary(tables, _TITLES), live=" --live " in command[1])
+        (folder / "README.md").write_text(again, encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"--read {folder}: {error.filename} can't be read or written ({error.strerror})") from error
 
 
 def _chosen(names: Sequence[str], papers: Sequence[str], kind: str) -> dict[str, Callable[..., Report]]:

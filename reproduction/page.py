@@ -118,12 +118,13 @@ class Report:
             table.add_row(*map(written, row))
         console.print(table)
 
-    def markdown(self, picture: str | None = None) -> str:
-        """The table, its notes and links to the common remarks and to the picture, as Markdown."""
+    def markdown(self, picture: str | None = None, table: str | None = None) -> str:
+        """The table, its notes and links to the common remarks, to the CSV and to the picture, as Markdown."""
         rows = [self.columns, ["---"] * len(self.columns), *([written(cell) for cell in row] for row in self.rows)]
-        table = "\n".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |" for row in rows)
-        see = [f"See also [{self.common.title}](#{_anchor(self.common.title)})."] if self.common else []
-        parts = [f"## {self.title}", table, " ".join([*self.notes, *see])]
+        lines = "\n".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |" for row in rows)
+        see = [f"See also [{self.common.title}](#{anchor(self.common.title)})."] if self.common else []
+        see += [f"[As CSV]({table})."] if table else []
+        parts = [f"## {self.title}", lines, " ".join([*self.notes, *see])]
         parts += [f"![{self.title}]({picture})"] if picture else []
         return "\n\n".join(part for part in parts if part) + "\n"
 
@@ -156,29 +157,24 @@ _LIVE = (
 )
 
 
-def page(
-    command: str, titles: Sequence[str], sections: Sequence[str], common: Sequence[Remarks] = (), *, live: bool = False
-) -> str:
-    """All tables as one page of Markdown, with their list, remarks on all of them, and ``common`` ones on some."""
-    links = [f"- [{title}](#{_anchor(title)})" for title in [*(some.title for some in common), *titles]]
+def page(command: str, sections: Sequence[str], summary: str = "", *, live: bool = False) -> str:
+    """All tables as one page of Markdown: the summary first, then the remarks and the tables."""
     return "\n".join(
         [
             f"# The papers' {'live ' * live}experiments again\n",
             f"By `{command}`, which writes this page, its pictures and the",
             *(_LIVE if live else _SAME),
             "",
-            "Each table: the paper's figure, ours, and why they differ; a letter is for a reason below it, or in the",
-            "remarks that it names. A dash: the paper doesn't say.",
+            *([summary] if summary else []),
+            "In each table below: the paper's figure, ours, and why they differ; a letter is for a reason below it, or",
+            "in the remarks that it names. A dash: the paper doesn't say.",
             "",
-            *links,
-            "",
-            *(some.markdown() for some in common),
             *sections,
         ]
     )
 
 
-def _anchor(title: str) -> str:
+def anchor(title: str) -> str:
     """The name that GitHub gives a heading's link: lower case, blanks as hyphens, no punctuation."""
     return re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-")
 

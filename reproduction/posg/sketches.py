@@ -62,7 +62,7 @@ def start(settings: Sizing) -> Report:
         stable = 100 * float(np.mean(changes[:, : at + 1].min(axis=1) <= router.tolerance))
         spread = f"{eta.mean():.1f} [{eta.min():.1f}, {eta.max():.1f}]"
         most = [means[-1] for means in ceilings.values()]
-        why = {2: "a", 4: "agree"}.get(windows)
+        why = None if windows not in PAPER else "agree" if stable > 95 else "a"
         rows.append((windows, f"{first:,}", spread, stable, PAPER.get(windows), *most, why))
     columns = headings(
         "windows | tuples until then | η, %: mean [least, greatest] | sketches stable so far, % | paper | "
