@@ -22,11 +22,13 @@ from reproduction.agreement import (
     summary,
     verdicts,
 )
-from reproduction.command import PAPERS, _chosen
+from reproduction.command import LIVE, PAPERS, _chosen
 from tests.pages import ROOT
 
 FOLDER = ROOT / "docs/reproduction"
+LIVE_FOLDER = FOLDER / "live"
 TABLES = {table.name: table for table in (Table.read(file, "") for file in sorted(FOLDER.glob("*.csv")))}
+LIVE_TABLES = {table.name: table for table in (Table.read(file, "") for file in sorted(LIVE_FOLDER.glob("*.csv")))}
 
 
 def counted(table):
@@ -98,6 +100,9 @@ def test_the_word_good_is_by_what_key_does():
         ("loads end within θmax", "θ, %: 0.0065 at 0, 8.2 at 0.08", False),
         ("larger β: a smaller table, stable from 1.5 on", "entries: 1.01e+03 at 1, 114 at 1.5, 110 at 2", True),
         ("larger β: a smaller table, stable from 1.5 on", "entries: 1.01e+03 at 1, 114 at 1.5, 90 at 2", False),
+        ("Stock: Mixed is best with the strictest θmax", "(0.02, 0.3): 79,016, 72,818 tuples/s", True),
+        ("Stock: Mixed is best with the strictest θmax", "(0.02, 0.3): 800, 900 tuples/s", False),
+        ("Ideal is the best always", "f = 0.2, 1: Mixed has nan%, nan% of its throughput", False),
         ("Stock: about twice Storm's and Readj's with small θmax", "1.33 and 1.04 times", False),
     ],
 )
@@ -109,23 +114,27 @@ def test_every_experiment_with_results_is_counted():
     there = set(_chosen(list(PAPERS), list(PAPERS), "EXPERIMENTS"))
     assert there - set(COMPARED) == {"mixed/table-2"}, "parameters"
     assert set(TABLES) == there
+    live = set(_chosen(LIVE, LIVE, "LIVE"))
+    assert live <= set(COMPARED)
+    assert set(LIVE_TABLES) == live
 
 
 def test_tables_have_the_papers_column():
-    for name, table in TABLES.items():
+    for name, table in (TABLES | LIVE_TABLES).items():
         for compared in COMPARED.get(name, ()):
             if any("paper" in column for column in table.columns):
                 assert compared.paper in table.columns, name
 
 
 def test_no_committed_figure_differs_without_a_reason():
-    assert not [name for name, table in TABLES.items() if counted(table)[2]]
+    assert not [name for name, table in (TABLES | LIVE_TABLES).items() if counted(table)[2]]
 
 
-def test_the_committed_page_counts_its_tables():
-    text = (FOLDER / "README.md").read_text(encoding="utf-8")
+@pytest.mark.parametrize("folder", [FOLDER, LIVE_FOLDER], ids=["simulated", "live"])
+def test_the_committed_page_counts_its_tables(folder):
+    text = (folder / "README.md").read_text(encoding="utf-8")
     titles = {csv: title for title, csv in re.findall(r"(?ms)^## ([^\n]+)\n(?:(?!^## ).)*?\[As CSV\]\((.+?)\)", text)}
-    tables = [Table.read(FOLDER / csv, title) for csv, title in titles.items()]
-    assert len(tables) == len(TABLES)
+    tables = [Table.read(folder / csv, title) for csv, title in titles.items()]
+    assert len(tables) == len(list(folder.glob("*.csv")))
     assert text.count(f"## {TITLE}") == 1
     assert summary(tables, {name: title for name, (_, title) in PAPERS.items()}) in text

@@ -6,6 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from reproduction.agreement import Table, verdicts
 from reproduction.mixed import LIVE as MIXED
 from reproduction.mixed import live as mixed
 from reproduction.page import Sizing
@@ -64,6 +65,8 @@ def test_every_experiment_gives_a_whole_table(name, tmp_path):
     assert all(len(row) == len(report.columns) for row in report.rows)
     assert "nan" not in report.markdown()
     report.save(tmp_path, "report")
+    table = Table.of("/".join(name), report)
+    assert len(verdicts(table)) == len(report.rows)
 
 
 @pytest.mark.full

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from reproduction import dkg
+from reproduction.agreement import Table, verdicts
 from reproduction.dpa import METHODS, PAPER, SHAPES, letters, skews
 from reproduction.page import TELLING, Sizing
 from reproduction.pkg import EXPERIMENTS as PKG
@@ -117,7 +118,8 @@ def test_dkg_between_its_bounds():
 
 @pytest.mark.parametrize("paper", ["pkg", "posg"])
 def test_every_experiment_gives_a_whole_table(paper):
-    for run in {"pkg": PKG, "posg": POSG}[paper].values():
+    for name, run in {"pkg": PKG, "posg": POSG}[paper].items():
         report = run(Sizing(scale=0.0005))
         assert report.rows
         assert all(len(row) == len(report.columns) for row in report.rows)
+        assert len(verdicts(Table.of(f"{paper}/{name}", report))) == len(report.rows)
