@@ -119,12 +119,18 @@ class Report:
         console.print(table)
 
     def markdown(self, picture: str | None = None, table: str | None = None) -> str:
-        """The table, its notes and links to the common remarks, to the CSV and to the picture, as Markdown."""
+        """The table, its notes and links to the common remarks, to the CSV and to the picture, as Markdown.
+
+        A table without a figure of the paper is in its CSV alone, if there is a picture of it: on the page it would
+        only part what is compared.
+        """
         rows = [self.columns, ["---"] * len(self.columns), *([written(cell) for cell in row] for row in self.rows)]
         lines = "\n".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |" for row in rows)
         see = [f"See also [{self.common.title}](#{anchor(self.common.title)})."] if self.common else []
         see += [f"[As CSV]({table})."] if table else []
-        parts = [f"## {self.title}", lines, " ".join([*self.notes, *see])]
+        compared = any("paper" in column for column in self.columns)
+        parts = [f"## {self.title}", lines if compared or not (picture and table) else ""]
+        parts += [" ".join([*self.notes, *see])]
         parts += [f"![{self.title}]({picture})"] if picture else []
         return "\n\n".join(part for part in parts if part) + "\n"
 

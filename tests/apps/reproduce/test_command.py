@@ -116,6 +116,13 @@ def test_markdown():
     assert lines[-1] == "![A paper, Table 1](paper.png)"
 
 
+def test_a_table_with_nothing_of_the_paper_is_a_picture_and_a_csv():
+    report = Report("A paper, Figure 8", ("W", "ours"), [(5, 1.0)], ["A note."])
+    text = "## A paper, Figure 8\n\nA note. [As CSV](paper.csv).\n\n![A paper, Figure 8](paper.png)\n"
+    assert report.markdown("paper.png", "paper.csv") == text
+    assert "| 5 | 1 |" in report.markdown(table="paper.csv")
+
+
 def test_page():
     lines = page("unskew reproduce pkg", [REPORT.markdown(table="paper.csv")], "A summary.\n").splitlines()
     assert "`unskew reproduce pkg`" in lines[2]
