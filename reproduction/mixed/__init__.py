@@ -14,8 +14,7 @@ from reproduction.stage import Stage
 
 _SWEEPS = Remarks.of(
     "Mixed: sweeps",
-    "The paper has pictures of these: what it says of them is beside ours in 'Mixed: what the paper says'. Scaled:",
-    "intervals (the paper's 50 × scale, 3 at least) and the largest key domain. Times are CPU times here.",
+    "Scaled: intervals (the paper's 50 × scale, 3 at least) and the largest key domain. Times are CPU times here.",
 )
 _BRUTE = f"MIXED_BF is left out above {sweeps.MOST_KEYS_BY_FORCE:,} keys."
 
