@@ -179,8 +179,8 @@ COURSE = Kind(
 )
 CLAIM = Kind(
     "claim",
-    "The paper's sentence holds of our figures: each has its condition in `reproduction/claimed.py`, with 5 to 10 % of "
-    "slack for chance.",
+    "The paper's sentence holds of our figures: each has its condition in `reproduction/claimed.py`, with at most 10 % "
+    "of slack for chance.",
     lambda pair: claimed.holds(pair.paper, pair.ours),
 )
 
