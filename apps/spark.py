@@ -315,6 +315,10 @@ def keeps_order(df: DataFrame) -> bool:
     return all(rdd.outputDeterministicLevel().toString() == "DETERMINATE" for rdd in rdds)
 
 
+#: Classes of aggregates that depend on the order of the rows. Spark says of them that they are deterministic.
+_BY_ORDER = frozenset(["AnyValue", "CollectList", "CollectSet", "First", "Last", "ListAgg", "MaxBy", "MinBy", "Mode"])
+
+
 def nondeterministic(df: DataFrame) -> list[str]:
     """What a DataFrame's rows depend on that may differ when they are computed again, as the plan shows it.
 
@@ -330,7 +334,7 @@ def nondeterministic(df: DataFrame) -> list[str]:
 
 
 def _doubtful(node: Any) -> Iterator[str]:
-    """The samples and the innermost non-deterministic expressions below a node of a plan."""
+    """The samples, and the innermost expressions that may differ, below a node of a plan."""
     if node.getClass().getSimpleName() == "Sample":
         yield "a sample"
     for expression in _each(node.expressions()):
@@ -340,13 +344,12 @@ def _doubtful(node: Any) -> Iterator[str]:
 
 
 def _innermost(expression: Any) -> Iterator[str]:
-    if expression.deterministic():
-        return
     below = [text for child in _each(expression.children()) for text in _innermost(child)]
     text = expression.toString()
+    own = text.startswith(f"{_OWN}(")
     if below:
         yield from below
-    elif not text.startswith(f"{_OWN}("):
+    elif expression.getClass().getSimpleName() in _BY_ORDER or not (own or expression.deterministic()):
         yield text
 
 
