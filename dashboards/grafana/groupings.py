@@ -122,7 +122,7 @@ def groupings() -> Dashboard:
                 UNITS["records"],
                 Flux(flux.over_time(metric("query", "state_rows"))),
                 12,
-            ),
+            ).no_value("No open windows: a keyed work has states"),
             panels.lines(
                 "How many replicas does a batch's plan add?",
                 "Replicas that keys and buckets got in each batch that was planned before it was routed (PLANNED). "
@@ -130,7 +130,7 @@ def groupings() -> Dashboard:
                 UNITS["records"],
                 Flux(flux.over_time(metric("planner", "added"))),
                 12,
-            ),
+            ).no_value("No batch was planned: only PLANNED does it"),
             panels.lines(
                 "How long do sources wait for a batch's plan?",
                 "Longest time that a source waited for its quotas in each batch that was planned (PLANNED). "
@@ -138,6 +138,6 @@ def groupings() -> Dashboard:
                 UNITS["seconds"],
                 Flux(flux.over_time(metric("planner", "waited"))),
                 12,
-            ),
+            ).no_value("No batch was planned: only PLANNED does it"),
         ],
     )

@@ -71,7 +71,7 @@ def keys() -> Dashboard:
                 Flux(flux.internals(metric("scheme", "value"))),
                 12,
                 height=9,
-            ),
+            ).no_value("These groupings keep no numbers of their own"),
             panels.rows(
                 "What happened?",
                 "Starts, restarts, and what the grouping changed: the marks on the other panels.",
@@ -84,6 +84,6 @@ def keys() -> Dashboard:
                     "text": Column("in words"),
                 },
                 9,
-            ),
+            ).no_value("Nothing happened in this time range"),
         ],
     )

@@ -50,6 +50,9 @@ Query = Builder[Dataquery]
 
 LABEL = 16  # characters of a key beside a bar
 
+#: What a panel says that has no data, if it says nothing else by `no_value`.
+EMPTY = "No run in this time range"
+
 
 @dataclass(frozen=True)
 class Column:
@@ -91,7 +94,6 @@ def numbers(title: str, description: str, unit: str, query: Query, span: int, he
         .color_mode(BigValueColorMode.VALUE)
         .graph_mode(BigValueGraphMode.NONE)
         .orientation(VizOrientation.HORIZONTAL)
-        .no_value("–")
     )
     return _named(_finished(panel, title, description, unit, query, span, height), query)
 
@@ -158,6 +160,7 @@ def rows(
 
 def _finished(panel: Panel, title: str, description: str, unit: str, query: Query, span: int, height: int) -> Panel:
     panel = panel.title(title).description(description).unit(unit).datasource(_source(query)).with_target(query)
+    panel = panel.no_value(EMPTY)
     panel = panel.span(span).height(height)
     # A series of no grouping gets a colour by its name.
     panel = panel.color_scheme(dashboard.FieldColor().mode(FieldColorModeId.PALETTE_CLASSIC_BY_NAME))

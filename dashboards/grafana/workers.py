@@ -73,14 +73,14 @@ def workers() -> Dashboard:
                 UNITS["keys"],
                 Flux(flux.over_time(metric("rebalance", "keys"))),
                 12,
-            ),
+            ).no_value("No plan has moved keys"),
             panels.lines(
                 "How even is the load after a rebalance?",
                 "Slowest over mean worker in the first batch routed by each plan that moved keys; 1 is ideal.",
                 UNITS["ratio"],
                 Flux(flux.over_time(metric("rebalance", "after"))),
                 12,
-            ),
+            ).no_value("No plan has moved keys"),
         ],
         workers=True,
     )

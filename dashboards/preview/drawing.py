@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from io import BytesIO
+from textwrap import fill
 from typing import Any
 
 import matplotlib as mpl
@@ -73,8 +74,10 @@ def _panel(figure: Any, height: float, panel: Panel, selection: Selection, marks
     axes = figure.add_axes((inner[0] / _WIDTH, inner[1] / height, inner[2] / _WIDTH, inner[3] / height))
     if panel.undrawable or panel.empty:
         axes.set_axis_off()
-        text = f"the preview can't draw this: it {panel.undrawable}" if panel.undrawable else "no data"
-        axes.text(0.5, 0.5, text, ha="center", va="center", fontsize=12, color="#999999", wrap=True)
+        text = f"the preview can't draw this: it {panel.undrawable}" if panel.undrawable else panel.no_data
+        # As many characters a line as the panel's width has room for.
+        text = fill(text, 5 * panel.spec["gridPos"]["w"])
+        axes.text(0.5, 0.5, text, ha="center", va="center", fontsize=min(12, 2.4 * at["w"]), color="#767676")
     elif panel.kind == "timeseries":
         timeseries(axes, panel, selection, marks)
     else:

@@ -111,6 +111,11 @@ class Panel:
         return not any(series.values for series in self.data)
 
     @property
+    def no_data(self) -> str:
+        """What the panel says if it is empty."""
+        return self.spec["fieldConfig"]["defaults"].get("noValue") or "no data"
+
+    @property
     def series(self) -> list[Series]:
         """Its series, by name."""
         assert not isinstance(self.data, Table)

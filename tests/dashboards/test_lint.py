@@ -41,6 +41,10 @@ def another_colour(dashboard) -> None:
     first(dashboard)["fieldConfig"]["overrides"][0]["properties"][0]["value"]["fixedColor"] = "#ffffff"
 
 
+def silent(dashboard) -> None:
+    del first(dashboard)["fieldConfig"]["defaults"]["noValue"]
+
+
 def same_ids(dashboard) -> None:
     dashboard["panels"][1]["id"] = first(dashboard)["id"]
 
@@ -74,6 +78,7 @@ BROKEN = [
     ("described", "overview", without("description"), "has no description"),
     ("measured", "overview", no_unit, "has unit none at all"),
     ("measured", "overview", odd_unit, "has unit furlongs"),
+    ("described", "overview", silent, "does not say what it means that there are no data"),
     ("described", "overview", same_ids, "panel id 1 is there 2 times"),
     ("placed", "overview", at(x=0), "overlaps 'STD_DEV'"),
     ("placed", "overview", at(x=22), "sticks out"),

@@ -125,7 +125,21 @@ def test_what_the_preview_cannot_draw_it_says(change, says, figures, tmp_path, m
     assert saved.undrawn == {title: says}
     assert saved.empty == others
     (figure,) = figures
-    assert [text.get_text() for text in figure.axes[0].texts] == [f"the preview can't draw this: it {says}"]
+    assert [" ".join(text.get_text().split()) for text in figure.axes[0].texts] == [
+        f"the preview can't draw this: it {says}"
+    ]
+
+
+def test_a_panel_without_data_says_what_that_means(figures, tmp_path):
+    pipeline = checked_in.dashboards()["pipeline"]
+    list(save(["pipeline"], sources([]), selection(), tmp_path))
+    (figure,) = figures
+    said = {
+        spec["title"]: " ".join(axes.texts[0].get_text().split())
+        for spec, axes in zip(pipeline["panels"], figure.axes, strict=True)
+    }
+    assert said["How large are the workers' states?"] == "No keyed work"
+    assert said["Is it falling behind?"] == "No run in this time range"
 
 
 @pytest.mark.parametrize(("change", "says"), UNDRAWABLE[:2])
