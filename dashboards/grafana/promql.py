@@ -22,11 +22,14 @@ def query(expression: str, by: Sequence[str] = ()) -> Dataquery:
 
 
 def rate(counter: Metric, by: Sequence[str] = ()) -> str:
-    """A counter's rate per second, over a minute.
+    """A counter's rate per second, over a minute, or since its first sample if that is later.
 
-    A counter leaps once a batch, and a batch takes longer than Grafana's rate interval.
+    A counter leaps once a batch, and a batch takes longer than Grafana's rate interval. PromQL's `rate` divides by the
+    whole minute, so a constant rate would climb for a minute after the start.
     """
-    return f"{_sum(by)} (rate({selected(counter)}[1m]))"
+    chosen = selected(counter)
+    since = f"clamp_max(time() - min_over_time(timestamp({chosen})[1m:1s]), 60)"
+    return f"{_sum(by)} (increase({chosen}[1m]) / {since})"
 
 
 def increase(counter: Metric) -> str:

@@ -90,7 +90,7 @@ BROKEN = [
     ("about_metrics", "overview", asking('"window"', '"widow"'), "widow."),
     ("about_metrics", "pipeline", asking("unskew_query_lag", "unskew_query_lack"), "unskew_query_lack"),
     ("about_metrics", "overview", no_query, "asks for no metric"),
-    ("rated", "pipeline", asking("rate(unskew_run_tuples_total", "avg(unskew_run_tuples_total"), "without rate()"),
+    ("rated", "pipeline", asking("increase(unskew_run_tuples_total", "avg(unskew_run_tuples_total"), "without rate()"),
     ("rated", "pipeline", asking("(unskew_query_lag", "rate(unskew_query_lag"), "as a rate"),
     ("timely", "overview", asking("v.defaultBucket", '"metrics"'), "names a bucket"),
     ("timely", "overview", asking("v.timeRangeStop)", "now())"), "does not keep to the time range"),
