@@ -95,21 +95,21 @@ def groupings() -> Dashboard:
                 },
                 5,
             ),
-            panels.lines(
+            panels.windows(
                 "How uneven is the load?",
                 "STD_DEV of each window: standard deviation of the workers' shares of its tuples.",
                 UNITS["percent"],
                 Flux(flux.over_time(metric("window", "std_dev"))),
                 12,
             ),
-            panels.lines(
+            panels.windows(
                 "How many workers does a key have?",
                 "DIST_COST of each window: workers that held a key, mean over its keys.",
                 UNITS["workers/key"],
                 Flux(flux.over_time(metric("window", "dist_cost"))),
                 12,
             ),
-            panels.lines(
+            panels.windows(
                 "How far above the mean is the busiest worker?",
                 "Imbalance of each window: the largest load minus the mean load, in percent of the window's tuples.",
                 "percentunit",

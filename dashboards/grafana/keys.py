@@ -43,21 +43,21 @@ def keys() -> Dashboard:
                 11,
                 lying=True,
             ),
-            panels.lines(
+            panels.windows(
                 "How hot is the hottest key?",
                 "Tuples of the hottest key of each window.",
                 UNITS["tuples"],
                 Flux(flux.over_time(metric("hot_key", "tuples"), fn="max", where='r.rank == "1"')),
                 8,
             ),
-            panels.lines(
+            panels.windows(
                 "How many keys are there?",
                 "Distinct keys in each window.",
                 UNITS["keys"],
                 Flux(flux.over_time(metric("window", "distinct_keys"))),
                 8,
             ),
-            panels.lines(
+            panels.windows(
                 "How many workers does the hottest key have?",
                 "Workers that held the hottest key of each window.",
                 UNITS["workers"],

@@ -61,7 +61,7 @@ def overview() -> Dashboard:
                 Flux(flux.over_range(metric("batch", "rejected"), "sum")),
                 4,
             ),
-            panels.lines(
+            panels.windows(
                 "How uneven is the load?",
                 "STD_DEV of each window: standard deviation of the workers' shares of its tuples. Lower is better.",
                 UNITS["percent"],
@@ -79,7 +79,7 @@ def overview() -> Dashboard:
                 "worker",
                 9,
             ),
-            panels.lines(
+            panels.windows(
                 "How many workers does a key have?",
                 "DIST_COST of each window: workers that held a key, mean over its keys. The price of balance.",
                 UNITS["workers/key"],

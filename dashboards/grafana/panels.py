@@ -1,6 +1,6 @@
 """The dashboards' kinds of panel: each has a question, an explanation, a unit, and a colour for each grouping."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -17,6 +17,7 @@ from grafana_foundation_sdk.models.common import (
     DataSourceRef,
     LegendDisplayMode,
     LegendPlacement,
+    LineInterpolation,
     SortOrder,
     TooltipDisplayMode,
     VisibilityMode,
@@ -44,6 +45,35 @@ UNITS = {
     "seconds": units.Seconds,
     "ms": units.Milliseconds,
     "bytes": units.BytesIEC,
+}
+
+#: Lines of one colour that can be told apart: dashes and gaps (px; none: solid), and width.
+LOOKS: tuple[tuple[list[int], int], ...] = (
+    ([], 2),
+    ([8, 4], 2),
+    ([2, 3], 2),
+    ([12, 4, 2, 4], 2),
+    ([16, 8], 2),
+    ([], 1),
+    ([8, 4], 1),
+    ([2, 3], 1),
+    ([12, 4, 2, 4], 1),
+    ([16, 8], 1),
+)
+
+#: What each label's values end with → a look for each.
+ENDINGS: dict[str, Sequence[str]] = {
+    "source": "0123456789",
+    "stage": (
+        "addBatch",
+        "queryPlanning",
+        "walCommit",
+        "commitOffsets",
+        "latestOffset",
+        "triggerExecution",
+        "getBatch",
+        "commitBatch",
+    ),
 }
 
 Query = Builder[Dataquery]
@@ -77,6 +107,33 @@ def lines(title: str, description: str, unit: str, query: Query, span: int, heig
         .tooltip(common.VizTooltipOptions().mode(TooltipDisplayMode.MULTI).sort(SortOrder.DESCENDING))
     )
     return _named(_finished(panel, title, description, unit, query, span, height), query)
+
+
+def each(
+    label: str, title: str, description: str, unit: str, query: Query, span: int, height: int = 8
+) -> timeseries.Panel:
+    """A line for each value of a label, in its grouping's colour and dashed by how the value ends.
+
+    Parameters
+    ----------
+    label : str
+        One of `ENDINGS`. It stands before its value at the end of the series' names.
+    title, description, unit, query, span, height
+        As for all kinds.
+
+    """
+    panel = lines(title, description, unit, query, span, height)
+    for ending, (dashes, width) in zip(ENDINGS[label], LOOKS, strict=False):
+        style = {"fill": "dash", "dash": dashes} if dashes else {"fill": "solid"}
+        how = [DynamicConfigValue("custom.lineStyle", style), DynamicConfigValue("custom.lineWidth", width)]
+        panel = panel.override_by_regexp(f" · {label} .*{ending}$", how)
+    return panel
+
+
+def windows(title: str, description: str, unit: str, query: Query, span: int, height: int = 8) -> timeseries.Panel:
+    """Lines of closed windows. A window's point is at its end, and its value holds since the end of the one before."""
+    panel = lines(title, description, unit, query, span, height)
+    return panel.line_interpolation(LineInterpolation.STEP_BEFORE).show_points(VisibilityMode.ALWAYS).point_size(5)
 
 
 def band(title: str, description: str, unit: str, query: Query, span: int, height: int = 8) -> timeseries.Panel:

@@ -99,7 +99,8 @@ def pipeline() -> Dashboard:
                 promql.query(promql.now(metric("batch", "routing"))),
                 8,
             ),
-            panels.lines(
+            panels.each(
+                "stage",
                 "Where does a batch's time go?",
                 "Duration of each stage of a micro-batch, as Spark's progress names it; addBatch is the work.",
                 UNITS["seconds"],
@@ -107,7 +108,8 @@ def pipeline() -> Dashboard:
                 12,
                 9,
             ),
-            panels.lines(
+            panels.each(
+                "source",
                 "Does one source fall behind?",
                 "Messages that wait in each Kafka partition.",
                 UNITS["messages"],
@@ -123,14 +125,16 @@ def pipeline() -> Dashboard:
                 promql.query(promql.now(metric("query", "partition_skew"))),
                 8,
             ),
-            panels.lines(
+            panels.each(
+                "source",
                 "How much arrives in each partition?",
                 "Messages that arrived per second in each Kafka partition, over the last minute.",
                 UNITS["messages/s"],
                 promql.query(promql.now(metric("source", "arrival_rate"), ["source"]), ["source"]),
                 8,
             ),
-            panels.lines(
+            panels.each(
+                "source",
                 "How fast does each source fall behind?",
                 "By how many messages a second the lag of each Kafka partition grew, over the last minute. Below 0 it "
                 "catches up.",
@@ -152,9 +156,9 @@ def pipeline() -> Dashboard:
                 promql.query(promql.now(metric("query", "state_memory"))),
                 8,
             ),
-            panels.lines(
+            panels.band(
                 "How large are the workers' states?",
-                "Bytes of a keyed work's states at each worker.",
+                "Bytes of a keyed work's states at each worker; the tooltip names the worker.",
                 UNITS["bytes"],
                 promql.query(promql.now(metric("worker_states", "size"), ["worker"]), ["worker"]),
                 8,

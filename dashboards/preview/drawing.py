@@ -108,13 +108,18 @@ def timeseries(axes: Axes, panel: Panel, selection: Selection, marks: Sequence[M
     """Lines over time. The marks are vertical lines."""
     for mark in marks:
         axes.axvline(mdates.date2num(mark.time), color=mark.colour, linewidth=0.7, linestyle=(0, (3, 3)), alpha=0.5)
-    width = 0.6 * panel.custom.get("lineWidth", 1) + 0.2
     named: dict[str, Any] = {}
     for series in panel.series:
         name = panel.name(series)
         times = mdates.date2num(series.times)
-        single = "o" if len(times) < 3 else None
-        (named[name],) = axes.plot(times, series.values, color=panel.colour(name), lw=width, marker=single, ms=3)
+        points = "o" if len(times) < 3 or panel.custom.get("showPoints") == "always" else None
+        step = "steps-pre" if panel.custom.get("lineInterpolation") == "stepBefore" else "default"
+        style: dict[str, Any] = {"color": panel.colour(name), "marker": points, "ms": 3, "drawstyle": step}
+        (named[name],) = axes.plot(times, series.values, **style)
+        width, dashes = panel.line(name)
+        named[name].set_linewidth(0.6 * width + 0.2)
+        if dashes:
+            named[name].set_dashes([length / 2 for length in dashes])
     axes.set_xlim(*mdates.date2num([selection.start, selection.stop]).tolist())
     axes.xaxis.set_major_locator(mdates.AutoDateLocator(minticks=LEAST_TICKS, maxticks=MOST_TICKS))
     axes.xaxis.set_major_formatter(mdates.DateFormatter("%H:%M:%S", tz=selection.start.astimezone().tzinfo))

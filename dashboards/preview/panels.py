@@ -142,6 +142,11 @@ class Panel:
         fixed = self._override(name, "color")
         return fixed["fixedColor"] if fixed else _PALETTE[sum(name.encode()) % len(_PALETTE)]
 
+    def line(self, name: str) -> tuple[float, tuple[float, ...]]:
+        """How the series of that name is drawn: its width, and its dashes and gaps, which a solid line has none of."""
+        width = self._override(name, "custom.lineWidth") or self.custom.get("lineWidth", 1)
+        return width, tuple((self._override(name, "custom.lineStyle") or {}).get("dash", ()))
+
     def write(self, value: float | str | datetime | None, column: str = "") -> str:
         """A value as text, in the panel's unit or in that of a table's column."""
         if isinstance(value, datetime):

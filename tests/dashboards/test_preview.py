@@ -142,6 +142,33 @@ def test_a_panel_without_data_says_what_that_means(figures, tmp_path):
     assert said["Is it falling behind?"] == "No run in this time range"
 
 
+def spec_of(dashboard: str, title: str) -> dict[str, Any]:
+    return next(spec for spec in checked_in.dashboards()[dashboard]["panels"] if spec["title"] == title)
+
+
+@pytest.mark.parametrize(
+    ("title", "label", "values"),
+    [
+        ("Does one source fall behind?", "source", [str(source) for source in range(10)]),
+        ("Where does a batch's time go?", "stage", ["addBatch", "queryPlanning", "walCommit", "latestOffset"]),
+    ],
+)
+def test_lines_of_one_grouping_can_be_told_apart(title, label, values):
+    panel = Panel(spec_of("pipeline", title), [])
+    names = [f"KEY · zipf-s10-w4 · {label} {value}" for value in values]
+    assert len({panel.line(name) for name in names}) == len(values)
+    assert len({panel.colour(name) for name in names}) == 1
+
+
+def test_a_windows_value_is_a_stretch_and_a_point(figures, tmp_path):
+    series = Series({"series": "KEY · a"}, "", [NOON, NOON + timedelta(seconds=10)], [1.0, 2.0])
+    list(save(["overview"], sources([series]), selection(), tmp_path))
+    (figure,) = figures
+    titles = [spec["title"] for spec in checked_in.dashboards()["overview"]["panels"]]
+    (line,) = figure.axes[titles.index("How uneven is the load?")].lines
+    assert (line.get_drawstyle(), line.get_marker()) == ("steps-pre", "o")
+
+
 @pytest.mark.parametrize(("change", "says"), UNDRAWABLE[:2])
 def test_that_is_no_rule_for_a_dashboard(change, says):
     lint = pytest.importorskip("unskew.dashboards.lint", exc_type=ImportError)
