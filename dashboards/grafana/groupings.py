@@ -93,7 +93,7 @@ def groupings() -> Dashboard:
                     "routing": Column("routing a tuple", "ns"),
                     "throughput": Column("THROUGHPUT_RATIO", UNITS["tuples/s"]),
                 },
-                5,
+                8,
             ),
             panels.windows(
                 "How uneven is the load?",

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from io import BytesIO
+from math import ceil, log2
 from textwrap import fill
 from typing import Any
 
@@ -11,7 +12,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
-from matplotlib.ticker import FuncFormatter, MaxNLocator
+from matplotlib.ticker import FuncFormatter, MaxNLocator, MultipleLocator
 
 from unskew.dashboards.preview.data_sources import Mark, Table
 from unskew.dashboards.preview.panels import Panel
@@ -19,6 +20,9 @@ from unskew.dashboards.preview.selection import Selection
 
 #: How many times an axis names. With fewer at most, matplotlib has no unit for 150 to 180 s, say, and warns.
 LEAST_TICKS, MOST_TICKS = 3, 7
+
+#: As many bars have their names above them. More have them on their left, so that names and numbers don't overlap.
+MOST_ABOVE = 4
 
 _WIDTH = 16.0  # inches, 24 columns
 _ROW = 0.36  # inches
@@ -91,7 +95,7 @@ def _inner(panel: Panel, left: float, bottom: float, wide: float, high: float) -
         before, below = (1.2 if "/s" in panel.write(0) else 0.75), _LEGEND + 0.06
         if panel.options.get("orientation") == "horizontal":
             before = 1.25
-    return left + before, bottom + below, wide - before - 0.2, high - below - 0.36
+    return left + before, bottom + below, wide - before - 0.35, high - below - 0.36
 
 
 def _caption(selection: Selection, panels: Sequence[Panel]) -> str:
@@ -124,6 +128,7 @@ def timeseries(axes: Axes, panel: Panel, selection: Selection, marks: Sequence[M
     axes.xaxis.set_major_locator(mdates.AutoDateLocator(minticks=LEAST_TICKS, maxticks=MOST_TICKS))
     axes.xaxis.set_major_formatter(mdates.DateFormatter("%H:%M:%S", tz=selection.start.astimezone().tzinfo))
     _values(axes, panel, "y")
+    axes.tick_params(axis="x", pad=7)  # below the lowest label of the other axis
     if panel.options.get("legend", {}).get("showLegend", True):
         _legend(axes, panel, list(named.values()), list(named))
 
@@ -133,13 +138,14 @@ def stat(axes: Axes, panel: Panel) -> None:
     axes.set_axis_off()
     count = len(panel.series)
     texts = [panel.write(series.values[-1]) for series in panel.series]
-    size = min(21.0, 44.0 / (count + 0.6), 150.0 / max(map(len, texts)))
+    size = min(21.0, max(44.0 / (count + 0.6), 66.0 / count), 150.0 / max(map(len, texts)))
+    small = min(7.5, 66.0 / count)
     names = [panel.name(series) for series in panel.series]
     for at, (name, shown) in enumerate(zip(names, _shortened(names), strict=True)):
         middle = 1 - (at + 0.5) / count
         style: dict[str, Any] = {"color": panel.colour(name), "va": "center", "transform": axes.transAxes}
         axes.text(0.98, middle, texts[at], ha="right", fontsize=size, fontweight="bold", **style)
-        axes.text(0.0, middle, shown, ha="left", fontsize=7.5, **style)
+        axes.text(0.0, middle, shown, ha="left", fontsize=small, **style)
 
 
 def bargauge(axes: Axes, panel: Panel) -> None:
@@ -148,13 +154,23 @@ def bargauge(axes: Axes, panel: Panel) -> None:
     values = [series.values[-1] for series in panel.series]
     at = np.arange(len(names))
     bars = axes.barh(at, values, color=[panel.colour(name) for name in names], height=0.55)
-    axes.bar_label(bars, [panel.write(value) for value in values], padding=4, fontweight="bold", fontsize=10)
-    for where, name in zip(at, names, strict=True):
-        axes.text(0, where - 0.33, name, va="bottom", fontsize=7.5, color=_GREY)
-    axes.set_ylim(len(names) - 0.6, -0.75)
-    # Room for the text beside the longest bar, however long the text is.
+    many = len(names) > MOST_ABOVE
+    large, small = (7, 6.5) if many else (10, 7.5)
+    axes.bar_label(bars, [panel.write(value) for value in values], padding=4, fontweight="bold", fontsize=large)
+    shown = _shortened(names) if many else names
+    for where, name in zip(at, shown, strict=True):
+        if many:
+            axes.annotate(
+                name, (0, where), (-4, 0), textcoords="offset points", ha="right", va="center", fontsize=small
+            )
+        else:
+            axes.text(0, where - 0.33, name, va="bottom", fontsize=small, color=_GREY)
+    axes.set_ylim(len(names) - 0.4 if many else len(names) - 0.6, -0.6 if many else -0.75)
+    # Room for the text beside the longest bar, however long the text is, and for the names before it.
     longest = max(len(panel.write(value)) for value in values) / (4 * panel.spec["gridPos"]["w"])
-    axes.set_xlim(0, max([*values, 1e-9]) / max(0.4, 0.96 - longest))
+    whole = max([*values, 1e-9]) / max(0.4, 0.96 - longest)
+    before = max(map(len, shown)) / (9 * panel.spec["gridPos"]["w"]) if many else 0
+    axes.set_xlim(-whole * before / (1 - min(before, 0.5)), whole)
     axes.set_axis_off()
 
 
@@ -221,7 +237,11 @@ def _values(axes: Axes, panel: Panel, which: str) -> None:
         low, high = axes.dataLim.intervaly if which == "y" else axes.dataLim.intervalx
         low = min(low, panel.custom["axisSoftMin"])
         (axes.set_ylim if which == "y" else axes.set_xlim)(low, high + 0.06 * (high - low) if high > low else low + 1)
-    axis.set_major_locator(MaxNLocator(5))
+    unit = panel.spec["fieldConfig"]["defaults"].get("unit")
+    # Steps of bytes are powers of two, so that they are round numbers of KiB and MiB.
+    axis.set_major_locator(
+        MaxNLocator(5) if unit != "bytes" else MultipleLocator(binary_step(axis.get_view_interval()[1]))
+    )
     axis.set_major_formatter(FuncFormatter(lambda value, _: panel.write(value)))
     axes.grid(axis="y" if which == "y" else "x", color=_FAINT, linewidth=0.7)
     axes.set_axisbelow(True)
@@ -231,15 +251,33 @@ def _values(axes: Axes, panel: Panel, which: str) -> None:
     axes.spines["bottom"].set_color("#bbbbbb")
 
 
+def binary_step(highest: float) -> float:
+    """The power of two by which an axis of bytes from 0 on has at most six ticks.
+
+    >>> binary_step(1_000_000.0), binary_step(0.5)
+    (262144.0, 1.0)
+    """
+    return 2.0 ** max(0, ceil(log2(max(highest, 1) / 5)))
+
+
 def _legend(axes: Axes, panel: Panel, handles: Sequence[Any], names: Sequence[str]) -> None:
     shown = _shortened(names)
     columns = max(1, panel.spec["gridPos"]["w"] * 10 // (max(map(len, shown)) + 6))
-    if len(names) > 2 * columns:
-        return  # two lines fit below the tick labels
+    small = len(names) > 2 * columns
+    if small:
+        columns = max(1, panel.spec["gridPos"]["w"] * 12 // (max(map(len, shown)) + 5))
+    if len(names) > 3 * columns:
+        return  # three lines of small letters fit below the tick labels
     figure, box = axes.figure, axes.get_position()
     foot = box.y0 - _LEGEND * figure.dpi / figure.bbox.height
     place: dict[str, Any] = {"loc": "lower left", "bbox_to_anchor": (box.x0, foot), "borderaxespad": 0, "borderpad": 0}
-    look: dict[str, Any] = {"frameon": False, "fontsize": 7.5, "handlelength": 1.2, "columnspacing": 1.2}
+    look: dict[str, Any] = {
+        "frameon": False,
+        "fontsize": 6 if small else 7.5,
+        "handlelength": 1.2,
+        "columnspacing": 0.8 if small else 1.2,
+        "labelspacing": 0.3 if small else 0.5,
+    }
     figure.legend(handles, shown, ncols=columns, **place, **look)
 
 

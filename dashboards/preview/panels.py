@@ -219,7 +219,7 @@ def _digits(value: float) -> str:
 
 def _time(seconds: float) -> str:
     fitting = [(size, name) for size, name in _TIMES if abs(seconds) >= size]
-    size, name = fitting[-1] if fitting else _TIMES[3]
+    size, name = fitting[-1] if fitting else _TIMES[0 if seconds else 3]
     return f"{_digits(seconds / size)}{name}"
 
 

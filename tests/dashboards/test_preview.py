@@ -3,12 +3,15 @@
 import copy
 import warnings
 from datetime import UTC, datetime, timedelta
+from itertools import combinations
 from typing import Any
 
 import matplotlib.dates as mdates
 import pytest
+from matplotlib.axes import Axes
 
 from tests.pictures import figures  # noqa: F401
+from unskew.apps.monitoring.colours import COLOURS
 from unskew.dashboards import checked_in
 from unskew.dashboards.preview.data_sources import DataSources, Series, Table, labelled
 from unskew.dashboards.preview.drawing import LEAST_TICKS, MOST_TICKS, TIMELESS
@@ -167,6 +170,45 @@ def test_a_windows_value_is_a_stretch_and_a_point(figures, tmp_path):
     titles = [spec["title"] for spec in checked_in.dashboards()["overview"]["panels"]]
     (line,) = figure.axes[titles.index("How uneven is the load?")].lines
     assert (line.get_drawstyle(), line.get_marker()) == ("steps-pre", "o")
+
+
+MANY = [f"{grouping} · zipf-s4-w100" for grouping in list(COLOURS)[:12]]
+
+
+def drawn(figures, dashboard: str, title: str, answer, folder) -> Axes:
+    """The axes of a panel, where that is the answer to all queries."""
+    list(save([dashboard], sources(answer), selection(), folder))
+    titles = [spec["title"] for spec in checked_in.dashboards()[dashboard]["panels"]]
+    return figures[-1].axes[titles.index(title)]
+
+
+@pytest.mark.parametrize(
+    ("dashboard", "title"), [("groupings", "Balance: STD_DEV"), ("groupings", "Gain: THROUGHPUT_RATIO")]
+)
+@pytest.mark.parametrize("runs", [1, 4, 5, 12])
+def test_names_and_numbers_of_many_runs_do_not_overlap(dashboard, title, runs, figures, tmp_path):
+    answer = [Series({"series": name}, "", [NOON], [1000.0 * (1 + at)]) for at, name in enumerate(MANY[:runs])]
+    axes = drawn(figures, dashboard, title, answer, tmp_path)
+    heading = next(text for text in axes.figure.texts if text.get_text() == title)
+    boxes = [text.get_window_extent() for text in [heading, *axes.texts]]
+    assert len(boxes) == 1 + 2 * runs
+    assert not any(one.overlaps(other) for one, other in combinations(boxes, 2))
+
+
+def test_every_run_of_twelve_is_in_a_narrow_panels_legend(figures, tmp_path):
+    answer = [Series({"series": name}, "", [NOON], [1.0]) for name in MANY]
+    drawn(figures, "overview", "What does a batch wait for?", answer, tmp_path)
+    assert all(len(legend.get_texts()) == len(MANY) for legend in figures[-1].legends)
+    assert len(figures[-1].legends) == 4
+
+
+def test_an_axis_of_bytes_has_round_numbers_of_them(figures, tmp_path):
+    answer = [Series({}, "KEY · a", [NOON, NOON + timedelta(minutes=1)], [1e6, 3.9e6])]
+    axes = drawn(figures, "pipeline", "How much memory does the state use?", answer, tmp_path)
+    written = [axes.yaxis.get_major_formatter()(at) for at in axes.get_yticks()]
+    assert "1 MiB" in written
+    assert "2 MiB" in written
+    assert not any("." in text for text in written)
 
 
 @pytest.mark.parametrize(("change", "says"), UNDRAWABLE[:2])
