@@ -40,7 +40,10 @@ def lint(dashboards: Mapping[str, Dashboard]) -> list[str]:
 
 
 def described(dashboard: Dashboard) -> Iterator[str]:
-    """A dashboard and its panels have a title, a description, their own id, and a text for when there are no data."""
+    """A dashboard and its panels have a title, a description and their own id.
+
+    A panel's title is a question, and a panel says what it means that there are no data.
+    """
     for key in ("uid", "title", "description"):
         if not dashboard.get(key):
             yield f"the dashboard has no {key}"
@@ -48,6 +51,8 @@ def described(dashboard: Dashboard) -> Iterator[str]:
         for key in ("id", "title", "description"):
             if not panel.get(key):
                 yield f"{_name(panel)} has no {key}"
+        if "?" not in panel.get("title", "?"):
+            yield f"{_name(panel)} asks no question"
         if not panel["fieldConfig"]["defaults"].get("noValue"):
             yield f"{_name(panel)} does not say what it means that there are no data"
     ids = Counter(panel.get("id") for panel in dashboard["panels"])

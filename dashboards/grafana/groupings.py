@@ -24,35 +24,35 @@ def groupings() -> Dashboard:
         "come near to both.",
         [
             panels.gauges(
-                "Balance: STD_DEV",
+                "How uneven? STD_DEV",
                 "Population standard deviation of the workers' shares of the load in the time range; 0 is perfect.",
                 UNITS["percent"],
                 Flux(STD_DEV),
                 8,
             ).decimals(2),
             panels.gauges(
-                "Cost: DIST_COST",
+                "How many workers does a key have? DIST_COST",
                 "Workers that held a key, mean over the keys of all windows; 1 is the least.",
                 UNITS["workers/key"],
                 Flux(DIST_COST),
                 8,
             ).decimals(2),
             panels.gauges(
-                "Gain: THROUGHPUT_RATIO",
+                "How fast? THROUGHPUT_RATIO",
                 "Tuples per second from the first tuple to the newest closed window.",
                 UNITS["tuples/s"],
                 Flux(THROUGHPUT),
                 8,
             ),
             panels.gauges(
-                "Balance: slowest over mean worker",
+                "How slow is the slowest worker?",
                 "Time at work of the slowest worker of each batch over that of the mean worker; 1 is ideal.",
                 UNITS["ratio"],
                 Flux(STRAGGLING),
                 8,
             ).decimals(2),
             panels.gauges(
-                "Cost: routing a tuple",
+                "How long does routing a tuple take?",
                 "Nanoseconds that the grouping takes to route a tuple.",
                 "ns",
                 Flux(_ROUTING),
@@ -69,7 +69,7 @@ def groupings() -> Dashboard:
                 lying=True,
             ),
             panels.rows(
-                "All numbers",
+                "How do the runs compare?",
                 "The numbers above, and the tuples in the windows of the time range.",
                 Flux(
                     flux.summary(

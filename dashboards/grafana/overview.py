@@ -18,7 +18,7 @@ def overview() -> Dashboard:
         "costs (DIST_COST, 1 is cheapest), and whether the run keeps up with its topic.",
         [
             panels.numbers(
-                "STD_DEV",
+                "How uneven? STD_DEV",
                 "Population standard deviation of the workers' shares of the load over the whole time range; "
                 "0 is perfect balance.",
                 UNITS["percent"],
@@ -26,14 +26,14 @@ def overview() -> Dashboard:
                 4,
             ).decimals(2),
             panels.numbers(
-                "DIST_COST",
+                "At what cost? DIST_COST",
                 "Workers that held a key, mean over the keys of all windows in the time range; 1: no key was split.",
                 UNITS["workers/key"],
                 Flux(DIST_COST),
                 4,
             ).decimals(2),
             panels.numbers(
-                "Slowest over mean worker",
+                "How slow is the slowest worker?",
                 "Time at work of the slowest worker of each batch over that of the mean worker, all batches together. "
                 "A batch waits for its slowest worker; 1 is ideal.",
                 UNITS["ratio"],
@@ -41,21 +41,21 @@ def overview() -> Dashboard:
                 4,
             ).decimals(2),
             panels.numbers(
-                "THROUGHPUT_RATIO",
+                "How fast? THROUGHPUT_RATIO",
                 "Tuples per second from the first tuple to the newest closed window.",
                 UNITS["tuples/s"],
                 Flux(THROUGHPUT),
                 4,
             ),
             panels.numbers(
-                "Lag",
+                "How many messages wait?",
                 "Messages in the topic that no micro-batch had taken at the newest report.",
                 UNITS["messages"],
                 Flux(flux.over_range(metric("query", "lag"), "last")),
                 4,
             ),
             panels.numbers(
-                "Rejected messages",
+                "How many were invalid?",
                 "Messages in the time range that are invalid for the source type.",
                 UNITS["messages"],
                 Flux(flux.over_range(metric("batch", "rejected"), "sum")),

@@ -89,7 +89,7 @@ def test_all_are_drawn_and_put_on_one_page(preview, figures):
 def test_what_has_no_data_is_said(preview):
     printed, out = preview("overview", "--run", "nobody")
     panels = checked_in.dashboards()["overview"]["panels"]
-    assert f"no data in {len(panels)} panels: overview: STD_DEV" in printed
+    assert f"no data in {len(panels)} panels: overview: How uneven? STD_DEV" in printed
     assert sorted(path.name for path in out.iterdir()) == ["index.html", "overview.png"]
 
 

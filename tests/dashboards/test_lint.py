@@ -41,6 +41,10 @@ def another_colour(dashboard) -> None:
     first(dashboard)["fieldConfig"]["overrides"][0]["properties"][0]["value"]["fixedColor"] = "#ffffff"
 
 
+def no_question(dashboard) -> None:
+    first(dashboard)["title"] = "Load"
+
+
 def silent(dashboard) -> None:
     del first(dashboard)["fieldConfig"]["defaults"]["noValue"]
 
@@ -78,9 +82,10 @@ BROKEN = [
     ("described", "overview", without("description"), "has no description"),
     ("measured", "overview", no_unit, "has unit none at all"),
     ("measured", "overview", odd_unit, "has unit furlongs"),
+    ("described", "overview", no_question, "asks no question"),
     ("described", "overview", silent, "does not say what it means that there are no data"),
     ("described", "overview", same_ids, "panel id 1 is there 2 times"),
-    ("placed", "overview", at(x=0), "overlaps 'STD_DEV'"),
+    ("placed", "overview", at(x=0), "overlaps 'How uneven? STD_DEV'"),
     ("placed", "overview", at(x=22), "sticks out"),
     ("placed", "overview", at(w=2), "has a gap"),
     ("templated", "overview", fixed_source, "which no variable chooses"),

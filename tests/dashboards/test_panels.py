@@ -58,7 +58,7 @@ def test_shares_are_of_the_whole_load(seen):
 
 def test_the_whole_ranges_std_dev_is_that_of_the_loads(seen):
     shares = panel(seen, "overview", "What share of the load does each worker have?").table.columns
-    shown = newest(panel(seen, "overview", "STD_DEV"))
+    shown = newest(panel(seen, "overview", "How uneven? STD_DEV"))
     for name in NAMES.values():
         variance = sum((share - 25) ** 2 for share in shares[name]) / 4
         assert shown[name] == pytest.approx(variance**0.5)
@@ -66,17 +66,17 @@ def test_the_whole_ranges_std_dev_is_that_of_the_loads(seen):
 
 
 def test_key_splits_no_key(seen):
-    shown = newest(panel(seen, "overview", "DIST_COST"))
+    shown = newest(panel(seen, "overview", "At what cost? DIST_COST"))
     assert shown[NAMES["KEY"]] == 1
     assert shown[NAMES["DYNAMIC_KEY"]] > 1
 
 
 def test_the_table_sums_up_what_the_gauges_show(seen):
-    table = panel(seen, "groupings", "All numbers").table.columns
+    table = panel(seen, "groupings", "How do the runs compare?").table.columns
     assert list(table)[:3] == ["run", "tuples", "STD_DEV"]
     assert list(table["run"]) == sorted(NAMES.values())
     assert list(table["tuples"]) == [len(STREAM)] * 2
-    gauges = newest(panel(seen, "groupings", "Balance: STD_DEV"))
+    gauges = newest(panel(seen, "groupings", "How uneven? STD_DEV"))
     assert dict(zip(table["run"], table["STD_DEV"], strict=True)) == pytest.approx(gauges)
 
 

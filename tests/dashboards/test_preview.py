@@ -183,7 +183,7 @@ def drawn(figures, dashboard: str, title: str, answer, folder) -> Axes:
 
 
 @pytest.mark.parametrize(
-    ("dashboard", "title"), [("groupings", "Balance: STD_DEV"), ("groupings", "Gain: THROUGHPUT_RATIO")]
+    ("dashboard", "title"), [("groupings", "How uneven? STD_DEV"), ("groupings", "How fast? THROUGHPUT_RATIO")]
 )
 @pytest.mark.parametrize("runs", [1, 4, 5, 12])
 def test_names_and_numbers_of_many_runs_do_not_overlap(dashboard, title, runs, figures, tmp_path):
