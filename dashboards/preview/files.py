@@ -4,7 +4,7 @@ The page needs no other file, so it can be mailed, or kept with a run's results.
 """
 
 from base64 import b64encode
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
@@ -46,8 +46,23 @@ class Saved:
     undrawn: dict[str, str]
 
 
-def save(names: Iterable[str], sources: DataSources, selection: Selection, folder: Path) -> Iterator[Saved]:
+def save(
+    names: Iterable[str], sources: DataSources, selection: Selection, folder: Path, reload: int = 0
+) -> Iterator[Saved]:
     """Run the panels' queries, draw and write one dashboard after the other, and write the page at the end.
+
+    Parameters
+    ----------
+    names : iterable of str
+        The dashboards.
+    sources : DataSources
+        The servers.
+    selection : Selection
+        Time range and values of variables.
+    folder : Path
+        Where the files go.
+    reload : int
+        After how many seconds (s) a browser loads the page anew; 0: never.
 
     Raises
     ------
@@ -57,15 +72,17 @@ def save(names: Iterable[str], sources: DataSources, selection: Selection, folde
     """
     known = checked_in.dashboards()
     pictures: dict[str, bytes] = {}
+    values: dict[str, list[str]] = {}
     for name in names:
         panels = [Panel.of(spec, sources, selection) for spec in known[name]["panels"]]
         pictures[name] = draw(known[name], panels, sources.marks(known[name], selection), selection)
+        values[name] = [panel.text for panel in panels]
         file = folder / f"{name}.png"
         _write(file, pictures[name])
         drawn = [panel for panel in panels if not panel.undrawable]
         undrawn = {panel.title: panel.undrawable for panel in panels if panel.undrawable}
         yield Saved(name, file, len(panels), [panel.title for panel in drawn if panel.empty], undrawn)
-    _write(folder / PAGE, html(known, pictures).encode())
+    _write(folder / PAGE, html(known, pictures, values, reload).encode())
 
 
 def _write(file: Path, content: bytes) -> None:
@@ -77,19 +94,33 @@ def _write(file: Path, content: bytes) -> None:
 
 
 _STYLE = """
-body { margin: 0; background: #f4f5f5; color: #222; font: 15px/1.5 system-ui, sans-serif; }
-nav { position: sticky; top: 0; padding: 0.6em 1em; background: #fff; border-bottom: 1px solid #ddd; }
-nav a { margin-right: 1.5em; color: #0072b2; text-decoration: none; }
+:root { color-scheme: light dark; --paper: #f4f5f5; --ink: #222; --bar: #fff; --line: #ddd; --link: #0060a0; }
+@media (prefers-color-scheme: dark) {
+  :root { --paper: #141619; --ink: #ddd; --bar: #1f2227; --line: #3a3d42; --link: #7cc4ff; }
+  img { filter: invert(0.92) hue-rotate(180deg); }
+}
+body { margin: 0; background: var(--paper); color: var(--ink); font: 15px/1.5 system-ui, sans-serif; }
+nav { position: sticky; top: 0; z-index: 1; padding: 0.6em 1em; background: var(--bar);
+  border-bottom: 1px solid var(--line); }
+nav a { display: inline-block; margin-right: 1.5em; color: var(--link); }
+:focus-visible { outline: 3px solid var(--link); outline-offset: 2px; }
 section { max-width: 1600px; margin: 0 auto 2em; scroll-margin-top: 3em; }
-img { width: 100%; display: block; }
-details { padding: 0 1em; }
+.picture { overflow-x: auto; }
+img { width: 100%; min-width: 900px; display: block; }
+details { padding: 0 1em; overflow-wrap: anywhere; }
 dt { font-weight: 600; margin-top: 0.5em; }
 dd { margin: 0; }
+@media (max-width: 700px) { nav { position: static; } }
 """
 
 
-def html(dashboards: Mapping[str, Mapping[str, Any]], pictures: Mapping[str, bytes]) -> str:
-    """The page with all pictures.
+def html(
+    dashboards: Mapping[str, Mapping[str, Any]],
+    pictures: Mapping[str, bytes],
+    values: Mapping[str, Sequence[str]] | None = None,
+    reload: int = 0,
+) -> str:
+    """The page with all pictures, each with the numbers that it shows as text.
 
     Parameters
     ----------
@@ -97,22 +128,37 @@ def html(dashboards: Mapping[str, Mapping[str, Any]], pictures: Mapping[str, byt
         Name → JSON.
     pictures : dict
         Name → PNG.
+    values : dict, optional
+        Name → what each of its panels shows, as text.
+    reload : int
+        After how many seconds (s) a browser loads the page anew; 0: never.
 
     """
     links = "".join(f'<a href="#{name}">{escape(dashboards[name]["title"])}</a>' for name in pictures)
-    sections = "".join(_section(name, dashboards[name], picture) for name, picture in pictures.items())
+    shown = values or {}
+    sections = "".join(_section(name, dashboards[name], each, shown.get(name, ())) for name, each in pictures.items())
+    again = f'<meta http-equiv="refresh" content="{reload}">' if reload else ""
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>unskew: dashboards</title>'
-        f"<style>{_STYLE}</style></head><body><nav>{links}</nav>{sections}</body></html>\n"
+        f'<meta name="viewport" content="width=device-width, initial-scale=1">{again}'
+        f'<style>{_STYLE}</style></head><body><nav aria-label="Dashboards">{links}</nav>'
+        f"<main>{sections}</main></body></html>\n"
     )
 
 
-def _section(name: str, dashboard: Mapping[str, Any], picture: bytes) -> str:
+def _section(name: str, dashboard: Mapping[str, Any], picture: bytes, values: Sequence[str]) -> str:
     title = escape(dashboard["title"])
+    texts = list(values) or [""] * len(dashboard["panels"])
     meanings = "".join(
-        f"<dt>{escape(panel['title'])}</dt><dd>{escape(panel['description'])}</dd>" for panel in dashboard["panels"]
+        f"<dt>{escape(panel['title'])}</dt><dd>{escape(panel['description'])}</dd>"
+        + (f"<dd>{escape(text)}</dd>" if text else "")
+        for panel, text in zip(dashboard["panels"], texts, strict=True)
     )
+    alternative = f"{title} {len(dashboard['panels'])} panels; their numbers are in the text below the picture."
+    # A narrow window scrolls a picture rather than the page, by keys too.
     return (
-        f'<section id="{name}"><img alt="{title}" src="data:image/png;base64,{b64encode(picture).decode()}">'
+        f'<section id="{name}" aria-label="{title}"><div class="picture" tabindex="0" role="group" '
+        f'aria-label="{title} Picture"><img alt="{alternative}" '
+        f'src="data:image/png;base64,{b64encode(picture).decode()}"></div>'
         f"<details><summary>What the panels show</summary><dl>{meanings}</dl></details></section>"
     )

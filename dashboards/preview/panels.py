@@ -32,6 +32,9 @@ _PALETTE = (
 )
 
 
+#: As many series has a panel's text.
+MOST_SAID = 24
+
 _SI = ("", " k", " M", " G", " T")
 _BYTES = (" B", " KiB", " MiB", " GiB", " TiB")
 _TIMES = ((1e-9, " ns"), (1e-6, " µs"), (1e-3, " ms"), (1, " s"), (60, " min"), (3600, " h"), (86400, " d"))
@@ -114,6 +117,22 @@ class Panel:
     def no_data(self) -> str:
         """What the panel says if it is empty."""
         return self.spec["fieldConfig"]["defaults"].get("noValue") or "no data"
+
+    @property
+    def text(self) -> str:
+        """What the panel shows, in words: each series' newest value, or each run's largest in a table's columns."""
+        if self.undrawable or self.empty:
+            return "" if self.undrawable else self.no_data
+        if isinstance(self.data, Table):
+            numbers = {
+                name: [value for value in values if isinstance(value, int | float)]
+                for name, values in self.table.columns.items()
+            }
+            said = [f"{name} up to {self.write(max(of), name)}" for name, of in numbers.items() if of]
+        else:
+            said = [f"{self.name(series)}: {self.write(series.values[-1])}" for series in self.series]
+        more = f"; and {len(said) - MOST_SAID} more" if len(said) > MOST_SAID else ""
+        return "; ".join(said[:MOST_SAID]) + more
 
     @property
     def series(self) -> list[Series]:
