@@ -13,7 +13,6 @@ from typing import Any
 import matplotlib.image
 import pytest
 
-from tests.programs import REQUIRED
 from unskew.dashboards import checked_in
 from unskew.dashboards.preview.data_sources import DataSources, Series
 from unskew.dashboards.preview.files import PAGE, save
@@ -54,7 +53,7 @@ class Answering:
 def chromium() -> str:
     found = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
     if found is None:
-        (pytest.fail if REQUIRED else pytest.skip)("no Chromium on the PATH")
+        pytest.skip("no Chromium on the PATH")
     return found
 
 
