@@ -4,9 +4,11 @@ The imports inside functions wait until a command runs: `unskew --help` imports 
 environments have Grafana's SDK.
 """
 
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from itertools import groupby
 from pathlib import Path
+from time import sleep
 from typing import Annotated
 
 import typer
@@ -95,6 +97,10 @@ def preview(
         list[str] | None, typer.Option(help="Show only this worker, where workers can be selected; repeatable.")
     ] = None,
     output: Annotated[Path, typer.Option(help="Directory for the pictures and the page.")] = Path("out/dashboards"),
+    follow: Annotated[
+        bool,
+        typer.Option("--follow", help="Draw again and again until Ctrl-C; the open page reloads by itself."),
+    ] = False,
 ) -> None:
     """Draw the dashboards without Grafana, as pictures and one page. Their own queries run on the real servers."""
     from unskew.dashboards.preview.data_sources import DataSources, filled
@@ -105,14 +111,25 @@ def preview(
     for name in names or []:
         if name not in known:
             raise UsageError(f"{name}: no such dashboard; valid: {', '.join(known)}")
-    now = datetime.now(UTC)
     values = {"run": run or [], "grouping": grouping or [], "worker": worker or []}
-    selection = Selection(time(start or "-30m", now, "--from"), time(stop, now, "--to"), values)
-    if selection.start >= selection.stop:
-        raise UsageError(f"--from {start or '-30m'} is not before --to {stop}")
+
+    def selected() -> Selection:
+        now = datetime.now(UTC)
+        chosen = Selection(time(start or "-30m", now, "--from"), time(stop, now, "--to"), values)
+        if chosen.start >= chosen.stop:
+            raise UsageError(f"--from {start or '-30m'} is not before --to {stop}")
+        return chosen
+
+    selection = selected()
     sources = DataSources.of(influx_url, influx_token, influx_org, influx_bucket, prometheus_url)
-    if start is None:
-        selection = filled(selection, sources.influxdb)
+
+    def cut(chosen: Selection) -> Selection:
+        return filled(chosen, sources.influxdb) if start is None else chosen
+
+    if follow:
+        _until_interrupted(lambda: save(names or known, sources, cut(selected()), output, _EVERY), output / PAGE)
+        selection = selected()
+    selection = cut(selection)
     empty: list[str] = []
     undrawn: list[str] = []
     for saved in save(names or known, sources, selection, output):
@@ -124,6 +141,21 @@ def preview(
         print(f"no data in {len(empty)} panels: {'; '.join(empty)}")
     if undrawn:
         print(f"the preview can't draw {len(undrawn)} panels: {'; '.join(undrawn)}")
+
+
+def _until_interrupted(draw: Callable[[], Iterable[object]], page: Path) -> None:
+    """Draw again and again. What is drawn after that is a page that doesn't reload."""
+    try:
+        while True:
+            for _ in draw():
+                pass
+            print(f"{datetime.now().astimezone():%H:%M:%S}  {page}", flush=True)
+            sleep(_EVERY)
+    except KeyboardInterrupt:
+        pass
+
+
+_EVERY = 10  # s from one drawing to the next, and between the page's reloads
 
 
 _HEAD = "| field | unit | meaning | in Prometheus |\n| --- | --- | --- | --- |\n"

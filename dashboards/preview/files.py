@@ -88,7 +88,10 @@ def save(
 def _write(file: Path, content: bytes) -> None:
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_bytes(content)
+        # A browser that loads it meanwhile gets the one before.
+        new = file.with_name(f".{file.name}.new")
+        new.write_bytes(content)
+        new.replace(file)
     except OSError as error:
         raise EnvironmentFault(f"can't write {file}: {error.strerror}") from error
 

@@ -6,16 +6,19 @@ import shutil
 import subprocess
 from datetime import UTC, datetime, timedelta
 from html import unescape
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from io import BytesIO
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import matplotlib.image
 import pytest
 
+from tests.waiting import PATIENCE, awaited
 from unskew.dashboards import checked_in
 from unskew.dashboards.preview.data_sources import DataSources, Series
-from unskew.dashboards.preview.files import PAGE, save
+from unskew.dashboards.preview.files import PAGE, html, save
 from unskew.dashboards.preview.selection import Selection
 
 pytestmark = pytest.mark.programs
@@ -122,3 +125,31 @@ def test_its_picture_is_as_light_or_dark_as_asked(browse, tmp_path, scheme):
     browse(f"--screenshot={tmp_path / 'shot.png'}", scheme=scheme)
     picture = matplotlib.image.imread(BytesIO((tmp_path / "shot.png").read_bytes()))
     assert (picture[..., :3].mean() > 0.5) == (scheme == LIGHT)
+
+
+def test_a_page_that_follows_a_run_reloads_by_itself(chromium, page, tmp_path):
+    body = html(checked_in.dashboards(), {"overview": b""}, reload=1).encode()
+    loaded: list[str] = []
+
+    class Counting(BaseHTTPRequestHandler):
+        def do_GET(self):
+            loaded.append(self.path)
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_):
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Counting) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        options = ["--headless", "--no-sandbox", "--disable-gpu", "--remote-debugging-port=0"]
+        command = [chromium, *options, f"--user-data-dir={tmp_path}", f"http://127.0.0.1:{server.server_port}/page"]
+        browser = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+        try:
+            awaited(lambda: loaded.count("/page") > 2, "the page is loaded again")
+        finally:
+            browser.terminate()
+            browser.wait(PATIENCE)
+            server.shutdown()
+    assert 'http-equiv="refresh"' not in page.read_text()

@@ -13,7 +13,7 @@ from tests.pictures import figures  # noqa: F401
 from unskew.apps.monitoring.catalogue import METRICS
 from unskew.dashboards import checked_in
 from unskew.dashboards.command import app, metric_list
-from unskew.dashboards.preview.data_sources import filled
+from unskew.dashboards.preview.data_sources import DataSources, InfluxDB, filled
 from unskew.errors import EnvironmentFault, UsageError
 
 README = Path(checked_in.__file__).with_name("README.md")
@@ -121,6 +121,26 @@ def test_mistakes_are_told(monkeypatch, arguments, says):
         monkeypatch.delenv(name, raising=False)
     with pytest.raises(UsageError, match=re.escape(says)):
         unskew_dashboards("preview", *arguments)
+
+
+def test_following_draws_until_it_is_interrupted(monkeypatch, tmp_path):
+    """The page asks to be loaded anew while it follows, and no more at the end."""
+    waits: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        waits.append(seconds)
+        assert 'http-equiv="refresh"' in (tmp_path / "index.html").read_text()
+        if len(waits) == 2:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr("unskew.dashboards.command.sleep", sleep)
+    monkeypatch.setattr(DataSources, "answer", lambda *_: [])
+    monkeypatch.setattr(InfluxDB, "answer", lambda *_: [])
+    servers = ["--influx-url", "http://127.0.0.1:1", "--influx-token", "x", "--prometheus-url", "http://127.0.0.1:1"]
+    unskew_dashboards("preview", "overview", "--follow", "--output", str(tmp_path), *servers)
+    assert len(waits) == 2
+    assert 'http-equiv="refresh"' not in (tmp_path / "index.html").read_text()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["index.html", "overview.png"]
 
 
 def test_without_a_stack_it_says_how_to_start_one(monkeypatch, tmp_path):
