@@ -138,7 +138,7 @@ def test_a_page_that_follows_a_run_reloads_by_itself(chromium, page, tmp_path):
             self.end_headers()
             self.wfile.write(body)
 
-        def log_message(self, *_):
+        def log_message(self, format, *args):  # noqa: A002
             pass
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Counting) as server:
