@@ -35,16 +35,22 @@ def main() -> None:
         os.setpgid(0, 0)
         os.nice(_NICENESS)
         threading.Thread(target=_end_with, args=[beside], daemon=True).start()
-    wanted: list[Callable[[], Path]] = [lambda: prometheus_programs().prometheus, influxd]
+    wanted: dict[str, Callable[[], Path]] = {
+        "Prometheus": lambda: prometheus_programs().prometheus,
+        "InfluxDB": influxd,
+    }
     if arguments.clouds:
-        wanted += [partial(azurite, fetch=True), partial(fake_gcs, fetch=True)]
+        wanted |= {"Azurite": partial(azurite, fetch=True), "fake-gcs-server": partial(fake_gcs, fetch=True)}
     missing = 0
-    for want in wanted:
+    for number, (name, want) in enumerate(wanted.items(), 1):
+        begun = time.monotonic()
+        print(f"{number} of {len(wanted)}: {name}: found, else fetched or built ...", file=sys.stderr, flush=True)
         try:
             print(want(), flush=True)
         except EnvironmentFault as fault:
             missing += 1
             print(f"unskew: {fault}", file=sys.stderr)
+        print(f"{number} of {len(wanted)}: {time.monotonic() - begun:.0f} s", file=sys.stderr, flush=True)
     if missing and REQUIRED:
         sys.exit(EnvironmentFault.exit_code)
 
