@@ -194,7 +194,8 @@ def kafka_sink(
         as non-deterministic, or another expression that a batch that runs again may evaluate otherwise.
     EnvironmentFault
         The broker refuses transactions, or can't be reached. Or the checkpoint can't be read or written.
-        The query fails with it for the same reasons, and if Kafka refuses records. Started again, it goes on.
+        The query fails with it for the same reasons, and if Kafka refuses records; Spark wraps it into an error of its
+        own. Started again, the query goes on, unless a record is too large or names a partition that isn't there.
 
     Notes
     -----
@@ -202,8 +203,9 @@ def kafka_sink(
     Records whose key is null belong to a part by a hash of their value, or all to one if values may differ.
 
     Plans don't show everything. You must know whether keys stay the same behind Python functions that aren't marked
-    (``mapInArrow``, UDFs), and behind operators whose rows depend on the order in which they come (``dropDuplicates``,
-    ``limit``). A batch that was under way must run again by a program that makes the same keys.
+    (``mapInArrow``, UDFs), behind operators whose rows depend on the order in which they come (``dropDuplicates``,
+    ``limit``), and behind a join with a table that changes. A batch that was under way must run again by a program that
+    makes the same keys.
 
     Records of a key are written in the order in which the shuffle by the key gives them. Those that one task had before
     it stay in their order.
@@ -326,5 +328,7 @@ def records(rows: pa.RecordBatch) -> list[dict[str, Any]]:
         if record.get("partition", 0) is None:
             record["partition"] = ANY_PARTITION
         if record.get("headers") is not None:
+            if any(header is not None and header["key"] is None for header in record["headers"]):
+                raise UsageError("a record has a header whose key is null; Kafka takes none")
             record["headers"] = [(header["key"], header["value"]) for header in record["headers"] if header]
     return made

@@ -316,7 +316,19 @@ def keeps_order(df: DataFrame) -> bool:
 
 
 #: Classes of aggregates that depend on the order of the rows. Spark says of them that they are deterministic.
-_BY_ORDER = frozenset(["AnyValue", "CollectList", "CollectSet", "First", "Last", "ListAgg", "MaxBy", "MinBy", "Mode"])
+_BY_ORDER = frozenset(
+    (
+        *("AnyValue", "ApproximatePercentile", "CollectList", "CollectSet", "First", "HistogramNumeric", "Last"),
+        *("ListAgg", "MaxBy", "MinBy", "Mode"),
+    )
+)
+#: Classes of aggregates whose rounding errors depend on the order of floating numbers.
+_ROUNDED = frozenset(
+    (
+        *("Average", "Corr", "CovPopulation", "CovSample", "Kurtosis", "Skewness", "StddevPop", "StddevSamp", "Sum"),
+        *("VariancePop", "VarianceSamp"),
+    )
+)
 
 
 def nondeterministic(df: DataFrame) -> list[str]:
@@ -346,11 +358,17 @@ def _doubtful(node: Any) -> Iterator[str]:
 def _innermost(expression: Any) -> Iterator[str]:
     below = [text for child in _each(expression.children()) for text in _innermost(child)]
     text = expression.toString()
-    own = text.startswith(f"{_OWN}(")
+    own, name = text.startswith(f"{_OWN}("), expression.getClass().getSimpleName()
     if below:
         yield from below
-    elif expression.getClass().getSimpleName() in _BY_ORDER or not (own or expression.deterministic()):
+    elif (
+        name in _BY_ORDER or (name in _ROUNDED and _is_floating(expression)) or not (own or expression.deterministic())
+    ):
         yield text
+
+
+def _is_floating(aggregate: Any) -> bool:
+    return any(child.dataType().typeName() in {"float", "double"} for child in _each(aggregate.children()))
 
 
 def _each(sequence: Any) -> Iterator[Any]:

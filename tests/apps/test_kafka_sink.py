@@ -132,6 +132,16 @@ def test_what_the_tasks_do_reaches_them(monkeypatch):
     assert there.__name__ == "unskew"
 
 
+def test_a_header_without_a_key_is_refused_in_words():
+    kind = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+    names = ["key", "value", "headers"]
+    rows = pa.record_batch(
+        [pa.array([b"a"]), pa.array([b"1"]), pa.array([[{"key": None, "value": b"x"}]], kind)], names
+    )
+    with pytest.raises(UsageError, match="a header whose key is null"):
+        records(rows)
+
+
 def test_records_are_made_of_rows():
     plain = pa.record_batch({"key": [b"a", None], "value": [b"1", None]})
     assert records(plain) == [{"key": b"a", "value": b"1"}, {"key": None, "value": None}]
@@ -296,6 +306,11 @@ def test_rows_that_are_the_same_again_are_taken(spark):
     assert dividing(timed, both) == both
     listed = rows.groupBy("key").agg(F.concat_ws(",", F.collect_list("key")).alias("value"))
     assert dividing(listed, both) == ("key",)
+    halves = rows.groupBy("key").agg(
+        F.sum(F.col("n") / 2).cast("string").alias("value")
+    )  # in another order, other bits
+    assert dividing(halves, both) == ("key",)
+    assert dividing(rows.groupBy("key").agg(F.sum("n").cast("string").alias("value")), both) == both
     placed = balance(rows, "key", 4, "PARTIAL_KEY").selectExpr("cast(worker AS string) AS key", "key AS value")
     assert dividing(placed, both) == both
     assert dividing(rows.selectExpr("key AS value"), ("value",)) == ("value",)
