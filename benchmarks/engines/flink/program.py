@@ -6,9 +6,7 @@ After https://nightlies.apache.org/flink/flink-docs-release-2.2/docs/dev/table/t
 aggregation), .../table/sql/queries/window-tvf/, .../connectors/table/kafka/ and .../python/datastream/.
 
 The window is by the record's time in Kafka: windows by processing time are not counted in two phases, and the last one
-of a bounded topic is lost. No source is ever idle: one that has read its part to the end says so by the last watermark.
-With an idle time-out, a source that waits for a slow worker would be left out of the watermark, and its messages would
-be late.
+of a bounded topic is lost.
 """
 
 import sys
@@ -47,6 +45,7 @@ SETTINGS = {
     "table.exec.mini-batch.allow-latency": "1 s",
     "table.exec.mini-batch.size": "50000",
     "table.optimizer.agg-phase-strategy": "TWO_PHASE",
+    "table.exec.source.idle-timeout": "5 s",
     "pipeline.object-reuse": "true",
     "execution.checkpointing.interval": "10 s",
     "python.fn-execution.bundle.size": "1000",
