@@ -204,10 +204,14 @@ def loads(chosen, workers):
     return [np.bincount(chosen[at : at + WINDOW], minlength=workers).max() * workers / WINDOW for at in starts]
 
 
+def replicas(keys, chosen, workers):
+    """How many workers the keys were on, all keys together."""
+    return _pairs(keys.codes, chosen, len(keys.hashes), workers)
+
+
 def measure(keys, chosen, workers):
     """Lasting balance and replication."""
-    distinct = len(keys.hashes)
-    return float(np.mean(loads(chosen, workers))), _pairs(keys.codes, chosen, distinct, workers) / distinct
+    return float(np.mean(loads(chosen, workers))), replicas(keys, chosen, workers) / len(keys.hashes)
 
 
 def compare(names, arguments):
@@ -219,10 +223,10 @@ def compare(names, arguments):
                 least = bound(keys.codes, workers, CHANGES.get(stream, 1))
                 for sources, name in product(arguments.sources, names):
                     chosen = routed(name, keys, workers, sources, seed)
-                    lasting, replication = measure(keys, chosen, workers)
-                    of = name, stream, workers, sources, seed, least, replication, lasting
-                    added = round((replication - 1) * len(keys.hashes))
-                    yield Found(*of, added, max(loads(chosen, workers)))
+                    of = name, stream, workers, sources, seed, least
+                    windows, distinct = loads(chosen, workers), len(keys.hashes)
+                    total = replicas(keys, chosen, workers)
+                    yield Found(*of, total / distinct, float(np.mean(windows)), total - distinct, max(windows))
 
 
 def show(found, figures, spread):
