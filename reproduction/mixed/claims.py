@@ -41,11 +41,14 @@ def _of(points: Iterable[Point], scheme: str, window: int | None = 1) -> Outcome
     return {point.value: point.outcome for point in points if point.scheme == scheme and window in (None, point.window)}
 
 
+_TOO_SHORT = "too short to compare"  # in a small run plans take less than the clock of CPU time shows
+
+
 def _times(of: Outcomes, to: Outcomes, what: str) -> str:
     """The ratio of ``of``'s number to ``to``'s, from the least to the greatest over all values, as text."""
     ratios = [getattr(of[value], what) / getattr(to[value], what) for value in of if getattr(to[value], what) > 0]
     if not ratios:
-        return "too short to compare"  # of a small run: plans take less than the clock of CPU time shows
+        return _TOO_SHORT
     return f"{min(ratios):.1f} to {max(ratios):.1f} times"
 
 
@@ -125,7 +128,7 @@ def _compact(settings: Sizing) -> list[Claim]:
     keys, *compacted = over_degrees(settings)
     coarse = compacted[-1]
     errors = [c.mean_error for c in compacted]
-    faster = f"{keys.planning / coarse.planning:.0f} times" if coarse.planning > 0 else "too short to compare"
+    faster = f"{keys.planning / coarse.planning:.0f} times" if coarse.planning > 0 else _TOO_SHORT
     return [
         Claim(
             "11a",

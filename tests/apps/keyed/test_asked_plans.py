@@ -99,6 +99,12 @@ class Driver:
         return after, published
 
 
+def drawn_parts(rng):
+    """A batch's keys, of each source: a hot key has three tenths."""
+    drawn = [(rng.random(ROWS) < 0.3, rng.integers(1, 40, ROWS)) for _ in range(SOURCES)]
+    return [pa.array([f"u{0 if hot else k}" for hot, k in zip(*of, strict=True)]) for of in drawn]
+
+
 @pytest.mark.parametrize("grouping", ALWAYS)
 def test_batches_without_rows_hide_no_reports(grouping, tmp_path):
     """After each batch comes one of which no source has a part, as when a watermark moves. Nobody asks for its plan."""
@@ -106,8 +112,7 @@ def test_batches_without_rows_hide_no_reports(grouping, tmp_path):
     truth, driver = Counter(), Driver(grouping, str(tmp_path))
     with closing(driver.server):
         for batch in range(0, BATCHES, 2):
-            drawn = [(rng.random(ROWS) < 0.3, rng.integers(1, 40, ROWS)) for _ in range(SOURCES)]
-            parts = [pa.array([f"u{0 if hot else k}" for hot, k in zip(*of, strict=True)]) for of in drawn]
+            parts = drawn_parts(rng)
             stores, published = driver.attempt(batch, parts, stores)
             keys = [key for part in parts for key in part.to_pylist()]
             truth.update(keys)
@@ -126,8 +131,7 @@ def test_batches_that_call_some_workers_hold_no_plan_up(grouping, dies, seed, tm
     driver = Driver(grouping, str(tmp_path))
     try:
         for batch in range(0, 2 * BATCHES, 2):
-            drawn = [(rng.random(ROWS) < 0.3, rng.integers(1, 40, ROWS)) for _ in range(SOURCES)]
-            parts = [pa.array([f"u{0 if hot else k}" for hot, k in zip(*of, strict=True)]) for of in drawn]
+            parts = drawn_parts(rng)
             stores, published = driver.attempt(batch, parts, stores)
             keys = [key for part in parts for key in part.to_pylist()]
             truth.update(keys)
@@ -150,8 +154,7 @@ def test_counts_are_exact_whatever_dies(grouping, seed, tmp_path):
     driver = Driver(grouping, str(tmp_path))
     try:
         for batch in range(BATCHES):
-            drawn = [(rng.random(ROWS) < 0.3, rng.integers(1, 40, ROWS)) for _ in range(SOURCES)]
-            parts = [pa.array([f"u{0 if hot else k}" for hot, k in zip(*of, strict=True)]) for of in drawn]
+            parts = drawn_parts(rng)
             if chance.random() < 0.4:  # it dies before the batch is committed
                 driver.attempt(batch, parts, stores)
                 driver.server.close()
