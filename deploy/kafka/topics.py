@@ -5,11 +5,13 @@ Every command imports this module, and few need Kafka's client. So confluent_kaf
 
 import logging
 import time
-from collections.abc import Iterable, Mapping
-from typing import Any, Literal
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Literal, TypeVar
 
 from unskew.deploy.kafka.connection import Connection
 from unskew.errors import EnvironmentFault, UsageError
+
+T = TypeVar("T")
 
 _PATIENCE = 8.0  # seconds until a broker counts as unreachable
 
@@ -177,7 +179,7 @@ def largest_batches(connection: Connection, names: Iterable[str]) -> dict[str, i
 def _offsets(
     connection: Connection, topic: str, which: Literal["earliest", "latest"], *, committed: bool
 ) -> dict[int, int]:
-    from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicPartition
+    from confluent_kafka import IsolationLevel, KafkaException, TopicPartition
     from confluent_kafka.admin import OffsetSpec  # pyright: ignore[reportPrivateImportUsage]  it is public
 
     partitions = partitions_of(connection, topic)
@@ -187,21 +189,54 @@ def _offsets(
     wanted = {TopicPartition(topic, partition): spec for partition in range(partitions)}
     level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
     admin = connection.admin()  # a name for it, as above
-    deadline = time.monotonic() + _PATIENCE
+    try:
+        found = await_leaders(
+            lambda: {
+                partition.partition: offset.result()
+                for partition, offset in admin.list_offsets(
+                    wanted, isolation_level=level, request_timeout=_PATIENCE
+                ).items()
+            },
+            _PATIENCE,
+        )
+    except KafkaException as error:
+        raise _unreachable(connection, error.args[0].str()) from error
+    return {partition: result.offset for partition, result in found.items()}
+
+
+def await_leaders(ask: Callable[[], T], patience: float) -> T:
+    """What ``ask`` returns. It is called again while partitions' leaders don't lead yet.
+
+    A new topic's leaders are in the metadata a moment before they lead. So are those after a broker's start.
+
+    Parameters
+    ----------
+    ask : callable
+        Asks the leaders. It raises `KafkaException` where one doesn't answer.
+    patience : float
+        For how long it is called again (s).
+
+    Raises
+    ------
+    KafkaException
+        What ``ask`` has raised, if it is something else, or is still raised after that time.
+
+    """
+    from confluent_kafka import KafkaError, KafkaException
+
+    deadline = time.monotonic() + patience
     while True:
         try:
-            found = admin.list_offsets(wanted, isolation_level=level, request_timeout=_PATIENCE)
-            return {partition.partition: offset.result().offset for partition, offset in found.items()}
+            return ask()
         except KafkaException as error:
-            # A new topic's leaders are in the metadata a moment before they lead. So are those after a broker's start.
-            lasts = error.args[0].code() not in (
+            soon = error.args[0].code() in (
                 KafkaError.NOT_LEADER_FOR_PARTITION,
                 KafkaError.LEADER_NOT_AVAILABLE,
                 KafkaError.UNKNOWN_TOPIC_OR_PART,
                 KafkaError.UNKNOWN_LEADER_EPOCH,
             )
-            if lasts or time.monotonic() > deadline:
-                raise _unreachable(connection, error.args[0].str()) from error
+            if not soon or time.monotonic() > deadline:
+                raise
             time.sleep(0.05)
 
 

@@ -39,6 +39,7 @@ from confluent_kafka.admin import (
 
 from unskew.deploy.kafka.connection import ISOLATION, Connection
 from unskew.deploy.kafka.outbox import ANY_PARTITION, OF_TASKS, OURS, Outbox
+from unskew.deploy.kafka.topics import await_leaders
 from unskew.errors import EnvironmentFault
 
 #: The other way to deliver, which errors name.
@@ -79,9 +80,6 @@ _FORBIDDEN = frozenset(
         KafkaError.CLUSTER_AUTHORIZATION_FAILED,
         KafkaError.TOPIC_AUTHORIZATION_FAILED,
     }
-)
-_NOT_YET = frozenset(
-    {KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE, KafkaError.UNKNOWN_TOPIC_OR_PART}
 )
 _TOO_OLD = frozenset({KafkaError.UNSUPPORTED_VERSION, KafkaError._UNSUPPORTED_FEATURE})  # noqa: SLF001
 
@@ -518,7 +516,7 @@ def last_numbers(
 
 
 def _last(consumer: Consumer, of: TopicPartition, settled: bool) -> Number | None:
-    first, end = _watermarks(consumer, of)
+    first, end = await_leaders(lambda: consumer.get_watermark_offsets(of, timeout=_PATIENCE), _PATIENCE)
     tail = _TAIL
     while True:
         start = max(first, end - tail)
@@ -532,18 +530,6 @@ def _last(consumer: Consumer, of: TopicPartition, settled: bool) -> Number | Non
         if found is not None or start == first:
             return None if found is None else Number.unpacked(found)
         tail *= _TAIL
-
-
-def _watermarks(consumer: Consumer, of: TopicPartition) -> tuple[int, int]:
-    """The partition's first offset and its end. A new topic's leaders are known a moment before they lead."""
-    deadline = time.monotonic() + _PATIENCE
-    while True:
-        try:
-            return consumer.get_watermark_offsets(of, timeout=_PATIENCE)
-        except KafkaException as error:
-            if error.args[0].code() not in _NOT_YET or time.monotonic() > deadline:
-                raise
-            time.sleep(0.05)
 
 
 def _newest(consumer: Consumer, start: TopicPartition) -> tuple[bytes | None, int]:
