@@ -1,6 +1,7 @@
 """Other engines beside ours: the same topic, the same result, on one machine and one broker.
 
-    python -m benchmarks.engines [--jobs NAME ...] [--engines NAME ...] [--records N] [--repeats N] [--list]
+    python -m benchmarks.engines [--jobs NAME ...] [--engines NAME ...] [--records N] [--repeats N]
+    python -m benchmarks.engines --skews 0 20 50 80 100 [--picture FILE]
 
 Each contestant runs as a process of its own, in an environment of its own that is made when it is first asked for. They
 take turns. A run ends as soon as all counts are in the output topic, and right; a wrong result has no rate.
@@ -8,6 +9,9 @@ take turns. A run ends as soon as all counts are in the output topic, and right;
 The columns: *s*, from the start of the process until the broker appended the last count (median). *Messages/s*: all
 messages over that time, with the start. *CPU*: seconds a million messages, of the process and all that it started.
 *Memory*: the greatest sum of their proportional set sizes, sampled each second.
+
+With ``--skews`` the job with work is run for several ratios of skew, in percent (``COUNTRY_SKEW_R0`` to ``R100``), and
+the table and the picture have its messages/s.
 """
 
 import argparse
@@ -17,6 +21,7 @@ import statistics
 import subprocess
 import tempfile
 import time
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -25,6 +30,7 @@ from typing import NamedTuple
 import psutil
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
+from matplotlib.figure import Figure
 from rich.box import MARKDOWN
 from rich.console import Console
 from rich.table import Table
@@ -34,12 +40,13 @@ from benchmarks.engines.environments import Unavailable
 from benchmarks.engines.jobs import JOBS, Found, Job, Truth, published, send_last
 from benchmarks.measuring import in_turns
 from benchmarks.processes import end
+from unskew.apps.monitoring.colours import COLOURS
 from unskew.deploy.kafka.connection import Connection
 from unskew.deploy.kafka.reader import TopicReader
 from unskew.deploy.kafka.topics import end_offsets, ensure_topic, topics
 from unskew.deploy.servers.broker import Broker
 
-_SILENCE = 120.0  # s without a new count, after which a run is given up
+_SILENCE = 420.0  # s without a new count, after which a run is given up: some write all at the end
 _AFTER_ITS_END = 5.0  # s
 _LOOK_EVERY, _WEIGH_EVERY = 0.2, 1.0  # s
 
@@ -50,7 +57,13 @@ class Measured(NamedTuple):
     seconds: float = 0.0
     cpu: float = 0.0
     memory: float = 0.0
+    messages: int = 0
     wrong: str = ""
+
+    @property
+    def rate(self) -> float:
+        """Messages/s."""
+        return self.messages / self.seconds
 
     def __str__(self) -> str:
         return self.wrong or f"{self.seconds:.1f} s, {self.cpu:.1f} s of CPU, {self.memory:,.0f} MiB"
@@ -96,41 +109,107 @@ def main() -> None:
     parser.add_argument("--engines", nargs="+", choices=list(CONTESTANTS), default=list(CONTESTANTS))
     parser.add_argument("--records", type=int, help="messages of each job")
     parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument(
+        "--skews", nargs="+", type=int, choices=range(0, 101, 10), metavar="PERCENT", help="0, 10 … 100"
+    )
+    parser.add_argument("--picture", type=Path, help="rate over skew, a PNG")
     given = parser.parse_args()
     console = Console(width=140)
     with tempfile.TemporaryDirectory() as folder, Broker(Path(folder) / "kafka") as broker:
-        connection = Connection(broker.bootstrap_servers)
+        contest = Contest(Connection(broker.bootstrap_servers), [CONTESTANTS[each] for each in given.engines])
+        if given.skews:
+            found = {skew: contest.run(_job("work", given.records, skew), given.repeats) for skew in given.skews}
+            console.print(contest.by_skew(found))
+            if given.picture:
+                draw(found, contest.versions, given.picture)
+            return
         for name in given.jobs:
-            job = JOBS[name] if given.records is None else replace(JOBS[name], records=given.records)
-            console.print(_compared(connection, job, [CONTESTANTS[each] for each in given.engines], given.repeats))
+            job = _job(name, given.records)
+            console.print(contest.table(job, contest.run(job, given.repeats)))
 
 
-def _compared(connection: Connection, job: Job, engines: list[Contestant], repeats: int) -> Table:
-    """The table of a job."""
-    missing: dict[str, str] = {}
-    versions: dict[str, str] = {}
-    for engine in engines:
-        try:
-            versions[engine.name] = engine.version()
-        except Unavailable as why:
-            missing[engine.name] = str(why)
-    truth = published(connection, f"engines-{job.name}", job)
-    runs = {each.name: partial(_run, connection, job, each, truth) for each in engines if each.name in versions}
-    found = in_turns(runs, repeats, str)
-    heads = "engine", "s", "messages/s", "CPU s a million", "memory, MiB", "version"
-    table = Table(*heads, title=f"{job.what}: {truth.total:,} messages, W = {job.workers}", box=MARKDOWN)
-    for engine in engines:
-        if engine.name in missing:
-            table.add_row(engine.name, "", "", "", "", f"can't be had: {missing[engine.name]}")
-            continue
-        of = found[engine.name]
-        if wrong := next((run.wrong for run in of if run.wrong), ""):
-            table.add_row(engine.name, "", "", "", "", f"{versions[engine.name]}: {wrong}")
-            continue
-        seconds, cpu, memory = (statistics.median(values) for values in zip(*(run[:3] for run in of), strict=True))
-        cells = f"{seconds:.1f}", f"{truth.total / seconds:,.0f}", f"{1e6 * cpu / truth.total:.2f}", f"{memory:,.0f}"
-        table.add_row(engine.name, *cells, versions[engine.name])
-    return table
+def _job(name: str, records: int | None, skew: int | None = None) -> Job:
+    job = JOBS[name] if records is None else replace(JOBS[name], records=records)
+    return job if skew is None else replace(job, name=f"{name}-{skew}", source_type=f"COUNTRY_SKEW_R{skew}")
+
+
+class Contest:
+    """Contestants before one broker. Those that can't be had are rows that say so."""
+
+    def __init__(self, connection: Connection, engines: list[Contestant]) -> None:
+        self._connection = connection
+        self._engines = engines
+        self._missing: dict[str, str] = {}
+        self.versions: dict[str, str] = {}
+        for engine in engines:
+            try:
+                self.versions[engine.name] = engine.version()
+            except Unavailable as why:
+                self._missing[engine.name] = str(why)
+
+    def run(self, job: Job, repeats: int) -> dict[str, Measured]:
+        """Publish a job's messages, and let all contestants do it in turns: the median of each."""
+        truth = published(self._connection, f"engines-{job.name}", job)
+        present = [each for each in self._engines if each.name in self.versions]
+        runs = {each.name: partial(_run, self._connection, job, each, truth) for each in present}
+        return {name: _median(of) for name, of in in_turns(runs, repeats, str).items()}
+
+    def table(self, job: Job, found: Mapping[str, Measured]) -> Table:
+        """The table of a job."""
+        heads = "engine", "s", "messages/s", "CPU s a million", "memory, MiB", "version"
+        table = Table(*heads, title=f"{job.what}: {job.records:,} messages, W = {job.workers}", box=MARKDOWN)
+        for name, version in self.versions.items():
+            of = found[name]
+            if of.wrong:
+                table.add_row(name, "", "", "", "", f"{version}: {of.wrong}")
+                continue
+            cells = f"{of.seconds:.1f}", f"{of.rate:,.0f}", f"{1e6 * of.cpu / of.messages:.2f}", f"{of.memory:,.0f}"
+            table.add_row(name, *cells, version)
+        return self._and_missing(table)
+
+    def by_skew(self, found: Mapping[int, Mapping[str, Measured]]) -> Table:
+        """The rates of a job, a row a contestant and a column a ratio of skew."""
+        table = Table("messages/s", *(f"{skew} %" for skew in found), box=MARKDOWN)
+        for name in self.versions:
+            cells = (each[name].wrong or f"{each[name].rate:,.0f}" for each in found.values())
+            table.add_row(name, *cells)
+        return self._and_missing(table)
+
+    def _and_missing(self, table: Table) -> Table:
+        for name, why in self._missing.items():
+            table.add_row(name, *[""] * (len(table.columns) - 2), f"can't be had: {why}")
+        return table
+
+
+def _median(runs: list[Measured]) -> Measured:
+    """The median of each number. A single wrong run makes all wrong."""
+    if wrong := next((run.wrong for run in runs if run.wrong), ""):
+        return Measured(wrong=wrong)
+    seconds, cpu, memory = (statistics.median(values) for values in zip(*(run[:3] for run in runs), strict=True))
+    return Measured(seconds, cpu, memory, runs[0].messages)
+
+
+def draw(found: Mapping[int, Mapping[str, Measured]], names: Iterable[str], path: Path) -> None:
+    """The picture of rate over skew, a line a contestant."""
+    figure = Figure((8, 4.5), layout="constrained")
+    axes = figure.subplots()
+    skews = sorted(found)
+    for name in names:
+        right = [(skew, found[skew][name].rate) for skew in skews if not found[skew][name].wrong]
+        grouping = name in COLOURS
+        axes.plot(
+            *zip(*right, strict=True),
+            marker="o",
+            label=f"{name} (unskew)" if grouping else name,
+            color=COLOURS.get(name),
+            linewidth=2.5 if grouping else 1.5,
+            linestyle="-" if grouping else "--",
+        )
+    axes.set(xlabel="skew, %", ylabel="messages/s", xticks=skews, ylim=(0, None))
+    axes.grid(alpha=0.3)
+    axes.legend(fontsize=8)
+    axes.spines[["top", "right"]].set_visible(False)
+    figure.savefig(path, dpi=150)
 
 
 def _read(connection: Connection, topic: str, group: str) -> bool:
@@ -186,7 +265,7 @@ def _run(connection: Connection, job: Job, engine: Contestant, truth: Truth, rep
         if wrong:
             log.seek(0)
             print(log.read().decode(errors="replace")[-20000:])
-        return Measured(found.last_ms / 1000 - began, usage.cpu, usage.memory, wrong)
+        return Measured(found.last_ms / 1000 - began, usage.cpu, usage.memory, truth.total, wrong)
 
 
 if __name__ == "__main__":

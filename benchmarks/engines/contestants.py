@@ -171,7 +171,7 @@ class KafkaStreams(Contestant):
 
 
 class Flink(Contestant):
-    """PyFlink: Flink's SQL where it has all that a job needs, and Python where it hasn't."""
+    """PyFlink: Flink's SQL where it has all that a job needs, its DataStream API where a tuple costs work in Python."""
 
     def version(self) -> str:
         python_of("flink")
@@ -184,7 +184,8 @@ class Flink(Contestant):
         jars = ";".join(f"file://{jar}" for jar in jars_of("flink"))
         of = [bootstrap, topic, output, job.cost_ms, job.workers, jars]
         variables = {"JAVA_TOOL_OPTIONS": "-Xmx2g", "PATH": f"{python.parent}{os.pathsep}{os.environ['PATH']}"}
-        return Started([*map(str, [python, _HERE / "flink" / "program.py", *of])], output, variables)
+        program = _HERE / "flink" / ("work.py" if job.cost_ms else "program.py")
+        return Started([*map(str, [python, program, *of])], output, variables)
 
     def results(self, key: bytes | None, value: bytes) -> Iterator[tuple[Place, int]]:
         record = orjson.loads(value)

@@ -1,0 +1,101 @@
+"""The job with work in Flink: `key_by` the key, then tumbling windows whose aggregate is a Python class.
+
+    python work.py BOOTSTRAP TOPIC OUTPUT COST_MS WORKERS JARS
+
+After https://nightlies.apache.org/flink/flink-docs-release-2.2/docs/connectors/datastream/kafka/ and
+.../dev/python/datastream/operators/windows/. The window is by the record's time in Kafka. There is no idle time-out:
+a source that the work holds back would be taken for an idle one, and its messages for late ones.
+"""
+
+import json
+import sys
+import time
+from collections.abc import Iterable
+
+from pyflink.common import Duration, SimpleStringSchema, Time, Types, WatermarkStrategy
+from pyflink.common.configuration import Configuration
+from pyflink.datastream import StreamExecutionEnvironment
+from pyflink.datastream.connectors.kafka import (
+    KafkaOffsetsInitializer,
+    KafkaRecordSerializationSchema,
+    KafkaSink,
+    KafkaSource,
+)
+from pyflink.datastream.functions import AggregateFunction, ProcessWindowFunction
+from pyflink.datastream.window import TumblingEventTimeWindows
+
+WINDOW_MS, LATENESS_MS = 5_000, 2_400_000
+SETTINGS = {
+    "pipeline.object-reuse": "true",
+    "execution.checkpointing.interval": "10 s",
+    "python.executable": sys.executable,
+    "python.fn-execution.bundle.size": "1000",
+}
+
+
+class Work(AggregateFunction):
+    """Sleeps for each message of a key, at the worker that owns it, and counts it."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+
+    def create_accumulator(self) -> int:
+        return 0
+
+    def add(self, value: str, accumulator: int) -> int:
+        time.sleep(self._seconds)
+        return accumulator + 1
+
+    def get_result(self, accumulator: int) -> int:
+        return accumulator
+
+    def merge(self, acc_a: int, acc_b: int) -> int:
+        return acc_a + acc_b
+
+
+class Record(ProcessWindowFunction):
+    """A window's count as JSON."""
+
+    def process(self, key: str, context: ProcessWindowFunction.Context, elements: Iterable[int]) -> Iterable[str]:
+        yield json.dumps({"start": context.window().start, "key": key, "n": next(iter(elements))})
+
+    def clear(self, context: ProcessWindowFunction.Context) -> None:
+        """Nothing is kept."""
+
+
+def main() -> None:
+    bootstrap, topic, output, cost_ms, workers, jars = sys.argv[1:]
+    environment = StreamExecutionEnvironment.get_execution_environment(Configuration())
+    environment.add_jars(*jars.split(";"))
+    environment.set_parallelism(int(workers))
+    settings = Configuration()
+    for name, value in SETTINGS.items():
+        settings.set_string(name, value)
+    environment.configure(settings)
+    source = (
+        KafkaSource.builder()
+        .set_bootstrap_servers(bootstrap)
+        .set_topics(topic)
+        .set_group_id(output)
+        .set_starting_offsets(KafkaOffsetsInitializer.earliest())
+        .set_bounded(KafkaOffsetsInitializer.latest())
+        .set_value_only_deserializer(SimpleStringSchema())
+        .build()
+    )
+    value = KafkaRecordSerializationSchema.builder().set_topic(output)
+    value = value.set_value_serialization_schema(SimpleStringSchema()).build()
+    sink = KafkaSink.builder().set_bootstrap_servers(bootstrap).set_record_serializer(value).build()
+    times = WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_millis(LATENESS_MS))
+    (
+        environment.from_source(source, times, topic)
+        .map(lambda message: json.loads(message)["country"], Types.STRING())
+        .key_by(lambda country: country, Types.STRING())
+        .window(TumblingEventTimeWindows.of(Time.milliseconds(WINDOW_MS)))
+        .aggregate(Work(float(cost_ms) / 1000), Record(), accumulator_type=Types.LONG(), output_type=Types.STRING())
+        .sink_to(sink)
+    )
+    environment.execute(topic)
+
+
+if __name__ == "__main__":
+    main()
