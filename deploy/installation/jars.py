@@ -31,21 +31,48 @@ DESCRIPTION = Path(__file__).with_name("ivy.xml")
 SOURCE = "spark-sql-kafka-"
 _ABOUT = (50, "about 55 MB")  # archives to download, for the progress bar only
 _S3A = DESCRIPTION.with_name("s3a.xml")
+_ABOUT_CONNECTOR = (10, "about 10 MB")
 _ABOUT_S3A = (40, "about 14 MB")
+_DEPENDENCIES = "dependencies/dependency"
 _SUMS = DESCRIPTION.with_name("jars.sha256")
 
 
 def connector_jars() -> list[Path]:
     """The archives of Spark's Kafka source and sink, for `spark.jars`. Missing ones are fetched first.
 
+    They are those of the installed pyspark: a connector works with its own Spark alone. Only the archives of the pinned
+    version have hashes.
+
     Raises
     ------
     EnvironmentFault
-        The installed pyspark has another version than these archives. Or they can't be fetched (`described_jars`).
+        They can't be fetched (`described_jars`), or there are none of that version.
     """
-    _require_spark()
-    found = described_jars(DESCRIPTION, "connector", "the JVM jars", *_ABOUT, _SUMS)
+    pinned, installed = _pinned(), _installed()
+    if pinned in (None, installed):
+        found = described_jars(DESCRIPTION, "connector", "the JVM jars", *_ABOUT, _SUMS)
+    else:
+        try:
+            found = connector_of(installed)
+        except EnvironmentFault as fault:
+            raise EnvironmentFault(
+                f"pyspark {installed} is installed, and its Kafka connector can't be had: {fault}. If there is none of "
+                f"this version: install pyspark=={pinned}, which unskew is made with"
+            ) from fault
     return [lenient(jar) if jar.name.startswith(SOURCE) else jar for jar in found]
+
+
+def connector_of(version: str) -> list[Path]:
+    """The archives of the Kafka connector of any version of Spark. Missing ones are fetched first; none has a hash.
+
+    Raises
+    ------
+    EnvironmentFault
+        They can't be fetched (`described_jars`).
+    """
+    return described_jars(
+        _description_of(version), "connector", f"Spark {version}'s Kafka connector", *_ABOUT_CONNECTOR
+    )
 
 
 def broker_jars() -> list[Path]:
@@ -77,18 +104,43 @@ def pyspark_home() -> Path:
     return Path(spec.submodule_search_locations[0])
 
 
-def _require_spark() -> None:
-    """Refuse a pyspark of another version than the connector's: a connector works with its own Spark alone."""
-    rows = ET.parse(DESCRIPTION).getroot().iterfind("dependencies/dependency")  # noqa: S314  our own file
-    wanted = [row.get("rev", "") for row in rows if row.get("name", "").startswith(SOURCE)]
+def _pinned() -> str | None:
+    """The version of the connector that `ivy.xml` names."""
+    return next((row.get("rev") for row in _described().iterfind(_DEPENDENCIES) if _is_source(row)), None)
+
+
+def _installed() -> str:
+    """The version of the installed pyspark, without what a vendor has added to it."""
     source = (pyspark_home() / "version.py").read_text()  # vendors' pyspark may have no metadata of a package
     [installed] = re.findall(r"""^__version__.*?=\s*["']([^"']+)["']""", source, re.MULTILINE)
-    if wanted and installed.partition("+")[0] not in wanted:
-        raise EnvironmentFault(
-            f"pyspark {installed} is installed, and there is no Kafka connector for it here, only that of Spark "
-            f"{wanted[0]}: install pyspark=={wanted[0]}, or make your own session with the setting spark.jars.packages="
-            f"org.apache.spark:{SOURCE}0-10_2.13:{installed}"
-        )
+    return installed.partition("+")[0]
+
+
+def _described() -> ET.Element:
+    return ET.fromstring(DESCRIPTION.read_bytes())  # noqa: S314  our own file
+
+
+def _is_source(dependency: ET.Element) -> bool:
+    return dependency.get("name", "").startswith(SOURCE)
+
+
+def _description_of(version: str) -> Path:
+    """An Ivy file as ours, with the connector of another version of Spark alone. It is made once."""
+    root = _described()
+    for parent in root.iterfind("dependencies"):
+        for row in parent.findall("dependency"):
+            if _is_source(row):
+                row.set("rev", version)
+            else:
+                parent.remove(row)
+    content = ET.tostring(root)
+    path = data_directory() / "jars" / f"spark-{version}.xml"
+    with _writable_jars(path.parent):
+        if not path.is_file() or path.read_bytes() != content:
+            part = path.with_suffix(f".{os.getpid()}.part")
+            part.write_bytes(content)
+            part.replace(path)
+    return path
 
 
 def described_jars(

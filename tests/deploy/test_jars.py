@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import tomllib
+import zipfile
 from xml.etree import ElementTree as ET
 
 import pytest
@@ -90,13 +91,47 @@ def test_all_archives_have_a_hash(pytestconfig):
     assert named <= {name.split("/")[1] for _, name in rows}
 
 
-def test_another_pyspark_is_told_which_one_has_the_connector(tmp_path, monkeypatch):
-    monkeypatch.setattr(jars, "pyspark_home", lambda: tmp_path)
-    (tmp_path / "version.py").write_text('__version__: str = "4.1.4"\n')
-    with pytest.raises(EnvironmentFault, match=r"^pyspark 4\.1\.4 is installed.*pyspark==4\.2\.0, .*10_2\.13:4\.1\.4$"):
+@pytest.fixture
+def versions(repository):
+    """Two versions of a connector: 1.0, which is pinned, and 1.1."""
+    here = repository.parents[1] / f"{jars.SOURCE}0-10_2.13"
+    for version in ("1.0", "1.1"):
+        (here / version).mkdir(parents=True)
+        name = f"{here.name}-{version}"
+        pom = POM.replace("<artifactId>thing", f"<artifactId>{here.name}").replace(
+            "<version>1.0", f"<version>{version}"
+        )
+        (here / version / f"{name}.pom").write_text(pom)
+        with zipfile.ZipFile(here / version / f"{name}.jar", "w") as archive:
+            archive.writestr("version", version)
+    jars.DESCRIPTION.write_text(DESCRIPTION.replace('name="thing"', f'name="{here.name}"', 1))
+    pinned = here / "1.0" / f"{here.name}-1.0.jar"
+    digest = hashlib.sha256(pinned.read_bytes()).hexdigest()
+    jars._SUMS.write_text("".join(f"{digest}  {conf}/{pinned.name}\n" for conf in ("broker", "connector")))
+    return here
+
+
+def test_the_connector_is_that_of_the_installed_pyspark(versions, monkeypatch):
+    monkeypatch.setattr(jars, "_installed", lambda: "1.1")
+    assert [path.name for path in jars.connector_jars()] == [f"{versions.name}-1.1.jar"]
+    for file in (versions / "1.1").iterdir():
+        file.unlink()
+    assert [path.name for path in jars.connector_jars()] == [f"{versions.name}-1.1.jar"], "it is fetched once"
+    monkeypatch.setattr(jars, "_installed", lambda: "1.0")
+    assert [path.name for path in jars.connector_jars()] == [f"{versions.name}-1.0.jar"]
+
+
+def test_a_pyspark_without_a_connector_is_told_which_one_has_it(versions, monkeypatch):
+    monkeypatch.setattr(jars, "_installed", lambda: "1.2")
+    with pytest.raises(EnvironmentFault, match=r"^pyspark 1\.2 is installed, and its .*pyspark==1\.0, which"):
         jars.connector_jars()
-    (tmp_path / "version.py").write_text("__version__ = '4.2.0+vendor.3'\n")
-    jars._require_spark()
+
+
+@pytest.mark.parametrize("line", ['__version__: str = "4.1.4"', "__version__ = '4.1.4+vendor.3'"])
+def test_vendors_pyspark_has_a_version(tmp_path, monkeypatch, line):
+    monkeypatch.setattr(jars, "pyspark_home", lambda: tmp_path)
+    (tmp_path / "version.py").write_text(f"{line}\n")
+    assert jars._installed() == "4.1.4"
 
 
 def test_the_connector_is_that_of_the_pinned_pyspark(pytestconfig):

@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import xml.etree.ElementTree as ET
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,7 +13,6 @@ import psutil
 
 from tests.waiting import PATIENCE, awaited
 from tests.wheel.environments import ROOT
-from unskew.deploy.installation.jars import DESCRIPTION, SOURCE, described_jars
 from unskew.deploy.installation.machine import find_java
 from unskew.deploy.servers.loopback import LOOPBACK
 
@@ -96,25 +94,6 @@ class Installed:
     def submit(self) -> Path:
         """Its `spark-submit`."""
         return self.folder / "bin" / "spark-submit"
-
-    def connector(self) -> list[Path]:
-        """The archives of its Kafka source. Raises ``EnvironmentFault`` if they can't be fetched.
-
-        They are those of ``ivy.xml``, which has the version of the project's Spark, in this one's.
-        """
-        description = ET.parse(DESCRIPTION)
-        root = description.getroot()
-        for parent, name in (("configurations", "name"), ("dependencies", "conf")):
-            found = root.find(parent)
-            assert found is not None
-            for each in [*found]:
-                if each.get(name, "").startswith("broker"):
-                    found.remove(each)
-                elif each.get("name", "").startswith(SOURCE):
-                    each.set("rev", self.version)
-        path = _ENVIRONMENTS / f"{self.version}.xml"
-        description.write(path)
-        return described_jars(path, "connector", f"the Kafka connector of Spark {self.version}", 8, "some 15 MB")
 
     def environment(self) -> dict[str, str]:
         """The variables of its programs."""

@@ -22,6 +22,7 @@ from oracle.rows import written
 from tests.apps.sessions_example import Example, require_each_session_once, send
 from tests.wheel.installed import MODES, Installed, error_of, kill_tree, own
 from tests.wheel.query import CLASSIC, NAMES
+from unskew.deploy.installation.jars import connector_of
 from unskew.deploy.kafka.connection import Connection
 from unskew.errors import EnvironmentFault
 
@@ -190,7 +191,7 @@ def test_drained(spark, mode, drained, name):
 def test_example(spark, mode, kafka, topic, tmp_path):
     """examples/sessions.py, unchanged, with this Spark's own connector: it is killed, and writes each session once."""
     try:
-        jars = spark.connector()
+        jars = connector_of(spark.version)
     except EnvironmentFault as fault:
         pytest.skip(f"the Kafka connector of Spark {spark.version} can't be had: {fault}")
     connection = Connection(kafka.bootstrap_servers)
