@@ -219,6 +219,7 @@ METRICS = (
     Metric(QUERY, "input_rate", "messages/s", "messages that arrived per second between the last two triggers"),
     Metric(QUERY, "processed_rate", "messages/s", "messages per second that the last micro-batch processed"),
     Metric(QUERY, "lag", "messages", "messages in the topic that no micro-batch has taken yet"),
+    Metric(QUERY, "recovery", "seconds", "from the newest restart until no more messages waited than before the stop"),
     Metric(QUERY, "partition_skew", "ratio", "the largest arrival rate of a partition divided by the mean; 1 is even"),
     Metric(QUERY, "state_rows", "records", "rows of open windows in the state store; not given for works with states"),
     Metric(QUERY, "state_memory", "bytes", "memory that the state store uses"),

@@ -9,6 +9,7 @@ from unskew.apps.checkpoint.versions import Totals, TotalsLog
 from unskew.apps.monitoring import catalogue
 from unskew.apps.monitoring.catalogue import Sample, Value
 from unskew.apps.monitoring.outputs import Outputs
+from unskew.apps.monitoring.recovery import LastLag, Recovery
 from unskew.apps.reports import PlanSummary, StateSummary
 from unskew.apps.run.partitions import ArrivalMeter, Arrivals
 from unskew.apps.run.progress import input_rate, lags, processed_rate, taken
@@ -154,8 +155,13 @@ def of_window(window: Distribution, totals: Totals) -> Iterator[Sample]:
         yield Sample(catalogue.HOT_KEY, window.end_ms, values, {"rank": str(rank)})
 
 
-def of_progress(progress: Mapping[str, Any], time_ms: int, arrivals: Arrivals | None = None) -> Iterator[Sample]:
-    """Samples of Spark's progress after the batch that was planned at ``time_ms``, and of what had arrived by then."""
+def of_progress(
+    progress: Mapping[str, Any], time_ms: int, arrivals: Arrivals | None = None, recovery: float | None = None
+) -> Iterator[Sample]:
+    """Samples of Spark's progress after the batch that was planned at ``time_ms``, and of what had arrived by then.
+
+    ``recovery`` is how long the run took to recover (s), if it has with this batch.
+    """
     durations = {stage: milliseconds / 1000 for stage, milliseconds in progress["durationMs"].items()}
     for stage, seconds in durations.items():
         # triggerExecution is the sum of the other stages.
@@ -176,6 +182,8 @@ def of_progress(progress: Mapping[str, Any], time_ms: int, arrivals: Arrivals | 
     offsets, waiting = taken(progress), lags(progress)
     if waiting:
         values["lag"] = sum(waiting.values())
+    if recovery is not None:
+        values["recovery"] = recovery
     for source, offset in offsets.items():
         lag = {"lag": waiting[source]} if source in waiting else {}
         yield Sample(catalogue.SOURCE, time_ms, {"offset": offset, **lag}, {"source": source})
@@ -232,6 +240,8 @@ class Monitor:
         self._planned: dict[int, int] = {}
         self._counted: dict[str, float] | None = None
         self._arrivals = ArrivalMeter()
+        self._last_lag = LastLag(settings.location)
+        self._recovery = Recovery(self._last_lag.messages)
         self._continuous = settings.run_time is None and not settings.until_drained
         # Prometheus' page has the run's totals before the first batch after a restart.
         totals = TotalsLog(settings.location).newest(Checkpoint(settings.location).planned())
@@ -249,8 +259,13 @@ class Monitor:
         with self._lock:
             planned = self._planned.get(progress["batchId"])
         arrivals = self._arrivals.add(progress)
-        if planned is not None:
-            self._outputs.write(of_progress(progress, planned, arrivals), self._common)
+        if planned is None:
+            return
+        waiting = lags(progress)
+        recovery = self._recovery.after(sum(waiting.values())) if waiting else None
+        self._outputs.write(of_progress(progress, planned, arrivals, recovery), self._common)
+        if waiting:
+            self._last_lag.set(sum(waiting.values()))  # last: a store that is down hides no metrics
 
     def _kind(self, time_ms: int) -> Sample:
         return Sample(catalogue.RUN, time_ms, {"continuous": int(self._continuous)})

@@ -12,6 +12,7 @@ from tests.monitoring.conftest import influxd_program, influxdb, prometheus_prog
 from tests.waiting import awaited
 from unskew.apps.monitoring.monitor import Monitor
 from unskew.apps.monitoring.outputs import Destinations, Outputs
+from unskew.apps.monitoring.recovery import LastLag
 from unskew.apps.reports import PlanSummary
 from unskew.apps.run.run import Run
 from unskew.apps.topology.settings import Settings
@@ -71,6 +72,7 @@ def seen(kafka: Broker, spark, influxdb, prometheus_program, tmp_path_factory) -
                     options=QUICK if grouping == "DYNAMIC_KEY" else {},
                     work=Running("offset") if grouping == "DYNAMIC_KEY" else None,
                 )
+                LastLag(run.location).set(0)  # as if it had been stopped
                 monitor = Monitor(run, outputs)
                 listeners = [lambda report, tell=monitor.batch: tell(planned(report))]
                 assert Run(run, listeners, [monitor.progress]).run(spark).drained
