@@ -15,6 +15,7 @@ from grafana_foundation_sdk.models.common import (
     BigValueGraphMode,
     BigValueTextMode,
     DataSourceRef,
+    GraphThresholdsStyleMode,
     LegendDisplayMode,
     LegendPlacement,
     LineInterpolation,
@@ -23,9 +24,16 @@ from grafana_foundation_sdk.models.common import (
     VisibilityMode,
     VizOrientation,
 )
-from grafana_foundation_sdk.models.dashboard import DataTransformerConfig, DynamicConfigValue, FieldColorModeId
+from grafana_foundation_sdk.models.dashboard import (
+    DataTransformerConfig,
+    DynamicConfigValue,
+    FieldColorModeId,
+    Threshold,
+    ThresholdsMode,
+)
 
 from unskew.apps.monitoring.colours import COLOURS
+from unskew.dashboards.grafana import alerts
 from unskew.dashboards.grafana.flux import INFLUXDB, Flux
 from unskew.dashboards.grafana.promql import PROMETHEUS
 
@@ -80,6 +88,8 @@ Query = Builder[Dataquery]
 
 LABEL = 16  # characters of a key beside a bar
 
+_ALARM = "#c4162a"
+
 #: What a panel says that has no data, if it says nothing else by `no_value`.
 EMPTY = "No run in this time range"
 
@@ -95,8 +105,22 @@ class Column:
 Panel = TypeVar("Panel", timeseries.Panel, stat.Panel, barchart.Panel, bargauge.Panel, table.Panel)
 
 
-def lines(title: str, description: str, unit: str, query: Query, span: int, height: int = 8) -> timeseries.Panel:
-    """Lines in the course of time."""
+def lines(
+    title: str, description: str, unit: str, query: Query, span: int, height: int = 8, alert: str | None = None
+) -> timeseries.Panel:
+    """Lines in the course of time.
+
+    Parameters
+    ----------
+    title, description, unit, query, span, height
+        As for all kinds.
+    alert : str, optional
+        The alert whose figure is a dashed line, in the panel's unit. Numbers and bars have none: there a threshold
+        would be a colour, and a run has its grouping's.
+
+    """
+    if alert is not None:
+        description = f"{description} Dashed: where the alert {alert} begins."
     panel = (
         timeseries.Panel()
         .line_width(2)
@@ -106,6 +130,10 @@ def lines(title: str, description: str, unit: str, query: Query, span: int, heig
         .legend(_legend())
         .tooltip(common.VizTooltipOptions().mode(TooltipDisplayMode.MULTI).sort(SortOrder.DESCENDING))
     )
+    if alert is not None:
+        steps = [Threshold(None, "transparent"), Threshold(alerts.figure(alert), _ALARM)]
+        panel = panel.thresholds(dashboard.ThresholdsConfig().mode(ThresholdsMode.ABSOLUTE).steps(steps))
+        panel = panel.thresholds_style(common.GraphThresholdsStyleConfig().mode(GraphThresholdsStyleMode.DASHED))
     return _named(_finished(panel, title, description, unit, query, span, height), query)
 
 

@@ -1,5 +1,6 @@
 """Pipeline: does the run keep up with its topic, and where does the time go."""
 
+from grafana_foundation_sdk.models import units
 from grafana_foundation_sdk.models.dashboard import Dashboard
 
 from unskew.apps.monitoring.catalogue import metric
@@ -58,6 +59,32 @@ def pipeline() -> Dashboard:
                 4,
             ).no_value("No run writes to InfluxDB"),
             panels.lines(
+                "Does one worker have too much?",
+                "The busiest worker's tuples in the newest window, divided by the mean of all workers. 1 is ideal.",
+                UNITS["ratio"],
+                promql.query(promql.busiest(metric("worker", "tuples"))),
+                8,
+                alert="LoadImbalanced",
+            ),
+            panels.lines(
+                "What part is invalid?",
+                "Messages that are invalid for the source type, as a part of all messages of the last five minutes.",
+                units.PercentUnit,
+                promql.query(
+                    promql.part(metric("run", "rejected"), metric("run", "rejected"), metric("run", "tuples"))
+                ),
+                8,
+                alert="RejectsRising",
+            ),
+            panels.lines(
+                "What part comes too late?",
+                "Tuples that came after their window was closed, as a part of all tuples of the last five minutes.",
+                units.PercentUnit,
+                promql.query(promql.part(metric("run", "late"), metric("run", "tuples"))),
+                8,
+                alert="LateRising",
+            ),
+            panels.lines(
                 "How many tuples a second?",
                 "Tuples routed.",
                 UNITS["tuples/s"],
@@ -66,10 +93,12 @@ def pipeline() -> Dashboard:
             ),
             panels.lines(
                 "Is it falling behind?",
-                "Messages in the topic that no micro-batch has taken yet. A flat line: it keeps up.",
-                UNITS["messages"],
-                promql.query(promql.now(metric("query", "lag"))),
+                "How long the messages that wait would take, at the newest batch's speed, if no others came. A flat "
+                "line: it keeps up.",
+                UNITS["seconds"],
+                promql.query(promql.catching_up(metric("query", "lag"), metric("query", "processed_rate"))),
                 8,
+                alert="FallingBehind",
             ),
             panels.lines(
                 "How long does a batch take?",
@@ -99,6 +128,29 @@ def pipeline() -> Dashboard:
                 promql.query(promql.now(metric("batch", "routing"))),
                 8,
             ),
+            panels.lines(
+                "How long was there no batch?",
+                "Time since the newest micro-batch was planned. An idle stream has a batch a minute.",
+                UNITS["seconds"],
+                promql.query(promql.age(metric("query", "batch"))),
+                8,
+                alert="BatchesStopped",
+            ),
+            panels.numbers(
+                "How long did it take to recover?",
+                "From the newest restart until no more messages waited than when the run was stopped.",
+                UNITS["seconds"],
+                promql.query(promql.now(metric("query", "recovery"))),
+                8,
+                8,
+            ).no_value("Not restarted, or not yet recovered"),
+            panels.lines(
+                "Do the metrics arrive?",
+                "Points that InfluxDB has taken per second.",
+                "si: points/s",
+                promql.query(promql.rate(metric("influxdb", "written"))),
+                8,
+            ).no_value("No run writes to InfluxDB"),
             panels.each(
                 "stage",
                 "Where does a batch's time go?",
@@ -124,6 +176,7 @@ def pipeline() -> Dashboard:
                 UNITS["ratio"],
                 promql.query(promql.now(metric("query", "partition_skew"))),
                 8,
+                alert="KafkaPartitionsUneven",
             ),
             panels.each(
                 "source",
@@ -168,30 +221,15 @@ def pipeline() -> Dashboard:
                 "If the grouping splits keys: the fragments that workers sent to mergers, per key.",
                 UNITS["workers/key"],
                 promql.query(promql.now(metric("states", "replication"))),
-                6,
+                12,
             ).no_value("No keyed work whose keys are split"),
             panels.lines(
                 "How long do merges take?",
                 "Time at work of the slowest merger, where the states of a key become one.",
                 UNITS["seconds"],
                 promql.query(promql.now(metric("states", "merge"))),
-                6,
+                12,
             ).no_value("No keyed work whose keys are split"),
-            panels.lines(
-                "Do the metrics arrive?",
-                "Points that InfluxDB has taken per second.",
-                "si: points/s",
-                promql.query(promql.rate(metric("influxdb", "written"))),
-                6,
-            ).no_value("No run writes to InfluxDB"),
-            panels.numbers(
-                "How long did it take to recover?",
-                "From the newest restart until no more messages waited than when the run was stopped.",
-                UNITS["seconds"],
-                promql.query(promql.now(metric("query", "recovery"))),
-                6,
-                8,
-            ).no_value("Not restarted, or not yet recovered"),
         ],
         data_sources=("prometheus",),
     )

@@ -42,6 +42,22 @@ def now(gauge: Metric, by: Sequence[str] = ()) -> str:
     return f"{_labels('max', by)} ({selected(gauge)})"
 
 
+def busiest(load: Metric) -> str:
+    """The largest of a run's workers, divided by their mean."""
+    return f"{now(load)} / {_labels('avg')} ({selected(load)})"
+
+
+def catching_up(lag: Metric, rate: Metric) -> str:
+    """Seconds that the messages that wait would take, if no others came."""
+    return f"{now(lag)} / clamp_min({now(rate)}, 1)"
+
+
+def part(counter: Metric, *whole: Metric) -> str:
+    """What part of some counters' increase one counter had, over the last five minutes."""
+    rates = " + ".join(_per_second(each) for each in whole)
+    return f"{_per_second(counter)} / clamp_min({rates}, 1e-9)"
+
+
 def age(timestamp: Metric) -> str:
     """Seconds since a timestamp."""
     return f"time() - {now(timestamp)}"
@@ -52,9 +68,13 @@ def selected(metric: Metric) -> str:
     return f'{metric.prometheus_name}{{run=~"$run", grouping=~"$grouping"}}'
 
 
+def _per_second(counter: Metric) -> str:
+    return f"{_sum()} (rate({selected(counter)}[5m]))"
+
+
 def _sum(by: Sequence[str] = ()) -> str:
     return _labels("sum", by)
 
 
-def _labels(aggregation: str, by: Sequence[str]) -> str:
+def _labels(aggregation: str, by: Sequence[str] = ()) -> str:
     return f"{aggregation} by ({', '.join(['run', 'grouping', *by])})"

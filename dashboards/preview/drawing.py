@@ -128,6 +128,10 @@ def timeseries(axes: Axes, panel: Panel, selection: Selection, marks: Sequence[M
     axes.xaxis.set_major_locator(mdates.AutoDateLocator(minticks=LEAST_TICKS, maxticks=MOST_TICKS))
     axes.xaxis.set_major_formatter(mdates.DateFormatter("%H:%M:%S", tz=selection.start.astimezone().tzinfo))
     _values(axes, panel, "y")
+    # As in Grafana, a threshold that is far above all lines doesn't make them flat: it isn't shown.
+    for value, colour in panel.thresholds:
+        if value <= axes.get_ylim()[1]:
+            axes.axhline(value, color=colour, linewidth=0.8, linestyle=(0, (6, 4)))
     axes.tick_params(axis="x", pad=7)  # below the lowest label of the other axis
     if panel.options.get("legend", {}).get("showLegend", True):
         _legend(axes, panel, list(named.values()), list(named))

@@ -132,7 +132,16 @@ class Panel:
         else:
             said = [f"{self.name(series)}: {self.write(series.values[-1])}" for series in self.series]
         more = f"; and {len(said) - MOST_SAID} more" if len(said) > MOST_SAID else ""
-        return "; ".join(said[:MOST_SAID]) + more
+        lines = "".join(f"; dashed: {self.write(value)}" for value, _ in self.thresholds)
+        return "; ".join(said[:MOST_SAID]) + more + lines
+
+    @property
+    def thresholds(self) -> list[tuple[float, str]]:
+        """The values at which the panel has a line, each with its colour."""
+        if self.custom.get("thresholdsStyle", {}).get("mode", "off") == "off":
+            return []
+        steps = self.spec["fieldConfig"]["defaults"]["thresholds"]["steps"]
+        return [(step["value"], step["color"]) for step in steps if step["value"] is not None]
 
     @property
     def series(self) -> list[Series]:

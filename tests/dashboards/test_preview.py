@@ -172,6 +172,19 @@ def test_a_windows_value_is_a_stretch_and_a_point(figures, tmp_path):
     assert (line.get_drawstyle(), line.get_marker()) == ("steps-pre", "o")
 
 
+@pytest.mark.parametrize(("highest", "shown"), [(3.0, [2.0]), (1.2, [])])
+def test_where_an_alert_begins_is_a_line_unless_it_is_far_away(highest, shown, figures, tmp_path):
+    answer = [Series({}, "KEY · a", [NOON, NOON + timedelta(minutes=1)], [1.0, highest])]
+    axes = drawn(figures, "pipeline", "Is Kafka uneven?", answer, tmp_path)
+    assert [line.get_ydata()[0] for line in axes.lines if line.is_dashed()] == shown
+    said = Panel(spec_of("pipeline", "Is Kafka uneven?"), answer).text
+    assert said.endswith("; dashed: 2")
+
+
+def test_a_panel_without_an_alert_has_no_such_line():
+    assert Panel(spec_of("pipeline", "How long does a batch take?"), []).thresholds == []
+
+
 MANY = [f"{grouping} · zipf-s4-w100" for grouping in list(COLOURS)[:12]]
 
 

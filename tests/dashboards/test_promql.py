@@ -4,9 +4,11 @@ import json
 import re
 
 import pytest
+import yaml
 
 from tests.monitoring.conftest import prometheus_program, promtool  # noqa: F401
 from unskew.dashboards.checked_in import dashboards
+from unskew.deploy.servers.stack import RULES
 
 BEGUN, EVERY = 100, 2  # s
 
@@ -33,6 +35,68 @@ def test_a_constant_rate_does_not_climb_after_the_start(promtool, tmp_path):
         "input_series": [{"series": series, "values": f"_x{BEGUN // EVERY - 1} {leaps}"}],
         "promql_expr_test": [found(BEGUN + later) for later in (14, 20, 30, 45, 60, 61, 90, 180)],
     }
-    file = tmp_path / "test.json"
-    file.write_text(json.dumps({"rule_files": [], "evaluation_interval": f"{EVERY}s", "tests": [test]}))
+    judged(promtool, tmp_path, test)
+
+
+def judged(promtool, folder, test, rules=()):
+    file = folder / "test.json"
+    file.write_text(json.dumps({"rule_files": [*map(str, rules)], "evaluation_interval": f"{EVERY}s", "tests": [test]}))
     promtool("test", "rules", file)
+
+
+ALARMED = {
+    re.search(r"Dashed: where the alert (\w+) begins\.", panel["description"])[1]: panel
+    for panel in dashboards()["pipeline"]["panels"]
+    if "Dashed" in panel["description"]
+}
+ALERTS = {
+    rule.get("alert"): rule["expr"]
+    for path in RULES
+    for group in yaml.safe_load(path.read_text())["groups"]
+    for rule in group["rules"]
+}
+SAMPLES = {
+    'unskew_worker_tuples{run="zipf-s1-w4-kg", grouping="KEY", worker="0"}': "900x400",
+    'unskew_worker_tuples{run="zipf-s1-w4-kg", grouping="KEY", worker="1"}': "0x400",
+    'unskew_worker_tuples{run="zipf-s1-w4-kg", grouping="KEY", worker="2"}': "0x400",
+    'unskew_query_lag{run="zipf-s1-w4-kg", grouping="KEY"}': "0+500x400",
+    'unskew_query_processed_rate_per_second{run="zipf-s1-w4-kg", grouping="KEY"}': "100x400",
+    'unskew_query_partition_skew_ratio{run="zipf-s1-w4-kg", grouping="KEY"}': "3x400",
+    'unskew_query_batch_timestamp_seconds{run="zipf-s1-w4-kg", grouping="KEY"}': "7x400",
+    'unskew_run_tuples_total{run="zipf-s1-w4-kg", grouping="KEY"}': "0+60x400",
+    'unskew_run_rejected_total{run="zipf-s1-w4-kg", grouping="KEY"}': "0+20x400",
+    'unskew_run_late_total{run="zipf-s1-w4-kg", grouping="KEY"}': "0+15x400",
+}
+
+
+def test_a_dashed_line_is_there_for_every_alert_that_compares_what_a_panel_shows():
+    others = {
+        "KafkaPartitionHot",  # 0 or 1
+        "MessagesGone",  # any is too many, as of lost points
+        "PointsLost",
+        "MetricsNotArriving",  # of what doesn't answer there is nothing to show
+        "RunEnded",
+        "BatchesNotBegun",
+        "StatesGrowing",  # beside the states of six hours before
+    }
+    assert ALARMED.keys() == ALERTS.keys() - others - {None}
+
+
+@pytest.mark.programs
+@pytest.mark.parametrize("alert", ALARMED)
+def test_a_panel_with_an_alerts_figure_shows_what_the_alert_compares(alert, promtool, tmp_path):
+    panel, expr = ALARMED[alert], ALERTS[alert].strip()
+    begins = re.search(r"(?:.* and )?(?P<measured>.+) > (?P<figure>[\d.]+)$", expr)
+    assert begins is not None
+    steps = panel["fieldConfig"]["defaults"]["thresholds"]["steps"]
+    assert [step["value"] for step in steps] == [None, float(begins["figure"])]
+    both = f"abs(({expression(panel['title'])}) - on (run) ({begins['measured']})) < 1e-9"
+    test = {
+        "interval": f"{EVERY}s",
+        "input_series": [{"series": series, "values": values} for series, values in SAMPLES.items()],
+        "promql_expr_test": [
+            {"expr": f"count({expr})", "eval_time": "700s", "exp_samples": [{"value": 1}]},
+            {"expr": f"count({both})", "eval_time": "700s", "exp_samples": [{"value": 1}]},
+        ],
+    }
+    judged(promtool, tmp_path, test, RULES)
