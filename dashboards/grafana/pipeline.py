@@ -86,7 +86,7 @@ def pipeline() -> Dashboard:
             ),
             panels.lines(
                 "How many tuples a second?",
-                "Tuples routed.",
+                "Tuples routed per second, over the last minute.",
                 UNITS["tuples/s"],
                 promql.query(promql.rate(metric("run", "tuples"))),
                 8,

@@ -26,10 +26,13 @@ def rate(counter: Metric, by: Sequence[str] = ()) -> str:
 
     A counter leaps once a batch, and a batch takes longer than Grafana's rate interval. PromQL's `rate` divides by the
     whole minute, so a constant rate would climb for a minute after the start.
+
+    After a run's end the minute still has samples, fewer and fewer, so a constant rate would fall. There is no rate
+    once the counter itself is gone: Prometheus marks its end when a scrape no longer finds it.
     """
     chosen = selected(counter)
     since = f"clamp_max(time() - min_over_time(timestamp({chosen})[1m:1s]), 60)"
-    return f"{_sum(by)} (increase({chosen}[1m]) / {since})"
+    return f"{_sum(by)} (increase({chosen}[1m]) / {since} and {chosen})"
 
 
 def increase(counter: Metric) -> str:
@@ -53,9 +56,9 @@ def catching_up(lag: Metric, rate: Metric) -> str:
 
 
 def part(counter: Metric, *whole: Metric) -> str:
-    """What part of some counters' increase one counter had, over the last five minutes."""
+    """What part of some counters' increase one counter had, over the last five minutes. As ``rate`` it ends with it."""
     rates = " + ".join(_per_second(each) for each in whole)
-    return f"{_per_second(counter)} / clamp_min({rates}, 1e-9)"
+    return f"{_per_second(counter)} / clamp_min({rates}, 1e-9) and {now(counter)}"
 
 
 def age(timestamp: Metric) -> str:

@@ -2,11 +2,16 @@
 
 import json
 import re
+import time
 
 import pytest
 import yaml
 
-from tests.monitoring.conftest import prometheus_program, promtool  # noqa: F401
+from tests.monitoring.conftest import prometheus, prometheus_program, promtool  # noqa: F401
+from tests.waiting import awaited
+from unskew.apps.monitoring import catalogue
+from unskew.apps.monitoring.catalogue import Sample
+from unskew.apps.monitoring.outputs import Exporter
 from unskew.dashboards.checked_in import dashboards
 from unskew.deploy.servers.stack import RULES
 
@@ -36,6 +41,53 @@ def test_a_constant_rate_does_not_climb_after_the_start(promtool, tmp_path):
         "promql_expr_test": [found(BEGUN + later) for later in (14, 20, 30, 45, 60, 61, 90, 180)],
     }
     judged(promtool, tmp_path, test)
+
+
+@pytest.mark.programs
+def test_a_rate_ends_with_its_run(promtool, tmp_path):
+    """A batch of 4,000 tuples each four seconds for three minutes. Then a scrape no longer finds the counter."""
+    leaps = " ".join(str(4_000 * (1 + at // 2)) for at in range(90))
+    series = 'unskew_run_tuples_total{run="zipf-s1-w4-kg", grouping="KEY"}'
+    rate, ended = expression("How many tuples a second?"), 90 * EVERY
+    near = f"count(abs(({rate}) - 1000) <= 100)"
+    test = {
+        "interval": f"{EVERY}s",
+        "input_series": [{"series": series, "values": f"{leaps} stale"}],
+        "promql_expr_test": [
+            {"expr": near, "eval_time": f"{ended - 1}s", "exp_samples": [{"value": 1}]},
+            *({"expr": rate, "eval_time": f"{ended + later}s", "exp_samples": []} for later in (0, 10, 40, 300)),
+        ],
+    }
+    judged(promtool, tmp_path, test)
+
+
+@pytest.mark.programs
+@pytest.mark.parametrize("ending", ["the process ends", "another run begins"])
+def test_a_real_server_has_no_rate_after_a_runs_end(ending, prometheus):
+    common = {"run": "zipf-s1-w4-kg", "source_type": "T", "grouping": "KEY", "workers": "4"}
+    rate = expression("How many tuples a second?")
+    with Exporter(0, "127.0.0.1") as exporter:
+        server = prometheus(targets={"unskew": [f"127.0.0.1:{exporter.port}"]}, every=0.2)
+        begun = time.time()
+
+        def there():
+            tuples = round(1000 * (time.time() - begun))
+            exporter.write([Sample(catalogue.RUN, 0, {"tuples": tuples})], common)
+            return [float(series["value"][1]) for series in server.query(rate)]
+
+        awaited(lambda: time.time() > begun + 3 and there(), "a rate")
+        (last,) = awaited(there, "the last rate")
+        assert last > 0
+        if ending == "another run begins":
+            exporter.forget()
+            exporter.write([Sample(catalogue.RUN, 0, {"tuples": 0})], common | {"run": "zipf-s1-w4-dkg"})
+            ended = 'absent(unskew_run_tuples_total{run="zipf-s1-w4-kg"})'
+            awaited(lambda: server.query(ended), ended)
+            assert all("dkg" in series["metric"]["run"] for series in server.query(rate))
+    if ending == "the process ends":
+        awaited(lambda: server.query("up == 0"), "a scrape that found nothing")
+        assert server.query("increase(unskew_run_tuples_total[1m]) > 0"), "the minute still has samples"
+        assert server.query(rate) == []
 
 
 def judged(promtool, folder, test, rules=()):
