@@ -69,7 +69,7 @@ def demo(
 
     size = QUICK if quick else FULL
     connection, left = _connection(bootstrap_servers, kafka_config)
-    watched = _start_stack(left)
+    lacking = _start_stack(left)
     topic = _publish(connection, size.records)
     _say("DYNAMIC_KEY's periods and BOUNDED_LOAD's window are shortened: by default they are for streams of hours")
     with fresh_checkpoints() as location:
@@ -90,10 +90,14 @@ def demo(
         courses = run_contest(settings, GROUPINGS, output, Destinations.of())
     if len(courses) == len(GROUPINGS):
         _say(_moral(*courses))
-    if watched and courses:
-        _draw_dashboards([course.run for course in courses], output / "dashboards")
+    seen = bool(courses) and not lacking
+    page = _draw_dashboards([course.run for course in courses], output / "dashboards") if seen else None
     if left:
         _say(f"Left running, for results and metrics to be read; stop it: {'; '.join(left)}")
+    if lacking:
+        _say(_how_to_get(lacking))
+    elif page is not None:
+        _say(f"See the overview in {page.with_name('overview.png')}, all dashboards at {page.absolute().as_uri()}")
     if len(courses) < len(GROUPINGS):
         raise typer.Exit(INTERRUPTED)
 
@@ -109,22 +113,31 @@ def _connection(bootstrap_servers: str | None, kafka_config: Path | None) -> tup
         return Connection(address.bootstrap_servers), [f"{unskew()} kafka stop"]
 
 
-def _start_stack(left: list[str]) -> bool:
-    """Start InfluxDB and Prometheus if their programs are on this machine; returns whether both run."""
+def _start_stack(left: list[str]) -> list[str]:
+    """Start InfluxDB and Prometheus if their programs are on this machine; returns those that aren't."""
     missing = [part for part in stack.PARTS if not stack.running(part)]
-    if not all(map(stack.at_hand, missing)):
-        lacking = " and ".join(part for part in missing if not stack.at_hand(part))
-        _say(f"no metrics are kept: no {lacking} on this machine (`{unskew()} stack start` says how to get it)")
-        return False
+    lacking = [part for part in missing if not stack.at_hand(part)]
+    if lacking:
+        return lacking
     for part in missing:
         server = stack.start(part)
         _say(f"{server.name} is ready at {server.url}")
     if missing:
         left.append(f"{unskew()} stack stop")
-    return True
+    return []
 
 
-def _draw_dashboards(runs: list[str], folder: Path) -> None:
+def _how_to_get(lacking: list[str]) -> str:
+    """The way to the dashboards of the next demo."""
+    takes = "about 5 minutes on two cores" if "influxdb" in lacking else "some seconds"
+    return (
+        f"No dashboards: no {' and '.join(lacking)} on this machine; in the project's repository `make servers` gets "
+        f"what is missing, in {takes}; elsewhere `{unskew()} stack start` says how"
+    )
+
+
+def _draw_dashboards(runs: list[str], folder: Path) -> Path:
+    """Draw the dashboards; returns the page with all of them."""
     from unskew.dashboards.preview.data_sources import DataSources, filled
     from unskew.dashboards.preview.files import PAGE, save
     from unskew.dashboards.preview.selection import Selection
@@ -136,6 +149,7 @@ def _draw_dashboards(runs: list[str], folder: Path) -> None:
     for saved in save(checked_in.NAMES, sources, selection, folder):
         _say(f"saved {saved.file}")
     _say(f"saved {folder / PAGE}: all of them")
+    return folder / PAGE
 
 
 def _publish(connection: Connection, records: int) -> str:

@@ -78,6 +78,10 @@ def test_from_nothing_to_results_that_can_be_read(wheel, tmp_path):
                 picture = tmp_path / "out" / "dashboards" / f"{name}.png"
                 assert picture.read_bytes().startswith(b"\x89PNG")
                 assert str(picture) in printed
+            page = tmp_path / "out" / "dashboards" / "index.html"
+            assert printed.rstrip().endswith(f"all dashboards at {page.as_uri()}")
+        else:
+            assert "`make servers` gets what is missing" in printed.splitlines()[-1]
     finally:
         unskew("kafka", "stop")
         unskew("stack", "stop")
