@@ -1,7 +1,7 @@
 """The stream to simulate: a generator, a dataset, a column of a file, or the present contents of a Kafka topic."""
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -11,7 +11,7 @@ import numpy as np
 import orjson
 import pyarrow as pa
 import pyarrow.csv as pv
-import pyarrow.dataset as ds
+import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from unskew.deploy.kafka.connection import Connection
@@ -19,7 +19,7 @@ from unskew.deploy.kafka.reader import TopicReader
 from unskew.deploy.kafka.topics import end_offsets, first_offsets
 from unskew.errors import UsageError
 from unskew.grouping import streams
-from unskew.grouping.streams import KeyStream
+from unskew.grouping.streams import CHUNK, KeyStream
 from unskew.producers import registry
 from unskew.shell import pair, value
 
@@ -35,6 +35,7 @@ GENERATORS: dict[str, Callable[..., KeyStream]] = {
         streams.drifting,
     )
 }
+_NAMED = {*GENERATORS, "kafka", "counts"}  # what a stream of another kind than a dataset or a file begins with
 FORMS = (
     "zipf:z=1.2,k=100000 (or another generator: " + ", ".join(GENERATORS) + "), a dataset such as COUNTRY_SKEW_R80, "
     "FILE.parquet:COLUMN, FILE.csv:COLUMN, counts:FILE.csv (columns key,count: how often each key comes), "
@@ -61,6 +62,75 @@ class Stream:
     partitions: dict[int, int] | None = None
 
 
+@dataclass(frozen=True)
+class Given:
+    """A stream by its name.
+
+    Attributes
+    ----------
+    spec : str
+        Its name (see ``FORMS``).
+    tuples : int
+        The most tuples that are taken of it.
+    seed : int
+        The seed of what is drawn.
+    connect : () → Connection
+        Connects to Kafka. It is called only for a topic.
+
+    """
+
+    spec: str
+    tuples: int
+    seed: int
+    connect: Callable[[], Connection]
+
+    @property
+    def file(self) -> Path | None:
+        """The file that it is a column of. None: it isn't."""
+        path = Path(self.spec.rpartition(":")[0])
+        return path if self.spec.partition(":")[0] not in _NAMED and path.is_file() else None
+
+    @property
+    def topic(self) -> str | None:
+        """The topic that it comes from. None: it doesn't."""
+        name, _, rest = self.spec.partition(":")
+        return rest.partition(":")[0] if name == "kafka" else None
+
+    def read(self) -> Stream:
+        """The whole stream, as ``read``."""
+        return read(self.spec, self.tuples, self.seed, self.connect)
+
+    def partitions(self) -> dict[int, int] | None:
+        """Kafka partition → the number of its messages. None: the stream isn't a topic's."""
+        return None if self.topic is None else _messages(self.topic, self.connect())
+
+    def blocks(self, size: int) -> Iterator[pa.Array]:
+        """The keys that ``read`` gives, ``size`` at a time; the last block may have fewer.
+
+        Generators, datasets and files are read bit by bit. A topic and a histogram are read whole: a topic's messages
+        come in the order of their times, a histogram's keys in a random one.
+
+        Raises
+        ------
+        UsageError
+            No stream has that name.
+
+        """
+        name, _, rest = self.spec.partition(":")
+        if name in GENERATORS:
+            drawn, most = generator(name, rest), self.tuples
+            parts = (pa.array(drawn.take(at, min(at + CHUNK, most), self.seed)) for at in range(0, most, CHUNK))
+        elif name.upper() in registry.DATASETS:
+            drawn = registry.create(name, records=self.tuples, seed=self.seed)
+            parts = (_plain(block.keys) for block in drawn.blocks())
+        elif (path := self.file) is not None:
+            parts = (part.column(0) for part in rows(path, self.spec.rpartition(":")[2]))
+        else:
+            keys: Any = self.read().keys
+            parts = iter(keys.chunks if isinstance(keys, pa.ChunkedArray) else [pa.array(keys)])
+        return _of_size(parts, size, self.tuples)
+
+
 def read(spec: str, tuples: int, seed: int, connect: Callable[[], Connection]) -> Stream:
     """The first ``tuples`` keys of the stream that ``spec`` names (see ``FORMS``).
 
@@ -83,6 +153,27 @@ def read(spec: str, tuples: int, seed: int, connect: Callable[[], Connection]) -
     if Path(path).is_file():
         return _column(Path(path), column, tuples)
     raise UsageError(f"stream is {spec!r}; valid: {FORMS}")
+
+
+def _of_size(parts: Iterable[pa.Array], size: int, most: int) -> Iterator[pa.Array]:
+    """The first ``most`` keys of these parts, in blocks of a size."""
+    held: list[pa.Array] = []
+    missing = size = min(size, most)
+    for part in parts:
+        at = 0
+        while missing and at < len(part):
+            held.append(part.slice(at, missing))
+            at += len(held[-1])
+            missing -= len(held[-1])
+            if not missing:
+                yield pa.concat_arrays(held)
+                most -= size
+                held, missing = [], min(size, most)
+                size = missing
+        if not missing:
+            return
+    if held:
+        yield pa.concat_arrays(held)
 
 
 def generator(name: str, text: str) -> KeyStream:
@@ -132,17 +223,53 @@ def _plain(keys: pa.Array) -> pa.Array:
 
 def _column(path: Path, column: str, tuples: int) -> Stream:
     """A column of a Parquet or CSV file, and its column ``time`` (ms or a timestamp) if it has one."""
-    kind = "parquet" if path.suffix in (".parquet", ".pq") else "csv"
-    data = ds.dataset(path, format=kind)
-    if column not in data.schema.names:
-        raise UsageError(f"{path} has no column {column!r}; valid: {', '.join(data.schema.names)}")
-    times = ["time"] if "time" in data.schema.names and column != "time" else []
-    table = data.head(tuples, columns=[column, *times])
+    times = ["time"] if "time" in _names(path) and column != "time" else []
+    table = head(path, tuples, column, *times)
     recorded = None
     if times:
         stamps = table["time"].cast(pa.timestamp("ms")) if pa.types.is_temporal(table["time"].type) else table["time"]
         recorded = np.maximum.accumulate(stamps.cast(pa.int64()).to_numpy())
     return Stream(table[column], recorded)
+
+
+def rows(path: Path, *columns: str) -> Iterator[pa.RecordBatch]:
+    """The rows of a Parquet or CSV file with these columns alone, a part at a time, in bounded memory.
+
+    Raises
+    ------
+    UsageError
+        The file has no such column.
+
+    """
+    there = _names(path)
+    for column in columns:
+        if column not in there:
+            raise UsageError(f"{path} has no column {column!r}; valid: {', '.join(there)}")
+    if _is_parquet(path):
+        return pq.ParquetFile(path).iter_batches(CHUNK, columns=list(columns))
+    return iter(pv.open_csv(path, convert_options=pv.ConvertOptions(include_columns=columns)))
+
+
+def _names(path: Path) -> list[str]:
+    if _is_parquet(path):
+        return pq.read_schema(path).names
+    with pv.open_csv(path) as reader:
+        return reader.schema.names
+
+
+def _is_parquet(path: Path) -> bool:
+    return path.suffix in (".parquet", ".pq")
+
+
+def head(path: Path, most: int, *columns: str) -> pa.Table:
+    """The first ``most`` rows of a file, as ``rows`` reads them."""
+    parts, missing = [], most
+    for part in rows(path, *columns):
+        parts.append(part.slice(0, missing))
+        missing -= len(parts[-1])
+        if not missing:
+            break
+    return pa.Table.from_batches(parts) if parts else pa.table({column: [] for column in columns})
 
 
 def _histogram(path: Path, tuples: int, seed: int) -> Stream:
@@ -194,10 +321,13 @@ def records(topic: str, field: str | None, tuples: int, connection: Connection) 
         raise UsageError(f"no message of topic {topic!r} has a {missing}")
     stamps = np.array(times, np.int64)
     order = np.argsort(stamps, kind="stable")
-    # Not of the messages that were read: a consumer may read one partition before the others.
+    return Stream(pa.array(keys).take(pa.array(order)), stamps[order], _messages(topic, connection))
+
+
+def _messages(topic: str, connection: Connection) -> dict[int, int]:
+    """Partition → its messages, also those that weren't read: a consumer may read one partition before the others."""
     first, ends = first_offsets(connection, topic), end_offsets(connection, topic)
-    partitions = {partition: end - first[partition] for partition, end in ends.items()}
-    return Stream(pa.array(keys).take(pa.array(order)), stamps[order], partitions)
+    return {partition: end - first[partition] for partition, end in ends.items()}
 
 
 def _field(value: bytes | None, field: str) -> str | None:
