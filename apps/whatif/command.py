@@ -1,5 +1,9 @@
 """`unskew simulate`: how balanced a stream would be with each grouping, and at what price."""
 
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -7,18 +11,91 @@ import typer
 from rich.console import Console
 
 from unskew.apps.commandline import options
+from unskew.apps.commandline.flattened import flattened
+from unskew.apps.commandline.options import WorkOptions
 from unskew.apps.topology.settings import numbers, scheme
 from unskew.deploy.commands.options import BootstrapOption, KafkaConfigOption
 from unskew.deploy.kafka.connection import Connection
 from unskew.errors import UsageError
 
 if TYPE_CHECKING:
+    from unskew.apps.whatif.simulation import Contestant
+    from unskew.apps.whatif.stream import Given, Stream
+    from unskew.apps.whatif.timing import Timing
     from unskew.grouping.simulator import Outcome
 
 TIME = "Timing options"
+MINUTES = "Options of the time that batches take"
 
 
+@dataclass(frozen=True)
+class BatchOptions:
+    """What tuples and batches cost."""
+
+    cost: Annotated[
+        str | None,
+        typer.Option(
+            metavar="MS,…",
+            help="Cost of a tuple (ms): shows how long batches take. Several costs, or 1..64: one for each class of "
+            "keys.",
+            show_default="1 in queues",
+        ),
+    ] = None
+    cores: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Cores that compute the tuples' cost, all workers together.",
+            show_default="--cost is waiting, --work computes on the cores of this machine",
+            rich_help_panel=MINUTES,
+        ),
+    ] = None
+    batch: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Tuples of a batch.",
+            show_default="a second of all workers' work, at most a million",
+            rich_help_panel=MINUTES,
+        ),
+    ] = None
+    fixed: Annotated[
+        float | None,
+        typer.Option(
+            min=0,
+            help="Fixed cost of a batch on your cluster (ms).",
+            show_default="400",
+            rich_help_panel=MINUTES,
+        ),
+    ] = None
+
+    def asked(self, work: str | None) -> bool:
+        """Whether the time of batches is asked for.
+
+        Raises
+        ------
+        UsageError
+            Options contradict each other.
+
+        """
+        if self.cost is not None and work is not None:
+            raise UsageError("--cost and --work are both given; valid: one of them, as --work measures the cost")
+        asked = self.cost is not None or work is not None
+        given = [name for name in ("cores", "batch", "fixed") if getattr(self, name) is not None]
+        if given and not asked:
+            raise UsageError(f"--{given[0]} is about the time of batches; valid: with --cost or --work")
+        return asked
+
+    @property
+    def costs(self) -> list[float]:
+        """The cost (ms) of each class of keys."""
+        return numbers("--cost", self.cost or "1")
+
+
+@flattened(batches=BatchOptions, work=WorkOptions)
 def simulate(
+    batches: BatchOptions,
+    work: WorkOptions,
     stream: Annotated[
         str,
         typer.Argument(
@@ -37,10 +114,6 @@ def simulate(
         int, typer.Option(min=1, help="Most tuples to simulate; a file or topic may have fewer.")
     ] = 1_000_000,
     split: Annotated[str, typer.Option(help="How tuples are spread over the sources: 'even', or by 'key'.")] = "even",
-    cost: Annotated[
-        str,
-        typer.Option(metavar="MS,…", help="Cost of a tuple (ms); several costs, or 1..64: one for each class of keys."),
-    ] = "1",
     factors: Annotated[
         str,
         typer.Option(metavar="F,…", help="Multiples of that cost that each worker takes; repeated over the workers."),
@@ -92,33 +165,45 @@ def simulate(
 
     Routes the stream with each grouping, and prints a row for each, the cheapest first.
     The row above them is the bound by which costs are measured.
+    With --cost or --work it prints how long batches would take instead, and which grouping to choose, if any.
+    --work measures your own work on a sample of the stream.
     --details adds the queues and times of simulated workers. --output saves all measures over time.
 
     Example: unskew simulate kafka:events:user --workers 50 --sources 16
+
+    Example: unskew simulate kafka:events:user --workers 50 --cost 2
     """
     chosen = [_scheme(text.strip()) for text in groupings.split(",") if text.strip()]
     counts = [int(number) for number in numbers("--workers", workers, least=1, whole=True)]
     if not chosen:
         raise UsageError("--groupings is empty; valid: names separated by commas, such as KEY,PARTIAL_KEY")
 
+    asked = batches.asked(work.work)
+    speeds = {
+        "factors": numbers("--factors", factors),
+        "factors_end": None if factors_end is None else numbers("--factors-end", factors_end),
+    }
+
     # pyarrow and numba: the commands' help needn't wait for them.
     from unskew.apps.whatif import simulation, tables
     from unskew.apps.whatif import stream as source
 
     contestants = [simulation.Contestant(*each) for each in chosen]
+    given = source.Given(stream, tuples, seed, partial(Connection.of, bootstrap_servers, kafka_config))
+    console = Console()
+    if asked:
+        settings = {**speeds, "sources": sources, "split": split, "seed": seed}
+        _minutes(console, _timing(given, batches, work, settings), contestants, counts)
+        if not details and output is None:
+            return
     try:
         feedback = simulation.Feedback(1000 * feedback_interval, 1000 * feedback_delay, feedback_transfer)
-        read = source.read(stream, tuples, seed, lambda: Connection.of(bootstrap_servers, kafka_config))
-        if not len(read.keys):
-            raise UsageError(f"stream {stream!r} has no tuples")
-        if recorded and read.times is None:
-            raise UsageError(f"--recorded: stream {stream!r} says no times; a column 'time' (ms) or a Kafka topic does")
+        read = _read(given, recorded=recorded)
         simulated = simulation.Simulation(
             simulation.encode(read.keys),
             read.times if recorded else None,
-            costs=numbers("--cost", cost),
-            factors=numbers("--factors", factors),
-            factors_end=None if factors_end is None else numbers("--factors-end", factors_end),
+            costs=batches.costs,
+            **speeds,
             load=load,
             poisson=poisson,
             seed=seed,
@@ -127,7 +212,6 @@ def simulate(
             settings={"split": split, "samples": samples, "window": window and 1000 * window},
         )
         outcomes: dict[tuple[str, int], Outcome] = {}
-        console = Console()
         for count in counts:
             found = simulated.outcomes(contestants, count)
             outcomes |= {(label, count): outcome for label, outcome in found.items()}
@@ -141,6 +225,53 @@ def simulate(
     if output is not None:
         for file in tables.save(outcomes, output, stream):
             console.print(f"wrote {file}")
+
+
+def _read(given: "Given", *, recorded: bool) -> "Stream":
+    """The whole stream, which must have tuples, and times if these are asked for."""
+    read = given.read()
+    if not len(read.keys):
+        raise UsageError(f"stream {given.spec!r} has no tuples")
+    if recorded and read.times is None:
+        raise UsageError(f"--recorded: stream {given.spec!r} says no times; a column 'time' (ms) or a Kafka topic does")
+    return read
+
+
+def _timing(given: "Given", batches: BatchOptions, work: WorkOptions, settings: Mapping[str, Any]) -> "Timing":
+    """The stream with what its tuples cost: as given, or as measured on a sample of it.
+
+    A cost that is given is waiting, unless there are cores that compute it.
+    """
+    from unskew.apps.whatif.minutes import Prices, TupleCost
+    from unskew.apps.whatif.timing import Timing
+
+    costs = batches.costs
+    cost = TupleCost(sum(costs) / len(costs), cpu=0.0 if batches.cores is None else 1.0)
+    if work.work is not None:
+        from unskew.apps.whatif import sample  # with pyspark
+
+        cost = sample.measured(*sample.of(given, work.settings()))
+        costs = [cost.ms]
+    prices = Prices() if batches.fixed is None else Prices(fixed=batches.fixed / 1000)
+    cores = batches.cores or os.cpu_count() or 1
+    return Timing(given, cost, costs, cores=cores, prices=prices, batch=batches.batch, **settings)
+
+
+def _minutes(console: Console, timing: "Timing", contestants: "Sequence[Contestant]", counts: Sequence[int]) -> None:
+    """Print how long batches take, and what to choose, for each number of workers."""
+    from unskew.apps.whatif import tables
+    from unskew.apps.whatif.minutes import KEY, Prediction, advice
+
+    for workers in counts:
+        try:
+            courses = timing.courses(contestants, workers)
+        except (ValueError, TypeError) as error:
+            raise UsageError(str(error)) from None
+        predictions = {label: Prediction.of(course, courses[KEY]) for label, course in courses.items()}
+        console.print(tables.minutes(predictions, courses[KEY], timing.sources))
+        console.print(advice(predictions, courses[KEY]), highlight=False, soft_wrap=True)
+    if (partitions := timing.stream.partitions()) is not None:
+        console.print(tables.partitions(partitions), highlight=False, soft_wrap=True)
 
 
 def _scheme(text: str) -> tuple[str, str, dict[str, Any]]:

@@ -13,12 +13,14 @@ from rich.table import Table
 
 from unskew.apps.monitoring.colours import colour
 from unskew.apps.run.partitions import hot
+from unskew.apps.whatif.minutes import KEY, Clock, Course, Prediction, Range
 from unskew.errors import EnvironmentFault
 from unskew.grouping.keys import Keys
 from unskew.grouping.measures import fewest_replicas, straggling
 from unskew.grouping.simulator import Outcome
 
 CAP = 1.1  # max/mean that the bound allows
+_ALL = 0.95  # share of CPU that is as good as all
 _WINDOWS = 10  # of the stream's second half: what lasts, without what a scheme has to learn first
 CAPTION = (
     f"bound: no assignment whose busiest worker has at most {CAP:g} times the mean has less state. Loads are of the "
@@ -129,6 +131,56 @@ def table(outcomes: Mapping[str, Outcome], keys: Keys) -> Table:
             f"{found.fullest:,}",
         )
     return shown
+
+
+def minutes(predictions: Mapping[str, Prediction], key: Course, sources: int) -> Table:
+    """A row for KEY, then a row for each other label, the fastest first."""
+    tuples, clock, workers = sum(batch.tuples for batch in key.batches), key.clock, key.workers
+    batches = f"{len(key.batches):,} batch{'es' * (len(key.batches) > 1)} of {key.batches[0].tuples:,}"
+    shown = Table(
+        title=f"{tuples:,} tuples of {key.keys:,} keys in {batches}, S = {sources}, W = {workers}\n{_costs(clock)}",
+        caption=f"In brackets: in nine batches of ten, at a fixed cost of {clock.prices.fixed:g} s ± 20 %.",
+    )
+    shown.add_column("grouping", no_wrap=True)
+    for column in ("max/\nmean", "workers\na key", "a batch,\ns", "the stream", "speedup over\nKEY"):
+        shown.add_column(column, justify="right", no_wrap=True)
+    for label in sorted(predictions, key=lambda label: (label != KEY, -predictions[label].speedup.value)):
+        found = predictions[label]
+        uneven = np.mean([batch.most * workers / batch.tuples for batch in found.course.batches])
+        shown.add_row(
+            f"[{colour(found.course.grouping)}]■[/] " + label.replace(":", "\n  "),
+            f"{uneven:.2f}",
+            f"{found.course.replication:.2f}",
+            f"{found.batch.value:.3g}",
+            _duration(float(found.course.seconds().sum())),
+            "" if label == KEY else _ranged(found.speedup),
+            end_section=label == KEY,
+        )
+    return shown
+
+
+def _costs(clock: Clock) -> str:
+    cost = clock.cost
+    spread = f" ± {cost.spread:.2g}" if cost.spread else ""
+    waits = "waiting" if not cost.cpu else "of CPU" if cost.cpu > _ALL else f"({100 * cost.cpu:.0f} % of it CPU)"
+    cores = f", {clock.cores} cores" if cost.cpu else ""
+    return f"a tuple costs {cost.ms:.3g}{spread} ms {waits}{cores}"
+
+
+def _ranged(found: Range) -> str:
+    return f"{found.value:.2f} ({found.low:.2f}–{found.high:.2f})"
+
+
+def _duration(seconds: float) -> str:
+    """In the unit that reads best.
+
+    >>> _duration(90), _duration(600), _duration(9000)
+    ('90 s', '10 min', '2.5 h')
+    """
+    for unit, length in (("h", 3600), ("min", 60)):
+        if seconds >= 2 * length:
+            return f"{seconds / length:.3g} {unit}"
+    return f"{seconds:.3g} s"
 
 
 def details(outcomes: Mapping[str, Outcome], width: int) -> Group:
