@@ -30,6 +30,7 @@ BENCHMARKS = {
     "works": "µs a tuple and bytes of state of each keyed work, without Spark",
     "reports": "the cost of feedback's reports when workers name only their heaviest keys",
     "planning": "what PLANNED's planner costs: a batch beside BOUNDED_LOAD, and the planner alone with many sources",
+    "predict": "the speedup over KEY that `unskew simulate` predicts, beside that of live topologies",
     "routing": "ns a routed tuple and bytes of state, each scheme",
     "balance": "max/mean and workers a key of all schemes on many streams, beside the bound",
     "change": "max/mean of all schemes after a hot key came, was swapped, went",

@@ -224,11 +224,20 @@ def _around(value: float, ends: Iterable[NDArray[np.float64]]) -> Range:
     return Range(value, min(value, *map(float, lows)), max(value, *map(float, highs)))
 
 
-def advice(predictions: Mapping[str, Prediction], key: Course) -> str:
-    """One line: which grouping to choose, or why none.
+def recommended(predictions: Mapping[str, Prediction]) -> str | None:
+    """The label of the grouping to choose. None: no grouping is worth it.
 
     A grouping is worth it if even the low end of its speedup is at least ``LEAST_GAIN``. Of those whose speedup is
-    within a tenth of the best, the one with fewest replicas is recommended.
+    within a tenth of the best, the one with fewest replicas is chosen.
+    """
+    worth = {label: each for label, each in predictions.items() if each.speedup.low >= LEAST_GAIN}
+    least = _NEAR * max((each.speedup.value for each in worth.values()), default=0.0)
+    near = {label: each for label, each in worth.items() if each.speedup.value >= least}
+    return min(near, key=lambda label: (near[label].course.replicas, -near[label].speedup.value), default=None)
+
+
+def advice(predictions: Mapping[str, Prediction], key: Course) -> str:
+    """One line: which grouping to choose (``recommended``), or why none.
 
     Parameters
     ----------
@@ -238,15 +247,12 @@ def advice(predictions: Mapping[str, Prediction], key: Course) -> str:
         KEY's.
 
     """
-    worth = {label: each for label, each in predictions.items() if each.speedup.low >= LEAST_GAIN}
-    if not worth:
+    label = recommended(predictions)
+    if label is None:
         best = max((each.speedup.value for each in predictions.values()), default=1.0)
         most = f"no grouping is expected to be more than {max(1.0, best):.2f} times as fast"
         return f"Don't: {_why_not(key)}; {most}."
-    best = max(each.speedup.value for each in worth.values())
-    near = {label: each for label, each in worth.items() if each.speedup.value >= _NEAR * best}
-    label = min(near, key=lambda label: (near[label].course.replicas, -near[label].speedup.value))
-    chosen, before = near[label], float(key.seconds().mean())
+    chosen, before = predictions[label], float(key.seconds().mean())
     return (
         f"Choose {label}: a batch takes {chosen.batch.value:.3g} s instead of {before:.3g} s, "
         f"{chosen.speedup.value:.2f} times as fast ({chosen.speedup.low:.2f} to {chosen.speedup.high:.2f}), "
