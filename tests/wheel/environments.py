@@ -1,5 +1,6 @@
 """Virtual environments with the wheel, far from the checkout: each holds what the wheel asks for, and nothing else."""
 
+import re
 import shutil
 import subprocess
 import sys
@@ -12,6 +13,8 @@ from pathlib import Path
 from packaging.requirements import Requirement
 
 ROOT = Path(__file__).parents[2]
+#: What uv says if it reaches no package index.
+UNREACHED = re.compile(r"Failed to fetch|error sending request|network connectivity|dns error", re.IGNORECASE)
 _NOT_SOURCE = (".git", ".venv", ".unskew", ".hypothesis", "__pycache__", "*_cache", "dist", "out", "*.egg-info")
 
 

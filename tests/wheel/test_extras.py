@@ -8,12 +8,11 @@ from pathlib import Path
 import pytest
 from packaging.version import Version
 
-from tests.wheel.environments import ROOT
+from tests.wheel.environments import ROOT, UNREACHED
 
 # A Spark, and the protobuf that generated the code of its transformWithState (StateMessage_pb2.py). The code refuses an
 # older one.
 GENERATED_BY = {"4.0": "5.28.3", "4.1": "6.33.0", "4.2": "6.33.5", "4.3": "6.33.5"}
-_UNREACHED = re.compile(r"Failed to fetch|error sending request|network connectivity|dns error", re.IGNORECASE)
 
 
 def resolve(tmp_path: Path, extra: str, spark: str, *more: str) -> tuple[dict[str, Version], str]:
@@ -28,7 +27,7 @@ def resolve(tmp_path: Path, extra: str, spark: str, *more: str) -> tuple[dict[st
     command = [uv, "pip", "compile", "--quiet", "--config-file", config, "--no-header", "--no-annotate", *more]
     command += ["--extra", extra, "--constraint", constraint, "--no-emit-package", "unskew", ROOT / "pyproject.toml"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if _UNREACHED.search(done.stderr):
+    if UNREACHED.search(done.stderr):
         pytest.skip(f"no package index is reachable: {done.stderr.strip().splitlines()[0]}")
     pins = re.findall(r"^(\S+)==(\S+)$", done.stdout, re.MULTILINE)
     return {name: Version(version) for name, version in pins}, done.stderr
