@@ -9,7 +9,7 @@ PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11 python3
 	"$$python" -c '$(FITS)' 2> /dev/null && { echo "$$python"; break; }; done)
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: ## Make .venv, install the pinned packages, fetch the JVM jars (all other targets do it first)
 	@"$(PYTHON)" -c '$(FITS)' 2> /dev/null || { \
@@ -46,6 +46,12 @@ SPARKS ?= 4.0.4 4.1.3 4.2.0 4.3.0
 test-matrix: setup ## `balance`, `balanced_map` and `keyed_map` on other versions of Spark, each installed in .unskew (SPARKS=...)
 	@SPARKS="$(SPARKS)" $(TEST) --numprocesses 0 tests/wheel/test_sparks.py
 
+test-imports: setup ## The wheel alone, with the oldest and the newest packages that it takes: it is imported, and routes
+	@$(TEST) --numprocesses 0 tests/wheel/test_imports.py
+
+ci: ## What .ci/run does: the site, all tests, the oldest and the newest Spark (an hour on two cores)
+	@.ci/run
+
 lint: setup ## ruff, the layers of imports and the type checker
 	@.venv/bin/ruff check && .venv/bin/ruff format --check
 	@.venv/bin/lint-imports --no-cache --no-logo
@@ -54,6 +60,15 @@ lint: setup ## ruff, the layers of imports and the type checker
 docs: setup ## The site, in out/site; a link that leads nowhere, or an unknown name, is an error
 	@.venv/bin/sphinx-build --conf-dir docs --fail-on-warning --keep-going --quiet . out/site
 	@echo "out/site/index.html"
+
+# TAG=v1.2.3 holds the version to a tag.
+dist: setup ## sdist and wheel, in dist, checked as an index does; refused while project.urls has no address
+	@! grep -q 'https://github.com/OWNER/' pyproject.toml || { \
+	echo "unskew: set project.urls in pyproject.toml: OWNER is nobody" >&2; exit 1; }
+	@$(if $(TAG),grep -qx 'version = "$(TAG:v%=%)"' pyproject.toml || { \
+	echo "unskew: pyproject.toml has another version than the tag $(TAG)" >&2; exit 1; })
+	@rm -rf dist && .venv/bin/python -m build --installer uv --outdir dist
+	@.venv/bin/python -m twine check --strict dist/*
 
 bench: setup ## All benchmarks, one after the other (python -m benchmarks lists them)
 	@.venv/bin/python -m benchmarks all
@@ -105,4 +120,4 @@ clean: ## Remove all that was set up or made here: environment, jars, Kafka's da
 	rm -rf .venv .unskew out build dist *.egg-info .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-.PHONY: help setup demo servers test test-fast test-all test-rest test-matrix lint docs bench doctor lock up down status addresses docker clean
+.PHONY: help setup demo servers test test-fast test-all test-rest test-matrix test-imports ci lint docs dist bench doctor lock up down status addresses docker clean
