@@ -2,7 +2,7 @@
 
 Where a program can't be had, the reason is printed; that fails only if `$UNSKEW_REQUIRE_SERVERS` says so. `--beside
 PID` gets them beside that process: at low priority, and no longer than it lives. `--clouds` also gets emulators of
-clouds' stores.
+clouds' stores, and actionlint.
 """
 
 import argparse
@@ -19,6 +19,7 @@ from tests.programs import REQUIRED
 from tests.programs.clouds import azurite, fake_gcs
 from tests.programs.influxd import influxd
 from tests.programs.prometheus import prometheus_programs
+from tests.programs.workflows import actionlint
 from unskew.errors import EnvironmentFault
 
 _NICENESS = 10
@@ -28,7 +29,9 @@ def main() -> None:
     """Find, fetch or build each program."""
     parser = argparse.ArgumentParser(prog="python -m tests.programs", description="Get the server programs, once.")
     parser.add_argument("--beside", type=int, metavar="PID", help="at low priority, no longer than this process lives")
-    parser.add_argument("--clouds", action="store_true", help="also the emulators of clouds' stores (npm, Go)")
+    parser.add_argument(
+        "--clouds", action="store_true", help="also emulators of clouds' stores, and actionlint (npm, Go)"
+    )
     arguments = parser.parse_args()
     beside = arguments.beside
     if beside is not None:
@@ -40,7 +43,8 @@ def main() -> None:
         "InfluxDB": influxd,
     }
     if arguments.clouds:
-        wanted |= {"Azurite": partial(azurite, fetch=True), "fake-gcs-server": partial(fake_gcs, fetch=True)}
+        packages = {"Azurite": azurite, "fake-gcs-server": fake_gcs, "actionlint": actionlint}
+        wanted |= {name: partial(get, fetch=True) for name, get in packages.items()}
     missing = 0
     for number, (name, want) in enumerate(wanted.items(), 1):
         begun = time.monotonic()

@@ -15,6 +15,7 @@ from tests.programs.clouds import azurite, fake_gcs
 from tests.programs.influxd import influxd
 from tests.programs.prometheus import prometheus_programs
 from tests.programs.stand_ins import CARGO, GO, SAYS_VERSION, tools  # noqa: F401
+from tests.programs.workflows import actionlint
 from tests.waiting import PATIENCE, awaited, gone
 from unskew.deploy.servers import influxdb as stack_influxdb
 from unskew.deploy.servers import prometheus as stack_prometheus
@@ -169,20 +170,27 @@ while [ "$1" != --prefix ]; do shift; done
 mkdir -p "$2/node_modules/.bin" && echo installed > "$2/node_modules/.bin/azurite-blob"
 echo npm >> "$TMPDIR/runs"
 """
-GO_INSTALL = 'echo "$3" >> "$TMPDIR/runs"; echo installed > "$GOBIN/fake-gcs-server"'
+GO_INSTALL = """
+echo "$3" >> "$TMPDIR/runs"
+for name in fake-gcs-server actionlint; do echo installed > "$GOBIN/$name"; done
+"""
 
 
-def test_emulators_of_clouds_are_got_once(tools, tmp_path):
-    for program in (azurite, fake_gcs):
+def test_programs_of_packages_are_got_once(tools, tmp_path):
+    for program in (azurite, fake_gcs, actionlint):
         with pytest.raises(EnvironmentFault, match=r"isn't there; `python -m tests.programs --clouds` gets it"):
             program()
         with pytest.raises(EnvironmentFault, match=r"is not on this machine, and there is no (npm|go) to fetch it"):
             program(fetch=True)
     tools("npm", NPM)
     tools("go", GO_INSTALL)
-    for program in (azurite, fake_gcs):
+    for program in (azurite, fake_gcs, actionlint):
         assert program(fetch=True).read_text() == program().read_text() == "installed\n"
-    assert (tmp_path / "runs").read_text().splitlines() == ["npm", "github.com/fsouza/fake-gcs-server@v1.56.1"]
+    assert (tmp_path / "runs").read_text().splitlines() == [
+        "npm",
+        "github.com/fsouza/fake-gcs-server@v1.56.1",
+        "github.com/rhysd/actionlint/cmd/actionlint@v1.7.12",
+    ]
 
 
 def test_an_emulator_that_cannot_be_got_says_why_and_leaves_nothing(tools, tmp_path):
