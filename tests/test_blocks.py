@@ -5,18 +5,14 @@ times and the lengths of bars may differ from what a page shows; words may not. 
 lines that the page leaves out.
 """
 
-import os
 import re
-import subprocess
-from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import orjson
 import pytest
 
-from tests.pages import PAGES, ROOT, Block, blocks, logical
-from unskew.deploy.directories import data_directory
+from tests.pages import PAGES, Block, blocks, logical
+from tests.reader import Shell, place, shell  # noqa: F401
 
 #: Commands that aren't run here, and why; a page must say of a placeholder what to put in its place.
 NOT_RUN = {
@@ -53,53 +49,6 @@ def marked(name: str) -> object:
     marks = [pytest.mark.xdist_group(f"blocks of {name}"), *([pytest.mark.spark] if spark else [])]
     marks += [] if name == "README.md" else [pytest.mark.full]
     return pytest.param(name, marks=[*marks, pytest.mark.slow, pytest.mark.takes(60 if spark else 10)])
-
-
-@pytest.fixture
-def place(tmp_path: Path) -> Path:
-    """A reader's directory: with the environment and what ``make setup`` fetched, and nothing else."""
-    (tmp_path / ".venv").symlink_to(ROOT / ".venv")
-    (tmp_path / "examples").symlink_to(ROOT / "examples")
-    home = tmp_path / ".unskew"
-    home.mkdir()
-    for there in data_directory().iterdir():
-        if there.name in {"jars", "class-data"} or there.name.startswith("python-"):
-            (home / there.name).symlink_to(there)
-    return tmp_path
-
-
-@pytest.fixture
-def shell(place: Path) -> Iterator["Shell"]:
-    """A reader's shell; a broker that a block has started is stopped at the end."""
-    shell = Shell(place)
-    yield shell
-    if (place / ".unskew" / "kafka").exists():
-        shell.run("unskew kafka stop")
-
-
-class Shell:
-    """Runs code as a reader's shell does in which ``source .venv/bin/activate`` was done."""
-
-    def __init__(self, place: Path) -> None:
-        self._place = place
-        away = {"KAFKA_BOOTSTRAP_SERVERS", "PYSPARK_PYTHON"}
-        self.variables = {name: value for name, value in os.environ.items() if name not in away}
-        self.variables["PATH"] = f"{ROOT / '.venv' / 'bin'}{os.pathsep}{self.variables['PATH']}"
-        self.variables |= {"UNSKEW_HOME": str(place / ".unskew"), "COLUMNS": "100"}  # tables as wide as a terminal
-
-    def run(self, code: str, language: str = "sh") -> str:
-        """What the code prints; it must end with exit code 0."""
-        given = ["bash", "-euo", "pipefail", "-c", code] if language == "sh" else ["python", "-c", code]
-        output = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
-        done = subprocess.run(given, cwd=self._place, env=self.variables, timeout=400, check=False, **output)
-        assert done.returncode == 0, f"{code}\n{done.stdout[-10_000:]}"
-        return done.stdout
-
-    def start_kafka(self) -> None:
-        """Start a broker, and tell other clients of it, as the command says how."""
-        found = re.search(r"export (\w+)=(\S+)", self.run("unskew kafka start"))
-        assert found
-        self.variables[found[1]] = found[2]
 
 
 @pytest.mark.parametrize("name", [marked(name) for name in PAGES if steps(name)])
