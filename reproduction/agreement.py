@@ -233,22 +233,27 @@ VERDICTS = (AGREE, REASON, NO_REASON, NONE)
 TITLE = "Do they agree?"
 
 
-def verdicts(table: Table) -> list[tuple[Compared, str]]:
-    """Each compared cell of a table: whether it agrees, differs (has it a reason?), or has no figure of the paper."""
-    found: list[tuple[Compared, str]] = []
+def compared_cells(table: Table) -> list[tuple[Compared, str, Pair | None]]:
+    """Each compared cell of a table: how it is compared, its verdict, and the two figures, if the paper has one."""
+    found: list[tuple[Compared, str, Pair | None]] = []
     rows = [dict(zip(table.columns, cells, strict=True)) for cells in table.rows]
     for compared in COMPARED.get(table.name, ()):
         at = table.columns.index(compared.paper) if compared.paper in table.columns else None
         for cells, row in zip(table.rows, rows, strict=True):
             if at is None or not cells[at]:
-                found.append((compared, NONE))
+                found.append((compared, NONE, None))
                 continue
             # By position, because a table may have two columns of one heading.
             ours = cells[at + 1] if compared.ours is None else row[compared.ours]
             pair = Pair(cells[at], ours, row, rows)
             differs = REASON if row.get("why they differ") and not _says(pair) else NO_REASON
-            found.append((compared, AGREE if compared.kind.agrees(pair) else differs))
+            found.append((compared, AGREE if compared.kind.agrees(pair) else differs, pair))
     return found
+
+
+def verdicts(table: Table) -> list[tuple[Compared, str]]:
+    """Each compared cell of a table: whether it agrees, differs (has it a reason?), or has no figure of the paper."""
+    return [(compared, verdict) for compared, verdict, _ in compared_cells(table)]
 
 
 def summary(tables: Sequence[Table], papers: Mapping[str, str]) -> str:

@@ -1,4 +1,4 @@
-"""`unskew reproduce`: the papers' tables and figures again, each with the paper's, ours, and why they differ."""
+"""`unskew reproduce`: the papers' tables and figures again: the paper's, ours, the difference, and its reason."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -13,6 +13,7 @@ import typer
 from rich.console import Console
 
 from reproduction.agreement import TITLE, Table, summary
+from reproduction.difference import with_differences
 from reproduction.page import Remarks, Report, Sizing, page
 from unskew.errors import EnvironmentFault, UsageError
 
@@ -56,7 +57,9 @@ def reproduce(
     list_: Annotated[bool, typer.Option("--list", help="Name the experiments, run none.")] = False,
     read: Annotated[
         Path | None,
-        typer.Option(help="Run none: count again, from the tables in this directory, how many cells agree."),
+        typer.Option(
+            help="Run none: compare again the tables in this directory: differences, and how many cells agree."
+        ),
     ] = None,
 ) -> None:
     """Run the papers' experiments and print each table: the paper's figure, ours, and why they differ.
@@ -101,7 +104,8 @@ def reproduce(
                 files = report.save(output, name.replace("/", "-"))
                 tables.append(Table.of(name, report))
                 pictures = (file.name for file in files if file.suffix == ".png")
-                sections.append(report.markdown(next(pictures, None), files[0].name))
+                section = report.markdown(next(pictures, None), files[0].name)
+                sections.append(with_differences(section, tables[-1]))
                 if report.common is not None and report.common not in common:
                     common.append(report.common)
                 remarks = [some.markdown() for some in common]
@@ -115,7 +119,7 @@ def reproduce(
 
 
 def _summarise(folder: Path) -> None:
-    """Write a folder's README.md again, with a summary of the tables that are there; its sections stay as they are.
+    """Write a folder's README.md again, with a summary of the tables that are there, and their differences.
 
     Raises
     ------
@@ -130,11 +134,11 @@ def _summarise(folder: Path) -> None:
             raise UsageError(f"--read {folder}: README.md isn't a page of `unskew reproduce`")
         sections = [part.strip() + "\n" for part in re.split(r"(?m)^(?=## )", text)[1:]]
         sections = [part for part in sections if not part.startswith(f"## {TITLE}\n")]
-        tables = [
-            Table.read(folder / found[1], part.partition("\n")[0].removeprefix("## "))
-            for part in sections
-            if (found := re.search(r"\[As CSV\]\((.+?)\)\.", part))
-        ]
+        tables: list[Table] = []
+        for at, part in enumerate(sections):
+            if found := re.search(r"\[As CSV\]\((.+?)\)\.", part):
+                tables.append(Table.read(folder / found[1], part.partition("\n")[0].removeprefix("## ")))
+                sections[at] = with_differences(part, tables[-1])
         again = page(command[1], sections, summary(tables, _TITLES), live=" --live " in command[1])
         (folder / "README.md").write_text(again, encoding="utf-8")
     except OSError as error:

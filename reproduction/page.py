@@ -172,8 +172,10 @@ def page(command: str, sections: Sequence[str], summary: str = "", *, live: bool
             *(_LIVE if live else _SAME),
             "",
             *([summary] if summary else []),
-            "In each table below: the paper's figure, ours, and why they differ; a letter is for a reason below it, or",
-            "in the remarks that it names. A dash: the paper doesn't say.",
+            "In each table below: the paper's figure, ours, the difference, and why they differ. A letter is for a",
+            "reason below the table, or in the remarks that it names. A dash: the paper doesn't say. A difference is",
+            "in percent of the paper's figure, or a ratio from 2 on. That of speed-ups and of DPA's skew is in their",
+            "own unit. For words and claims it is *none* or *yes*.",
             "",
             *sections,
         ]
