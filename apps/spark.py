@@ -406,6 +406,18 @@ def jvm_process(spark: SparkSession) -> Any:
     return gateway.proc
 
 
+def kill_jvm() -> None:
+    """Kill the JVM that this process has started, if any: one that hangs doesn't end with the process.
+
+    ``_gateway.proc`` is private, as in ``jvm_process``.
+    """
+    from pyspark import SparkContext
+
+    process: Any = getattr(SparkContext._gateway, "proc", None)  # noqa: SLF001
+    if process is not None:
+        process.kill()
+
+
 def accumulator_server(spark: SparkSession) -> Any:
     """The thread to which the JVM sends accumulators.
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import orjson
 
+from unskew.apps.commandline.watchdog import Watchdog
 from unskew.apps.monitoring.display import Display, LiveView
 from unskew.apps.monitoring.monitor import Monitor
 from unskew.apps.monitoring.outputs import Destinations, Outputs
@@ -14,7 +15,14 @@ from unskew.apps.topology.settings import Settings
 from unskew.errors import EnvironmentFault
 
 
-def execute(settings: Settings, destinations: Destinations, summary: Path | None, *, live: bool) -> None:
+def execute(
+    settings: Settings,
+    destinations: Destinations,
+    summary: Path | None,
+    *,
+    live: bool,
+    batch_timeout: float | None = None,
+) -> None:
     """Run the topology until it is drained, stopped by a signal, or fails. Then print its summary, and save it.
 
     Parameters
@@ -27,6 +35,8 @@ def execute(settings: Settings, destinations: Destinations, summary: Path | None
         The file to save the summary to (JSON). None: it isn't saved.
     live : bool
         Whether the display shows workers, balance, rate, lag and hot keys.
+    batch_timeout : float, optional
+        After how many seconds without a batch the process ends, with exit code 4. Default: never.
 
     Raises
     ------
@@ -45,11 +55,13 @@ def execute(settings: Settings, destinations: Destinations, summary: Path | None
         if view is not None:
             listeners.append(view.batch)
             followers.append(view.progress)
-        run = Running(settings, [*listeners, display.batch], followers)
+        watchdog = Watchdog(batch_timeout, lambda: run.begun)
+        run = Running(settings, [*listeners, display.batch], [*followers, watchdog.progress])
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, lambda *_: (run.stop(), display.stopping()))
         display.target(run.waiting)
-        run.wait()
+        with watchdog:
+            run.wait()
     if run.outcome is None:
         return
     result = run.balance()

@@ -52,6 +52,16 @@ def topology(
         ),
     ] = None,
     conf: Conf = None,
+    batch_timeout: Annotated[
+        float | None,
+        typer.Option(
+            min=90,  # an idle run has a batch a minute
+            help="After so many seconds without a batch the run ends with exit code 4, for a service manager to start "
+            "it again. The first batch has ten minutes at least.",
+            rich_help_panel=SPARK,
+            show_default="never",
+        ),
+    ] = None,
 ) -> None:
     """Run the topology: count a topic's keys over windows with a chosen grouping.
 
@@ -81,4 +91,4 @@ def topology(
         connection=kafka.connection(),
         checkpoint=default_checkpoint(settings) if checkpoint is None else checkpoint,
     )
-    execute(settings, metrics.destinations(), summary, live=live)
+    execute(settings, metrics.destinations(), summary, live=live, batch_timeout=batch_timeout)

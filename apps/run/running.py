@@ -55,12 +55,14 @@ class Running:
         self._session = lambda: session(settings) if spark is None else borrowed(spark, settings)
         self._outcome: Outcome | None = None
         self._error: BaseException | None = None
+        self._begun = threading.Event()
         self._ended = threading.Event()
         threading.Thread(target=self._work, name=f"unskew {settings.name}", daemon=True).start()
 
     def _work(self) -> None:
         try:
             if self._run.await_turn():
+                self._begun.set()
                 made: AbstractContextManager[SparkSession] = self._session()
                 with made as spark:
                     self._outcome = self._run.run(spark)
@@ -95,6 +97,11 @@ class Running:
     def waiting(self) -> int:
         """As of ``Run``: how many messages the topic had ever had."""
         return self._run.waiting
+
+    @property
+    def begun(self) -> bool:
+        """Whether the run has begun, with the start of Spark. Before that it waits for another driver to end."""
+        return self._begun.is_set()
 
     @property
     def outcome(self) -> Outcome | None:

@@ -18,9 +18,10 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
-from tests.commands import UNSKEW
+from tests.commands import UNSKEW, unskew
 from tests.programs import REQUIRED
 from tests.waiting import PATIENCE, awaited
+from unskew.apps.commandline import execution
 from unskew.apps.monitoring import catalogue
 from unskew.apps.monitoring.catalogue import Sample
 from unskew.apps.monitoring.outputs import Exporter
@@ -85,6 +86,19 @@ def test_a_topology_without_progress_is_not_healthy(services):
         exporter.write([Sample(catalogue.QUERY, 0, {"batch": time.time() - 600})], run)
         assert not healthy(), "it hangs"
     assert not healthy(), "it has ended"
+
+
+@pytest.mark.programs
+@pytest.mark.parametrize("service", ["topology", "topology-key"])
+def test_a_topology_that_hangs_ends_and_is_started_again(services, service, monkeypatch):
+    got: dict[str, object] = {}
+    monkeypatch.setattr(execution, "execute", lambda *_, **named: got.update(named))
+    done = unskew(*shlex.split(services[service]["command"]), KAFKA_BOOTSTRAP_SERVERS="kafka:9092", INFLUXDB_V2_URL="")
+    assert done.returncode == 0, done.stderr
+    assert services[service]["restart"] == "unless-stopped", "whatever the exit code"
+    # Its health check fails first, so that `docker compose ps` says what is about to happen.
+    (healthy,) = re.findall(r"> (\d+)\)", services[service]["healthcheck"]["test"][-1])
+    assert got["batch_timeout"] > int(healthy)
 
 
 @pytest.mark.programs
@@ -153,7 +167,7 @@ def test_producer_and_topology_run_as_composed(services, kafka_as_composed, tmp_
     def composed(text: str) -> str:
         return text.replace("/data/", f"{tmp_path}/").replace("9464", port)
 
-    def unskew(service: str) -> subprocess.Popen[bytes]:
+    def started(service: str) -> subprocess.Popen[bytes]:
         arguments = shlex.split(composed(services[service]["command"]))
         environment = {**services[service]["environment"], "KAFKA_BOOTSTRAP_SERVERS": inside, "INFLUXDB_V2_URL": ""}
         return subprocess.Popen([*UNSKEW, *arguments], env={**os.environ, **environment}, cwd=ROOT)
@@ -172,7 +186,7 @@ def test_producer_and_topology_run_as_composed(services, kafka_as_composed, tmp_
     running = []
     try:
         for service in ("producer", "topology"):
-            running.append(unskew(service))
+            running.append(started(service))
             await_health(service, running[-1])
 
         def publishes() -> bool:

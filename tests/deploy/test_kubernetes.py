@@ -172,27 +172,28 @@ def settings_of(tmp_path, monkeypatch):
     assert len(lines) == 4
     (secret / "client.properties").write_text("\n".join(lines))
 
-    def read(operator: str) -> tuple[Settings, Any]:
+    def read(operator: str) -> tuple[Settings, Any, float | None]:
         [mount] = container(operator)["volumeMounts"]
         given = [each.replace(mount["mountPath"], str(secret)) for each in arguments(operator)]
         got: list[Any] = []
-        monkeypatch.setattr(execution, "execute", lambda *of, **_: got.extend(of))
+        monkeypatch.setattr(execution, "execute", lambda *of, batch_timeout, **_: got.extend([*of[:2], batch_timeout]))
         done = unskew(*given, **environment(operator))
         assert done.returncode == 0, done.stderr
-        return got[0], got[1]
+        return got[0], got[1], got[2]
 
     return read
 
 
 @pytest.mark.parametrize("operator", OPERATORS)
 def test_the_topology_takes_the_command_line(operator, settings_of):
-    settings, destinations = settings_of(operator)
+    settings, destinations, batch_timeout = settings_of(operator)
     assert settings.mode == "CLUSTER"
     assert settings.master.startswith("k8s://https://")
     assert settings.connection.bootstrap_servers == environment(operator)[BOOTSTRAP_VARIABLE]
     assert settings.connection.properties["sasl.password"] == "…"
     assert settings.location.scheme == "s3a"
     assert (destinations.prometheus_port, destinations.prometheus_host) == (9464, "0.0.0.0")
+    assert batch_timeout == 600
     assert "spark.driver.memory" not in settings.conf, "the pod's memory is that of the manifest"
 
 

@@ -40,11 +40,15 @@ def the_broker(topology: Topology, broker: Broker) -> None:
     broker.restart()
 
 
-def the_jvm(topology: Topology, broker: Broker) -> None:
+def jvm_of(topology: Topology) -> int:
     # A child that it is just starting has its command line for a moment.
     found = topology.children("org.apache.spark.deploy.SparkSubmit")
     [jvm] = [pid for pid in found if parent(pid) == topology.process.pid]
-    os.kill(jvm, signal.SIGKILL)
+    return jvm
+
+
+def the_jvm(topology: Topology, broker: Broker) -> None:
+    os.kill(jvm_of(topology), signal.SIGKILL)
     assert topology.process.wait(PATIENCE) == 1
     output = topology.output()
     assert "Traceback" not in output
