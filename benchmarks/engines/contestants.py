@@ -182,7 +182,7 @@ class Flink(Contestant):
         output = f"{topic}-flink-{folder.name}"
         python = python_of("flink")
         jars = ";".join(f"file://{jar}" for jar in jars_of("flink"))
-        of = [bootstrap, topic, output, job.cost_ms, job.workers, jars]
+        of = [bootstrap, topic, output, *([job.cost_ms] if job.cost_ms else []), job.workers, jars]
         variables = {"JAVA_TOOL_OPTIONS": "-Xmx2g", "PATH": f"{python.parent}{os.pathsep}{os.environ['PATH']}"}
         program = _HERE / "flink" / ("work.py" if job.cost_ms else "program.py")
         return Started([*map(str, [python, program, *of])], output, variables)

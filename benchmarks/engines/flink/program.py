@@ -1,6 +1,6 @@
 """The count in Flink: SQL that counts in tumbling windows.
 
-    python program.py BOOTSTRAP TOPIC OUTPUT COST_MS WORKERS JARS
+    python program.py BOOTSTRAP TOPIC OUTPUT WORKERS JARS
 
 After https://nightlies.apache.org/flink/flink-docs-release-2.2/docs/dev/table/tuning/ (mini-batch and two-phase
 aggregation), .../table/sql/queries/window-tvf/, and .../connectors/table/kafka/.
@@ -49,12 +49,12 @@ SETTINGS = {
 
 
 def main() -> None:
-    bootstrap, topic, output, _, workers, jars = sys.argv[1:]
+    bootstrap, topic, output, workers, jars = sys.argv[1:]
     environment = StreamExecutionEnvironment.get_execution_environment()
     environment.add_jars(*jars.split(";"))
     environment.set_parallelism(int(workers))
     tables = StreamTableEnvironment.create(environment)
-    for name, value in {**SETTINGS, "python.executable": sys.executable}.items():
+    for name, value in SETTINGS.items():
         tables.get_config().set(name, value)
     names = {"bootstrap": bootstrap, "topic": topic, "output": output}
     tables.execute_sql(SOURCE.format(**names))
