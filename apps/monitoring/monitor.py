@@ -262,10 +262,11 @@ class Monitor:
         if planned is None:
             return
         waiting = lags(progress)
-        recovery = self._recovery.after(sum(waiting.values())) if waiting else None
+        lag = sum(waiting.values()) if waiting else None
+        recovery = None if lag is None else self._recovery.after(lag)
         self._outputs.write(of_progress(progress, planned, arrivals, recovery), self._common)
-        if waiting:
-            self._last_lag.set(sum(waiting.values()))  # last: a store that is down hides no metrics
+        if lag is not None:
+            self._last_lag.set(lag)  # last: a store that is down hides no metrics
 
     def _kind(self, time_ms: int) -> Sample:
         return Sample(catalogue.RUN, time_ms, {"continuous": int(self._continuous)})

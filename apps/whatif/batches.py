@@ -44,9 +44,8 @@ class Batch(NamedTuple):
 class Routers:
     """The routers of S sources, and the feedback from W workers after each batch, as in a topology.
 
-    A plan that the feedback gives holds from the next batch
-    on. A topology with states that move holds it one batch later. Memory: the routers' own, and 8 bytes for each
-    replica.
+    A plan that the feedback gives holds from the next batch on. A topology with states that move holds it one batch
+    later. Memory: the routers' own, and 8 bytes for each replica.
 
     Parameters
     ----------
