@@ -8,11 +8,10 @@ from numpy.typing import NDArray
 
 from unskew.grouping import Grouping
 from unskew.grouping.arguments import one_of
-from unskew.grouping.hashing import function, homes
 from unskew.grouping.keys import Keys
 from unskew.grouping.loop import Interval, Loop, PlanState
 from unskew.grouping.planned import Batched
-from unskew.grouping.simulator.sources import SPLITS, Substreams
+from unskew.grouping.simulator.sources import SPLITS, Substreams, by_key
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _GATHERED = 1 << 18  # replicas that are held before they are merged
@@ -131,7 +130,7 @@ class Routers:
         """The tuples of each source, ascending."""
         if not self._by_key or self._count == 1:
             return [slice(source, None, self._count) for source in range(self._count)]
-        sources = homes(keys.hashes, function(self._seed, 1 << 21), self._count)[keys.codes]
+        sources = by_key(keys, self._seed, self._count)
         return [np.flatnonzero(sources == source) for source in range(self._count)]
 
     def _note(self, pairs: NDArray[np.uint64]) -> None:

@@ -22,6 +22,11 @@ from unskew.grouping.simulator.workload import Workload
 SPLITS = ("even", "key")
 
 
+def by_key(keys: Keys, seed: int, sources: int) -> NDArray[np.int32]:
+    """The source of each tuple, int32[n], if a stream is divided between S sources by a hash of its keys."""
+    return homes(keys.hashes, function(seed, 1 << 21), sources)[keys.codes]
+
+
 class Sources:
     """S sources with a router each, or with one router for all if the scheme is ``shared`` or ``batched``.
 
@@ -45,7 +50,7 @@ class Sources:
         self._substreams = Substreams(workload.keys)
         self._source = None
         if split == "key" and count > 1:
-            self._source = homes(workload.keys.hashes, function(first.seed, 1 << 21), count)[workload.keys.codes]
+            self._source = by_key(workload.keys, first.seed, count)
         if len(workload):
             first.foresee(workload.keys)
             # Compiles, so that the time measured is routing's.
