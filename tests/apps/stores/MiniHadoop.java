@@ -49,8 +49,9 @@ public class MiniHadoop {
     settings.set("yarn.scheduler.minimum-allocation-mb", "128");
     settings.set("yarn.nodemanager.pmem-check-enabled", "false");
     settings.set("yarn.nodemanager.vmem-check-enabled", "false");
-    // A disk that is nearly full is none to YARN.
+    // A disk that is nearly full is none to YARN, which looks once even where its checker is disabled.
     settings.set("yarn.nodemanager.disk-health-checker.enable", "false");
+    settings.set("yarn.nodemanager.disk-health-checker.max-disk-utilization-per-disk-percentage", "100");
     settings.set("yarn.scheduler.capacity.root.queues", "default");
     settings.set("yarn.scheduler.capacity.root.default.capacity", "100");
     settings.set("yarn.scheduler.capacity.maximum-am-resource-percent", "1");
