@@ -9,8 +9,8 @@ tuples' cost is slept, so W workers wait side by side on any machine. A batch ha
 ``--seconds``. The first ``--warm`` batches of a run aren't counted, neither live nor predicted.
 
 The fixed cost of a batch depends on the machine. So it is measured first, for each W: batches of few tuples, spread
-evenly, less their work. ``--fixed`` gives it instead. The last line also says how the prediction does with the fixed
-cost that `unskew simulate` has by default.
+evenly, less their work. It is measured twice, and the second time counts: at the first Spark is cold. ``--fixed`` gives
+it instead. The last line also says how the prediction does with the fixed cost that `unskew simulate` has by default.
 """
 
 import argparse
@@ -217,12 +217,15 @@ def main() -> None:
     combinations = combinations[: given.only]
     widest = max(each.workers for each in combinations)
     found: list[Found] = []
+    fixed: dict[int, float] = {}
     with tempfile.TemporaryDirectory() as folder, Broker(Path(folder) / "kafka") as broker:
         connection = Connection(broker.bootstrap_servers)
         base = settings(connection, KEY, Path(folder) / "run", speed="x1", trigger=0.0, workers=widest)
         with session(base, (KEY, EVEN, *GROUPINGS)) as spark:
             if given.fixed is None:
-                fixed = {each.workers: fixed_cost(spark, base, each.workers) for each in _of_each_w(combinations)}
+                for attempt, each in product(("cold", "warm"), _of_each_w(combinations)):
+                    run = replace(base, checkpoint=f"{base.checkpoint}-{attempt}")
+                    fixed[each.workers] = fixed_cost(spark, run, each.workers)
             else:
                 fixed = {each.workers: given.fixed / 1000 for each in _of_each_w(combinations)}
             print("fixed cost, s:", fixed, flush=True)
