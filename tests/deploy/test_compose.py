@@ -4,7 +4,6 @@ The reference implementation of the compose format reads the file; its settings 
 are tried on the real programs.
 """
 
-import json
 import os
 import re
 import shlex
@@ -19,7 +18,7 @@ import pytest
 from packaging.requirements import Requirement
 
 from tests.commands import UNSKEW, unskew
-from tests.programs import REQUIRED
+from tests.deploy.composed import DEPLOY, ROOT
 from tests.waiting import PATIENCE, awaited
 from unskew.apps.commandline import execution
 from unskew.apps.monitoring import catalogue
@@ -29,22 +28,6 @@ from unskew.deploy.kafka.connection import Connection
 from unskew.deploy.kafka.topics import topics
 from unskew.deploy.servers.broker import Broker
 from unskew.deploy.servers.loopback import free_port
-
-ROOT = Path(__file__).parents[2]
-DEPLOY = ROOT / "deploy"
-READER = "github.com/compose-spec/compose-go/v2/cmd@v2.9.1"
-
-
-@pytest.fixture(scope="session")
-def services():
-    """The stack's services with all variables at their defaults."""
-    if shutil.which("go") is None:
-        (pytest.fail if REQUIRED else pytest.skip)("no Go to run the reader of compose files")
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("STACK_")}
-    command = ["go", "run", READER, "-format", "json", "compose.yaml"]
-    done = subprocess.run(command, cwd=DEPLOY, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)["services"]
 
 
 @pytest.mark.programs

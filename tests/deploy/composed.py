@@ -1,0 +1,178 @@
+"""The services of `deploy/compose.yaml` as processes of this machine, without Docker.
+
+A service keeps its command line, its environment, its files and its health check. Only what a container has for itself
+is replaced: an address becomes a free port of the loopback interface, and the file system a directory of the test with
+the same mounts.
+"""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.programs import REQUIRED
+from unskew.deploy.servers import influxdb, prometheus
+from unskew.deploy.servers.loopback import response
+from unskew.deploy.servers.server import HttpServer
+
+ROOT = Path(__file__).parents[2]
+DEPLOY = ROOT / "deploy"
+READER = "github.com/compose-spec/compose-go/v2/cmd@v2.9.1"
+
+Service = dict[str, Any]
+_ADDRESS = re.compile(r"[\w.-]+:\d+")
+#: A health check is asked past any proxy.
+_DIRECT = {name: value for name, value in os.environ.items() if not name.lower().endswith("_proxy")}
+
+
+def composed(**variables: str) -> dict[str, Service]:
+    """The services as the format's reference implementation reads them, with these variables and no other `STACK_…`."""
+    if shutil.which("go") is None:
+        (pytest.fail if REQUIRED else pytest.skip)("no Go to run the reader of compose files")
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("STACK_")}
+    command = ["go", "run", READER, "-format", "json", "compose.yaml"]
+    done = subprocess.run(
+        command, cwd=DEPLOY, env={**environment, **variables}, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)["services"]
+
+
+def container_port(service: Service) -> int:
+    """The port of the container that is published."""
+    (port,) = service["ports"]
+    return port["target"]
+
+
+def mounted(service: Service) -> dict[Path, Path]:
+    """The files and directories of the checkout that the container has, by their paths in the container."""
+    return {
+        Path(volume["target"]): Path(volume["source"])
+        for volume in service.get("volumes", [])
+        if volume["type"] == "bind"
+    }
+
+
+class Composed(HttpServer):
+    """A service as a process of this machine. As a context manager it runs inside the block.
+
+    Parameters
+    ----------
+    directory
+        Its directory: data, log, and the container's paths.
+    service
+        The service.
+    reached
+        The addresses that other services have among the containers → where these listen here.
+    """
+
+    def __init__(self, directory: Path, service: Service, reached: Mapping[str, str] | None = None) -> None:
+        super().__init__(directory)
+        self.service = service
+        self._reached = dict(reached or {})
+
+    def here(self, text: str) -> str:
+        """The text with the addresses that its services have here."""
+        own = {f"localhost:{container_port(self.service)}": self.listens}
+        return _ADDRESS.sub(lambda found: {**self._reached, **own}.get(found[0], found[0]), text)
+
+    def path(self, path: str) -> Path:
+        """Where a path of the container is here. It must be in a mount or a volume: the rest is the image's."""
+        targets = [Path(volume["target"]) for volume in self.service["volumes"]]
+        assert any(Path(path).is_relative_to(target) for target in targets), f"{path} is in none of {targets}"
+        return self._root / path.lstrip("/")
+
+    def healthy(self) -> bool:
+        """Whether its health check passes. Without the check's program, its URL is asked."""
+        kind, *check = self.service["healthcheck"]["test"]
+        assert kind == "CMD"
+        command = [self.here(part) for part in check]
+        if shutil.which(command[0]):
+            return not subprocess.run(command, env=_DIRECT, capture_output=True, check=False).returncode
+        try:
+            response(command[-1].removesuffix(self.health) + self.health)
+        except OSError:
+            return False
+        return True
+
+    @property
+    def _root(self) -> Path:
+        return self.directory / "container"
+
+    def _lay_out(self) -> None:
+        """Make the container's volumes and mounts."""
+        for volume in self.service["volumes"]:
+            target = self._root / volume["target"].lstrip("/")
+            if volume["type"] == "volume":
+                target.mkdir(parents=True, exist_ok=True)
+                continue
+            source = Path(volume["source"])
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.unlink(missing_ok=True)
+            if source.is_file():
+                target.write_text(self.here(source.read_text()))
+            else:
+                target.symlink_to(source)
+
+
+class Prometheus(Composed):
+    """The service `prometheus`, with its own command line."""
+
+    name = "Prometheus"
+    health = "/-/ready"
+
+    def _command(self) -> list[str | Path]:
+        programs = prometheus.prometheus_programs()
+        self._lay_out()
+        given = [re.sub(r"(?<==)/.*", lambda found: str(self.path(found[0])), each) for each in self.service["command"]]
+        pages = [f"--web.local-assets={programs.pages}"] if programs.pages else []
+        return [programs.prometheus, *given, f"--web.listen-address={self.listens}", *pages]
+
+
+class InfluxDB(Composed):
+    """The service `influxdb`, with its own environment, set up as the image's entry point does it.
+
+    The entry point (influxdata-docker, `influxdb/2.7/entrypoint.sh`) starts `influxd` and calls `influx setup` with the
+    variables `DOCKER_INFLUXDB_INIT_…`. That command posts them to `/api/v2/setup`, as we do.
+    """
+
+    name = "InfluxDB"
+    health = "/health"
+
+    def _command(self) -> list[str | Path]:
+        self._lay_out()
+        # Where the image has its data, by its entry point; its volume is at that place.
+        image = {
+            "INFLUXD_BOLT_PATH": self.path("/var/lib/influxdb2/influxd.bolt"),
+            "INFLUXD_ENGINE_PATH": self.path("/var/lib/influxdb2/engine"),
+            "INFLUXD_HTTP_BIND_ADDRESS": self.listens,
+        }
+        environment = {**image, **self.service["environment"]}
+        return ["env", *(f"{name}={value}" for name, value in environment.items()), influxdb.influxd()]
+
+    def _ready(self) -> None:
+        if not response(f"{self.url}/api/v2/setup")["allowed"]:
+            return
+        given = self.service["environment"]
+        assert given["DOCKER_INFLUXDB_INIT_MODE"] == "setup"
+        init = {
+            "username": given["DOCKER_INFLUXDB_INIT_USERNAME"],
+            "password": given["DOCKER_INFLUXDB_INIT_PASSWORD"],
+            "org": given["DOCKER_INFLUXDB_INIT_ORG"],
+            "bucket": given["DOCKER_INFLUXDB_INIT_BUCKET"],
+            "token": given["DOCKER_INFLUXDB_INIT_ADMIN_TOKEN"],
+            "retentionPeriodSeconds": seconds(given["DOCKER_INFLUXDB_INIT_RETENTION"]),
+        }
+        response(f"{self.url}/api/v2/setup", init)
+
+
+def seconds(days: str) -> int:
+    """The seconds of a duration that is given in days, such as 30d."""
+    assert days.endswith("d"), days
+    return 86400 * int(days.removesuffix("d"))
