@@ -32,14 +32,20 @@ _DIRECT = {name: value for name, value in os.environ.items() if not name.lower()
 
 
 def composed(**variables: str) -> dict[str, Service]:
-    """The services as the format's reference implementation reads them, with these variables and no other `STACK_…`."""
+    """The services as the format's reference implementation reads them, with these values of variables `STACK_…`.
+
+    Its command line takes no variables from the environment: the values take the defaults' places.
+    """
     if shutil.which("go") is None:
         (pytest.fail if REQUIRED else pytest.skip)("no Go to run the reader of compose files")
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("STACK_")}
-    command = ["go", "run", READER, "-format", "json", "compose.yaml"]
-    done = subprocess.run(
-        command, cwd=DEPLOY, env={**environment, **variables}, capture_output=True, text=True, check=False
+    text = re.sub(
+        r"\$\{(STACK_\w+)(:?-)([^}]*)\}",
+        lambda found: f"${{{found[1]}{found[2]}{variables.get(found[1], found[3])}}}",
+        (DEPLOY / "compose.yaml").read_text(),
     )
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("STACK_")}
+    command = ["go", "run", READER, "-format", "json", "-"]
+    done = subprocess.run(command, cwd=DEPLOY, env=environment, input=text, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)["services"]
 

@@ -17,10 +17,9 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
-from tests.commands import UNSKEW, unskew
+from tests.commands import UNSKEW
 from tests.deploy.composed import DEPLOY, ROOT
 from tests.waiting import PATIENCE, awaited
-from unskew.apps.commandline import execution
 from unskew.apps.monitoring import catalogue
 from unskew.apps.monitoring.catalogue import Sample
 from unskew.apps.monitoring.outputs import Exporter
@@ -69,19 +68,6 @@ def test_a_topology_without_progress_is_not_healthy(services):
         exporter.write([Sample(catalogue.QUERY, 0, {"batch": time.time() - 600})], run)
         assert not healthy(), "it hangs"
     assert not healthy(), "it has ended"
-
-
-@pytest.mark.programs
-@pytest.mark.parametrize("service", ["topology", "topology-key"])
-def test_a_topology_that_hangs_ends_and_is_started_again(services, service, monkeypatch):
-    got: dict[str, object] = {}
-    monkeypatch.setattr(execution, "execute", lambda *_, **named: got.update(named))
-    done = unskew(*shlex.split(services[service]["command"]), KAFKA_BOOTSTRAP_SERVERS="kafka:9092", INFLUXDB_V2_URL="")
-    assert done.returncode == 0, done.stderr
-    assert services[service]["restart"] == "unless-stopped", "whatever the exit code"
-    # Its health check fails first, so that `docker compose ps` says what is about to happen.
-    (healthy,) = re.findall(r"> (\d+)\)", services[service]["healthcheck"]["test"][-1])
-    assert got["batch_timeout"] > int(healthy)
 
 
 @pytest.mark.programs

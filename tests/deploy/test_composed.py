@@ -2,20 +2,69 @@
 
 import json
 import re
+import shlex
+import subprocess
 import time
 import urllib.request
+from collections.abc import Callable
 from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
+import pytest
 from influxdb_client import InfluxDBClient
 
-from tests.deploy.composed import DEPLOY, InfluxDB, Prometheus, seconds
+from tests.commands import unskew
+from tests.deploy.composed import DEPLOY, InfluxDB, Prometheus, Service, composed, container_port, seconds
 from tests.waiting import awaited
+from unskew.apps.commandline import execution
 from unskew.apps.monitoring import catalogue
 from unskew.apps.monitoring.catalogue import Sample
-from unskew.apps.monitoring.outputs import Exporter, InfluxWriter
+from unskew.apps.monitoring.outputs import Destinations, Exporter, InfluxWriter
+from unskew.apps.topology.settings import Settings
 from unskew.deploy.influx_target import Target
+from unskew.deploy.kafka.connection import Connection
 from unskew.deploy.servers.loopback import response
+from unskew.producers import terminal
 
+#: Each variable with another value than its default.
+CHANGED = {
+    "STACK_SOURCE_TYPE": "ZIPF",
+    "STACK_RATE": "7",
+    "STACK_GROUPING": "PARTIAL_KEY",
+    "STACK_WORKERS": "3",
+    "STACK_TOPIC": "another",
+    "STACK_KAFKA": "brokers:1",
+    "STACK_INFLUXDB": "http://points:2",
+    "STACK_INFLUXDB_ORG": "an-org",
+    "STACK_INFLUXDB_BUCKET": "a-bucket",
+    "STACK_INFLUXDB_TOKEN": "a-token",
+    "STACK_INFLUXDB_PASSWORD": "a-password",
+    "STACK_GRAFANA_PASSWORD": "another-password",
+    "STACK_KAFKA_PORT": "10001",
+    "STACK_INFLUXDB_PORT": "10002",
+    "STACK_PROMETHEUS_PORT": "10003",
+    "STACK_GRAFANA_PORT": "10004",
+}
+DEFAULTS = {
+    "STACK_SOURCE_TYPE": "COUNTRY_SKEW_R80",
+    "STACK_RATE": "2000",
+    "STACK_GROUPING": "DYNAMIC_KEY",
+    "STACK_WORKERS": "10",
+    "STACK_TOPIC": "stream",
+    "STACK_KAFKA": "kafka:9092",
+    "STACK_INFLUXDB": "http://influxdb:8086",
+    "STACK_INFLUXDB_ORG": "unskew",
+    "STACK_INFLUXDB_BUCKET": "unskew",
+    "STACK_INFLUXDB_TOKEN": "unskew-on-this-machine-only",
+    "STACK_INFLUXDB_PASSWORD": "unskew-on-this-machine-only",
+    "STACK_GRAFANA_PASSWORD": "unskew-on-this-machine-only",
+    "STACK_KAFKA_PORT": "9092",
+    "STACK_INFLUXDB_PORT": "8086",
+    "STACK_PROMETHEUS_PORT": "9090",
+    "STACK_GRAFANA_PORT": "3000",
+}
 COMMON = {"run": "r", "source_type": "T", "grouping": "KEY", "workers": "3"}
 
 
@@ -25,8 +74,14 @@ def page_port(topology) -> str:
     return port
 
 
+def help_of(program: Path) -> str:
+    done = subprocess.run([program, "--help"], capture_output=True, text=True, check=True)
+    return done.stdout + done.stderr
+
+
 def test_prometheus_scrapes_and_evaluates(services, prometheus_program, tmp_path):
     service = services["prometheus"]
+    assert f'--web.listen-address="0.0.0.0:{container_port(service)}"' in help_of(prometheus_program.prometheus)
     pages = {f"{name}:{page_port(services[name])}": COMMON | {"run": name} for name in ("topology", "topology-key")}
     (outside,) = (host.replace("=", ":").partition(":")[0] for host in service["extra_hosts"])
     pages[f"{outside}:{page_port(services['topology'])}"] = COMMON | {"run": "outside"}
@@ -66,7 +121,116 @@ def test_prometheus_scrapes_and_evaluates(services, prometheus_program, tmp_path
     assert not server.healthy(), "it has ended"
 
 
-def settings_of(server: InfluxDB, token: str) -> dict[str, object]:
+@dataclass(frozen=True)
+class Launched:
+    """What a topology's command line and environment come to."""
+
+    settings: Settings
+    destinations: Destinations
+    batch_timeout: float
+
+
+@pytest.fixture
+def launched(monkeypatch) -> Callable[[Service], Launched]:
+    """Reads a topology's command line as the command does, up to where the run begins."""
+    got = []
+    monkeypatch.setattr(execution, "execute", lambda *given, **named: got.append((*given, named)))
+
+    def read(service: Service) -> Launched:
+        done = unskew(*shlex.split(service["command"]), **service["environment"])
+        assert done.returncode == 0, done.stderr
+        settings, destinations, _, named = got.pop()
+        return Launched(settings, destinations, named["batch_timeout"])
+
+    return read
+
+
+@pytest.fixture
+def produced(monkeypatch) -> Callable[[Service], dict[str, Any]]:
+    """Reads a producer's command line as the command does, up to where Kafka is asked."""
+    got: dict[str, Any] = {}
+
+    def partitions(connection: Connection, topic: str, number: int, default: int) -> int:
+        got.update(partitions=number)
+        return number
+
+    def upload(connection: Connection, topic: str, dataset, rejects, *, pace, placement, resume) -> bool:
+        got.update(connection=connection, topic=topic, dataset=dataset, pace=pace)
+        return True
+
+    monkeypatch.setattr(terminal, "partitions_of", partitions)
+    monkeypatch.setattr(terminal, "upload", upload)
+
+    def read(service: Service) -> dict[str, Any]:
+        done = unskew(*shlex.split(service["command"]), **service["environment"])
+        assert done.returncode == 0, done.stderr
+        return got
+
+    return read
+
+
+@pytest.mark.programs
+@pytest.mark.parametrize("changes", [{}, CHANGED], ids=["defaults", "changed"])
+def test_producer_and_topologies_meet(changes, launched, produced):
+    given = {name.removeprefix("STACK_"): value for name, value in (DEFAULTS | changes).items()}
+    services = composed(**changes)
+    brokers, topic = Connection(given["KAFKA"]), given["TOPIC"]
+    sent = produced(services["producer"])
+    assert (sent["connection"], sent["topic"]) == (brokers, topic)
+    assert (sent["dataset"].name, sent["dataset"].records) == (given["SOURCE_TYPE"], None)  # without an end
+    assert sent["pace"].rate == float(given["RATE"])
+    target = Target(given["INFLUXDB"], given["INFLUXDB_TOKEN"], given["INFLUXDB_ORG"], given["INFLUXDB_BUCKET"])
+    volumes = []
+    for name, grouping in {"topology": given["GROUPING"], "topology-key": "KEY"}.items():
+        run = launched(services[name])
+        settings = run.settings
+        assert (settings.connection, settings.topic, settings.sources) == (brokers, topic, sent["partitions"])
+        assert (settings.source_type, settings.grouping) == (given["SOURCE_TYPE"], grouping)
+        assert (settings.workers, settings.until_drained, settings.run_time) == (int(given["WORKERS"]), False, None)
+        (volume,) = services[name]["volumes"]
+        assert Path(settings.checkpoint).is_relative_to(volume["target"])
+        volumes.append(volume["source"])
+        assert run.destinations == Destinations(target, int(page_port(services[name])), "0.0.0.0")
+    assert len(set(volumes)) == 2, "a checkpoint has one run"
+    assert services["producer"]["healthcheck"]["test"][-1] == topic
+
+
+@pytest.mark.programs
+@pytest.mark.parametrize("service", ["topology", "topology-key"])
+def test_a_topology_that_hangs_ends_and_is_started_again(services, service, launched):
+    # Its health check fails first, so that `docker compose ps` says what is about to happen.
+    (healthy,) = re.findall(r"> (\d+)\)", services[service]["healthcheck"]["test"][-1])
+    assert launched(services[service]).batch_timeout > int(healthy)
+    assert services[service]["restart"] == "unless-stopped", "whatever the exit code"
+
+
+@pytest.mark.programs
+@pytest.mark.parametrize("changes", [{}, CHANGED], ids=["defaults", "changed"])
+def test_the_servers_get_the_variables(changes):
+    given = {name.removeprefix("STACK_"): value for name, value in (DEFAULTS | changes).items()}
+    services = composed(**changes)
+    influxdb, grafana = (services[name]["environment"] for name in ("influxdb", "grafana"))
+    for name in ("TOKEN", "ORG", "BUCKET"):
+        wanted = given[f"INFLUXDB_{name}"]
+        assert grafana[f"INFLUXDB_V2_{name}"] == wanted
+        assert influxdb[f"DOCKER_INFLUXDB_INIT_{'ADMIN_TOKEN' if name == 'TOKEN' else name}"] == wanted
+    assert influxdb["DOCKER_INFLUXDB_INIT_PASSWORD"] == given["INFLUXDB_PASSWORD"]
+    assert grafana["GF_SECURITY_ADMIN_PASSWORD"] == given["GRAFANA_PASSWORD"]
+    for name in ("kafka", "influxdb", "prometheus", "grafana"):
+        (port,) = services[name]["ports"]
+        assert port["published"] == given[f"{name.upper()}_PORT"]
+    assert grafana["INFLUXDB_V2_URL"] == f"http://influxdb:{container_port(services['influxdb'])}"
+    assert grafana["PROMETHEUS_URL"] == f"http://prometheus:{container_port(services['prometheus'])}"
+
+
+def test_every_variable_is_tried_and_documented():
+    used = set(re.findall(r"\$\{(STACK_\w+)", (DEPLOY / "compose.yaml").read_text()))
+    assert used == CHANGED.keys() == DEFAULTS.keys()
+    assert used == set(re.findall(r"`(STACK_\w+)`", (DEPLOY / "README.md").read_text()))
+    assert not [name for name in used if CHANGED[name] == DEFAULTS[name]]
+
+
+def settings_of(server: InfluxDB, token: str) -> dict[str, Any]:
     """What `influxd` runs with."""
     request = urllib.request.Request(f"{server.url}/api/v2/config", headers={"Authorization": f"Token {token}"})
     with urllib.request.urlopen(request) as answer:
@@ -75,6 +239,7 @@ def settings_of(server: InfluxDB, token: str) -> dict[str, object]:
 
 def test_influxdb_takes_what_the_others_send(services, influxd_program, tmp_path):
     service = services["influxdb"]
+    assert re.search(rf'--http-bind-address .*default ":{container_port(service)}"', help_of(influxd_program))
     init = {name.removeprefix("DOCKER_INFLUXDB_INIT_"): value for name, value in service["environment"].items()}
     with InfluxDB(tmp_path, service) as server:
         assert server.healthy()
