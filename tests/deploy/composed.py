@@ -15,11 +15,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
 
 from tests.programs import REQUIRED
+from unskew.deploy.installation.jars import broker_jars
+from unskew.deploy.installation.machine import find_java
 from unskew.deploy.servers import influxdb, prometheus
-from unskew.deploy.servers.loopback import response
-from unskew.deploy.servers.server import HttpServer
+from unskew.deploy.servers.loopback import LOOPBACK, free_port, response
+from unskew.deploy.servers.server import HttpServer, Server
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
@@ -56,16 +60,7 @@ def container_port(service: Service) -> int:
     return port["target"]
 
 
-def mounted(service: Service) -> dict[Path, Path]:
-    """The files and directories of the checkout that the container has, by their paths in the container."""
-    return {
-        Path(volume["target"]): Path(volume["source"])
-        for volume in service.get("volumes", [])
-        if volume["type"] == "bind"
-    }
-
-
-class Composed(HttpServer):
+class Composed(Server):
     """A service as a process of this machine. As a context manager it runs inside the block.
 
     Parameters
@@ -85,8 +80,7 @@ class Composed(HttpServer):
 
     def here(self, text: str) -> str:
         """The text with the addresses that its services have here."""
-        own = {f"localhost:{container_port(self.service)}": self.listens}
-        return _ADDRESS.sub(lambda found: {**self._reached, **own}.get(found[0], found[0]), text)
+        return _ADDRESS.sub(lambda found: {**self._reached, **self._own}.get(found[0], found[0]), text)
 
     def path(self, path: str) -> Path:
         """Where a path of the container is here. It must be in a mount or a volume: the rest is the image's."""
@@ -95,21 +89,26 @@ class Composed(HttpServer):
         return self._root / path.lstrip("/")
 
     def healthy(self) -> bool:
-        """Whether its health check passes. Without the check's program, its URL is asked."""
+        """Whether its health check passes. Without the check's program, the server is asked what that asks."""
         kind, *check = self.service["healthcheck"]["test"]
         assert kind == "CMD"
         command = [self.here(part) for part in check]
         if shutil.which(command[0]):
             return not subprocess.run(command, env=_DIRECT, capture_output=True, check=False).returncode
-        try:
-            response(command[-1].removesuffix(self.health) + self.health)
-        except OSError:
-            return False
-        return True
+        return self._answers_at(command[-1])
+
+    @property
+    def _own(self) -> dict[str, str]:
+        """The address at which the container reaches itself → where it listens here."""
+        return {f"localhost:{container_port(self.service)}": self.listens}
 
     @property
     def _root(self) -> Path:
         return self.directory / "container"
+
+    def _answers_at(self, address: str) -> bool:
+        """Whether the server answers at the address of its health check."""
+        raise NotImplementedError
 
     def _lay_out(self) -> None:
         """Make the container's volumes and mounts."""
@@ -127,7 +126,18 @@ class Composed(HttpServer):
                 target.symlink_to(source)
 
 
-class Prometheus(Composed):
+class ComposedHttp(Composed, HttpServer):
+    """A service that answers HTTP."""
+
+    def _answers_at(self, address: str) -> bool:
+        try:
+            response(address.removesuffix(self.health) + self.health)
+        except OSError:
+            return False
+        return True
+
+
+class Prometheus(ComposedHttp):
     """The service `prometheus`, with its own command line."""
 
     name = "Prometheus"
@@ -141,7 +151,7 @@ class Prometheus(Composed):
         return [programs.prometheus, *given, f"--web.listen-address={self.listens}", *pages]
 
 
-class InfluxDB(Composed):
+class InfluxDB(ComposedHttp):
     """The service `influxdb`, with its own environment, set up as the image's entry point does it.
 
     The entry point (influxdata-docker, `influxdb/2.7/entrypoint.sh`) starts `influxd` and calls `influx setup` with the
@@ -176,6 +186,99 @@ class InfluxDB(Composed):
             "retentionPeriodSeconds": seconds(given["DOCKER_INFLUXDB_INIT_RETENTION"]),
         }
         response(f"{self.url}/api/v2/setup", init)
+
+
+class Kafka(Composed):
+    """The service `kafka`, with its own environment, started as the image's entry point does it.
+
+    The entry point (apache/kafka, `docker/jvm/launch`) calls Kafka's class `KafkaDockerWrapper`. That class makes
+    `server.properties` of the variables `KAFKA_…` and formats the volume. Then the broker is started with that file.
+
+    The controller isn't reached by others. The listener `DOCKER` is at `listens`, the listener `HOST` at `outside`.
+    """
+
+    name = "Kafka"
+    cluster = "5L6g3nShT-eMCtK--X86sw"  # the image's default
+
+    def __init__(self, directory: Path, service: Service) -> None:
+        super().__init__(directory, service)
+        self._controller, self._host = free_port(), free_port()
+
+    @property
+    def outside(self) -> str:
+        """`host:port` for clients on this machine."""
+        return f"{LOOPBACK}:{self._host}"
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """The broker's settings, by the rule of `KafkaDockerWrapper`, with what is replaced here."""
+        return {setting_of(name): value for name, value in self._environment().items()}
+
+    @property
+    def _own(self) -> dict[str, str]:
+        return {f"localhost{listeners(self.service)['DOCKER']}": self.listens}
+
+    def _environment(self) -> dict[str, str]:
+        given = {name: str(value) for name, value in self.service["environment"].items()}
+        here = {"DOCKER": self.listens, "CONTROLLER": f"{LOOPBACK}:{self._controller}", "HOST": self.outside}
+        for name in ("KAFKA_LISTENERS", "KAFKA_ADVERTISED_LISTENERS"):
+            given[name] = re.sub(r"(\w+)://[^,]*", lambda found: f"{found[1]}://{here[found[1]]}", given[name])
+        voters = "KAFKA_CONTROLLER_QUORUM_VOTERS"
+        given[voters] = given[voters].replace(listeners(self.service)["CONTROLLER"], here["CONTROLLER"])
+        given["KAFKA_LOG_DIRS"] = str(self.path(given["KAFKA_LOG_DIRS"]))
+        return given
+
+    def _command(self) -> list[str | Path]:
+        self._lay_out()
+        jvm = [
+            find_java().launcher,
+            "-Xmx512m",
+            "-XX:+UseSerialGC",
+            "-XX:TieredStopAtLevel=1",
+            f"-Dlog4j2.configurationFile={(DEPLOY / 'servers' / 'broker-log4j2.xml').as_uri()}",
+            f"-Dunskew.log={self.log}",
+            *("-cp", ":".join(map(str, broker_jars()))),
+        ]
+        folders = [self.directory / name for name in ("default", "mounted", "final")]
+        for folder in folders:
+            folder.mkdir(exist_ok=True)
+        options = ("--default-configs-dir", "--mounted-configs-dir", "--final-configs-dir")
+        given = [part for pair in zip(options, folders, strict=True) for part in pair]
+        ours = {name: value for name, value in os.environ.items() if not name.startswith("KAFKA_")}
+        done = subprocess.run(
+            [*jvm, "kafka.docker.KafkaDockerWrapper", "setup", *given],
+            env={**ours, "CLUSTER_ID": self.cluster, **self._environment()},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        output = done.stdout + done.stderr
+        assert not done.returncode or "already formatted" in output.lower(), output  # as the entry point has it
+        return [*jvm, "kafka.Kafka", folders[-1] / "server.properties"]
+
+    def _answers(self) -> bool:
+        return self._answers_at(self.listens)
+
+    def _answers_at(self, address: str) -> bool:
+        admin = AdminClient({"bootstrap.servers": address, "log_level": 0, "reconnect.backoff.max.ms": 200})
+        try:
+            return admin.list_topics(timeout=1).cluster_id == self.cluster
+        except KafkaException:
+            return False
+
+    def _announcement(self) -> dict[str, str]:
+        return {"bootstrap_servers": self.listens}
+
+
+def listeners(service: Service, variable: str = "KAFKA_LISTENERS") -> dict[str, str]:
+    """The names of Kafka's listeners → their addresses in the container, such as `:9092`."""
+    return dict(re.findall(r"(\w+)://([^,]*)", service["environment"][variable]))
+
+
+def setting_of(variable: str) -> str:
+    """The setting that a variable of Kafka's image sets: the rule of `KafkaDockerWrapper`."""
+    name = variable.removeprefix("KAFKA_").lower().replace("_", ".")
+    return name.replace("...", "-").replace("..", "_")
 
 
 def seconds(days: str) -> int:

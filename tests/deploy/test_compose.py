@@ -1,12 +1,10 @@
 """`deploy/compose.yaml` and the `Dockerfile`, as far as they can be tried without a Docker engine.
 
-The reference implementation of the compose format reads the file; its settings of Kafka, InfluxDB and the application
-are tried on the real programs.
+The reference implementation of the compose format reads the file. `test_composed.py` runs its services.
 """
 
 import os
 import re
-import shlex
 import shutil
 import subprocess
 import sys
@@ -17,16 +15,10 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
-from tests.commands import UNSKEW
 from tests.deploy.composed import DEPLOY, ROOT
-from tests.waiting import PATIENCE, awaited
 from unskew.apps.monitoring import catalogue
 from unskew.apps.monitoring.catalogue import Sample
 from unskew.apps.monitoring.outputs import Exporter
-from unskew.deploy.kafka.connection import Connection
-from unskew.deploy.kafka.topics import topics
-from unskew.deploy.servers.broker import Broker
-from unskew.deploy.servers.loopback import free_port
 
 
 @pytest.mark.programs
@@ -100,73 +92,6 @@ def test_the_data_sources_have_the_uids_and_variables_that_are_meant(services):
     text = (ROOT / "dashboards" / "provisioning" / "datasources" / "unskew.yaml").read_text()
     assert set(re.findall(r"uid: (\S+)", text)) == {uid for _, uid in DATA_SOURCES.values()}
     assert set(re.findall(r": \$(\w+)$", text, re.MULTILINE)) <= set(services["grafana"]["environment"])
-
-
-@pytest.fixture
-def kafka_as_composed(services, tmp_path):
-    """The embedded broker, of the image's version, with the image's settings: all but addresses and directories."""
-    settings = {
-        name.removeprefix("KAFKA_").lower().replace("_", "."): str(value)
-        for name, value in services["kafka"]["environment"].items()
-    }
-    addresses = (settings.pop("listeners"), settings.pop("advertised.listeners"))
-    assert [re.findall(r"(\w+)://", listeners) for listeners in addresses] == [
-        ["DOCKER", "CONTROLLER", "HOST"],
-        ["DOCKER", "HOST"],
-    ]
-    for ours in ("controller.quorum.voters", "log.dirs"):
-        assert settings.pop(ours)
-    own = settings["listener.security.protocol.map"] + ",PLAINTEXT:PLAINTEXT"
-    docker, outside = free_port(), free_port()
-    more = {
-        "listener.security.protocol.map": own,
-        "listeners": f"DOCKER://127.0.0.1:{docker},HOST://127.0.0.1:{outside}",
-    }
-    with Broker(tmp_path / "kafka", properties={**settings, **more}):
-        yield [f"127.0.0.1:{port}" for port in (docker, outside)]
-
-
-@pytest.mark.kafka
-@pytest.mark.spark
-@pytest.mark.full
-def test_producer_and_topology_run_as_composed(services, kafka_as_composed, tmp_path):
-    inside, outside = kafka_as_composed
-    port = str(free_port())
-
-    def composed(text: str) -> str:
-        return text.replace("/data/", f"{tmp_path}/").replace("9464", port)
-
-    def started(service: str) -> subprocess.Popen[bytes]:
-        arguments = shlex.split(composed(services[service]["command"]))
-        environment = {**services[service]["environment"], "KAFKA_BOOTSTRAP_SERVERS": inside, "INFLUXDB_V2_URL": ""}
-        return subprocess.Popen([*UNSKEW, *arguments], env={**os.environ, **environment}, cwd=ROOT)
-
-    def await_health(service: str, process: subprocess.Popen[bytes]) -> None:
-        _, _, *check = map(composed, services[service]["healthcheck"]["test"])
-        environment = {**os.environ, "KAFKA_BOOTSTRAP_SERVERS": inside}
-
-        def healthy() -> bool:
-            assert process.poll() is None
-            command = [sys.executable, *check]
-            return not subprocess.run(command, env=environment, capture_output=True, check=False).returncode
-
-        awaited(healthy, f"the health of {service}", every=1)
-
-    running = []
-    try:
-        for service in ("producer", "topology"):
-            running.append(started(service))
-            await_health(service, running[-1])
-
-        def publishes() -> bool:
-            assert running[-1].poll() is None
-            return any(name.endswith("-distribution") for name in topics(Connection(outside)))
-
-        awaited(publishes, "a result", every=1)
-    finally:
-        for process in reversed(running):
-            process.terminate()
-            process.wait(PATIENCE)
 
 
 def test_the_image_has_what_its_steps_need(tmp_path):

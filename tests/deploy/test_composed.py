@@ -1,11 +1,14 @@
 """What runs in the containers of `deploy/compose.yaml`, run without Docker: see `composed.py` for what is replaced."""
 
 import json
+import os
 import re
 import shlex
 import subprocess
+import sys
 import time
 import urllib.request
+import zipfile
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -13,19 +16,34 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka.admin import AdminClient, ConfigResource
 from influxdb_client import InfluxDBClient
 
-from tests.commands import unskew
-from tests.deploy.composed import DEPLOY, InfluxDB, Prometheus, Service, composed, container_port, seconds
-from tests.waiting import awaited
+from tests.commands import UNSKEW, unskew
+from tests.deploy.composed import (
+    DEPLOY,
+    ROOT,
+    InfluxDB,
+    Kafka,
+    Prometheus,
+    Service,
+    composed,
+    container_port,
+    listeners,
+    seconds,
+    setting_of,
+)
+from tests.waiting import PATIENCE, awaited
 from unskew.apps.commandline import execution
 from unskew.apps.monitoring import catalogue
 from unskew.apps.monitoring.catalogue import Sample
 from unskew.apps.monitoring.outputs import Destinations, Exporter, InfluxWriter
 from unskew.apps.topology.settings import Settings
 from unskew.deploy.influx_target import Target
+from unskew.deploy.installation.jars import broker_jars
 from unskew.deploy.kafka.connection import Connection
-from unskew.deploy.servers.loopback import response
+from unskew.deploy.kafka.topics import ensure_topic, topics
+from unskew.deploy.servers.loopback import LOOPBACK, free_port, response
 from unskew.producers import terminal
 
 #: Each variable with another value than its default.
@@ -269,3 +287,103 @@ def test_influxdb_takes_what_the_others_send(services, influxd_program, tmp_path
         with InfluxDBClient(server.url, username=init["USERNAME"], password=init["PASSWORD"], org=init["ORG"]) as user:
             assert user.users_api().me().name == init["USERNAME"]
     assert not server.healthy(), "it has ended"
+
+
+@pytest.mark.programs
+def test_kafkas_addresses_agree(services):
+    service = services["kafka"]
+    inside, advertised = listeners(service), listeners(service, "KAFKA_ADVERTISED_LISTENERS")
+    assert inside.keys() == {"DOCKER", "HOST", "CONTROLLER"}
+    assert inside["DOCKER"].startswith(":"), "the other containers reach it"
+    (port,) = service["ports"]
+    assert advertised == {"DOCKER": f"kafka{inside['DOCKER']}", "HOST": f"localhost:{port['published']}"}
+    assert inside["HOST"] == f":{port['target']}"
+    given = service["environment"]
+    assert given["KAFKA_CONTROLLER_QUORUM_VOTERS"] == f"{given['KAFKA_NODE_ID']}@{inside['CONTROLLER']}"
+    assert service["healthcheck"]["test"][-1] == f"localhost{inside['DOCKER']}"
+    for name in ("producer", "topology", "topology-key"):
+        assert services[name]["environment"]["KAFKA_BOOTSTRAP_SERVERS"] == advertised["DOCKER"]
+
+
+@pytest.mark.programs
+def test_kafkas_variables_are_its_settings(services):
+    """A broker ignores a setting that it doesn't know. Its classes have the names of those that it knows."""
+    classes = {}
+    for jar in broker_jars():
+        if jar.name.startswith("kafka"):
+            with zipfile.ZipFile(jar) as archive:
+                names = [name for name in archive.namelist() if re.search(r"Configs?\.class$", name)]
+                classes |= {Path(name).stem: archive.read(name) for name in names}
+
+    def constant(text: str) -> bytes:
+        return b"\x01" + len(text).to_bytes(2, "big") + text.encode()
+
+    for variable in services["kafka"]["environment"]:
+        name = setting_of(variable)
+        # The default of a topic's setting has the topic's name for it after `log.`.
+        of_topics = name.startswith("log.") and constant(name.removeprefix("log.")) in classes["TopicConfig"]
+        assert of_topics or any(constant(name) in each for each in classes.values()), variable
+
+
+@pytest.mark.kafka
+@pytest.mark.programs
+@pytest.mark.slow
+def test_kafka_serves_both_sides_and_keeps_its_topics(services, topic, tmp_path):
+    with Kafka(tmp_path, services["kafka"]) as server:
+        assert server.healthy()
+        lines = (tmp_path / "final" / "server.properties").read_text().split()
+        assert dict(line.split("=", 1) for line in lines) == server.settings
+        for side in (server.listens, server.outside):
+            admin = AdminClient({"bootstrap.servers": side})
+            (broker,) = admin.list_topics(timeout=PATIENCE).brokers.values()
+            assert f"{broker.host}:{broker.port}" == side, "whoever comes by a listener is sent back to it"
+        (answer,) = admin.describe_configs([ConfigResource(ConfigResource.Type.BROKER, "1")]).values()
+        used = {name: entry.value for name, entry in answer.result(PATIENCE).items()}
+        assert {name: used[name] for name in server.settings} == server.settings
+        ensure_topic(Connection(server.listens), topic, 2)
+        server.restart()
+        assert topics(Connection(server.outside)) == {topic: 2}
+    assert not server.healthy(), "it has ended"
+
+
+@pytest.mark.kafka
+@pytest.mark.spark
+@pytest.mark.full
+def test_producer_and_topology_run_as_composed(services, tmp_path):
+    port = str(free_port())
+
+    def here(text: str) -> str:
+        return text.replace("/data/", f"{tmp_path}/").replace("9464", port).replace("0.0.0.0", LOOPBACK)
+
+    def started(service: str, brokers: str) -> subprocess.Popen[bytes]:
+        arguments = shlex.split(here(services[service]["command"]))
+        environment = {**services[service]["environment"], "KAFKA_BOOTSTRAP_SERVERS": brokers, "INFLUXDB_V2_URL": ""}
+        return subprocess.Popen([*UNSKEW, *arguments], env={**os.environ, **environment}, cwd=ROOT)
+
+    def await_health(service: str, process: subprocess.Popen[bytes], brokers: str) -> None:
+        _, _, *check = map(here, services[service]["healthcheck"]["test"])
+        environment = {**os.environ, "KAFKA_BOOTSTRAP_SERVERS": brokers}
+
+        def healthy() -> bool:
+            assert process.poll() is None
+            command = [sys.executable, *check]
+            return not subprocess.run(command, env=environment, capture_output=True, check=False).returncode
+
+        awaited(healthy, f"the health of {service}", every=1)
+
+    with Kafka(tmp_path / "kafka", services["kafka"]) as kafka:
+        running = []
+        try:
+            for service in ("producer", "topology"):
+                running.append(started(service, kafka.listens))
+                await_health(service, running[-1], kafka.listens)
+
+            def publishes() -> bool:
+                assert running[-1].poll() is None
+                return any(name.endswith("-distribution") for name in topics(Connection(kafka.outside)))
+
+            awaited(publishes, "a result", every=1)
+        finally:
+            for process in reversed(running):
+                process.terminate()
+                process.wait(PATIENCE)
