@@ -248,11 +248,37 @@ def test_every_variable_is_tried_and_documented():
     assert not [name for name in used if CHANGED[name] == DEFAULTS[name]]
 
 
+@pytest.mark.programs
+def test_what_is_not_tried_is_named(services):
+    (named,) = re.findall(r"\*\*Never tried of any service\*\*:.*?\n\n", (DEPLOY / "README.md").read_text(), re.DOTALL)
+    keys = {key for service in services.values() for key in (*service, *service["healthcheck"])}
+    tried = {"command", "environment", "healthcheck", "test"} | {"profiles"}  # these by `docker compose config`
+    implied = {"networks"}  # of the reader's making
+    assert set(re.findall(r"`([a-z_]+)`", named)) == keys - tried - implied
+
+
+@pytest.mark.programs
+def test_topology_key_differs_by_grouping_and_volume(services):
+    one, other = (dict(services[name]) for name in ("topology", "topology-key"))
+    assert other.pop("command") == re.sub(r"(COUNTRY_SKEW_R80) \w+", r"\1 KEY", one.pop("command"))
+    for differs in ("profiles", "volumes"):
+        assert one.pop(differs) != other.pop(differs)
+    assert one == other
+
+
 def settings_of(server: InfluxDB, token: str) -> dict[str, Any]:
     """What `influxd` runs with."""
     request = urllib.request.Request(f"{server.url}/api/v2/config", headers={"Authorization": f"Token {token}"})
     with urllib.request.urlopen(request) as answer:
         return json.load(answer)["config"]
+
+
+def points(server: InfluxDB, environment: dict[str, str]) -> list[float]:
+    """The newest values, asked as the data sources of Grafana's environment ask."""
+    token, org, bucket = (environment[f"INFLUXDB_V2_{name}"] for name in ("TOKEN", "ORG", "BUCKET"))
+    with InfluxDBClient(server.url, token, org=org) as client:
+        tables = client.query_api().query(f'from(bucket: "{bucket}") |> range(start: -1h)')
+    return [record.get_value() for table in tables for record in table.records]
 
 
 def test_influxdb_takes_what_the_others_send(services, influxd_program, tmp_path):
@@ -265,24 +291,14 @@ def test_influxdb_takes_what_the_others_send(services, influxd_program, tmp_path
         for name, value in service["environment"].items():
             if name.startswith("INFLUXD_"):
                 assert str(used[name.removeprefix("INFLUXD_").lower().replace("_", "-")]).lower() == value, name
-        own = {"http://influxdb:8086": server.url}
-        writer, reader = (
-            Target.of(
-                own[variables["INFLUXDB_V2_URL"]],
-                *(variables[f"INFLUXDB_V2_{name}"] for name in ("TOKEN", "ORG", "BUCKET")),
-            )
-            for variables in (services["topology"]["environment"], services["grafana"]["environment"])
-        )
-        assert writer
-        assert reader
-        with InfluxWriter(writer) as out:
+        topology, grafana = (services[name]["environment"] for name in ("topology", "grafana"))
+        target = Target(server.url, *(topology[f"INFLUXDB_V2_{name}"] for name in ("TOKEN", "ORG", "BUCKET")))
+        with InfluxWriter(target) as out:
             out.write([Sample(catalogue.WINDOW, int(time.time() * 1000), {"std_dev": 12.5})], COMMON)
         assert (out.written, out.reason) == (1, "")
-        with InfluxDBClient(reader.url, reader.token, org=reader.org) as client:
-            flux = f'from(bucket: "{reader.bucket}") |> range(start: -1h)'
-            (table,) = client.query_api().query(flux)
-            assert [record.get_value() for record in table.records] == [12.5]
-            bucket = client.buckets_api().find_bucket_by_name(reader.bucket)
+        assert points(server, grafana) == [12.5]
+        with InfluxDBClient(server.url, init["ADMIN_TOKEN"], org=init["ORG"]) as client:
+            bucket = client.buckets_api().find_bucket_by_name(init["BUCKET"])
             assert bucket.retention_rules[0].every_seconds == seconds(init["RETENTION"])
         with InfluxDBClient(server.url, username=init["USERNAME"], password=init["PASSWORD"], org=init["ORG"]) as user:
             assert user.users_api().me().name == init["USERNAME"]
@@ -349,20 +365,14 @@ def test_kafka_serves_both_sides_and_keeps_its_topics(services, topic, tmp_path)
 @pytest.mark.kafka
 @pytest.mark.spark
 @pytest.mark.full
-def test_producer_and_topology_run_as_composed(services, tmp_path):
+def test_producer_and_topology_run_as_composed(services, influxd_program, prometheus_program, tmp_path):
     port = str(free_port())
 
     def here(text: str) -> str:
         return text.replace("/data/", f"{tmp_path}/").replace("9464", port).replace("0.0.0.0", LOOPBACK)
 
-    def started(service: str, brokers: str) -> subprocess.Popen[bytes]:
-        arguments = shlex.split(here(services[service]["command"]))
-        environment = {**services[service]["environment"], "KAFKA_BOOTSTRAP_SERVERS": brokers, "INFLUXDB_V2_URL": ""}
-        return subprocess.Popen([*UNSKEW, *arguments], env={**os.environ, **environment}, cwd=ROOT)
-
-    def await_health(service: str, process: subprocess.Popen[bytes], brokers: str) -> None:
+    def await_health(service: str, process: subprocess.Popen[bytes], environment: dict[str, str]) -> None:
         _, _, *check = map(here, services[service]["healthcheck"]["test"])
-        environment = {**os.environ, "KAFKA_BOOTSTRAP_SERVERS": brokers}
 
         def healthy() -> bool:
             assert process.poll() is None
@@ -371,18 +381,29 @@ def test_producer_and_topology_run_as_composed(services, tmp_path):
 
         awaited(healthy, f"the health of {service}", every=1)
 
-    with Kafka(tmp_path / "kafka", services["kafka"]) as kafka:
-        running = []
+    running = []
+    with ExitStack() as stack:
+        kafka = stack.enter_context(Kafka(tmp_path / "kafka", services["kafka"]))
+        influxdb = stack.enter_context(InfluxDB(tmp_path / "influxdb", services["influxdb"]))
+        pages = dict.fromkeys(("topology-key:9464", "host.docker.internal:9464"), f"{LOOPBACK}:{free_port()}")
+        pages["topology:9464"] = f"{LOOPBACK}:{port}"
+        prometheus = stack.enter_context(Prometheus(tmp_path / "prometheus", services["prometheus"], pages))
+        replaced = {"KAFKA_BOOTSTRAP_SERVERS": kafka.listens, "INFLUXDB_V2_URL": influxdb.url}
         try:
             for service in ("producer", "topology"):
-                running.append(started(service, kafka.listens))
-                await_health(service, running[-1], kafka.listens)
+                environment = {**os.environ, **services[service]["environment"], **replaced}
+                command = [*UNSKEW, *shlex.split(here(services[service]["command"]))]
+                running.append(subprocess.Popen(command, env=environment, cwd=ROOT))
+                await_health(service, running[-1], environment)
 
             def publishes() -> bool:
                 assert running[-1].poll() is None
                 return any(name.endswith("-distribution") for name in topics(Connection(kafka.outside)))
 
             awaited(publishes, "a result", every=1)
+            awaited(lambda: points(influxdb, services["grafana"]["environment"]), "a point", every=1)
+            url = f"{prometheus.url}/api/v1/query?query=unskew_query_batch_timestamp_seconds"
+            awaited(lambda: response(url)["data"]["result"], "a series", every=1)
         finally:
             for process in reversed(running):
                 process.terminate()
