@@ -52,10 +52,12 @@ test-imports: setup ## The wheel alone, with the oldest and the newest packages 
 ci: ## What .ci/run does: the site, all tests, the oldest and the newest Spark (an hour on two cores)
 	@.ci/run
 
-lint: setup ## ruff, the layers of imports and the type checker
+lint: setup ## ruff, the layers of imports, the type checker; the dashboards' types and queries, with Node and the servers
 	@.venv/bin/ruff check && .venv/bin/ruff format --check
 	@.venv/bin/lint-imports --no-cache --no-logo
 	@.venv/bin/basedpyright
+	@$(TEST) --numprocesses 0 tests/dashboards/test_schema.py::test_the_dashboards_are_of_grafanas_types \
+	tests/dashboards/test_queries.py
 
 docs: setup ## The site, in out/site; a link that leads nowhere, or an unknown name, is an error
 	@.venv/bin/sphinx-build --conf-dir docs --fail-on-warning --keep-going --quiet . out/site
