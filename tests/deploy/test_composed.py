@@ -306,6 +306,20 @@ def test_influxdb_takes_what_the_others_send(services, influxd_program, tmp_path
 
 
 @pytest.mark.programs
+def test_health_checks_ask_where_the_services_listen(services):
+    for name, service in services.items():
+        asked = re.findall(r"(?:localhost|127\.0\.0\.1):(\d+)", " ".join(service["healthcheck"]["test"]))
+        if name.startswith("topology"):
+            assert asked == [page_port(service)]
+        elif name == "kafka":
+            assert asked == [listeners(service)["DOCKER"].removeprefix(":")]
+        elif name == "producer":
+            assert asked == [], "it asks Kafka, which its environment names"
+        else:
+            assert asked == [str(container_port(service))]
+
+
+@pytest.mark.programs
 def test_kafkas_addresses_agree(services):
     service = services["kafka"]
     inside, advertised = listeners(service), listeners(service, "KAFKA_ADVERTISED_LISTENERS")
@@ -316,7 +330,6 @@ def test_kafkas_addresses_agree(services):
     assert inside["HOST"] == f":{port['target']}"
     given = service["environment"]
     assert given["KAFKA_CONTROLLER_QUORUM_VOTERS"] == f"{given['KAFKA_NODE_ID']}@{inside['CONTROLLER']}"
-    assert service["healthcheck"]["test"][-1] == f"localhost{inside['DOCKER']}"
     for name in ("producer", "topology", "topology-key"):
         assert services[name]["environment"]["KAFKA_BOOTSTRAP_SERVERS"] == advertised["DOCKER"]
 
