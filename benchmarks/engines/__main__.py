@@ -16,7 +16,6 @@ the table and the picture have its messages/s.
 
 import argparse
 import os
-import signal
 import statistics
 import subprocess
 import tempfile
@@ -48,6 +47,9 @@ from unskew.deploy.servers.broker import Broker
 
 _SILENCE = 420.0  # s without a new count, after which a run is given up: some write all at the end
 _AFTER_ITS_END = 5.0  # s
+_LONGEST = 1200.0  # s, after which a run is given up that still writes
+#: Kafka Streams looks for windows that are over once a second, and then only if a message comes.
+_AGAIN_AFTER = 2.0  # s
 _LOOK_EVERY, _WEIGH_EVERY = 0.2, 1.0  # s
 
 
@@ -226,7 +228,8 @@ def _read(connection: Connection, topic: str, group: str) -> bool:
 def _made(connection: Connection, topic: str, partitions: int) -> None:
     """Make a topic whose records have the broker's time, in place of an earlier run's. (Ours has one name for all.)"""
     if topic in topics(connection):
-        AdminClient(connection.client()).delete_topics([topic])[topic].result()
+        admin = AdminClient(connection.client())  # it must outlive the answer
+        admin.delete_topics([topic])[topic].result()
         while topic in topics(connection):
             time.sleep(0.1)
     ensure_topic(connection, topic, partitions, {"message.timestamp.type": "LogAppendTime"})
@@ -236,30 +239,32 @@ def _run(connection: Connection, job: Job, engine: Contestant, truth: Truth, rep
     """Run a contestant until all counts are there."""
     with tempfile.TemporaryDirectory(prefix=f"{repeat}-") as name, tempfile.TemporaryFile() as log:
         folder = Path(name)
-        started = engine.start(job, connection.bootstrap_servers, f"engines-{job.name}", folder)
+        topic = f"engines-{job.name}"
+        started = engine.start(job, connection.bootstrap_servers, engine.reads(job, topic), folder)
         _made(connection, started.output, job.partitions)
         began = time.time()
         variables = {**os.environ, **started.environment}
         process = subprocess.Popen(started.command, cwd=folder, stdout=log, stderr=log, env=variables)
         usage, found = Usage(process.pid), Found()
-        closes = engine.closes(f"engines-{job.name}", started.output)
+        closes, send_at = engine.closes(job, topic, started.output), 0.0
         try:
             over = time.monotonic() + _SILENCE
+            end_at = time.monotonic() + _LONGEST
             with TopicReader(connection, started.output) as reader:
-                while found.total < truth.total and time.monotonic() < over:
+                while found.total < truth.total and time.monotonic() < min(over, end_at):
                     usage.look()
                     for message in reader.new(_LOOK_EVERY):
                         found.add(engine.results(message.key(), message.value() or b""), message.timestamp()[1])
                         over = time.monotonic() + _SILENCE
+                        send_at = time.monotonic() + _AGAIN_AFTER
                     if process.poll() is not None:
                         over = min(over, time.monotonic() + _AFTER_ITS_END)
-                    if closes and _read(connection, f"engines-{job.name}", started.output):
-                        send_last(connection, closes)
-                        closes = ""
+                    if closes and time.monotonic() > send_at and _read(connection, topic, started.output):
+                        send_last(connection, closes, job.field)
+                        send_at = time.monotonic() + _AGAIN_AFTER
             usage.look()
         finally:
-            process.send_signal(signal.SIGTERM)
-            end(process.pid)
+            end(process.pid)  # all at once: once a process has ended, its children are no longer found
             process.wait()
         wrong = found.wrong(truth)
         if wrong:

@@ -5,6 +5,7 @@ import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from importlib.metadata import version
 from pathlib import Path
 from types import MappingProxyType
@@ -14,7 +15,7 @@ import orjson
 import pyspark
 
 from benchmarks.engines.environments import compiled, jars_of, python_of
-from benchmarks.engines.jobs import LATENESS_MS, WINDOW_MS, Job, Place
+from benchmarks.engines.jobs import LATENESS_MS, WINDOW_MS, Job, Place, ended
 from benchmarks.measuring import settings
 from unskew.apps.topology.settings import Settings
 from unskew.deploy.installation.jars import connector_jars
@@ -67,9 +68,13 @@ class Contestant(ABC):
 
         """
 
-    def closes(self, topic: str, output: str) -> str:
+    def closes(self, job: Job, topic: str, output: str) -> str:
         """The topic that must get a last message of each partition once all others are read. Empty: none must."""
         return ""
+
+    def reads(self, job: Job, topic: str) -> str:
+        """The topic that it reads: of sessions, one may read the topic that has a last message, too."""
+        return topic
 
     @abstractmethod
     def start(self, job: Job, bootstrap: str, topic: str, folder: Path) -> Started:
@@ -92,7 +97,8 @@ class Ours(Contestant):
 
     def start(self, job: Job, bootstrap: str, topic: str, folder: Path) -> Started:
         run = self._settings(job, bootstrap, topic, folder)
-        positional = [job.source_type, self.name, topic, job.partitions, job.workers, f"x{job.cost_ms:g}"]
+        kind = "COLUMN" if job.gap_ms else job.source_type
+        positional = [kind, self.name, topic, job.partitions, job.workers, f"x{job.cost_ms:g}"]
         options = {
             "--time": "event",
             "--window": WINDOW_MS / 1000,
@@ -100,16 +106,24 @@ class Ours(Contestant):
             "--checkpoint": folder / "checkpoint",
             "--bootstrap-servers": bootstrap,
         }
+        if job.gap_ms:
+            del options["--window"]
+            options |= {"--key-field": job.field, "--work": "unskew.works:Sessions"}
+            options["--work-option"] = f"gap={job.gap_ms / 1000}"
         # Two threads, as the others have, where tuples cost nothing.
         master = [] if job.cost_ms else ["--master", "local[2]"]
         unskew = Path(sys.executable).with_name("unskew")
         command = [unskew, "topology", "LOCAL", *positional, "--until-drained", *master]
         command += [part for pair in options.items() for part in pair]
-        return Started([*map(str, command)], f"{run.name}-aggregator")
+        return Started([*map(str, command)], f"{run.name}-{'results' if job.gap_ms else 'aggregator'}")
+
+    def reads(self, job: Job, topic: str) -> str:
+        return ended(topic) if job.gap_ms else topic
 
     def results(self, key: bytes | None, value: bytes) -> Iterator[tuple[Place, int]]:
         record = orjson.loads(value)
-        yield (record["timestamp"] - WINDOW_MS, record["tags"]["key"]), record["fields"]["count"]
+        fields = record["fields"]
+        yield (fields.get("start", record["timestamp"] - WINDOW_MS), record["tags"]["key"]), fields["count"]
 
 
 class Spark(Contestant):
@@ -121,9 +135,12 @@ class Spark(Contestant):
     def start(self, job: Job, bootstrap: str, topic: str, folder: Path) -> Started:
         output = f"{topic}-spark-{folder.name}"
         jars = ",".join(map(str, connector_jars()))
-        of = [bootstrap, topic, output, job.cost_ms, job.workers, folder / "checkpoint", jars]
+        of = [bootstrap, topic, output, job.field, job.gap_ms, job.cost_ms, job.workers, folder / "checkpoint", jars]
         variables = {"JAVA_HOME": str(find_java().home), "PYSPARK_PYTHON": sys.executable}
         return Started([*map(str, [sys.executable, _HERE / "spark" / "program.py", *of])], output, variables)
+
+    def reads(self, job: Job, topic: str) -> str:
+        return ended(topic) if job.gap_ms else topic
 
     def results(self, key: bytes | None, value: bytes) -> Iterator[tuple[Place, int]]:
         record = orjson.loads(value)
@@ -139,13 +156,13 @@ class Quix(Contestant):
 
     def start(self, job: Job, bootstrap: str, topic: str, folder: Path) -> Started:
         output = f"{topic}-quix-{folder.name}"
-        of = [bootstrap, topic, output, job.cost_ms, job.workers, folder / "state"]
+        of = [bootstrap, topic, output, job.field, job.gap_ms, job.cost_ms, job.workers, folder / "state"]
         program = [python_of("quix"), _HERE / "quix" / "program.py", *of]
         return Started([*map(str, program)], output)
 
-    def closes(self, topic: str, output: str) -> str:
+    def closes(self, job: Job, topic: str, output: str) -> str:
         # A window is written once, when a later message of its partition has come. A stream goes on; a topic ends.
-        return f"repartition__{output}--{topic}--country"
+        return f"repartition__{output}--{topic}--{job.field}"
 
     def results(self, key: bytes | None, value: bytes) -> Iterator[tuple[Place, int]]:
         record = orjson.loads(value)
@@ -162,8 +179,12 @@ class KafkaStreams(Contestant):
 
     def start(self, job: Job, bootstrap: str, topic: str, folder: Path) -> Started:
         output = f"{topic}-kafka-streams-{folder.name}"
-        of = [bootstrap, topic, output, job.cost_ms, job.workers, folder / "state"]
+        of = [bootstrap, topic, output, job.field, job.gap_ms, job.cost_ms, job.workers, folder / "state"]
         return Started([*compiled("kafka_streams", "Counts"), *map(str, of)], output)
+
+    def closes(self, job: Job, topic: str, output: str) -> str:
+        # Windows' counts are written as they grow, sessions' when a later message has come.
+        return f"{output}-keyed-repartition" if job.gap_ms else ""
 
     def results(self, key: bytes | None, value: bytes) -> Iterator[tuple[Place, int]]:
         record = orjson.loads(value)
@@ -182,14 +203,17 @@ class Flink(Contestant):
         output = f"{topic}-flink-{folder.name}"
         python = python_of("flink")
         jars = ";".join(f"file://{jar}" for jar in jars_of("flink"))
-        of = [bootstrap, topic, output, *([job.cost_ms] if job.cost_ms else []), job.workers, jars]
+        of = [bootstrap, topic, output, job.field, job.cost_ms or job.gap_ms, job.workers, jars]
         variables = {"JAVA_TOOL_OPTIONS": "-Xmx2g", "PATH": f"{python.parent}{os.pathsep}{os.environ['PATH']}"}
         program = _HERE / "flink" / ("work.py" if job.cost_ms else "program.py")
         return Started([*map(str, [python, program, *of])], output, variables)
 
     def results(self, key: bytes | None, value: bytes) -> Iterator[tuple[Place, int]]:
         record = orjson.loads(value)
-        yield (record["start"], record["key"]), record["n"]
+        start = record["start"]
+        if isinstance(start, str):
+            start = round(1000 * datetime.fromisoformat(f"{start}+00:00").timestamp())
+        yield (start, record["key"]), record["n"]
 
 
 CONTESTANTS: dict[str, Contestant] = {

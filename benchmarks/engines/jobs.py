@@ -1,6 +1,6 @@
 """The jobs: a topic of messages, what must come of it, and how it is told that it has.
 
-Both jobs count messages by key and window. The windows have ``WINDOW_MS``, and the message's time is that of Kafka's
+All jobs count messages by key and window: windows of ``WINDOW_MS``, or sessions. The message's time is that of Kafka's
 record. A contestant may write a window's count several times, as it grows: the last one counts.
 """
 
@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import orjson
 from confluent_kafka import Producer
+from numpy.typing import NDArray
 
 from unskew.deploy.kafka.connection import Connection
 from unskew.deploy.kafka.reader import TopicReader
@@ -23,6 +24,7 @@ WINDOW_MS = 5_000
 LATENESS_MS = 2_400_000
 #: The key of a message that isn't counted, but is later than all others (`send_last`).
 LAST = "~last"
+_TICK_MS, _SPAN_MS = 5, 1_500_000
 _LATER_MS = 3_300_000  # a broker takes no message that is more than an hour ahead
 
 #: (start of the window in ms, key)
@@ -37,30 +39,36 @@ class Job:
     ----------
     name, what : str
         Its name, and what it is in words.
-    source_type : str
-        The dataset.
+    source_type, field : str
+        The dataset, and the field of its messages that is the key.
     records, partitions, workers : int
         The messages, the topic's partitions, and W, the number of workers that an engine has for it.
     cost_ms : float
         How long a worker sleeps for each message.
+    gap_ms : int
+        Sessions: how far apart a key's messages may be. 0: windows. No two messages are just this far apart, because
+        engines differ in whether they are of one session then: all are multiples of ``_TICK_MS`` apart.
 
     """
 
     name: str
     what: str
     source_type: str
+    field: str
     records: int
     partitions: int
     workers: int
     cost_ms: float = 0.0
+    gap_ms: int = 0
 
 
 #: The jobs by name. ``--records`` gives another number.
 JOBS = {
     job.name: job
     for job in (
-        Job("count", "count by key and 5 s", "COUNTRY_SKEW_R80", 10_000_000, 4, 2),
-        Job("work", "count by key and 5 s, after a sleep of 1 ms a message", "COUNTRY_SKEW_R80", 60_000, 10, 10, 1.0),
+        Job("count", "count by key and 5 s", "COUNTRY_SKEW_R80", "country", 10_000_000, 4, 2),
+        Job("sessions", "sessions of 100,000 keys, Zipf 1", "ZIPF", "key", 1_000_000, 4, 2, gap_ms=30_001),
+        Job("work", "count by key and 5 s, after 1 ms a message", "COUNTRY_SKEW_R80", "country", 60_000, 10, 10, 1.0),
     )
 }
 
@@ -83,22 +91,44 @@ class Truth:
 
 
 def published(connection: Connection, topic: str, job: Job) -> Truth:
-    """Make the topic, publish the job's messages, and count them as a plain consumer reads them back."""
-    ensure_topic(connection, topic, job.partitions)
-    publish(connection, topic, create(job.source_type, records=job.records))
-    return counted(connection, topic)
+    """Make the topic, publish the job's messages, and count them as a plain consumer reads them back.
+
+    Messages of sessions span ``_SPAN_MS``, and the last one is of now. That is less than the lateness, so none is late,
+    in whatever order an engine reads partitions. The topic ``ended(topic)`` has them, too.
+    """
+    dataset = create(job.source_type, records=job.records)
+    if not job.gap_ms:
+        ensure_topic(connection, topic, job.partitions)
+        publish(connection, topic, dataset)
+        return counted(connection, topic, job)
+    first = int(time.time() * 1000) - _SPAN_MS
+    for name in (topic, ended(topic)):
+        ensure_topic(connection, name, job.partitions)
+        producer = Producer(connection.client(**{"queue.buffering.max.messages": 2 * job.records}))
+        values = (value for block in dataset.blocks() for value in block.messages.to_pylist())
+        for number, value in enumerate(values):
+            at = first + number * _SPAN_MS // job.records // _TICK_MS * _TICK_MS
+            producer.produce(name, value, partition=number % job.partitions, timestamp=at)
+        producer.flush()
+    send_last(connection, ended(topic), job.field)
+    return counted(connection, topic, job)
 
 
-def send_last(connection: Connection, topic: str) -> None:
+def ended(topic: str) -> str:
+    """The topic of the same messages, and a last one in each partition."""
+    return f"{topic}-ended"
+
+
+def send_last(connection: Connection, topic: str, field: str) -> None:
     """Send each partition a message that is much later than all others, so that the windows before it are over."""
     producer = Producer(connection.client())
     later = int(time.time() * 1000) + _LATER_MS
     for partition in range(topics(connection)[topic]):
-        producer.produce(topic, orjson.dumps({"country": LAST}), orjson.dumps(LAST), partition, timestamp=later)
+        producer.produce(topic, orjson.dumps({field: LAST}), orjson.dumps(LAST), partition, timestamp=later)
     producer.flush()
 
 
-def counted(connection: Connection, topic: str) -> Truth:
+def counted(connection: Connection, topic: str, job: Job) -> Truth:
     """A plain count of a topic's messages."""
     keys: dict[bytes, int] = {}
     codes, times = [], []
@@ -106,11 +136,22 @@ def counted(connection: Connection, topic: str) -> Truth:
         for message in reader.to_end():
             codes.append(keys.setdefault(message.value() or b"", len(keys)))
             times.append(message.timestamp()[1])
-    names = [orjson.loads(value)["country"] for value in keys]
-    starts = np.array(times, np.int64) // WINDOW_MS * WINDOW_MS
-    pairs, numbers = np.unique(np.stack([starts, np.array(codes)]), axis=1, return_counts=True)
+    names = [orjson.loads(value)[job.field] for value in keys]
+    code, at = np.array(codes), np.array(times, np.int64)
+    starts = sessions_of(code, at, job.gap_ms) if job.gap_ms else at // WINDOW_MS * WINDOW_MS
+    pairs, numbers = np.unique(np.stack([starts, code]), axis=1, return_counts=True)
     counts = {(int(start), names[code]): int(n) for start, code, n in zip(*pairs, numbers, strict=True)}
     return Truth(counts, sum(counts.values()))
+
+
+def sessions_of(code: NDArray[np.int64], at: NDArray[np.int64], gap_ms: int) -> NDArray[np.int64]:
+    """The time of the first message of each message's session."""
+    order = np.lexsort((at, code))
+    first = np.ones(len(at), bool)
+    first[1:] = (np.diff(code[order]) != 0) | (np.diff(at[order]) > gap_ms)
+    starts = np.empty_like(at)
+    starts[order] = at[order][first][np.cumsum(first) - 1]
+    return starts
 
 
 @dataclass

@@ -3,10 +3,11 @@
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
 from benchmarks.engines.contestants import CONTESTANTS, Ours
-from benchmarks.engines.jobs import Found, Truth
+from benchmarks.engines.jobs import Found, Truth, sessions_of
 
 
 @pytest.mark.full
@@ -15,7 +16,7 @@ from benchmarks.engines.jobs import Found, Truth
 @pytest.mark.kafka
 @pytest.mark.takes(200)
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("job", ["count", "work"])
+@pytest.mark.parametrize("job", ["count", "sessions", "work"])
 def test_every_engine_counts_right(job):
     engines = [name for name, each in CONTESTANTS.items() if not isinstance(each, Ours) or name == "BOUNDED_LOAD"]
     of = ["--jobs", job, "--engines", *engines, "--records", "5000", "--repeats", "1"]
@@ -27,6 +28,20 @@ def test_every_engine_counts_right(job):
     assert "wrong" not in done.stdout, done.stdout
     if "can't be had" in done.stdout:
         pytest.skip(done.stdout[done.stdout.index("can't be had") :])
+
+
+def test_sessions_are_those_of_a_plain_loop():
+    random = np.random.default_rng(5)
+    keys, times = random.integers(0, 7, 400), random.integers(0, 5_000, 400)
+    starts = sessions_of(keys, times, 30)
+    last, start = {}, {}
+    for number in sorted(range(400), key=times.__getitem__):
+        key, at = keys[number], times[number]
+        if key not in last or at - last[key] > 30:
+            start[key] = at
+        last[key] = at
+        assert starts[number] == start[key]
+    assert len({*zip(keys, starts, strict=True)}) > 7
 
 
 def test_what_is_wrong_is_found():

@@ -1,6 +1,6 @@
-"""The count in Flink: SQL that counts in tumbling windows.
+"""Counts in Flink: SQL that counts in tumbling windows, or in sessions.
 
-    python program.py BOOTSTRAP TOPIC OUTPUT WORKERS JARS
+    python program.py BOOTSTRAP TOPIC OUTPUT FIELD GAP_MS WORKERS JARS
 
 After https://nightlies.apache.org/flink/flink-docs-release-2.2/docs/dev/table/tuning/ (mini-batch and two-phase
 aggregation), .../table/sql/queries/window-tvf/, and .../connectors/table/kafka/.
@@ -16,7 +16,7 @@ from pyflink.table import StreamTableEnvironment
 
 SOURCE = """
 CREATE TABLE messages (
-  country STRING,
+  `{field}` STRING,
   stamp TIMESTAMP_LTZ(3) METADATA FROM 'timestamp',
   WATERMARK FOR stamp AS stamp - INTERVAL '40' MINUTE
 ) WITH (
@@ -26,15 +26,15 @@ CREATE TABLE messages (
 )
 """
 SINK = """
-CREATE TABLE counts (`start` BIGINT, `key` STRING, n BIGINT) WITH (
+CREATE TABLE counts (`start` TIMESTAMP(3), `key` STRING, n BIGINT) WITH (
   'connector' = 'kafka', 'topic' = '{output}', 'properties.bootstrap.servers' = '{bootstrap}', 'format' = 'json'
 )
 """
+WINDOWS = "TUMBLE(TABLE messages, DESCRIPTOR(stamp), INTERVAL '5' SECOND)"
+SESSIONS = "SESSION(TABLE messages PARTITION BY `{field}`, DESCRIPTOR(stamp), INTERVAL '{gap}' SECOND)"
 COUNTS = """
-INSERT INTO counts
-SELECT 1000 * UNIX_TIMESTAMP(DATE_FORMAT(window_start, 'yyyy-MM-dd HH:mm:ss')), country, COUNT(*)
-FROM TABLE(TUMBLE(TABLE messages, DESCRIPTOR(stamp), INTERVAL '5' SECOND))
-GROUP BY window_start, window_end, country
+INSERT INTO counts SELECT window_start, `{field}`, COUNT(*) FROM TABLE({windows})
+GROUP BY window_start, window_end, `{field}`
 """
 SETTINGS = {
     "table.local-time-zone": "UTC",
@@ -49,17 +49,18 @@ SETTINGS = {
 
 
 def main() -> None:
-    bootstrap, topic, output, workers, jars = sys.argv[1:]
+    bootstrap, topic, output, field, gap_ms, workers, jars = sys.argv[1:]
     environment = StreamExecutionEnvironment.get_execution_environment()
     environment.add_jars(*jars.split(";"))
     environment.set_parallelism(int(workers))
     tables = StreamTableEnvironment.create(environment)
     for name, value in SETTINGS.items():
         tables.get_config().set(name, value)
-    names = {"bootstrap": bootstrap, "topic": topic, "output": output}
+    names = {"bootstrap": bootstrap, "topic": topic, "output": output, "field": field, "gap": int(gap_ms) / 1000}
+    windows = (SESSIONS if int(gap_ms) else WINDOWS).format(**names)
     tables.execute_sql(SOURCE.format(**names))
     tables.execute_sql(SINK.format(**names))
-    tables.execute_sql(COUNTS).wait()
+    tables.execute_sql(COUNTS.format(**names, windows=windows)).wait()
 
 
 if __name__ == "__main__":

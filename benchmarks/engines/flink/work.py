@@ -1,6 +1,6 @@
 """The job with work in Flink: `key_by` the key, then tumbling windows whose aggregate is a Python class.
 
-    python work.py BOOTSTRAP TOPIC OUTPUT COST_MS WORKERS JARS
+    python work.py BOOTSTRAP TOPIC OUTPUT FIELD COST_MS WORKERS JARS
 
 After https://nightlies.apache.org/flink/flink-docs-release-2.2/docs/connectors/datastream/kafka/ and
 .../dev/python/datastream/operators/windows/. The window is by the record's time in Kafka. There is no idle time-out:
@@ -64,7 +64,7 @@ class Record(ProcessWindowFunction):
 
 
 def main() -> None:
-    bootstrap, topic, output, cost_ms, workers, jars = sys.argv[1:]
+    bootstrap, topic, output, field, cost_ms, workers, jars = sys.argv[1:]
     environment = StreamExecutionEnvironment.get_execution_environment(Configuration())
     environment.add_jars(*jars.split(";"))
     environment.set_parallelism(int(workers))
@@ -88,8 +88,8 @@ def main() -> None:
     times = WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_millis(LATENESS_MS))
     (
         environment.from_source(source, times, topic)
-        .map(lambda message: json.loads(message)["country"], Types.STRING())
-        .key_by(lambda country: country, Types.STRING())
+        .map(lambda message: json.loads(message)[field], Types.STRING())
+        .key_by(lambda key: key, Types.STRING())
         .window(TumblingEventTimeWindows.of(Time.milliseconds(WINDOW_MS)))
         .aggregate(Work(float(cost_ms) / 1000), Record(), accumulator_type=Types.LONG(), output_type=Types.STRING())
         .sink_to(sink)

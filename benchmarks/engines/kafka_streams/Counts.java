@@ -6,40 +6,54 @@ import java.io.UncheckedIOException;
 import java.time.Duration;
 import java.util.Properties;
 import org.apache.kafka.common.serialization.Serdes;
+import org.apache.kafka.common.utils.Bytes;
 import org.apache.kafka.streams.KafkaStreams;
 import org.apache.kafka.streams.KeyValue;
 import org.apache.kafka.streams.StreamsBuilder;
 import org.apache.kafka.streams.StreamsConfig;
 import org.apache.kafka.streams.kstream.Consumed;
+import org.apache.kafka.streams.kstream.EmitStrategy;
 import org.apache.kafka.streams.kstream.Grouped;
+import org.apache.kafka.streams.kstream.KGroupedStream;
 import org.apache.kafka.streams.kstream.KStream;
+import org.apache.kafka.streams.kstream.KTable;
 import org.apache.kafka.streams.kstream.Materialized;
 import org.apache.kafka.streams.kstream.Produced;
 import org.apache.kafka.streams.kstream.Repartitioned;
+import org.apache.kafka.streams.kstream.SessionWindows;
 import org.apache.kafka.streams.kstream.TimeWindows;
+import org.apache.kafka.streams.kstream.Windowed;
+import org.apache.kafka.streams.state.SessionStore;
 
 /**
- * Both jobs in Kafka Streams: select the key, repartition, count in tumbling windows.
+ * All jobs in Kafka Streams: select the key, repartition, count in tumbling windows, or in sessions.
  *
- * <p>java Counts BOOTSTRAP TOPIC OUTPUT COST_MS WORKERS STATE
+ * <p>java Counts BOOTSTRAP TOPIC OUTPUT FIELD GAP_MS COST_MS WORKERS STATE
  *
- * <p>After https://kafka.apache.org/documentation/streams/developer-guide/dsl-api ("Tumbling time windows", "repartition")
- * and .../config-streams ("num.stream.threads", "statestore.cache.max.bytes"). A count is written again as it grows: at
- * each commit, through the cache of records.
+ * <p>After https://kafka.apache.org/documentation/streams/developer-guide/dsl-api ("Tumbling time windows",
+ * "Session Windows", "Window Final Results", "repartition") and .../config-streams ("num.stream.threads",
+ * "statestore.cache.max.bytes"). A window's count is written again as it grows: at each commit, through the cache of
+ * records. A session's is written once, when it is over.
  */
 public class Counts {
   private static final JsonFactory JSON = new JsonFactory();
 
+  // A message that is later than the one before it by more than the retention removes the store's
+  // sessions before they are emitted. The default is gap + grace; the last message may be 55 minutes later.
+  private static final Duration KEPT = Duration.ofHours(2);
+
   public static void main(String[] given) {
     String topic = given[1];
     String output = given[2];
-    double cost = Double.parseDouble(given[3]);
-    int workers = Integer.parseInt(given[4]);
+    String field = given[3];
+    Duration gap = Duration.ofMillis(Long.parseLong(given[4]));
+    double cost = Double.parseDouble(given[5]);
+    int workers = Integer.parseInt(given[6]);
     Properties settings = new Properties();
     settings.put(StreamsConfig.APPLICATION_ID_CONFIG, output);
     settings.put(StreamsConfig.BOOTSTRAP_SERVERS_CONFIG, given[0]);
     settings.put(StreamsConfig.NUM_STREAM_THREADS_CONFIG, workers);
-    settings.put(StreamsConfig.STATE_DIR_CONFIG, given[5]);
+    settings.put(StreamsConfig.STATE_DIR_CONFIG, given[7]);
     settings.put(StreamsConfig.STATESTORE_CACHE_MAX_BYTES_CONFIG, 64L << 20);
     settings.put(StreamsConfig.COMMIT_INTERVAL_MS_CONFIG, 5000);
     settings.put(StreamsConfig.REPLICATION_FACTOR_CONFIG, 1);
@@ -52,7 +66,7 @@ public class Counts {
         builder.stream(topic, Consumed.with(Serdes.ByteArray(), Serdes.ByteArray()));
     KStream<String, byte[]> keyed =
         messages
-            .map((key, value) -> KeyValue.pair(country(value), new byte[0]))
+            .map((key, value) -> KeyValue.pair(key(value, field), new byte[0]))
             .repartition(
                 Repartitioned.<String, byte[]>as("keyed")
                     .withKeySerde(Serdes.String())
@@ -70,10 +84,24 @@ public class Counts {
                 return value;
               });
     }
-    keyed
-        .groupByKey(Grouped.with(Serdes.String(), Serdes.ByteArray()))
-        .windowedBy(TimeWindows.ofSizeAndGrace(Duration.ofSeconds(5), Duration.ofMinutes(40)))
-        .count(Materialized.with(Serdes.String(), Serdes.Long()))
+    KGroupedStream<String, byte[]> grouped =
+        keyed.groupByKey(Grouped.with(Serdes.String(), Serdes.ByteArray()));
+    KTable<Windowed<String>, Long> counts;
+    if (gap.isZero()) {
+      counts =
+          grouped
+              .windowedBy(TimeWindows.ofSizeAndGrace(Duration.ofSeconds(5), Duration.ofMinutes(40)))
+              .count(Materialized.with(Serdes.String(), Serdes.Long()));
+    } else {
+      counts =
+          grouped
+              .windowedBy(SessionWindows.ofInactivityGapAndGrace(gap, Duration.ofMinutes(40)))
+              .emitStrategy(EmitStrategy.onWindowClose())
+              .count(
+                  Materialized.<String, Long, SessionStore<Bytes, byte[]>>with(Serdes.String(), Serdes.Long())
+                      .withRetention(KEPT));
+    }
+    counts
         .toStream()
         .map(
             (window, count) ->
@@ -87,15 +115,15 @@ public class Counts {
     streams.start();
   }
 
-  /** The value's field "country". */
-  private static String country(byte[] value) {
+  /** A field of a value. */
+  private static String key(byte[] value, String field) {
     try (JsonParser parser = JSON.createParser(value)) {
       while (parser.nextToken() != null) {
-        if (parser.currentToken() == JsonToken.FIELD_NAME && parser.currentName().equals("country")) {
+        if (parser.currentToken() == JsonToken.FIELD_NAME && parser.currentName().equals(field)) {
           return parser.nextTextValue();
         }
       }
-      throw new IllegalArgumentException("no country");
+      throw new IllegalArgumentException("no " + field);
     } catch (IOException error) {
       throw new UncheckedIOException(error);
     }

@@ -1,11 +1,11 @@
-"""Both jobs in Quix Streams: `group_by` the key, then count in tumbling windows.
+"""All jobs in Quix Streams: `group_by` the key, then count in tumbling windows, or in sessions.
 
-    python program.py BOOTSTRAP TOPIC OUTPUT COST_MS WORKERS STATE
+    python program.py BOOTSTRAP TOPIC OUTPUT FIELD GAP_MS COST_MS WORKERS STATE
 
 One process a worker, of one consumer group. After https://quix.io/docs/quix-streams/windowing.html ("Tumbling windows",
-"Closing strategies") and https://quix.io/docs/quix-streams/groupby.html: ``group_by`` makes a topic of as many
-partitions as the source has. Of the settings (https://quix.io/docs/quix-streams/configuration.html) those are changed
-that make fewer commits and larger requests.
+"Session windows", "Closing strategies") and https://quix.io/docs/quix-streams/groupby.html: ``group_by`` makes a topic
+of as many partitions as the source has. Of the settings (https://quix.io/docs/quix-streams/configuration.html) those
+are changed that make fewer commits and larger requests.
 """
 
 import multiprocessing
@@ -17,7 +17,7 @@ from quixstreams import Application
 WINDOW_MS, GRACE_MS = 5_000, 2_400_000
 
 
-def run(bootstrap: str, topic: str, output: str, cost_ms: float, state: str) -> None:
+def run(bootstrap: str, topic: str, output: str, field: str, gap_ms: int, cost_ms: float, state: str) -> None:
     app = Application(
         broker_address=bootstrap,
         consumer_group=output,
@@ -27,7 +27,7 @@ def run(bootstrap: str, topic: str, output: str, cost_ms: float, state: str) -> 
         loglevel="WARNING",
         producer_extra_config={"linger.ms": 50, "compression.type": "lz4"},
     )
-    keyed = app.dataframe(app.topic(topic, value_deserializer="json")).group_by("country")
+    keyed = app.dataframe(app.topic(topic, value_deserializer="json")).group_by(field)
     if cost_ms:
 
         def work(value: dict[str, str]) -> dict[str, str]:
@@ -35,15 +35,18 @@ def run(bootstrap: str, topic: str, output: str, cost_ms: float, state: str) -> 
             return value
 
         keyed = keyed.apply(work)
-    counts = keyed.tumbling_window(duration_ms=WINDOW_MS, grace_ms=GRACE_MS).count()
-    counts.final(closing_strategy="partition").to_topic(
+    if gap_ms:
+        windows = keyed.session_window(inactivity_gap_ms=gap_ms, grace_ms=GRACE_MS)
+    else:
+        windows = keyed.tumbling_window(duration_ms=WINDOW_MS, grace_ms=GRACE_MS)
+    windows.count().final(closing_strategy="partition").to_topic(
         app.topic(output, key_serializer="str", value_serializer="json")
     )
     app.run()
 
 
 if __name__ == "__main__":
-    bootstrap, topic, output, cost_ms, workers, state = sys.argv[1:]
+    bootstrap, topic, output, field, gap_ms, cost_ms, workers, state = sys.argv[1:]
     for worker in range(int(workers)):
-        given = (bootstrap, topic, output, float(cost_ms), f"{state}/{worker}")
+        given = (bootstrap, topic, output, field, int(gap_ms), float(cost_ms), f"{state}/{worker}")
         multiprocessing.Process(target=run, args=given).start()

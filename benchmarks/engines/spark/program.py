@@ -1,10 +1,11 @@
-"""Both jobs in Spark itself: ``groupBy(window, key).count()``.
+"""All jobs in Spark itself: ``groupBy(window, key).count()``, or ``session_window``.
 
-    python program.py BOOTSTRAP TOPIC OUTPUT COST_MS WORKERS CHECKPOINT JARS
+    python program.py BOOTSTRAP TOPIC OUTPUT FIELD GAP_MS COST_MS WORKERS CHECKPOINT JARS
 
 After https://spark.apache.org/docs/latest/streaming/apis-on-dataframes-and-datasets.html ("Window Operations on Event
-Time", "Output Modes") and .../streaming/structured-streaming-kafka-integration.html. A count is written again as it
-grows. With a cost the tuples go to a worker each by ``repartition``, and through a function of Python's.
+Time", "Output Modes") and .../streaming/structured-streaming-kafka-integration.html. A window's count is written again
+as it grows, a session's once. With a cost the tuples go to a worker each by ``repartition``, and through a function of
+Python's.
 """
 
 import sys
@@ -17,7 +18,7 @@ from pyspark.sql import functions as F
 
 
 def main() -> None:
-    bootstrap, topic, output, cost_ms, workers, checkpoint, jars = sys.argv[1:]
+    bootstrap, topic, output, field, gap_ms, cost_ms, workers, checkpoint, jars = sys.argv[1:]
     seconds = float(cost_ms) / 1000
 
     def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -38,16 +39,18 @@ def main() -> None:
         .option("maxOffsetsPerTrigger", 4_000 if seconds else 2_000_000)
         .load()
     )
-    country = F.from_json(F.col("value").cast("string"), "country string")["country"].alias("key")
-    tuples = messages.select("timestamp", country)
+    key = F.from_json(F.col("value").cast("string"), f"{field} string")[field].alias("key")
+    tuples = messages.select("timestamp", key)
     if seconds:
         tuples = tuples.repartition(int(workers), "key").mapInArrow(work, tuples.schema)
-    counts = tuples.withWatermark("timestamp", "40 minutes").groupBy(F.window("timestamp", "5 seconds"), "key").count()
+    sessions = int(gap_ms) > 0
+    window = F.session_window("timestamp", f"{gap_ms} milliseconds") if sessions else F.window("timestamp", "5 seconds")
+    counts = tuples.withWatermark("timestamp", "40 minutes").groupBy(window.alias("window"), "key").count()
     record = F.to_json(F.struct(F.unix_millis("window.start").alias("start"), "key", "count")).alias("value")
     query = (
         counts.select(record)
         .writeStream.format("kafka")
-        .outputMode("update")
+        .outputMode("append" if sessions else "update")
         .option("kafka.bootstrap.servers", bootstrap)
         .option("topic", output)
         .option("checkpointLocation", checkpoint)
