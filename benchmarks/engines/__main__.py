@@ -48,6 +48,7 @@ from unskew.deploy.servers.broker import Broker
 _SILENCE = 420.0  # s without a new count, after which a run is given up: some write all at the end
 _AFTER_ITS_END = 5.0  # s
 _LONGEST = 1200.0  # s, after which a run is given up that still writes
+_MOST_MEMORY = 0.5  # of the machine's, above which a run is given up
 #: Kafka Streams looks for windows that are over once a second, and then only if a message comes.
 _AGAIN_AFTER = 2.0  # s
 _LOOK_EVERY, _WEIGH_EVERY = 0.2, 1.0  # s
@@ -250,9 +251,12 @@ def _run(connection: Connection, job: Job, engine: Contestant, truth: Truth, rep
         try:
             over = time.monotonic() + _SILENCE
             end_at = time.monotonic() + _LONGEST
+            most = _MOST_MEMORY * psutil.virtual_memory().total / 2**20
             with TopicReader(connection, started.output) as reader:
                 while found.total < truth.total and time.monotonic() < min(over, end_at):
                     usage.look()
+                    if usage.memory > most:
+                        break
                     for message in reader.new(_LOOK_EVERY):
                         found.add(engine.results(message.key(), message.value() or b""), message.timestamp()[1])
                         over = time.monotonic() + _SILENCE
@@ -270,6 +274,7 @@ def _run(connection: Connection, job: Job, engine: Contestant, truth: Truth, rep
         if wrong:
             log.seek(0)
             print(log.read().decode(errors="replace")[-20000:])
+            wrong += f" (given up after {time.time() - began:.0f} s, at {usage.memory:,.0f} MiB)"
         return Measured(found.last_ms / 1000 - began, usage.cpu, usage.memory, truth.total, wrong)
 
 
