@@ -72,6 +72,9 @@ class Measured(NamedTuple):
         return self.wrong or f"{self.seconds:.1f} s, {self.cpu:.1f} s of CPU, {self.memory:,.0f} MiB"
 
 
+_NO_PROGRAM = Measured(wrong="no program for this job")
+
+
 class Usage:
     """What a process and all that it started have taken so far, those that have ended, too."""
 
@@ -124,7 +127,7 @@ def main() -> None:
             found = {skew: contest.run(_job("work", given.records, skew), given.repeats) for skew in given.skews}
             console.print(contest.by_skew(found))
             if given.picture:
-                draw(found, contest.versions, given.picture)
+                draw(found, found[given.skews[0]], given.picture)
             return
         for name in given.jobs:
             job = _job(name, given.records)
@@ -153,7 +156,7 @@ class Contest:
     def run(self, job: Job, repeats: int) -> dict[str, Measured]:
         """Publish a job's messages, and let all contestants do it in turns: the median of each."""
         truth = published(self._connection, f"engines-{job.name}", job)
-        present = [each for each in self._engines if each.name in self.versions]
+        present = [each for each in self._engines if each.name in self.versions and each.does(job)]
         runs = {each.name: partial(_run, self._connection, job, each, truth) for each in present}
         return {name: _median(of) for name, of in in_turns(runs, repeats, str).items()}
 
@@ -162,7 +165,7 @@ class Contest:
         heads = "engine", "s", "messages/s", "CPU s a million", "memory, MiB", "version"
         table = Table(*heads, title=f"{job.what}: {job.records:,} messages, W = {job.workers}", box=MARKDOWN)
         for name, version in self.versions.items():
-            of = found[name]
+            of = found.get(name, _NO_PROGRAM)
             if of.wrong:
                 table.add_row(name, "", "", "", "", f"{version}: {of.wrong}")
                 continue
@@ -174,8 +177,8 @@ class Contest:
         """The rates of a job, a row a contestant and a column a ratio of skew."""
         table = Table("messages/s", *(f"{skew} %" for skew in found), box=MARKDOWN)
         for name in self.versions:
-            cells = (each[name].wrong or f"{each[name].rate:,.0f}" for each in found.values())
-            table.add_row(name, *cells)
+            runs = [each.get(name, _NO_PROGRAM) for each in found.values()]
+            table.add_row(name, *(run.wrong or f"{run.rate:,.0f}" for run in runs))
         return self._and_missing(table)
 
     def _and_missing(self, table: Table) -> Table:
@@ -253,7 +256,7 @@ def _run(connection: Connection, job: Job, engine: Contestant, truth: Truth, rep
             end_at = time.monotonic() + _LONGEST
             most = _MOST_MEMORY * psutil.virtual_memory().total / 2**20
             with TopicReader(connection, started.output) as reader:
-                while found.total < truth.total and time.monotonic() < min(over, end_at):
+                while not found.all_of(truth) and time.monotonic() < min(over, end_at):
                     usage.look()
                     if usage.memory > most:
                         break

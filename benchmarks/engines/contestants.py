@@ -21,6 +21,7 @@ from unskew.apps.topology.settings import Settings
 from unskew.deploy.installation.jars import connector_jars
 from unskew.deploy.installation.machine import find_java
 from unskew.deploy.kafka.connection import Connection
+from unskew.deploy.servers.loopback import free_port
 
 _HERE = Path(__file__).parent
 
@@ -75,6 +76,10 @@ class Contestant(ABC):
     def reads(self, job: Job, topic: str) -> str:
         """The topic that it reads: of sessions, one may read the topic that has a last message, too."""
         return topic
+
+    def does(self, job: Job) -> bool:
+        """Whether it has a program for a job."""
+        return True
 
     @abstractmethod
     def start(self, job: Job, bootstrap: str, topic: str, folder: Path) -> Started:
@@ -169,6 +174,46 @@ class Quix(Contestant):
         yield (record["start"], (key or b"").decode()), record["value"]
 
 
+class Bytewax(Contestant):
+    """Bytewax: a Python process a worker, of one cluster."""
+
+    def version(self) -> str:
+        python_of("bytewax")
+        return (_HERE / "bytewax" / "requirements.txt").read_text().strip().replace("[kafka]", "")
+
+    def start(self, job: Job, bootstrap: str, topic: str, folder: Path) -> Started:
+        output = f"{topic}-bytewax-{folder.name}"
+        of = [bootstrap, topic, output, job.field, job.gap_ms, job.cost_ms, job.workers]
+        program = [python_of("bytewax"), _HERE / "bytewax" / "program.py", *of]
+        return Started([*map(str, program)], output)
+
+    def results(self, key: bytes | None, value: bytes) -> Iterator[tuple[Place, int]]:
+        record = orjson.loads(value)
+        yield (record["start"], (key or b"").decode()), record["n"]
+
+
+class Pathway(Contestant):
+    """Pathway: a process a worker."""
+
+    def version(self) -> str:
+        python_of("pathway")
+        return (_HERE / "pathway" / "requirements.txt").read_text().split()[-1]
+
+    def does(self, job: Job) -> bool:
+        return not job.cost_ms
+
+    def start(self, job: Job, bootstrap: str, topic: str, folder: Path) -> Started:
+        output = f"{topic}-pathway-{folder.name}"
+        python = python_of("pathway")
+        spawn = [python.with_name("pathway"), "spawn", "--processes", job.workers, "--first-port", free_port()]
+        of = [bootstrap, topic, output, job.field, job.gap_ms]
+        return Started([*map(str, [*spawn, python, _HERE / "pathway" / "program.py", *of])], output)
+
+    def results(self, key: bytes | None, value: bytes) -> Iterator[tuple[Place, int]]:
+        record = orjson.loads(value)
+        yield (record["start"], record["key"]), record["diff"] * record["n"]
+
+
 class KafkaStreams(Contestant):
     """Kafka Streams: a thread a worker, in one JVM."""
 
@@ -226,5 +271,7 @@ CONTESTANTS: dict[str, Contestant] = {
         Flink("Flink"),
         KafkaStreams("Kafka Streams"),
         Quix("Quix"),
+        Bytewax("Bytewax"),
+        Pathway("Pathway"),
     )
 }

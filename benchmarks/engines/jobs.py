@@ -174,12 +174,21 @@ class Found:
     last_ms: int = 0
 
     def add(self, results: Iterable[tuple[Place, int]], appended_ms: int) -> None:
-        """Take in the results of a record."""
+        """Take in the results of a record. A negative count takes back that count, unless there is a later one."""
         for place, n in results:
-            if place[1] != LAST:
-                self.total += n - self.counts.get(place, 0)
+            before = self.counts.get(place, 0)
+            if place[1] == LAST or (n < 0 and -n != before):
+                continue
+            self.total += max(n, 0) - before
+            if n < 0:
+                del self.counts[place]
+            else:
                 self.counts[place] = n
-                self.last_ms = max(self.last_ms, appended_ms)
+            self.last_ms = max(self.last_ms, appended_ms)
+
+    def all_of(self, truth: Truth) -> bool:
+        """Whether it equals the truth. Until all is taken back that will be, the total alone may be right too early."""
+        return self.total == truth.total and self.counts == truth.counts
 
     def wrong(self, truth: Truth) -> str:
         """How it differs from the truth. Empty: in nothing."""

@@ -1,0 +1,73 @@
+"""All jobs in Bytewax: `fold_window` over tumbling windows, or over sessions.
+
+    python program.py BOOTSTRAP TOPIC OUTPUT FIELD GAP_MS COST_MS WORKERS
+
+One process a worker, as a cluster: https://docs.bytewax.io/v0.21.0/guide/concepts/workers-parallelization.html ("Multi-
+Process Cluster"). After .../guide/concepts/windowing.html ("Event Time") and the docstrings of ``KafkaSource`` and
+``fold_window``: ``ordered=False``, because counts don't depend on the order. It reads to the topic's end
+(``tail=False``), where all windows close.
+"""
+
+import json
+import math
+import socket
+import subprocess
+import sys
+import time
+from datetime import UTC, datetime, timedelta
+
+from bytewax import operators as op
+from bytewax.connectors.kafka import KafkaSinkMessage
+from bytewax.connectors.kafka import operators as kop
+from bytewax.dataflow import Dataflow
+from bytewax.operators import windowing as win
+
+WINDOW_MS, LATENESS_MS = 5_000, 2_400_000
+EPOCH = datetime.fromtimestamp(0, UTC)
+
+
+def dataflow(bootstrap: str, topic: str, output: str, field: str, gap_ms: int, cost_ms: float) -> Dataflow:
+    def count(window: tuple[int, float], at: int) -> tuple[int, float]:
+        if cost_ms:
+            time.sleep(cost_ms / 1000)
+        return window[0] + 1, min(window[1], at)
+
+    def record(counted: tuple[str, tuple[int, tuple[int, int]]]) -> KafkaSinkMessage:
+        key, (_, (n, first)) = counted
+        start = first if gap_ms else first // WINDOW_MS * WINDOW_MS
+        return KafkaSinkMessage(key.encode(), json.dumps({"start": start, "n": n}).encode())
+
+    tumbling = win.TumblingWindower(timedelta(milliseconds=WINDOW_MS), align_to=EPOCH)
+    sessions = win.SessionWindower(timedelta(milliseconds=gap_ms))
+    clock = win.EventClock(lambda at: datetime.fromtimestamp(at / 1000, UTC), timedelta(milliseconds=LATENESS_MS))
+    flow = Dataflow("counts")
+    messages = kop.input("read", flow, brokers=[bootstrap], topics=[topic], tail=False)
+    keyed = op.map("key", messages.oks, lambda message: (json.loads(message.value)[field], message.timestamp[1]))
+    counts = win.fold_window(
+        "count",
+        keyed,
+        clock,
+        sessions if gap_ms else tumbling,
+        builder=lambda: (0, math.inf),
+        folder=count,
+        merger=lambda one, other: (one[0] + other[0], min(one[1], other[1])),
+        ordered=False,
+    )
+    kop.output("write", op.map("record", counts.down, record), brokers=[bootstrap], topic=output)
+    return flow
+
+
+def main() -> None:
+    bootstrap, topic, output, field, gap_ms, cost_ms, workers = sys.argv[1:]
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(int(workers))]
+    addresses = ";".join(f"127.0.0.1:{each.getsockname()[1]}" for each in sockets)
+    for each in sockets:
+        each.close()
+    given = bootstrap, topic, output, field, int(gap_ms), float(cost_ms)
+    run = [sys.executable, "-m", "bytewax.run", f"{__file__}:dataflow{given!r}", "-a", addresses]
+    processes = [subprocess.Popen([*run, "-i", str(worker)]) for worker in range(int(workers))]
+    sys.exit(max(process.wait() for process in processes))
+
+
+if __name__ == "__main__":
+    main()
