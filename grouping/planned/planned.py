@@ -198,9 +198,8 @@ class Planned(Batched):
         batch = merged(counts)
         buckets = self._buckets(batch.keys)
         present = self._replicas.of(batch.keys, buckets)
-        caps = self._caps(float(self._sent.sum() + batch.loads.sum())) - self._sent
-        if self._most < self.workers:
-            caps = np.maximum(caps, 0)  # a worker with excess may be beyond its cap
+        # A worker with excess is beyond its cap. So is one by rounding, where earlier waves have filled it.
+        caps = np.maximum(0, self._caps(float(self._sent.sum() + batch.loads.sum())) - self._sent)
         together = int((batch.keys == buckets).sum())
         allowed = Allowed(buckets, home_of(buckets), function(self.seed, 1), self._most)
         assigned = assign(batch.loads, together, present.starts, present.workers, caps, self.clock == 0, allowed)

@@ -324,6 +324,21 @@ def test_a_key_that_costs_nothing_for_a_batch_stays_where_it_is():
     assert len(np.unique(first)) == 4
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_a_wave_that_costs_nothing_when_all_workers_are_full(seed):
+    """Without slack, rounding then left a sum of caps below 0, and the planner answered no more."""
+    keys, costs = np.repeat(np.arange(5), 10), np.random.default_rng(seed).random(50)
+    planner = Planned(7, slack=0, balance="cost")
+    planner.begin()
+    planner.wave([planner.count(keys, costs)])
+    added = planner.added
+    assert added >= 3, "some of the 5 keys are split"
+    counts = planner.count(keys, np.zeros(50))
+    chosen = planner.follow(keys, planner.wave([counts])[0], np.zeros(50))
+    assert 0 <= chosen.min() <= chosen.max() < 7
+    assert planner.added == added
+
+
 @pytest.mark.parametrize("sources", [1, 16])
 @pytest.mark.parametrize("seed", [1, 2, 5])
 def test_keys_of_a_full_home_stay_whole(seed, sources):
