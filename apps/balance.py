@@ -83,8 +83,8 @@ def balance(
         The schemes' clock. Default: the batch's time, which a replay repeats.
     cost : str or Column, number
         What each row costs its worker, in any unit, such as its bytes or its expected milliseconds. The workers' costs
-        are then balanced, instead of the numbers of their rows. A cost that is null, negative, NaN or infinite counts
-        as 0. Groupings: those in ``unskew.grouping.registry.COSTED``.
+        are then balanced, instead of the numbers of their rows. A cost that is null, negative, NaN or above 1e100
+        counts as 0. Groupings: those in ``unskew.grouping.registry.COSTED``.
     weights : sequence of W floats
         The workers' speeds, in any unit, each above 0: a worker of speed 2 gets twice the load of one of speed 1.
         Groupings: those in ``unskew.grouping.registry.WEIGHTED``.

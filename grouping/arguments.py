@@ -9,6 +9,8 @@ from numpy.typing import NDArray
 
 #: What a load may be: see ``balance`` of the schemes that have that parameter.
 BALANCES = ("tuples", "cost")
+#: The most that a tuple may cost. The sum of as many such costs as a stream can have is finite.
+MOST_COST = 1e100
 
 
 def integer(name: str, value: Any, least: int, most: int | None = None) -> int:
@@ -58,6 +60,13 @@ def one_of(name: str, value: Any, valid: Sequence[str]) -> str:
     if value not in valid:
         raise ValueError(f"{name} is {value!r}; valid: {', '.join(valid)}")
     return str(value)
+
+
+def check_costs(costs: NDArray[np.float64]) -> None:
+    """Raise ValueError, which names the first bad cost, if not all are in [0, ``MOST_COST``]."""
+    if costs.size and not (costs.min() >= 0 and costs.max() <= MOST_COST):
+        bad = costs[~((costs >= 0) & (costs <= MOST_COST))].flat[0]
+        raise ValueError(f"costs has {bad}; valid: numbers from 0 to {MOST_COST:g}")
 
 
 def fair_shares(weights: Sequence[float] | None, workers: int) -> NDArray[np.float64]:

@@ -55,8 +55,6 @@ class FullKnowledge(Grouping):
 
     def _route(self, keys: Keys, times: Times, costs: Costs) -> NDArray[np.int32]:
         assert costs is not None
-        if costs.size and not costs.min() >= 0:
-            raise ValueError(f"costs has {costs.min()}; valid: numbers of at least 0 (ms)")
         return _greedy(np.ascontiguousarray(costs), self.loads)
 
 

@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Self, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from unskew.grouping.arguments import check_costs
 from unskew.grouping.feedback import Controller, Costs, Monitor, Plan
 from unskew.grouping.keys import KeyArray, Keys, anonymous, encode
 from unskew.grouping.state import Stateful, Value
@@ -86,7 +87,7 @@ class Grouping(Stateful):
         times : int64, scalar or [n], ms
             When each tuple arrived. A scalar is the time of the whole batch. Schemes that don't use time ignore it.
         costs : float64, scalar or [n], ms
-            What each tuple costs a worker, for schemes that use it.
+            What each tuple costs a worker, from 0 to 1e100, for schemes that use it.
 
         Returns
         -------
@@ -96,7 +97,8 @@ class Grouping(Stateful):
         Raises
         ------
         ValueError
-            The scheme needs ``times`` or ``costs``, and it is missing or not as long as ``keys``.
+            The scheme needs ``times`` or ``costs``, and it is missing or not as long as ``keys``. Or a cost is
+            negative, above 1e100 or not a number. Then nothing is routed.
 
         """
         n = len(keys)
@@ -113,6 +115,8 @@ class Grouping(Stateful):
         array = np.asarray(values, dtype=dtype)
         if array.ndim and array.shape != (n,):
             raise ValueError(f"{what} has shape {array.shape} for {n} keys; valid: a number or shape ({n},)")
+        if what == "costs":
+            check_costs(array)
         # Always contiguous and read-only, so that each kernel is compiled for one type of argument.
         column = np.ascontiguousarray(np.broadcast_to(array, (n,))).view()
         column.flags.writeable = False

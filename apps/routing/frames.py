@@ -59,7 +59,7 @@ def routed_frame(df: DataFrame, key: Column, routing: Routing, name: str, cost: 
     name : str
         The name of the new column.
     cost : Column, optional
-        Each row's cost, double, at least 0 and finite. The plan is then made of sums of costs, not of counts.
+        Each row's cost, double, from 0 to ``MOST_COST``. The plan is then made of sums of costs, not of counts.
 
     """
 

@@ -22,6 +22,7 @@ from unskew.apps.routing.router import Part, Routing
 from unskew.apps.spark import explained, placed, type_of
 from unskew.errors import UsageError
 from unskew.grouping import named
+from unskew.grouping.arguments import MOST_COST
 
 if TYPE_CHECKING:  # `balance` is had without what reads messages
     from unskew.apps.splitter.fields import Fields
@@ -239,7 +240,7 @@ def column(of: str | Column) -> Column:
 
 
 def cost_column(df: DataFrame, cost: str | Column) -> Column:
-    """The cost of each row, double: at least 0 and finite. One that isn't so counts as 0.
+    """The cost of each row, double: from 0 to ``MOST_COST``. One that isn't so counts as 0.
 
     Raises
     ------
@@ -251,4 +252,4 @@ def cost_column(df: DataFrame, cost: str | Column) -> Column:
     if not isinstance(kind, NumericType):
         raise UsageError(f"cost is {kind.simpleString()}; valid: a number")
     value = column(cost).cast("double")
-    return F.when((value >= 0) & (value < F.lit(float("inf"))), value).otherwise(F.lit(0.0))
+    return F.when((value >= 0) & (value <= F.lit(MOST_COST)), value).otherwise(F.lit(0.0))

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from unskew.grouping.arguments import number
+from unskew.grouping.arguments import check_costs, number
 from unskew.grouping.keys import KeyArray, Keys, encode
 
 
@@ -38,7 +38,7 @@ def workload(keys: KeyArray, arrivals: ArrayLike, costs: ArrayLike = 1.0) -> Wor
     Raises
     ------
     ValueError
-        Lengths differ, arrivals go back in time, or a cost is negative or not a number.
+        Lengths differ, arrivals go back in time, or a cost is negative, above 1e100 or not a number.
 
     """
     encoded = encode(keys)
@@ -49,8 +49,7 @@ def workload(keys: KeyArray, arrivals: ArrayLike, costs: ArrayLike = 1.0) -> Wor
         raise ValueError(f"{n} keys, arrivals of shape {times.shape}, costs of shape {service.shape}; valid: alike")
     if n and not (np.diff(times) >= 0).all():
         raise ValueError("arrivals go back in time; sort the tuples by arrival")
-    if n and not service.min() >= 0:
-        raise ValueError(f"costs has {service.min()}; valid: numbers of at least 0 (ms)")
+    check_costs(service)
     return Workload(encoded, np.ascontiguousarray(times), np.ascontiguousarray(service))
 
 

@@ -399,7 +399,7 @@ def test_a_cost_is_a_number(spark):
 @pytest.fixture
 def costly(spark):
     """The hot key has a fifth of the rows, each of which costs as much as 20 others. One in seven counts as 0."""
-    bad = F.get(F.array(*map(F.lit, (None, -5.0, float("nan"), float("inf")))), (F.col("id") % 4).cast("int"))
+    bad = F.get(F.array(*map(F.lit, (None, -5.0, float("nan"), float("inf"), 1e101))), (F.col("id") % 5).cast("int"))
     cost = F.when(F.col("id") % 7 == 0, bad).when(F.col("id") % 5 == 0, 20.0).otherwise(1.0)
     user = F.when(F.col("id") % 5 == 0, F.lit("hot")).otherwise(F.concat(F.lit("u"), F.col("id") % 997))
     counts = F.when(F.col("id") % 7 == 0, 0.0).otherwise(cost)

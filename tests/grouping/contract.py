@@ -4,6 +4,7 @@ A check is a function of ``make`` (workers → new router). ``SKIPPED`` names wh
 """
 
 import json
+import re
 
 import numpy as np
 import pyarrow as pa
@@ -159,7 +160,7 @@ def nulls(make):
 
 
 def asks_for_what_it_needs(make):
-    """Missing times or costs, or of the wrong length, are named."""
+    """Missing times or costs, or of the wrong length, are named; so is a bad cost, and nothing is routed."""
     router = make(10)
     if router.uses_time:
         with pytest.raises(ValueError, match="times"):
@@ -169,6 +170,13 @@ def asks_for_what_it_needs(make):
     if router.uses_cost:
         with pytest.raises(ValueError, match="costs"):
             router.route(["a"], times=1)
+        before = router.save()
+        for bad in (float("nan"), float("inf"), -float("inf"), -1.0, 1e101):
+            with pytest.raises(
+                ValueError, match=rf"^costs has {re.escape(str(bad))}; valid: numbers from 0 to 1e\+100"
+            ):
+                router.route(["a", "b", "c"], times=1, costs=[1.0, bad, -2.0])
+        assert router.save() == before
     if not router.uses_time and not router.uses_cost:
         assert router.route(["a"]).shape == (1,)
 
