@@ -40,6 +40,7 @@ _MOST = 64  # workers of a key that are looked at for a tuple, at most
 LOOKS = 16  # workers that a key's own hash functions name (the first is its home); as many are looked at in turn
 _NEWCOMER = 0.3  # the load that a key is assumed to bring to a worker that joins it, in fair shares
 _ROOMY = 0.9  # with a recent load below so many fair shares a worker is taken without looking further
+_FAR = 2.0**32  # so many tuples of the mean cost after the beginning of time, their costs begin to be rounded off
 _AGREED = 0.4  # with several sources, a worker ahead by less than this part of the full limit is open to a new replica
 # Positions in `tally`: tuples so far; the worker looked at last in turn; whether new keys' workers are chosen.
 TUPLES, TURN, CHOOSING = 0, 1, 2
@@ -125,7 +126,8 @@ def route_within_bounds(  # noqa: C901, PLR0912, PLR0915  written out: a call wo
        what is beyond their limits goes there all the same (``next_allowed``).
     4. When tuples have become cheaper and the limits fall, workers are less ahead in the same ratio, but by no more
        than the full limit falls. Otherwise a worker within an old limit would get nothing until it is within the new.
-    5. When three of four nodes for replicas are in use, only the key that the vote elects is split. A tuple of another
+    5. When it is so late that costs would be rounded off if they were added to the time, time begins anew.
+    6. When three of four nodes for replicas are in use, only the key that the vote elects is split. A tuple of another
        key then goes to the next worker with room, and its key stays whole.
     """
     routes = np.empty(len(codes), np.int32)
@@ -231,6 +233,10 @@ def route_within_bounds(  # noqa: C901, PLR0912, PLR0915  written out: a call wo
                 opening, whole, full = limits(rules, unit)
                 for w in range(len(load)):
                     load[w, AHEAD] -= (before - full) * min(max((load[w, AHEAD] - now) / before, 0.0), 1.0)
+            if now > _FAR * unit:
+                for w in range(len(load)):
+                    load[w, AHEAD] = max(load[w, AHEAD] - now, 0.0)
+                now = 0.0
         to_estimate -= 1
         if to_estimate == 0:
             estimate(loads, rules)

@@ -113,6 +113,9 @@ class PlainBoundedLoad:
             for worker in range(self.w):
                 part = min(max(self.level(worker) / before, 0.0), 1.0)
                 self.ahead[worker] -= (before - self.limit(FULL)) * part
+        if self.now > 2**32 * self.unit:
+            self.ahead = [max(self.level(worker), 0.0) for worker in range(self.w)]
+            self.now = 0.0
 
     def allowed(self, key):
         """The workers that a key may have, or the 16 that its hash functions name."""

@@ -93,7 +93,7 @@ def changing(n, parts, seed):
 @given(
     streams,
     st.integers(1, 60),
-    st.lists(st.sampled_from([0, 0.01, 1, 100]), min_size=1, max_size=5),
+    st.lists(st.sampled_from([0, 0.01, 1, 100, 1e18]), min_size=1, max_size=5),
     st.integers(1, 6000),
     st.integers(0, 9),
 )
@@ -143,6 +143,19 @@ def test_costs_that_fall_or_rise_a_hundredfold(stream, begin, workers):
         assert max(loads[2:]) <= 1.2 * n / workers
         extra = [beyond_the_first(keys[window], chosen[window], workers) for window in windows]
         assert max(extra[2:]) - extra[0] <= workers // 2
+
+
+@pytest.mark.parametrize("factor", [1e12, 1e18, 1e99])
+@pytest.mark.parametrize("costly", [1, 200_000], ids=["one", "many"])
+def test_costs_beside_which_later_ones_are_nothing(factor, costly):
+    """Such as one tuple with 2^63 − 1 for a cost: as soon as it no longer counts, the others are balanced again."""
+    n = 100_000
+    keys = zipf(1.0, 1000).take(0, 6 * n, 1)
+    costs = np.where(np.arange(6 * n) < costly, factor, 1.0)
+    chosen = create("BOUNDED_LOAD", 10, balance="cost").route(keys, costs=costs)
+    loads = [np.bincount(chosen[at : at + n], minlength=10).max() for at in range(3 * n, 6 * n, n)]
+    busy = int(costly == 1)  # the worker of that tuple
+    assert max(loads) <= 1.1 * n / (10 - busy)
 
 
 def test_a_state_of_a_version_that_counted_costs_from_the_start():
