@@ -13,6 +13,8 @@ from unskew.grouping.hashing import below, function, mix
 from unskew.grouping.interface import Costs, Times
 from unskew.grouping.keys import Keys
 
+_ENDLESS = 2.0**62  # a limit that no load reaches. With a huge tolerance the limit itself is too large for an integer.
+
 
 class Porc(Decaying):
     """Send each tuple to the first of its key's choices that isn't full: the power of random choices.
@@ -145,7 +147,7 @@ def route_by_probing(
         code: int = codes[i]
         key: np.uint64 = hashes[code]
         tuples += 1
-        full = int(np.ceil((1 + tolerance) * (tuples / bins)))
+        full = int(min(np.ceil((1 + tolerance) * (tuples / bins)), _ENDLESS))
         if level[code] != full:
             level[code] = full
             passed[code] = 0
