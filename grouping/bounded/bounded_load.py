@@ -58,14 +58,16 @@ class BoundedLoad(Grouping):
     * With weights, a worker of share s, which is r times the smallest share, gets at most
       (1 + σ)·s·n + max(s·W·f, r/σ) + r. So a fast worker's last two terms are r times as large as the slowest one's.
     * Of any n tuples in a row of S sources together, a worker gets at most (1 + σ)·n/W + S·(max(g, 1/σ) + 1), where
-      g = max(0.08 · (1 + σ) · ``window``/(√S·W), 8). The last term grows with √S at least: by default, with S = 16 and
-      W = 10, it is at most 0.35 times the mean over 100,000 tuples.
+      g = max(0.08 · (1 + σ) · w/W, 8), and w is ``window``/√S, rounded. The last term grows with √S at least: by
+      default, with S = 16 and W = 10, it is at most 0.35 times the mean over 100,000 tuples.
     * This also holds right after the stream has changed, because a bucket keeps nothing that is older than its filling.
     * With costs, a limit of 8 % of a window is 8 % of what a window costs at the mean cost of the last half window. So
-      half a window after costs have changed, nothing of the old ones is left. The notes have the bound.
+      half a window after costs have changed, nothing of the old ones is left in the limits. The notes have the bound.
     * A key isn't split while its first worker is ahead by at most 6 % of a window, or 6.5 of this worker's tuples if
-      that is more. The first worker may change without that: if it isn't the key's home, and the key doesn't come for
-      a whole period after which unused replicas are given up, the key begins at its home again.
+      that is more. The first worker may change without that, in two cases. If it isn't the key's home, and the key
+      doesn't come for a whole period after which unused replicas are given up, the key is forgotten and begins anew. If
+      a single router remembers at most W/4 keys at the end of such a period, it chooses first workers again: of all
+      keys that it doesn't remember, also of those that have been at their home all the time.
     * At most 4·W + 1024 replicas besides the keys' first ones are remembered. A replica is given up if its key hasn't
       used it during a whole window, or during 300·W tuples if that is more.
 

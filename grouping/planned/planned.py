@@ -40,7 +40,7 @@ class Planned(Batched):
 
     * A worker gets at most max(⌈N/W⌉, ⌊(1 + σ)·N/W⌋) tuples, where σ = ``slack``.
     * With costs, a worker gets at most (1 + σ) times its share of the batch's cost, and in addition one tuple's cost
-      for each key and each bucket that is cut there.
+      for each key and each bucket that is cut there, in each wave.
     * With weights, a worker's share is proportional to its speed.
     * In the first batch of one source, K keys have at most K + W − 1 replicas.
     * Later a key or a bucket gets a replica only if the caps can't be kept with the replicas of all keys and buckets.

@@ -5,28 +5,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.grouping.attacks import bound
+from tests.grouping.attacks import worst_excess as by_buckets
 from tests.grouping.plain_bounded_load import PlainBoundedLoad
 from unskew.grouping import create, encode, with_sources
 from unskew.grouping.hashing import candidates, function, homes
 from unskew.grouping.state import pack, unpack
 from unskew.grouping.streams import hot, uniform, zipf
-
-
-def bound(n, workers, slack, window):
-    """What the docstring promises: of any n tuples in a row, a worker gets at most so many."""
-    full = max(0.08 * (1 + slack) * window / workers, 8)
-    return (1 + slack) * n / workers + max(full, 1 / slack) + 1
-
-
-def worst_excess_of_any(chosen, workers, slack):
-    """``worst_excess`` in one pass, by each worker's leaky bucket: for very many workers."""
-    level, last = np.zeros(workers), np.zeros(workers)
-    most = 0.0
-    for at, worker in enumerate(chosen.tolist()):
-        level[worker] = max(0.0, level[worker] - (at - last[worker]) * (1 + slack) / workers) + 1
-        last[worker] = at
-        most = max(most, level[worker])
-    return most
 
 
 def worst_excess(chosen, workers, slack):
@@ -319,7 +304,7 @@ def test_two_hot_keys_with_the_same_candidates():
 def test_one_worker_and_very_many(workers, keys):
     chosen = create("BOUNDED_LOAD", workers).route(keys)
     assert chosen.min() >= 0
-    assert worst_excess_of_any(chosen, workers, 0.07) <= bound(0, workers, 0.07, 100_000) + 1e-6
+    assert by_buckets(chosen, workers, 0.07) <= bound(0, workers, 0.07, 100_000) + 1e-6
 
 
 def at_several(keys, workers, sources, **options):

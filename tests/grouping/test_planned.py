@@ -8,6 +8,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from tests.grouping.quotas import goes_to, parts_of
 from unskew.grouping import create, encode
 from unskew.grouping.hashing import function, homes
 from unskew.grouping.keys import Keys
@@ -280,22 +281,6 @@ def test_costs_and_speeds(some, workers, seed, sources, weighted, threshold):
         cut = {key: parts for key, parts in goes_to(planner, counts, quotas).items() if len(parts) > 1}
         at = np.bincount([worker for parts in cut.values() for worker in parts], minlength=workers)
         assert (loads <= (1 + 1e-9) * 1.05 * shares * costs.sum() + costs.max() * at).all()
-
-
-def parts_of(quotas):
-    """Key → the workers that have a part of its stretch at a source, in their order."""
-    bounds = zip(quotas.keys.tolist(), quotas.firsts, quotas.firsts[1:], strict=False)
-    return {key: quotas.workers[first:end].tolist() for key, first, end in bounds}
-
-
-def goes_to(planner, counts, all_quotas):
-    """Bucket, or key that is counted alone → all workers that it goes to; at home where there is no quota."""
-    there = {}
-    for own, quotas in zip(counts, all_quotas, strict=True):
-        parts = parts_of(quotas)
-        for key, home in zip(own.keys.tolist(), home_of(planner._buckets(own.keys)).tolist(), strict=True):
-            there.setdefault(key, set()).update(parts.get(key, [home]))
-    return there
 
 
 @settings(deadline=None, max_examples=30)
