@@ -23,7 +23,8 @@ class DChoices(WChoices):
     ----------
     * A key that has never been a heavy hitter is on at most its two workers, those of PARTIAL_KEY. A heavy hitter is on
       these and on those that up to d − 2 further hash functions name, or on any worker if d = W.
-    * A heavy hitter has at least two choices and at least p1·W, however small its share.
+    * A heavy hitter has at least two choices. When d is found, it has at least p1·W, however small its share. Until d
+      is found again (see the notes) p1 may grow, so a key that suddenly becomes hot is on fewer workers.
     * Which keys are heavy hitters has the guarantees of W_CHOICES.
     * Replication is less than in W_CHOICES at the same balance, as far as the expectation holds.
 

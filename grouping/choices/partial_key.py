@@ -28,7 +28,8 @@ class PartialKey(Decaying):
     ----------
     * A key is on at most d workers. Its hashes name them, and they are the same for every source.
     * With p1 ≤ 1/(5W) the imbalance is O(m/W) with high probability after m ≥ W² tuples (Theorem 5.1). If most keys are
-      much rarer than p1, the imbalance is far smaller.
+      much rarer than p1, the imbalance is far smaller. The theorem is about hash functions that are drawn at random. It
+      says nothing of keys that are chosen by someone who knows them: all may have the same d workers.
     * No balance beyond p1 = d/W: then the imbalance fraction is at least p1/d − 1/W.
 
     Time O(d) a tuple. Memory: W counters and none for keys. While a batch is routed, d candidates for each of its

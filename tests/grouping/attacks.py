@@ -3,6 +3,7 @@
 ``python -m tests.grouping.attacks`` prints the table of docs/bounded-load/attacks.md.
 """
 
+import time
 from itertools import pairwise
 
 import numpy as np
@@ -114,6 +115,20 @@ def porc(keys, workers):
     return most
 
 
+def flooded(name, n=300_000):
+    """The CPU time of a tuple, ns, of 1,400 keys; and of 1,400 whose hashes agree in the bits that tables go by."""
+    numbers = np.arange(6_000_000)
+    alike = numbers[encode(numbers).hashes & np.uint64(4095) == 0][:1400]
+    times = []
+    for pool in (numbers[:1400], alike):
+        router, keys = create(name, 100), encode(np.random.default_rng(0).choice(pool, n))
+        router.route(keys)
+        begin = time.process_time()
+        router.route(keys)
+        times.append(1e9 * (time.process_time() - begin) / n)
+    return times
+
+
 def main():
     """Print how near each attack comes to each bound: 1 would be the bound itself."""
     n, all_workers, windows = 20_000, (1, 2, 3, 10, 100, 1000), (500, 100_000)
@@ -132,6 +147,10 @@ def main():
     print("| stream | BOUNDED_LOAD, S = 1 | 3 | 64 | PLANNED | PORC |\n| --- | ---: | ---: | ---: | ---: | ---: |")
     for name, row in rows.items():
         print(f"| {name} | {' | '.join(f'{figure:.3f}' for figure in row)} |")
+    for name in ("BOUNDED_LOAD", "D_CHOICES", "ON_GREEDY"):
+        print(
+            f"{name}, ns a tuple, of any keys and of keys that collide: {' '.join(f'{t:.0f}' for t in flooded(name))}"
+        )
 
 
 if __name__ == "__main__":

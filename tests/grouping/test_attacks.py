@@ -8,11 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.grouping.attacks import ODD, attacks, bounded, chased, planned, porc, shares
+from tests.grouping.attacks import HASHES, MANY, ODD, attacks, bound, bounded, chased, planned, porc, shares
 from tests.grouping.quotas import goes_to
 from tests.grouping.schemes import SCHEMES, over
-from unskew.grouping import create
-from unskew.grouping.keys import Keys
+from unskew.grouping import GROUPINGS, create
+from unskew.grouping.hashing import candidates, function
+from unskew.grouping.keys import Keys, encode
 from unskew.grouping.planned import Planned
 from unskew.grouping.planned.counts import BUCKETS
 from unskew.grouping.state import unpack
@@ -266,3 +267,44 @@ def test_off_greedy_keeps_grahams_bound(counts, workers):
     greatest = np.bincount(router.route(keys), minlength=workers).max()
     best = min(np.bincount(assigned, counts, workers).max() for assigned in product(range(workers), repeat=len(counts)))
     assert greatest <= (4 / 3 - 1 / (3 * workers)) * best + 1e-9
+
+
+def test_whoever_knows_the_hashes_beats_two_choices():
+    """Theorem 5.1 is about random hash functions. Of 2,000 equal keys that share two workers, no other gets any."""
+    pairs = np.sort(candidates(HASHES, function(0), 2, 10), axis=1)
+    alike = MANY[(pairs == pairs[0]).all(axis=1)]
+    keys = np.resize(alike, 20_000)
+    assert len(alike) >= 5 * 10
+    for name in ("PARTIAL_KEY", "D_CHOICES", "W_CHOICES"):
+        assert len(np.unique(create(name, 10).route(keys))) == 2
+    for name in ("BOUNDED_LOAD", "PLANNED", "PORC"):
+        assert np.bincount(create(name, 10).route(keys), minlength=10).max() <= bound(20_000, 10, 0.07, 100_000)
+
+
+def test_a_key_that_suddenly_is_hot_has_two_choices_until_d_is_found_again():
+    """D_CHOICES: of p1·W = 15 workers it is on 2."""
+    router = create("D_CHOICES", 1000)
+    router.route(np.random.default_rng(0).integers(0, 10**6, 1_000_000))
+    assert len(np.unique(router.route(np.full(15_000, -1)))) == 2
+    assert len(np.unique(router.route(np.full(20_000, -1)))) >= 15
+
+
+@over([(name, options) for name, options in SCHEMES if not GROUPINGS[name].batched])
+@pytest.mark.parametrize("workers", [1, 2, 1000])
+def test_no_answer_depends_on_cuts_or_on_codes(name, options, workers):
+    """A dictionary may hold a key twice, with two codes."""
+    rng = np.random.default_rng(workers)
+    times, costs = np.sort(rng.integers(0, 400_000, N)), rng.lognormal(0, 2, N)
+    for attack in ("ever hotter", "hot for every other half window"):
+        keys = encode(attacks(workers, N, 700)[attack])
+        k = len(keys.hashes)
+        codes = np.where(rng.random(N) < 0.5, keys.codes, keys.codes + k).astype(np.int32)
+        twice = Keys(codes, np.tile(keys.hashes, 2), pa.concat_arrays([keys.distinct, keys.distinct]))
+        routers = [create(name, workers, **options) for _ in range(3)]
+        expected = routers[0].route(keys, times=times, costs=costs)
+        assert (routers[1].route(twice, times=times, costs=costs) == expected).all()
+        ends = np.sort(rng.integers(0, N, 15))
+        for cut in np.split(np.arange(N), ends):
+            part = Keys(keys.codes[cut], keys.hashes, keys.distinct)
+            assert (routers[2].route(part, times=times[cut], costs=costs[cut]) == expected[cut]).all()
+        assert routers[2].save() == routers[0].save()
