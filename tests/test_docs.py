@@ -48,6 +48,20 @@ def test_links_lead_somewhere(name):
     assert not broken
 
 
+@cache
+def tests() -> set[str]:
+    """The paths of the tests' files, and the names of the tests."""
+    files = [*(ROOT / "tests").rglob("*.py")]
+    found = {name for file in files for name in re.findall(r"(?m)^def (test_\w+)", file.read_text(encoding="utf-8"))}
+    return found | {file.relative_to(ROOT).as_posix() for file in files}
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_tests_that_are_named_are_there(name):
+    named = re.findall(r"`(tests/[a-z_/]+\.py|test_[a-z0-9_]+)`", PAGES[name].read_text(encoding="utf-8"))
+    assert not set(named) - tests()
+
+
 def test_the_map_of_folders_is_the_list_of_folders():
     text = PAGES["docs/architecture.md"].read_text(encoding="utf-8")
     named = set(re.findall(r"`([a-z_]+(?:/[a-z_]+)*)/`", text[text.index("## The folders") :]))
