@@ -192,8 +192,8 @@ class Planned(Batched):
     def wave(self, counts: Sequence[Counts]) -> list[Quotas]:
         """Divide a part of a batch, as ``Batched.wave``.
 
-        After each wave no worker has more than its cap of all that is divided of the batch. Caps grow with the load, so
-        there is room for the next wave.
+        After each wave no worker has more than its cap of all that is divided of the batch, but for what the tuples at
+        cuts cost (see the guarantees). Caps grow with the load, so there is room for the next wave.
         """
         batch = merged(counts)
         buckets = self._buckets(batch.keys)
