@@ -35,6 +35,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         "`keyed_map`": ("ids",),
         "by event time": ("sessions",),
         "processes killed": ("kills",),
+        "`unskew topology`": ("topology",),
         "`examples/sessions.py`": ("example",),
         "private names": ("names",),
     }

@@ -55,11 +55,7 @@ class Environment:
         [site] = (folder / "lib").glob("python*/site-packages")
         install = ("uv", "pip", "install", "--quiet", "--no-deps", "--python", folder / "bin" / "python", wheel)
         subprocess.run([Path(sys.executable).with_name(str(install[0])), *install[1:]], check=True)
-        with zipfile.ZipFile(wheel) as packed:
-            [name] = (name for name in packed.namelist() if name.endswith(".dist-info/METADATA"))
-            described = metadata.PathDistribution(zipfile.Path(packed, name.rpartition("/")[0] + "/"))
-            wanted = [*_own(described.requires or [], extras), *others]
-        for package in sorted(_closure(wanted)):
+        for package in sorted(_closure([*requirements(wheel, extras), *others])):
             for part in {Path(str(file)).parts[0] for file in metadata.files(package) or []} - {"..", "__pycache__"}:
                 link = site / part
                 if not link.exists():
@@ -67,22 +63,29 @@ class Environment:
         return cls(folder)
 
 
-def _own(requirements: list[str], extras: tuple[str, ...]) -> list[str]:
+def requirements(wheel: Path, extras: tuple[str, ...]) -> list[str]:
     """What the wheel needs with these extras, and with the extras that these name in turn."""
-    found = list(_needed(requirements, extras))
+    with zipfile.ZipFile(wheel) as packed:
+        [name] = (name for name in packed.namelist() if name.endswith(".dist-info/METADATA"))
+        described = metadata.PathDistribution(zipfile.Path(packed, name.rpartition("/")[0] + "/"))
+        return _own(described.requires or [], extras)
+
+
+def _own(described: list[str], extras: tuple[str, ...]) -> list[str]:
+    found = list(_needed(described, extras))
     named = {extra for wanted in map(Requirement, found) if wanted.name == "unskew" for extra in wanted.extras}
-    return found if named <= {*extras} else _own(requirements, (*extras, *sorted(named - {*extras})))
+    return found if named <= {*extras} else _own(described, (*extras, *sorted(named - {*extras})))
 
 
-def _needed(requirements: list[str], extras: tuple[str, ...]) -> Iterator[str]:
-    for wanted in map(Requirement, requirements):
+def _needed(described: list[str], extras: tuple[str, ...]) -> Iterator[str]:
+    for wanted in map(Requirement, described):
         if wanted.marker is None or any(wanted.marker.evaluate({"extra": extra}) for extra in ("", *extras)):
             yield str(wanted).partition(";")[0]
 
 
-def _closure(requirements: list[str]) -> set[str]:
+def _closure(texts: list[str]) -> set[str]:
     found: set[tuple[str, str]] = set()
-    waiting = [Requirement(text) for text in requirements]
+    waiting = [Requirement(text) for text in texts]
     while waiting:
         wanted = waiting.pop()
         if wanted.name == "unskew" or (wanted.name, str(sorted(wanted.extras))) in found:

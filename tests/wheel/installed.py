@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
+from packaging.requirements import Requirement
 
 from tests.waiting import PATIENCE, awaited
-from tests.wheel.environments import ROOT
+from tests.wheel.environments import ROOT, requirements
 from unskew.deploy.installation.machine import find_java
 from unskew.deploy.servers.loopback import LOOPBACK
 
@@ -51,6 +52,14 @@ class Installed:
         refused = _install(folder, wheel, f"pyspark[connect]=={version}")
         assert refused is None, refused
         return cls(version, folder, thin, _install(thin, wheel, f"pyspark-client=={version}"))
+
+    def topology(self, wheel: Path) -> Path:
+        """The `unskew` of one more environment, with all that the topology needs, but for the pyspark that it pins."""
+        folder = _ENVIRONMENTS / f"{self.version}-app"
+        needed = [each for each in requirements(wheel, ("app",)) if Requirement(each).name not in ("pyspark", "unskew")]
+        refused = _install(folder, wheel, f"pyspark=={self.version}", *needed)
+        assert refused is None, refused
+        return folder / "bin" / "unskew"
 
     @contextmanager
     def queries(self, mode: str, folder: Path, order: str, names: list[str]) -> Iterator["Queries"]:
@@ -187,13 +196,13 @@ def kill_tree(process: subprocess.Popen[bytes]) -> None:
     process.wait(PATIENCE)
 
 
-def _install(folder: Path, wheel: Path, spark: str) -> str | None:
+def _install(folder: Path, wheel: Path, *packages: str) -> str | None:
     """Put the wheel and Spark in an environment. Returns why not, if they can't be had together."""
     python = folder / "bin" / "python"
     if not python.exists():
         _uv("venv", "--quiet", "--python", sys.executable, folder)
     # The wheel's version is always the same, so that uv would leave an older one there.
-    return _uv("pip", "install", "--quiet", "--python", python, f"{wheel}[keyed]", spark) or _uv(
+    return _uv("pip", "install", "--quiet", "--python", python, f"{wheel}[keyed]", *packages) or _uv(
         "pip", "install", "--quiet", "--no-deps", "--reinstall", "--python", python, wheel
     )
 

@@ -19,7 +19,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from oracle.rows import written
+from tests.apps.process import Topology
+from tests.apps.process import check as require_counts
+from tests.apps.process import published as send_countries
 from tests.apps.sessions_example import Example, require_each_session_once, send
+from tests.wheel.environments import ROOT
 from tests.wheel.installed import MODES, Installed, error_of, kill_tree, own
 from tests.wheel.query import CLASSIC, NAMES
 from unskew.deploy.installation.jars import connector_of
@@ -185,18 +189,44 @@ def test_drained(spark, mode, drained, name):
         assert sum(watched) == sum(pq.read_table(file).num_rows for file in (drained / "in").glob("*.parquet"))
 
 
+@pytest.fixture
+def connector(spark) -> list[Path]:
+    """The Kafka connector of this version."""
+    try:
+        return connector_of(spark.version)
+    except EnvironmentFault as fault:
+        pytest.skip(f"the Kafka connector of Spark {spark.version} can't be had: {fault}")
+
+
 @pytest.mark.kafka
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("mode", ["classic"], indirect=True)
-def test_example(spark, mode, kafka, topic, tmp_path):
-    """examples/sessions.py, unchanged, with this Spark's own connector: it is killed, and writes each session once."""
+def test_topology(spark, mode, connector, wheel, kafka, topic, tmp_path):
+    """`unskew topology` takes this Spark's connector, is killed, and counts each tuple once."""
+    connection = Connection(kafka.bootstrap_servers)
+    truth = send_countries(connection, topic)
+    unskew = spark.topology(wheel)
+    environment = spark.environment() | {"PYSPARK_PYTHON": str(unskew.with_name("python"))}
+    environment |= {"UNSKEW_HOME": str(ROOT / ".unskew")}  # which has the archives
+    topology = Topology(connection, topic, tmp_path, "PLANNED", environment=environment, command=[str(unskew)])
     try:
-        jars = connector_of(spark.version)
-    except EnvironmentFault as fault:
-        pytest.skip(f"the Kafka connector of Spark {spark.version} can't be had: {fault}")
+        topology.goes_on(1)
+        topology.kill()
+        topology.start()
+        topology.finish()
+    finally:
+        kill_tree(topology.process)
+    require_counts(connection, topic, "pl", truth)
+
+
+@pytest.mark.kafka
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("mode", ["classic"], indirect=True)
+def test_example(spark, mode, connector, kafka, topic, tmp_path):
+    """examples/sessions.py, unchanged, with this Spark's own connector: it is killed, and writes each session once."""
     connection = Connection(kafka.bootstrap_servers)
     send(connection, topic)
-    example = Example(spark.submit, jars, spark.environment(), connection.bootstrap_servers, topic, tmp_path)
+    example = Example(spark.submit, connector, spark.environment(), connection.bootstrap_servers, topic, tmp_path)
     try:
         require_each_session_once(example, connection, topic, tmp_path)
     finally:
