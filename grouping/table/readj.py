@@ -116,6 +116,9 @@ class _Readjustment(NamedTuple):
     to: int
 
 
+_ROUNDING = 1e-9  # the error of a load, as a part of it, is far below
+
+
 @kernel
 def _readjust(keys: _Tracked, limit: float) -> None:
     """Move tracked keys until no load is above the limit, or nothing helps any more."""
@@ -165,8 +168,12 @@ def _best_swap(keys: _Tracked, best: _Readjustment) -> _Readjustment:
 
 @kernel
 def _gain(keys: _Tracked, at: int, to: int, moved: float) -> float:
-    """Half of the fall of Σ L(d)² when ``moved`` goes from one worker to another; at most 0 if they're the same."""
-    return moved * (keys.load[at] - keys.load[to] - moved)
+    """Half of the fall of Σ L(d)² when ``moved`` goes from one worker to another; at most 0 if they're the same.
+
+    What may be no more than a rounding error is no gain. Otherwise equal keys would be moved to and fro for ever.
+    """
+    beyond = keys.load[at] - keys.load[to] - moved
+    return moved * beyond if abs(beyond) > _ROUNDING * max(keys.load[at], keys.load[to]) else 0.0
 
 
 @kernel
