@@ -49,7 +49,7 @@ def test_links_lead_somewhere(name):
 
 
 @cache
-def tests() -> set[str]:
+def of_tests() -> set[str]:
     """The paths of the tests' files, and the names of the tests."""
     files = [*(ROOT / "tests").rglob("*.py")]
     found = {name for file in files for name in re.findall(r"(?m)^def (test_\w+)", file.read_text(encoding="utf-8"))}
@@ -59,7 +59,7 @@ def tests() -> set[str]:
 @pytest.mark.parametrize("name", PAGES)
 def test_tests_that_are_named_are_there(name):
     named = re.findall(r"`(tests/[a-z_/]+\.py|test_[a-z0-9_]+)`", PAGES[name].read_text(encoding="utf-8"))
-    assert not set(named) - tests()
+    assert not set(named) - of_tests()
 
 
 def test_the_map_of_folders_is_the_list_of_folders():

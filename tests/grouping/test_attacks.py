@@ -308,3 +308,33 @@ def test_no_answer_depends_on_cuts_or_on_codes(name, options, workers):
             part = Keys(keys.codes[cut], keys.hashes, keys.distinct)
             assert (routers[2].route(part, times=times[cut], costs=costs[cut]) == expected[cut]).all()
         assert routers[2].save() == routers[0].save()
+
+
+@pytest.mark.parametrize("costs", ["nothing", "tiny", "huge", "unlike"])
+@pytest.mark.parametrize("workers", [1, 2, 40])
+@pytest.mark.parametrize("name", ["LLFD", "MINTABLE", "MINMIG", "MIXED", "MIXED_BF", "READJ", "POSG"])
+def test_plans_of_odd_costs_end(name, workers, costs):
+    """Two sources adopt what the controller makes of an interval's costs; each tuple has a worker."""
+    rng = np.random.default_rng(0)
+    routers = [create(name, workers).at_source(source) for source in range(2)]
+    monitors, controller = [routers[0].monitor() for _ in range(workers)], routers[0].controller()
+    for attack, keys in attacks(workers, 900, 300).items():
+        given = {
+            "nothing": np.zeros(900),
+            "tiny": np.full(900, 1e-300),
+            "huge": np.full(900, 1e90),
+            "unlike": np.where(rng.random(900) < 0.01, 1e18, 1e-3),
+        }[costs]
+        for begin in range(0, 900, 300) if attack in {"one key", "keys of one home", "ever hotter"} else ():
+            interval = slice(begin, begin + 300)
+            chosen = np.empty(300, np.int32)
+            for source, router in enumerate(routers):
+                chosen[source::2] = router.route(keys[interval][source::2], costs=given[interval][source::2])
+            assert 0 <= chosen.min() <= chosen.max() < workers
+            for worker, monitor in enumerate(monitors):
+                monitor.observe(encode(keys[interval][chosen == worker]), given[interval][chosen == worker])
+            reports = {w: report for w, monitor in enumerate(monitors) if (report := monitor.report()) is not None}
+            own = {s: report for s, router in enumerate(routers) if (report := router.report()) is not None}
+            plan = controller.plan(reports, sources=own or None)
+            if plan is not None:
+                assert all(router.adopt(plan) for router in routers)
