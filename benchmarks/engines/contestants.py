@@ -90,6 +90,12 @@ class Contestant(ABC):
         """What a record of the output says: counts, each with its window and key."""
 
 
+def _required(engine: str) -> str:
+    """An engine on PyPI and its version, as its requirements name them. It is installed if it is missing."""
+    python_of(engine)
+    return (_HERE / engine / "requirements.txt").read_text().strip()
+
+
 class Ours(Contestant):
     """`unskew topology` with a grouping, which is the contestant's name."""
 
@@ -156,8 +162,7 @@ class Quix(Contestant):
     """Quix Streams: a Python process a worker."""
 
     def version(self) -> str:
-        python_of("quix")
-        return (_HERE / "quix" / "requirements.txt").read_text().split()[-1]
+        return _required("quix")
 
     def start(self, job: Job, bootstrap: str, topic: str, folder: Path) -> Started:
         output = f"{topic}-quix-{folder.name}"
@@ -178,8 +183,7 @@ class Bytewax(Contestant):
     """Bytewax: a Python process a worker, of one cluster."""
 
     def version(self) -> str:
-        python_of("bytewax")
-        return (_HERE / "bytewax" / "requirements.txt").read_text().strip().replace("[kafka]", "")
+        return _required("bytewax").replace("[kafka]", "")
 
     def start(self, job: Job, bootstrap: str, topic: str, folder: Path) -> Started:
         output = f"{topic}-bytewax-{folder.name}"
@@ -196,8 +200,7 @@ class Pathway(Contestant):
     """Pathway: a process a worker."""
 
     def version(self) -> str:
-        python_of("pathway")
-        return (_HERE / "pathway" / "requirements.txt").read_text().split()[-1]
+        return _required("pathway")
 
     def does(self, job: Job) -> bool:
         return not job.cost_ms
@@ -240,9 +243,8 @@ class Flink(Contestant):
     """PyFlink: Flink's SQL where it has all that a job needs, its DataStream API where a tuple costs work in Python."""
 
     def version(self) -> str:
-        python_of("flink")
         jars_of("flink")
-        return (_HERE / "flink" / "requirements.txt").read_text().split()[-1]
+        return _required("flink")
 
     def start(self, job: Job, bootstrap: str, topic: str, folder: Path) -> Started:
         output = f"{topic}-flink-{folder.name}"
