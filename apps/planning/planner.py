@@ -95,7 +95,8 @@ class Planner(Server):
                 source.send_bytes(QUOTAS + self._divided(query, source, batch, number, counts))
         finally:
             with self._changed:
-                query.leave(source)
+                if not self._closed:  # whoever still waits is refused: no plan is made for them
+                    query.leave(source)
                 self._changed.notify_all()
 
     def _divided(self, query: "BatchPlans", source: Connection, batch: int, number: int, counts: Counts) -> bytes:
