@@ -6,6 +6,7 @@ Spark starts it by this module's name (``spark.python.daemon.module``).
 
 import gc
 import os
+from contextlib import suppress
 
 from unskew.apps.run.interpreter import require_same_version
 
@@ -17,15 +18,22 @@ import pyarrow.fs
 import pyarrow.ipc  # noqa: F401
 import pyspark.worker  # noqa: F401
 
-import unskew.apps.keyed.merger
 import unskew.apps.keyed.operators
-import unskew.apps.keyed.worker
+import unskew.apps.keyed.tasks
 import unskew.apps.routing.packets
 from unskew.apps.spark import daemon
 from unskew.grouping import warm
 
 #: The variable that names the groupings (with commas) whose kernels are compiled before the first task.
 GROUPINGS = "UNSKEW_GROUPINGS"
+
+# pyarrow imports pandas, if there is one, where it makes an array. That takes 0.2 s and 32 MB of each worker, unless it
+# is done here. The other two are what Spark imports for states.
+with suppress(ImportError):
+    import pandas as pd  # noqa: F401
+    import pyarrow.pandas_compat
+    import pyspark.sql.streaming.proto.StateMessage_pb2
+    import pyspark.testing.utils  # noqa: F401
 
 if GROUPINGS in os.environ:  # a topology: a user's own session may lack what these modules import
     import unskew.apps.splitter.fields
