@@ -38,7 +38,8 @@ def python() -> str:
     there, it is the interpreter itself. Spark starts one for each session. If workers keep states, it also starts one
     for each batch, which says how ``transformWithState`` is to be planned.
     """
-    archives = sorted((Path(pyspark.__file__).parent / "python" / "lib").glob("*.zip"), reverse=True)  # as Spark does
+    installed = Path(pyspark.__file__).resolve().parent  # Spark's path has no links, where an environment is behind one
+    archives = sorted((installed / "python" / "lib").glob("*.zip"), reverse=True)  # as Spark does
     script = _SCRIPT.format(archives=shlex.quote(":".join(map(str, archives))), python=shlex.quote(sys.executable))
     path = data_directory() / f"python-{sha256(script.encode()).hexdigest()[:12]}"
     if not path.is_file():
