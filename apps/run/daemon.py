@@ -15,8 +15,8 @@ require_same_version()
 import numpy as np  # noqa: F401
 import pyarrow.compute
 import pyarrow.fs
-import pyarrow.ipc  # noqa: F401
-import pyspark.worker  # noqa: F401
+import pyarrow.ipc
+import pyspark.worker
 
 import unskew.apps.keyed.operators
 import unskew.apps.keyed.tasks
@@ -31,7 +31,7 @@ GROUPINGS = "UNSKEW_GROUPINGS"
 # is done here. The other two are what Spark imports for states.
 with suppress(ImportError):
     import pandas as pd  # noqa: F401
-    import pyarrow.pandas_compat
+    import pyarrow.pandas_compat  # noqa: F401
     import pyspark.sql.streaming.proto.StateMessage_pb2
     import pyspark.testing.utils  # noqa: F401
 
