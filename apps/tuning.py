@@ -33,6 +33,7 @@ PARTITIONS = "spark.sql.shuffle.partitions"
 ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
 BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
 _UNCHECKED = str(2**31 - 1)  # bytes; with this limit Spark doesn't add up the buffers
+TRACEBACK = "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled"
 _PYTHON = "PYSPARK_PYTHON"
 
 _DEFAULT_PARTITIONS = "200"
@@ -54,9 +55,14 @@ COSTS = {
         "it collects garbage, which takes some 70 ms. Executors whose Python lacks unskew must keep Spark's. It is set "
         "before Spark starts."
     ),
+    TRACEBACK: (
+        "Spark applies it to tasks without states alone, and doesn't share Python workers between tasks that differ in "
+        "it: keyed_map has two daemons and twice the Python workers. Without it a traceback of a Python task has more "
+        "lines."
+    ),
     PARTITIONS: (
-        "Each partition of keyed_map's state costs every batch a commit. The first batch fixes their number. More "
-        "partitions than workers are of no use."
+        "Each partition of keyed_map's state costs every batch a task and a commit. The first batch fixes their "
+        "number. More partitions than workers, or than tasks run at once, are of no use."
     ),
     BYTES: (
         "Spark adds up the bytes of an Arrow batch after each row, which is a quarter of a small row's cost. Only for "
@@ -70,15 +76,24 @@ COSTS = {
 
 
 def settings(
-    *, workers: int | None = None, checkpoint: str | None = None, installed: bool = True, small_rows: bool = False
+    *,
+    workers: int | None = None,
+    cores: int | None = None,
+    checkpoint: str | None = None,
+    installed: bool = True,
+    small_rows: bool = False,
 ) -> dict[str, Any]:
     """Spark settings that make a session fast for the library's queries, for any builder.
 
     Parameters
     ----------
     workers : int, optional
-        The W ≥ 1 of ``keyed_map``. The state then has so many partitions. This is the session's
-        ``spark.sql.shuffle.partitions``, which its other shuffles have, too. Default: that setting isn't among them.
+        The W ≥ 1 of ``keyed_map``. The state then has so many partitions, or as many as ``cores`` if these are fewer.
+        This is the session's ``spark.sql.shuffle.partitions``, which its other shuffles have, too. Default: that
+        setting isn't among them.
+    cores : int, optional
+        How many tasks ≥ 1 Spark will ever run at once for the query, such as 2 with ``local[2]``. The query's first
+        batch fixes the number of partitions, so count the cores that it may get later. Default: W or more.
     checkpoint : str, optional
         Where the queries' checkpoints are, such as ``s3a://bucket/path``. Default: on a disk. For other places, Spark's
         way to write files is left as it is.
@@ -99,32 +114,41 @@ def settings(
     Raises
     ------
     UsageError
-        ``workers`` is below 1, or a checkpoint can't be at that address.
+        ``workers`` or ``cores`` is below 1, or a checkpoint can't be at that address.
 
     Examples
     --------
-    >>> for setting, value in settings(workers=32, checkpoint="s3a://bucket/path").items():
+    >>> for setting, value in settings(workers=32, cores=16, checkpoint="s3a://bucket/path").items():
     ...     print(setting.removeprefix("spark."), value.rpartition(".")[2])
     sql.streaming.stateStore.providerClass RocksDBStateStoreProvider
     sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled true
+    sql.execution.pyspark.udf.simplifiedTraceback.enabled false
     python.daemon.module daemon
-    sql.shuffle.partitions 32
+    sql.shuffle.partitions 16
 
     """
     disk = Location.of(checkpoint or "").scheme == "file"
-    return _wanted(workers, pyspark.__version__ if disk else None, installed=installed, small_rows=small_rows)
+    version = pyspark.__version__ if disk else None
+    return _wanted(_tasks(workers, cores), version, installed=installed, small_rows=small_rows)
 
 
-def _wanted(workers: int | None, version: str | None, *, installed: bool, small_rows: bool) -> dict[str, str]:
+def _tasks(workers: int | None, cores: int | None) -> int | None:
+    """The best number of the state's partitions."""
+    for name, given in (("workers", workers), ("cores", cores)):
+        if given is not None and given < 1:
+            raise UsageError(f"{name} is {given}; valid: 1 or more")
+    return workers if workers is None or cores is None else min(workers, cores)
+
+
+def _wanted(partitions: int | None, version: str | None, *, installed: bool, small_rows: bool) -> dict[str, str]:
     """The settings; ``version`` is Spark's if checkpoints are on a disk."""
-    if workers is not None and workers < 1:
-        raise UsageError(f"workers is {workers}; valid: 1 or more")
     return {
         PROVIDER: ROCKSDB,
         CHANGELOG: "true",
+        TRACEBACK: "false",
         **({MANAGER: disk_manager(version)} if version is not None else {}),
         **({DAEMON: OWN_DAEMON} if installed else {}),
-        **({PARTITIONS: str(workers)} if workers is not None else {}),
+        **({PARTITIONS: str(partitions)} if partitions is not None else {}),
         **({BYTES: _UNCHECKED} if small_rows else {}),
     }
 
@@ -171,6 +195,7 @@ def check(
     spark: SparkSession,
     *,
     workers: int | None = None,
+    cores: int | None = None,
     checkpoint: str | None = None,
     installed: bool = True,
     small_rows: bool = False,
@@ -181,8 +206,9 @@ def check(
     ----------
     spark : SparkSession
         A session, classic or of Spark Connect.
-    workers, checkpoint, installed, small_rows
+    workers, cores, checkpoint, installed, small_rows
         As for ``settings``. Without ``workers``, only Spark's default number of partitions is found to be too large.
+        ``cores`` of a Spark on this machine (``local[2]``) is known.
 
     Returns
     -------
@@ -198,7 +224,8 @@ def check(
 
     """
     disk = checkpoint is None or location_in(spark, checkpoint).scheme == "file"
-    wanted = _wanted(workers, spark.version if disk else None, installed=installed, small_rows=small_rows)
+    partitions = _tasks(workers, cores or _cores(spark))
+    wanted = _wanted(partitions, spark.version if disk else None, installed=installed, small_rows=small_rows)
     found = Findings()
     for name, value in wanted.items():
         has = _value(spark, name)
@@ -231,9 +258,18 @@ def _value(spark: SparkSession, name: str) -> str | None:
     return None if value == _UNDEFINED else value
 
 
+def _cores(spark: SparkSession) -> int | None:
+    """How many tasks a Spark of this machine runs at once. A cluster's executors may come later."""
+    return spark.sparkContext.defaultParallelism if _is_local(spark) else None
+
+
+def _is_local(spark: SparkSession) -> bool:
+    return not is_remote(spark) and (spark.sparkContext.master or "").startswith("local")
+
+
 def _slow_python(spark: SparkSession) -> str | None:
     """The Python by which a Spark of this machine plans batches with states, unless it is our script."""
-    if is_remote(spark) or not (spark.sparkContext.master or "").startswith("local"):
+    if not _is_local(spark):
         return None
     python = spark.sparkContext.pythonExec
     return None if Path(python).parent == data_directory() else python

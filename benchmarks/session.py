@@ -5,7 +5,7 @@
 `keyed_map` and `session_window` get the same files, one a batch, as in `benchmarks.state --part sessions`. Each run has
 a fresh process and JVM; runs are in turns. A session is as Spark comes, with `unskew.settings()`, or with these and the
 Python that `unskew.check` names. As Spark comes, there are as many shuffle partitions as workers, instead of 200; and
-`keyed_map` has RocksDB, without which it is refused.
+`keyed_map` has RocksDB, without which it is refused. With `unskew.settings()` there are as many as cores, for both.
 The kernels of the grouping are compiled before, as on a machine that has run it once.
 *First* is the time from the first file to the end of its batch. *Then* is the median of the batches after the first
 two. A ratio is of two runs of one repeat; the table has the median, the lowest and the highest of the repeats.
@@ -35,11 +35,12 @@ from unskew.deploy.installation.machine import find_java
 from unskew.grouping import warm
 
 THEIRS = "session_window"
+CORES = 2
 #: How a session is → its settings, and whether it has the Python that plans faster.
 SESSIONS: dict[str, tuple[Mapping[str, str], bool]] = {
     "as Spark comes": ({PARTITIONS: str(WORKERS)}, False),
-    "settings()": (settings(workers=WORKERS), False),
-    "settings() and PYSPARK_PYTHON": (settings(workers=WORKERS), True),
+    "settings()": (settings(workers=WORKERS, cores=CORES), False),
+    "settings() and PYSPARK_PYTHON": (settings(workers=WORKERS, cores=CORES), True),
 }
 
 
@@ -65,7 +66,7 @@ def compete(session: str, contestant: str, tuples: int, keys: int, batches: int,
         **({PROVIDER: ROCKSDB} if contestant != THEIRS else {}),
         **conf,
     }
-    spark = SparkSession.builder.master("local[2]").config(map=dict(conf)).getOrCreate()
+    spark = SparkSession.builder.master(f"local[{CORES}]").config(map=dict(conf)).getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
     taken = filed(spark, "key string, at timestamp", CONTESTANTS[contestant], files(tuples, keys, batches))
     spark.stop()

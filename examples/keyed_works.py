@@ -102,7 +102,7 @@ def spark_session() -> SparkSession:
     os.environ["PYSPARK_PYTHON"] = python()
     return (
         SparkSession.builder.master("local[2]")
-        .config(map=settings(workers=2))  # fewer than WORKERS: there are two cores
+        .config(map=settings(workers=WORKERS, cores=2))
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")

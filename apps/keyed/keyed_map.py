@@ -76,7 +76,8 @@ def keyed_map(
         or integer; a null key is null there (``PerKey``: None).
     workers : int
         W ≥ 1. The state has ``spark.sql.shuffle.partitions`` partitions, and each of them costs every batch a commit.
-        So set that number to W at most before this call, and don't change it until the query has started.
+        So set that number before this call to W, or to as many as tasks run at once if these are fewer. Don't change it
+        until the query has started.
     work : KeyedWork
         The work (``unskew.works``).
     grouping : str

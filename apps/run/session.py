@@ -29,7 +29,7 @@ from unskew.apps.topology.dataflow import stage_of
 from unskew.apps.topology.settings import Settings
 from unskew.apps.topology.source import MOST_ROWS
 from unskew.apps.topology.stage import Stage
-from unskew.apps.tuning import CHANGELOG, DAEMON, MANAGER, OWN_DAEMON, PARTITIONS, PROVIDER, ROCKSDB, ROWS
+from unskew.apps.tuning import CHANGELOG, DAEMON, MANAGER, OWN_DAEMON, PARTITIONS, PROVIDER, ROCKSDB, ROWS, TRACEBACK
 from unskew.deploy.directories import data_directory
 from unskew.deploy.installation import class_data
 from unskew.deploy.installation.jars import connector_jars, s3a_jars
@@ -48,6 +48,8 @@ _SETTINGS = {
     # The state of all (window, key, worker) may be larger than memory.
     PROVIDER: ROCKSDB,
     CHANGELOG: "true",
+    # Tasks with and without states share Python workers.
+    TRACEBACK: "false",
     # Larger Arrow batches cost less a tuple: fewer changes between JVM and Python, larger packets.
     ROWS: str(MOST_ROWS),
     "spark.sql.streaming.numRecentProgressUpdates": "20",

@@ -54,6 +54,7 @@ def test_each_setting_is_in_the_docs_with_its_reason():
     [
         ({}, set()),
         ({"workers": None}, {tuning.PARTITIONS}),
+        ({"workers": None, "cores": 2}, {tuning.PARTITIONS}),
         ({"checkpoint": "/a/path"}, set()),
         ({"checkpoint": "s3a://bucket/path"}, {tuning.MANAGER}),
         ({"checkpoint": "hdfs://host/path"}, {tuning.MANAGER}),
@@ -65,9 +66,18 @@ def test_each_setting_has_its_condition(given, lacks):
     assert settings(**ALL).keys() - settings(**(ALL | given)).keys() == lacks
 
 
+@pytest.mark.parametrize(("workers", "cores", "partitions"), [(3, None, "3"), (3, 2, "2"), (3, 4, "3")])
+def test_no_more_partitions_than_run_at_once(workers, cores, partitions):
+    assert settings(workers=workers, cores=cores)[tuning.PARTITIONS] == partitions
+    found = check(Session(settings() | {tuning.PARTITIONS: "200"}), workers=workers, cores=cores)
+    assert [each.wants for each in found] == [partitions]
+
+
 def test_what_is_invalid_is_refused():
     with pytest.raises(UsageError, match="workers is 0; valid: 1 or more"):
         settings(workers=0)
+    with pytest.raises(UsageError, match="cores is 0; valid: 1 or more"):
+        settings(cores=0)
     with pytest.raises(UsageError, match="ftp"):
         settings(checkpoint="ftp://host/path")
 
@@ -131,7 +141,7 @@ def test_sessions_of_a_users_own(mode, tmp_path):
         "from unskew import check, settings\n"
         "builder = SparkSession.builder.config('spark.ui.enabled', 'false')\n"
         "if sys.argv[2] == 'fast':\n"
-        "    builder = builder.config(map=settings(workers=2))\n"
+        "    builder = builder.config(map=settings(workers=2, cores=1))\n"
         "builder = builder.remote('local[1]') if sys.argv[1] == 'connect' else builder.master('local[1]')\n"
         "spark = builder.getOrCreate()\n"
         "print('found', *(each.setting for each in check(spark, workers=2)))\n"
