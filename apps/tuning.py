@@ -6,7 +6,9 @@ nothing is missing
 """
 
 import re
+import threading
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -35,6 +37,7 @@ BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
 _UNCHECKED = str(2**31 - 1)  # bytes; with this limit Spark doesn't add up the buffers
 TRACEBACK = "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled"
 _PYTHON = "PYSPARK_PYTHON"
+_BEGUN = "unskew.python"  # a setting of ours: the session's Python has been started
 
 _DEFAULT_PARTITIONS = "200"
 _UNDEFINED = "<undefined>"  # what Spark says of a setting that it knows, and that has no value
@@ -273,3 +276,20 @@ def _slow_python(spark: SparkSession) -> str | None:
         return None
     python = spark.sparkContext.pythonExec
     return None if Path(python).parent == data_directory() else python
+
+
+def start_python(spark: SparkSession) -> None:
+    """Start Spark's Python daemon, from which its Python workers fork, while the first query is being planned.
+
+    Without this, the first batch waits for the daemon, on one core, for a second or more. Only a session's first call
+    starts it, and only where Spark runs on this machine: a cluster's executors have a daemon each. The call doesn't
+    wait for the daemon, and ignores its errors.
+    """
+    if _is_local(spark) and spark.conf.get(_BEGUN, None) is None:
+        spark.conf.set(_BEGUN, "true")
+        threading.Thread(target=_one_task, args=[spark], daemon=True, name="early Python").start()
+
+
+def _one_task(spark: SparkSession) -> None:
+    with suppress(Exception):  # the run's own tasks meet the same error, and the run reports it; or the run is over
+        spark.range(1, numPartitions=1).mapInArrow(lambda batches: batches, "id long").collect()

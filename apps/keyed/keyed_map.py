@@ -31,7 +31,7 @@ from unskew.apps.routing.order import in_order
 from unskew.apps.routing.packets import column, cost_column
 from unskew.apps.routing.router import Routing, planned, scheme_options
 from unskew.apps.spark import spark_schema, tokens
-from unskew.apps.tuning import PROVIDER, ROCKSDB
+from unskew.apps.tuning import PROVIDER, ROCKSDB, start_python
 from unskew.durations import Duration, milliseconds
 from unskew.errors import EnvironmentFault, UsageError
 from unskew.grouping import parameters
@@ -212,11 +212,13 @@ def keyed_map(
     routing = planned(df, routing, "keyed_map")
     if observe is not None and split:  # keys that aren't split have one worker each
         tuples = of_keys(tuples, F.col("key"), observe)
-    beats = not idle_batches
-    packets = routed(tuples, routing, program, chosen, source=of_source, cost=cost is not None, heartbeats=beats)
+    packets = routed(
+        tuples, routing, program, chosen, source=of_source, cost=cost is not None, heartbeats=not idle_batches
+    )
     if idle_batches:
         packets = packets.unionByName(to_workers(heartbeats(df.sparkSession), chosen, F.lit(None).cast("timestamp")))
     moment = batch_time(0, F.col("worker"))
+    start_python(df.sparkSession)
     parcels = executed(packets, program, chosen, moment, lateness_ms if program.event else None)
     return _opened(parcels, schema, program, by)
 

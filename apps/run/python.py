@@ -5,9 +5,8 @@ import re
 import shlex
 import shutil
 import sys
-import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
 
@@ -25,7 +24,6 @@ _SCRIPT = """#!/bin/sh
 # the packages that are installed are the same, and are compiled already.
 PYTHONPATH=${{PYTHONPATH#{archives}:}} exec {python} "$@"
 """
-_BEGUN = "unskew.python"
 _PATH = "spark.executorEnv.PYTHONPATH"
 _CHOSEN = ("spark.pyspark.python", "spark.executorEnv.PYSPARK_PYTHON")
 _VARIABLE = "PYSPARK_PYTHON"
@@ -131,22 +129,6 @@ def _why(error: str) -> str:
         said[1].strip().splitlines() if said else re.findall(r"Cannot run program .+|\w+(?:Exception|Error): .+", error)
     )
     return lines[-1].strip() if lines else error.strip().splitlines()[0]
-
-
-def start_python(spark: SparkSession) -> None:
-    """Start Spark's Python daemon, from which its Python workers fork, while the first query is being planned.
-
-    Without this, the first batch waits for the daemon, on one core. That is some seconds of the time to the first
-    result. Only the session's first call starts it. The call doesn't wait for the daemon, and ignores its errors.
-    """
-    if spark.conf.get(_BEGUN, None) is None:
-        spark.conf.set(_BEGUN, "true")
-        threading.Thread(target=_one_task, args=[spark], daemon=True, name="early Python").start()
-
-
-def _one_task(spark: SparkSession) -> None:
-    with suppress(Exception):  # the run's own tasks meet the same error, and the run reports it; or the run is over
-        spark.range(1, numPartitions=1).mapInArrow(lambda batches: batches, "id long").collect()
 
 
 def archive_settings(conf: Mapping[str, str]) -> dict[str, str]:

@@ -31,14 +31,13 @@ from unskew.apps.run.preconditions import (
     require_topic,
 )
 from unskew.apps.run.progress import taken
-from unskew.apps.run.python import start_python
 from unskew.apps.topology.dataflow import Dataflow
 from unskew.apps.topology.publisher import Publisher
 from unskew.apps.topology.settings import Settings
 from unskew.apps.topology.sink import BatchReport, Sink
 from unskew.apps.topology.source import TOO_LARGE, contradicted
 from unskew.apps.topology.stage import Query
-from unskew.apps.tuning import PARTITIONS
+from unskew.apps.tuning import PARTITIONS, start_python
 from unskew.deploy.kafka.clock import broker_time
 from unskew.deploy.kafka.group import ConsumerGroup
 from unskew.deploy.kafka.topics import end_offsets, topic_id
@@ -196,8 +195,7 @@ class Run:
         """
         settings = self._settings
         deadline = time.monotonic() + settings.run_time if settings.run_time is not None else math.inf
-        if settings.mode == "LOCAL":
-            start_python(spark)
+        start_python(spark)
         self._hold.take()
         self._checkpoint = Checkpoint(settings.location)  # another driver may have gone on with it since
         claim(self._dataflow, self._checkpoint)
