@@ -4,6 +4,7 @@ The source directory is the project's root, for pages lie beside the code that t
 does (CommonMark, its tables and its anchors), so that a page is the same here and there.
 """
 
+from dataclasses import MISSING, fields
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -12,8 +13,10 @@ from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 from typer.testing import CliRunner
+from typing_extensions import Doc
 
 from unskew.apps.cli import app
+from unskew.apps.topology.settings import Settings
 
 project = "unskew"
 author = "The unskew authors"
@@ -57,6 +60,21 @@ class Help(SphinxDirective):
         return [nodes.literal_block(shown.output, shown.output, language="text")]
 
 
+class SettingsOfTopology(SphinxDirective):
+    """The settings that `unskew.Topology` takes by name: default, and the text that the commands' help shows, too."""
+
+    def run(self) -> list[nodes.Node]:
+        """A definition list."""
+        shown = nodes.definition_list()
+        for each in fields(Settings):
+            text = next((part for part in getattr(each.type, "__metadata__", ()) if isinstance(part, Doc)), None)
+            if text is not None and each.default is not MISSING:
+                term = nodes.term("", "", nodes.literal(text=f"{each.name} = {each.default!r}"))
+                meaning = nodes.definition("", nodes.paragraph(text=text.documentation))
+                shown += nodes.definition_list_item("", term, meaning)
+        return [shown]
+
+
 def lead_home(sphinx: Sphinx, error: Exception | None) -> None:
     """Let the site's address lead to its home page, which lies in a folder."""
     if error is None:
@@ -64,7 +82,8 @@ def lead_home(sphinx: Sphinx, error: Exception | None) -> None:
 
 
 def setup(sphinx: Sphinx) -> dict[str, Any]:
-    """Give Sphinx the directive and the first page."""
+    """Give Sphinx the directives and the first page."""
     sphinx.add_directive("help", Help)
+    sphinx.add_directive("settings", SettingsOfTopology)
     sphinx.connect("build-finished", lead_home)
     return {"parallel_read_safe": True}

@@ -90,12 +90,12 @@ class Running:
 
     @property
     def topics(self) -> dict[str, str]:
-        """Role → topic of results: aggregator, distribution, rejected, and results if the work has states."""
+        """Result topics by role, which is aggregator, distribution, rejected, or results (of a work with states)."""
         return result_topics(self._settings)
 
     @property
     def waiting(self) -> int:
-        """As of ``Run``: how many messages the topic had ever had."""
+        """How many messages the topic had ever had when the run began, or was last told to drain."""
         return self._run.waiting
 
     @property
@@ -105,7 +105,7 @@ class Running:
 
     @property
     def outcome(self) -> Outcome | None:
-        """How the run ended. None: it hasn't, or it was stopped before it began."""
+        """How the run ended, or None if it hasn't, or was stopped before it began."""
         return self._outcome
 
     def stop(self) -> None:
