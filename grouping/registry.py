@@ -67,7 +67,14 @@ def named(name: str) -> type[Grouping]:
 
 
 def parameters(name: str) -> dict[str, Any]:
-    """The scheme's own parameters and their defaults, without ``workers`` and ``seed``, which all schemes have."""
+    """The scheme's own parameters and their defaults, without ``workers`` and ``seed``, which all schemes have.
+
+    Examples
+    --------
+    >>> parameters("D_CHOICES")
+    {'threshold': 0.2, 'tolerance': 0.0001, 'half_life': None, 'own_choices': False}
+
+    """
     signature = inspect.signature(named(name).__init__)
     return {p.name: p.default for p in signature.parameters.values() if p.name not in ("self", "workers", "seed")}
 
@@ -80,11 +87,34 @@ def with_sources(name: str, sources: int, options: Mapping[str, Any]) -> dict[st
 def create(name: str, workers: int, *, seed: int = 0, **options: Any) -> Grouping:
     """A router of the named scheme.
 
+    Parameters
+    ----------
+    name : str
+        One of ``GROUPINGS``, in capitals or not.
+    workers : int
+        The number of workers W.
+    seed : int
+        Chooses the hash functions. All sources of a stream must have the same.
+    **options
+        The scheme's own parameters: ``parameters`` lists them.
+
     Raises
     ------
     ValueError
         The scheme is unknown, it doesn't have a parameter, or a value is invalid. The message names the wrong one and
         the valid ones.
+
+    Examples
+    --------
+    >>> keys = ["tr"] * 8 + ["de", "fr"]
+    >>> create("KEY", workers=4).route(keys)
+    array([3, 3, 3, 3, 3, 3, 3, 3, 3, 1], dtype=int32)
+    >>> create("PLANNED", workers=4).route(keys)
+    array([0, 0, 0, 2, 2, 2, 1, 1, 3, 1], dtype=int32)
+    >>> create("KEY", workers=4, slack=0.1)
+    Traceback (most recent call last):
+        ...
+    ValueError: KEY has no parameter 'slack'; valid: none
 
     """
     valid = parameters(name)
