@@ -4,6 +4,8 @@ import orjson
 import pytest
 from confluent_kafka import Producer
 
+from tests.commands import unskew
+from tests.waiting import PATIENCE
 from unskew.apps.whatif.stream import read
 from unskew.deploy.kafka.connection import Connection
 from unskew.deploy.kafka.topics import ensure_topic
@@ -49,3 +51,24 @@ def test_no_such_field_or_topic(filled):
         read(f"kafka:{topic}:nation", 1000, 0, lambda: connection)
     with pytest.raises(UsageError, match="missing-topic"):
         read("kafka:missing-topic", 1000, 0, lambda: connection)
+
+
+#: What each of a topic's partitions has → the line's end. The first has one that stands out, the second has too few.
+UNEVEN = [([10] * 3 + [170] + [10] * 4, "8 partitions, the largest has 5.67 times the mean; hot: 3")]
+UNEVEN += [([10, 30], "2 partitions, the largest has 1.50 times the mean")]
+
+
+@pytest.mark.parametrize("more", [(), ("--cost", 1)], ids=["loads", "minutes"])
+@pytest.mark.parametrize(("messages", "says"), UNEVEN, ids=["hot", "size skew alone"])
+def test_the_command_says_how_uneven_the_partitions_are(kafka, topic, messages, says, more):
+    connection = Connection(kafka.bootstrap_servers)
+    ensure_topic(connection, topic, len(messages))
+    producer = Producer(connection.client())
+    for partition, n in enumerate(messages):
+        for i in range(n):
+            producer.produce(topic, value=b"{}", key=f"k{i % 7}", partition=partition)
+    assert producer.flush(PATIENCE) == 0
+    given = (f"kafka:{topic}", "--groupings", "KEY,SHUFFLE", "--workers", 2, *more)
+    done = unskew("simulate", *given, "--bootstrap-servers", connection.bootstrap_servers)
+    assert done.returncode == 0, done.stderr
+    assert [line for line in done.stdout.splitlines() if line.startswith("Kafka: ")] == [f"Kafka: {says}"]
