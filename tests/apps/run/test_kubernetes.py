@@ -1,17 +1,18 @@
 """On Kubernetes as far as it goes without one: what Spark's own client asks an API server for, and a driver's end."""
 
 import json
+import os
 import re
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from http.server import ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.apps.process import check, launch, truth  # noqa: F401  fixtures
+from tests.apps.process import Topology, check, launch, truth  # noqa: F401  fixtures
 from tests.deploy.containers import ENTRYPOINT, PATHS, RUNNER
 from tests.http import Request, serving
 from tests.waiting import PATIENCE, awaited
@@ -22,6 +23,18 @@ from unskew.deploy.kafka.topics import ensure_topic
 from unskew.deploy.servers.loopback import LOOPBACK
 
 pytestmark = [pytest.mark.full, pytest.mark.slow, pytest.mark.spark, pytest.mark.kafka]
+
+
+#: A work that counts, as the default does, and that fails as long as a file is there.
+WORK = """
+from pathlib import Path
+import pyarrow as pa
+
+def count(batch):
+    if Path({trouble!r}).exists():
+        raise KeyError("still there")
+    return pa.record_batch([batch.column("key"), pa.array([1] * batch.num_rows)], ["key", "count"])
+"""
 
 
 class ApiServer(ThreadingHTTPServer):
@@ -87,17 +100,27 @@ def test_executors_pods_have_no_path_of_the_drivers_machine(connection, topic, t
     assert not [path for path in ours if path in json.dumps(asked)]
 
 
-@pytest.mark.takes(40)
-def test_a_driver_that_is_asked_to_end_commits_its_batch(connection, topic, truth, tmp_path, launch):
-    """As an operator ends it: SIGTERM to the process of its container, which has a Spark of its own here."""
+@pytest.fixture
+def driver(launch, tmp_path) -> Callable[..., Topology]:
+    """Starts a topology as a driver's container does, which has a Spark of its own here."""
     program, properties = tmp_path / "main.py", tmp_path / "spark.properties"
     program.write_text("from unskew.command import main\nmain()\n")
     properties.write_text("spark.submit.deployMode=cluster\nspark.app.id=unskew-0\n")  # as Spark's client writes them
-    topology = launch(
-        "KEY",
-        command=[*ENTRYPOINT, "driver", "--properties-file", str(properties), *RUNNER, f"local://{program}"],
-        environment={"SPARK_DRIVER_BIND_ADDRESS": LOOPBACK, "PYTHONPATH": PATHS},
-    )
+
+    def start(*more: str) -> Topology:
+        return launch(
+            *("KEY", *more),
+            command=[*ENTRYPOINT, "driver", "--properties-file", str(properties), *RUNNER, f"local://{program}"],
+            environment={"SPARK_DRIVER_BIND_ADDRESS": LOOPBACK, "PYTHONPATH": os.pathsep.join([PATHS, str(tmp_path)])},
+        )
+
+    return start
+
+
+@pytest.mark.takes(40)
+def test_a_driver_that_is_asked_to_end_commits_its_batch(connection, topic, truth, driver):
+    """As an operator ends it: SIGTERM to the process of its container."""
+    topology = driver()
     topology.goes_on(2)
     topology.process.send_signal(signal.SIGTERM)
     assert topology.process.wait(PATIENCE) == 0, topology.output()
@@ -106,6 +129,23 @@ def test_a_driver_that_is_asked_to_end_commits_its_batch(connection, topic, trut
     stopped = re.search(r"stopped after (\d+) batches; start it again, and it goes on from its checkpoint\.", output)
     assert stopped is not None, output
     assert int(stopped[1]) <= max(numbers(Location(str(topology.checkpoint)).folder("commits"))) + 1
+    topology.start()
+    assert topology.process.wait(PATIENCE) == 0, topology.output()
+    check(connection, topic, "kg", truth)
+
+
+@pytest.mark.takes(40)
+def test_a_query_that_fails_ends_the_driver_with_an_error_and_the_next_attempt_goes_on(
+    connection, topic, truth, tmp_path, driver
+):
+    trouble = tmp_path / "trouble"
+    trouble.touch()
+    (tmp_path / "troubled.py").write_text(WORK.format(trouble=str(trouble)))
+    topology = driver("--work", "troubled:count")
+    assert topology.process.wait(PATIENCE) == 1, topology.output()
+    said = " ".join(topology.output().split())
+    assert "KeyError: 'still there'); nothing is lost: mend it and start again" in said
+    trouble.unlink()
     topology.start()
     assert topology.process.wait(PATIENCE) == 0, topology.output()
     check(connection, topic, "kg", truth)
