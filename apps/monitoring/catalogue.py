@@ -188,6 +188,7 @@ METRICS = (
     Metric(WINDOW, "tuples", "tuples", "tuples in the window"),
     Metric(WINDOW, "counts", "number", "sum of the tuples' counts (or the number of tuples, if they carry no counts)"),
     Metric(WINDOW, "distinct_keys", "keys", "distinct keys in the window"),
+    Metric(WINDOW, "idle_workers", "workers", "workers that got no tuple in the window"),
     Metric(WORKER, "tuples", "tuples", "the worker's tuples in the window"),
     Metric(WORKER, "counts", "number", "sum of the counts of the worker's tuples"),
     Metric(WORKER, "distinct_keys", "keys", "distinct keys that the worker held"),

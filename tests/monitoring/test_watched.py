@@ -82,12 +82,12 @@ def test_batches_are_shown_by_the_names_of_the_catalogue():
 
 def test_rows_that_spark_counts_itself_have_no_time_at_work():
     """The stream of `balance` over files."""
-    given = progress(0, source=FILES, unskew=Row(worker_0=6, worker_1=2, keys=4, replicas=6))
+    given = progress(0, source=FILES, unskew=Row(worker_0=6, worker_1=2, worker_2=0, keys=4, replicas=6))
     given.numInputRows = 8
     with watch(query(given)).serve(run="r", grouping="PARTIAL_KEY") as page:
         values = found(page)
         assert all('grouping="PARTIAL_KEY",run="r"' in each for each in series(page.url))
-    assert values["unskew_window_dist_cost"] == 1.5
+    assert (values["unskew_window_dist_cost"], values["unskew_window_idle_workers"]) == (1.5, 1)
     assert values["unskew_query_input_rate_per_second"] == 7
     assert not [name for name in values if "busy" in name or "straggling" in name or "states" in name]
     assert "unskew_query_lag" not in values
