@@ -16,8 +16,10 @@ the table and the picture have its messages/s.
 
 import argparse
 import os
+import signal
 import statistics
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Iterable, Mapping
@@ -121,6 +123,8 @@ def main() -> None:
     parser.add_argument("--picture", type=Path, help="rate over skew, a PNG")
     given = parser.parse_args()
     console = Console(width=140)
+    # By default Python ends at once, and a contestant would go on without us.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     with tempfile.TemporaryDirectory() as folder, Broker(Path(folder) / "kafka") as broker:
         contest = Contest(Connection(broker.bootstrap_servers), [CONTESTANTS[each] for each in given.engines])
         if given.skews:
