@@ -28,8 +28,8 @@ from unskew.grouping import warm
 GROUPINGS = "UNSKEW_GROUPINGS"
 
 # pyarrow imports pandas, if there is one, where it makes an array. That takes 0.2 s and 32 MB of each worker, unless it
-# is done here. The other two are what Spark imports for states. They may be missing, or be of a version that doesn't fit
-# another package: only a worker that needs them should fail.
+# is done here. The other two are what Spark imports for states. They may be missing, or of a version that doesn't fit
+# another package. Only a worker that needs them should fail.
 with suppress(Exception):
     import pandas as pd  # noqa: F401
     import pyarrow.pandas_compat  # noqa: F401
