@@ -47,13 +47,13 @@ def session(master):
     builder = SparkSession.builder
     if master.startswith("sc:"):
         spark = builder.remote(master).getOrCreate()
-        for each in check(spark, workers=WORKERS):
+        for each in check(spark, workers=WORKERS, cores=WORKERS):
             if each.settable:
                 spark.conf.set(each.setting, each.wants)
     else:
         builder = builder.config(map={"spark.ui.enabled": "false", **settings(workers=WORKERS)})
         spark = (builder.remote("local[2,4]") if master == "connect" else builder.master(master)).getOrCreate()
-    lacks = {each.setting for each in check(spark, workers=WORKERS)}
+    lacks = {each.setting for each in check(spark, workers=WORKERS, cores=WORKERS)}
     # The variable is of the environment, and the server of a thin client has Spark's own daemon.
     assert lacks <= {"PYSPARK_PYTHON", *(["spark.python.daemon.module"] if master.startswith("sc:") else [])}, lacks
     return spark
