@@ -65,6 +65,29 @@ class KeyedWork(ABC):
         Whether states depend on how the tuples are cut into batches. Most don't: a key's state after two batches equals
         its state after one batch with all their tuples.
 
+    Examples
+    --------
+    A work that counts each key's tuples. It has no ``merge``, so it runs only where a key stays at one worker:
+
+    >>> class Count(KeyedWork):
+    ...     state = pa.schema([("n", pa.int64())])
+    ...     results = pa.schema([("tuples", pa.int64())])
+    ...
+    ...     def update(self, tuples, states, now):
+    ...         here = np.bincount(tuples.column("slot"), minlength=states.num_rows)
+    ...         n = pa.array(states.column("n").fill_null(0).to_numpy() + here)
+    ...         slots = pa.array(np.arange(states.num_rows, dtype=np.int32))
+    ...         results = pa.RecordBatch.from_arrays([slots, n], names=["slot", "tuples"])
+    ...         return results, pa.RecordBatch.from_arrays([n], schema=self.state)
+
+    Slot 0 is a key with 40 tuples so far, and slot 1 a new key:
+
+    >>> tuples = pa.RecordBatch.from_pydict({"slot": pa.array([0, 1, 0], pa.int32()), "time": [5, 6, 7]})
+    >>> states = pa.RecordBatch.from_pydict({"n": [40, None]})
+    >>> results, states = Count().update(tuples, states, Now(batch_ms=7, watermark_ms=7))
+    >>> results.to_pylist(), states.to_pylist()
+    ([{'slot': 0, 'tuples': 42}, {'slot': 1, 'tuples': 1}], [{'n': 42}, {'n': 1}])
+
     """
 
     columns: tuple[str, ...] = ()
@@ -100,6 +123,11 @@ class KeyedWork(ABC):
             ``finish`` are.
         states : RecordBatch
             The k new states, in the order of the old ones.
+
+        Raises
+        ------
+        ValueError
+            A column can't be cast to its type in ``types``: see ``column``, by which this package's works read columns.
 
         """
 
@@ -252,6 +280,32 @@ class Folded(KeyedWork):
 
     Its ``update`` merges too. So if ``merge`` is associative and commutative, states don't depend on how a stream is
     cut into batches and spread over workers.
+
+    Examples
+    --------
+    Each key's largest amount. The state of a tuple is its amount, and two states merge into the larger one:
+
+    >>> class Largest(Folded):
+    ...     columns = ("amount",)
+    ...     state = results = pa.schema([("largest", pa.int64())])
+    ...
+    ...     def lift(self, tuples):
+    ...         return pa.RecordBatch.from_arrays([tuples.column("amount")], schema=self.state)
+    ...
+    ...     def merge(self, states, slots, keys):
+    ...         rows = pa.table([slots, states.column("largest")], names=["slot", "largest"])
+    ...         largest = rows.group_by("slot").aggregate([("largest", "max")]).sort_by("slot").column("largest_max")
+    ...         return pa.RecordBatch.from_arrays([largest.combine_chunks()], schema=self.state)
+
+    Slot 0 is a key whose largest amount so far is 40, and slot 1 a new key:
+
+    >>> slots = pa.array([0, 1, 0], pa.int32())
+    >>> tuples = pa.RecordBatch.from_pydict({"slot": slots, "time": [5, 6, 7], "amount": [3, 9, 42]})
+    >>> states = pa.RecordBatch.from_pydict({"largest": pa.array([40, None])})
+    >>> _, states = Largest().update(tuples, states, Now(batch_ms=7, watermark_ms=7))
+    >>> states.to_pylist()
+    [{'largest': 42}, {'largest': 9}]
+
     """
 
     @abstractmethod
@@ -285,6 +339,20 @@ class Summary(KeyedWork):
     ------
     ValueError
         ``when`` is neither.
+
+    Examples
+    --------
+    >>> from unskew.works import Running
+    >>> slots = pa.array([0, 0], pa.int32())
+    >>> tuples = pa.RecordBatch.from_pydict({"slot": slots, "time": [5, 6], "value": [2.0, 4.0]})
+    >>> now = Now(batch_ms=6, watermark_ms=6)
+    >>> for when in WHEN:
+    ...     work = Running(when=when)
+    ...     state = work.merge(work.lift(tuples), slots, keys=1)
+    ...     settled, finished = work.settle(state, state, now)[0], work.finish(state, now)
+    ...     print(when, [None if each is None else each.column("mean").to_pylist() for each in (settled, finished)])
+    change [[3.0], None]
+    end [None, [3.0]]
 
     """
 
