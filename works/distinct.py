@@ -43,6 +43,24 @@ class Distinct(Folded):
     ValueError
         A parameter is invalid.
 
+    Examples
+    --------
+    The id ``a`` comes twice, and is published with its earliest time:
+
+    >>> slots = pa.array([0, 0, 0], pa.int32())
+    >>> tuples = pa.RecordBatch.from_pydict({"slot": slots, "time": [7, 5, 6], "id": ["a", "b", "a"]})
+    >>> work, now = Distinct(), Now(batch_ms=7, watermark_ms=7)
+    >>> first = work.merge(work.lift(tuples), slots, keys=1)
+    >>> results, first = work.settle(first, first, now)
+    >>> results.to_pylist()
+    [{'slot': 0, 'id': 'a', 'time': 6}, {'slot': 0, 'id': 'b', 'time': 5}]
+
+    In the next batch, the same tuples give no results:
+
+    >>> _, second = work.update(tuples, first, now)
+    >>> work.settle(first, second, now)[0].to_pylist()
+    []
+
     """
 
     identity = ("id",)

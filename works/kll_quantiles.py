@@ -44,6 +44,20 @@ class KllQuantiles(Summary):
     ----------
     Z. Karnin, K. Lang, E. Liberty, Optimal Quantile Approximation in Streams, FOCS 2016.
 
+    Examples
+    --------
+    A new key, whose state is null, has three values:
+
+    >>> slots = pa.array([0, 0, 0], pa.int32())
+    >>> tuples = pa.RecordBatch.from_pydict({"slot": slots, "time": [5, 6, 7], "value": [1.0, 30.0, 2.0]})
+    >>> work = KllQuantiles(at=(0.5, 1.0))
+    >>> new = pa.RecordBatch.from_arrays([pa.nulls(1, pa.binary())], schema=work.state)
+    >>> _, states = work.update(tuples, new, Now(batch_ms=7, watermark_ms=7))
+    >>> for result in work.answer(states).to_pylist():
+    ...     print(result)
+    {'slot': 0, 'quantile': 0.5, 'value': 2.0, 'count': 3}
+    {'slot': 0, 'quantile': 1.0, 'value': 30.0, 'count': 3}
+
     """
 
     state = pa.schema([pa.field("sketch", pa.binary())])

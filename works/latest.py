@@ -29,6 +29,18 @@ class Latest(Folded):
     -----
     The columns of a result are ``value`` and ``time`` (ms since the epoch). It is published when one of them changes.
 
+    Examples
+    --------
+    The tuple of the greatest time has the latest value, though it comes first:
+
+    >>> slots = pa.array([0, 0], pa.int32())
+    >>> tuples = pa.RecordBatch.from_pydict({"slot": slots, "time": [9, 5], "value": ["new", "old"]})
+    >>> work, now = Latest(), Now(batch_ms=9, watermark_ms=9)
+    >>> before = pa.RecordBatch.from_pylist([{}], work.state)  # of a new key: all null
+    >>> _, after = work.update(tuples, before, now)
+    >>> work.settle(before, after, now)[0].to_pylist()
+    [{'slot': 0, 'value': 'new', 'time': 9}]
+
     """
 
     state = _STATE
@@ -86,6 +98,26 @@ class Enriched(KeyedWork):
     -----
     The columns of a result are ``id``, ``time`` of the question, and ``value``. ``value`` is null if the key has none
     yet.
+
+    Examples
+    --------
+    A key's value changes at 5 and at 9. A question of 7 is answered with the value of 5:
+
+    >>> tuples = pa.RecordBatch.from_pydict(
+    ...     {
+    ...         "slot": pa.array([0, 0, 0], pa.int32()),
+    ...         "time": [5, 9, 7],
+    ...         "value": ["old", "new", None],
+    ...         "id": [None, None, "q"],
+    ...     }
+    ... )
+    >>> work = Enriched()
+    >>> new = pa.RecordBatch.from_pylist([{}], work.state)  # of a new key: all null
+    >>> results, states = work.update(tuples, new, Now(batch_ms=9, watermark_ms=9))
+    >>> results.to_pylist()
+    [{'slot': 0, 'id': 'q', 'time': 7, 'value': 'old'}]
+    >>> states.to_pylist()
+    [{'time': 9, 'version': 0, 'value': 'new'}]
 
     """
 

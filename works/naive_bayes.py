@@ -45,6 +45,27 @@ class NaiveBayes(Folded):
     sections 2.1 (the classifier) and 3.1 (with split keys). There, workers send their counters to the aggregator every
     period. Here, questions travel with the counters, so that no answer rests on a part of a word's counters.
 
+    Examples
+    --------
+    Three documents train with a word, and then one asks for it:
+
+    >>> slots = pa.array([0] * 4, pa.int32())
+    >>> tuples = pa.RecordBatch.from_pydict(
+    ...     {
+    ...         "slot": slots,
+    ...         "time": [5, 6, 7, 8],
+    ...         "class": ["spam", "spam", "ham", None],
+    ...         "document": [None, None, None, "mail"],
+    ...     }
+    ... )
+    >>> work = NaiveBayes()
+    >>> states = work.merge(work.lift(tuples), slots, keys=1)
+    >>> results, states = work.settle(states, states, Now(batch_ms=8, watermark_ms=8))
+    >>> for result in results.to_pylist():
+    ...     print(result)
+    {'slot': 0, 'document': 'mail', 'class': 'ham', 'count': 1}
+    {'slot': 0, 'document': 'mail', 'class': 'spam', 'count': 2}
+
     """
 
     state = pa.schema([pa.field("counts", _COUNTS), pa.field("asked", _QUESTIONS)])

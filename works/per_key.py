@@ -41,6 +41,14 @@ class PerKey(KeyedWork):
     ttl : timedelta, number (s) or str, optional
         How long a state must live after its key's last tuple.
 
+    Raises
+    ------
+    UsageError
+        ``ttl`` isn't a duration.
+    ValueError
+        A function has returned a result or a state that isn't a mapping, or that has an unknown column or a value of
+        another type.
+
     Examples
     --------
     >>> def update(key, tuples, state):

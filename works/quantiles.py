@@ -38,6 +38,11 @@ class Quantiles(Summary, Folded):
     when : str
         ``change`` (publish at each change) or ``end``.
 
+    Raises
+    ------
+    ValueError
+        A parameter is invalid.
+
     Notes
     -----
     A result is a row for each quantile, with its ``value`` and the ``count`` of all values. The quantile q of n sorted
@@ -47,6 +52,19 @@ class Quantiles(Summary, Folded):
     ----------
     G. Tene's HdrHistogram has buckets like these. C. Masson, J. Rim, H. Lee, DDSketch, PVLDB 2019, has the error bound
     (section 2), and says why an error of the rank says little about long tails.
+
+    Examples
+    --------
+    The values of a key are 1 to 100. Both quantiles are within 1 % of the true values, 50 and 99:
+
+    >>> slots = pa.array([0] * 100, pa.int32())
+    >>> tuples = pa.RecordBatch.from_pydict({"slot": slots, "time": [5] * 100, "value": range(1, 101)})
+    >>> work = Quantiles(at=(0.5, 0.99))
+    >>> states = work.merge(work.lift(tuples), slots, keys=1)
+    >>> for result in work.answer(states).to_pylist():
+    ...     print(result)
+    {'slot': 0, 'quantile': 0.5, 'value': 50.25, 'count': 100}
+    {'slot': 0, 'quantile': 0.99, 'value': 99.5, 'count': 100}
 
     """
 

@@ -25,9 +25,29 @@ class Running(Summary, Folded):
     when : str
         ``change`` (publish at each change) or ``end``.
 
+    Raises
+    ------
+    ValueError
+        ``when`` is invalid.
+
     Notes
     -----
     Tuples whose value is null, NaN, infinite or beyond ±10¹⁴⁰ take no part in the statistics. ``unfit`` counts them.
+
+    Examples
+    --------
+    Two keys, slots 0 and 1. The only value of slot 1 is null:
+
+    >>> slots = pa.array([0, 0, 1], pa.int32())
+    >>> tuples = pa.RecordBatch.from_pydict({"slot": slots, "time": [5, 6, 7], "value": [2.0, 4.0, None]})
+    >>> work = Running()
+    >>> states = work.merge(work.lift(tuples), slots, keys=2)
+    >>> for result in work.answer(states).to_pylist():
+    ...     print(list(result.values()))
+    [0, 2, 6.0, 2.0, 4.0, 3.0, 1.0, 0]
+    [1, 0, 0.0, None, None, None, None, 1]
+    >>> work.results.names
+    ['count', 'sum', 'min', 'max', 'mean', 'variance', 'unfit']
 
     """
 

@@ -31,10 +31,30 @@ class Sessions(Folded):
         Above 0, such as 30 or ``"10 minutes"``. A tuple that comes exactly ``gap`` after the last one belongs to the
         same session, as in the session windows of Spark and Flink.
 
+    Raises
+    ------
+    UsageError
+        ``gap`` isn't a duration, or is shorter than 1 ms.
+
     Notes
     -----
     The columns of a result are ``start``, ``last`` and ``count``: the times of the first and the last tuple (ms since
     the epoch), and the number of tuples. If states live for a tumbling window, sessions end with the window.
+
+    Examples
+    --------
+    A key has tuples at 0, 5 and 40 minutes. At a watermark of 20 minutes its first session is over:
+
+    >>> times = pa.array([0, 300_000, 2_400_000])  # ms
+    >>> slots = pa.array([0, 0, 0], pa.int32())
+    >>> tuples = pa.RecordBatch.from_pydict({"slot": slots, "time": times})
+    >>> work = Sessions(gap="10 minutes")
+    >>> states = work.merge(work.lift(tuples), slots, keys=1)
+    >>> results, states = work.settle(states, states, Now(batch_ms=2_400_000, watermark_ms=1_200_000))
+    >>> results.to_pylist()
+    [{'slot': 0, 'start': 0, 'last': 300000, 'count': 2}]
+    >>> states.to_pylist()
+    [{'sessions': [{'start': 2400000, 'last': 2400000, 'count': 1}]}]
 
     """
 

@@ -32,6 +32,11 @@ class TopK(Summary, Folded):
     when : str
         ``change`` (publish at each change) or ``end``.
 
+    Raises
+    ------
+    ValueError
+        A parameter is invalid.
+
     Notes
     -----
     The columns of a result are ``rank`` from 1, ``item``, ``count`` and ``error``. Items of equal counts are ordered by
@@ -41,6 +46,18 @@ class TopK(Summary, Folded):
     ----------
     J. Misra, D. Gries, Finding Repeated Elements, 1982. P. Agarwal, G. Cormode, Z. Huang, J. Phillips, Z. Wei, K. Yi,
     Mergeable Summaries, PODS 2012, section 3: add the counters up, then subtract the (m + 1)th largest from all.
+
+    Examples
+    --------
+    With one counter for three items, the result is the item of more than half of the tuples. Its true count is 3, which
+    is ``count + error``:
+
+    >>> slots = pa.array([0] * 5, pa.int32())
+    >>> tuples = pa.RecordBatch.from_pydict({"slot": slots, "time": [5] * 5, "item": ["a", "a", "b", "a", "c"]})
+    >>> work = TopK(k=1, counters=1)
+    >>> states = work.merge(work.lift(tuples), slots, keys=1)
+    >>> work.answer(states).to_pylist()
+    [{'slot': 0, 'rank': 1, 'item': 'a', 'count': 2, 'error': 1}]
 
     """
 
