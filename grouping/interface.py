@@ -39,6 +39,14 @@ class Grouping(Stateful):
         the same seed, or a key would have other candidates at each of them. SHUFFLE has no hash functions, and should
         start at another worker at each source (``at_source``).
 
+    Raises
+    ------
+    ValueError
+        A parameter is invalid, be it one of all schemes or the scheme's own. An invalid duration raises ``UsageError``,
+        which is a ValueError.
+    TypeError
+        ``seed`` isn't a number, or ``weights`` isn't a sequence.
+
     Notes
     -----
     One router is one source's *local* load estimation: S sources have S routers that don't communicate.
