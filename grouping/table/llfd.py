@@ -50,20 +50,7 @@ class Llfd(TableRouter):
 
     Examples
     --------
-    Two workers have 10 and 18 tuples of six keys. The plan balances them with 4 entries in the routing table, and
-    moves states of size 17:
-
-    >>> records = Records(
-    ...     cost=np.array([5.0, 7, 7, 2, 5, 2]),  # tuples of each key
-    ...     memory=np.array([5.0, 4, 5, 8, 6, 2]),  # the size of its state
-    ...     current=np.array([0, 1, 1, 1, 0, 1], np.int32),  # its worker
-    ...     home=np.array([1, 1, 0, 0, 1, 0], np.int32),  # the hash function's worker
-    ...     count=np.ones(6, np.int64),
-    ...     workers=2,
-    ... )
-    >>> plan = Llfd(2).assign(records, limit=14.0)
-    >>> plan.loads().tolist(), plan.table(), plan.migration()
-    ([14.0, 14.0], 4, 17.0)
+    ``unskew.grouping.table`` shows the scheme beside the others, on a stream of six keys.
 
     """
 

@@ -37,21 +37,7 @@ class MixedBruteForce(Mixed):
 
     Examples
     --------
-    Two workers have 10 and 18 tuples of six keys. With at most 2 entries, the best plan moves states of size 12,
-    and that of ``Mixed`` 19:
-
-    >>> import numpy as np
-    >>> records = Records(
-    ...     cost=np.array([5.0, 7, 7, 2, 5, 2]),  # tuples of each key
-    ...     memory=np.array([5.0, 4, 5, 8, 6, 2]),  # the size of its state
-    ...     current=np.array([0, 1, 1, 1, 0, 1], np.int32),  # its worker
-    ...     home=np.array([1, 1, 0, 0, 1, 0], np.int32),  # the hash function's worker
-    ...     count=np.ones(6, np.int64),
-    ...     workers=2,
-    ... )
-    >>> plan = MixedBruteForce(2, table_max=2).assign(records, limit=14.0)
-    >>> plan.loads().tolist(), plan.table(), plan.migration()
-    ([14.0, 14.0], 2, 12.0)
+    ``unskew.grouping.table`` shows the scheme beside the others, on a stream of six keys.
 
     """
 
