@@ -227,7 +227,7 @@ def check(
 
     """
     disk = checkpoint is None or location_in(spark, checkpoint).scheme == "file"
-    partitions = _tasks(workers, cores or _cores(spark))
+    partitions = _tasks(workers, _cores(spark) if cores is None else cores)
     wanted = _wanted(partitions, spark.version if disk else None, installed=installed, small_rows=small_rows)
     found = Findings()
     for name, value in wanted.items():

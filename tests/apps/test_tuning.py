@@ -78,6 +78,8 @@ def test_what_is_invalid_is_refused():
         settings(workers=0)
     with pytest.raises(UsageError, match="cores is 0; valid: 1 or more"):
         settings(cores=0)
+    with pytest.raises(UsageError, match="cores is 0; valid: 1 or more"):
+        check(Session(settings()), cores=0)
     with pytest.raises(UsageError, match="ftp"):
         settings(checkpoint="ftp://host/path")
 
