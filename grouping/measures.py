@@ -72,6 +72,15 @@ def straggling(loads: ArrayLike) -> float:
     return float(array.max()) / mean if mean else 1.0
 
 
+def idle(loads: ArrayLike) -> int:
+    """How many workers have no load.
+
+    >>> idle([3, 0, 1, 0])
+    2
+    """
+    return int(np.count_nonzero(np.asarray(loads) == 0))
+
+
 def dist_cost(assignments: int, distinct_keys: int) -> float:
     """DIST_COST: the replicas of all keys ÷ the number of keys, or 0 if there are no keys.
 

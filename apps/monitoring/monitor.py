@@ -139,7 +139,7 @@ def of_window(window: Distribution, totals: Totals) -> Iterator[Sample]:
             "tuples": fields["tuples"],
             "counts": fields["count"],
             "distinct_keys": fields["distinctKeys"],
-            "idle_workers": window.tuples.tolist().count(0),
+            "idle_workers": measures.idle(window.tuples),
         },
     )
     for worker, share in enumerate(measures.shares(window.tuples).tolist()):

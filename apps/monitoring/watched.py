@@ -37,7 +37,7 @@ def of_balanced(batch: Balanced, total: int, closed: list[int]) -> Iterator[Samp
         "imbalance": batch.imbalance,
         "imbalance_fraction": measures.imbalance_fraction(batch.loads),
         "tuples": batch.tuples,
-        "idle_workers": list(batch.loads).count(0),
+        "idle_workers": measures.idle(batch.loads),
     }
     yield Sample(catalogue.WINDOW, time, window)
     for worker, share in enumerate(measures.shares(batch.loads).tolist()):
