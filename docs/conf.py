@@ -16,9 +16,9 @@ from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 from typer.testing import CliRunner
-from typing_extensions import Doc
 
 from unskew.apps.cli import app
+from unskew.apps.commandline.flattened import documentation
 from unskew.apps.topology.settings import Settings
 
 project = "unskew"
@@ -70,10 +70,10 @@ class SettingsOfTopology(SphinxDirective):
         """A definition list."""
         shown = nodes.definition_list()
         for each in fields(Settings):
-            text = next((part for part in getattr(each.type, "__metadata__", ()) if isinstance(part, Doc)), None)
+            text = documentation(each)
             if text is not None and each.default is not MISSING:
                 term = nodes.term("", "", nodes.literal(text=f"{each.name} = {each.default!r}"))
-                meaning = nodes.definition("", nodes.paragraph(text=text.documentation))
+                meaning = nodes.definition("", nodes.paragraph(text=text))
                 shown += nodes.definition_list_item("", term, meaning)
         return [shown]
 

@@ -100,10 +100,10 @@ def parameter(declared: Field[Any], shown: Shown = Shown()) -> Parameter:
     """
     default = Parameter.empty if declared.default is MISSING else declared.default
     annotation: Any = declared.type
-    given = next((part for part in getattr(annotation, "__metadata__", ()) if isinstance(part, Doc)), None)
+    given = documentation(declared)
     if given is not None:
         texts = {
-            "help": given.documentation,
+            "help": given,
             "rich_help_panel": shown.panel or None,
             "metavar": shown.metavar or None,
         }
@@ -115,6 +115,12 @@ def parameter(declared: Field[Any], shown: Shown = Shown()) -> Parameter:
             option = typer.Option(*names, **texts, show_default=shown.default or True)
             annotation = Annotated[annotation.__origin__, option]
     return Parameter(declared.name, Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+
+
+def documentation(declared: Field[Any]) -> str | None:
+    """A field's text, by its ``Doc``; None if it has none."""
+    parts = getattr(declared.type, "__metadata__", ())
+    return next((part.documentation for part in parts if isinstance(part, Doc)), None)
 
 
 def _maker(model: type | Some) -> Callable[[Mapping[str, Any]], Any]:
