@@ -24,6 +24,13 @@ from unskew.deploy.servers.loopback import LOOPBACK
 
 pytestmark = [pytest.mark.full, pytest.mark.slow, pytest.mark.spark, pytest.mark.kafka]
 
+MANIFESTS = Path(__file__).parents[3] / "deploy" / "kubernetes"
+#: After so many seconds Kubernetes kills a driver that was asked to end.
+GRACE = min(
+    int(seconds)
+    for name in ("apache", "kubeflow")
+    for seconds in re.findall(r"terminationGracePeriodSeconds: (\d+)", (MANIFESTS / f"{name}.yaml").read_text())
+)
 
 #: A work that counts, as the default does, and that fails as long as a file is there.
 WORK = """
@@ -119,11 +126,11 @@ def driver(launch, tmp_path) -> Callable[..., Topology]:
 
 @pytest.mark.takes(40)
 def test_a_driver_that_is_asked_to_end_commits_its_batch(connection, topic, truth, driver):
-    """As an operator ends it: SIGTERM to the process of its container."""
+    """As an operator ends it: SIGTERM to the process of its container, and no more time than the manifests give it."""
     topology = driver()
     topology.goes_on(2)
     topology.process.send_signal(signal.SIGTERM)
-    assert topology.process.wait(PATIENCE) == 0, topology.output()
+    assert topology.process.wait(GRACE) == 0, topology.output()
     output = topology.output()
     assert "Traceback" not in output
     stopped = re.search(r"stopped after (\d+) batches; start it again, and it goes on from its checkpoint\.", output)
