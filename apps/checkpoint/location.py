@@ -132,10 +132,19 @@ class Location:
         return LocalFolder(_mounted(path) if scheme == "dbfs" else path)
 
     @property
+    def secrets(self) -> dict[str, str]:
+        """Hadoop's settings with a key or token of Azure's stores, which Spark doesn't find in the environment."""
+        if self.scheme not in _AZURE:
+            return {}
+        from unskew.apps.checkpoint.abfs import KEY, SAS
+
+        return {name: value for name, value in self.access.items() if name in (KEY, SAS)}
+
+    @property
     def spark(self) -> dict[str, str]:
         """Spark's settings to reach it on S3 or HDFS, without the keys.
 
-        Spark finds S3's keys in the environment, as this class does. For the other stores Spark has its own settings.
+        Spark finds S3's keys in the environment, as this class does. For other stores Spark has the user's settings.
         """
         if self.scheme not in {"s3a", "hdfs"}:
             return {}
@@ -235,8 +244,8 @@ def location_by(address: str, conf: Mapping[str, str]) -> Location:
             )
         if _SECRET_OF_AZURE.search(name):
             raise UsageError(
-                f"{name} would be seen by all who list this machine's processes; valid: a core-site.xml in "
-                f"HADOOP_CONF_DIR for Spark, and {_AZURE_KEY} or {_AZURE_TOKEN} in the environment for unskew"
+                f"{name} would be seen by all who list this machine's processes; valid: {_AZURE_KEY} or "
+                f"{_AZURE_TOKEN} in the environment"
             )
     if not _SCHEME.match(address):
         default = conf.get(f"{_HADOOP}fs.defaultFS", "file:///").rstrip("/")

@@ -24,7 +24,7 @@ from pyspark.sql import SparkSession
 from unskew.apps.checkpoint.location import Location
 from unskew.apps.run.python import archive_settings, drivers_python, require_python, tasks_python
 from unskew.apps.shipping import archive
-from unskew.apps.spark import accumulator_server, disk_manager, is_remote, jvm_process
+from unskew.apps.spark import accumulator_server, disk_manager, is_remote, java_session, jvm_process
 from unskew.apps.topology.dataflow import stage_of
 from unskew.apps.topology.settings import Settings
 from unskew.apps.topology.source import MOST_ROWS
@@ -32,7 +32,7 @@ from unskew.apps.topology.stage import Stage
 from unskew.apps.tuning import CHANGELOG, DAEMON, MANAGER, OWN_DAEMON, PARTITIONS, PROVIDER, ROCKSDB, ROWS, TRACEBACK
 from unskew.deploy.directories import data_directory
 from unskew.deploy.installation import class_data
-from unskew.deploy.installation.jars import connector_jars, s3a_jars
+from unskew.deploy.installation.jars import connector_jars, store_jars
 from unskew.deploy.installation.machine import find_java
 from unskew.deploy.servers.cluster import AUTHENTICATED, SECRET, secret_of
 from unskew.deploy.servers.loopback import LOOPBACK
@@ -77,6 +77,15 @@ _S3A = {
     MANAGER: "org.apache.spark.internal.io.cloud.AbortableStreamBasedCheckpointFileManager",
     # Spark looks whether a file exists before it writes it: S3A needn't look once more.
     "spark.hadoop.fs.s3a.performance.flags": "create",
+}
+# Of a checkpoint on Google's store.
+_GS = {
+    # From 3.5 on, Hadoop names its own connector for gs://, and has a size that Google's connector can't read.
+    "spark.hadoop.fs.gs.impl": "com.google.cloud.hadoop.fs.gcs.GoogleHadoopFileSystem",
+    "spark.hadoop.fs.AbstractFileSystem.gs.impl": "com.google.cloud.hadoop.fs.gcs.GoogleHadoopFS",
+    "spark.hadoop.fs.gs.block.size": str(64 << 20),
+    # As our own client does by default. The connector would take the machine's account alone.
+    "spark.hadoop.fs.gs.auth.type": "APPLICATION_DEFAULT",
 }
 
 # The state's partitions are fixed when a checkpoint is made; each costs every batch a commit of some 50 ms.
@@ -242,13 +251,14 @@ def start(
     secret = None if conf and not AUTHENTICATED.keys().isdisjoint(conf) else secret_of(master)
     # Of the JVM that only puts Spark's command line together: it is to start quickly.
     os.environ.setdefault("SPARK_LAUNCHER_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+    location = location or Location("")
     log = log_file()
     log.parent.mkdir(parents=True, exist_ok=True)
     _remove_old_logs(log.parent)
     settings = {
         **_SETTINGS,
-        **_location_settings(location or Location("")),
-        "spark.jars": ",".join(map(str, connector_jars() + (_location_jars(location) if location is not None else []))),
+        **_location_settings(location),
+        "spark.jars": ",".join(map(str, connector_jars() + store_jars(location.scheme))),
         PARTITIONS: str(partitions),
         "spark.driver.extraJavaOptions": " ".join(
             [
@@ -272,6 +282,9 @@ def start(
             spark = builder.getOrCreate()
     except Exception as error:
         raise EnvironmentFault(f"Spark did not start on {master} ({_first_line(error)}); its log: {log}") from error
+    # On the JVM's command line, where settings are, everybody would see the secrets.
+    for each in location.secrets.items():
+        java_session(spark).sparkContext().hadoopConfiguration().set(*each)
     # pyspark itself knows only the environment's PYSPARK_PYTHON, unless spark-submit has started the driver.
     spark.sparkContext.pythonExec = tasks_python(master, dict(spark.sparkContext.getConf().getAll()))
     return spark
@@ -370,12 +383,7 @@ def _first_line(error: Exception) -> str:
 
 def _location_settings(location: Location) -> Mapping[str, str]:
     """Spark's settings for a checkpoint at the location; the user's settings win over them."""
-    return {"file": _FILE, "s3a": _S3A}.get(location.scheme, {}) | location.spark
-
-
-def _location_jars(location: Location) -> list[Path]:
-    """The archives that Spark must have for a checkpoint at the location."""
-    return s3a_jars() if location.scheme == "s3a" else []
+    return {"file": _FILE, "s3a": _S3A, "gs": _GS}.get(location.scheme, {}) | location.spark
 
 
 @contextmanager

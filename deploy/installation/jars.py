@@ -1,10 +1,10 @@
 """The JVM archives: Spark's Kafka connector and the embedded broker, fetched once by the Ivy that pyspark ships.
 
-`ivy.xml` beside this file names them, and `s3a.xml` names those for checkpoints on S3. Ivy fetches them from the
-repository that `$UNSKEW_IVYSETTINGS` names, which is a settings file of Ivy. Without it, Ivy uses the mirror in the
-user's `~/.m2/settings.xml`, or else its default. `jars.sha256` has the hash of each archive. An archive with another
-hash isn't used, whether a server sent it or it was changed on disk. As a program (`make lock`) this module writes that
-file.
+`ivy.xml` beside this file names them. `s3a.xml`, `gs.xml` and `abfs.xml` name those for checkpoints on stores of these
+schemes. Ivy fetches them from the repository that `$UNSKEW_IVYSETTINGS` names, which is a settings file of Ivy. Without
+it, Ivy uses the mirror in the user's `~/.m2/settings.xml`, or else its default. `jars.sha256` has the hash of each
+archive. An archive with another hash isn't used, whether a server sent it or it was changed on disk. As a program
+(`make lock`) this module writes that file.
 """
 
 import hashlib
@@ -30,9 +30,9 @@ from unskew.errors import EnvironmentFault
 DESCRIPTION = Path(__file__).with_name("ivy.xml")
 SOURCE = "spark-sql-kafka-"
 _ABOUT = (50, "about 55 MB")  # archives to download, for the progress bar only
-_S3A = DESCRIPTION.with_name("s3a.xml")
 _ABOUT_CONNECTOR = (10, "about 10 MB")
-_ABOUT_S3A = (40, "about 14 MB")
+#: Scheme of a store → how much Spark needs for it, as `_ABOUT`. Its Ivy file and configuration have the scheme's name.
+_STORES = {"s3a": (40, "about 14 MB"), "gs": (1, "about 40 MB"), "abfs": (3, "about 1.4 MB")}
 _DEPENDENCIES = "dependencies/dependency"
 _SUMS = DESCRIPTION.with_name("jars.sha256")
 
@@ -80,9 +80,17 @@ def broker_jars() -> list[Path]:
     return described_jars(DESCRIPTION, "broker", "the JVM jars", *_ABOUT, _SUMS)
 
 
-def s3a_jars() -> list[Path]:
-    """The archives that Spark needs for `s3a://…`, for `spark.jars`. Missing ones are fetched first."""
-    return described_jars(_S3A, "s3a", "what Spark needs for s3a://", *_ABOUT_S3A, _SUMS)
+def store_jars(scheme: str) -> list[Path]:
+    """The archives that Spark needs for a store, for `spark.jars`; none for a store that Spark knows by itself.
+
+    Missing ones are fetched first.
+    """
+    scheme = "abfs" if scheme == "abfss" else scheme
+    if scheme not in _STORES:
+        return []
+    return described_jars(
+        _described_store(scheme), scheme, f"what Spark needs for {scheme}://", *_STORES[scheme], _SUMS
+    )
 
 
 def fetched() -> bool:
@@ -118,6 +126,10 @@ def _installed() -> str:
 
 def _described() -> ET.Element:
     return ET.fromstring(DESCRIPTION.read_bytes())  # noqa: S314  our own file
+
+
+def _described_store(scheme: str) -> Path:
+    return DESCRIPTION.with_name(f"{scheme}.xml")
 
 
 def _is_source(dependency: ET.Element) -> bool:
@@ -312,11 +324,11 @@ def _fault(log: Path) -> str:
 def lock() -> None:
     """Fetch all missing archives, and write the hashes of all to the file."""
     lines: list[str] = []
-    for description, configurations in ((DESCRIPTION, ("broker", "connector")), (_S3A, ("s3a",))):
-        for configuration in configurations:
-            described_jars(description, configuration, "archives", *_ABOUT)
-            hashes = _hashes(_target(description), configuration)
-            lines += [f"{digest}  {name}\n" for name, digest in hashes.items()]
+    stores = [(_described_store(scheme), scheme) for scheme in _STORES]
+    for description, configuration in [(DESCRIPTION, "broker"), (DESCRIPTION, "connector"), *stores]:
+        described_jars(description, configuration, "archives", *_ABOUT)
+        hashes = _hashes(_target(description), configuration)
+        lines += [f"{digest}  {name}\n" for name, digest in hashes.items()]
     _SUMS.write_text("".join(lines))
     print(f"wrote {len(lines)} hashes to {_SUMS}")
 

@@ -82,10 +82,10 @@ def test_an_archive_that_was_changed_here_is_not_used(repository, change):
 
 def test_all_archives_have_a_hash(pytestconfig):
     rows = [line.split() for line in jars._SUMS.read_text().splitlines()]
-    assert {name.split("/")[0] for _, name in rows} == {"broker", "connector", "s3a"}
+    assert {name.split("/")[0] for _, name in rows} == {"broker", "connector", *jars._STORES}
     named = {
         f"{each.get('name')}-{each.get('rev')}.jar"
-        for description in ("ivy.xml", "s3a.xml")
+        for description in ("ivy.xml", *(f"{scheme}.xml" for scheme in jars._STORES))
         for each in ET.parse(pytestconfig.rootpath / "deploy" / "installation" / description).iterfind("*/dependency")
     }
     assert named <= {name.split("/")[1] for _, name in rows}
@@ -211,7 +211,9 @@ def test_the_users_maven_mirror_is_respected(tmp_path, monkeypatch, mirror_of, u
         assert 'root="file:///mirror?a&amp;b"' in settings.read_text()
 
 
-@pytest.mark.parametrize("description", ["deploy/installation/s3a.xml", "tests/apps/stores/servers.xml"])
+@pytest.mark.parametrize(
+    "description", ["deploy/installation/s3a.xml", "deploy/installation/abfs.xml", "tests/apps/stores/servers.xml"]
+)
 def test_hadoops_version_is_pysparks(description, pytestconfig):
     (shipped,) = (jars.pyspark_home() / "jars").glob("hadoop-client-api-*.jar")
     version = shipped.stem.removeprefix("hadoop-client-api-")

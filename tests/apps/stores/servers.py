@@ -4,7 +4,7 @@ import base64
 import re
 import socket
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import psutil
@@ -38,6 +38,7 @@ class S3(Server):
 
     name = "S3Proxy"
     user, secret = "unskew", "s3cret-of-tests"
+    settings: Mapping[str, str] = {}
 
     def location(self, name: str) -> Location:
         """A location in the bucket."""
@@ -53,8 +54,15 @@ class S3(Server):
             "AWS_ENDPOINT_URL": f"http://{self.listens}",
         }
 
-    def files(self) -> fs.S3FileSystem:
-        """A client of pyarrow's."""
+    def files(self, name: str) -> Iterator[tuple[str, bytes]]:
+        """The paths and contents of all objects of a folder of the bucket."""
+        client = self._client()
+        for each in client.get_file_info(fs.FileSelector(f"{BUCKET}/{name}", recursive=True)):
+            if each.type == fs.FileType.File:
+                with client.open_input_stream(each.path) as stream:
+                    yield each.path, stream.read()
+
+    def _client(self) -> fs.S3FileSystem:
         keys = {"access_key": self.user, "secret_key": self.secret, "region": "us-east-1"}
         return fs.S3FileSystem(endpoint_override=self.listens, scheme="http", allow_bucket_creation=True, **keys)
 
@@ -73,7 +81,7 @@ class S3(Server):
 
     def _answers(self) -> bool:
         try:
-            self.files().create_dir(BUCKET)
+            self._client().create_dir(BUCKET)
         except OSError:
             return False
         return True
@@ -86,6 +94,7 @@ class Google(Server):
     """fake-gcs-server with one bucket, its objects in memory. It takes any token, and none."""
 
     name = "fake-gcs-server"
+    environment: Mapping[str, str] = {}
 
     @property
     def url(self) -> str:
@@ -94,8 +103,13 @@ class Google(Server):
 
     def location(self, name: str) -> Location:
         """A location in the bucket."""
-        settings = {"fs.gs.storage.root.url": f"{self.url}/", "fs.gs.auth.type": "UNAUTHENTICATED"}
-        return Location(f"gs://{BUCKET}/{name}", settings)
+        return Location(f"gs://{BUCKET}/{name}", self.settings)
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """Hadoop's settings to reach it. It knows no request that moves an object."""
+        never = {"fs.gs.operation.move.enable": "false"}
+        return {"fs.gs.storage.root.url": f"{self.url}/", "fs.gs.auth.type": "UNAUTHENTICATED", **never}
 
     def _command(self) -> list[str | Path]:
         host, _, port = self.listens.rpartition(":")
@@ -124,12 +138,31 @@ class Azure(Server):
 
     def location(self, name: str) -> Location:
         """A location in the container."""
-        settings = {
-            "fs.azure.account.key": self.secret,
-            "fs.azure.abfs.endpoint": self.listens,
-            "fs.azure.always.use.https": "false",
-        }
+        settings = {"fs.azure.account.key": self.secret, **self.settings}
         return Location(f"abfs://{BUCKET}@{self.user}.dfs.core.windows.net/{name}", settings)
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """Hadoop's settings to reach it, without the key. It has blobs, but no data lakes (`dfs`)."""
+        blobs = {"fs.azure.fns.account.service.type": "BLOB", "fs.azure.account.hns.enabled": "false"}
+        # Apache's client, Hadoop's default, fails without TLS.
+        client = {"fs.azure.networking.library": "JDK_HTTP_URL_CONNECTION"}
+        return {"fs.azure.abfs.endpoint": self.listens, "fs.azure.always.use.https": "false", **blobs, **client}
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The variable of Azure's own command."""
+        return {"AZURE_STORAGE_KEY": self.secret}
+
+    def files(self, name: str) -> Iterator[tuple[str, bytes]]:
+        """The paths and contents of all blobs of a folder of the container."""
+        with self._client() as client:
+            for path in client.list_blob_names(name_starts_with=f"{name}/"):
+                yield path, client.download_blob(path).readall()
+
+    def _client(self) -> ContainerClient:
+        key = AzureNamedKeyCredential(self.user, self.secret)
+        return ContainerClient(f"http://{self.listens}/{self.user}", BUCKET, key, retry_total=0)
 
     def _command(self) -> list[str | Path]:
         host, _, port = self.listens.rpartition(":")
@@ -139,10 +172,9 @@ class Azure(Server):
         return ["env", account, azurite(), "--blobHost", host, "--blobPort", port, *flags]
 
     def _answers(self) -> bool:
-        key = AzureNamedKeyCredential(self.user, self.secret)
         try:
-            with ContainerClient(f"http://{self.listens}/{self.user}", BUCKET, key, retry_total=0) as container:
-                container.create_container()
+            with self._client() as client:
+                client.create_container()
         except AzureError:
             return False
         return True
@@ -159,6 +191,7 @@ class Hadoop(Server):
 
     name = "Hadoop"
     environment: Mapping[str, str] = {}
+    settings: Mapping[str, str] = {}
 
     @property
     def programs(self) -> Path:

@@ -1,4 +1,4 @@
-"""A run with its checkpoint on S3 or HDFS is killed and goes on: the counts are exact."""
+"""A run with its checkpoint on S3, HDFS, Azure's or Google's store is killed and goes on: the counts are exact."""
 
 import os
 import subprocess
@@ -9,7 +9,6 @@ import pytest
 from tests.apps.conftest import records
 from tests.apps.keyed.sessions import ALWAYS, SESSIONS, read_sessions, sessions_of
 from tests.apps.process import check, launch, stream, truth  # noqa: F401  fixtures
-from tests.apps.stores.servers import BUCKET
 from tests.commands import UNSKEW
 from tests.waiting import PATIENCE
 from unskew.apps.feedback.plans import Plans
@@ -25,12 +24,13 @@ pytestmark = [
 
 
 @pytest.mark.takes(50)
-@pytest.mark.parametrize("store", ["s3", "hdfs"])
+@pytest.mark.parametrize("store", ["s3", "hdfs", "gs", "azure"])
 def test_states_that_move(connection, topic, truth, launch, request, store):
     """Plans, states on their way and Spark's own states are there too; `unskew state` reads them."""
     server = request.getfixturevalue(store)
     location, environment = server.location(topic), server.environment
-    topology = launch("MIXED", *SESSIONS, *ALWAYS, location=location, environment=environment)
+    settings = [word for each in server.settings.items() for word in ("--conf", "spark.hadoop.{}={}".format(*each))]
+    topology = launch("MIXED", *SESSIONS, *ALWAYS, *settings, location=location, environment=environment)
     topology.goes_on(3)
     seen = topology.command_lines()
     topology.kill()
@@ -41,12 +41,13 @@ def test_states_that_move(connection, topic, truth, launch, request, store):
     assert results == Counter(sessions_of(stream()))
     assert Plans(location).newest().active.number > 1, "a run in which no keys move would prove nothing"
 
-    command = [*UNSKEW, "state", str(location)]
-    shown = subprocess.run(
-        command, env={**os.environ, **environment}, capture_output=True, text=True, timeout=PATIENCE, check=False
-    )
-    assert shown.returncode == 0, shown.stderr
-    assert "states of Sessions" in shown.stdout
+    if store != "azure":  # of Azurite's blobs Hadoop's client lists each folder twice, which Spark's reader refuses
+        command = [*UNSKEW, "state", str(location), *settings]
+        shown = subprocess.run(
+            command, env={**os.environ, **environment}, capture_output=True, text=True, timeout=PATIENCE, check=False
+        )
+        assert shown.returncode == 0, shown.stderr
+        assert "states of Sessions" in shown.stdout
 
     secret = getattr(server, "secret", None)
     if secret:
@@ -54,17 +55,7 @@ def test_states_that_move(connection, topic, truth, launch, request, store):
         logs = [topology.log, *data_directory().glob(f"logs/spark-{topology.process.pid}.log")]
         assert len(logs) == 2
         assert not any(secret in text for text in [*seen, *(log.read_text() for log in logs)])
-        assert not any(secret.encode() in each for each in objects(server, topic))
-
-
-def objects(s3, folder):
-    from pyarrow import fs
-
-    files = s3.files()
-    found = files.get_file_info(fs.FileSelector(f"{BUCKET}/{folder}", recursive=True))
-    paths = [each.path for each in found if each.type == fs.FileType.File]
-    assert any("/unskew/run.json" in path for path in paths)
-    assert any("/offsets/" in path for path in paths)
-    for path in paths:
-        with files.open_input_stream(path) as stream:
-            yield stream.read()
+        files = dict(server.files(topic))
+        assert any("/unskew/run.json" in path for path in files)
+        assert any("/offsets/" in path for path in files)
+        assert not any(secret.encode() in content for content in files.values())
