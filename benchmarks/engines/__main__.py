@@ -162,7 +162,7 @@ class Contest:
         truth = published(self._connection, f"engines-{job.name}", job)
         present = [each for each in self._engines if each.name in self.versions and each.does(job)]
         runs = {each.name: partial(_run, self._connection, job, each, truth) for each in present}
-        return {name: _median(of) for name, of in in_turns(runs, repeats, str).items()}
+        return {name: _median(of) for name, of in in_turns(runs, repeats, str).items()} if runs else {}
 
     def table(self, job: Job, found: Mapping[str, Measured]) -> Table:
         """The table of a job."""

@@ -239,6 +239,38 @@ class KafkaStreams(Contestant):
         yield (record["start"], (key or b"").decode()), record["count"]
 
 
+@dataclass(frozen=True)
+class Storm(Contestant):
+    """Storm in local mode: a thread a worker, in one JVM. It has no sessions.
+
+    Attributes
+    ----------
+    grouping : str
+        ``fields`` or ``partial``.
+
+    """
+
+    grouping: str
+
+    def version(self) -> str:
+        compiled("storm", "Counts")
+        (jar,) = (jar for jar in jars_of("storm") if jar.name.startswith("storm-server-"))
+        return jar.stem.replace("-server", "")
+
+    def does(self, job: Job) -> bool:
+        return not job.gap_ms
+
+    def start(self, job: Job, bootstrap: str, topic: str, folder: Path) -> Started:
+        output = f"{topic}-{self.name.lower().replace(', ', '-').replace(' ', '-')}-{folder.name}"
+        spouts = min(job.partitions, job.workers)
+        of = [self.grouping, bootstrap, topic, output, job.field, job.cost_ms, spouts, job.workers]
+        return Started([*compiled("storm", "Counts"), *map(str, of)], output)
+
+    def results(self, key: bytes | None, value: bytes) -> Iterator[tuple[Place, int]]:
+        record = orjson.loads(value)
+        yield (record["start"], (key or b"").decode()), record["count"]
+
+
 class Flink(Contestant):
     """PyFlink: Flink's SQL where it has all that a job needs, its DataStream API where a tuple costs work in Python."""
 
@@ -272,6 +304,8 @@ CONTESTANTS: dict[str, Contestant] = {
         Spark("groupBy"),
         Flink("Flink"),
         KafkaStreams("Kafka Streams"),
+        Storm("Storm, fields", "fields"),
+        Storm("Storm, partial key", "partial"),
         Quix("Quix"),
         Bytewax("Bytewax"),
         Pathway("Pathway"),

@@ -1,0 +1,174 @@
+import com.fasterxml.jackson.core.JsonFactory;
+import com.fasterxml.jackson.core.JsonParser;
+import com.fasterxml.jackson.core.JsonToken;
+import java.io.IOException;
+import java.io.UncheckedIOException;
+import java.util.HashMap;
+import java.util.HashSet;
+import java.util.Map;
+import java.util.Properties;
+import java.util.Set;
+import org.apache.storm.Config;
+import org.apache.storm.LocalCluster;
+import org.apache.storm.kafka.bolt.KafkaBolt;
+import org.apache.storm.kafka.bolt.mapper.FieldNameBasedTupleToKafkaMapper;
+import org.apache.storm.kafka.bolt.selector.DefaultTopicSelector;
+import org.apache.storm.kafka.spout.FirstPollOffsetStrategy;
+import org.apache.storm.kafka.spout.KafkaSpout;
+import org.apache.storm.kafka.spout.KafkaSpoutConfig;
+import org.apache.storm.task.TopologyContext;
+import org.apache.storm.topology.BasicOutputCollector;
+import org.apache.storm.topology.BoltDeclarer;
+import org.apache.storm.topology.OutputFieldsDeclarer;
+import org.apache.storm.topology.TopologyBuilder;
+import org.apache.storm.topology.base.BaseBasicBolt;
+import org.apache.storm.tuple.Fields;
+import org.apache.storm.tuple.Tuple;
+import org.apache.storm.tuple.Values;
+import org.apache.storm.utils.TupleUtils;
+
+/**
+ * Counts by key and window in Storm: a worker a key ("fields"), or the less loaded of a key's two ("partial").
+ *
+ * <p>java Counts GROUPING BOOTSTRAP TOPIC OUTPUT FIELD COST_MS SPOUTS WORKERS
+ *
+ * <p>After https://storm.apache.org/releases/2.8.2/Concepts.html ("Stream groupings"), .../storm-kafka-client.html,
+ * .../Guaranteeing-message-processing.html and .../Local-mode.html. A window's count is written again as it grows, once
+ * a second. Counts are kept in memory. With partial key grouping a second bolt adds up what a key's workers have
+ * counted.
+ */
+public class Counts {
+  private static final JsonFactory JSON = new JsonFactory();
+  private static final long WINDOW_MS = 5_000;
+  private static final Fields COUNTED = new Fields("key", "start", "count");
+
+  public static void main(String[] given) throws Exception {
+    boolean partial = given[0].equals("partial");
+    String bootstrap = given[1];
+    String field = given[4];
+    double cost = Double.parseDouble(given[5]);
+    int spouts = Integer.parseInt(given[6]);
+    int workers = Integer.parseInt(given[7]);
+
+    TopologyBuilder builder = new TopologyBuilder();
+    KafkaSpoutConfig<String, String> read =
+        KafkaSpoutConfig.builder(bootstrap, given[2])
+            .setProp("group.id", given[3])
+            .setFirstPollOffsetStrategy(FirstPollOffsetStrategy.EARLIEST)
+            .setOffsetCommitPeriodMs(5_000)
+            .setRecordTranslator(
+                record ->
+                    new Values(
+                        key(record.value(), field), record.timestamp() / WINDOW_MS * WINDOW_MS, 1L),
+                COUNTED)
+            .build();
+    builder.setSpout("messages", new KafkaSpout<>(read), spouts);
+    BoltDeclarer count = builder.setBolt("count", new Count(cost, partial), workers);
+    if (partial) {
+      count.partialKeyGrouping("messages", new Fields("key"));
+      builder.setBolt("sum", new Count(0, false), 1).fieldsGrouping("count", new Fields("key"));
+    } else {
+      count.fieldsGrouping("messages", new Fields("key"));
+    }
+    builder.setBolt("record", new Record(), 1).shuffleGrouping(partial ? "sum" : "count");
+    Properties producer = new Properties();
+    producer.put("bootstrap.servers", bootstrap);
+    producer.put("key.serializer", "org.apache.kafka.common.serialization.StringSerializer");
+    producer.put("value.serializer", "org.apache.kafka.common.serialization.StringSerializer");
+    producer.put("linger.ms", "50");
+    KafkaBolt<String, String> write =
+        new KafkaBolt<String, String>()
+            .withProducerProperties(producer)
+            .withTopicSelector(new DefaultTopicSelector(given[3]))
+            .withTupleToKafkaMapper(new FieldNameBasedTupleToKafkaMapper<>("key", "message"));
+    builder.setBolt("write", write, 1).shuffleGrouping("record");
+
+    Config settings = new Config();
+    settings.put(Config.TOPOLOGY_TICK_TUPLE_FREQ_SECS, 1);
+    settings.setMaxSpoutPending(1_000);
+    settings.setMessageTimeoutSecs(300); // a tuple waits in the queue of a hot key's worker
+    try (LocalCluster cluster = new LocalCluster()) {
+      cluster.submitTopology("counts", settings, builder.createTopology());
+      Thread.sleep(Long.MAX_VALUE);
+    }
+  }
+
+  /** A field of a value. */
+  private static String key(String value, String field) {
+    try (JsonParser parser = JSON.createParser(value)) {
+      while (parser.nextToken() != null) {
+        if (parser.currentToken() == JsonToken.FIELD_NAME && parser.currentName().equals(field)) {
+          return parser.nextTextValue();
+        }
+      }
+      throw new IllegalArgumentException("no " + field);
+    } catch (IOException error) {
+      throw new UncheckedIOException(error);
+    }
+  }
+
+  /** Adds up counts. Each second it emits those that have changed. */
+  public static class Count extends BaseBasicBolt {
+    private final double cost;
+    private final boolean forgets;
+    private transient Map<Values, Long> counts;
+    private transient Set<Values> changed;
+
+    /** Sleep {@code cost} ms a tuple; if it forgets, a count is of what came since it was last emitted. */
+    public Count(double cost, boolean forgets) {
+      this.cost = cost;
+      this.forgets = forgets;
+    }
+
+    @Override
+    public void prepare(Map<String, Object> settings, TopologyContext context) {
+      counts = new HashMap<>();
+      changed = new HashSet<>();
+    }
+
+    @Override
+    public void execute(Tuple tuple, BasicOutputCollector collector) {
+      if (TupleUtils.isTick(tuple)) {
+        for (Values place : changed) {
+          collector.emit(new Values(place.get(0), place.get(1), counts.get(place)));
+        }
+        changed.clear();
+        if (forgets) {
+          counts.clear();
+        }
+        return;
+      }
+      if (cost > 0) {
+        try {
+          Thread.sleep((long) cost, (int) (cost % 1 * 1_000_000));
+        } catch (InterruptedException interrupted) {
+          Thread.currentThread().interrupt();
+        }
+      }
+      Values place = new Values(tuple.getString(0), tuple.getLong(1));
+      counts.merge(place, tuple.getLong(2), Long::sum);
+      changed.add(place);
+    }
+
+    @Override
+    public void declareOutputFields(OutputFieldsDeclarer declarer) {
+      declarer.declare(COUNTED);
+    }
+  }
+
+  /** Makes a record's text. */
+  public static class Record extends BaseBasicBolt {
+    @Override
+    public void execute(Tuple tuple, BasicOutputCollector collector) {
+      if (!TupleUtils.isTick(tuple)) {
+        String text = "{\"start\":" + tuple.getLong(1) + ",\"count\":" + tuple.getLong(2) + "}";
+        collector.emit(new Values(tuple.getString(0), text));
+      }
+    }
+
+    @Override
+    public void declareOutputFields(OutputFieldsDeclarer declarer) {
+      declarer.declare(new Fields("key", "message"));
+    }
+  }
+}
