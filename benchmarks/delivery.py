@@ -142,13 +142,14 @@ def main() -> None:
         )
         waits = in_turns({name: partial(steady_once, name) for name in DELIVERIES}, arguments.rounds)
     table = Table(f"of {arguments.rounds} rounds", *DELIVERIES, "compared", box=MARKDOWN)
-    once, often = (statistics.median(rates[name]) for name in DELIVERIES)
-    table.add_row("tuples/s, median", f"{once:,.0f}", f"{often:,.0f}", f"{once / often:.3f} ×")
+    before, after = (statistics.median(rates[name]) for name in DELIVERIES)
+    table.add_row("tuples/s, median", f"{before:,.0f}", f"{after:,.0f}", f"{after / before:.3f} ×")
     for warm in (False, True):
         for name, q in (("median", 50), ("p99", 99)):
-            once, often = (latency([each for run in waits[of] for each in run], q, warm=warm) for of in DELIVERIES)
+            before, after = (latency([each for run in waits[of] for each in run], q, warm=warm) for of in DELIVERIES)
             when = "after the first minute" if warm else "the first minute"
-            table.add_row(f"latency, {name}, {when}, ms", f"{once:,.0f}", f"{often:,.0f}", f"{once - often:+,.0f} ms")
+            compared = f"{after - before:+,.0f} ms"
+            table.add_row(f"latency, {name}, {when}, ms", f"{before:,.0f}", f"{after:,.0f}", compared)
     Console(highlight=False, width=140).print(table)
 
 
