@@ -1,11 +1,18 @@
-"""Checking a scheme's parameters: what was given, and what is valid."""
+"""Checking a scheme's parameters: what was given, and what is valid.
+
+Each parameter goes through one of these functions, so that a value of a wrong type raises the same error as a value out
+of range. The message names the parameter, the value and the valid values.
+"""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from unskew.errors import UsageError
 
 #: What a load may be: see ``balance`` of the schemes that have that parameter.
 BALANCES = ("tuples", "cost")
@@ -13,39 +20,66 @@ BALANCES = ("tuples", "cost")
 MOST_COST = 1e100
 
 
-def integer(name: str, value: Any, least: int, most: int | None = None) -> int:
+def integer(name: str, value: Any, least: int | None = None, most: int | None = None) -> int:
     """``value`` as an int if it is one in [least, most].
 
     Raises
     ------
-    ValueError
-        The value isn't valid. The message names the parameter, the value and the valid values.
+    UsageError
+        The value isn't valid.
 
     """
-    fits = isinstance(value, (int, np.integer)) and not isinstance(value, bool) and value >= least
-    if not fits or (most is not None and value > most):
-        raise ValueError(
-            f"{name} is {value!r}; valid: an integer of at least {least}" + (f", at most {most}" if most else "")
+    fits = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+    if not fits or (least is not None and value < least) or (most is not None and value > most):
+        bound = "" if least is None else f" of at least {least}"
+        raise UsageError(
+            f"{name} is {value!r}; valid: an integer{bound}" + ("" if most is None else f", at most {most}")
         )
     return int(value)
 
 
-def number(name: str, value: Any, least: float, most: float = math.inf, *, above: bool = False) -> float:
-    """``value`` as a float if it is finite and in [least, most], or (least, most] if ``above``.
+def number(
+    name: str, value: Any, least: float, most: float = math.inf, *, above: bool = False, below: bool = False
+) -> float:
+    """``value`` as a float if it is finite and in [least, most]. ``above`` leaves out least, ``below`` most.
 
     Raises
     ------
-    ValueError
-        The value isn't valid. The message names the parameter, the value and the valid values.
+    UsageError
+        The value isn't valid.
 
     """
-    fits = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
-    if not fits or not math.isfinite(value) or not least <= value <= most or (above and value == least):
+    found = _real(value)
+    if not least <= found <= most or (above and found == least) or (below and found == most):
         bound = f"above {least:g}" if above else f"of at least {least:g}"
-        raise ValueError(
-            f"{name} is {value!r}; valid: a number {bound}" + (f", at most {most:g}" if most < math.inf else "")
-        )
-    return float(value)
+        upper = f", {'below' if below else 'at most'} {most:g}" if most < math.inf else ""
+        raise UsageError(f"{name} is {value!r}; valid: a number {bound}{upper}")
+    return found
+
+
+def _real(value: Any) -> float:
+    """``value`` as a float if it is a finite number; nan, which is in no range, if not."""
+    if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
+        return math.nan
+    try:
+        found = float(value)
+    except OverflowError:
+        return math.nan
+    return found if math.isfinite(found) else math.nan
+
+
+def truth(name: str, value: Any) -> bool:
+    """``value`` as a bool if it is one.
+
+    Raises
+    ------
+    UsageError
+        The value isn't valid.
+
+    """
+    if not isinstance(value, (bool, np.bool_)):
+        raise UsageError(f"{name} is {value!r}; valid: True, False")
+    return bool(value)
 
 
 def one_of(name: str, value: Any, valid: Sequence[str]) -> str:
@@ -53,13 +87,33 @@ def one_of(name: str, value: Any, valid: Sequence[str]) -> str:
 
     Raises
     ------
-    ValueError
-        The value isn't valid. The message names the parameter, the value and the valid values.
+    UsageError
+        The value isn't valid.
 
     """
-    if value not in valid:
-        raise ValueError(f"{name} is {value!r}; valid: {', '.join(valid)}")
-    return str(value)
+    if not isinstance(value, str) or value not in valid:
+        raise UsageError(f"{name} is {value!r}; valid: {', '.join(valid)}")
+    return value
+
+
+def speeds(weights: Any, workers: int | None = None) -> list[float]:
+    """The workers' weights as floats, if these are numbers above 0, for as many workers if their number is given.
+
+    Raises
+    ------
+    UsageError
+        The weights aren't valid.
+
+    """
+    # A set has no order, and the bytes of a text are no numbers.
+    unlike = (str, bytes, bytearray, Mapping, AbstractSet)
+    several = isinstance(weights, Collection) and not isinstance(weights, unlike)
+    found = [_real(weight) for weight in weights] if several else []
+    fits = several and all(weight > 0 for weight in found) and math.isfinite(sum(found))
+    if not fits or (workers is not None and len(found) != workers):
+        each = "each worker" if workers is None else f"each of {workers} workers"
+        raise UsageError(f"weights is {weights!r}; valid: a number above 0 for {each}")
+    return found
 
 
 def check_costs(costs: NDArray[np.float64]) -> None:
@@ -72,15 +126,7 @@ def check_costs(costs: NDArray[np.float64]) -> None:
 def fair_shares(weights: Sequence[float] | None, workers: int) -> NDArray[np.float64]:
     """Each worker's share of the load: float64[W], their sum is 1.
 
-    A share is proportional to the worker's weight. Without weights all shares are equal.
-
-    Raises
-    ------
-    ValueError
-        ``weights`` isn't a number above 0 for each worker.
-
+    A share is proportional to the worker's weight (``speeds``). Without weights all shares are equal.
     """
-    speeds = np.ones(workers) if weights is None else np.array(weights, np.float64)
-    if len(speeds) != workers or not (speeds > 0).all() or not np.isfinite(speeds.sum()):
-        raise ValueError(f"weights is {weights}; valid: a number above 0 for each of {workers} workers")
-    return speeds / speeds.sum()
+    of_each = np.ones(workers) if weights is None else np.array(weights, np.float64)
+    return of_each / of_each.sum()

@@ -9,7 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from unskew.grouping.arguments import integer, number
+from unskew.errors import UsageError
+from unskew.grouping.arguments import integer, number, one_of
 from unskew.grouping.compiled import kernel
 from unskew.grouping.feedback import Controller, Queues, Reports
 from unskew.grouping.hashing import function, mix
@@ -93,12 +94,10 @@ class ConsistentHash(Grouping):
         max_tokens: int = 1 << 20,
     ) -> None:
         super().__init__(workers, seed=seed)
-        if method not in _METHODS:
-            raise ValueError(f"method is {method!r}; valid: {', '.join(map(repr, _METHODS))}")
-        self.method = method
-        start = _METHODS[method] if tokens is None else integer("tokens", tokens, 1)
+        self.method = one_of("method", method, tuple(_METHODS))
+        start = _METHODS[self.method] if tokens is None else integer("tokens", tokens, 1)
         if start & (start - 1):
-            raise ValueError(f"tokens is {tokens!r}; valid: a power of 2")
+            raise UsageError(f"tokens is {tokens!r}; valid: a power of 2")
         self.threshold = number("threshold", threshold, 0)
         self.rounds = integer("rounds", rounds, 0)
         self.max_tokens = integer("max_tokens", max_tokens, start * self.workers)

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Self, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from unskew.grouping.arguments import check_costs
+from unskew.grouping.arguments import check_costs, integer
 from unskew.grouping.feedback import Controller, Costs, Monitor, Plan
 from unskew.grouping.keys import KeyArray, Keys, anonymous, encode
 from unskew.grouping.state import Stateful, Value
@@ -41,11 +41,9 @@ class Grouping(Stateful):
 
     Raises
     ------
-    ValueError
-        A parameter is invalid, be it one of all schemes or the scheme's own. An invalid duration raises ``UsageError``,
-        which is a ValueError.
-    TypeError
-        ``seed`` isn't a number, or ``weights`` isn't a sequence.
+    UsageError
+        A parameter is out of range or of a wrong type, be it one of all schemes or the scheme's own. The message names
+        the parameter, the value and the valid values. A UsageError is a ValueError.
 
     Notes
     -----
@@ -76,10 +74,8 @@ class Grouping(Stateful):
     forwards: ClassVar[bool] = False
 
     def __init__(self, workers: int, *, seed: int = 0) -> None:
-        if isinstance(workers, bool) or not isinstance(workers, (int, np.integer)) or workers < 1:
-            raise ValueError(f"workers is {workers!r}; valid: an integer of at least 1")
-        self.workers = int(workers)
-        self.seed = int(seed)
+        self.workers = integer("workers", workers, 1)
+        self.seed = integer("seed", seed)
         #: The number of the newest plan that was adopted, or 0 if there was none.
         self.plan = 0
 

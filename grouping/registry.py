@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from unskew.errors import UsageError
 from unskew.grouping.bounded import BoundedLoad
 from unskew.grouping.choices import DChoices, Holistic, OffGreedy, OnGreedy, PartialKey, Porc, Potc, WChoices
 from unskew.grouping.consistent_hash import ConsistentHash
@@ -56,14 +57,14 @@ def named(name: str) -> type[Grouping]:
 
     Raises
     ------
-    ValueError
+    UsageError
         No scheme has that name. The message lists the valid names.
 
     """
     try:
-        return GROUPINGS[name.upper()]
+        return GROUPINGS[str(name).upper()]
     except KeyError:
-        raise ValueError(f"unknown grouping {name!r}; valid: {', '.join(GROUPINGS)}") from None
+        raise UsageError(f"unknown grouping {name!r}; valid: {', '.join(GROUPINGS)}") from None
 
 
 def parameters(name: str) -> dict[str, Any]:
@@ -100,9 +101,9 @@ def create(name: str, workers: int, *, seed: int = 0, **options: Any) -> Groupin
 
     Raises
     ------
-    ValueError
+    UsageError
         The scheme is unknown, it doesn't have a parameter, or a value is invalid. The message names the wrong one and
-        the valid ones.
+        the valid ones. A UsageError is a ValueError.
 
     Examples
     --------
@@ -114,13 +115,13 @@ def create(name: str, workers: int, *, seed: int = 0, **options: Any) -> Groupin
     >>> create("KEY", workers=4, slack=0.1)
     Traceback (most recent call last):
         ...
-    ValueError: KEY has no parameter 'slack'; valid: none
+    unskew.errors.UsageError: KEY has no parameter 'slack'; valid: none
 
     """
     valid = parameters(name)
     for option in options:
         if option not in valid:
-            raise ValueError(f"{name} has no parameter {option!r}; valid: {', '.join(valid) or 'none'}")
+            raise UsageError(f"{name} has no parameter {option!r}; valid: {', '.join(valid) or 'none'}")
     return named(name)(workers, seed=seed, **options)
 
 
@@ -133,13 +134,13 @@ def standalone(
 
     Raises
     ------
-    ValueError
+    UsageError
         As ``create``. Also if with these options the scheme needs costs, without which it would fail, or feedback,
         without which it would never change.
 
     """
-    if name.upper() not in GROUPINGS:
-        raise ValueError(f"unknown grouping {name!r}; valid: {', '.join(STANDALONE)}")
+    if str(name).upper() not in GROUPINGS:
+        raise UsageError(f"unknown grouping {name!r}; valid: {', '.join(STANDALONE)}")
     router = create(name, workers, seed=seed, **options)
     what = _needs(router, costs=costs, feedback=feedback)
     if what:
@@ -149,7 +150,7 @@ def standalone(
         )
         given = options if router.name in STANDALONE else {}
         options_text = " with " + ", ".join(f"{option} {value}" for option, value in given.items()) if given else ""
-        raise ValueError(
+        raise UsageError(
             f"{router.name}{options_text} needs {what}, which {giving} give; here valid: "
             f"{', '.join(STANDALONE)}" + " without that" * bool(given)
         )

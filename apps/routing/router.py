@@ -31,7 +31,7 @@ from unskew.apps.routing.batches import batch_number, partition, query_id
 from unskew.apps.routing.cost import FREE, Cost
 from unskew.errors import UsageError
 from unskew.grouping import GROUPINGS, Grouping, create, encode, named, parameters, standalone, with_sources
-from unskew.grouping.arguments import integer
+from unskew.grouping.arguments import integer, speeds
 from unskew.grouping.feedback import Plan
 from unskew.grouping.keys import KeyArray
 from unskew.grouping.loop import PlanState
@@ -178,10 +178,7 @@ def scheme_options(
     if weights is not None:
         if name not in WEIGHTED:
             raise UsageError(f"{name} can't use weights; valid: {', '.join(WEIGHTED)}")
-        try:
-            found["weights"] = [float(weight) for weight in weights]
-        except (TypeError, ValueError):
-            raise UsageError(f"weights is {weights!r}; valid: a number above 0 for each worker") from None
+        found["weights"] = speeds(weights)
     if most_workers is not None:
         if name not in CAPPED:
             raise UsageError(f"{name} can't use most_workers; valid: {', '.join(CAPPED)}")

@@ -121,10 +121,7 @@ class Dataflow:
 
 def _require_grouping(settings: Settings) -> None:
     """Refuse a grouping that doesn't exist, or one that lacks what it needs."""
-    try:
-        router = create(settings.grouping, settings.workers, seed=settings.seed, **settings.options)
-    except ValueError as error:
-        raise UsageError(str(error)) from None
+    router = create(settings.grouping, settings.workers, seed=settings.seed, **settings.options)
     cost = settings.cost
     if cost.factors and not cost.mean:
         raise UsageError(f"key_costs is {settings.key_costs!r}, but tuples cost nothing; valid: with a speed of x1, …")

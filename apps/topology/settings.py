@@ -278,10 +278,7 @@ def scheme(grouping_type: str) -> str:
     """
     from unskew.grouping import named
 
-    try:
-        return named(grouping_type).name
-    except ValueError as error:
-        raise UsageError(str(error)) from None
+    return named(grouping_type).name
 
 
 def numbers(option: str, text: str, *, least: float = 0.0, whole: bool = False) -> list[float]:

@@ -1,6 +1,7 @@
 """`unskew simulate`: how balanced a stream would be with each grouping, and at what price."""
 
 import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -173,7 +174,8 @@ def simulate(
 
     Example: unskew simulate kafka:events:user --workers 50 --cost 2
     """
-    chosen = [_scheme(text.strip()) for text in groupings.split(",") if text.strip()]
+    # A comma before a number belongs to a parameter of several numbers: weights=1,1,2.
+    chosen = [_scheme(text.strip()) for text in re.split(r",(?!\s*[-+.\d])", groupings) if text.strip()]
     counts = [int(number) for number in numbers("--workers", workers, least=1, whole=True)]
     if not chosen:
         raise UsageError("--groupings is empty; valid: names separated by commas, such as KEY,PARTIAL_KEY")

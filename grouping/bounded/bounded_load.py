@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from unskew.grouping.arguments import BALANCES, fair_shares, integer, number, one_of
+from unskew.grouping.arguments import BALANCES, fair_shares, integer, number, one_of, speeds
 from unskew.grouping.bounded.kernel import (
     AHEAD,
     PACE,
@@ -182,7 +182,7 @@ class BoundedLoad(Grouping):
         self.window = integer("window", window, 1)
         self.sources = integer("sources", sources, 1)
         self.uses_cost = one_of("balance", balance, BALANCES) == "cost"
-        self.weights = None if weights is None else [float(weight) for weight in weights]
+        self.weights = None if weights is None else speeds(weights, self.workers)
         self.most_workers = None if most_workers is None else integer("most_workers", most_workers, 1)
         window = max(1, round(self.window / self.sources**0.5))
         self._rules = Rules(

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from unskew.grouping.arguments import number
+from unskew.grouping.arguments import number, truth
 from unskew.grouping.choices.heavy_hitters import CHOICES, DUE, NEVER, TUPLES, next_time, own_choices
 from unskew.grouping.choices.w_choices import WChoices
 from unskew.grouping.frequent import USED
@@ -95,7 +95,7 @@ class DChoices(WChoices):
     ) -> None:
         super().__init__(workers, seed=seed, threshold=threshold, half_life=half_life)
         self._tolerance = number("tolerance", tolerance, 0, 1, above=True)
-        self.own_choices = bool(own_choices)
+        self.own_choices = truth("own_choices", own_choices)
         self.tally[CHOICES] = min(2, self.workers)
         self.tally[DUE] = NEVER if self.own_choices else next_time(0, self.workers)
         if self.own_choices:

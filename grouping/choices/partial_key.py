@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from unskew.errors import UsageError
 from unskew.grouping.arguments import integer, one_of
 from unskew.grouping.choices.decaying import Decaying
 from unskew.grouping.compiled import kernel
@@ -95,9 +96,9 @@ class PartialKey(Decaying):
         self.shared = one_of("estimation", estimation, ESTIMATIONS) == "global"
         self.probe_every = integer("probe_every", probe_every, 0)
         if self.shared and self.probe_every:
-            raise ValueError(f"probe_every is {probe_every} with estimation 'global', which needs no probing; valid: 0")
+            raise UsageError(f"probe_every is {probe_every} with estimation 'global', which needs no probing; valid: 0")
         if self.probe_every and self.half_life:
-            raise ValueError(
+            raise UsageError(
                 f"half_life is {half_life} with probe_every, which sets loads since the start; valid: None"
             )
 

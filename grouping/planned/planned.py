@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from unskew.grouping.arguments import BALANCES, fair_shares, integer, number, one_of
+from unskew.grouping.arguments import BALANCES, fair_shares, integer, number, one_of, speeds
 from unskew.grouping.hashing import function
 from unskew.grouping.interface import Costs
 from unskew.grouping.keys import KeyArray, encode
@@ -158,7 +158,7 @@ class Planned(Batched):
         self.threshold = number("threshold", threshold, 0, 1)
         self.remember = integer("remember", remember, 1)
         self.uses_cost = one_of("balance", balance, BALANCES) == "cost"
-        self.weights = None if weights is None else [float(weight) for weight in weights]
+        self.weights = None if weights is None else speeds(weights, self.workers)
         self.most_workers = None if most_workers is None else integer("most_workers", most_workers, 1)
         self._most = min(self.most_workers or self.workers, self.workers)
         self._shares = fair_shares(self.weights, self.workers)

@@ -6,7 +6,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from unskew.grouping.arguments import integer, number
+from unskew.grouping.arguments import integer, number, one_of
 from unskew.grouping.feedback import Controller, Queues, Reports
 from unskew.grouping.interface import Costs, Grouping, Times
 from unskew.grouping.keys import Keys
@@ -107,9 +107,7 @@ class Posg(Grouping):
         self.rows, self.columns = shape(epsilon, delta)
         self.window = integer("window", window, 1)
         self.tolerance = number("tolerance", tolerance, 0)
-        if settle not in ("work", "clock"):
-            raise ValueError(f"settle is {settle!r}; valid: 'work', 'clock'")
-        self.settle = settle
+        self.settle = one_of("settle", settle, ("work", "clock"))
         k = self.workers
         self.control = np.array([ROUND_ROBIN, 0, 0])
         self.known = np.zeros(k, np.bool_)

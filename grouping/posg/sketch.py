@@ -20,9 +20,8 @@ def shape(epsilon: float, delta: float) -> tuple[int, int]:
     >>> shape(0.05, 0.1), shape(0.70, 0.25)
     ((4, 55), (2, 4))
     """
-    epsilon, delta = number("epsilon", epsilon, 0, above=True), number("delta", delta, 0, above=True)
-    if delta >= 1:
-        raise ValueError(f"delta is {delta!r}; valid: a number above 0, below 1")
+    epsilon = number("epsilon", epsilon, 0, above=True)
+    delta = number("delta", delta, 0, 1, above=True, below=True)
     return ceil(log2(1 / delta)), ceil(e / epsilon)
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from unskew.errors import UsageError
 from unskew.grouping.arguments import integer, number
 from unskew.grouping.hashing import function, homes
 from unskew.grouping.interface import Costs, Grouping, Times
@@ -61,7 +62,7 @@ class TableRouter(Grouping):
         self.window = integer("window", window, 1)
         self.degree = None if degree is None else integer("degree", degree, 1)
         if self.degree is not None and self.degree & (self.degree - 1):
-            raise ValueError(f"degree is {degree!r}; valid: a power of 2, or none to plan with the keys themselves")
+            raise UsageError(f"degree is {degree!r}; valid: a power of 2, or none to plan with the keys themselves")
         self.table_keys: NDArray[np.uint64] = np.empty(0, np.uint64)
         self.table_workers: NDArray[np.int32] = np.empty(0, np.int32)
 

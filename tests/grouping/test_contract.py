@@ -1,18 +1,26 @@
 """The contract, over every grouping of the registry: a new one is covered by its line there. No clock seeds one."""
 
 import ast
+import inspect
+import math
 import multiprocessing
 import re
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
+from types import NoneType
+from typing import Any, cast, get_args
 
+import numpy as np
+import pandas as pd
 import pytest
 
 from tests.grouping.contract import CHECKS, SKIPPED, routed
 from tests.grouping.schemes import SCHEMES, over
 from tests.grouping.skewed import skewed
 from unskew import grouping
+from unskew.errors import UsageError
 from unskew.grouping import GROUPINGS, create, named, parameters
+from unskew.grouping.registry import WEIGHTED
 
 schemes = over(SCHEMES)
 
@@ -77,6 +85,8 @@ def test_docstring(name):
 def test_unknown_names():
     with pytest.raises(ValueError, match=r"unknown grouping 'NONE'; valid: SHUFFLE, KEY"):
         create("NONE", 3)
+    with pytest.raises(UsageError, match=r"unknown grouping 5; valid: SHUFFLE, KEY"):
+        create(cast("Any", 5), 3)
     with pytest.raises(ValueError, match=r"KEY has no parameter 'choices'; valid: none"):
         create("KEY", 3, choices=2)
 
@@ -86,6 +96,34 @@ def test_unknown_names():
 def test_bad_workers(name, workers):
     with pytest.raises(ValueError, match=r"workers is .*; valid: an integer of at least 1"):
         create(name, workers)
+
+
+NO_VALUES = ("text", "", b"text", [1, "a"], {"a": 1}, {1, 2, 3}, np.array(["a", "b"]), 1 + 2j, math.nan, object)
+PARAMETERS = [(name, parameter) for name in GROUPINGS for parameter in ("workers", "seed", *parameters(name))]
+
+
+@pytest.mark.parametrize(("name", "parameter"), PARAMETERS, ids="-".join)
+def test_a_parameter_of_a_wrong_type(name, parameter):
+    annotation = inspect.signature(GROUPINGS[name]).parameters[parameter].annotation
+    types = get_args(annotation) or (annotation,)
+    wrong = [*NO_VALUES, *([1.5] * (float not in types)), *([True] * (bool not in types))]
+    for value in wrong if NoneType in types else [*wrong, None]:
+        with pytest.raises(UsageError, match=rf"^{parameter} is {re.escape(repr(value))}; valid: "):
+            create(name, **{"workers": 3, parameter: value})
+
+
+@pytest.mark.parametrize("name", WEIGHTED)
+@pytest.mark.parametrize("weights", [[1, 2], [1, 2, None], [1, 2, 0], [1, 2, math.inf], [[1, 2, 3]], [1e308] * 3])
+def test_bad_weights(name, weights):
+    says = f"weights is {weights}; valid: a number above 0 for each of 3 workers"
+    with pytest.raises(UsageError, match=f"^{re.escape(says)}$"):
+        create(name, 3, weights=weights)
+
+
+@pytest.mark.parametrize("name", WEIGHTED)
+def test_weights_in_any_sequence(name):
+    for weights in ((1, 2, 3), np.array([1, 2, 3]), pd.Series([1.0, 2.0, 3.0])):
+        assert create(name, 3, weights=weights).identity == create(name, 3, weights=[1.0, 2.0, 3.0]).identity
 
 
 FILES = sorted(Path(grouping.__file__).parent.rglob("*.py"))

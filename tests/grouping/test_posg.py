@@ -352,7 +352,7 @@ def test_a_source_may_have_nothing_to_route():
     [
         ({"window": 0}, "window is 0"),
         ({"tolerance": -1}, "tolerance is -1"),
-        ({"settle": "never"}, "settle is 'never'; valid: 'work', 'clock'"),
+        ({"settle": "never"}, "settle is 'never'; valid: work, clock"),
         ({"epsilon": 0}, "epsilon is 0"),
     ],
 )

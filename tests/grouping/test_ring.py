@@ -155,7 +155,7 @@ def test_all_three_are_restored(method):
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ({"method": "tripling"}, "method is 'tripling'; valid: 'halving', 'doubling'"),
+        ({"method": "tripling"}, "method is 'tripling'; valid: halving, doubling"),
         ({"tokens": 3}, "tokens is 3; valid: a power of 2"),
         ({"threshold": -0.1}, "threshold is -0.1"),
         ({"rounds": -1}, "rounds is -1"),

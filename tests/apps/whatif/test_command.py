@@ -74,6 +74,12 @@ def test_one_table_sorted_by_cost_below_the_bound(tmp_path):
     assert by_name["SHUFFLE"][6].strip() == "21"
 
 
+def test_a_parameter_may_be_several_numbers():
+    groupings = "KEY,BOUNDED_LOAD:weights=1,1,2.5:slack=0.1,PLANNED:weights=1,2,3"
+    result = run("zipf", "--tuples", "100", "--workers", "3", "--groupings", groupings)
+    assert result.exit_code == 0, result.output
+
+
 def test_recorded_arrivals(tmp_path):
     path = tmp_path / "e.csv"
     path.write_text("time,key\n" + "".join(f"{i * 10},k{i % 3}\n" for i in range(100)))
@@ -105,6 +111,10 @@ def test_moving_states_may_take_time(tmp_path):
         (["--groupings", ","], "--groupings is empty"),
         (["--groupings", "PARTIAL_KEY:choices=many"], "choices is 'many'"),
         (["--groupings", "PARTIAL_KEY:choices=1"], "choices is 1"),
+        (["--groupings", "CONSISTENT_HASH:method=halve"], "method is 'halve'; valid: halving, doubling"),
+        (["--groupings", "D_CHOICES:half_life=2.5"], "half_life is 2.5; valid: an integer of at least 1"),
+        (["--groupings", "KEY,PLANNED:weights=2,SHUFFLE"], "weights is 2; valid: a number above 0 for each of 10"),
+        (["--groupings", "PLANNED:weights=1,2,KEY"], "weights is [1, 2]; valid: a number above 0 for each of 10"),
         (["--workers", "ten"], "--workers is 'ten'"),
         (["--workers", "0"], "--workers is '0'"),
         (["--cost", "-1"], "--cost is '-1'"),
