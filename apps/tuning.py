@@ -225,6 +225,20 @@ def check(
     EnvironmentFault
         Spark doesn't say where the checkpoint is.
 
+    Examples
+    --------
+    Spark's default is 200 partitions. What can be set in a session is set:
+
+    >>> session = spark.newSession()
+    >>> session.conf.set("spark.sql.shuffle.partitions", "200")
+    >>> for finding in check(session, workers=4):
+    ...     if finding.settable:
+    ...         print(finding.setting, "is", finding.has, "but better", finding.wants)
+    ...         session.conf.set(finding.setting, finding.wants)
+    spark.sql.shuffle.partitions is 200 but better 4
+
+    ``print(check(session, workers=4))`` says it in words, with what each setting costs.
+
     """
     disk = checkpoint is None or location_in(spark, checkpoint).scheme == "file"
     partitions = _tasks(workers, _cores(spark) if cores is None else cores)

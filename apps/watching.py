@@ -64,6 +64,16 @@ def observed(
     These are figures to look at, not to account with. Some versions of Spark count rows twice if a stage runs again
     because its output was lost. The rows themselves are not doubled.
 
+    Examples
+    --------
+    It takes what ``balance`` returns, and changes none of its columns. ``watch`` has a whole query:
+
+    >>> from unskew import balance
+    >>> events = spark.readStream.format("rate").load().selectExpr("concat('user ', value % 50) AS user")
+    >>> placed = observed(balance(events, "user", 4), "user", 4)
+    >>> placed.columns
+    ['user', 'worker']
+
     """
     if workers < 1:
         raise UsageError(f"workers is {workers}; valid: 1 or more")
@@ -216,14 +226,33 @@ class Watch:
 
 
 def watch(query: Any, *, name: str = "unskew") -> Watch:
-    """Watch a query over a DataFrame that ``observed`` returned.
+    """Watch a query over a DataFrame that ``observed`` returned, or that has ``observe=``.
 
     Parameters
     ----------
     query : StreamingQuery
         The query, classic or of Spark Connect.
     name : str
-        The name that ``observed`` was given.
+        The name that ``observed`` or ``observe=`` was given.
+
+    Examples
+    --------
+    A stream has a batch of 1,000 rows. Every other row has the same key, which PARTIAL_KEY places on two workers:
+
+    >>> from tempfile import mkdtemp
+    >>> from unskew import balance
+    >>> thousands = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 1000).option("numPartitions", 1)
+    >>> events = thousands.load().selectExpr("if(value % 2 = 0, 'hot', concat('user ', value % 50)) AS user")
+    >>> checkpoint = mkdtemp()
+    >>> placed = observed(balance(events, "user", 4, "PARTIAL_KEY", checkpoint), "user", 4)
+    >>> writer = placed.writeStream.format("noop").option("checkpointLocation", checkpoint)
+    >>> query = writer.trigger(availableNow=True).start()
+    >>> query.awaitTermination()
+    >>> for batch in watch(query).rows():
+    ...     print(batch.tuples, batch.loads, batch.imbalance)
+    1000 (230, 271, 270, 229) 21.0
+
+    ``rich.print(watch(query))`` shows the same as a table, with the replication.
 
     """
     return Watch(query, name)
