@@ -42,8 +42,9 @@ nitpick_ignore_regex = [("py:class", ".*")]  # the types of parameters are words
 html_theme = "pydata_sphinx_theme"
 html_title = f"unskew {version}"
 html_theme_options = {"show_prev_next": False, "navbar_align": "left", "secondary_sidebar_items": ["page-toc"]}
+html_static_path = html_css_files = ["site.css"]
 html_sidebars = {"README": []}  # it has no pages below
-html_show_sourcelink = html_copy_source = False
+html_show_sourcelink = html_copy_source = html_use_index = False
 copybutton_prompt_text = r">>> |\.\.\. |\$ "
 copybutton_prompt_is_regexp = True
 

@@ -16,8 +16,9 @@ _RANKS = 66  # a register is 0 to 65
 class DistinctCount(Summary, Folded):
     """The number of distinct ids of a key, estimated.
 
-    A sketch is an array of m = 2^``log2_registers`` registers. The first bits of an id's hash choose a register. The
-    register keeps the largest number of leading zeros, plus one, of the other bits. Registers that are 0 aren't stored.
+    A sketch is an array of m registers, of which ``log2_registers`` is the logarithm. The first bits of an id's hash
+    choose a register. The register keeps the largest number of leading zeros, plus one, of the other bits. Registers
+    that are 0 aren't stored.
 
     Merging takes the larger value of each register. So a sketch doesn't depend on the order, the batches or the
     workers. The sketches of the datasketches library do: for a better estimate they remember the order of insertion.
