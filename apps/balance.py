@@ -70,15 +70,17 @@ def balance(
     grouping : str
         One of the groupings in ``unskew.grouping.registry.STANDALONE``.
     checkpoint : str
-        The query's ``checkpointLocation``, which all executors must see. The routers' states are kept beside it from
-        batch to batch. Without it, each batch starts with new routers.
+        The query's ``checkpointLocation``, which all executors must see. The routers' states are kept beside it, one
+        version a batch. So a batch that Spark runs again is routed as it was before. Without it, each batch starts with
+        new routers; PLANNED remembers its replicas as long as the process lives.
     source : str or Column, int
         The number of the source that a row comes from. It must be the same for all rows of a task. Default: the task's
         number. For a Kafka topic, give its ``partition`` column, and don't set ``minPartitions``.
     sources : int
         S ≥ 1: the number of sources, for BOUNDED_LOAD, whose bounds depend on it. Other groupings don't need it.
         Default: the number of tasks of a static DataFrame, if Spark knows it without a job; otherwise 1. Spark knows it
-        where there is no join, aggregation or other exchange, in a session without Spark Connect.
+        where there is no join, aggregation or other exchange, in a session without Spark Connect. Of a Kafka stream it
+        isn't known: the plan names the topic, and only the brokers know its partitions.
     time : str or Column, timestamp
         The schemes' clock. Default: the batch's time, which a replay repeats.
     cost : str or Column, number
@@ -89,9 +91,10 @@ def balance(
         The workers' speeds, in any unit, each above 0: a worker of speed 2 gets twice the load of one of speed 1.
         Groupings: those in ``unskew.grouping.registry.WEIGHTED``.
     most_workers : int
-        At least 1: a key, such as a noisy tenant, has at most so many workers, the same ones for ever. What is too much
-        for them waits there, and other keys leave these workers if they can. Default: all W. Groupings: those in
-        ``unskew.grouping.registry.CAPPED``.
+        At least 1: a key, such as a noisy tenant, has at most so many workers, the same ones for ever and at all
+        sources. If it has more rows than these workers' share, they get more than the others, and their tasks take
+        longer. Other keys leave these workers as long as one of their own has room. Default: all W. Groupings: those in
+        ``unskew.grouping.registry.CAPPED``. BOUNDED_LOAD's ``internals`` say how many keys are limited.
     seed : int
         The scheme's seed.
     name : str
@@ -104,14 +107,11 @@ def balance(
 
     Raises
     ------
-    ValueError
-        The grouping is unknown, or needs feedback or a cost that isn't given. Or a parameter or the number of workers
-        is invalid.
     UsageError
-        It is a ``ValueError``, too. There is no such key, or its type isn't one of those above; the grouping can't use
-        the cost, weights or ``most_workers``, or the cost isn't a number; ``df`` has a column ``worker_column``; or
-        ``name`` or the checkpoint's address is invalid. Or a stream is behind a shuffle, and Spark wouldn't notice if
-        its rows came in another order (``unskew.apps.routing.order``).
+        The grouping is unknown, or needs feedback or a cost that isn't given, or can't use the cost, weights or
+        ``most_workers``. A parameter or the number of workers is invalid, or ``name``, or the checkpoint's address.
+        There is no such key, or its type isn't one of those above; the cost isn't a number; ``df`` has a column
+        ``worker_column``. Or a stream is behind a shuffle, and Spark wouldn't notice if its rows came in another order.
         The query fails with it in two cases: the checkpoint isn't the query's own, or an executor doesn't see it.
         Tasks check this before they write anything.
     EnvironmentFault
@@ -119,10 +119,16 @@ def balance(
 
     Notes
     -----
-    Behind a shuffle a static DataFrame is sorted first, so that a task that runs again routes its rows as before.
+    Behind a shuffle (a join, an aggregation, ``repartition``) rows come in any order, and a task that runs again would
+    route them otherwise. So a static DataFrame is sorted first, by a hash of its rows, unless the grouping is KEY.
+    Spark doesn't sort streams. There, Spark 4.2 notices and ends the query, which goes on from its checkpoint when it
+    is started again. On Spark 4.1 set ``spark.sql.shuffle.orderIndependentChecksum.enabled`` and
+    ``spark.sql.shuffle.orderIndependentChecksum.enableFullRetryOnMismatch`` to true. Otherwise, and on 4.0, the call is
+    refused: balance before the shuffle, or in ``foreachBatch``. An external shuffle service may lack these checksums.
 
     With PLANNED, a DataFrame that isn't a stream is counted by a job that runs in this call, and routed by Spark SQL
-    without Python (``unskew.apps.routing.frames``). Its workers' caps are kept up to chance.
+    without Python (``unskew.apps.routing.frames``). So it is for batches in ``foreachBatch``, too, where Python may not
+    be run. Its workers' caps are kept up to chance.
 
     Counts never depend on the routing. But several workers may have rows of the same key. So aggregate each worker's
     rows first, and then merge these partial results by key. The ``worker`` column has each row's worker.
@@ -215,7 +221,7 @@ def balanced_map(
 
     Raises
     ------
-    ValueError, UsageError, EnvironmentFault
+    UsageError, EnvironmentFault
         As ``balance``.
 
     Examples

@@ -163,7 +163,9 @@ def kafka_sink(
     df : DataFrame
         A stream, of a session without Spark Connect. Its columns are those of Spark's Kafka sink: ``value`` (string or
         binary), and if it has them ``key`` (string or binary), ``partition`` (int; null: by the key) and ``headers``
-        (array<struct<key string, value binary>>). Other columns are left out, ``topic`` too.
+        (array<struct<key string, value binary>>). Other columns are left out, ``topic`` too. A stream that comes from
+        Kafka has a column ``partition``: drop it, unless its records shall go to the same numbers. The source must
+        replay, as Kafka and files do, and sockets don't.
     topic : str
         The topic, which must exist.
     bootstrap_servers : str, optional
@@ -199,16 +201,41 @@ def kafka_sink(
 
     Notes
     -----
-    A record belongs to a part by a hash of its key. So values may differ when a batch runs again, but keys may not.
-    Records whose key is null belong to a part by a hash of their value, or all to one if values may differ.
+    A record belongs to a part by a hash of its key. A task writes a part's records and the batch's number in one
+    transaction. If it runs again, it finds the number and writes nothing. A part without records writes nothing,
+    either. So values may differ when a batch runs again, but keys may not. (``current_timestamp()`` is the batch's
+    time, which Spark logs.) Records whose key is null belong to a part by a hash of their value, or all to one if
+    values may differ.
 
     Plans don't show everything. You must know whether keys stay the same behind Python functions that aren't marked
     (``mapInArrow``, UDFs), behind operators whose rows depend on the order in which they come (``dropDuplicates``,
     ``limit``), and behind a join with a table that changes. A batch that was under way must run again by a program that
-    makes the same keys.
+    makes the same keys. So if you change how keys or values are made, ``repeatable`` or the topic, let the query end
+    first with ``.trigger(availableNow=True)``. It isn't a function for ``foreachBatch``, because a batch's DataFrame
+    doesn't show how its columns are made.
 
     Records of a key are written in the order in which the shuffle by the key gives them. Those that one task had before
     it stay in their order.
+
+    The batches' numbers are in a compacted topic, ``TOPIC-unskew-commits-ID``, with a partition a part and one more, in
+    the cluster's default replication (``default.replication.factor``). Keep it as long as the checkpoint. Without it,
+    the batch that was under way may be written again. The broker must let the user ``Write`` and ``Describe``
+    transactional ids that begin with ``TOPIC-unskew-commits-``, read, write and make the topic of that name, and write
+    ``TOPIC``. Executors need the packages of ``unskew[kafka]``, as the driver does.
+
+    Whoever begins a part's transaction ends those that another process has begun: an older driver, an executor that was
+    given up, a speculative task. So leave ``spark.speculation`` off: a slow part may never end.
+
+    A query that ends within a batch, be it killed or stopped, may leave transactions open. Consumers wait for them
+    until it is started again, or until they time out: after the broker's ``transaction.max.timeout.ms``, at most 15
+    minutes. A task that writes for longer fails each time: give more ``parts``, or smaller batches.
+
+    If Kafka's only broker is killed (SIGKILL) right after a commit, it may forget the commit's end, as Kafka 4.3.1 did
+    in our trials. Consumers then stop there, and the query ends with a line that says what to do. Several brokers were
+    not tried.
+
+    If a checkpoint is replaced by an older copy, the batches since are planned anew and published again. A warning says
+    so. A copy must never run beside its original: one would take the other's batches for its own, and leave them out.
 
     Examples
     --------

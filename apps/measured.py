@@ -36,7 +36,7 @@ class Balanced:
     time : datetime
         When it began (UTC).
     tuples : int
-        The tuples that were placed.
+        The tuples that were placed. Late ones count.
     loads : tuple of int, [W]
         The tuples of each worker.
     imbalance : float

@@ -29,9 +29,10 @@ def ship(spark: SparkSession) -> None:
     nothing.
 
     Only ``unskew`` is sent. The executors' Python must have the packages that it imports, because most are compiled:
-    ``mmh3``, ``numba``, ``numpy`` and ``pyarrow``, and for ``keyed_map`` also ``orjson``, ``pandas`` and ``protobuf``.
-    It must have the driver's minor version, as Spark itself demands. The setting ``spark.python.daemon.module`` must
-    not name our daemon (``unskew.settings(installed=False)``), because the archive comes after the daemon's start.
+    ``mmh3``, ``numba``, ``numpy`` and ``pyarrow``, for ``keyed_map`` also ``orjson``, ``pandas`` and ``protobuf``, and
+    for ``kafka_sink`` ``confluent-kafka`` and ``orjson``. It must have the driver's minor version, as Spark itself
+    demands. The setting ``spark.python.daemon.module`` must not name our daemon (``unskew.settings(installed=False)``),
+    because the archive comes after the daemon's start.
 
     For a stream of ``keyed_map``, the Python of Spark's driver must have ``unskew``, too: through Spark Connect that of
     the server. Spark plans the states by it, and sends no files to it.

@@ -205,6 +205,9 @@ def check(
 ) -> Findings:
     """Which of ``settings`` a session lacks, and what each of them costs. Nothing is changed.
 
+    What somebody has chosen is accepted: any RocksDB provider, any file manager, fewer partitions. Where Spark runs on
+    this machine, the variable ``PYSPARK_PYTHON`` is looked at, too.
+
     Parameters
     ----------
     spark : SparkSession

@@ -88,7 +88,8 @@ def observed(
 class Watch:
     """The last batches of a query: ``rows()``, ``table()`` or ``rich.print(watch(query))``, ``plot()`` and ``serve()``.
 
-    Each call asks the query anew. Spark keeps its last 100 batches (``spark.sql.streaming.numRecentProgressUpdates``).
+    Each call asks the query anew. Spark keeps its last 100 batches (``spark.sql.streaming.numRecentProgressUpdates``),
+    and forgets them when the query's process ends. ``rich`` and ``matplotlib`` come with ``unskew[app]``.
 
     Attributes
     ----------
@@ -192,7 +193,12 @@ class Watch:
         """Serve the batches for Prometheus, by the names of the topology's metrics.
 
         The page asks the query whenever Prometheus asks the page. A batch counts as a window, too. So its replication
-        is ``unskew_window_dist_cost``. Rejected and late tuples, hot keys and plans aren't measured.
+        is ``unskew_window_dist_cost``. So the alerts' rules and the dashboard *Is it keeping up?* have the query, too.
+        Rejected and late tuples, hot keys and plans aren't measured. The other dashboards ask InfluxDB, to which only a
+        topology writes.
+
+        A running ``unskew stack`` scrapes the page by itself. If the page is asked less often than every 100 batches,
+        its counters lack the tuples of those that Spark has forgotten.
 
         Parameters
         ----------

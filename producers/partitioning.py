@@ -77,7 +77,8 @@ class Partitioner(Placement):
 
     It is for producers of your own, such as confluent-kafka's, and for ``unskew produce --grouping``. The consumers of
     a group, one for each partition, then share the load as the scheme balances it, without Spark. If the scheme splits
-    a hot key over several consumers, their partial results must be merged.
+    a hot key over several consumers, their partial results must be merged. The key's records are in order within each
+    partition only.
 
     Each producer has a partitioner of its own, with the same seed: then a key has the same candidates at all of them.
     Give BOUNDED_LOAD their number as ``sources``. A partitioner begins without any load. So after a restart of the
@@ -91,7 +92,7 @@ class Partitioner(Placement):
         One that needs no feedback (``unskew.grouping.registry.STANDALONE``), because consumers send none. It may need
         each record's cost.
     partitions : int
-        P ≥ 1: the number of the topic's partitions.
+        P ≥ 1: the number of the topic's partitions. If the topic gets more, make a new partitioner.
     seed : int
         The scheme's seed.
     options
@@ -99,7 +100,7 @@ class Partitioner(Placement):
 
     Raises
     ------
-    ValueError
+    UsageError
         The grouping is unknown or needs feedback, or a parameter or the number of partitions is invalid.
 
     Notes

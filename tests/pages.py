@@ -15,7 +15,7 @@ PAGES = {
 }
 _BLOCK = re.compile(
     r"""(?msx)
-    ^```(?P<language>\w*)\n (?P<fenced>.*?) ^```\n
+    ^```(?P<language>\w*|\{[^\n]*)\n (?P<fenced>.*?) ^```\n
     | (?:(?<=\n\n)|\A) (?P<indented>(?:\ {4}[^\n]*\n (?:\n(?=\ {4}))*)+)
     """
 )

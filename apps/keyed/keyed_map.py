@@ -68,7 +68,8 @@ def keyed_map(
     ----------
     df : DataFrame
         A stream with the columns that the work reads. Or a static DataFrame, for a backfill by the same program: it is
-        one batch, and all states end with it.
+        one batch, no row is late, and all states end with it. The results are those that the stream would have given
+        when all of its windows and sessions are closed.
     key : str, Column, or a list of these
         The key's column, or several that are the key together. Types: string, binary, integer, float, decimal,
         boolean, date, timestamp, and structs of these. Null is a key of its own. The results have the key in its own
@@ -86,7 +87,8 @@ def keyed_map(
         workers measure what their keys cost, and the driver makes a plan at the beginning of a batch. Keys then move
         with their states. It needs a driver of this process, which Spark Connect hasn't.
     checkpoint : str
-        The query's ``checkpointLocation``, required for a stream. This process and all executors must see it.
+        The query's ``checkpointLocation``. This process and all executors must see it. A stream needs it, and a state
+        store in RocksDB (``unskew.settings``). A static DataFrame needs neither.
     window : timedelta, number (s) or str, optional
         Length of a tumbling window, such as ``"10 minutes"``. States live until their window closes.
     ttl : timedelta, number (s) or str, optional
@@ -108,8 +110,9 @@ def keyed_map(
         the trigger ``availableNow``.
     observe : str, optional
         The name of an observation in which Spark measures the workers of a stream, such as ``"unskew"``, for ``watch``.
-        A query has each name once. It is ignored over a static DataFrame, so that a backfill is the same program.
-        Default: nothing is measured.
+        A query has each name once. Each row is then hashed once if the grouping splits keys, and each worker sends
+        a row more. It is ignored over a static DataFrame, so that a backfill is the same program. Default: nothing is
+        measured.
 
     Returns
     -------
@@ -119,18 +122,28 @@ def keyed_map(
     Raises
     ------
     UsageError
-        An argument is invalid, the grouping doesn't fit the work, the checkpoint belongs to another run, or the stream
-        is behind a shuffle (see ``balance``). The message says what is valid.
+        An argument is invalid, the grouping is unknown or doesn't fit the work, the checkpoint belongs to another run,
+        or the stream is behind a shuffle (see ``balance``). The message says what is valid.
         The query fails with it if an executor doesn't see the checkpoint, or if the state's number of partitions was
         changed after this call. Tasks check this before they change anything.
-    ValueError
-        The grouping is unknown, or needs feedback or a cost that isn't given. Or a parameter or the number of workers
-        is invalid.
     EnvironmentFault
         The checkpoint can't be read or written, or a plan that this version can't follow has moved its states.
         The query fails with it if an executor doesn't reach the driver, which some groupings need.
     StateFault
         The query fails with it if the work raises, or returns states or results of another schema.
+
+    Notes
+    -----
+    A duration that is a number is in seconds. As text it is an interval as Spark reads it, from weeks to microseconds:
+    ``"10 minutes"``, ``"1 hour 30 minutes"``, or short ``"30s"``.
+
+    With feedback, the sources of a batch ask the driver for the plan at the batch's beginning. The driver makes it of
+    what the workers of earlier batches have reported since the last plan, and writes it before it answers. So a batch
+    that runs again has the same plan. Reports are lost with the driver: then the plan stays as it is for a batch, and
+    no state is lost. A plan that has moved states is followed only by routers with the same options. A checkpoint has
+    the plans of one call, and a second call in the same query is refused in the query's first batch. All such calls of
+    a process share a thread and a port, which stay until the process ends. A call keeps some memory until then, too:
+    the reports of the last batches.
 
     Examples
     --------

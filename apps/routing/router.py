@@ -91,7 +91,7 @@ class Routing:
     planner: Address | None = None
 
     def check(self, *, costs: bool = False, feedback: bool = False) -> None:
-        """Raise ``UsageError`` or ``ValueError`` for what would fail in every task of a query.
+        """Raise ``UsageError`` for what would fail in every task of a query.
 
         ``costs`` says that tuples bring their cost, and ``feedback`` that the query's workers report to a driver.
         """

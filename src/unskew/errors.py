@@ -11,13 +11,16 @@ class UserError(Exception):
 
 
 class UsageError(UserError, ValueError):
-    """A bad argument or option."""
+    """A bad argument or option. It is a ValueError, too."""
 
     exit_code = 2
 
 
 class EnvironmentFault(UserError):
-    """The arguments are valid, but the environment isn't: no Java, no broker, no disk space, a port taken."""
+    """The arguments are valid, but the environment isn't: no Java, no broker, no disk space, a port taken.
+
+    Or a checkpoint can't be reached.
+    """
 
     exit_code = 1
 
