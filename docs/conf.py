@@ -34,7 +34,7 @@ autodoc_typehints = "none"  # the docstrings have them
 autodoc_member_order = "bysource"
 napoleon_google_docstring = False
 napoleon_custom_sections = [("Guarantees", "notes_style"), ("Guarantees, for every scheme", "notes_style")]
-napoleon_use_rtype = False
+napoleon_use_param = napoleon_use_rtype = False
 default_role = "code"
 nitpicky = True
 nitpick_ignore_regex = [("py:class", ".*")]  # the types of parameters are words, such as "n keys"
