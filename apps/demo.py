@@ -185,7 +185,7 @@ def _achieved(course: "Course", key: "Course") -> str:
     faster = course.summary.tuples_per_second / key.summary.tuples_per_second
     return (
         f"{course.hot_key_workers} workers: {course.settled_straggling:.1f} times in the last quarter of the stream, "
-        f"{faster:.1f} times the tuples a second over all of it, {course.summary.dist_cost:.2f} partial results a key"
+        f"{faster:.1f} times the tuples/s after the first batch, {course.summary.dist_cost:.2f} partial results a key"
     )
 
 

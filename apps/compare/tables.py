@@ -27,7 +27,7 @@ MEASURES: dict[str, tuple[Callable[[Course], float], str, str]] = {
     "mean_seconds": (lambda c: c.mean_seconds, "{:.3f}", "mean worker (s a batch)"),
     "straggling": (lambda c: c.summary.straggling, "{:.2f}", "slowest / mean worker"),
     "settled_straggling": (lambda c: c.settled_straggling, "{:.2f}", "… in the last quarter"),
-    "tuples_per_second": (lambda c: c.summary.tuples_per_second, "{:,.0f}", "tuples/s"),
+    "tuples_per_second": (lambda c: c.summary.tuples_per_second, "{:,.0f}", "tuples/s after the first batch"),
     "tuples": (lambda c: c.summary.tuples, "{:,d}", "tuples counted"),
     "rejected": (lambda c: c.summary.rejected, "{:,d}", "rejected"),
     "late": (lambda c: c.summary.late, "{:,d}", "late"),

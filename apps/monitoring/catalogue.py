@@ -180,9 +180,9 @@ METRICS_OUT = Subject("influxdb", "Points for InfluxDB", "", {})
 METRICS = (
     Metric(WINDOW, "std_dev", "percent", "STD_DEV: population standard deviation of the workers' shares of the load"),
     Metric(WINDOW, "dist_cost", "workers/key", "DIST_COST: workers that held a key, mean over the window's keys"),
-    Metric(WINDOW, "throughput_ratio", "tuples/s", "THROUGHPUT_RATIO: tuples per second since the first tuple"),
+    Metric(WINDOW, "throughput_ratio", "tuples/s", "THROUGHPUT_RATIO: total tuples ÷ duration"),
     Metric(WINDOW, "total_tuples", "tuples", "TOTAL_COUNT: tuples in closed windows since the start"),
-    Metric(WINDOW, "duration", "ms", "DURATION: from the first tuple to the window's end"),
+    Metric(WINDOW, "duration", "ms", "DURATION: from the start of the first batch with tuples to the window's end"),
     Metric(WINDOW, "imbalance", "tuples", "the largest load minus the mean load"),
     Metric(WINDOW, "imbalance_fraction", "ratio", "imbalance divided by the window's tuples"),
     Metric(WINDOW, "tuples", "tuples", "tuples in the window"),

@@ -336,7 +336,7 @@ def rows(result: "Summary") -> list[tuple[str, str]]:
         ("imbalance / tuples", f"{result.imbalance_fraction:.4f}"),
         ("slowest / mean worker time", f"{result.straggling:.2f}"),
         *_moves(result),
-        ("tuples/s", f"{result.tuples_per_second:,.0f}"),
+        ("tuples/s after the first batch", f"{result.tuples_per_second:,.0f}"),
         ("first batch after", _after(result.first_batch_seconds)),
         ("first window out after", _after(result.first_result_seconds)),
     ]

@@ -4,7 +4,7 @@ from grafana_foundation_sdk.models.dashboard import Dashboard
 
 from unskew.apps.monitoring.catalogue import metric
 from unskew.dashboards.grafana import flux, panels
-from unskew.dashboards.grafana.flux import DIST_COST, STD_DEV, STRAGGLING, THROUGHPUT, Flux
+from unskew.dashboards.grafana.flux import DIST_COST, STD_DEV, STRAGGLING, THROUGHPUT, THROUGHPUT_IS, Flux
 from unskew.dashboards.grafana.page import page
 from unskew.dashboards.grafana.panels import UNITS, Column
 
@@ -39,7 +39,7 @@ def groupings() -> Dashboard:
             ).decimals(2),
             panels.gauges(
                 "How fast? THROUGHPUT_RATIO",
-                "Tuples per second from the first tuple to the newest closed window.",
+                THROUGHPUT_IS,
                 UNITS["tuples/s"],
                 Flux(THROUGHPUT),
                 8,
