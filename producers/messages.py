@@ -77,6 +77,104 @@ def clickstream(prev: pa.Array, curr: pa.Array, kind: pa.Array, clicks: NDArray[
     return Block(_binary(messages), curr, counts=clicks)
 
 
+def bid(
+    auctions: NDArray[np.int64],
+    bidders: NDArray[np.int64],
+    prices: NDArray[np.int64],
+    channels: pa.Array,
+    urls: pa.Array,
+    milliseconds: NDArray[np.int64],
+    extras: pa.Array,
+) -> Block:
+    """NEXMark's bids, keyed by the auction.
+
+    NEXMark's events are written as the Kafka table of its version for Flink has them: ``{"event_type","person",
+    "auction","bid"}``, of which the type 0, 1 or 2 says which of the others isn't null. ``dateTime`` is UTC.
+    """
+    keys = digits(auctions)
+    of = {
+        "auction": keys,
+        "bidder": digits(bidders),
+        "price": digits(prices),
+        "channel": quoted(channels),
+        "url": quoted(urls),
+        "dateTime": _moment(milliseconds),
+        "extra": quoted(extras),
+    }
+    return Block(
+        _binary(joined('{"event_type":2,"person":null,"auction":null,"bid":', *_object(of), "}")),
+        keys,
+        times=milliseconds,
+    )
+
+
+def auction(
+    ids: NDArray[np.int64],
+    names: pa.Array,
+    descriptions: pa.Array,
+    first_bids: NDArray[np.int64],
+    reserves: NDArray[np.int64],
+    milliseconds: NDArray[np.int64],
+    expiries: NDArray[np.int64],
+    sellers: NDArray[np.int64],
+    categories: NDArray[np.int64],
+    extras: pa.Array,
+) -> Block:
+    """NEXMark's new auctions, which have no key. See ``bid``."""
+    of = {
+        "id": digits(ids),
+        "itemName": quoted(names),
+        "description": quoted(descriptions),
+        "initialBid": digits(first_bids),
+        "reserve": digits(reserves),
+        "dateTime": _moment(milliseconds),
+        "expires": _moment(expiries),
+        "seller": digits(sellers),
+        "category": digits(categories),
+        "extra": quoted(extras),
+    }
+    return _keyless(joined('{"event_type":1,"person":null,"auction":', *_object(of), ',"bid":null}'), milliseconds)
+
+
+def person(
+    ids: NDArray[np.int64],
+    names: pa.Array,
+    emails: pa.Array,
+    cards: pa.Array,
+    cities: pa.Array,
+    states: pa.Array,
+    milliseconds: NDArray[np.int64],
+    extras: pa.Array,
+) -> Block:
+    """NEXMark's new persons, which have no key. See ``bid``."""
+    of = {
+        "id": digits(ids),
+        "name": quoted(names),
+        "emailAddress": quoted(emails),
+        "creditCard": quoted(cards),
+        "city": quoted(cities),
+        "state": quoted(states),
+        "dateTime": _moment(milliseconds),
+        "extra": quoted(extras),
+    }
+    return _keyless(joined('{"event_type":0,"person":', *_object(of), ',"auction":null,"bid":null}'), milliseconds)
+
+
+def _object(columns: dict[str, pa.Array]) -> list[pa.Array | str]:
+    """The parts of JSON objects with these fields, whose values are JSON."""
+    named = [(f'{"," if at else "{"}"{name}":', values) for at, (name, values) in enumerate(columns.items())]
+    return [*(part for pair in named for part in pair), "}"]
+
+
+def _moment(milliseconds: NDArray[np.int64]) -> pa.Array:
+    """Times as JSON texts like ``"2015-07-15 00:00:00.000"``: what Flink's JSON writes of a TIMESTAMP(3), and reads."""
+    return joined('"', pa.array(milliseconds, pa.timestamp("ms")).cast(pa.string()), '"')
+
+
+def _keyless(texts: pa.Array, milliseconds: NDArray[np.int64]) -> Block:
+    return Block(_binary(texts), pa.array([], pa.string()), np.empty(0, np.int32), times=milliseconds)
+
+
 def _binary(texts: pa.Array) -> pa.BinaryArray:
     return texts.cast(pa.binary())
 

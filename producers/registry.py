@@ -15,6 +15,7 @@ from unskew.errors import UsageError
 from unskew.producers.dataset import Dataset, Repeated, Since, moment
 from unskew.producers.generators import synthetic
 from unskew.producers.generators.country import Country
+from unskew.producers.generators.nexmark import Nexmark
 from unskew.producers.generators.twitter import Election, Ticker
 from unskew.producers.generators.wikipedia import Clickstream, Pageviews, PageviewsByLang
 from unskew.producers.readers import formats
@@ -33,6 +34,7 @@ DATASETS: dict[str, Callable[..., Dataset]] = {
     "WIKIPEDIA_PAGEVIEWS": Pageviews,
     "WIKIPEDIA_PAGEVIEWS_BY_LANG": PageviewsByLang,
     "WIKIPEDIA_CLICKSTREAM": Clickstream,
+    "NEXMARK": Nexmark,
     "ZIPF": synthetic.zipf_keys,
     "DRIFTING_ZIPF": synthetic.drifting_zipf,
     "LN1": synthetic.lognormal_1,

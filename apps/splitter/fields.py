@@ -31,6 +31,8 @@ LONGEST_KEY = 64 << 10
 
 #: What is read of a message: its key, its count (-1: none), and, where it has no key, the reason.
 Reading: TypeAlias = tuple[str | None, int, str | None]
+#: The reading of a valid message that has no key, so that it gives no tuple.
+NO_TUPLE: Reading = (None, -1, None)
 
 _BLANK = " \t\r\n"
 _PRECISION = 38  # digits of a decimal
@@ -54,6 +56,8 @@ class Fields:
         Whether numbers and truth values are keys, too.
     framed : bool
         Whether messages may have Confluent's framing.
+    optional : bool
+        Whether the outermost field of the path may be null. Such a message is valid, and gives no tuple.
     rule : Array → Array, optional
         Makes keys from the field's values (strings).
 
@@ -63,6 +67,7 @@ class Fields:
     number: str | None = None
     scalars: bool = False
     framed: bool = False
+    optional: bool = False
     rule: Callable[[pa.Array], pa.Array] | None = None
 
     @property
@@ -77,6 +82,8 @@ class Fields:
     def read(self, messages: pa.Array) -> tuple[pa.Array, ...]:
         """Read n messages (binary). Returns their keys (string; null: rejected), and their counts (int64) if any.
 
+        If the path's outermost field is ``optional``, the last column says whether a message gives a tuple (bool).
+
         Messages that are equal to the byte are read once. A skewed stream without times or ids has many of them.
         """
         if not _repeat(messages):
@@ -87,25 +94,37 @@ class Fields:
     def _each(self, messages: pa.Array) -> tuple[pa.Array, ...]:
         texts: list[str | None] = []
         counts: list[int] = []
+        without: list[int] = []
         settled = self._settled()
         for body in self._bodies(messages):
-            key, count, _ = settled(body) or self._decided(body)
+            key, count, _ = reading = settled(body) or self._decided(body)
             texts.append(key)
             counts.append(count)
+            if reading is NO_TUPLE:
+                without.append(len(texts) - 1)
         keys = pa.array(texts, pa.string())
-        return (self.rule(keys) if self.rule else keys, *([pa.array(counts, pa.int64())] if self.number else []))
+        columns = [self.rule(keys) if self.rule else keys]
+        if self.number:
+            columns.append(pa.array(counts, pa.int64()))
+        if self.optional:
+            tuples = np.ones(len(texts), bool)
+            tuples[without] = False
+            columns.append(pa.array(tuples))
+        return tuple(columns)
 
     def reasons(self, messages: pa.Array) -> pa.Array:
-        """Why each of n messages (binary) is rejected (string). Null if ``read`` finds a key."""
+        """Why each of n messages (binary) is rejected (string). Null if it is valid."""
         settled = self._settled()
         reasons = [None if settled(body) else self._decided(body)[2] for body in self._bodies(messages)]
         return pa.array(reasons, pa.string())
 
     def __call__(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """A batch with the keys and counts instead of the messages."""
+        """A batch with the keys and counts instead of the messages, without the messages that give no tuple."""
         found = self.read(batch.column(MESSAGE))
         others = [name for name in batch.schema.names if name != MESSAGE]
-        return pa.record_batch([*map(batch.column, others), *found], [*others, *self.gives])
+        columns = [*map(batch.column, others), *found[: len(self.gives)]]
+        tuples = pa.record_batch(columns, [*others, *self.gives])
+        return tuples.filter(found[-1]) if self.optional else tuples
 
     def rows(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """All batches, with keys and counts instead of the messages, for ``DataFrame.mapInArrow``."""
@@ -118,11 +137,14 @@ class Fields:
 
     def _settled(self) -> Callable[[Any], Reading | None]:
         """A function that reads a message by ``orjson``; it returns None for a message that has to be read again."""
-        loads, (first, *others), number, scalars = orjson.loads, self.path, self.number, self.scalars
+        loads, (first, *others), number = orjson.loads, self.path, self.number
+        scalars, optional = self.scalars, self.optional
 
         def settled(body: Any) -> Reading | None:
             try:
                 document = loads(body)  # which refuses None, too
+                if optional and document[first] is None and _plain(body, document):
+                    return NO_TUPLE
                 key = document[first]
                 for name in others:
                     key = key[name]
@@ -137,9 +159,8 @@ class Fields:
                 return None
             if len(body) > LONGEST_KEY and against_length(key):
                 return None
-            if len(body) < _SHALLOW and len(document) == body.count(b":"):  # `_plain`'s test: it settles nearly all
-                return key, count, None
-            return (key, count, None) if _plain(body, document) else None
+            flat = len(body) < _SHALLOW and len(document) == body.count(b":")  # `_plain`'s test: it settles nearly all
+            return (key, count, None) if flat or _plain(body, document) else None
 
         return settled
 
@@ -156,6 +177,8 @@ class Fields:
                 document = _document(text)
             except (ValueError, RecursionError):
                 return None, -1, "not JSON"
+            if self.optional and _field(document, self.path[0]) is None:
+                return NO_TUPLE
             key = document
             for name in self.path:
                 key = _field(key, name)

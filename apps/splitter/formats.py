@@ -76,6 +76,11 @@ def hashtags(name: str) -> Splitter:
     return Splitter(keys, reason, several=True)
 
 
+def bids() -> Splitter:
+    """NEXMark's events, keyed by a bid's auction. Persons and auctions give no tuple."""
+    return by_fields(Fields(("bid", "auction"), scalars=True, optional=True))
+
+
 #: The formats of the messages of a COLUMN topic.
 FORMATS = ("json", "avro", "csv", "text")
 REGISTRY_VARIABLE = "SCHEMA_REGISTRY_URL"
@@ -198,6 +203,7 @@ SPLITTERS: dict[str, Callable[[], Splitter]] = {
     "WIKIPEDIA_PAGEVIEWS": partial(text_field, "page", rule=title),
     "WIKIPEDIA_PAGEVIEWS_BY_LANG": partial(text_field, "lang", "n", language),
     "WIKIPEDIA_CLICKSTREAM": partial(text_field, "curr", "n"),
+    "NEXMARK": bids,
     **dict.fromkeys(_SYNTHETIC, partial(text_field, "key")),
 }
 

@@ -78,10 +78,28 @@ def tally(rows: DataFrame) -> tuple[Counter[str], Counter[str]]:
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("name", [*APPLICATIONS, "COUNTRY_SKEW_R80", "COUNTRY_HALF_SKEW_R80", "ZIPF", "DRIFTING_ZIPF"])
+@pytest.mark.parametrize(
+    "name", [*APPLICATIONS, "COUNTRY_SKEW_R80", "COUNTRY_HALF_SKEW_R80", "ZIPF", "DRIFTING_ZIPF", "NEXMARK"]
+)
 def test_generated_messages(spark, name):
     tuples, counts, messages = truth(create(name, records=RECORDS))
     assert split(spark, name, messages) == (tuples, counts)
+
+
+@pytest.mark.spark
+def test_of_nexmark_s_events_bids_are_counted_and_others_are_valid(spark):
+    tuples, counts, messages = truth(create("NEXMARK", events="all", records=RECORDS))
+    assert sum(tuples.values()) == RECORDS * 46 // 50
+    assert split(spark, "NEXMARK", messages) == (tuples, counts)
+    assert table(spark, messages).where(splitter("NEXMARK").rejects(F.col("value"))).collect() == []
+
+
+@pytest.mark.spark
+def test_nexmark_s_bids_have_a_key_of_one_s_own(spark):
+    bidders = splitter("COLUMN", "bid.bidder")
+    _, _, messages = truth(create("NEXMARK", records=RECORDS))
+    expected = Counter(str(json.loads(message)["bid"]["bidder"]) for message in messages)
+    assert tally(bidders.split(table(spark, messages)))[0] == expected
 
 
 @pytest.mark.spark
@@ -120,6 +138,8 @@ BAD = [
     ("TWITTER_ELECTION", b'{"text":"t","hashtags":"x","timestamp":1}', "field 'hashtags' is STRING, not ARRAY<STRING>"),
     ("TWITTER_ELECTION", b'{"text":"t","hashtags":[1]}', "field 'hashtags' is ARRAY<BIGINT>, not ARRAY<STRING>"),
     ("TWITTER_TICKER", b"{", "not JSON"),
+    ("NEXMARK", b'{"event_type":2,"person":null,"auction":null,"bid":{"bidder":7}}', "no field 'bid.auction'"),
+    ("NEXMARK", b'{"event_type":2,"bid":{"auction":[7]}}', "field 'bid.auction' is ARRAY<BIGINT>, which is no key"),
 ]
 
 
@@ -138,6 +158,21 @@ def test_a_message_without_keys_leaves_nothing(spark):
     rows = spark.createDataFrame([(m,) for m in messages], "value binary").repartition(1)
     assert splitter("TWITTER_ELECTION").split(rows).collect() == []
     assert rows.where(splitter("TWITTER_ELECTION").rejects(F.col("value"))).collect() == []
+
+
+@pytest.mark.full
+@pytest.mark.spark
+@pytest.mark.kafka
+def test_nexmark_s_events_through_the_topology(settings, drain, connection, topic):
+    dataset, run = create("NEXMARK", events="all", records=RECORDS), settings("PARTIAL_KEY", source_type="NEXMARK")
+    ensure_topic(connection, topic, run.sources)
+    publish(connection, topic, dataset)
+    _, reports = drain(run)
+    tuples, counts, _ = truth(dataset)
+    found = result_topics(run)["aggregator"]
+    assert by_key(final_counts(connection, found)) == counts
+    assert by_key(final_counts(connection, found, "tuples")) == tuples
+    assert reports[-1].totals.rejected == 0
 
 
 @pytest.mark.full

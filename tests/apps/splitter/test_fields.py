@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 
 from oracle.messages import FIELD, fuzzed, read, reason_of
 from tests.apps.splitter.json_messages import NUMBERS, messages_of
-from unskew.apps.splitter.fields import FRAME, MOST, Fields
+from unskew.apps.splitter.fields import FRAME, MESSAGE, MOST, Fields
 
 FRAMING = b"\x00\x00\x00\x01\x02"
 
@@ -234,6 +234,35 @@ def test_messages_that_repeat_each_other_are_read_as_if_each_were_alone(distinct
     for fields in (Fields((FIELD,)), Fields((FIELD,), "n"), Fields((FIELD,), scalars=True, framed=True)):
         assert keys(fields, messages) == [keys(fields, [message])[0] for message in messages]
         assert keys(fields, messages[17:]) == keys(fields, messages)[17:]
+
+
+def test_a_message_whose_optional_field_is_null_gives_no_tuple():
+    fields = Fields(("bid", "auction"), scalars=True, optional=True)
+    reasons = {
+        '{"bid":{"auction":7},"person":null}': None,
+        '{"bid":null,"person":{"id":7}}': None,
+        '{"bid" : null, "person": {"name": "\\u003a"}}': None,  # one that orjson alone doesn't settle
+        '{"person":{"id":7}}': "no field 'bid.auction'",
+        '{"bid":{"auction":null}}': "field 'bid.auction' is VOID, which is no key",
+        '{"bid":{}}': "no field 'bid.auction'",
+        '{"bid":null,"bid":{"auction":8}}': "not JSON",
+        '{"bid":null': "not JSON",
+        "null": "no field 'bid.auction'",
+    }
+    messages = [message.encode() for message in reasons]
+    given = [True, False, False, *[True] * 6]
+    array = pa.array(messages, pa.binary())
+    assert fields.reasons(array).to_pylist() == list(reasons.values())
+    assert [column.to_pylist() for column in fields.read(array)] == [["7", *[None] * 8], given]
+    found = fields(pa.record_batch([pa.array(range(9)), array], ["offset", MESSAGE]))
+    assert found.to_pydict() == {"offset": [0, *range(3, 9)], "key": ["7", *[None] * 6]}
+    # Where messages repeat, each is read once.
+    often = pa.array(messages * 200, pa.binary())
+    assert fields.read(often)[1].to_pylist() == given * 200
+    counted = Fields(("bid", "auction"), "n", scalars=True, optional=True)
+    pair = pa.array([b'{"bid":{"auction":7},"n":3}', b'{"bid":null}'], pa.binary())
+    assert counted(pa.record_batch([pair], [MESSAGE])).to_pydict() == {"key": ["7"], "count": [3]}
+    assert Fields(("bid", "auction"), scalars=True).reasons(array).to_pylist()[1] == "no field 'bid.auction'"
 
 
 def test_a_long_message():

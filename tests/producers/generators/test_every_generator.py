@@ -55,6 +55,7 @@ SPLIT = {
     "WIKIPEDIA_PAGEVIEWS": lambda document: [(document["page"].removeprefix(WIKI_URL), 1)],
     "WIKIPEDIA_PAGEVIEWS_BY_LANG": lambda document: [(document["lang"].split(".")[0], document["n"])],
     "WIKIPEDIA_CLICKSTREAM": lambda document: [(document["curr"], document["n"])],
+    "NEXMARK": lambda document: [(str(document["bid"]["auction"]), 1)],
 }
 
 
@@ -108,14 +109,18 @@ def test_a_seed_decides_everything(name):
     assert once == again != other
 
 
+def another(option, default):
+    """A valid value of a parameter that isn't its default."""
+    if option == "events":
+        return "all"
+    return default * 0.9 if option in ("scale", "z", "alpha") else default - 1
+
+
 @ALL
 def test_every_parameter_makes_it_another_dataset(name):
     """Or a load would be resumed with records of another."""
     changed = [{"records": 11}, {"seed": 1}]
-    changed += [
-        {option: default * 0.9 if option in ("scale", "z", "alpha") else default - 1}
-        for option, default in parameters(name).items()
-    ]
+    changed += [{option: another(option, default)} for option, default in parameters(name).items()]
     identities = [orjson.dumps(create(name, **{"records": 10, **options}).identity()) for options in [{}, *changed]]
     assert len(set(identities)) == len(identities)
 
@@ -167,6 +172,8 @@ def test_a_scale_out_of_range_is_named(scale):
         ("DRIFTING_ZIPF", "step", -1),
         ("POSG_ZIPF", "alpha", float("inf")),
         ("POSG_UNIFORM", "items", 0),
+        ("NEXMARK", "event_rate", 0),
+        ("NEXMARK", "hot_auction_ratio", 0),
     ],
 )
 def test_a_parameter_out_of_range_is_named_before_anything_is_sent(name, option, value):
