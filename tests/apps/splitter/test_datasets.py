@@ -103,6 +103,17 @@ def test_nexmark_s_bids_have_a_key_of_one_s_own(spark):
 
 
 @pytest.mark.spark
+def test_nexmark_s_event_time_is_a_timestamp_of_spark_s(spark):
+    (block,) = create("NEXMARK", records=100, event_rate=7).blocks()
+    ddl = "bid struct<dateTime: timestamp>"
+    rows = table(spark, block.messages.to_pylist()).select(
+        F.from_json(F.col("value").cast("string"), ddl).alias("read")
+    )
+    assert block.times is not None
+    assert sorted(row[0] for row in rows.select(F.unix_millis("read.bid.dateTime")).collect()) == block.times.tolist()
+
+
+@pytest.mark.spark
 @pytest.mark.parametrize("name", DEFAULT)
 def test_what_benchmarks_set_beside_ours_finds_the_same(spark, name):
     tuples, counts, messages = truth(create(name, records=RECORDS))
