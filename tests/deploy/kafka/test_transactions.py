@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
-from tests.deploy.kafka.attempt import PROTOCOLS, RECORDS, STEPS, commits_of, write
+from benchmarks.faults.transactions.protocol import PROTOCOLS, STEPS, commits_of
+from tests.deploy.kafka.attempt import RECORDS, write
 from tests.waiting import PATIENCE, awaited
 from unskew.deploy.kafka import transactions
 from unskew.deploy.kafka.connection import Connection
