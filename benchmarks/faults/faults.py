@@ -15,9 +15,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
-from confluent_kafka import ElectionType, KafkaException
+from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewPartitions  # pyright: ignore[reportPrivateImportUsage]  it is public
 
+from benchmarks.faults.leaders import IN_SYNC_PATIENCE, bring_back, in_sync
 from benchmarks.faults.proxy import Proxy
 from benchmarks.faults.stage import TOPIC, Stage
 from benchmarks.processes import of_kind
@@ -89,8 +90,6 @@ _BESIDE = 0.2  # share of the faults after which the next one comes before the r
 _MOST_PARTITIONS = 12
 _PATIENCE = 90.0  # s until there is a process of the kind
 _START_PATIENCE = 240.0  # s until a driver that has been started has committed a batch
-_IN_SYNC_PATIENCE = 120.0  # s until a broker that has been started is in sync
-_TIMEOUT = 10.0  # s, of a request to the brokers
 _LEAST_SHIFT, _MOST_SHIFT = 2.0, 10_800.0  # s
 
 T = TypeVar("T")
@@ -265,34 +264,21 @@ def _leaders(stage: Stage, _: Fault) -> Undo:
     assert second is not None
     second.kill()
 
-    def bring_back() -> None:
+    def back() -> None:
         with ThreadPoolExecutor(1) as pool:  # meanwhile the run goes on, and its batches have to be noted
             started = pool.submit(second.start)
             while not started.done():
                 stage.pass_time(0.2)
             started.result()
         admin = stage.connection.admin()
-        until = time.monotonic() + _IN_SYNC_PATIENCE
-        while not _in_sync(admin):
+        until = time.monotonic() + IN_SYNC_PATIENCE
+        while not in_sync(admin):
             if time.monotonic() > until:
-                raise EnvironmentFault(f"the second broker isn't in sync within {_IN_SYNC_PATIENCE:.0f} s")
+                raise EnvironmentFault(f"the second broker isn't in sync within {IN_SYNC_PATIENCE:.0f} s")
             stage.pass_time(0.2)
-        try:
-            # The client takes no request_timeout here, whatever its docstring says (SystemError in 2.16.1).
-            admin.elect_leaders(ElectionType.PREFERRED, None).result(_TIMEOUT)
-        except KafkaException as error:
-            raise EnvironmentFault(f"no leaders are elected: {error}") from error
+        bring_back(admin)
 
-    return bring_back
-
-
-def _in_sync(admin: AdminClient) -> bool:
-    """Whether all replicas of all partitions are in sync."""
-    try:
-        found = admin.list_topics(timeout=_TIMEOUT).topics.values()
-    except KafkaException:
-        return False
-    return all({*each.replicas} == {*each.isrs} for topic in found for each in topic.partitions.values())
+    return back
 
 
 def _influxdb(stage: Stage) -> Server:

@@ -14,6 +14,7 @@ from confluent_kafka.admin import AdminClient
 
 from benchmarks import processes
 from benchmarks.faults.driver import BatchLog, Driver
+from benchmarks.faults.leaders import REPLICATED
 from benchmarks.faults.preloaded import Clock, Listing
 from benchmarks.faults.proxy import OUTSIDE, Proxy, free_ports
 from oracle import truth
@@ -34,12 +35,6 @@ _MEMORY_MB = 768  # of the driver's JVM, and of each executor
 _LENIENT = {"message.timestamp.after.max.ms": str(2**63 - 1)}
 # A transaction that its producer has left is aborted when its time is over, and not up to ten seconds later.
 _BROKER = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000"}
-# Of two brokers. By Kafka's defaults one replica in sync is enough to go on, and none that isn't ever leads.
-_REPLICATED = {
-    "default.replication.factor": "2",
-    "offsets.topic.replication.factor": "2",
-    "transaction.state.log.replication.factor": "2",
-}
 # A driver that is started beside another one, or soon after, takes the next port of each kind.
 _DRIVERS = 8
 #: Options of a JVM that starts fast and lives for minutes.
@@ -159,7 +154,7 @@ class Stage:
         ports = free_ports(2 * brokers)
         self.to_broker = Proxy(folder / "to-broker.log", ports[brokers:]) if proxied else None
         self.to_driver = Proxy(folder / "to-driver.log", free_ports(3 * _DRIVERS)) if proxied else None
-        properties = _BROKER | (_REPLICATED if replicated else {})
+        properties = _BROKER | (REPLICATED if replicated else {})
 
         def broker(number: int, beside: Broker | None = None) -> Broker:
             port = ports[number] if proxied else None
