@@ -6,7 +6,9 @@ part. So a part that runs again looks for its number, and writes nothing if the 
 1. Open a producer with the part's transactional id.
 2. ``init_transactions``. The broker ends what another process had begun with this id: it completes a commit that had
    been decided, and aborts the rest. It also fences that process, which can never commit with this id again.
-3. Read the part's last number. A later read would be too late, and one before step 2 could miss a commit.
+3. Write a mark behind the part's numbers, a record without a value, and read the last number before it. A later read
+   would be too late, and one before step 2 could miss a commit. So could one of a broker that doesn't know yet that it
+   no longer leads the partition. Such a broker lacks the mark, which all replicas that are in sync have acknowledged.
 4. Begin a transaction, and produce the number.
 5. Produce the records, in the same transaction.
 6. Commit.
@@ -59,6 +61,7 @@ _ATTEMPTS = 3
 _COMMITTING = 120.0  # s
 _ABORTING = 5.0  # s
 _ACKNOWLEDGING = 5.0  # s
+_AGAIN = 0.05  # s
 
 # What fences a producer, or ends its transaction from outside: another process has the part, or the time was over.
 _INTERRUPTING = frozenset(
@@ -202,7 +205,7 @@ class Part:
         with self._ending():
             self._open()
             self._init()
-            self._last = self._read()
+            self._last = self._read(self._mark())
 
     def begin(self, topic: str, number: Number) -> bool:
         """Begin the transaction of a batch's records for a topic. False: the part has written this batch already.
@@ -307,15 +310,33 @@ class Part:
         else:
             self._granted[self._connection.bootstrap_servers] = self._timeout_ms
 
-    def _read(self) -> Number | None:
-        """Step 3: the part's last number. None: it has none yet.
+    def _mark(self) -> int:
+        """Step 3: write a mark behind the part's numbers; its offset."""
+        found: list[KafkaError | int | None] = []
+        settings = {"acks": "all", "linger.ms": 0, "delivery.timeout.ms": round(1000 * _PATIENCE), "log_level": 0}
+        errors = {"error_cb": self._errors.append}
+        producer = Producer(_SOON | self._connection.client(**settings | errors), logger=_SILENT)
+        producer.produce(
+            self._commits,
+            key=f"{self._name}-mark".encode(),  # whose last one the compaction keeps
+            partition=self._partition,
+            on_delivery=lambda error, record: found.append(error or record.offset()),
+        )
+        producer.flush()
+        (offset,) = found
+        if not isinstance(offset, int):
+            raise KafkaException(offset)
+        return offset
+
+    def _read(self, mark: int) -> Number | None:
+        """Step 3: the part's last number, before the mark. None: it has none yet.
 
         After step 2 no transaction should be open in the partition. But a broker that is killed between a commit's
-        decision and its mark in the partition may lose the mark (seen with Kafka's only broker). Then nobody can tell
-        whether the number behind the missing mark counts.
+        decision and its end in the partition may lose the end (seen with Kafka's only broker). Then nobody can tell
+        whether the number before the missing end counts.
 
         """
-        return last_numbers(self._connection, self._commits, [self._partition], settled=True).get(self._partition)
+        return _last_before(self._connection, self._commits, self._partition, mark)
 
     def _begin(self, number: Number) -> None:
         """Step 4."""
@@ -483,52 +504,74 @@ def deliver(part: Part, topic: str, number: Number, records: Callable[[], Iterab
     return True
 
 
-def last_numbers(
-    connection: Connection, topic: str, partitions: Iterable[int], *, settled: bool = False
-) -> dict[int, Number]:
+def last_numbers(connection: Connection, topic: str, partitions: Iterable[int]) -> dict[int, Number]:
     """Partition of a topic of numbers → its last number, from committed transactions. Those without one are left out.
 
     Only a partition's end is read, unless there are no numbers in it.
 
-    Parameters
-    ----------
-    connection, topic, partitions
-        The topic, and how to reach it.
-    settled : bool
-        Whether no transaction may be open in these partitions.
+    Raises
+    ------
+    EnvironmentFault
+        The broker doesn't answer.
+
+    """
+    with _reading(connection, topic) as consumer:
+        found = {partition: _last(consumer, TopicPartition(topic, partition))[0] for partition in partitions}
+    return {partition: number for partition, number in found.items() if number is not None}
+
+
+def _last_before(connection: Connection, topic: str, partition: int, mark: int) -> Number | None:
+    """A partition's last number, when all transactions have been settled that began before the record at ``mark``.
 
     Raises
     ------
     EnvironmentFault
-        The broker doesn't answer, or a transaction is open that may not be.
+        The broker doesn't answer, or such a transaction is open.
 
     """
+    of, deadline, hangs = TopicPartition(topic, partition), time.monotonic() + _PATIENCE, False
+    while True:
+        with _reading(connection, topic) as consumer:
+            number, read_to = _last(consumer, of)
+            there = consumer.get_watermark_offsets(of, cached=True)[1]  # of uncommitted records too
+        if read_to > mark:
+            return number
+        # A leader that has just begun doesn't know at once that its replicas have the newest records. Once it does, it
+        # is asked once more. Other brokers that lack the mark don't lead any more.
+        if hangs and there > mark:
+            raise EnvironmentFault(
+                f"a transaction hangs in partition {partition} of {topic}, at offset {read_to} of {there}: "
+                "end it by Kafka's kafka-transactions.sh, then start again"
+            )
+        if time.monotonic() > deadline:
+            raise EnvironmentFault(f"reading {topic} failed: no broker that answers has offset {mark} of {partition}")
+        hangs = there > mark
+        time.sleep(_AGAIN)
+
+
+@contextmanager
+def _reading(connection: Connection, topic: str) -> Iterator[Consumer]:
+    """A consumer of committed records, until the block ends."""
     settings = {"group.id": "unskew", "enable.auto.commit": False, "enable.partition.eof": True, "log_level": 0}
     fast = {"fetch.wait.max.ms": 10, ISOLATION: "read_committed", "error_cb": lambda _: None}
     consumer = Consumer(_SOON | connection.client(**settings | fast))
     try:
-        found = {partition: _last(consumer, TopicPartition(topic, partition), settled) for partition in partitions}
+        yield consumer
     except KafkaException as error:
         raise EnvironmentFault(f"reading {topic} failed: {error.args[0].str()}") from error
     finally:
         consumer.close()
-    return {partition: number for partition, number in found.items() if number is not None}
 
 
-def _last(consumer: Consumer, of: TopicPartition, settled: bool) -> Number | None:
+def _last(consumer: Consumer, of: TopicPartition) -> tuple[Number | None, int]:
+    """A partition's last number, and the offset up to which committed records were read."""
     first, end = await_leaders(lambda: consumer.get_watermark_offsets(of, timeout=_PATIENCE), _PATIENCE)
     tail = _TAIL
     while True:
         start = max(first, end - tail)
         found, read_to = _newest(consumer, TopicPartition(of.topic, of.partition, start))
-        there = consumer.get_watermark_offsets(of, cached=True)[1]  # of uncommitted records too
-        if settled and there > read_to:
-            raise EnvironmentFault(
-                f"a transaction hangs in partition {of.partition} of {of.topic}, at offset {read_to} of {there}: "
-                "end it by Kafka's kafka-transactions.sh, then start again"
-            )
         if found is not None or start == first:
-            return None if found is None else Number.unpacked(found)
+            return None if found is None else Number.unpacked(found), read_to
         tail *= _TAIL
 
 

@@ -21,6 +21,7 @@ OF_BROKERS = {
     "broker-stopped": "the broker that is the controller stopped",
     "second": "the other broker killed, so that leaders and coordinators move, and later move back",
     "second-stopped": "the other broker stopped until its leaders and coordinators have moved; later they move back",
+    "former": "the same, and it goes on while the controller is stopped: it takes itself for the leader",
 }
 KINDS = OF_WRITERS | OF_BROKERS
 #: A process → what it has done before: which steps it comes to.
@@ -29,7 +30,7 @@ ROLES = {
     "kept": "has written the batch before",
     "returned": "had the part, and another process has taken it since",
 }
-_NEW = "open", "init", "read"
+_NEW = "open", "init", "mark", "read"
 _KEPT = "begin", "number", "acknowledge"
 _ALL = "records", "commit", "committed"
 #: Role → the steps at which a process may be struck.
@@ -41,7 +42,13 @@ _GAPS = 3
 _TIMES = {"kill-any": 8, "stop-any": 8, "two": 4, "three": 2}
 _BROKERS = 2  # faults of brokers in a round, which take longer than all others
 #: Bounds of how long a broker is down (s).
-_HOLD = {"broker": (0.0, 2.0), "broker-stopped": (0.5, 6.0), "second": (0.0, 5.0), "second-stopped": (0.0, 2.0)}
+_HOLD = {
+    "broker": (0.0, 2.0),
+    "broker-stopped": (0.5, 6.0),
+    "second": (0.0, 5.0),
+    "second-stopped": (0.0, 2.0),
+    "former": (1.0, 5.0),
+}
 _BESIDE = 0.2  # share of the faults after which the next one comes in the same batch
 _RETRYING = 0.5  # share of the attempts that begin again by themselves
 _LATEST = 3  # batches
@@ -95,7 +102,8 @@ def _rounds(rng: random.Random, without: frozenset[str], *, gap: bool) -> Iterat
     at_steps = [(kind, role, step) for kind in ("kill", "stop") for role in ROLES for step in _steps(role, gap=gap)]
     brokers: list[str] = []
     while True:
-        brokers = brokers or rng.sample([*OF_BROKERS], len(OF_BROKERS))
+        while len(brokers) < _BROKERS:
+            brokers = rng.sample([*OF_BROKERS], len(OF_BROKERS)) + brokers
         others = [kind for kind, times in _TIMES.items() for _ in range(times)]
         others += [brokers.pop() for _ in range(_BROKERS)]
         deck = [*at_steps, *((kind, rng.choice([*ROLES]), "") for kind in others)]

@@ -17,6 +17,7 @@ from unskew.deploy.kafka.transactions import Number, Part
 STEPS = {
     "open": "_open",
     "init": "_init",
+    "mark": "_mark",
     "read": "_read",
     "begin": "_begin",
     "number": "_put_number",
@@ -77,11 +78,11 @@ class ReadBefore(Part):
     """Reads the last number before it fences who may write it."""
 
     def _init(self) -> None:
-        self._before = super()._read()
+        self._before = super()._read(self._mark())
         strike("gap")
         super()._init()
 
-    def _read(self) -> Number | None:
+    def _read(self, mark: int) -> Number | None:
         return self._before
 
 

@@ -93,7 +93,7 @@ def connection(kafka) -> Connection:
 
 def steps(*, kept: bool) -> Iterator[str]:
     """The steps that a process takes; ``kept``: if it has a producer from the batch before."""
-    others = ("open", "init", "read") if kept else ("acknowledge",)
+    others = ("open", "init", "mark", "read") if kept else ("acknowledge",)
     return (step for step in STEPS if step not in (*others, "gap"))
 
 
@@ -112,7 +112,7 @@ def test_each_record_is_there_once_wherever_a_process_is_paused_and_woken(connec
     trial.check()
     # Whoever learns of the other process before it takes records finds the batch. Later the task has to run again.
     assert said.pop("committed") == "written"
-    found = {"begin", "number", "acknowledge"} if kept else {"open", "init", "read"}
+    found = {"begin", "number", "acknowledge"} if kept else {"open", "init", "mark", "read"}
     assert said == {step: "found" if step in found else "interrupted" for step in said}
 
 
@@ -166,7 +166,7 @@ def test_a_number_that_a_broker_has_not_settled_is_not_overlooked(connection, to
     other.begin_transaction()
     other.produce(commits_of(topic), Number(1, 1).packed(), b"0", 0)
     other.flush()
-    with pytest.raises(EnvironmentFault, match=r"a transaction hangs in partition 0 of .*-commits, at offset 2 of 3"):
+    with pytest.raises(EnvironmentFault, match=r"a transaction hangs in partition 0 of .*-commits, at offset 4 of 6"):
         trial.new().begin(topic, Number(1, 1))
     other.commit_transaction()
     assert not trial.new().begin(topic, Number(1, 1))
