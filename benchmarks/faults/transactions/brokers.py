@@ -19,6 +19,7 @@ from unskew.errors import EnvironmentFault
 _COORDINATED = {"transaction.state.log.num.partitions": "8"}
 _TRANSACTIONS = "__transaction_state"
 _MOVED_PATIENCE = 30.0  # s until a broker that has been stopped leads nothing any more
+_AFTER_MOVE = 1.0  # s in which batches are committed that the former leader doesn't know
 _LOOK = 0.2  # s
 _TRIES = 3
 _TIMEOUT = 10.0  # s, of a request to the brokers
@@ -64,21 +65,25 @@ class Brokers:
             It doesn't become as before.
 
         """
-        broker = self.second if fault.kind.startswith("second") else self.first
+        broker = self.first if fault.kind.startswith("broker") else self.second
         led, coordinators = self._led(broker)
         began, moved = time.monotonic(), True
-        if fault.kind.endswith("stopped"):
-            broker.pause()
-            try:
-                if broker is self.second:
-                    moved = self._awaited(lambda: not any(self._led(broker)), _MOVED_PATIENCE)
-                time.sleep(fault.hold)
-            finally:
-                broker.resume()
-        else:
+        if fault.kind in ("broker", "second"):
             broker.kill()
             time.sleep(fault.hold)
             self._start(broker)
+        elif fault.kind == "broker-stopped":
+            self._stop(broker, fault.hold)
+        else:
+            broker.pause()
+            try:
+                moved = self._awaited(lambda: not any(self._led(broker)), _MOVED_PATIENCE)
+                time.sleep(_AFTER_MOVE if fault.kind == "former" else fault.hold)
+            finally:
+                if fault.kind == "former":
+                    self._stop(self.first, fault.hold, broker.resume)
+                else:
+                    broker.resume()
         self.settle()
         if not moved:
             raise EnvironmentFault(f"after {_MOVED_PATIENCE:.0f} s it still led")
@@ -97,6 +102,14 @@ class Brokers:
         if not self._awaited(lambda: in_sync(self._admin()), IN_SYNC_PATIENCE):
             raise EnvironmentFault(f"not all replicas are in sync within {IN_SYNC_PATIENCE:.0f} s")
         bring_back(self._admin())
+
+    def _stop(self, broker: Broker, seconds: float, meanwhile: Callable[[], None] = lambda: None) -> None:
+        broker.pause()
+        try:
+            meanwhile()
+            time.sleep(seconds)
+        finally:
+            broker.resume()
 
     def _start(self, broker: Broker) -> None:
         """Start a broker; on a busy machine it may need a second try."""

@@ -11,7 +11,7 @@ from benchmarks.faults.transactions.plan import Fault
 from benchmarks.faults.transactions.writer import Answer, Gone, Order, Struck, Writer, Written
 
 _STUCK = 300.0  # s without a batch
-_HANGING = 60.0  # s after which a transaction that hangs won't end by itself
+_HANGING = 15.0  # s after which a transaction that hangs won't end by itself
 _LOOK = 0.2  # s
 _TRIES = 5  # to strike a process that mustn't come to the step, because a broker is down, say
 _MOST_IDLE = 2
