@@ -4,7 +4,7 @@ import random
 import time
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from signal import Signals
 
 from benchmarks.faults.transactions.plan import Fault
@@ -130,10 +130,11 @@ class Trial:
                 writer.close()
 
     def _suffer(self, fault: Fault) -> None:
-        """Inflict a fault; where no process comes to its step, try again with the next batch."""
-        for _ in range(_TRIES):
+        """Inflict a fault; where no process comes to its step, or one has written too soon, try again."""
+        for attempt in range(_TRIES):
             self._hear_absent()
-            if self._inflict(fault):
+            # A process that has a producer writes in less than the usual time.
+            if self._inflict(replace(fault, instant=fault.instant / 2**attempt)):
                 self.tally.inflicted[fault.kind, fault.role if fault.step else "", fault.step] += 1
                 return
         self.tally.missed += 1
