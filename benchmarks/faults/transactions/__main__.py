@@ -42,6 +42,7 @@ import traceback
 from collections import Counter
 from collections.abc import Callable
 from copy import copy
+from dataclasses import replace
 from pathlib import Path
 
 from rich.console import Console
@@ -102,7 +103,7 @@ class Campaign:
         self._interrupted = False
         self.planned = len(faults)
         self.trials = [
-            Trial(part, written, self._deal, lambda part=part: self._goes_on(part), seed, self._log)
+            Trial(part, written, self._deal, self._give_back, lambda part=part: self._goes_on(part), seed, self._log)
             for part in range(parts)
         ]
 
@@ -133,7 +134,7 @@ class Campaign:
         """What happened at all parts, and to the brokers."""
         found = Tally(inflicted=Counter(self._of_brokers), wrong=[*self._wrong_brokers])
         for each in (trial.tally for trial in self.trials):
-            for name in ("inflicted", "missed", "batches", "outcomes", "began_again", "failures", "wrong", "stuck"):
+            for name in ("inflicted", "batches", "outcomes", "began_again", "failures", "wrong", "stuck"):
                 setattr(found, name, getattr(found, name) + copy(getattr(each, name)))  # it may be changing now
         return found
 
@@ -161,6 +162,12 @@ class Campaign:
                     return fault
                 self._waiting.append(fault)
         return None
+
+    def _give_back(self, fault: Fault) -> None:
+        """Deal a fault once more, when all others have been dealt: the process had written, or a broker was down."""
+        if fault.turns > 1:
+            with self._lock:
+                self._plan.insert(0, replace(fault, turns=fault.turns - 1))
 
     def _goes_on(self, part: int) -> bool:
         """Whether faults are still to come, or the part lacks batches."""

@@ -76,6 +76,8 @@ class Fault:
         Whether the process begins again if it is interrupted.
     beside : bool
         Whether the next fault comes in the same batch.
+    turns : int
+        How often it is dealt at most, where it can't be inflicted.
 
     """
 
@@ -88,6 +90,7 @@ class Fault:
     later: int
     retrying: bool
     beside: bool
+    turns: int = 5
 
 
 def plan(seed: int, faults: int, without: frozenset[str] = frozenset(), *, gap: bool = False) -> list[Fault]:

@@ -34,8 +34,6 @@ class Tally:
     ----------
     inflicted : Counter
         (Kind, role, step) → faults.
-    missed : int
-        Faults of the plan whose step no process came to.
     batches : int
         Batches that were written, as a process said.
     outcomes : Counter
@@ -52,7 +50,6 @@ class Tally:
     """
 
     inflicted: Counter[tuple[str, str, str]] = field(default_factory=Counter)
-    missed: int = 0
     batches: int = 0
     outcomes: Counter[str] = field(default_factory=Counter)
     began_again: int = 0
@@ -81,6 +78,8 @@ class Trial:
         Where and how it is written.
     deal : () → Fault or None
         It is called for the next fault that the part is to suffer. None: none for now.
+    give_back : Fault → None
+        It is called with a fault that couldn't be inflicted.
     goes_on : () → bool
         Whether the part is to write more batches when there is no fault for it.
     seed : int
@@ -95,12 +94,13 @@ class Trial:
         part: int,
         written: Written,
         deal: Callable[[], Fault | None],
+        give_back: Callable[[Fault], None],
         goes_on: Callable[[], bool],
         seed: int,
         log: Callable[[str], None],
     ) -> None:
         self._part, self._written = part, written
-        self._deal, self._goes_on = deal, goes_on
+        self._deal, self._give_back, self._goes_on = deal, give_back, goes_on
         self._log = log
         self._rng = random.Random(f"{seed}-{part}")
         self._current: Writer | None = None  # has written the batch before
@@ -137,7 +137,7 @@ class Trial:
             if self._inflict(replace(fault, instant=fault.instant / 2**attempt)):
                 self.tally.inflicted[fault.kind, fault.role if fault.step else "", fault.step] += 1
                 return
-        self.tally.missed += 1
+        self._give_back(fault)
 
     def _inflict(self, fault: Fault) -> bool:
         if fault.kind in ("two", "three"):
