@@ -12,6 +12,7 @@ from tests.deploy.kafka.attempt import RECORDS, write
 from tests.waiting import awaited
 from unskew.deploy.kafka.connection import Connection
 from unskew.deploy.kafka.reader import TopicReader
+from unskew.deploy.kafka.topics import end_offsets
 from unskew.deploy.kafka.transactions import COMMITS, Part
 from unskew.deploy.servers.broker import Broker
 
@@ -58,14 +59,16 @@ class Late(Part):
 def test_a_number_is_found_that_the_former_leader_lacks(brokers, topic):
     first, second = brokers
     made = [
-        NewTopic(topic, replica_assignment=[[second.node_id, first.node_id]]),
-        NewTopic(commits_of(topic), replica_assignment=[[second.node_id, first.node_id]], config=COMMITS),
+        NewTopic(topic, 1, replica_assignment=[[second.node_id, first.node_id]]),
+        NewTopic(commits_of(topic), 1, replica_assignment=[[second.node_id, first.node_id]], config=COMMITS),
     ]
     admin = only(first).admin()
     for done in admin.create_topics(made).values():
         done.result()
     of = f"{topic}-0", commits_of(topic), 0
     assert write(Part(only(first, second), *of), topic, 0)
+    numbers = commits_of(topic)
+    awaited(lambda: len({*map(str, (end_offsets(only(first), numbers, committed=c) for c in (True, False)))}) == 1)
     second.pause()
     awaited(lambda: leaders(first) == {first.node_id}, "the first broker leads", 0.2)
     assert write(Part(only(first), *of), topic, 1)
