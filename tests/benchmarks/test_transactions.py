@@ -82,7 +82,8 @@ def campaign(folder, *more):
     )
     print(done.stdout, done.stderr)
     rows = re.findall(r"^\| (.+?) +\| +([\d,.]*) \|$", done.stdout, re.MULTILINE)
-    return done.returncode, {what: int(number.replace(",", "")) for what, number in rows if number.isdigit()}
+    numbers = {what: number.replace(",", "") for what, number in rows}
+    return done.returncode, {what: int(number) for what, number in numbers.items() if number.isdigit()}
 
 
 @pytest.mark.kafka
