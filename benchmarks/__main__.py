@@ -21,6 +21,7 @@ BENCHMARKS = {
     "splitter": "messages/s that the splitter reads, by their spelling, beside from_json",
     "straggler": "batch time against the ideal when tuples cost time",
     "metrics": "tuples/s with and without metrics, and with an InfluxDB in trouble",
+    "nexmark": "how skewed NEXMark's bids are in windows of event time, by auction and by bidder",
     "producer": "messages/s published beside confluent-kafka's loop",
     "appetite": "messages/s of each dataset that the topology takes, beside Spark's own groupBy",
     "large_file": "memory of the producer over a file of gigabytes",
@@ -42,7 +43,7 @@ BENCHMARKS = {
 #: Those that ``all`` leaves out: a campaign of faults can take hours, other engines are 2 GB to fetch, and the guide
 #: replaces grouping/guide.png.
 ALONE = {
-    "engines": "the same jobs in Flink, Kafka Streams, Quix and Spark's groupBy, beside ours; fetches these engines",
+    "engines": "the same jobs in Flink, Kafka Streams, Storm, Quix, Spark and others, beside ours; fetches these engines",
     "faults": "whether results stay exact on a cluster whose processes are killed and stopped",
     "guide": "the table and the picture of grouping/README.md: all schemes on two streams, simulated",
 }

@@ -302,6 +302,6 @@ def test_leaders_move_back_when_the_second_broker_is_in_sync(monkeypatch):
     done = [each for each in one.done if each != "time passes"]
     assert done == ["killed", "started", (ElectionType.PREFERRED, None)]
     assert one.done[-3:-1] == ["time passes"] * 2
-    monkeypatch.setattr(faults, "_IN_SYNC_PATIENCE", -1.0)
+    monkeypatch.setattr(faults, "IN_SYNC_PATIENCE", -1.0)
     with pytest.raises(EnvironmentFault, match="isn't in sync"):
         faults._leaders(Cluster([[1]]), fault)()  # pyright: ignore[reportArgumentType]
