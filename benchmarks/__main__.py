@@ -43,7 +43,7 @@ BENCHMARKS = {
 #: Those that ``all`` leaves out: a campaign of faults can take hours, other engines are 2 GB to fetch, and the guide
 #: replaces grouping/guide.png.
 ALONE = {
-    "engines": "the same jobs in Flink, Kafka Streams, Storm, Quix, Spark and others, beside ours; fetches these engines",
+    "engines": "the same jobs in Flink, Kafka Streams, Storm, Quix, Spark and others, beside ours; fetches them",
     "faults": "whether results stay exact on a cluster whose processes are killed and stopped",
     "guide": "the table and the picture of grouping/README.md: all schemes on two streams, simulated",
 }
