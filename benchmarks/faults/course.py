@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import orjson
-from rich.box import MARKDOWN
 from rich.console import Console
 from rich.table import Table
 
 from benchmarks.faults.faults import KINDS
 from benchmarks.faults.samples import CHECKPOINT, MEASURES, Sample, trends
+from benchmarks.faults.tables import facts, table_of
 from oracle.truth import Verdict
 
 _GOOD = "in good order (0)"
@@ -157,7 +157,7 @@ def show(courses: Sequence[Course], console: Console) -> None:
 
 def _runs(courses: Sequence[Course]) -> Table:
     columns = "minutes", "faults", "starts", "batches", "tuples, rows", "ids", "lost", "doubled", "wrong", "stuck"
-    table = _table("seed: contestant", *columns, "")
+    table = table_of("seed: contestant", *columns, "")
     for course in courses:
         verdict, checked = course.verdict, course.checked
         wrong = verdict.altered + verdict.rejected_wrongly + verdict.acknowledged_missing
@@ -182,7 +182,7 @@ def _state(course: Course) -> str:
 
 def _faults(course: Course) -> Table:
     recovery = "next batch after, s: median", "worst", "at its rate after, s: median", "worst"
-    table = _table("fault", "times", *recovery, "still behind a minute later")
+    table = table_of("fault", "times", *recovery, "still behind a minute later")
     for kind, times in sorted(course.inflicted.items(), key=lambda item: list(KINDS).index(item[0])):
         on_again, caught_up = course.recoveries.get(kind, []), course.catch_ups.get(kind, [])
         behind = course.behind[kind]
@@ -200,8 +200,7 @@ def _middle_and_worst(seconds: list[float]) -> tuple[str, str]:
 
 def _result(course: Course) -> Table:
     verdict = course.verdict
-    table = _table("", "")
-    for what, number in {
+    rows: dict[str, str | int] = {
         "minutes of faults": f"{course.seconds / 60:.0f}",
         "batches": course.batches,
         "starts of the driver": course.starts,
@@ -222,20 +221,19 @@ def _result(course: Course) -> Table:
         "messages acknowledged but not in the topic": verdict.acknowledged_missing,
         "tuples, rows and ids lost": verdict.lost,
         "… doubled": verdict.doubled,
-    }.items():
-        table.add_row(what, number if isinstance(number, str) else f"{number:,}")
-    return table
+    }
+    return facts(rows)
 
 
 def _rejected(course: Course) -> Table:
-    table = _table("rejected as", "messages")
+    table = table_of("rejected as", "messages")
     for reason, messages in course.verdict.rejected.most_common():
         table.add_row(reason, f"{messages:,}")
     return table
 
 
 def _ends(course: Course) -> Table:
-    table = _table("the driver's last line (exit code)", "times")
+    table = table_of("the driver's last line (exit code)", "times")
     ends: Counter[str] = Counter()
     for line, times in course.ends.items():
         ends[_GOOD if line.endswith("(0)") else re.sub(r"^.* \((-9)\)$", r"killed (\1)", line)] += times
@@ -248,19 +246,11 @@ def _ends(course: Course) -> Table:
 
 
 def _taken(course: Course) -> Table:
-    table = _table("", "parts", "longest, min", "", "at the start", "at the end", "an hour")
+    table = table_of("", "parts", "longest, min", "", "at the start", "at the end", "an hour")
     found = trends(course.samples)
     for kind in sorted({kind for kind, _ in found}, key=lambda kind: (kind == CHECKPOINT, kind)):
         for measure in MEASURES:
             if trend := found.get((kind, measure)):
                 ends = f"{trend.first:,.0f}", f"{trend.last:,.0f}", f"{trend.slope:+,.1f}"
                 table.add_row(kind, str(trend.parts), f"{trend.longest / 60:.1f}", measure, *ends)
-    return table
-
-
-def _table(first: str, *others: str) -> Table:
-    table = Table(box=MARKDOWN)
-    table.add_column(first)
-    for name in others:
-        table.add_column(name, justify="right")
     return table

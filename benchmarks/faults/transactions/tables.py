@@ -1,9 +1,9 @@
 """What a campaign of transactions prints at its end."""
 
-from rich.box import MARKDOWN
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.faults.tables import facts, table_of
 from benchmarks.faults.transactions.check import Verdict
 from benchmarks.faults.transactions.plan import KINDS, ROLES
 from benchmarks.faults.transactions.protocol import STEPS
@@ -40,7 +40,7 @@ def show(tally: Tally, planned: int, minutes: float, verdict: Verdict | None, co
 
 
 def _kinds(tally: Tally) -> Table:
-    table = _table("fault", "times")
+    table = table_of("fault", "times")
     for kind, what in KINDS.items():
         times = sum(number for (each, _, _), number in tally.inflicted.items() if each == kind)
         if times:
@@ -51,9 +51,7 @@ def _kinds(tally: Tally) -> Table:
 
 def _steps(tally: Tally) -> Table:
     columns = [(kind, role) for kind in _DONE for role in ROLES]
-    table = _table(
-        "before the step", *(f"{ {'kill': 'killed', 'stop': 'stopped'}[kind] }: {role}" for kind, role in columns)
-    )
+    table = table_of("before the step", *(f"{_DONE[kind]}: {role}" for kind, role in columns))
     for step in STEPS:
         times = [tally.inflicted[kind, role, step] for kind, role in columns]
         if any(times):
@@ -62,7 +60,7 @@ def _steps(tally: Tally) -> Table:
 
 
 def _errors(tally: Tally) -> Table:
-    table = _table("a batch was given up for now, or a part for good", "times")
+    table = table_of("a batch was given up for now, or a part for good", "times")
     for said, times in tally.failures.most_common():
         table.add_row(said[:_SHOWN], f"{times:,}")
     for said in (*tally.wrong, *tally.stuck):
@@ -71,7 +69,6 @@ def _errors(tally: Tally) -> Table:
 
 
 def _result(tally: Tally, planned: int, minutes: float, verdict: Verdict | None) -> Table:
-    table = _table("", "")
     rows: dict[str, str | int] = {
         "minutes": f"{minutes:.1f}",
         "faults": tally.inflicted.total(),
@@ -94,14 +91,4 @@ def _result(tally: Tally, planned: int, minutes: float, verdict: Verdict | None)
         }
     else:
         rows["records"] = "not checked"
-    for what, number in rows.items():
-        table.add_row(what, number if isinstance(number, str) else f"{number:,}")
-    return table
-
-
-def _table(first: str, *others: str) -> Table:
-    table = Table(box=MARKDOWN)
-    table.add_column(first)
-    for name in others:
-        table.add_column(name, justify="right")
-    return table
+    return facts(rows)
