@@ -18,13 +18,12 @@ from typing import TypeVar
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewPartitions  # pyright: ignore[reportPrivateImportUsage]  it is public
 
-from benchmarks.faults.leaders import IN_SYNC_PATIENCE, bring_back, in_sync
+from benchmarks.faults.leaders import settle
 from benchmarks.faults.proxy import Proxy
 from benchmarks.faults.stage import TOPIC, Stage
 from benchmarks.processes import of_kind
 from unskew.deploy.kafka.topics import partitions_of
 from unskew.deploy.servers.server import Server
-from unskew.errors import EnvironmentFault
 
 
 @dataclass(frozen=True)
@@ -271,12 +270,7 @@ def _leaders(stage: Stage, _: Fault) -> Undo:
                 stage.pass_time(0.2)
             started.result()
         admin = stage.connection.admin()
-        until = time.monotonic() + IN_SYNC_PATIENCE
-        while not in_sync(admin):
-            if time.monotonic() > until:
-                raise EnvironmentFault(f"the second broker isn't in sync within {IN_SYNC_PATIENCE:.0f} s")
-            stage.pass_time(0.2)
-        bring_back(admin)
+        settle(lambda: admin, stage.pass_time)
 
     return back
 

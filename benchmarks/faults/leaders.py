@@ -1,5 +1,8 @@
 """Leaders of partitions that move between two brokers, and move back."""
 
+import time
+from collections.abc import Callable
+
 from confluent_kafka import ElectionType, KafkaException
 from confluent_kafka.admin import AdminClient
 
@@ -12,10 +15,35 @@ REPLICATED = {
     "transaction.state.log.replication.factor": "2",
 }
 IN_SYNC_PATIENCE = 120.0  # s until a broker that has been started is in sync
+_LOOK = 0.2  # s
 _TIMEOUT = 10.0  # s, of a request to the brokers
 
 
-def in_sync(admin: AdminClient) -> bool:
+def settle(admin: Callable[[], AdminClient], wait: Callable[[float], None]) -> None:
+    """Wait until all replicas are in sync, and let each partition be led by the broker that was meant to.
+
+    Parameters
+    ----------
+    admin : callable
+        Gives a client to ask.
+    wait : seconds → None
+        Lets so much time pass.
+
+    Raises
+    ------
+    EnvironmentFault
+        They aren't in sync in time, or the brokers don't answer.
+
+    """
+    until = time.monotonic() + IN_SYNC_PATIENCE
+    while not _in_sync(admin()):
+        if time.monotonic() > until:
+            raise EnvironmentFault(f"a broker isn't in sync within {IN_SYNC_PATIENCE:.0f} s")
+        wait(_LOOK)
+    _bring_back(admin())
+
+
+def _in_sync(admin: AdminClient) -> bool:
     """Whether all replicas of all partitions are in sync."""
     try:
         found = admin.list_topics(timeout=_TIMEOUT).topics.values()
@@ -24,15 +52,7 @@ def in_sync(admin: AdminClient) -> bool:
     return all({*each.replicas} == {*each.isrs} for topic in found for each in topic.partitions.values())
 
 
-def bring_back(admin: AdminClient) -> None:
-    """Let each partition be led by the broker that was meant to.
-
-    Raises
-    ------
-    EnvironmentFault
-        The brokers don't answer.
-
-    """
+def _bring_back(admin: AdminClient) -> None:
     try:
         # The client takes no request_timeout here, whatever its docstring says (SystemError in 2.16.1).
         admin.elect_leaders(ElectionType.PREFERRED, None).result(_TIMEOUT)

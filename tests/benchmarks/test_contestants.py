@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from confluent_kafka import ElectionType, KafkaException
 
-from benchmarks.faults import faults, flaky, producer
+from benchmarks.faults import faults, flaky, leaders, producer
 from benchmarks.faults.contestants import Session, Topology, judge_kept, judge_once, kept, summaries
 from benchmarks.faults.faults import Fault
 from benchmarks.faults.proxy import OUTSIDE
@@ -302,6 +302,6 @@ def test_leaders_move_back_when_the_second_broker_is_in_sync(monkeypatch):
     done = [each for each in one.done if each != "time passes"]
     assert done == ["killed", "started", (ElectionType.PREFERRED, None)]
     assert one.done[-3:-1] == ["time passes"] * 2
-    monkeypatch.setattr(faults, "IN_SYNC_PATIENCE", -1.0)
+    monkeypatch.setattr(leaders, "IN_SYNC_PATIENCE", -1.0)
     with pytest.raises(EnvironmentFault, match="isn't in sync"):
         faults._leaders(Cluster([[1]]), fault)()  # pyright: ignore[reportArgumentType]

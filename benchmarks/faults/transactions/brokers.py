@@ -9,7 +9,7 @@ from typing import Self
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
-from benchmarks.faults.leaders import IN_SYNC_PATIENCE, REPLICATED, bring_back, in_sync
+from benchmarks.faults.leaders import REPLICATED, settle
 from benchmarks.faults.transactions.plan import Fault
 from unskew.deploy.kafka.connection import Connection
 from unskew.deploy.servers.broker import Broker
@@ -91,17 +91,8 @@ class Brokers:
         self._log(f"{fault.kind}, leader of {led} partitions and {coordinators} of {_TRANSACTIONS}: {took}")
 
     def settle(self) -> None:
-        """Wait until all replicas are in sync, and let leaders be where they were meant to.
-
-        Raises
-        ------
-        EnvironmentFault
-            They aren't in sync.
-
-        """
-        if not self._awaited(lambda: in_sync(self._admin()), IN_SYNC_PATIENCE):
-            raise EnvironmentFault(f"not all replicas are in sync within {IN_SYNC_PATIENCE:.0f} s")
-        bring_back(self._admin())
+        """Wait until all replicas are in sync, and let leaders be where they were meant to. Raises as ``settle``."""
+        settle(self._admin, time.sleep)
 
     def _stop(self, broker: Broker, seconds: float, meanwhile: Callable[[], None] = lambda: None) -> None:
         broker.pause()
