@@ -96,6 +96,12 @@ def _required(engine: str) -> str:
     return (_HERE / engine / "requirements.txt").read_text().strip()
 
 
+def _of_key(key: bytes | None, value: bytes, count: str) -> tuple[Place, int]:
+    """The result of a record whose Kafka key is the key. ``count`` is its field with the count."""
+    record = orjson.loads(value)
+    return (record["start"], (key or b"").decode()), record[count]
+
+
 class Ours(Contestant):
     """`unskew topology` with a grouping, which is the contestant's name."""
 
@@ -175,8 +181,7 @@ class Quix(Contestant):
         return f"repartition__{output}--{topic}--{job.field}"
 
     def results(self, key: bytes | None, value: bytes) -> Iterator[tuple[Place, int]]:
-        record = orjson.loads(value)
-        yield (record["start"], (key or b"").decode()), record["value"]
+        yield _of_key(key, value, "value")
 
 
 class Bytewax(Contestant):
@@ -192,8 +197,7 @@ class Bytewax(Contestant):
         return Started([*map(str, program)], output)
 
     def results(self, key: bytes | None, value: bytes) -> Iterator[tuple[Place, int]]:
-        record = orjson.loads(value)
-        yield (record["start"], (key or b"").decode()), record["n"]
+        yield _of_key(key, value, "n")
 
 
 class Pathway(Contestant):
@@ -235,8 +239,7 @@ class KafkaStreams(Contestant):
         return f"{output}-keyed-repartition" if job.gap_ms else ""
 
     def results(self, key: bytes | None, value: bytes) -> Iterator[tuple[Place, int]]:
-        record = orjson.loads(value)
-        yield (record["start"], (key or b"").decode()), record["count"]
+        yield _of_key(key, value, "count")
 
 
 @dataclass(frozen=True)
@@ -267,8 +270,7 @@ class Storm(Contestant):
         return Started([*compiled("storm", "Counts"), *map(str, of)], output)
 
     def results(self, key: bytes | None, value: bytes) -> Iterator[tuple[Place, int]]:
-        record = orjson.loads(value)
-        yield (record["start"], (key or b"").decode()), record["count"]
+        yield _of_key(key, value, "count")
 
 
 class Flink(Contestant):
