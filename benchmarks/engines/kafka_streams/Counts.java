@@ -12,7 +12,6 @@ import org.apache.kafka.streams.KeyValue;
 import org.apache.kafka.streams.StreamsBuilder;
 import org.apache.kafka.streams.StreamsConfig;
 import org.apache.kafka.streams.kstream.Consumed;
-import org.apache.kafka.streams.kstream.EmitStrategy;
 import org.apache.kafka.streams.kstream.Grouped;
 import org.apache.kafka.streams.kstream.KGroupedStream;
 import org.apache.kafka.streams.kstream.KStream;
@@ -21,6 +20,8 @@ import org.apache.kafka.streams.kstream.Materialized;
 import org.apache.kafka.streams.kstream.Produced;
 import org.apache.kafka.streams.kstream.Repartitioned;
 import org.apache.kafka.streams.kstream.SessionWindows;
+import org.apache.kafka.streams.kstream.Suppressed;
+import org.apache.kafka.streams.kstream.Suppressed.BufferConfig;
 import org.apache.kafka.streams.kstream.TimeWindows;
 import org.apache.kafka.streams.kstream.Windowed;
 import org.apache.kafka.streams.state.SessionStore;
@@ -33,7 +34,8 @@ import org.apache.kafka.streams.state.SessionStore;
  * <p>After https://kafka.apache.org/documentation/streams/developer-guide/dsl-api ("Tumbling time windows",
  * "Session Windows", "Window Final Results", "repartition") and .../config-streams ("num.stream.threads",
  * "statestore.cache.max.bytes"). A window's count is written again as it grows: at each commit, through the cache of
- * records. A session's is written once, when it is over.
+ * records. A session's is written once, when it is over: by `suppress`, and not by `EmitStrategy.onWindowClose`, with which
+ * that cache is left out.
  */
 public class Counts {
   private static final JsonFactory JSON = new JsonFactory();
@@ -96,10 +98,10 @@ public class Counts {
       counts =
           grouped
               .windowedBy(SessionWindows.ofInactivityGapAndGrace(gap, Duration.ofMinutes(40)))
-              .emitStrategy(EmitStrategy.onWindowClose())
               .count(
                   Materialized.<String, Long, SessionStore<Bytes, byte[]>>with(Serdes.String(), Serdes.Long())
-                      .withRetention(KEPT));
+                      .withRetention(KEPT))
+              .suppress(Suppressed.untilWindowCloses(BufferConfig.unbounded()));
     }
     counts
         .toStream()
