@@ -29,7 +29,7 @@ from unskew.apps.routing.router import Routing, planned, scheme_options
 from unskew.apps.spark import column_of, placed, type_of
 from unskew.errors import UsageError
 from unskew.grouping import named, parameters
-from unskew.grouping.registry import OWNING
+from unskew.grouping.registry import OWNING, capitals
 
 Batches = Iterator[pa.RecordBatch]
 
@@ -162,6 +162,7 @@ def balance(
     ['user', 'id', 'worker']
 
     """
+    grouping = capitals(grouping)
     options = scheme_options(
         grouping, options, cost=cost is not None, weights=weights, most_workers=most_workers, sources=sources
     )
@@ -236,6 +237,7 @@ def balanced_map(
     [100, 100, 200, 300]
 
     """
+    grouping = capitals(grouping)
     options = scheme_options(
         grouping, options, cost=cost is not None, weights=weights, most_workers=most_workers, sources=sources
     )
@@ -307,7 +309,7 @@ def _routing(
     costs: bool,
     feedback: bool = False,
 ) -> Routing:
-    routing = Routing(grouping.upper(), workers, options=options, seed=seed, name=name)
+    routing = Routing(grouping, workers, options=options, seed=seed, name=name)
     routing.check(costs=costs, feedback=feedback)
     if "sources" in parameters(grouping) and "sources" not in options:
         routing = replace(routing, options=options | {"sources": sources_of(df) or 1})

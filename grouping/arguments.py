@@ -68,6 +68,20 @@ def _real(value: Any) -> float:
     return found if math.isfinite(found) else math.nan
 
 
+def fractions(name: str, values: Any) -> tuple[float, ...]:
+    """``values`` as floats if they are a sequence of numbers in [0, 1], and not empty.
+
+    Raises
+    ------
+    UsageError
+        The values aren't valid.
+
+    """
+    if not isinstance(values, (Sequence, np.ndarray)) or isinstance(values, (str, bytes)) or not len(values):
+        raise UsageError(f"{name} is {values!r}; valid: a sequence of numbers of at least 0, at most 1")
+    return tuple(number(name, each, 0.0, 1.0) for each in values)
+
+
 def truth(name: str, value: Any) -> bool:
     """``value`` as a bool if it is one.
 

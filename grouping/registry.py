@@ -62,9 +62,23 @@ def named(name: str) -> type[Grouping]:
 
     """
     try:
-        return GROUPINGS[str(name).upper()]
+        return GROUPINGS[capitals(name)]
     except KeyError:
         raise UsageError(f"unknown grouping {name!r}; valid: {', '.join(GROUPINGS)}") from None
+
+
+def capitals(name: str) -> str:
+    """A grouping's name in capitals, as everything below the public functions has it. It may be unknown.
+
+    Raises
+    ------
+    UsageError
+        It isn't a text.
+
+    """
+    if not isinstance(name, str):
+        raise UsageError(f"unknown grouping {name!r}; valid: {', '.join(GROUPINGS)}")
+    return name.upper()
 
 
 def parameters(name: str) -> dict[str, Any]:
@@ -139,7 +153,7 @@ def standalone(
         without which it would never change.
 
     """
-    if str(name).upper() not in GROUPINGS:
+    if capitals(name) not in GROUPINGS:
         raise UsageError(f"unknown grouping {name!r}; valid: {', '.join(STANDALONE)}")
     router = create(name, workers, seed=seed, **options)
     what = _needs(router, costs=costs, feedback=feedback)

@@ -4,6 +4,7 @@ import numpy as np
 import pyarrow as pa
 
 from unskew.durations import Duration, milliseconds
+from unskew.grouping.arguments import one_of
 from unskew.works.entries import array, entries, lists, ordered, reduced
 from unskew.works.interface import Folded, Now, results_of
 
@@ -66,8 +67,7 @@ class Distinct(Folded):
     identity = ("id",)
 
     def __init__(self, id: str = "id", kind: str = "string", within: Duration = 0.0) -> None:  # noqa: A002
-        if kind not in KINDS:
-            raise ValueError(f"kind is {kind!r}; valid: {', '.join(KINDS)}")
+        one_of("kind", kind, [*KINDS])
         self.within_ms = milliseconds("within", within)
         if self.within_ms:
             self.ttl_ms = self.within_ms

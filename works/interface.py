@@ -12,6 +12,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from unskew.grouping.arguments import one_of
+
 
 @dataclass(frozen=True)
 class Now:
@@ -357,9 +359,7 @@ class Summary(KeyedWork):
     """
 
     def __init__(self, when: str = "change") -> None:
-        if when not in WHEN:
-            raise ValueError(f"when is {when!r}; valid: {', '.join(WHEN)}")
-        self.when = when
+        self.when = one_of("when", when, WHEN)
 
     @property
     def tells_at_end(self) -> bool:

@@ -7,7 +7,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from unskew.grouping.arguments import integer, number
+from unskew.errors import EnvironmentFault
+from unskew.grouping.arguments import fractions, integer
 from unskew.works.interface import Now, Summary, results_of
 
 
@@ -70,9 +71,7 @@ class KllQuantiles(Summary):
         self, value: str = "value", at: tuple[float, ...] = (0.5, 0.9, 0.99), k: int = 200, when: str = "change"
     ) -> None:
         super().__init__(when)
-        self.at = tuple(number("at", each, 0.0, 1.0) for each in at)
-        if not self.at:
-            raise ValueError("at is empty; valid: quantiles in [0, 1], such as 0.5,0.99")
+        self.at = fractions("at", at)
         self.k = integer("k", k, 8, 65535)
         _library()
         self.value = value
@@ -142,4 +141,5 @@ def _library() -> Any:
     try:
         return import_module("datasketches")
     except ImportError:
-        raise ValueError("KllQuantiles needs datasketches, which isn't installed: pip install datasketches") from None
+        reason = "KllQuantiles needs datasketches, which isn't installed: pip install datasketches"
+        raise EnvironmentFault(reason) from None

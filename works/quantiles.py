@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from unskew.grouping.arguments import number
+from unskew.grouping.arguments import fractions, number
 from unskew.works.entries import array, entries, lists, ordered, reduced
 from unskew.works.interface import Folded, Summary, results_of
 
@@ -82,9 +82,7 @@ class Quantiles(Summary, Folded):
         when: str = "change",
     ) -> None:
         super().__init__(when)
-        self.at = tuple(number("at", each, 0.0, 1.0) for each in at)
-        if not self.at:
-            raise ValueError("at is empty; valid: quantiles in [0, 1], such as 0.5,0.99")
+        self.at = fractions("at", at)
         places = math.ceil(-math.log2(number("error", error, 1e-5, 0.5))) - 1
         self.parameters = {"places": places}
         self._shift = np.int64(52 - places)

@@ -35,7 +35,8 @@ from unskew.apps.tuning import PROVIDER, ROCKSDB, start_python
 from unskew.durations import Duration, milliseconds
 from unskew.errors import EnvironmentFault, UsageError
 from unskew.grouping import parameters
-from unskew.grouping.registry import KEEPING, OWNING
+from unskew.grouping.arguments import integer
+from unskew.grouping.registry import KEEPING, OWNING, capitals
 from unskew.works.interface import KeyedWork
 
 
@@ -170,6 +171,7 @@ def keyed_map(
             f"{type(work).__name__} reads the key, which is {by.described}; valid for it: one column, string, binary "
             "or integer"
         )
+    grouping, workers = capitals(grouping), integer("workers", workers, 1)
     own = scheme_options(
         grouping, options, cost=cost is not None, weights=weights, most_workers=most_workers, sources=sources
     )
@@ -183,19 +185,18 @@ def keyed_map(
     if not df.isStreaming:
         if ttl is not None and event:
             raise UsageError(f"ttl is {ttl!r}, but a DataFrame that isn't a stream has no clock; valid: window")
-        routing = Routing(grouping.upper(), workers, options=own, seed=seed)
+        routing = Routing(grouping, workers, options=own, seed=seed)
         routing.check(costs=cost is not None)
         if "sources" in parameters(grouping) and "sources" not in own:
             own["sources"] = sources_of(df) or 1
-        of = by.arrow, workers, split, workers, event, *lives, AT_THE_END if split else None
-        program = Program(work, *of)
+        program = Program(work, by.arrow, workers, split, workers, event, *lives, AT_THE_END if split else None)
         schema = _result_schema(by, program)
         tuples = _tuples(in_order(df, grouping, time), by, program, time, source, costs)
         parcels = executed_at_once(tuples, routing, program, of_source, cost=cost is not None)
         return _opened(parcels, schema, program, by)
     _require_rocksdb(df)
     location = location_in(df.sparkSession, checkpoint)
-    routing = Routing(grouping.upper(), workers, location, own, seed, streaming=True)
+    routing = Routing(grouping, workers, location, own, seed, streaming=True)
     routing.check(costs=cost is not None, feedback=True)
     in_order(df, grouping)
     require_feedback(df.sparkSession, routing, moving=not split)

@@ -326,10 +326,10 @@ def splits(work: KeyedWork, grouping: str, workers: int, valid: Sequence[str] = 
         The grouping splits keys, and the work has no merge.
 
     """
-    split = grouping.upper() not in OWNING and workers > 1
+    split = grouping not in OWNING and workers > 1
     if split and not work.mergeable:
         raise UsageError(
-            f"{grouping.upper()} puts a key on several workers, and {type(work).__name__} has no merge; valid: "
+            f"{grouping} puts a key on several workers, and {type(work).__name__} has no merge; valid: "
             f"{', '.join(valid)}"
         )
     return split
@@ -351,7 +351,7 @@ def merging(
     """
     if not split:
         if merge_every is not None:
-            raise UsageError(f"merge_every is {merge_every!r}, but {grouping.upper()} splits no keys: leave it out")
+            raise UsageError(f"merge_every is {merge_every!r}, but {grouping} splits no keys: leave it out")
         return None
     if merge_every is None and window_ms is None:
         merge_every = MERGE_EVERY_BY_EVENT if event else MERGE_EVERY

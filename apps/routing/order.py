@@ -51,7 +51,7 @@ def in_order(df: DataFrame, grouping: str, time: str | Column | None = None) -> 
         and columns have the same name.
 
     """
-    if grouping.upper() == "KEY" or not _shuffled(df):
+    if grouping == "KEY" or not _shuffled(df):
         return df
     if not df.isStreaming:
         first = [column(time)] if time is not None and named(grouping).uses_time else []

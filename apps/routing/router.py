@@ -149,7 +149,7 @@ def scheme_options(
     Parameters
     ----------
     grouping : str
-        The grouping's name. If it is unknown, ``Routing.check`` says so.
+        The grouping's name, in capitals. If it is unknown, ``Routing.check`` says so.
     options : mapping
         The scheme's parameters that the function doesn't name itself.
     cost : bool
@@ -169,22 +169,22 @@ def scheme_options(
     >>> scheme_options("KEY", {}, sources=4), scheme_options("BOUNDED_LOAD", {"slack": 0.1}, cost=True, sources=4)
     ({}, {'slack': 0.1, 'balance': 'cost', 'sources': 4})
     """
-    found, name = dict(options), grouping.upper()
-    if name not in GROUPINGS:
+    found = dict(options)
+    if grouping not in GROUPINGS:
         return found
-    _require_cost(name, found, cost=cost)
-    if cost and "balance" in parameters(name):
+    _require_cost(grouping, found, cost=cost)
+    if cost and "balance" in parameters(grouping):
         found["balance"] = "cost"
     if weights is not None:
-        if name not in WEIGHTED:
-            raise UsageError(f"{name} can't use weights; valid: {', '.join(WEIGHTED)}")
+        if grouping not in WEIGHTED:
+            raise UsageError(f"{grouping} can't use weights; valid: {', '.join(WEIGHTED)}")
         found["weights"] = speeds(weights)
     if most_workers is not None:
-        if name not in CAPPED:
-            raise UsageError(f"{name} can't use most_workers; valid: {', '.join(CAPPED)}")
+        if grouping not in CAPPED:
+            raise UsageError(f"{grouping} can't use most_workers; valid: {', '.join(CAPPED)}")
         found["most_workers"] = integer("most_workers", most_workers, 1)
     if sources is not None:
-        found |= with_sources(name, integer("sources", sources, 1), {})
+        found |= with_sources(grouping, integer("sources", sources, 1), {})
     return found
 
 

@@ -368,6 +368,7 @@ def test_a_checkpoint_that_is_not_the_querys(events, tmp_path, place, other):
     ("change", "message"),
     [
         ({"grouping": "PARTIAL"}, "unknown grouping 'PARTIAL'; valid: SHUFFLE"),
+        ({"grouping": 5}, "unknown grouping 5; valid: SHUFFLE"),
         ({"workers": 0}, "workers is 0"),
         ({"grouping": "PARTIAL_KEY", "choices": 1}, "choices is 1"),
         ({"d": 3}, "has no parameter 'd'"),

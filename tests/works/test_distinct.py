@@ -1,5 +1,6 @@
 """DISTINCT against a set."""
 
+import re
 from collections import Counter
 from itertools import pairwise
 
@@ -9,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.works.driver import Batch, Engine, Tuple, parts, streams, tuples_of, whole
+from unskew.errors import UsageError
 from unskew.works import Distinct, Now
 
 IDS = {
@@ -68,5 +70,6 @@ def test_old_ids_are_forgotten():
 
 
 def test_kind_is_checked():
-    with pytest.raises(ValueError, match=r"^kind is 'text'; valid: string, int64, binary$"):
-        Distinct(kind="text")
+    for kind in ("text", ["string"]):
+        with pytest.raises(UsageError, match=rf"^kind is {re.escape(repr(kind))}; valid: string, int64, binary$"):
+            Distinct(kind=kind)

@@ -1,6 +1,7 @@
 """QUANTILES and KLL_QUANTILES against sorted values."""
 
 import math
+import re
 
 import numpy as np
 import pyarrow as pa
@@ -9,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.works.driver import Batch, Tuple, by_key, parts, streams, whole
+from unskew.errors import UsageError
 from unskew.works import KllQuantiles, Now, Quantiles
 
 COLUMNS = {"x": pa.float64()}
@@ -84,7 +86,8 @@ def test_what_kll_says_agrees():
 
 @pytest.mark.parametrize("work", [Quantiles, KllQuantiles])
 def test_quantiles_are_checked(work):
-    with pytest.raises(ValueError, match=r"^at is 1.5; valid: a number of at least 0, at most 1$"):
+    with pytest.raises(UsageError, match=r"^at is 1.5; valid: a number of at least 0, at most 1$"):
         work(at=(0.5, 1.5))
-    with pytest.raises(ValueError, match=r"^at is empty; valid: quantiles in"):
-        work(at=())
+    for none in ((), 0.5, "0.5", {0.5}):
+        with pytest.raises(UsageError, match=rf"^at is {re.escape(repr(none))}; valid: a sequence of numbers of"):
+            work(at=none)

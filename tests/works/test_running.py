@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.works.driver import Batch, Tuple, by_key, parts, streams, whole
+from unskew.errors import UsageError
 from unskew.works import Now, Running, exact
 
 COLUMNS = {"x": pa.float64()}
@@ -93,5 +94,5 @@ def test_a_column_that_is_no_number_is_named():
 
 
 def test_when_is_checked():
-    with pytest.raises(ValueError, match=r"^when is 'never'; valid: change, end$"):
+    with pytest.raises(UsageError, match=r"^when is 'never'; valid: change, end$"):
         Running(when="never")

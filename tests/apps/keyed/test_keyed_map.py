@@ -352,6 +352,8 @@ def test_results_have_the_key_in_its_own_type_and_name(spark, tmp_path, kind):
 @pytest.mark.parametrize(
     ("given", "message"),
     [
+        ({"grouping": None}, "unknown grouping None; valid: SHUFFLE"),
+        ({"workers": "2"}, "workers is '2'; valid: an integer of at least 1"),
         ({"cost": "ms"}, "KEY can't use a cost; valid: FULL_KNOWLEDGE, BOUNDED_LOAD, PLANNED"),
         ({"cost": "ms", "grouping": "PLANNED"}, "there is no column 'ms'; valid: timestamp, value"),
         ({"checkpoint": ""}, "checkpoint is ''; valid: the query's checkpointLocation"),
