@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import orjson
 import pyarrow as pa
 import pyarrow.csv as pv
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from unskew.apps.splitter.fields import Fields
 from unskew.deploy.kafka.connection import Connection
 from unskew.deploy.kafka.reader import TopicReader
 from unskew.deploy.kafka.topics import end_offsets, first_offsets
@@ -300,7 +300,8 @@ def _topic(name: str, tuples: int, connection: Connection) -> Stream:
 def records(topic: str, field: str | None, tuples: int, connection: Connection) -> Stream:
     """At most ``tuples`` keys of a topic, in the order of their timestamps.
 
-    The key is a field of the JSON message. Without ``field`` it is the Kafka key.
+    The key is a field of the JSON message, whose dots lead to nested objects, as for the topology's source type COLUMN:
+    a message that the topology would reject has the key null. Without ``field`` it is the Kafka key.
 
     Raises
     ------
@@ -310,12 +311,15 @@ def records(topic: str, field: str | None, tuples: int, connection: Connection) 
         Kafka doesn't answer.
 
     """
+    read = None if field is None else Fields(tuple(field.split(".")), scalars=True, framed=True).read
     keys: list[Any] = []
     times: list[int] = []
     with TopicReader(connection, topic) as reader:
-        for message in islice(reader.to_end(), tuples):
-            keys.append(message.key() if field is None else _field(message.value(), field))
-            times.append(message.timestamp()[1])
+        wanted = islice(reader.to_end(), tuples)
+        while messages := list(islice(wanted, CHUNK)):
+            times += [message.timestamp()[1] for message in messages]
+            found = [message.key() if read is None else message.value() for message in messages]
+            keys += found if read is None else read(pa.array(found, pa.binary()))[0].to_pylist()
     if keys and all(key is None for key in keys):
         missing = f"field {field!r}" if field else "key; name a field of the JSON messages: kafka:TOPIC:FIELD"
         raise UsageError(f"no message of topic {topic!r} has a {missing}")
@@ -328,12 +332,3 @@ def _messages(topic: str, connection: Connection) -> dict[int, int]:
     """Partition → its messages, also those that weren't read: a consumer may read one partition before the others."""
     first, ends = first_offsets(connection, topic), end_offsets(connection, topic)
     return {partition: end - first[partition] for partition, end in ends.items()}
-
-
-def _field(value: bytes | None, field: str) -> str | None:
-    try:
-        found = orjson.loads(value or b"null")
-    except orjson.JSONDecodeError:
-        return None
-    key = found.get(field) if isinstance(found, dict) else None
-    return None if key is None else str(key)

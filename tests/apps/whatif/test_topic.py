@@ -40,6 +40,19 @@ def test_a_field_of_the_messages(filled):
     assert keys == [None if i == 7 else f"c{i % 5}" for i in range(300)]
 
 
+def test_a_nested_field_as_the_topology_reads_it(kafka, topic):
+    connection = Connection(kafka.bootstrap_servers)
+    ensure_topic(connection, topic, 1)
+    producer = Producer(connection.client())
+    values = [{"user": {"id": key}} for key in ("a", 7, True, None, [1])] + [{"user": 3}, {"user.id": "b"}]
+    for number, value in enumerate(values):
+        producer.produce(topic, value=orjson.dumps(value), timestamp=1000 + number)
+    producer.produce(topic, value=None, timestamp=2000)
+    producer.flush()
+    keys = read(f"kafka:{topic}:user.id", 1000, 0, lambda: connection).keys.to_pylist()
+    assert keys == ["a", "7", "true", *[None] * 5]
+
+
 def test_no_more_than_wanted(filled):
     connection, topic = filled
     assert len(read(f"kafka:{topic}", 50, 0, lambda: connection).keys) == 50
