@@ -291,7 +291,7 @@ def _forget(now: int, sketch: Frequent, arms: Arms, tally: NDArray[np.int64]) ->
     sketch.key[:] = 0
     sketch.counter[:] = 0
     sketch.size[:] = 0
-    sketch.table[:] = -1
+    enter_slots(sketch.table, sketch.key, 0)
     kept = 0
     for slot in range(tally[HOT]):
         if arms.expires[slot] <= now:

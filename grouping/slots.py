@@ -7,6 +7,7 @@ The table's functions take plain arrays. Numba counts references to a named tupl
 more than the look-up. So kernels take the arrays out of their named tuples once, before the loop over tuples.
 """
 
+import os
 from typing import NamedTuple
 
 import numpy as np
@@ -14,39 +15,66 @@ from numpy.typing import NDArray
 
 from unskew.grouping.compiled import kernel
 
+#: How many entries at a table's end hold its salt instead of slots.
+SALT = 2
+_1, _32 = np.uint64(1), np.uint64(32)
+
 
 def slot_table(slots: int) -> NDArray[np.int32]:
-    """An empty table for that many slots: int32[power of 2 ≥ 2·slots]. A free entry is −1."""
-    return np.full(1 << max(2 * slots - 1, 1).bit_length(), -1, np.int32)
+    """An empty table for that many slots: int32[a power of 2 ≥ 2·slots, and ``SALT``]. A free entry is −1.
+
+    A key's place is by its product with an odd random number, the table's salt, which no answer depends on. So nobody
+    can choose keys that meet in a table (multiply-shift hashing: Dietzfelbinger et al., J. Algorithms 25, 1997).
+    """
+    table = np.full((1 << max(2 * slots - 1, 1).bit_length()) + SALT, -1, np.int32)
+    table[-SALT:] = np.frombuffer(os.urandom(4 * SALT), np.int32)
+    return table
 
 
 @kernel
 def find_slot(table: NDArray[np.int32], keys: NDArray[np.uint64], key: np.uint64) -> int:
     """The slot with that key, or −1 if the key wasn't entered."""
-    mask = len(table) - 1
-    at = np.int64(key) & mask
-    while table[at] >= 0 and keys[table[at]] != key:
-        at = (at + 1) & mask
-    slot: int = table[at]
-    return slot
+    return find_within(table, len(table) - SALT, keys, key)
 
 
 @kernel
 def enter_slot(table: NDArray[np.int32], keys: NDArray[np.uint64], slot: int) -> None:
     """Enter a slot whose key isn't in the table yet, so that ``find_slot`` finds it."""
-    mask = len(table) - 1
-    at = np.int64(keys[slot]) & mask
-    while table[at] >= 0:
-        at = (at + 1) & mask
-    table[at] = slot
+    enter_within(table, len(table) - SALT, keys, slot)
 
 
 @kernel
 def enter_slots(table: NDArray[np.int32], keys: NDArray[np.uint64], slots: int) -> None:
     """Empty the table and enter the first ``slots`` slots."""
-    table[:] = -1
+    table[:-SALT] = -1
     for slot in range(slots):
         enter_slot(table, keys, slot)
+
+
+@kernel
+def find_within(table: NDArray[np.int32], span: int, keys: NDArray[np.uint64], key: np.uint64) -> int:
+    """As ``find_slot``, in the table's first ``span`` entries, a power of 2."""
+    at = place(table, span, key)
+    while table[at] >= 0 and keys[table[at]] != key:
+        at = (at + 1) & (span - 1)
+    slot: int = table[at]
+    return slot
+
+
+@kernel
+def enter_within(table: NDArray[np.int32], span: int, keys: NDArray[np.uint64], slot: int) -> None:
+    """As ``enter_slot``, in the table's first ``span`` entries, a power of 2."""
+    at = place(table, span, keys[slot])
+    while table[at] >= 0:
+        at = (at + 1) & (span - 1)
+    table[at] = slot
+
+
+@kernel
+def place(table: NDArray[np.int32], span: int, key: np.uint64) -> np.int64:
+    """Where the search for a key begins: the highest bits of its product with the salt."""
+    salt = (np.uint64(table[-2]) << _32) ^ np.uint64(table[-1]) | _1
+    return np.int64((key * salt >> _32) * np.uint64(span) >> _32)
 
 
 END = -1

@@ -20,7 +20,6 @@ from unskew.grouping.bounded.replicas import (
     SPAN,
     SPARE,
     Replicas,
-    find,
     join,
     remember,
     tidy,
@@ -28,6 +27,7 @@ from unskew.grouping.bounded.replicas import (
 )
 from unskew.grouping.compiled import kernel
 from unskew.grouping.hashing import below, draw, mix
+from unskew.grouping.slots import find_within
 
 # How far a worker may be ahead, in windows, or in tuples of a worker if that is more. The limits are for a worker to be
 # open to a key that isn't on it yet, to take a whole key's tuple, and to take any tuple. A split key's limit is between
@@ -162,7 +162,7 @@ def route_within_bounds(  # noqa: C901, PLR0912, PLR0915  written out: a call wo
                 opening, whole, full = limits(rules, unit)
         else:
             now += 1.0
-        slot = find(table, in_use, known, key)
+        slot = find_within(table, in_use, known, key)
         if slot < 0 and tally[CHOOSING] and rules.chosen:
             slot = _choose_first(key, homes[code], rules, loads, replicas, tally, deck, own)
             in_use = replicas.size[SPAN]

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unskew.grouping.compiled import kernel
-from unskew.grouping.slots import enter_slot, enter_slots, slot_table
+from unskew.grouping.slots import SALT, enter_within, slot_table
 
 KEYS, FREE, SPARE, SPAN = 0, 1, 2, 3  # positions in `size`
 NONE, SEEN, ALL = 0, 1, 2  # which keys with one worker `tidy` keeps: none, those seen since the last call, all
@@ -67,16 +67,6 @@ def reach_of(length: int) -> float:
 
 
 @kernel
-def find(table: NDArray[np.int32], span: int, keys: NDArray[np.uint64], key: np.uint64) -> int:
-    """The slot with that key, or −1. As ``slots.find_slot``, in the first ``span`` entries of the table."""
-    at = np.int64(key) & (span - 1)
-    while table[at] >= 0 and keys[table[at]] != key:
-        at = (at + 1) & (span - 1)
-    slot: int = table[at]
-    return slot
-
-
-@kernel
 def remember(replicas: Replicas, key: np.uint64, worker: int) -> int:
     """Give a new key a slot with one worker, and return the slot. There must be a free slot."""
     slot: int = replicas.size[KEYS]
@@ -88,8 +78,8 @@ def remember(replicas: Replicas, key: np.uint64, worker: int) -> int:
     replicas.cursor[slot] = replicas.head[slot] = replicas.last[slot] = FIRST
     replicas.since[slot] = 0
     replicas.seen[slot] = True
-    if 4 * slot < replicas.size[SPAN] or replicas.size[SPAN] == len(replicas.table):
-        enter_slot(replicas.table[: replicas.size[SPAN]], replicas.key, slot)
+    if 4 * slot < replicas.size[SPAN] or replicas.size[SPAN] == len(replicas.table) - SALT:
+        enter_within(replicas.table, replicas.size[SPAN], replicas.key, slot)
     else:
         _enter_all(replicas)
     return slot
@@ -99,10 +89,12 @@ def remember(replicas: Replicas, key: np.uint64, worker: int) -> int:
 def _enter_all(replicas: Replicas) -> None:
     """Enter all keys anew, into a part of the table with 4 to 8 entries a key, or into all of it."""
     span = 16
-    while span < 4 * (replicas.size[KEYS] + 1) and span < len(replicas.table):
+    while span < 4 * (replicas.size[KEYS] + 1) and span < len(replicas.table) - SALT:
         span *= 2
     replicas.size[SPAN] = span
-    enter_slots(replicas.table[:span], replicas.key, replicas.size[KEYS])
+    replicas.table[:span] = -1
+    for slot in range(replicas.size[KEYS]):
+        enter_within(replicas.table, span, replicas.key, slot)
 
 
 @kernel

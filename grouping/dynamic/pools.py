@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unskew.grouping.compiled import kernel
-from unskew.grouping.slots import enter_slot, find_slot, slot_table
+from unskew.grouping.slots import enter_slot, enter_slots, find_slot, slot_table
 
 FREE, BABY, TEENAGE, OLD = 0, 1, 2, 3
 NEVER = np.int64(-(1 << 62))
@@ -286,7 +286,7 @@ def promote(spaces: KeySpaces, now: int, into_old: bool, evict_after: int) -> No
 @kernel
 def rebuild(spaces: KeySpaces) -> None:
     """Compute the sizes and the hash table from the slots."""
-    spaces.table[:] = -1
+    enter_slots(spaces.table, spaces.key, 0)
     spaces.size[:] = 0
     for slot in range(len(spaces.space)):
         space = spaces.space[slot]

@@ -116,7 +116,7 @@ def porc(keys, workers):
 
 
 def flooded(name, n=300_000):
-    """The CPU time of a tuple, ns, of 1,400 keys; and of 1,400 whose hashes agree in the bits that tables go by."""
+    """The CPU time of a tuple, ns, of 1,400 keys; and of 1,400 whose hashes agree in their lowest 12 bits."""
     numbers = np.arange(6_000_000)
     alike = numbers[encode(numbers).hashes & np.uint64(4095) == 0][:1400]
     times = []
