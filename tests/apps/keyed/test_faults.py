@@ -140,8 +140,8 @@ def test_a_work_without_a_merge_needs_a_grouping_that_keeps_keys():
     with pytest.raises(
         UsageError, match=r"D_CHOICES puts a key on several workers, and Alone has no merge; valid: KEY"
     ):
-        splits(Alone(), "d_choices", 4)
-    assert not splits(Alone(), "key", 4)
+        splits(Alone(), "D_CHOICES", 4)
+    assert not splits(Alone(), "KEY", 4)
     assert not splits(Alone(), "SHUFFLE", 1)
     assert splits(Tally(), "SHUFFLE", 2)
 
