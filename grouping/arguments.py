@@ -20,8 +20,12 @@ BALANCES = ("tuples", "cost")
 MOST_COST = 1e100
 
 
-def integer(name: str, value: Any, least: int | None = None, most: int | None = None) -> int:
+def integer(
+    name: str, value: Any, least: int | None = None, most: int | None = None, *, held: int | None = 2**63 - 1
+) -> int:
     """``value`` as an int if it is one in [least, most].
+
+    ``held`` is the largest one that an array could hold. The message names it only if the value is larger.
 
     Raises
     ------
@@ -30,6 +34,8 @@ def integer(name: str, value: Any, least: int | None = None, most: int | None = 
 
     """
     fits = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+    if most is None and fits and held is not None and value > held:
+        most = held
     if not fits or (least is not None and value < least) or (most is not None and value > most):
         bound = "" if least is None else f" of at least {least}"
         raise UsageError(

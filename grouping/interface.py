@@ -74,8 +74,8 @@ class Grouping(Stateful):
     forwards: ClassVar[bool] = False
 
     def __init__(self, workers: int, *, seed: int = 0) -> None:
-        self.workers = integer("workers", workers, 1)
-        self.seed = integer("seed", seed)
+        self.workers = integer("workers", workers, 1, held=2**31 - 1)
+        self.seed = integer("seed", seed, held=None)
         #: The number of the newest plan that was adopted, or 0 if there was none.
         self.plan = 0
 

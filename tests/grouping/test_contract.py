@@ -107,6 +107,7 @@ def test_a_parameter_of_a_wrong_type(name, parameter):
     annotation = inspect.signature(GROUPINGS[name]).parameters[parameter].annotation
     types = get_args(annotation) or (annotation,)
     wrong = [*NO_VALUES, *([1.5] * (float not in types)), *([True] * (bool not in types))]
+    wrong += [2**70] * (int in types and parameter != "seed")
     for value in wrong if NoneType in types else [*wrong, None]:
         with pytest.raises(UsageError, match=rf"^{parameter} is {re.escape(repr(value))}; valid: "):
             create(name, **{"workers": 3, parameter: value})
