@@ -15,7 +15,7 @@ import orjson
 import pyspark
 
 from benchmarks.engines.environments import compiled, jars_of, python_of
-from benchmarks.engines.jobs import LATENESS_MS, WINDOW_MS, Job, Place, ended
+from benchmarks.engines.jobs import WINDOW_MS, Job, Place, ended
 from benchmarks.measuring import settings
 from unskew.apps.topology.settings import Settings
 from unskew.deploy.installation.jars import connector_jars
@@ -119,7 +119,7 @@ class Ours(Contestant):
         options = {
             "--time": "event",
             "--window": WINDOW_MS / 1000,
-            "--lateness": LATENESS_MS / 1000,
+            "--lateness": job.late_ms / 1000,
             "--checkpoint": folder / "checkpoint",
             "--bootstrap-servers": bootstrap,
         }
@@ -130,7 +130,9 @@ class Ours(Contestant):
         # Two threads, as the others have, where tuples cost nothing.
         master = [] if job.cost_ms else ["--master", "local[2]"]
         unskew = Path(sys.executable).with_name("unskew")
-        command = [unskew, "topology", "LOCAL", *positional, "--until-drained", *master]
+        # A stream that goes on has no end to drain it to, and its batches follow each other without a wait.
+        ends = ["--trigger", 0] if job.rate else ["--until-drained"]
+        command = [unskew, "topology", "LOCAL", *positional, *ends, *master]
         command += [part for pair in options.items() for part in pair]
         return Started([*map(str, command)], f"{run.name}-{'results' if job.gap_ms else 'aggregator'}")
 
@@ -152,9 +154,10 @@ class Spark(Contestant):
     def start(self, job: Job, bootstrap: str, topic: str, folder: Path) -> Started:
         output = f"{topic}-spark-{folder.name}"
         jars = ",".join(map(str, connector_jars()))
-        of = [bootstrap, topic, output, job.field, job.gap_ms, job.cost_ms, job.workers, folder / "checkpoint", jars]
+        of = [bootstrap, topic, output, job.field, job.gap_ms, job.cost_ms, job.workers, folder / "checkpoint"]
+        program = [sys.executable, _HERE / "spark" / "program.py", *of, job.late_ms, jars]
         variables = {"JAVA_HOME": str(find_java().home), "PYSPARK_PYTHON": sys.executable}
-        return Started([*map(str, [sys.executable, _HERE / "spark" / "program.py", *of])], output, variables)
+        return Started([*map(str, program)], output, variables)
 
     def reads(self, job: Job, topic: str) -> str:
         return ended(topic) if job.gap_ms else topic
@@ -173,7 +176,7 @@ class Quix(Contestant):
     def start(self, job: Job, bootstrap: str, topic: str, folder: Path) -> Started:
         output = f"{topic}-quix-{folder.name}"
         of = [bootstrap, topic, output, job.field, job.gap_ms, job.cost_ms, job.workers, folder / "state"]
-        program = [python_of("quix"), _HERE / "quix" / "program.py", *of]
+        program = [python_of("quix"), _HERE / "quix" / "program.py", *of, job.late_ms, job.aim]
         return Started([*map(str, program)], output)
 
     def closes(self, job: Job, topic: str, output: str) -> str:
@@ -192,7 +195,7 @@ class Bytewax(Contestant):
 
     def start(self, job: Job, bootstrap: str, topic: str, folder: Path) -> Started:
         output = f"{topic}-bytewax-{folder.name}"
-        of = [bootstrap, topic, output, job.field, job.gap_ms, job.cost_ms, job.workers]
+        of = [bootstrap, topic, output, job.field, job.gap_ms, job.cost_ms, job.workers, job.late_ms, job.aim]
         program = [python_of("bytewax"), _HERE / "bytewax" / "program.py", *of]
         return Started([*map(str, program)], output)
 
@@ -232,7 +235,7 @@ class KafkaStreams(Contestant):
     def start(self, job: Job, bootstrap: str, topic: str, folder: Path) -> Started:
         output = f"{topic}-kafka-streams-{folder.name}"
         of = [bootstrap, topic, output, job.field, job.gap_ms, job.cost_ms, job.workers, folder / "state"]
-        return Started([*compiled("kafka_streams", "Counts"), *map(str, of)], output)
+        return Started([*compiled("kafka_streams", "Counts"), *map(str, of), str(job.late_ms), job.aim], output)
 
     def closes(self, job: Job, topic: str, output: str) -> str:
         # Windows' counts are written as they grow, sessions' when a later message has come.
@@ -266,7 +269,7 @@ class Storm(Contestant):
     def start(self, job: Job, bootstrap: str, topic: str, folder: Path) -> Started:
         output = f"{topic}-{self.name.lower().replace(', ', '-').replace(' ', '-')}-{folder.name}"
         spouts = min(job.partitions, job.workers)
-        of = [self.grouping, bootstrap, topic, output, job.field, job.cost_ms, spouts, job.workers]
+        of = [self.grouping, bootstrap, topic, output, job.field, job.cost_ms, spouts, job.workers, job.aim]
         return Started([*compiled("storm", "Counts"), *map(str, of)], output)
 
     def results(self, key: bytes | None, value: bytes) -> Iterator[tuple[Place, int]]:
@@ -284,10 +287,11 @@ class Flink(Contestant):
         output = f"{topic}-flink-{folder.name}"
         python = python_of("flink")
         jars = ";".join(f"file://{jar}" for jar in jars_of("flink"))
-        of = [bootstrap, topic, output, job.field, job.cost_ms or job.gap_ms, job.workers, jars]
+        of = [bootstrap, topic, output, job.field, job.cost_ms or job.gap_ms, job.workers]
+        how = [job.late_ms, job.aim] if job.cost_ms else []
         variables = {"JAVA_TOOL_OPTIONS": "-Xmx2g", "PATH": f"{python.parent}{os.pathsep}{os.environ['PATH']}"}
         program = _HERE / "flink" / ("work.py" if job.cost_ms else "program.py")
-        return Started([*map(str, [python, program, *of])], output, variables)
+        return Started([*map(str, [python, program, *of, *how, jars])], output, variables)
 
     def results(self, key: bytes | None, value: bytes) -> Iterator[tuple[Place, int]]:
         record = orjson.loads(value)

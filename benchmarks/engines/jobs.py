@@ -48,6 +48,10 @@ class Job:
     gap_ms : int
         Sessions: how far apart a key's messages may be. 0: windows. No two messages are just this far apart, because
         engines differ in whether they are of one session then: all are multiples of ``_TICK_MS`` apart.
+    late_ms : int
+        How late a message may be, in ms of event time.
+    rate : float
+        Messages/s of a stream that goes on. 0: all messages are there before, and the topic ends.
 
     """
 
@@ -60,6 +64,13 @@ class Job:
     workers: int
     cost_ms: float = 0.0
     gap_ms: int = 0
+    late_ms: int = LATENESS_MS
+    rate: float = 0.0
+
+    @property
+    def aim(self) -> str:
+        """What a program's settings are for: ``latency`` if the stream goes on, else ``throughput``."""
+        return "latency" if self.rate else "throughput"
 
 
 #: The jobs by name. ``--records`` gives another number.

@@ -1,11 +1,12 @@
 """All jobs in Bytewax: `fold_window` over tumbling windows, or over sessions.
 
-    python program.py BOOTSTRAP TOPIC OUTPUT FIELD GAP_MS COST_MS WORKERS
+    python program.py BOOTSTRAP TOPIC OUTPUT FIELD GAP_MS COST_MS WORKERS LATE_MS AIM
 
 One process a worker, as a cluster: https://docs.bytewax.io/v0.21.0/guide/concepts/workers-parallelization.html ("Multi-
 Process Cluster"). After .../guide/concepts/windowing.html ("Event Time") and the docstrings of ``KafkaSource`` and
-``fold_window``: ``ordered=False``, because counts don't depend on the order. It reads to the topic's end
-(``tail=False``), where all windows close.
+``fold_window``: ``ordered=False``, because counts don't depend on the order. AIM is ``throughput``: it reads to the
+topic's end (``tail=False``), where all windows close; or ``latency``: it reads on, and a window closes LATE_MS after
+its end, also if no later message of its key comes (``EventClock``).
 """
 
 import json
@@ -22,11 +23,13 @@ from bytewax.connectors.kafka import operators as kop
 from bytewax.dataflow import Dataflow
 from bytewax.operators import windowing as win
 
-WINDOW_MS, LATENESS_MS = 5_000, 2_400_000
+WINDOW_MS = 5_000
 EPOCH = datetime.fromtimestamp(0, UTC)
 
 
-def dataflow(bootstrap: str, topic: str, output: str, field: str, gap_ms: int, cost_ms: float) -> Dataflow:
+def dataflow(
+    bootstrap: str, topic: str, output: str, field: str, gap_ms: int, cost_ms: float, late_ms: int, aim: str
+) -> Dataflow:
     def count(window: tuple[int, float], at: int) -> tuple[int, float]:
         if cost_ms:
             time.sleep(cost_ms / 1000)
@@ -39,9 +42,9 @@ def dataflow(bootstrap: str, topic: str, output: str, field: str, gap_ms: int, c
 
     tumbling = win.TumblingWindower(timedelta(milliseconds=WINDOW_MS), align_to=EPOCH)
     sessions = win.SessionWindower(timedelta(milliseconds=gap_ms))
-    clock = win.EventClock(lambda at: datetime.fromtimestamp(at / 1000, UTC), timedelta(milliseconds=LATENESS_MS))
+    clock = win.EventClock(lambda at: datetime.fromtimestamp(at / 1000, UTC), timedelta(milliseconds=late_ms))
     flow = Dataflow("counts")
-    messages = kop.input("read", flow, brokers=[bootstrap], topics=[topic], tail=False)
+    messages = kop.input("read", flow, brokers=[bootstrap], topics=[topic], tail=aim == "latency")
     keyed = op.map("key", messages.oks, lambda message: (json.loads(message.value)[field], message.timestamp[1]))
     counts = win.fold_window(
         "count",
@@ -58,12 +61,12 @@ def dataflow(bootstrap: str, topic: str, output: str, field: str, gap_ms: int, c
 
 
 def main() -> None:
-    bootstrap, topic, output, field, gap_ms, cost_ms, workers = sys.argv[1:]
+    bootstrap, topic, output, field, gap_ms, cost_ms, workers, late_ms, aim = sys.argv[1:]
     sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(int(workers))]
     addresses = ";".join(f"127.0.0.1:{each.getsockname()[1]}" for each in sockets)
     for each in sockets:
         each.close()
-    given = bootstrap, topic, output, field, int(gap_ms), float(cost_ms)
+    given = bootstrap, topic, output, field, int(gap_ms), float(cost_ms), int(late_ms), aim
     run = [sys.executable, "-m", "bytewax.run", f"{__file__}:dataflow{given!r}", "-a", addresses]
     processes = [subprocess.Popen([*run, "-i", str(worker)]) for worker in range(int(workers))]
     sys.exit(max(process.wait() for process in processes))

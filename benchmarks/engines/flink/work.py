@@ -1,10 +1,14 @@
 """The job with work in Flink: `key_by` the key, then tumbling windows whose aggregate is a Python class.
 
-    python work.py BOOTSTRAP TOPIC OUTPUT FIELD COST_MS WORKERS JARS
+    python work.py BOOTSTRAP TOPIC OUTPUT FIELD COST_MS WORKERS LATE_MS AIM JARS
 
 After https://nightlies.apache.org/flink/flink-docs-release-2.2/docs/connectors/datastream/kafka/ and
 .../dev/python/datastream/operators/windows/. The window is by the record's time in Kafka. There is no idle time-out:
 a source that the work holds back would be taken for an idle one, and its messages for late ones.
+
+AIM is ``throughput``: it reads to the topic's end; or ``latency``: it reads on, buffers between tasks are sent after
+10 ms (.../dev/datastream/execution/execution_configuration/ and .../dev/datastream/overview/, "Controlling Latency"),
+and a bundle of messages for Python after 100 ms (.../dev/python/python_config/).
 """
 
 import json
@@ -24,13 +28,14 @@ from pyflink.datastream.connectors.kafka import (
 from pyflink.datastream.functions import AggregateFunction, ProcessWindowFunction
 from pyflink.datastream.window import TumblingEventTimeWindows
 
-WINDOW_MS, LATENESS_MS = 5_000, 2_400_000
+WINDOW_MS = 5_000
 SETTINGS = {
     "pipeline.object-reuse": "true",
     "execution.checkpointing.interval": "10 s",
     "python.executable": sys.executable,
     "python.fn-execution.bundle.size": "1000",
 }
+FOR_LATENCY = {"execution.buffer-timeout.interval": "10 ms", "python.fn-execution.bundle.time": "100"}
 
 
 class Work(AggregateFunction):
@@ -64,12 +69,12 @@ class Record(ProcessWindowFunction):
 
 
 def main() -> None:
-    bootstrap, topic, output, field, cost_ms, workers, jars = sys.argv[1:]
+    bootstrap, topic, output, field, cost_ms, workers, late_ms, aim, jars = sys.argv[1:]
     environment = StreamExecutionEnvironment.get_execution_environment(Configuration())
     environment.add_jars(*jars.split(";"))
     environment.set_parallelism(int(workers))
     settings = Configuration()
-    for name, value in SETTINGS.items():
+    for name, value in (SETTINGS | (FOR_LATENCY if aim == "latency" else {})).items():
         settings.set_string(name, value)
     environment.configure(settings)
     source = (
@@ -78,16 +83,16 @@ def main() -> None:
         .set_topics(topic)
         .set_group_id(output)
         .set_starting_offsets(KafkaOffsetsInitializer.earliest())
-        .set_bounded(KafkaOffsetsInitializer.latest())
         .set_value_only_deserializer(SimpleStringSchema())
-        .build()
     )
+    if aim == "throughput":
+        source = source.set_bounded(KafkaOffsetsInitializer.latest())
     value = KafkaRecordSerializationSchema.builder().set_topic(output)
     value = value.set_value_serialization_schema(SimpleStringSchema()).build()
     sink = KafkaSink.builder().set_bootstrap_servers(bootstrap).set_record_serializer(value).build()
-    times = WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_millis(LATENESS_MS))
+    times = WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_millis(int(late_ms)))
     (
-        environment.from_source(source, times, topic)
+        environment.from_source(source.build(), times, topic)
         .map(lambda message: json.loads(message)[field], Types.STRING())
         .key_by(lambda key: key, Types.STRING())
         .window(TumblingEventTimeWindows.of(Time.milliseconds(WINDOW_MS)))

@@ -1,11 +1,14 @@
 """All jobs in Quix Streams: `group_by` the key, then count in tumbling windows, or in sessions.
 
-    python program.py BOOTSTRAP TOPIC OUTPUT FIELD GAP_MS COST_MS WORKERS STATE
+    python program.py BOOTSTRAP TOPIC OUTPUT FIELD GAP_MS COST_MS WORKERS STATE LATE_MS AIM
 
 One process a worker, of one consumer group. After https://quix.io/docs/quix-streams/windowing.html ("Tumbling windows",
 "Session windows", "Closing strategies") and https://quix.io/docs/quix-streams/groupby.html: ``group_by`` makes a topic
-of as many partitions as the source has. Of the settings (https://quix.io/docs/quix-streams/configuration.html) those
-are changed that make fewer commits and larger requests.
+of as many partitions as the source has.
+
+AIM is ``throughput``: a window is written once, when it is over, and of the settings
+(https://quix.io/docs/quix-streams/configuration.html) those are changed that make larger requests; or ``latency``: a
+window's count is written at each message ("Emitting results": ``current``), by the client's own settings.
 """
 
 import multiprocessing
@@ -14,10 +17,21 @@ import time
 
 from quixstreams import Application
 
-WINDOW_MS, GRACE_MS = 5_000, 2_400_000
+WINDOW_MS = 5_000
+FOR_THROUGHPUT = {"linger.ms": 50, "compression.type": "lz4"}
 
 
-def run(bootstrap: str, topic: str, output: str, field: str, gap_ms: int, cost_ms: float, state: str) -> None:
+def run(
+    bootstrap: str,
+    topic: str,
+    output: str,
+    field: str,
+    gap_ms: int,
+    cost_ms: float,
+    state: str,
+    grace_ms: int,
+    aim: str,
+) -> None:
     app = Application(
         broker_address=bootstrap,
         consumer_group=output,
@@ -25,7 +39,7 @@ def run(bootstrap: str, topic: str, output: str, field: str, gap_ms: int, cost_m
         commit_interval=5.0,
         state_dir=state,
         loglevel="WARNING",
-        producer_extra_config={"linger.ms": 50, "compression.type": "lz4"},
+        producer_extra_config=FOR_THROUGHPUT if aim == "throughput" else {},
     )
     keyed = app.dataframe(app.topic(topic, value_deserializer="json")).group_by(field)
     if cost_ms:
@@ -36,17 +50,17 @@ def run(bootstrap: str, topic: str, output: str, field: str, gap_ms: int, cost_m
 
         keyed = keyed.apply(work)
     if gap_ms:
-        windows = keyed.session_window(inactivity_gap_ms=gap_ms, grace_ms=GRACE_MS)
+        windows = keyed.session_window(inactivity_gap_ms=gap_ms, grace_ms=grace_ms)
     else:
-        windows = keyed.tumbling_window(duration_ms=WINDOW_MS, grace_ms=GRACE_MS)
-    windows.count().final(closing_strategy="partition").to_topic(
-        app.topic(output, key_serializer="str", value_serializer="json")
-    )
+        windows = keyed.tumbling_window(duration_ms=WINDOW_MS, grace_ms=grace_ms)
+    counts = windows.count()
+    written = counts.final(closing_strategy="partition") if aim == "throughput" else counts.current()
+    written.to_topic(app.topic(output, key_serializer="str", value_serializer="json"))
     app.run()
 
 
 if __name__ == "__main__":
-    bootstrap, topic, output, field, gap_ms, cost_ms, workers, state = sys.argv[1:]
+    bootstrap, topic, output, field, gap_ms, cost_ms, workers, state, late_ms, aim = sys.argv[1:]
     for worker in range(int(workers)):
-        given = (bootstrap, topic, output, field, int(gap_ms), float(cost_ms), f"{state}/{worker}")
+        given = (bootstrap, topic, output, field, int(gap_ms), float(cost_ms), f"{state}/{worker}", int(late_ms), aim)
         multiprocessing.Process(target=run, args=given).start()

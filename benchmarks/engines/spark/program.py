@@ -1,6 +1,6 @@
 """All jobs in Spark itself: ``groupBy(window, key).count()``, or ``session_window``.
 
-    python program.py BOOTSTRAP TOPIC OUTPUT FIELD GAP_MS COST_MS WORKERS CHECKPOINT JARS
+    python program.py BOOTSTRAP TOPIC OUTPUT FIELD GAP_MS COST_MS WORKERS CHECKPOINT LATE_MS JARS
 
 After https://spark.apache.org/docs/latest/streaming/apis-on-dataframes-and-datasets.html ("Window Operations on Event
 Time", "Output Modes") and .../streaming/structured-streaming-kafka-integration.html. A window's count is written again
@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 
 
 def main() -> None:
-    bootstrap, topic, output, field, gap_ms, cost_ms, workers, checkpoint, jars = sys.argv[1:]
+    bootstrap, topic, output, field, gap_ms, cost_ms, workers, checkpoint, late_ms, jars = sys.argv[1:]
     seconds = float(cost_ms) / 1000
 
     def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -45,7 +45,7 @@ def main() -> None:
         tuples = tuples.repartition(int(workers), "key").mapInArrow(work, tuples.schema)
     sessions = int(gap_ms) > 0
     window = F.session_window("timestamp", f"{gap_ms} milliseconds") if sessions else F.window("timestamp", "5 seconds")
-    counts = tuples.withWatermark("timestamp", "40 minutes").groupBy(window.alias("window"), "key").count()
+    counts = tuples.withWatermark("timestamp", f"{late_ms} milliseconds").groupBy(window.alias("window"), "key").count()
     record = F.to_json(F.struct(F.unix_millis("window.start").alias("start"), "key", "count")).alias("value")
     query = (
         counts.select(record)
