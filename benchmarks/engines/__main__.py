@@ -2,6 +2,7 @@
 
     python -m benchmarks.engines [--jobs NAME ...] [--engines NAME ...] [--records N] [--repeats N]
     python -m benchmarks.engines --skews 0 20 50 80 100 [--picture FILE]
+    python -m benchmarks.engines --latency [RATE] [--lateness S] [--warm-up S] [--seconds S]
 
 Each contestant runs as a process of its own, in an environment of its own that is made when it is first asked for. They
 take turns. A run ends as soon as all counts are in the output topic, and right; a wrong result has no rate.
@@ -12,13 +13,14 @@ messages over that time, with the start. *CPU*: seconds a million messages, of t
 
 With ``--skews`` the job with work is run for several ratios of skew, in percent (``COUNTRY_SKEW_R0`` to ``R100``), and
 the table and the picture have its messages/s.
+
+With ``--latency`` the job with work gets a stream that goes on, at RATE messages/s, and the table has how late its
+right results are (``latency``).
 """
 
 import argparse
-import os
 import signal
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -28,9 +30,7 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-import psutil
 from confluent_kafka import Consumer, TopicPartition
-from confluent_kafka.admin import AdminClient
 from matplotlib.figure import Figure
 from rich.box import MARKDOWN
 from rich.console import Console
@@ -39,21 +39,21 @@ from rich.table import Table
 from benchmarks.engines.contestants import CONTESTANTS, Contestant
 from benchmarks.engines.environments import Unavailable
 from benchmarks.engines.jobs import JOBS, Found, Job, Truth, published, send_last
+from benchmarks.engines.latency import COLUMNS, Latency, Stream, paced, pooled
+from benchmarks.engines.running import LOOK_EVERY, made, running
 from benchmarks.measuring import in_turns
-from benchmarks.processes import end
 from unskew.apps.monitoring.colours import COLOURS
 from unskew.deploy.kafka.connection import Connection
 from unskew.deploy.kafka.reader import TopicReader
-from unskew.deploy.kafka.topics import end_offsets, ensure_topic, topics
+from unskew.deploy.kafka.topics import end_offsets
 from unskew.deploy.servers.broker import Broker
 
 _SILENCE = 420.0  # s without a new count, after which a run is given up: some write all at the end
 _AFTER_ITS_END = 5.0  # s
+_RATE = 400.0  # messages/s: the slowest, Flink, counts 512 to 668, with its start
 _LONGEST = 1200.0  # s, after which a run is given up that still writes
-_MOST_MEMORY = 0.5  # of the machine's, above which a run is given up
 #: Kafka Streams looks for windows that are over once a second, and then only if a message comes.
 _AGAIN_AFTER = 2.0  # s
-_LOOK_EVERY, _WEIGH_EVERY = 0.2, 1.0  # s
 
 
 class Measured(NamedTuple):
@@ -77,40 +77,6 @@ class Measured(NamedTuple):
 _NO_PROGRAM = Measured(wrong="no program for this job")
 
 
-class Usage:
-    """What a process and all that it started have taken so far, those that have ended, too."""
-
-    def __init__(self, root: int) -> None:
-        self._root = psutil.Process(root)
-        self._cpu: dict[tuple[int, float], float] = {}
-        self._weighed = 0.0
-        self.memory = 0.0
-
-    @property
-    def cpu(self) -> float:
-        """CPU seconds."""
-        return sum(self._cpu.values())
-
-    def look(self) -> None:
-        """Look at all processes now."""
-        weigh = time.monotonic() - self._weighed > _WEIGH_EVERY
-        size = 0.0
-        try:
-            family = [self._root, *self._root.children(recursive=True)]
-        except psutil.NoSuchProcess:
-            return
-        for process in family:
-            try:
-                times = process.cpu_times()
-                self._cpu[process.pid, process.create_time()] = times.user + times.system
-                size += process.memory_full_info().pss / 2**20 if weigh else 0.0
-            except psutil.Error:
-                continue
-        if weigh:
-            self._weighed = time.monotonic()
-            self.memory = max(self.memory, size)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--jobs", nargs="+", choices=list(JOBS), default=list(JOBS))
@@ -121,12 +87,23 @@ def main() -> None:
         "--skews", nargs="+", type=int, choices=range(0, 101, 10), metavar="PERCENT", help="0, 10 … 100"
     )
     parser.add_argument("--picture", type=Path, help="rate over skew, a PNG")
+    parser.add_argument(
+        "--latency", nargs="?", type=float, const=_RATE, metavar="RATE", help=f"messages/s (default: {_RATE:g})"
+    )
+    parser.add_argument("--lateness", type=float, default=1.0, help="with --latency: how late messages may be, s")
+    parser.add_argument("--warm-up", type=float, default=20.0, help="with --latency: s after the first result")
+    parser.add_argument("--seconds", type=float, default=60.0, help="with --latency: s that are measured")
     given = parser.parse_args()
-    console = Console(width=140)
+    console = Console(width=260)  # a row is a line
     # By default Python ends at once, and a contestant would go on without us.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     with tempfile.TemporaryDirectory() as folder, Broker(Path(folder) / "kafka") as broker:
         contest = Contest(Connection(broker.bootstrap_servers), [CONTESTANTS[each] for each in given.engines])
+        if given.latency:
+            job = replace(JOBS["work"], name="latency", rate=given.latency, late_ms=round(1000 * given.lateness))
+            stream = Stream(job, given.warm_up, given.seconds)
+            console.print(contest.by_engine(stream, contest.follow(stream, given.repeats)))
+            return
         if given.skews:
             found = {skew: contest.run(_job("work", given.records, skew), given.repeats) for skew in given.skews}
             console.print(contest.by_skew(found))
@@ -163,6 +140,22 @@ class Contest:
         present = [each for each in self._engines if each.name in self.versions and each.does(job)]
         runs = {each.name: partial(_run, self._connection, job, each, truth) for each in present}
         return {name: _median(of) for name, of in in_turns(runs, repeats, str).items()} if runs else {}
+
+    def follow(self, stream: Stream, repeats: int) -> dict[str, Latency]:
+        """Let all contestants follow a stream, in turns: what was measured in all repeats."""
+        present = [each for each in self._engines if each.name in self.versions and each.does(stream.job)]
+        runs = {each.name: partial(paced, self._connection, stream, each) for each in present}
+        return {name: pooled(of) for name, of in in_turns(runs, repeats, str).items()} if runs else {}
+
+    def by_engine(self, stream: Stream, found: Mapping[str, Latency]) -> Table:
+        """The table of how late results are."""
+        job = stream.job
+        title = f"{job.what}: {job.rate:g} messages/s for {stream.seconds:g} s, W = {job.workers}, times in ms"
+        table = Table("engine", *COLUMNS, "version", title=title, box=MARKDOWN)
+        for name, version in self.versions.items():
+            of = found.get(name, Latency(wrong=_NO_PROGRAM.wrong))
+            table.add_row(name, *of.cells(), f"{version}: {of.wrong}" if of.wrong else version)
+        return self._and_missing(table)
 
     def table(self, job: Job, found: Mapping[str, Measured]) -> Table:
         """The table of a job."""
@@ -233,55 +226,38 @@ def _read(connection: Connection, topic: str, group: str) -> bool:
     return all(each.offset >= ends[each.partition] for each in committed)
 
 
-def _made(connection: Connection, topic: str, partitions: int) -> None:
-    """Make a topic whose records have the broker's time, in place of an earlier run's. (Ours has one name for all.)"""
-    if topic in topics(connection):
-        admin = AdminClient(connection.client())  # it must outlive the answer
-        admin.delete_topics([topic])[topic].result()
-        while topic in topics(connection):
-            time.sleep(0.1)
-    ensure_topic(connection, topic, partitions, {"message.timestamp.type": "LogAppendTime"})
-
-
 def _run(connection: Connection, job: Job, engine: Contestant, truth: Truth, repeat: int) -> Measured:
     """Run a contestant until all counts are there."""
-    with tempfile.TemporaryDirectory(prefix=f"{repeat}-") as name, tempfile.TemporaryFile() as log:
+    with tempfile.TemporaryDirectory(prefix=f"{repeat}-") as name:
         folder = Path(name)
         topic = f"engines-{job.name}"
         started = engine.start(job, connection.bootstrap_servers, engine.reads(job, topic), folder)
-        _made(connection, started.output, job.partitions)
+        made(connection, started.output, job.partitions)
         began = time.time()
-        variables = {**os.environ, **started.environment}
-        process = subprocess.Popen(started.command, cwd=folder, stdout=log, stderr=log, env=variables)
-        usage, found = Usage(process.pid), Found()
+        found = Found()
         closes, send_at = engine.closes(job, topic, started.output), 0.0
-        try:
+        with running(started, folder) as at_work, TopicReader(connection, started.output) as reader:
+            usage = at_work.usage
             over = time.monotonic() + _SILENCE
             end_at = time.monotonic() + _LONGEST
-            most = _MOST_MEMORY * psutil.virtual_memory().total / 2**20
-            with TopicReader(connection, started.output) as reader:
-                while not found.all_of(truth) and time.monotonic() < min(over, end_at):
-                    usage.look()
-                    if usage.memory > most:
-                        break
-                    for message in reader.new(_LOOK_EVERY):
-                        found.add(engine.results(message.key(), message.value() or b""), message.timestamp()[1])
-                        over = time.monotonic() + _SILENCE
-                        send_at = time.monotonic() + _AGAIN_AFTER
-                    if process.poll() is not None:
-                        over = min(over, time.monotonic() + _AFTER_ITS_END)
-                    if closes and time.monotonic() > send_at and _read(connection, topic, started.output):
-                        send_last(connection, closes, job.field)
-                        send_at = time.monotonic() + _AGAIN_AFTER
+            while not found.all_of(truth) and time.monotonic() < min(over, end_at):
+                usage.look()
+                if usage.too_much:
+                    break
+                for message in reader.new(LOOK_EVERY):
+                    found.add(engine.results(message.key(), message.value() or b""), message.timestamp()[1])
+                    over = time.monotonic() + _SILENCE
+                    send_at = time.monotonic() + _AGAIN_AFTER
+                if at_work.process.poll() is not None:
+                    over = min(over, time.monotonic() + _AFTER_ITS_END)
+                if closes and time.monotonic() > send_at and _read(connection, topic, started.output):
+                    send_last(connection, closes, job.field)
+                    send_at = time.monotonic() + _AGAIN_AFTER
             usage.look()
-        finally:
-            end(process.pid)  # all at once: once a process has ended, its children are no longer found
-            process.wait()
-        wrong = found.wrong(truth)
-        if wrong:
-            log.seek(0)
-            print(log.read().decode(errors="replace")[-20000:])
-            wrong += f" (given up after {time.time() - began:.0f} s, at {usage.memory:,.0f} MiB)"
+            wrong = found.wrong(truth)
+            if wrong:
+                wrong += f" (given up after {time.time() - began:.0f} s, at {usage.memory:,.0f} MiB)"
+                at_work.complain(wrong)
         return Measured(found.last_ms / 1000 - began, usage.cpu, usage.memory, truth.total, wrong)
 
 

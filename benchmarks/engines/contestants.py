@@ -58,6 +58,11 @@ class Contestant(ABC):
 
     name: str
 
+    @property
+    def slug(self) -> str:
+        """Its name as a part of a topic's."""
+        return self.name.lower().replace(", ", "-").replace(" ", "-")
+
     @abstractmethod
     def version(self) -> str:
         """Its version. It is installed where it isn't.
@@ -267,7 +272,7 @@ class Storm(Contestant):
         return not job.gap_ms
 
     def start(self, job: Job, bootstrap: str, topic: str, folder: Path) -> Started:
-        output = f"{topic}-{self.name.lower().replace(', ', '-').replace(' ', '-')}-{folder.name}"
+        output = f"{topic}-{self.slug}-{folder.name}"
         spouts = min(job.partitions, job.workers)
         of = [self.grouping, bootstrap, topic, output, job.field, job.cost_ms, spouts, job.workers, job.aim]
         return Started([*compiled("storm", "Counts"), *map(str, of)], output)

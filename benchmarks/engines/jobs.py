@@ -94,11 +94,19 @@ class Truth:
         (window, key) → messages.
     total : int
         All messages.
+    last_ms : dict
+        (window, key) → the time of its last message.
 
     """
 
     counts: dict[Place, int] = field(default_factory=dict)
     total: int = 0
+    last_ms: dict[Place, int] = field(default_factory=dict)
+
+    def between(self, first_ms: int, stop_ms: int) -> "Truth":
+        """That of the windows that begin at ``first_ms`` or later, and before ``stop_ms``."""
+        counts = {place: n for place, n in self.counts.items() if first_ms <= place[0] < stop_ms}
+        return Truth(counts, sum(counts.values()), {place: self.last_ms[place] for place in counts})
 
 
 def published(connection: Connection, topic: str, job: Job) -> Truth:
@@ -148,11 +156,18 @@ def counted(connection: Connection, topic: str, job: Job) -> Truth:
             codes.append(keys.setdefault(message.value() or b"", len(keys)))
             times.append(message.timestamp()[1])
     names = [orjson.loads(value)[job.field] for value in keys]
-    code, at = np.array(codes), np.array(times, np.int64)
-    starts = sessions_of(code, at, job.gap_ms) if job.gap_ms else at // WINDOW_MS * WINDOW_MS
-    pairs, numbers = np.unique(np.stack([starts, code]), axis=1, return_counts=True)
-    counts = {(int(start), names[code]): int(n) for start, code, n in zip(*pairs, numbers, strict=True)}
-    return Truth(counts, sum(counts.values()))
+    return truth_of(names, np.array(codes, np.int64), np.array(times, np.int64), job.gap_ms)
+
+
+def truth_of(names: list[str], code: NDArray[np.int64], at: NDArray[np.int64], gap_ms: int = 0) -> Truth:
+    """The count of messages whose keys are ``names[code]`` and whose times are ``at`` (ms), both int64[n]."""
+    starts = sessions_of(code, at, gap_ms) if gap_ms else at // WINDOW_MS * WINDOW_MS
+    pairs, which, numbers = np.unique(np.stack([starts, code]), axis=1, return_inverse=True, return_counts=True)
+    last = np.zeros(len(numbers), np.int64)
+    np.maximum.at(last, which.ravel(), at)  # NumPy 2.0 gives it another shape
+    places = [(int(start), names[code]) for start, code in pairs.T]
+    counts = dict(zip(places, numbers.tolist(), strict=True))
+    return Truth(counts, len(at), dict(zip(places, last.tolist(), strict=True)))
 
 
 def sessions_of(code: NDArray[np.int64], at: NDArray[np.int64], gap_ms: int) -> NDArray[np.int64]:

@@ -7,7 +7,9 @@ import numpy as np
 import pytest
 
 from benchmarks.engines.contestants import CONTESTANTS, Ours
-from benchmarks.engines.jobs import Found, Truth, sessions_of
+from benchmarks.engines.jobs import Found, Truth, sessions_of, truth_of
+from benchmarks.engines.latency import Latency, Result, Tap, first_window, in_the_end, latencies, pooled
+from unskew.producers.registry import create
 
 
 @pytest.mark.full
@@ -68,3 +70,80 @@ def test_a_count_that_is_taken_back_counts_no_longer():
     assert found.total == 3
     found.add([((0, "tr"), -1)], 30)  # the later one came first
     assert not found.wrong(truth)
+
+
+@pytest.fixture
+def two_windows():
+    """Two windows of a hot key and a rare one, and one after them."""
+    names, code = ["tr", "de"], np.array([0, 1, 0, 0, 0, 1, 0])
+    return truth_of(names, code, np.array([5_000, 6_000, 9_990, 7_000, 10_000, 14_999, 15_000])).between(5_000, 15_000)
+
+
+def test_messages_are_counted_with_the_last_ones_time(two_windows):
+    assert two_windows.counts == {(5_000, "tr"): 3, (5_000, "de"): 1, (10_000, "tr"): 1, (10_000, "de"): 1}
+    assert two_windows.last_ms[5_000, "tr"] == 9_990
+    assert two_windows.last_ms[10_000, "de"] == 14_999
+    assert two_windows.total == 6
+
+
+def test_latency_is_that_of_the_first_record_with_the_final_count(two_windows):
+    results = [
+        Result(8_000, (5_000, "tr"), 2),
+        Result(10_700, (5_000, "tr"), 3),  # the same again, which was read before
+        Result(10_500, (5_000, "tr"), 3),
+        Result(6_010, (5_000, "de"), 1),  # before the window's end
+        Result(15_300, (10_000, "tr"), 1),
+        Result(15_200, (10_000, "de"), 1),
+        Result(20_000, (15_000, "tr"), 1),  # not measured
+    ]
+    assert not in_the_end(two_windows, results)
+    after_end, after_last, hottest = latencies(two_windows, results)
+    of = {place: (end, last) for place, end, last in zip(two_windows.counts, after_end, after_last, strict=True)}
+    assert of == {
+        (5_000, "tr"): (500, 510),
+        (5_000, "de"): (-3_990, 10),
+        (10_000, "tr"): (300, 5_300),
+        (10_000, "de"): (200, 201),
+    }
+    assert [place for place, hot in zip(of, hottest, strict=True) if hot and place[0] == 5_000] == [(5_000, "tr")]
+    assert hottest.sum() == 2  # one a window
+
+
+def test_the_last_count_is_the_one_that_the_broker_appended_last(two_windows):
+    right = [Result(9_000, place, n) for place, n in two_windows.counts.items()]
+    assert not in_the_end(two_windows, [*right, Result(8_000, (5_000, "tr"), 2)])  # it was read later
+    assert in_the_end(two_windows, [*right, Result(9_500, (5_000, "tr"), 4)]) == (
+        "7 of 6 messages; 1 of 4 counts are wrong"
+    )
+    assert "1 of 4 counts" in in_the_end(two_windows, right[1:])
+    assert "1 of 5 counts" in in_the_end(two_windows, [*right, Result(9_500, (5_000, "fr"), 1)])
+
+
+def test_runs_are_pooled_unless_one_is_wrong():
+    one = Latency(np.array([1.0, 3.0]), np.array([2.0, 4.0]), np.array([True, False]), 60.0, 12.0, 100.0, 24_000)
+    other = one._replace(after_end=np.array([5.0, 7.0]), cpu=36.0, memory=300.0)
+    both = pooled([one, other])
+    assert both.after_end.tolist() == [1, 3, 5, 7]
+    assert both.cells() == ["4", "7", "3", "3", "4", "2", "400", "1,000", "200"]
+    assert pooled([one, Latency(wrong="lost")]).wrong == "lost"
+    assert set(Latency(wrong="lost").cells()) == {""}
+
+
+def test_a_tap_changes_its_rate_within_a_block():
+    tap, due = Tap(20.0), []
+    block = next(create("COUNTRY_SKEW_R80", records=1_000).blocks())
+    for stop, at in tap.pieces(block, 0):
+        due.append((stop, at))
+        if stop == 10:
+            tap.rate = 400.0
+    assert [stop for stop, _ in due][:11] == [*range(1, 11), 30]
+    assert due[-1][0] == len(block)
+    at = dict(due)
+    assert at[10] == pytest.approx(9 / 20)
+    assert at[30] == pytest.approx(10 / 20)
+    assert at[1_000] == pytest.approx(10 / 20 + 49 * 20 / 400)
+
+
+def test_measured_windows_begin_with_a_whole_one():
+    assert first_window(10_000) == 10_000
+    assert first_window(10_001) == 15_000
