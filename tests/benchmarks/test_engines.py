@@ -91,6 +91,7 @@ def test_latency_is_that_of_the_first_record_with_the_final_count(two_windows):
         Result(8_000, (5_000, "tr"), 2),
         Result(10_700, (5_000, "tr"), 3),  # the same again, which was read before
         Result(10_500, (5_000, "tr"), 3),
+        Result(10_900, (5_000, "tr"), 3),
         Result(6_010, (5_000, "de"), 1),  # before the window's end
         Result(15_300, (10_000, "tr"), 1),
         Result(15_200, (10_000, "de"), 1),
