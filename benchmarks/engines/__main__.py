@@ -251,7 +251,7 @@ def _run(connection: Connection, job: Job, engine: Contestant, truth: Truth, rep
                 if at_work.process.poll() is not None:
                     over = min(over, time.monotonic() + _AFTER_ITS_END)
                 if closes and time.monotonic() > send_at and _read(connection, topic, started.output):
-                    send_last(connection, closes, job.field)
+                    send_last(connection, closes, job)
                     send_at = time.monotonic() + _AGAIN_AFTER
             usage.look()
             wrong = found.wrong(truth)

@@ -215,7 +215,7 @@ class Pathway(Contestant):
         return _required("pathway")
 
     def does(self, job: Job) -> bool:
-        return not job.cost_ms
+        return not job.cost_ms and len(job.path) == 1
 
     def start(self, job: Job, bootstrap: str, topic: str, folder: Path) -> Started:
         output = f"{topic}-pathway-{folder.name}"

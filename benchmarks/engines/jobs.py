@@ -5,8 +5,10 @@ record. A contestant may write a window's count several times, as it grows: the 
 """
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import reduce
+from operator import getitem
 
 import numpy as np
 import orjson
@@ -16,6 +18,7 @@ from numpy.typing import NDArray
 from unskew.deploy.kafka.connection import Connection
 from unskew.deploy.kafka.reader import TopicReader
 from unskew.deploy.kafka.topics import ensure_topic, topics
+from unskew.producers.dataset import Dataset
 from unskew.producers.publish import publish
 from unskew.producers.registry import create
 
@@ -40,7 +43,7 @@ class Job:
     name, what : str
         Its name, and what it is in words.
     source_type, field : str
-        The dataset, and the field of its messages that is the key.
+        The dataset, and the field of its messages that is the key. Its dots lead to nested objects.
     records, partitions, workers : int
         The messages, the topic's partitions, and W, the number of workers that an engine has for it.
     cost_ms : float
@@ -68,6 +71,11 @@ class Job:
     rate: float = 0.0
 
     @property
+    def path(self) -> list[str]:
+        """The names of the fields that lead to the key."""
+        return self.field.split(".")
+
+    @property
     def aim(self) -> str:
         """What a program's settings are for: ``latency`` if the stream goes on, else ``throughput``."""
         return "latency" if self.rate else "throughput"
@@ -79,6 +87,7 @@ JOBS = {
     for job in (
         Job("count", "count by key and 5 s", "COUNTRY_SKEW_R80", "country", 10_000_000, 4, 2),
         Job("sessions", "sessions of 100,000 keys, Zipf 1", "ZIPF", "key", 1_000_000, 4, 2, gap_ms=30_001),
+        Job("bids", "sessions of NEXMark's bids by bidder", "NEXMARK", "bid.bidder", 1_000_000, 4, 2, gap_ms=2_001),
         Job("work", "count by key and 5 s, after 1 ms a message", "COUNTRY_SKEW_R80", "country", 60_000, 10, 10, 1.0),
     )
 }
@@ -112,8 +121,8 @@ class Truth:
 def published(connection: Connection, topic: str, job: Job) -> Truth:
     """Make the topic, publish the job's messages, and count them as a plain consumer reads them back.
 
-    Messages of sessions span ``_SPAN_MS``, and the last one is of now. That is less than the lateness, so none is late,
-    in whatever order an engine reads partitions. The topic ``ended(topic)`` has them, too.
+    Messages of sessions span ``_SPAN_MS`` at most, and the first one is that old. It is less than the lateness, so none
+    is late, in whatever order an engine reads partitions. The topic ``ended(topic)`` has them, too.
     """
     dataset = create(job.source_type, records=job.records)
     if not job.gap_ms:
@@ -124,13 +133,21 @@ def published(connection: Connection, topic: str, job: Job) -> Truth:
     for name in (topic, ended(topic)):
         ensure_topic(connection, name, job.partitions)
         producer = Producer(connection.client(**{"queue.buffering.max.messages": 2 * job.records}))
-        values = (value for block in dataset.blocks() for value in block.messages.to_pylist())
-        for number, value in enumerate(values):
-            at = first + number * _SPAN_MS // job.records // _TICK_MS * _TICK_MS
-            producer.produce(name, value, partition=number % job.partitions, timestamp=at)
+        for number, (value, at) in enumerate(_timed(dataset, job)):
+            producer.produce(name, value, partition=number % job.partitions, timestamp=first + at)
         producer.flush()
-    send_last(connection, ended(topic), job.field)
+    send_last(connection, ended(topic), job)
     return counted(connection, topic, job)
+
+
+def _timed(dataset: Dataset, job: Job) -> Iterator[tuple[bytes, int]]:
+    """All messages, each with its time after the first (ms): the dataset's own, or spread over ``_SPAN_MS``."""
+    number, began = 0, None
+    for block in dataset.blocks():
+        at = np.arange(number, number + len(block)) * _SPAN_MS // job.records if block.times is None else block.times
+        began = at[0] if began is None else began
+        yield from zip(block.messages.to_pylist(), ((at - began) // _TICK_MS * _TICK_MS).tolist(), strict=True)
+        number += len(block)
 
 
 def ended(topic: str) -> str:
@@ -138,12 +155,13 @@ def ended(topic: str) -> str:
     return f"{topic}-ended"
 
 
-def send_last(connection: Connection, topic: str, field: str) -> None:
+def send_last(connection: Connection, topic: str, job: Job) -> None:
     """Send each partition a message that is much later than all others, so that the windows before it are over."""
     producer = Producer(connection.client())
     later = int(time.time() * 1000) + _LATER_MS
+    last = reduce(lambda value, name: {name: value}, reversed(job.path), LAST)
     for partition in range(topics(connection)[topic]):
-        producer.produce(topic, orjson.dumps({field: LAST}), orjson.dumps(LAST), partition, timestamp=later)
+        producer.produce(topic, orjson.dumps(last), orjson.dumps(LAST), partition, timestamp=later)
     producer.flush()
 
 
@@ -155,7 +173,7 @@ def counted(connection: Connection, topic: str, job: Job) -> Truth:
         for message in reader.to_end():
             codes.append(keys.setdefault(message.value() or b"", len(keys)))
             times.append(message.timestamp()[1])
-    names = [orjson.loads(value)[job.field] for value in keys]
+    names = [str(reduce(getitem, job.path, orjson.loads(value))) for value in keys]
     return truth_of(names, np.array(codes, np.int64), np.array(times, np.int64), job.gap_ms)
 
 

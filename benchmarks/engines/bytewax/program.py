@@ -16,9 +16,11 @@ import subprocess
 import sys
 import time
 from datetime import UTC, datetime, timedelta
+from functools import reduce
+from operator import getitem
 
 from bytewax import operators as op
-from bytewax.connectors.kafka import KafkaSinkMessage
+from bytewax.connectors.kafka import KafkaSinkMessage, KafkaSourceMessage
 from bytewax.connectors.kafka import operators as kop
 from bytewax.dataflow import Dataflow
 from bytewax.operators import windowing as win
@@ -30,6 +32,11 @@ EPOCH = datetime.fromtimestamp(0, UTC)
 def dataflow(
     bootstrap: str, topic: str, output: str, field: str, gap_ms: int, cost_ms: float, late_ms: int, aim: str
 ) -> Dataflow:
+    path = field.split(".")
+
+    def keyed_by(message: KafkaSourceMessage) -> tuple[str, int]:
+        return str(reduce(getitem, path, json.loads(message.value))), message.timestamp[1]
+
     def count(window: tuple[int, float], at: int) -> tuple[int, float]:
         if cost_ms:
             time.sleep(cost_ms / 1000)
@@ -45,7 +52,7 @@ def dataflow(
     clock = win.EventClock(lambda at: datetime.fromtimestamp(at / 1000, UTC), timedelta(milliseconds=late_ms))
     flow = Dataflow("counts")
     messages = kop.input("read", flow, brokers=[bootstrap], topics=[topic], tail=aim == "latency")
-    keyed = op.map("key", messages.oks, lambda message: (json.loads(message.value)[field], message.timestamp[1]))
+    keyed = op.map("key", messages.oks, keyed_by)
     counts = win.fold_window(
         "count",
         keyed,

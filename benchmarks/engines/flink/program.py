@@ -10,13 +10,15 @@ of a bounded topic is lost.
 """
 
 import sys
+from functools import reduce
 
 from pyflink.datastream import StreamExecutionEnvironment
 from pyflink.table import StreamTableEnvironment
 
 SOURCE = """
 CREATE TABLE messages (
-  `{field}` STRING,
+  {columns},
+  by_key AS {field},
   stamp TIMESTAMP_LTZ(3) METADATA FROM 'timestamp',
   WATERMARK FOR stamp AS stamp - INTERVAL '40' MINUTE
 ) WITH (
@@ -31,10 +33,10 @@ CREATE TABLE counts (`start` TIMESTAMP(3), `key` STRING, n BIGINT) WITH (
 )
 """
 WINDOWS = "TUMBLE(TABLE messages, DESCRIPTOR(stamp), INTERVAL '5' SECOND)"
-SESSIONS = "SESSION(TABLE messages PARTITION BY `{field}`, DESCRIPTOR(stamp), INTERVAL '{gap}' SECOND)"
+SESSIONS = "SESSION(TABLE messages PARTITION BY by_key, DESCRIPTOR(stamp), INTERVAL '{gap}' SECOND)"
 COUNTS = """
-INSERT INTO counts SELECT window_start, `{field}`, COUNT(*) FROM TABLE({windows})
-GROUP BY window_start, window_end, `{field}`
+INSERT INTO counts SELECT window_start, by_key, COUNT(*) FROM TABLE({windows})
+GROUP BY window_start, window_end, by_key
 """
 SETTINGS = {
     "table.local-time-zone": "UTC",
@@ -56,7 +58,10 @@ def main() -> None:
     tables = StreamTableEnvironment.create(environment)
     for name, value in SETTINGS.items():
         tables.get_config().set(name, value)
-    names = {"bootstrap": bootstrap, "topic": topic, "output": output, "field": field, "gap": int(gap_ms) / 1000}
+    names = {"bootstrap": bootstrap, "topic": topic, "output": output, "gap": int(gap_ms) / 1000}
+    *outer, name = [f"`{each}`" for each in field.split(".")]
+    names["field"] = ".".join([*outer, name])
+    names["columns"] = reduce(lambda inner, parent: f"{parent} ROW<{inner}>", reversed(outer), f"{name} STRING")
     windows = (SESSIONS if int(gap_ms) else WINDOWS).format(**names)
     tables.execute_sql(SOURCE.format(**names))
     tables.execute_sql(SINK.format(**names))

@@ -123,12 +123,17 @@ public class Counts {
     streams.start();
   }
 
-  /** A field of a value. */
+  /** A field of a value, whose dots lead to nested objects, as text. */
   private static String key(byte[] value, String field) {
     try (JsonParser parser = JSON.createParser(value)) {
+      String[] path = field.split("\\.");
+      int found = 0;
       while (parser.nextToken() != null) {
-        if (parser.currentToken() == JsonToken.FIELD_NAME && parser.currentName().equals(field)) {
-          return parser.nextTextValue();
+        if (parser.currentToken() == JsonToken.FIELD_NAME && parser.currentName().equals(path[found])) {
+          parser.nextToken();
+          if (++found == path.length) {
+            return parser.getText();
+          }
         }
       }
       throw new IllegalArgumentException("no " + field);

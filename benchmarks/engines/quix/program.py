@@ -14,6 +14,8 @@ window's count is written at each message ("Emitting results": ``current``), by 
 import multiprocessing
 import sys
 import time
+from functools import reduce
+from operator import getitem
 
 from quixstreams import Application
 
@@ -41,7 +43,9 @@ def run(
         loglevel="WARNING",
         producer_extra_config=FOR_THROUGHPUT if aim == "throughput" else {},
     )
-    keyed = app.dataframe(app.topic(topic, value_deserializer="json")).group_by(field)
+    path = field.split(".")
+    messages = app.dataframe(app.topic(topic, value_deserializer="json"))
+    keyed = messages.group_by(lambda value: str(reduce(getitem, path, value)), name=field)
     if cost_ms:
 
         def work(value: dict[str, str]) -> dict[str, str]:

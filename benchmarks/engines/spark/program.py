@@ -11,9 +11,10 @@ Python's.
 import sys
 import time
 from collections.abc import Iterator
+from functools import reduce
 
 import pyarrow as pa
-from pyspark.sql import SparkSession
+from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F
 
 
@@ -39,7 +40,9 @@ def main() -> None:
         .option("maxOffsetsPerTrigger", 4_000 if seconds else 2_000_000)
         .load()
     )
-    key = F.from_json(F.col("value").cast("string"), f"{field} string")[field].alias("key")
+    *outer, name = field.split(".")
+    schema = reduce(lambda inner, parent: f"{parent} struct<{inner}>", reversed(outer), f"{name} string")
+    key = reduce(Column.__getitem__, field.split("."), F.from_json(F.col("value").cast("string"), schema)).alias("key")
     tuples = messages.select("timestamp", key)
     if seconds:
         tuples = tuples.repartition(int(workers), "key").mapInArrow(work, tuples.schema)
