@@ -106,11 +106,13 @@ def simulate(
     ] = "zipf:z=1.2,k=100000",
     groupings: Annotated[
         str, typer.Option(metavar="NAME,…", help="Groupings; NAME:PARAMETER=VALUE:… sets parameters.")
-    ] = "BOUNDED_LOAD,PARTIAL_KEY,D_CHOICES,W_CHOICES,DYNAMIC_KEY,KEY,SHUFFLE",
+    ] = "PLANNED,BOUNDED_LOAD,PARTIAL_KEY,D_CHOICES,W_CHOICES,DYNAMIC_KEY,KEY,SHUFFLE",
     workers: Annotated[
         str, typer.Option(metavar="W,…", help="Number of workers W; several numbers give a curve.")
     ] = "10",
-    sources: Annotated[int, typer.Option(min=1, help="Number of sources S.")] = 5,
+    sources: Annotated[
+        int | None, typer.Option(min=1, help="Number of sources S.", show_default="a topic's partitions, otherwise 5")
+    ] = None,
     tuples: Annotated[
         int, typer.Option(min=1, help="Most tuples to simulate; a file or topic may have fewer.")
     ] = 1_000_000,
@@ -192,6 +194,7 @@ def simulate(
 
     contestants = [simulation.Contestant(*each) for each in chosen]
     given = source.Given(stream, tuples, seed, partial(Connection.of, bootstrap_servers, kafka_config))
+    sources = sources or len(given.partitions() or ()) or 5
     console = Console()
     if asked:
         settings = {**speeds, "sources": sources, "split": split, "seed": seed}

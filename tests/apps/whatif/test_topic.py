@@ -85,3 +85,4 @@ def test_the_command_says_how_uneven_the_partitions_are(kafka, topic, messages, 
     done = unskew("simulate", *given, "--bootstrap-servers", connection.bootstrap_servers)
     assert done.returncode == 0, done.stderr
     assert [line for line in done.stdout.splitlines() if line.startswith("Kafka: ")] == [f"Kafka: {says}"]
+    assert f", S = {len(messages)}, W = 2" in done.stdout, "a source for each partition"
