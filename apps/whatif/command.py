@@ -194,11 +194,13 @@ def simulate(
 
     contestants = [simulation.Contestant(*each) for each in chosen]
     given = source.Given(stream, tuples, seed, partial(Connection.of, bootstrap_servers, kafka_config))
-    sources = sources or len(given.partitions() or ()) or 5
+    partitions = given.partitions()
+    sources = sources or len(partitions or ()) or 5
     console = Console()
     if asked:
         settings = {**speeds, "sources": sources, "split": split, "seed": seed}
         _minutes(console, _timing(given, batches, work, settings), contestants, counts)
+        _uneven(console, partitions)
         if not details and output is None:
             return
     try:
@@ -223,13 +225,20 @@ def simulate(
             console.print(tables.table(found, simulated.keys))
             if details:
                 console.print(tables.details(found, console.width))
-        if read.partitions is not None:
-            console.print(tables.partitions(read.partitions), highlight=False, soft_wrap=True)
+        _uneven(console, partitions)
     except (ValueError, TypeError) as error:
         raise UsageError(str(error)) from None
     if output is not None:
         for file in tables.save(outcomes, output, stream):
             console.print(f"wrote {file}")
+
+
+def _uneven(console: Console, partitions: Mapping[int, int] | None) -> None:
+    """Say how uneven a topic's partitions are."""
+    from unskew.apps.whatif import tables
+
+    if partitions is not None:
+        console.print(tables.partitions(partitions), highlight=False, soft_wrap=True)
 
 
 def _read(given: "Given", *, recorded: bool) -> "Stream":
@@ -275,8 +284,6 @@ def _minutes(console: Console, timing: "Timing", contestants: "Sequence[Contesta
         predictions = {label: Prediction.of(course, courses[KEY]) for label, course in courses.items()}
         console.print(tables.minutes(predictions, courses[KEY], timing.sources))
         console.print(advice(predictions, courses[KEY]), highlight=False, soft_wrap=True)
-    if (partitions := timing.stream.partitions()) is not None:
-        console.print(tables.partitions(partitions), highlight=False, soft_wrap=True)
 
 
 def _scheme(text: str) -> tuple[str, str, dict[str, Any]]:

@@ -52,14 +52,11 @@ class Stream:
     keys : Arrow or NumPy array [n]
     times : int64[n] or None
         The recorded time of each key (ms), ascending. None: the stream has no times.
-    partitions : dict or None
-        Kafka partition → the number of its offsets, that is of its messages. None: the stream isn't a topic's.
 
     """
 
     keys: pa.Array | pa.ChunkedArray | NDArray[Any]
     times: NDArray[np.int64] | None = None
-    partitions: dict[int, int] | None = None
 
 
 @dataclass(frozen=True)
@@ -101,8 +98,12 @@ class Given:
         return read(self.spec, self.tuples, self.seed, self.connect)
 
     def partitions(self) -> dict[int, int] | None:
-        """Kafka partition → the number of its messages. None: the stream isn't a topic's."""
-        return None if self.topic is None else _messages(self.topic, self.connect())
+        """Kafka partition → the number of its messages, read or not. None: the stream isn't a topic's."""
+        if self.topic is None:
+            return None
+        connection = self.connect()
+        first, ends = first_offsets(connection, self.topic), end_offsets(connection, self.topic)
+        return {partition: end - first[partition] for partition, end in ends.items()}
 
     def blocks(self, size: int) -> Iterator[pa.Array]:
         """The keys that ``read`` gives, ``size`` at a time; the last block may have fewer.
@@ -325,10 +326,4 @@ def records(topic: str, field: str | None, tuples: int, connection: Connection) 
         raise UsageError(f"no message of topic {topic!r} has a {missing}")
     stamps = np.array(times, np.int64)
     order = np.argsort(stamps, kind="stable")
-    return Stream(pa.array(keys).take(pa.array(order)), stamps[order], _messages(topic, connection))
-
-
-def _messages(topic: str, connection: Connection) -> dict[int, int]:
-    """Partition → its messages, also those that weren't read: a consumer may read one partition before the others."""
-    first, ends = first_offsets(connection, topic), end_offsets(connection, topic)
-    return {partition: end - first[partition] for partition, end in ends.items()}
+    return Stream(pa.array(keys).take(pa.array(order)), stamps[order])

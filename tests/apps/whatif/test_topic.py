@@ -6,7 +6,7 @@ from confluent_kafka import Producer
 
 from tests.commands import unskew
 from tests.waiting import PATIENCE
-from unskew.apps.whatif.stream import read
+from unskew.apps.whatif.stream import Given, read
 from unskew.deploy.kafka.connection import Connection
 from unskew.deploy.kafka.topics import ensure_topic
 from unskew.errors import UsageError
@@ -31,7 +31,7 @@ def test_message_keys_in_the_order_of_time(filled):
     stream = read(f"kafka:{topic}", 1000, 0, lambda: connection)
     assert stream.keys.to_pylist() == [f"k{i % 4}".encode() for i in range(300)]
     assert stream.times.tolist() == [1_000_000 + i for i in range(300)]
-    assert stream.partitions == {0: 100, 1: 100, 2: 100}
+    assert Given(f"kafka:{topic}", 1000, 0, lambda: connection).partitions() == {0: 100, 1: 100, 2: 100}
 
 
 def test_a_field_of_the_messages(filled):
