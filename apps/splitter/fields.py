@@ -70,6 +70,11 @@ class Fields:
     optional: bool = False
     rule: Callable[[pa.Array], pa.Array] | None = None
 
+    @classmethod
+    def column(cls, field: str) -> "Fields":
+        """Those of the source type COLUMN: the key is a field, whose dots lead to nested objects (``user.id``)."""
+        return cls(tuple(field.split(".")), scalars=True, framed=True)
+
     @property
     def gives(self) -> tuple[str, ...]:
         """The columns that are read from the messages."""

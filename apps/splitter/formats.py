@@ -175,7 +175,7 @@ def column(form: str, field: str | None, samples: Sequence[bytes] = (), schemas:
         raise UsageError(f"--key-field is {field!r}; valid with --format {form}: a field, as user, user.id")
     if form == "avro":
         return avro(schemas.decoder(str(field), samples), schemas.refusals)
-    return by_fields(Fields(tuple(str(field).split(".")), scalars=True, framed=True))
+    return by_fields(Fields.column(str(field)))
 
 
 def _plain(key: Callable[[Column], Column], missing: str) -> Splitter:

@@ -312,7 +312,7 @@ def records(topic: str, field: str | None, tuples: int, connection: Connection) 
         Kafka doesn't answer.
 
     """
-    read = None if field is None else Fields(tuple(field.split(".")), scalars=True, framed=True).read
+    read = None if field is None else Fields.column(field).read
     keys: list[Any] = []
     times: list[int] = []
     with TopicReader(connection, topic) as reader:
