@@ -74,6 +74,11 @@ def _real(value: Any) -> float:
     return found if math.isfinite(found) else math.nan
 
 
+def _several(values: Any) -> bool:
+    """Whether these are values in an order. A set has none, and the bytes of a text are no numbers."""
+    return isinstance(values, Collection) and not isinstance(values, (str, bytes, bytearray, Mapping, AbstractSet))
+
+
 def fractions(name: str, values: Any) -> tuple[float, ...]:
     """``values`` as floats if they are a sequence of numbers in [0, 1], and not empty.
 
@@ -83,7 +88,7 @@ def fractions(name: str, values: Any) -> tuple[float, ...]:
         The values aren't valid.
 
     """
-    if not isinstance(values, (Sequence, np.ndarray)) or isinstance(values, (str, bytes)) or not len(values):
+    if not _several(values) or not len(values):
         raise UsageError(f"{name} is {values!r}; valid: a sequence of numbers of at least 0, at most 1")
     return tuple(number(name, each, 0.0, 1.0) for each in values)
 
@@ -125,9 +130,7 @@ def speeds(weights: Any, workers: int | None = None) -> list[float]:
         The weights aren't valid.
 
     """
-    # A set has no order, and the bytes of a text are no numbers.
-    unlike = (str, bytes, bytearray, Mapping, AbstractSet)
-    several = isinstance(weights, Collection) and not isinstance(weights, unlike)
+    several = _several(weights)
     found = [_real(weight) for weight in weights] if several else []
     fits = several and all(weight > 0 for weight in found) and math.isfinite(sum(found))
     if not fits or (workers is not None and len(found) != workers):

@@ -91,3 +91,4 @@ def test_quantiles_are_checked(work):
     for none in ((), 0.5, "0.5", {0.5}):
         with pytest.raises(UsageError, match=rf"^at is {re.escape(repr(none))}; valid: a sequence of numbers of"):
             work(at=none)
+    assert work(at=np.array([0.5])).at == (0.5,)
