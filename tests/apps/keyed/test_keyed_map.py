@@ -374,6 +374,7 @@ def test_bad_arguments(spark, tmp_path, given, message):
     valid = {"key": "value", "workers": 2, "work": Tally(), "grouping": "KEY", "checkpoint": str(tmp_path), "ttl": 5.0}
     stream = spark.readStream.format("rate").load()
     assert keyed_map(stream, **valid).columns == ["value", "kind", "n", "total"]
+    assert keyed_map(stream, **valid | {"grouping": "key"}).columns == ["value", "kind", "n", "total"]
     with pytest.raises(UsageError, match=message):
         keyed_map(stream, **valid | given)
     static = spark.range(1).select(F.col("id").alias("value"), F.current_timestamp().alias("at"))
