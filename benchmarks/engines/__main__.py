@@ -19,6 +19,7 @@ right results are (``latency``).
 """
 
 import argparse
+import math
 import signal
 import statistics
 import sys
@@ -94,12 +95,14 @@ def main() -> None:
     parser.add_argument("--warm-up", type=float, default=20.0, help="with --latency: s after the first result")
     parser.add_argument("--seconds", type=float, default=60.0, help="with --latency: s that are measured")
     given = parser.parse_args()
+    if given.latency is not None and not 0 < given.latency < math.inf:
+        parser.error(f"argument --latency: {given.latency:g}; valid: above 0 (messages/s)")
     console = Console(width=260)  # a row is a line
     # By default Python ends at once, and a contestant would go on without us.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     with tempfile.TemporaryDirectory() as folder, Broker(Path(folder) / "kafka") as broker:
         contest = Contest(Connection(broker.bootstrap_servers), [CONTESTANTS[each] for each in given.engines])
-        if given.latency:
+        if given.latency is not None:
             job = replace(JOBS["work"], name="latency", rate=given.latency, late_ms=round(1000 * given.lateness))
             stream = Stream(job, given.warm_up, given.seconds)
             console.print(contest.by_engine(stream, contest.follow(stream, given.repeats)))

@@ -59,9 +59,9 @@ def main() -> None:
     for name, value in SETTINGS.items():
         tables.get_config().set(name, value)
     names = {"bootstrap": bootstrap, "topic": topic, "output": output, "gap": int(gap_ms) / 1000}
-    *outer, name = [f"`{each}`" for each in field.split(".")]
-    names["field"] = ".".join([*outer, name])
-    names["columns"] = reduce(lambda inner, parent: f"{parent} ROW<{inner}>", reversed(outer), f"{name} STRING")
+    path = [f"`{name}`" for name in field.split(".")]
+    names["field"] = ".".join(path)
+    names["columns"] = reduce(lambda inner, parent: f"{parent} ROW<{inner}>", reversed(path[:-1]), f"{path[-1]} STRING")
     windows = (SESSIONS if int(gap_ms) else WINDOWS).format(**names)
     tables.execute_sql(SOURCE.format(**names))
     tables.execute_sql(SINK.format(**names))

@@ -51,7 +51,7 @@ public class Counts {
   public static void main(String[] given) {
     String topic = given[1];
     String output = given[2];
-    String field = given[3];
+    String[] path = given[3].split("\\.");
     Duration gap = Duration.ofMillis(Long.parseLong(given[4]));
     double cost = Double.parseDouble(given[5]);
     int workers = Integer.parseInt(given[6]);
@@ -74,7 +74,7 @@ public class Counts {
         builder.stream(topic, Consumed.with(Serdes.ByteArray(), Serdes.ByteArray()));
     KStream<String, byte[]> keyed =
         messages
-            .map((key, value) -> KeyValue.pair(key(value, field), new byte[0]))
+            .map((key, value) -> KeyValue.pair(key(value, path), new byte[0]))
             .repartition(
                 Repartitioned.<String, byte[]>as("keyed")
                     .withKeySerde(Serdes.String())
@@ -123,10 +123,9 @@ public class Counts {
     streams.start();
   }
 
-  /** A field of a value, whose dots lead to nested objects, as text. */
-  private static String key(byte[] value, String field) {
+  /** A field of a value as text. The path has the names of the objects around it, too. */
+  private static String key(byte[] value, String[] path) {
     try (JsonParser parser = JSON.createParser(value)) {
-      String[] path = field.split("\\.");
       int found = 0;
       while (parser.nextToken() != null) {
         if (parser.currentToken() == JsonToken.FIELD_NAME && parser.currentName().equals(path[found])) {
@@ -136,7 +135,7 @@ public class Counts {
           }
         }
       }
-      throw new IllegalArgumentException("no " + field);
+      throw new IllegalArgumentException("no " + String.join(".", path));
     } catch (IOException error) {
       throw new UncheckedIOException(error);
     }

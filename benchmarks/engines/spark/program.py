@@ -40,9 +40,9 @@ def main() -> None:
         .option("maxOffsetsPerTrigger", 4_000 if seconds else 2_000_000)
         .load()
     )
-    *outer, name = field.split(".")
-    schema = reduce(lambda inner, parent: f"{parent} struct<{inner}>", reversed(outer), f"{name} string")
-    key = reduce(Column.__getitem__, field.split("."), F.from_json(F.col("value").cast("string"), schema)).alias("key")
+    path = field.split(".")
+    schema = reduce(lambda inner, parent: f"{parent} struct<{inner}>", reversed(path[:-1]), f"{path[-1]} string")
+    key = reduce(Column.__getitem__, path, F.from_json(F.col("value").cast("string"), schema)).alias("key")
     tuples = messages.select("timestamp", key)
     if seconds:
         tuples = tuples.repartition(int(workers), "key").mapInArrow(work, tuples.schema)
