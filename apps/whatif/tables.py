@@ -22,6 +22,7 @@ from unskew.grouping.simulator import Outcome
 CAP = 1.1  # max/mean that the bound allows
 _ALL = 0.95  # share of CPU that is as good as all
 _WINDOWS = 10  # of the stream's second half: what lasts, without what a scheme has to learn first
+_ENOUGH = 1000  # tuples of a worker in a window; with fewer ones chance alone raises max/mean
 CAPTION = (
     f"bound: no assignment whose busiest worker has at most {CAP:g} times the mean has less state. Loads are of the "
     f"second half, max/mean of a tenth of it. cost: max/mean × state over the bound's, hardware times memory."
@@ -111,7 +112,9 @@ def table(outcomes: Mapping[str, Outcome], keys: Keys) -> Table:
     """A row for the bound, then a row for each label, the cheapest first."""
     first = next(iter(outcomes.values()))
     least = fewest_replicas(np.bincount(keys.codes), first.workers, CAP)
-    shown = Table(title=_title(first), caption=CAPTION)
+    each = len(keys.codes) // (2 * _WINDOWS * first.workers)
+    few = f" Few tuples: {each:,} a worker in a tenth. Below {_ENOUGH:,}, chance alone raises max/mean."
+    shown = Table(title=_title(first), caption=CAPTION + few * (each < _ENOUGH))
     shown.add_column("grouping", no_wrap=True)
     for column in ("cost", "max/\nmean", "a worker\ngets, %", "workers\na key", "keys\nheld", "… by one\nworker"):
         shown.add_column(column, justify="right", no_wrap=True)

@@ -50,6 +50,14 @@ def test_table_series_and_pictures(tmp_path, figures):
         assert replication[counts.index(int(row["workers"]))] == pytest.approx(float(row["replication"]))
 
 
+@pytest.mark.parametrize(("tuples", "says"), [(79_980, "Few tuples: 999 a worker in a tenth."), (80_000, "")])
+def test_the_table_says_where_tuples_are_too_few(tuples, says):
+    result = run("zipf:z=1,k=100", "--groupings", "KEY", "--workers", "4", "--tuples", str(tuples))
+    text = " ".join(result.output.split())
+    assert says in text
+    assert ("Few tuples" in text) == bool(says)
+
+
 def test_one_table_sorted_by_cost_below_the_bound(tmp_path):
     """A histogram: 80 % of one key, 20 others; with ten workers ⌈8/1.1⌉ + 20 places are the fewest."""
     path = tmp_path / "keys.csv"
