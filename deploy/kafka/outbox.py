@@ -127,16 +127,32 @@ class Outbox:
     def wait(self, until: float) -> None:
         """Wait until this moment of the monotonic clock, or until the outbox is closed."""
         while (left := until - time.monotonic()) > 0 and not self.closed:
-            self._producer.poll(min(left, 0.1))
+            self._served(min(left, 0.1))
 
     def drain(self) -> None:
         """Wait until every record that was put in has arrived or failed."""
         while len(self._producer):
             self._poll(0.1)
-            self._producer.flush(0)
+            self._served(0, self._producer.flush)
+
+    def _served(self, seconds: float, serve: Callable[[float], Any] | None = None) -> None:
+        """Let the client report: its ``poll``, or another function of it.
+
+        Raises
+        ------
+        KafkaException
+            An error by which no record has failed.
+
+        """
+        try:
+            (serve or self._producer.poll)(seconds)
+        except KafkaException as error:
+            # A record in flight that is given up breaks the guarantee of no gaps. Each record is reported as failed, too.
+            if error.args[0].code() != KafkaError._GAPLESS_GUARANTEE:  # noqa: SLF001  its public name
+                raise
 
     def _poll(self, seconds: float) -> None:
-        self._producer.poll(seconds)
+        self._served(seconds)
         if self._stopped_at is None and self._stopped():
             self._stopped_at = time.monotonic()
         if self._stopped_at is not None and time.monotonic() - self._stopped_at > self.grace:

@@ -139,18 +139,25 @@ def test_a_broker_that_stays_away_is_an_error_with_the_number(broker):
 
 
 @pytest.mark.full
-def test_the_user_need_not_wait_for_a_broker_that_is_gone(broker, monkeypatch):
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
+def test_the_user_need_not_wait_for_a_broker_that_is_gone_or_stuck(broker, monkeypatch, how):
     monkeypatch.setattr(Outbox, "grace", 1.0)
     connection = Connection(broker.bootstrap_servers)
-    ensure_topic(connection, "stop", 3)
+    topic = f"stop-{how.name.lower()}"
+    ensure_topic(connection, topic, 3)
     stop = threading.Event()
-    upload = Upload(
-        connection, "stop", create("COUNTRY_SKEW_R80", records=2_000_000), pace=Rate(200_000), stopped=stop.is_set
-    )
+    dataset = create("COUNTRY_SKEW_R80", records=2_000_000)
+    upload = Upload(connection, topic, dataset, pace=Rate(200_000), stopped=stop.is_set)
     upload.wait_for(300_000)
-    broker.kill()
-    upload.wait_for(340_000)
-    stop.set()
-    upload.join()
-    assert upload.fault.summary.interrupted
-    assert upload.fault.summary.failed > 0
+    os.kill(broker.pid, how)
+    try:
+        upload.wait_for(340_000)
+        stop.set()
+        upload.join()
+    finally:
+        if how == signal.SIGSTOP:
+            os.kill(broker.pid, signal.SIGCONT)
+    summary = upload.fault.summary
+    assert summary.interrupted
+    assert summary.failed > 0
+    assert f"{summary.failed:,} records could not be delivered" in str(upload.fault)
