@@ -3,6 +3,7 @@
     python -m benchmarks.engines [--jobs NAME ...] [--engines NAME ...] [--records N] [--repeats N]
     python -m benchmarks.engines --skews 0 20 50 80 100 [--picture FILE]
     python -m benchmarks.engines --latency [RATE] [--lateness S] [--warm-up S] [--seconds S]
+    python -m benchmarks.engines --latency [RATE] --kill {all,worker} [--after S] [...]
 
 Each contestant runs as a process of its own, in an environment of its own that is made when it is first asked for. They
 take turns. A run ends as soon as all counts are in the output topic, and right; a wrong result has no rate.
@@ -15,7 +16,8 @@ With ``--skews`` the job with work is run for several ratios of skew, in percent
 the table and the picture have its messages/s.
 
 With ``--latency`` the job with work gets a stream that goes on, at RATE messages/s, and the table has how late its
-right results are (``latency``).
+right results are (``latency``). With ``--kill``, too, the contestant is killed, and the table has for how long its
+results are late then, and whether the counts are right in the end (``recovery``).
 """
 
 import argparse
@@ -37,10 +39,12 @@ from rich.box import MARKDOWN
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.engines import recovery
 from benchmarks.engines.contestants import CONTESTANTS, Contestant
 from benchmarks.engines.environments import Unavailable
 from benchmarks.engines.jobs import JOBS, Found, Job, Truth, published, send_last
 from benchmarks.engines.latency import COLUMNS, Latency, Stream, paced, pooled
+from benchmarks.engines.recovery import VICTIMS, Recovery, killed
 from benchmarks.engines.running import LOOK_EVERY, made, running
 from benchmarks.measuring import in_turns
 from unskew.apps.monitoring.colours import COLOURS
@@ -94,6 +98,10 @@ def main() -> None:
     parser.add_argument("--lateness", type=float, default=1.0, help="with --latency: how late messages may be, s")
     parser.add_argument("--warm-up", type=float, default=20.0, help="with --latency: s after the first result")
     parser.add_argument("--seconds", type=float, default=60.0, help="with --latency: s that are measured")
+    parser.add_argument("--kill", choices=VICTIMS, help="with --latency: kill all processes, or the busiest worker")
+    parser.add_argument(
+        "--after", type=float, default=120.0, help="with --kill: for how long the stream goes on then, s"
+    )
     given = parser.parse_args()
     if given.latency is not None and not 0 < given.latency < math.inf:
         parser.error(f"argument --latency: {given.latency:g}; valid: above 0 (messages/s)")
@@ -104,7 +112,12 @@ def main() -> None:
         contest = Contest(Connection(broker.bootstrap_servers), [CONTESTANTS[each] for each in given.engines])
         if given.latency is not None:
             job = replace(JOBS["work"], name="latency", rate=given.latency, late_ms=round(1000 * given.lateness))
-            stream = Stream(job, given.warm_up, given.seconds)
+            if given.kill:
+                job = replace(job, name=f"kill-{given.kill}", aim="recovery")
+                stream = Stream(job, given.warm_up, given.seconds, given.after)
+                console.print(contest.kills(stream, given.kill, given.repeats))
+                return
+            stream = Stream(replace(job, aim="latency"), given.warm_up, given.seconds)
             console.print(contest.by_engine(stream, contest.follow(stream, given.repeats)))
             return
         if given.skews:
@@ -158,6 +171,19 @@ class Contest:
         for name, version in self.versions.items():
             of = found.get(name, Latency(wrong=_NO_PROGRAM.wrong))
             table.add_row(name, *of.cells(), f"{version}: {of.wrong}" if of.wrong else version)
+        return self._and_missing(table)
+
+    def kills(self, stream: Stream, victim: str, repeats: int) -> Table:
+        """Kill all contestants, in turns: the table has a row a repeat."""
+        present = [each for each in self._engines if each.name in self.versions and each.does(stream.job)]
+        runs = {each.name: partial(killed, self._connection, stream, victim, each) for each in present}
+        found = in_turns(runs, repeats, str) if runs else {}
+        whom = {"all": "all processes", "worker": "the busiest worker"}[victim]
+        title = f"{stream.job.what}: {stream.job.rate:g} messages/s, W = {stream.job.workers}, a kill of {whom}"
+        table = Table("engine", *recovery.COLUMNS, "version", title=title, box=MARKDOWN)
+        for name, version in self.versions.items():
+            for of in found.get(name, [Recovery(wrong=_NO_PROGRAM.wrong)]):
+                table.add_row(name, *of.cells(), f"{version}: {of.wrong}" if of.wrong else version)
         return self._and_missing(table)
 
     def table(self, job: Job, found: Mapping[str, Measured]) -> Table:

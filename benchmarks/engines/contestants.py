@@ -181,7 +181,7 @@ class Quix(Contestant):
     def start(self, job: Job, bootstrap: str, topic: str, folder: Path) -> Started:
         output = f"{topic}-quix-{folder.name}"
         of = [bootstrap, topic, output, job.field, job.gap_ms, job.cost_ms, job.workers, folder / "state"]
-        program = [python_of("quix"), _HERE / "quix" / "program.py", *of, job.late_ms, job.aim]
+        program = [python_of("quix"), _HERE / "quix" / "program.py", *of, job.early_late_ms, job.aim]
         return Started([*map(str, program)], output)
 
     def closes(self, job: Job, topic: str, output: str) -> str:
@@ -240,7 +240,7 @@ class KafkaStreams(Contestant):
     def start(self, job: Job, bootstrap: str, topic: str, folder: Path) -> Started:
         output = f"{topic}-kafka-streams-{folder.name}"
         of = [bootstrap, topic, output, job.field, job.gap_ms, job.cost_ms, job.workers, folder / "state"]
-        return Started([*compiled("kafka_streams", "Counts"), *map(str, of), str(job.late_ms), job.aim], output)
+        return Started([*compiled("kafka_streams", "Counts"), *map(str, of), str(job.early_late_ms), job.aim], output)
 
     def closes(self, job: Job, topic: str, output: str) -> str:
         # Windows' counts are written as they grow, sessions' when a later message has come.

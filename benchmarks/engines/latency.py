@@ -33,7 +33,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.engines.contestants import Contestant
+from benchmarks.engines.contestants import Contestant, Started
 from benchmarks.engines.jobs import WINDOW_MS, Found, Job, Place, Truth, counted
 from benchmarks.engines.running import LOOK_EVERY, Running, made, running
 from unskew.deploy.kafka.connection import Connection
@@ -49,6 +49,8 @@ _FIRST = 180.0  # s until an engine's first result, after which it is given up
 _ALL = 60.0  # s after the stream's end until all counts are right
 #: After the last right count: a record that makes one wrong again would be there by then.
 _SETTLE = 2.0  # s
+#: What is wrong with a contestant that writes nothing.
+NO_RESULT = f"no result in {_FIRST:g} s"
 
 #: The table's columns of figures.
 COLUMNS = (
@@ -73,12 +75,15 @@ class Stream(NamedTuple):
         What is to be done, at which rate.
     warm_up, seconds : float
         For how long it flows at the rate before it is measured, and for how long it is measured (s).
+    after : float
+        For how long it goes on at least when it has been measured (s).
 
     """
 
     job: Job
     warm_up: float
     seconds: float
+    after: float = 0.0
 
     @property
     def windows_ms(self) -> int:
@@ -87,8 +92,13 @@ class Stream(NamedTuple):
 
     @property
     def after_ms(self) -> int:
-        """For how long the stream goes on after the measured windows, so that they close (ms)."""
-        return self.job.late_ms + 2 * WINDOW_MS
+        """For how long the stream goes on after the measured windows: until they must have closed at least (ms)."""
+        return self.going_ms + self.job.late_ms + 2 * WINDOW_MS
+
+    @property
+    def going_ms(self) -> int:
+        """How long the windows are together that come after the measured ones, and close, too (ms)."""
+        return round(1000 * self.after / WINDOW_MS) * WINDOW_MS
 
     @property
     def most(self) -> int:
@@ -175,7 +185,7 @@ def flowing(connection: Connection, topic: str, stream: Stream) -> Iterator[Tap]
     sent.result()
 
 
-@dataclass(frozen=True)
+@dataclass
 class Observer:
     """Takes in what a contestant writes.
 
@@ -209,32 +219,42 @@ class Observer:
 
     def until_ms(self, ms: float) -> bool:
         """Observe until this time. As ``until``."""
-        return self.until(lambda: _now_ms() >= ms)
+        return self.until(lambda: now_ms() >= ms)
 
 
 def paced(connection: Connection, stream: Stream, engine: Contestant, repeat: int) -> Latency:
     """Let a contestant follow a stream of its own."""
+    with (
+        ready(connection, stream, engine, repeat) as (topic, folder, started),
+        running(started, folder) as at_work,
+        TopicReader(connection, started.output) as reader,
+    ):
+        measured = _measured(connection, topic, stream, Observer(engine, at_work, reader))
+        if measured.wrong:
+            at_work.complain(measured.wrong)
+        return measured
+
+
+@contextmanager
+def ready(
+    connection: Connection, stream: Stream, engine: Contestant, repeat: int
+) -> Iterator[tuple[str, Path, Started]]:
+    """The topic that a contestant is to follow, its folder, and what starts it. The topics of a run before are gone."""
     job = stream.job
     topic = f"engines-{job.name}-{engine.slug}-{repeat}"
     ensure_topic(connection, topic, job.partitions)
-    with tempfile.TemporaryDirectory(prefix=f"{repeat}-") as folder:
-        started = engine.start(job, connection.bootstrap_servers, topic, Path(folder))
+    with tempfile.TemporaryDirectory(prefix=f"{repeat}-") as name:
+        started = engine.start(job, connection.bootstrap_servers, topic, Path(name))
         made(connection, started.output, job.partitions)
-        with running(started, Path(folder)) as at_work, TopicReader(connection, started.output) as reader:
-            observer = Observer(engine, at_work, reader)
-            measured = _measured(connection, topic, stream, observer)
-            if measured.wrong:
-                at_work.complain(measured.wrong)
-            return measured
+        yield topic, Path(name), started
 
 
 def _measured(connection: Connection, topic: str, stream: Stream, observer: Observer) -> Latency:
     usage, results = observer.at_work.usage, observer.results
     with flowing(connection, topic, stream) as tap:
-        if not observer.until(lambda: bool(results), _FIRST):
-            return Latency(wrong=f"no result in {_FIRST:g} s")
-        tap.rate = stream.job.rate
-        first = first_window(_now_ms() + 1000 * stream.warm_up)
+        first = begun(stream, tap, observer)
+        if not first:
+            return Latency(wrong=NO_RESULT)
         stop = first + stream.windows_ms
         alive = observer.until_ms(first)
         before = usage.cpu
@@ -243,15 +263,29 @@ def _measured(connection: Connection, topic: str, stream: Stream, observer: Obse
         if not (alive and observer.until_ms(stop + stream.after_ms)):
             return Latency(wrong=f"it ended, or took too much memory ({usage.memory:,.0f} MiB)")
     truth = counted(connection, topic, stream.job).between(first, stop)
-    if observer.until(lambda: len(first_right(truth, results)) == len(truth.counts), _ALL):
-        observer.until_ms(_now_ms() + 1000 * _SETTLE)
+    settled(truth, observer)
     wrong = in_the_end(truth, results)
     if wrong:
         return Latency(wrong=wrong)
     return Latency(*latencies(truth, results), stream.windows_ms / 1000, cpu, memory, truth.total)
 
 
-def _now_ms() -> float:
+def begun(stream: Stream, tap: Tap, observer: Observer) -> int:
+    """Wait for the first result, and open the tap: when the first measured window starts (ms). 0: there is none."""
+    if not observer.until(lambda: bool(observer.results), _FIRST):
+        return 0
+    tap.rate = stream.job.rate
+    return first_window(now_ms() + 1000 * stream.warm_up)
+
+
+def settled(truth: Truth, observer: Observer) -> None:
+    """Observe until the final counts of the truth's windows are there, or are long overdue."""
+    if observer.until(lambda: len(first_right(truth, observer.results)) == len(truth.counts), _ALL):
+        observer.until_ms(now_ms() + 1000 * _SETTLE)
+
+
+def now_ms() -> float:
+    """Now, in ms since the epoch."""
     return time.time() * 1000
 
 

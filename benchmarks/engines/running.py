@@ -5,7 +5,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -29,7 +29,7 @@ class Usage:
 
     def __init__(self, root: int) -> None:
         self._root = psutil.Process(root)
-        self._cpu: dict[tuple[int, float], float] = {}
+        self._cpu: dict[psutil.Process, float] = {}
         self._weighed = 0.0
         self._most = _MOST_MEMORY * psutil.virtual_memory().total / 2**20
         self.memory = 0.0
@@ -38,6 +38,10 @@ class Usage:
     def cpu(self) -> float:
         """CPU seconds."""
         return sum(self._cpu.values())
+
+    def by_process(self) -> dict[psutil.Process, float]:
+        """The CPU seconds of each process, when it was last looked at."""
+        return dict(self._cpu)
 
     @property
     def too_much(self) -> bool:
@@ -55,7 +59,7 @@ class Usage:
         for process in family:
             try:
                 times = process.cpu_times()
-                self._cpu[process.pid, process.create_time()] = times.user + times.system
+                self._cpu[process] = times.user + times.system
                 size += process.memory_full_info().pss / 2**20 if weigh else 0.0
             except psutil.Error:
                 continue
@@ -95,10 +99,14 @@ def running(started: Started, folder: Path) -> Iterator[Running]:
     with tempfile.TemporaryFile() as log:
         variables = {**os.environ, **started.environment}
         process = subprocess.Popen(started.command, cwd=folder, stdout=log, stderr=log, env=variables)
+        usage = Usage(process.pid)
         try:
-            yield Running(process, Usage(process.pid), log)
+            yield Running(process, usage, log)
         finally:
             end(process.pid)  # all at once: once a process has ended, its children are no longer found
+            for left in usage.by_process():  # it has ended before, and left them
+                with suppress(psutil.NoSuchProcess):
+                    left.kill()
             process.wait()
 
 

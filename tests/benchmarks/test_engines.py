@@ -2,13 +2,19 @@
 
 import subprocess
 import sys
+import time
+from contextlib import ExitStack
 
 import numpy as np
+import psutil
 import pytest
 
-from benchmarks.engines.contestants import CONTESTANTS, Ours
+from benchmarks.engines import recovery
+from benchmarks.engines.contestants import CONTESTANTS, Ours, Started
 from benchmarks.engines.jobs import Found, Truth, sessions_of, truth_of
 from benchmarks.engines.latency import Latency, Result, Tap, first_window, in_the_end, latencies, pooled
+from benchmarks.engines.recovery import Recovery, Supervisor, lateness
+from benchmarks.engines.running import running
 from unskew.producers.registry import create
 
 
@@ -148,3 +154,93 @@ def test_a_tap_changes_its_rate_within_a_block():
 def test_measured_windows_begin_with_a_whole_one():
     assert first_window(10_000) == 10_000
     assert first_window(10_001) == 15_000
+
+
+@pytest.fixture
+def six_windows():
+    """Six windows of 5 s, from 0, with a hot key and a rare one each."""
+    at = np.arange(0, 30_000, 1_000)
+    return truth_of(["tr", "de"], (at % 5_000 == 4_000).astype(np.int64), at)
+
+
+def results_of(truth, delays):
+    """The right counts of all windows, each so many ms after its window's end."""
+    return [Result(place[0] + 5_000 + delays[place[0] // 5_000], place, n) for place, n in truth.counts.items()]
+
+
+def test_results_are_late_until_a_window_is_in_time(six_windows):
+    results = results_of(six_windows, [900, 1_000, 9_000, 6_000, 1_400, 9_000])
+    latest, again, windows = lateness(six_windows, results, 10_000, 12_500)
+    assert (latest, windows) == (1.0, 2)
+    assert again == (20_000 + 6_000 - 12_500) / 1000  # and not the sixth window: the fifth was in time
+
+
+def test_no_result_is_late_and_all_are(six_windows):
+    assert lateness(six_windows, results_of(six_windows, [900, 1_000, 1_500, 0, 0, 0]), 10_000, 12_500) == (1, 0, 0)
+    late = results_of(six_windows, [900, 1_000, 9_000, 9_000, 9_000, 9_000])
+    assert lateness(six_windows, late, 10_000, 12_500) == (1, np.inf, 4)
+
+
+def test_a_wrong_count_has_the_time_of_its_last_record(six_windows):
+    results = results_of(six_windows, [900, 1_000, 1_000, 1_000, 1_000, 1_000])
+    wrong = [Result(18_000, place, n + 1) for _, place, n in results if place == (10_000, "tr")]
+    kept = [each for each in results if each.place != (10_000, "tr")]
+    assert lateness(six_windows, kept + wrong, 10_000, 12_500) == (1, (18_000 - 12_500) / 1000, 1)
+    assert lateness(six_windows, kept, 10_000, 12_500) == (1, np.inf, 1)
+
+
+@pytest.fixture
+def supervised(tmp_path):
+    """A supervisor of a process that starts a Python worker, and what starts it again."""
+    worker = "import time\ntime.sleep(60)"
+    parent = f"import subprocess, sys\nsys.exit(subprocess.Popen([sys.executable, '-c', {worker!r}]).wait())"
+    with ExitStack() as stack:
+        start = recovery.Restarts(Started([sys.executable, "-c", parent], "out"), tmp_path, stack)
+
+        class Silent:
+            def new(self, seconds):
+                time.sleep(seconds)
+                return []
+
+        yield Supervisor(CONTESTANTS["KEY"], start(), Silent(), start=start)
+
+
+def ends(process):
+    """Whether a process that was killed ends. Nobody may be there who waits for an orphan, so it may stay a zombie."""
+    for _ in range(500):
+        if not process.is_running() or process.status() == psutil.STATUS_ZOMBIE:
+            return True
+        time.sleep(0.01)
+    return False
+
+
+def workers_of(supervisor):
+    return psutil.Process(supervisor.at_work.process.pid).children()
+
+
+@pytest.mark.parametrize("victim", recovery.VICTIMS)
+def test_a_killed_contestant_is_started_again_and_nothing_of_it_is_left(supervised, victim):
+    assert supervised.until(lambda: bool(workers_of(supervised)), 20)
+    supervised.until_ms(time.time() * 1000 + 300)  # its worker is looked at
+    first, (worker,) = supervised.at_work, workers_of(supervised)
+    recovery.kill(first, victim, {})
+    assert supervised.until(lambda: supervised.starts == 2 and bool(workers_of(supervised)), 20)
+    assert supervised.at_work is not first
+    assert first.process.poll() is not None
+    assert ends(worker)
+
+
+def test_what_a_dead_process_left_is_killed_when_its_run_ends(tmp_path):
+    leaves = "import subprocess, sys, time\nsubprocess.Popen(['sleep', '60'])\ntime.sleep(1)"
+    with running(Started([sys.executable, "-c", leaves], "out"), tmp_path) as at_work:
+        while at_work.process.poll() is None:
+            at_work.usage.look()
+            time.sleep(0.05)
+        left = [each for each in at_work.usage.by_process() if each.pid != at_work.process.pid]
+        assert [each.name() for each in left] == ["sleep"]
+    assert ends(left[0])
+
+
+def test_a_recovery_that_is_none_has_no_figures():
+    assert set(Recovery(wrong="no result").cells()) == {""}
+    assert Recovery(1.0, 2.0, np.inf, 3, "", 2).cells() == ["1.0", "2.0", "never", "3", "right", "2"]

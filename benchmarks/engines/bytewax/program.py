@@ -6,7 +6,8 @@ One process a worker, as a cluster: https://docs.bytewax.io/v0.21.0/guide/concep
 Process Cluster"). After .../guide/concepts/windowing.html ("Event Time") and the docstrings of ``KafkaSource`` and
 ``fold_window``: ``ordered=False``, because counts don't depend on the order. AIM is ``throughput``: it reads to the
 topic's end (``tail=False``), where all windows close; or ``latency``: it reads on, and a window closes LATE_MS after
-its end, also if no later message of its key comes (``EventClock``).
+its end, also if no later message of its key comes (``EventClock``); or ``recovery``: as ``latency``, with a snapshot
+each second in its folder (.../guide/concepts/recovery.html).
 """
 
 import json
@@ -18,6 +19,7 @@ import time
 from datetime import UTC, datetime, timedelta
 from functools import reduce
 from operator import getitem
+from pathlib import Path
 
 from bytewax import operators as op
 from bytewax.connectors.kafka import KafkaSinkMessage, KafkaSourceMessage
@@ -51,7 +53,7 @@ def dataflow(
     sessions = win.SessionWindower(timedelta(milliseconds=gap_ms))
     clock = win.EventClock(lambda at: datetime.fromtimestamp(at / 1000, UTC), timedelta(milliseconds=late_ms))
     flow = Dataflow("counts")
-    messages = kop.input("read", flow, brokers=[bootstrap], topics=[topic], tail=aim == "latency")
+    messages = kop.input("read", flow, brokers=[bootstrap], topics=[topic], tail=aim != "throughput")
     keyed = op.map("key", messages.oks, keyed_by)
     counts = win.fold_window(
         "count",
@@ -75,6 +77,12 @@ def main() -> None:
         each.close()
     given = bootstrap, topic, output, field, int(gap_ms), float(cost_ms), int(late_ms), aim
     run = [sys.executable, "-m", "bytewax.run", f"{__file__}:dataflow{given!r}", "-a", addresses]
+    if aim == "recovery":
+        snapshots = Path("snapshots")
+        if not snapshots.exists():
+            snapshots.mkdir()
+            subprocess.run([sys.executable, "-m", "bytewax.recovery", snapshots, workers], check=True)
+        run += ["-r", str(snapshots), "-s", "1", "-b", "0"]
     processes = [subprocess.Popen([*run, "-i", str(worker)]) for worker in range(int(workers))]
     sys.exit(max(process.wait() for process in processes))
 

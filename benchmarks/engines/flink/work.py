@@ -8,13 +8,15 @@ a source that the work holds back would be taken for an idle one, and its messag
 
 AIM is ``throughput``: it reads to the topic's end; or ``latency``: it reads on, buffers between tasks are sent after
 10 ms (.../dev/datastream/execution/execution_configuration/ and .../dev/datastream/overview/, "Controlling Latency"),
-and a bundle of messages for Python after 100 ms (.../dev/python/python_config/).
+and a bundle of messages for Python after 100 ms (.../dev/python/python_config/); or ``recovery``: as ``latency``, and
+it goes on from the last checkpoint in its folder (.../ops/state/checkpoints/, "Retained checkpoints").
 """
 
 import json
 import sys
 import time
 from collections.abc import Iterable
+from pathlib import Path
 
 from pyflink.common import Duration, SimpleStringSchema, Time, Types, WatermarkStrategy
 from pyflink.common.configuration import Configuration
@@ -36,6 +38,7 @@ SETTINGS = {
     "python.fn-execution.bundle.size": "1000",
 }
 FOR_LATENCY = {"execution.buffer-timeout.interval": "10 ms", "python.fn-execution.bundle.time": "100"}
+FOR_RECOVERY = {"execution.checkpointing.externalized-checkpoint-retention": "RETAIN_ON_CANCELLATION"}
 
 
 class Work(AggregateFunction):
@@ -74,7 +77,17 @@ def main() -> None:
     environment.add_jars(*jars.split(";"))
     environment.set_parallelism(int(workers))
     settings = Configuration()
-    for name, value in (SETTINGS | (FOR_LATENCY if aim == "latency" else {})).items():
+    chosen = dict(SETTINGS)
+    if aim != "throughput":
+        chosen |= FOR_LATENCY
+    if aim == "recovery":
+        checkpoints = Path("checkpoints").absolute()
+        chosen |= FOR_RECOVERY | {"execution.checkpointing.dir": checkpoints.as_uri()}
+        # A checkpoint is whole once it has this file.
+        whole = sorted(checkpoints.glob("*/chk-*/_metadata"), key=lambda path: path.stat().st_mtime)
+        if whole:
+            chosen["execution.state-recovery.path"] = whole[-1].parent.as_uri()
+    for name, value in chosen.items():
         settings.set_string(name, value)
     environment.configure(settings)
     source = (

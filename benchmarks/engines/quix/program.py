@@ -8,7 +8,10 @@ of as many partitions as the source has.
 
 AIM is ``throughput``: a window is written once, when it is over, and of the settings
 (https://quix.io/docs/quix-streams/configuration.html) those are changed that make larger requests; or ``latency``: a
-window's count is written at each message ("Emitting results": ``current``), by the client's own settings.
+window's count is written at each message ("Emitting results": ``current``), by the client's own settings; or
+``recovery``: as ``latency``, and counts are right after a kill ("Processing Guarantees" of the page on settings), with
+commits each 100 ms, because a result is there when it is committed. As a static member of its group
+(https://kafka.apache.org/documentation, "Static Membership") a process that starts again has its partitions at once.
 """
 
 import multiprocessing
@@ -33,12 +36,15 @@ def run(
     state: str,
     grace_ms: int,
     aim: str,
+    worker: int,
 ) -> None:
     app = Application(
         broker_address=bootstrap,
         consumer_group=output,
         auto_offset_reset="earliest",
-        commit_interval=5.0,
+        processing_guarantee="exactly-once" if aim == "recovery" else "at-least-once",
+        commit_interval=0.1 if aim == "recovery" else 5.0,
+        consumer_extra_config={"group.instance.id": str(worker)} if aim == "recovery" else {},
         state_dir=state,
         loglevel="WARNING",
         producer_extra_config=FOR_THROUGHPUT if aim == "throughput" else {},
@@ -66,5 +72,5 @@ def run(
 if __name__ == "__main__":
     bootstrap, topic, output, field, gap_ms, cost_ms, workers, state, late_ms, aim = sys.argv[1:]
     for worker in range(int(workers)):
-        given = (bootstrap, topic, output, field, int(gap_ms), float(cost_ms), f"{state}/{worker}", int(late_ms), aim)
-        multiprocessing.Process(target=run, args=given).start()
+        counts = bootstrap, topic, output, field, int(gap_ms), float(cost_ms), f"{state}/{worker}", int(late_ms)
+        multiprocessing.Process(target=run, args=(*counts, aim, worker)).start()

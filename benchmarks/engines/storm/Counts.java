@@ -49,7 +49,7 @@ public class Counts {
     double cost = Double.parseDouble(given[5]);
     int spouts = Integer.parseInt(given[6]);
     int workers = Integer.parseInt(given[7]);
-    boolean hasty = given[8].equals("latency");
+    boolean hasty = !given[8].equals("throughput");
 
     TopologyBuilder builder = new TopologyBuilder();
     KafkaSpoutConfig<String, String> read =
