@@ -45,7 +45,7 @@ from benchmarks.engines.environments import Unavailable
 from benchmarks.engines.jobs import JOBS, Found, Job, Truth, published, send_last
 from benchmarks.engines.latency import COLUMNS, Latency, Stream, paced, pooled
 from benchmarks.engines.recovery import VICTIMS, Recovery, killed
-from benchmarks.engines.running import LOOK_EVERY, made, running
+from benchmarks.engines.running import LOOK_EVERY, SETTLE, made, running
 from benchmarks.measuring import in_turns
 from unskew.apps.monitoring.colours import COLOURS
 from unskew.deploy.kafka.connection import Connection
@@ -263,7 +263,8 @@ def _run(connection: Connection, job: Job, engine: Contestant, truth: Truth, rep
         started = engine.start(job, connection.bootstrap_servers, engine.reads(job, topic), folder)
         made(connection, started.output, job.partitions)
         began = time.time()
-        found = Found()
+        found = Found(once=job.distinct)
+        results = engine.first_seen if job.distinct else engine.results
         closes, send_at = engine.closes(job, topic, started.output), 0.0
         with running(started, folder) as at_work, TopicReader(connection, started.output) as reader:
             usage = at_work.usage
@@ -274,7 +275,7 @@ def _run(connection: Connection, job: Job, engine: Contestant, truth: Truth, rep
                 if usage.too_much:
                     break
                 for message in reader.new(LOOK_EVERY):
-                    found.add(engine.results(message.key(), message.value() or b""), message.timestamp()[1])
+                    found.add(results(message.key(), message.value() or b""), message.timestamp()[1])
                     over = time.monotonic() + _SILENCE
                     send_at = time.monotonic() + _AGAIN_AFTER
                 if at_work.process.poll() is not None:
@@ -283,11 +284,14 @@ def _run(connection: Connection, job: Job, engine: Contestant, truth: Truth, rep
                     send_last(connection, closes, job)
                     send_at = time.monotonic() + _AGAIN_AFTER
             usage.look()
+            if found.once:
+                for message in reader.new(SETTLE):
+                    found.add(results(message.key(), message.value() or b""), message.timestamp()[1])
             wrong = found.wrong(truth)
             if wrong:
                 wrong += f" (given up after {time.time() - began:.0f} s, at {usage.memory:,.0f} MiB)"
                 at_work.complain(wrong)
-        return Measured(found.last_ms / 1000 - began, usage.cpu, usage.memory, truth.total, wrong)
+        return Measured(found.last_ms / 1000 - began, usage.cpu, usage.memory, truth.messages, wrong)
 
 
 if __name__ == "__main__":

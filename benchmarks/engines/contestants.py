@@ -24,6 +24,7 @@ from unskew.deploy.kafka.connection import Connection
 from unskew.deploy.servers.loopback import free_port
 
 _HERE = Path(__file__).parent
+_REMEMBERED = 86_400  # s: for how long ours remembers a key of the job ``distinct``, because a state must end
 
 
 class Started(NamedTuple):
@@ -94,6 +95,10 @@ class Contestant(ABC):
     def results(self, key: bytes | None, value: bytes) -> Iterator[tuple[Place, int]]:
         """What a record of the output says: counts, each with its window and key."""
 
+    def first_seen(self, key: bytes | None, value: bytes) -> Iterator[tuple[Place, int]]:
+        """What a record of the job ``distinct`` says: the key that is its Kafka key was published."""
+        yield (0, (key or b"").decode()), 1
+
 
 def _required(engine: str) -> str:
     """An engine on PyPI and its version, as its requirements name them. It is installed if it is missing."""
@@ -119,7 +124,7 @@ class Ours(Contestant):
 
     def start(self, job: Job, bootstrap: str, topic: str, folder: Path) -> Started:
         run = self._settings(job, bootstrap, topic, folder)
-        kind = "COLUMN" if job.gap_ms else job.source_type
+        kind = "COLUMN" if job.stateful else job.source_type
         positional = [kind, self.name, topic, job.partitions, job.workers, f"x{job.cost_ms:g}"]
         options = {
             "--time": "event",
@@ -128,10 +133,11 @@ class Ours(Contestant):
             "--checkpoint": folder / "checkpoint",
             "--bootstrap-servers": bootstrap,
         }
-        if job.gap_ms:
+        if job.stateful:
             del options["--window"]
-            options |= {"--key-field": job.field, "--work": "unskew.works:Sessions"}
-            options["--work-option"] = f"gap={job.gap_ms / 1000}"
+            sessions = {"--work": "unskew.works:Sessions", "--work-option": f"gap={job.gap_ms / 1000}"}
+            distinct = {"--work": "unskew.works:Distinct", "--work-option": "id=key", "--ttl": _REMEMBERED}
+            options |= {"--key-field": job.field, **(distinct if job.distinct else sessions)}
         # Two threads, as the others have, where tuples cost nothing.
         master = [] if job.cost_ms else ["--master", "local[2]"]
         unskew = Path(sys.executable).with_name("unskew")
@@ -139,7 +145,7 @@ class Ours(Contestant):
         ends = ["--trigger", 0] if job.rate else ["--until-drained"]
         command = [unskew, "topology", "LOCAL", *positional, *ends, *master]
         command += [part for pair in options.items() for part in pair]
-        return Started([*map(str, command)], f"{run.name}-{'results' if job.gap_ms else 'aggregator'}")
+        return Started([*map(str, command)], f"{run.name}-{'results' if job.stateful else 'aggregator'}")
 
     def reads(self, job: Job, topic: str) -> str:
         return ended(topic) if job.gap_ms else topic
@@ -148,6 +154,9 @@ class Ours(Contestant):
         record = orjson.loads(value)
         fields = record["fields"]
         yield (fields.get("start", record["timestamp"] - WINDOW_MS), record["tags"]["key"]), fields["count"]
+
+    def first_seen(self, key: bytes | None, value: bytes) -> Iterator[tuple[Place, int]]:
+        yield (0, orjson.loads(value)["tags"]["key"]), 1  # its Kafka key has more in it
 
 
 class Spark(Contestant):
@@ -161,6 +170,9 @@ class Spark(Contestant):
         jars = ",".join(map(str, connector_jars()))
         of = [bootstrap, topic, output, job.field, job.gap_ms, job.cost_ms, job.workers, folder / "checkpoint"]
         program = [sys.executable, _HERE / "spark" / "program.py", *of, job.late_ms, jars]
+        if job.distinct:
+            of = [bootstrap, topic, output, job.field, job.workers, folder / "checkpoint", jars]
+            program = [sys.executable, _HERE / "spark" / "distinct.py", *of]
         variables = {"JAVA_HOME": str(find_java().home), "PYSPARK_PYTHON": sys.executable}
         return Started([*map(str, program)], output, variables)
 
@@ -182,11 +194,14 @@ class Quix(Contestant):
         output = f"{topic}-quix-{folder.name}"
         of = [bootstrap, topic, output, job.field, job.gap_ms, job.cost_ms, job.workers, folder / "state"]
         program = [python_of("quix"), _HERE / "quix" / "program.py", *of, job.early_late_ms, job.aim]
+        if job.distinct:
+            of = [bootstrap, topic, output, job.field, job.workers, folder / "state"]
+            program = [python_of("quix"), _HERE / "quix" / "distinct.py", *of]
         return Started([*map(str, program)], output)
 
     def closes(self, job: Job, topic: str, output: str) -> str:
         # A window is written once, when a later message of its partition has come. A stream goes on; a topic ends.
-        return f"repartition__{output}--{topic}--{job.field}"
+        return "" if job.distinct else f"repartition__{output}--{topic}--{job.field}"
 
     def results(self, key: bytes | None, value: bytes) -> Iterator[tuple[Place, int]]:
         yield _of_key(key, value, "value")
@@ -202,6 +217,9 @@ class Bytewax(Contestant):
         output = f"{topic}-bytewax-{folder.name}"
         of = [bootstrap, topic, output, job.field, job.gap_ms, job.cost_ms, job.workers, job.late_ms, job.aim]
         program = [python_of("bytewax"), _HERE / "bytewax" / "program.py", *of]
+        if job.distinct:
+            of = [bootstrap, topic, output, job.field, job.workers]
+            program = [python_of("bytewax"), _HERE / "bytewax" / "distinct.py", *of]
         return Started([*map(str, program)], output)
 
     def results(self, key: bytes | None, value: bytes) -> Iterator[tuple[Place, int]]:
@@ -221,8 +239,10 @@ class Pathway(Contestant):
         output = f"{topic}-pathway-{folder.name}"
         python = python_of("pathway")
         spawn = [python.with_name("pathway"), "spawn", "--processes", job.workers, "--first-port", free_port()]
-        of = [bootstrap, topic, output, job.field, job.gap_ms]
-        return Started([*map(str, [*spawn, python, _HERE / "pathway" / "program.py", *of])], output)
+        program = [_HERE / "pathway" / "program.py", bootstrap, topic, output, job.field, job.gap_ms]
+        if job.distinct:
+            program = [_HERE / "pathway" / "distinct.py", bootstrap, topic, output, job.field]
+        return Started([*map(str, [*spawn, python, *program])], output)
 
     def results(self, key: bytes | None, value: bytes) -> Iterator[tuple[Place, int]]:
         record = orjson.loads(value)
@@ -234,11 +254,15 @@ class KafkaStreams(Contestant):
 
     def version(self) -> str:
         compiled("kafka_streams", "Counts")
+        compiled("kafka_streams", "Distinct")
         (jar,) = (jar for jar in jars_of("kafka_streams") if jar.name.startswith("kafka-streams-"))
         return jar.stem
 
     def start(self, job: Job, bootstrap: str, topic: str, folder: Path) -> Started:
         output = f"{topic}-kafka-streams-{folder.name}"
+        if job.distinct:
+            of = [bootstrap, topic, output, job.field, job.workers, folder / "state"]
+            return Started([*compiled("kafka_streams", "Distinct"), *map(str, of)], output)
         of = [bootstrap, topic, output, job.field, job.gap_ms, job.cost_ms, job.workers, folder / "state"]
         return Started([*compiled("kafka_streams", "Counts"), *map(str, of), str(job.early_late_ms), job.aim], output)
 
@@ -252,7 +276,7 @@ class KafkaStreams(Contestant):
 
 @dataclass(frozen=True)
 class Storm(Contestant):
-    """Storm in local mode: a thread a worker, in one JVM. It has no sessions.
+    """Storm in local mode: a thread a worker, in one JVM. It has no sessions, and distinct keys only with ``fields``.
 
     Attributes
     ----------
@@ -265,15 +289,19 @@ class Storm(Contestant):
 
     def version(self) -> str:
         compiled("storm", "Counts")
+        compiled("storm", "Distinct")
         (jar,) = (jar for jar in jars_of("storm") if jar.name.startswith("storm-server-"))
         return jar.stem.replace("-server", "")
 
     def does(self, job: Job) -> bool:
-        return not job.gap_ms
+        return not job.gap_ms and (not job.distinct or self.grouping == "fields")
 
     def start(self, job: Job, bootstrap: str, topic: str, folder: Path) -> Started:
         output = f"{topic}-{self.slug}-{folder.name}"
         spouts = min(job.partitions, job.workers)
+        if job.distinct:
+            of = [bootstrap, topic, output, job.field, spouts, job.workers]
+            return Started([*compiled("storm", "Distinct"), *map(str, of)], output)
         of = [self.grouping, bootstrap, topic, output, job.field, job.cost_ms, spouts, job.workers, job.aim]
         return Started([*compiled("storm", "Counts"), *map(str, of)], output)
 
@@ -282,7 +310,7 @@ class Storm(Contestant):
 
 
 class Flink(Contestant):
-    """PyFlink: Flink's SQL where it has all that a job needs, its DataStream API where a tuple costs work in Python."""
+    """PyFlink: Flink's SQL for counts and sessions, its DataStream API for work in Python and for distinct keys."""
 
     def version(self) -> str:
         jars_of("flink")
@@ -296,6 +324,9 @@ class Flink(Contestant):
         how = [job.late_ms, job.aim] if job.cost_ms else []
         variables = {"JAVA_TOOL_OPTIONS": "-Xmx2g", "PATH": f"{python.parent}{os.pathsep}{os.environ['PATH']}"}
         program = _HERE / "flink" / ("work.py" if job.cost_ms else "program.py")
+        if job.distinct:
+            program, of = _HERE / "flink" / "distinct.py", [bootstrap, topic, output, job.field, job.workers]
+            how = [folder / "checkpoints"]
         return Started([*map(str, [python, program, *of, *how, jars])], output, variables)
 
     def results(self, key: bytes | None, value: bytes) -> Iterator[tuple[Place, int]]:

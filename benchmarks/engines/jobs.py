@@ -1,7 +1,9 @@
 """The jobs: a topic of messages, what must come of it, and how it is told that it has.
 
-All jobs count messages by key and window: windows of ``WINDOW_MS``, or sessions. The message's time is that of Kafka's
-record. A contestant may write a window's count several times, as it grows: the last one counts.
+All jobs but one count messages by key and window: windows of ``WINDOW_MS``, or sessions. The message's time is that of
+Kafka's record. A contestant may write a window's count several times, as it grows: the last one counts. The job
+``distinct`` publishes each key once, when it is first seen: its window is 0, and its count is 1. A key that is written
+twice is wrong.
 """
 
 import time
@@ -20,7 +22,7 @@ from unskew.deploy.kafka.reader import TopicReader
 from unskew.deploy.kafka.topics import ensure_topic, topics
 from unskew.producers.dataset import Dataset
 from unskew.producers.publish import publish
-from unskew.producers.registry import create
+from unskew.producers.registry import create, parsed
 
 WINDOW_MS = 5_000
 #: How late a message may be: an engine that reads one partition after the other must not drop the second's.
@@ -44,6 +46,8 @@ class Job:
         Its name, and what it is in words.
     source_type, field : str
         The dataset, and the field of its messages that is the key. Its dots lead to nested objects.
+    options : tuple of str
+        The dataset's parameters that differ from its defaults, each as ``NAME=VALUE``.
     records, partitions, workers : int
         The messages, the topic's partitions, and W, the number of workers that an engine has for it.
     cost_ms : float
@@ -51,6 +55,8 @@ class Job:
     gap_ms : int
         Sessions: how far apart a key's messages may be. 0: windows. No two messages are just this far apart, because
         engines differ in whether they are of one session then: all are multiples of ``_TICK_MS`` apart.
+    distinct : bool
+        Whether each key is published once, when it is first seen, and nothing is counted.
     late_ms : int
         How late a message may be, in ms of event time, where a window's count is published when the window is closed.
     rate : float
@@ -70,6 +76,8 @@ class Job:
     workers: int
     cost_ms: float = 0.0
     gap_ms: int = 0
+    distinct: bool = False
+    options: tuple[str, ...] = ()
     late_ms: int = LATENESS_MS
     rate: float = 0.0
     aim: str = "throughput"
@@ -87,6 +95,13 @@ class Job:
         """The names of the fields that lead to the key."""
         return self.field.split(".")
 
+    @property
+    def stateful(self) -> bool:
+        """Whether a key has a state, rather than a count in each window."""
+        return bool(self.gap_ms) or self.distinct
+
+
+_MILLION = ("keys=1000000",)  # ZIPF's possible keys
 
 #: The jobs by name. ``--records`` gives another number.
 JOBS = {
@@ -95,6 +110,7 @@ JOBS = {
         Job("count", "count by key and 5 s", "COUNTRY_SKEW_R80", "country", 10_000_000, 4, 2),
         Job("sessions", "sessions of 100,000 keys, Zipf 1", "ZIPF", "key", 1_000_000, 4, 2, gap_ms=30_001),
         Job("bids", "sessions of NEXMark's bids by bidder", "NEXMARK", "bid.bidder", 1_000_000, 4, 2, gap_ms=2_001),
+        Job("distinct", "distinct keys, Zipf 1", "ZIPF", "key", 1_000_000, 4, 2, distinct=True, options=_MILLION),
         Job("work", "count by key and 5 s, after 1 ms a message", "COUNTRY_SKEW_R80", "country", 60_000, 10, 10, 1.0),
     )
 }
@@ -107,22 +123,26 @@ class Truth:
     Attributes
     ----------
     counts : dict
-        (window, key) → messages.
+        (window, key) → messages; of the job ``distinct``, (0, key) → 1.
     total : int
-        All messages.
+        Their sum.
     last_ms : dict
         (window, key) → the time of its last message.
+    messages : int
+        All messages of the topic.
 
     """
 
     counts: dict[Place, int] = field(default_factory=dict)
     total: int = 0
     last_ms: dict[Place, int] = field(default_factory=dict)
+    messages: int = 0
 
     def between(self, first_ms: int, stop_ms: int) -> "Truth":
         """That of the windows that begin at ``first_ms`` or later, and before ``stop_ms``."""
         counts = {place: n for place, n in self.counts.items() if first_ms <= place[0] < stop_ms}
-        return Truth(counts, sum(counts.values()), {place: self.last_ms[place] for place in counts})
+        total = sum(counts.values())
+        return Truth(counts, total, {place: self.last_ms[place] for place in counts}, total)
 
 
 def published(connection: Connection, topic: str, job: Job) -> Truth:
@@ -131,7 +151,7 @@ def published(connection: Connection, topic: str, job: Job) -> Truth:
     Messages of sessions span ``_SPAN_MS`` at most, and the first one is that old. It is less than the lateness, so none
     is late, in whatever order an engine reads partitions. The topic ``ended(topic)`` has them, too.
     """
-    dataset = create(job.source_type, records=job.records)
+    dataset = create(job.source_type, records=job.records, **parsed(job.source_type, job.options))
     if not job.gap_ms:
         ensure_topic(connection, topic, job.partitions)
         publish(connection, topic, dataset)
@@ -184,18 +204,23 @@ def counted(connection: Connection, topic: str, job: Job) -> Truth:
                 read[value] = names.setdefault(str(reduce(getitem, job.path, orjson.loads(value))), len(names))
             codes.append(read[value])
             times.append(message.timestamp()[1])
-    return truth_of([*names], np.array(codes, np.int64), np.array(times, np.int64), job.gap_ms)
+    code, at = np.array(codes, np.int64), np.array(times, np.int64)
+    return truth_of([*names], code, at, job.gap_ms, distinct=job.distinct)
 
 
-def truth_of(names: list[str], code: NDArray[np.int64], at: NDArray[np.int64], gap_ms: int = 0) -> Truth:
+def truth_of(
+    names: list[str], code: NDArray[np.int64], at: NDArray[np.int64], gap_ms: int = 0, *, distinct: bool = False
+) -> Truth:
     """The count of messages whose keys are ``names[code]`` and whose times are ``at`` (ms), both int64[n]."""
-    starts = sessions_of(code, at, gap_ms) if gap_ms else at // WINDOW_MS * WINDOW_MS
+    windows = np.zeros_like(at) if distinct else at // WINDOW_MS * WINDOW_MS
+    starts = sessions_of(code, at, gap_ms) if gap_ms else windows
     pairs, which, numbers = np.unique(np.stack([starts, code]), axis=1, return_inverse=True, return_counts=True)
     last = np.zeros(len(numbers), np.int64)
     np.maximum.at(last, which.ravel(), at)  # NumPy 2.0 gives it another shape
     places = [(int(start), names[code]) for start, code in pairs.T]
+    numbers = np.ones_like(numbers) if distinct else numbers
     counts = dict(zip(places, numbers.tolist(), strict=True))
-    return Truth(counts, len(at), dict(zip(places, last.tolist(), strict=True)))
+    return Truth(counts, int(numbers.sum()), dict(zip(places, last.tolist(), strict=True)), len(at))
 
 
 def sessions_of(code: NDArray[np.int64], at: NDArray[np.int64], gap_ms: int) -> NDArray[np.int64]:
@@ -214,8 +239,10 @@ class Found:
 
     Attributes
     ----------
+    once : bool
+        Whether a contestant must write each place once. Then its counts add up, so a second one makes it wrong.
     counts : dict
-        (window, key) → the last count.
+        (window, key) → the last count, or the sum of all.
     total : int
         Their sum.
     last_ms : int
@@ -223,6 +250,7 @@ class Found:
 
     """
 
+    once: bool = False
     counts: dict[Place, int] = field(default_factory=dict)
     total: int = 0
     last_ms: int = 0
@@ -233,11 +261,12 @@ class Found:
             before = self.counts.get(place, 0)
             if place[1] == LAST or (n < 0 and -n != before):
                 continue
-            self.total += max(n, 0) - before
+            after = before + n if self.once else max(n, 0)
+            self.total += after - before
             if n < 0:
                 del self.counts[place]
             else:
-                self.counts[place] = n
+                self.counts[place] = after
             self.last_ms = max(self.last_ms, appended_ms)
 
     def all_of(self, truth: Truth) -> bool:
@@ -250,4 +279,5 @@ class Found:
             return ""
         places = truth.counts.keys() | self.counts.keys()
         differ = sum(truth.counts.get(place) != self.counts.get(place) for place in places)
-        return f"{self.total:,} of {truth.total:,} messages; {differ:,} of {len(places):,} counts are wrong"
+        what = "keys" if self.once else "messages"
+        return f"{self.total:,} of {truth.total:,} {what}; {differ:,} of {len(places):,} counts are wrong"

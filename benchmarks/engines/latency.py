@@ -35,7 +35,7 @@ from numpy.typing import NDArray
 
 from benchmarks.engines.contestants import Contestant, Started
 from benchmarks.engines.jobs import WINDOW_MS, Found, Job, Place, Truth, counted
-from benchmarks.engines.running import LOOK_EVERY, Running, made, running
+from benchmarks.engines.running import LOOK_EVERY, SETTLE, Running, made, running
 from unskew.deploy.kafka.connection import Connection
 from unskew.deploy.kafka.reader import TopicReader
 from unskew.deploy.kafka.topics import ensure_topic
@@ -47,8 +47,6 @@ from unskew.producers.registry import create
 _TRICKLE = 20.0  # messages/s
 _FIRST = 180.0  # s until an engine's first result, after which it is given up
 _ALL = 60.0  # s after the stream's end until all counts are right
-#: After the last right count: a record that makes one wrong again would be there by then.
-_SETTLE = 2.0  # s
 #: What is wrong with a contestant that writes nothing.
 NO_RESULT = f"no result in {_FIRST:g} s"
 
@@ -281,7 +279,7 @@ def begun(stream: Stream, tap: Tap, observer: Observer) -> int:
 def settled(truth: Truth, observer: Observer) -> None:
     """Observe until the final counts of the truth's windows are there, or are long overdue."""
     if observer.until(lambda: len(first_right(truth, observer.results)) == len(truth.counts), _ALL):
-        observer.until_ms(now_ms() + 1000 * _SETTLE)
+        observer.until_ms(now_ms() + 1000 * SETTLE)
 
 
 def now_ms() -> float:

@@ -20,6 +20,8 @@ from unskew.deploy.kafka.topics import ensure_topic, topics
 
 _MOST_MEMORY = 0.5  # of the machine's, above which a run is given up
 LOOK_EVERY = 0.2  # s between two looks at a contestant
+#: After the last right count: a record that makes one wrong again would be there by then.
+SETTLE = 2.0  # s
 _WEIGH_EVERY = 1.0  # s
 _LOG = 20_000  # bytes of a failed run's output that are shown
 

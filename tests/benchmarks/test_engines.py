@@ -24,7 +24,7 @@ from unskew.producers.registry import create
 @pytest.mark.kafka
 @pytest.mark.takes(260)
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("job", ["count", "sessions", "bids", "work"])
+@pytest.mark.parametrize("job", ["count", "sessions", "bids", "distinct", "work"])
 def test_every_engine_counts_right(job):
     engines = [name for name, each in CONTESTANTS.items() if not isinstance(each, Ours) or name == "BOUNDED_LOAD"]
     of = ["--jobs", job, "--engines", *engines, "--records", "5000", "--repeats", "1"]
@@ -78,6 +78,27 @@ def test_a_count_that_is_taken_back_counts_no_longer():
     assert not found.wrong(truth)
 
 
+def test_of_distinct_keys_each_counts_once_but_all_messages_are_read():
+    truth = truth_of(["tr", "de"], np.array([0, 1, 0, 0]), np.array([5_000, 5_001, 9_999, 10_000]), distinct=True)
+    assert truth.counts == {(0, "tr"): 1, (0, "de"): 1}
+    assert (truth.total, truth.messages) == (2, 4)
+
+
+def test_a_key_that_is_published_twice_is_wrong():
+    truth = Truth({(0, "tr"): 1, (0, "de"): 1}, 2)
+    found = Found(once=True)
+    found.add(CONTESTANTS["Quix"].first_seen(b"tr", b""), 10)
+    found.add(CONTESTANTS["KEY"].first_seen(b'-/de/{"id":"de"}', b'{"tags":{"key":"de"}}'), 20)
+    assert found.all_of(truth)
+    found.add([((0, "tr"), 1)], 30)
+    assert not found.all_of(truth)
+    assert found.wrong(truth) == "3 of 2 keys; 1 of 2 counts are wrong"
+    of_one = Found(once=True)
+    of_one.add([((0, "tr"), 1), ((0, "tr"), 1)], 10)
+    assert of_one.total == truth.total
+    assert not of_one.all_of(truth)
+
+
 @pytest.fixture
 def two_windows():
     """Two windows of a hot key and a rare one, and one after them."""
@@ -89,7 +110,7 @@ def test_messages_are_counted_with_the_last_ones_time(two_windows):
     assert two_windows.counts == {(5_000, "tr"): 3, (5_000, "de"): 1, (10_000, "tr"): 1, (10_000, "de"): 1}
     assert two_windows.last_ms[5_000, "tr"] == 9_990
     assert two_windows.last_ms[10_000, "de"] == 14_999
-    assert two_windows.total == 6
+    assert two_windows.total == two_windows.messages == 6
 
 
 def test_latency_is_that_of_the_first_record_with_the_final_count(two_windows):

@@ -1,0 +1,48 @@
+"""Distinct keys in Quix Streams: `group_by` the key, then a stateful `filter`.
+
+    python distinct.py BOOTSTRAP TOPIC OUTPUT FIELD WORKERS STATE
+
+One process a worker, of one consumer group. After https://quix.io/docs/quix-streams/groupby.html and
+https://quix.io/docs/quix-streams/advanced/stateful-processing.html ("Using State in Custom Functions"). The settings
+are those of ``program.py``, for throughput.
+"""
+
+import multiprocessing
+import sys
+from functools import reduce
+from operator import getitem
+
+from quixstreams import Application, State
+
+
+def first_seen(_: dict[str, str], state: State) -> bool:
+    """Whether this is the first message of its key."""
+    if state.exists("seen"):
+        return False
+    state.set("seen", True)
+    return True
+
+
+def run(bootstrap: str, topic: str, output: str, field: str, state: str) -> None:
+    app = Application(
+        broker_address=bootstrap,
+        consumer_group=output,
+        auto_offset_reset="earliest",
+        commit_interval=5.0,
+        state_dir=state,
+        loglevel="WARNING",
+        producer_extra_config={"linger.ms": 50, "compression.type": "lz4"},
+    )
+    path = field.split(".")
+    messages = app.dataframe(app.topic(topic, value_deserializer="json"))
+    keyed = messages.group_by(lambda value: str(reduce(getitem, path, value)), name=field)
+    first = keyed.filter(first_seen, stateful=True)
+    first.to_topic(app.topic(output, key_serializer="str", value_serializer="json"))
+    app.run()
+
+
+if __name__ == "__main__":
+    bootstrap, topic, output, field, workers, state = sys.argv[1:]
+    for worker in range(int(workers)):
+        given = bootstrap, topic, output, field, f"{state}/{worker}"
+        multiprocessing.Process(target=run, args=given).start()
