@@ -24,6 +24,9 @@ from unskew.deploy.kafka.connection import Connection
 from unskew.deploy.servers.loopback import free_port
 
 _HERE = Path(__file__).parent
+_BATCH = (
+    100_000  # tuples: a second of what W = 10 workers have of them at 0.1 ms each, as ours takes them where they sleep
+)
 _REMEMBERED = 86_400  # s: for how long ours remembers a key of the job ``distinct``, because a state must end
 
 
@@ -125,7 +128,8 @@ class Ours(Contestant):
     def start(self, job: Job, bootstrap: str, topic: str, folder: Path) -> Started:
         run = self._settings(job, bootstrap, topic, folder)
         kind = "COLUMN" if job.stateful else job.source_type
-        positional = [kind, self.name, topic, job.partitions, job.workers, f"x{job.cost_ms:g}"]
+        speed = 1 / job.cost_ms if job.cost_ms and job.cost == "sleep" else 0
+        positional = [kind, self.name, topic, job.partitions, job.workers, f"x{speed:g}"]
         options = {
             "--time": "event",
             "--window": WINDOW_MS / 1000,
@@ -138,6 +142,11 @@ class Ours(Contestant):
             sessions = {"--work": "unskew.works:Sessions", "--work-option": f"gap={job.gap_ms / 1000}"}
             distinct = {"--work": "unskew.works:Distinct", "--work-option": "id=key", "--ttl": _REMEMBERED}
             options |= {"--key-field": job.field, **(distinct if job.distinct else sessions)}
+        variables = {}
+        if job.cost == "cpu":
+            options |= {"--work": "computing:count", "--max-tuples": _BATCH}
+            path = [str(_HERE / "ours"), os.environ.get("PYTHONPATH", "")]
+            variables = {"PYTHONPATH": os.pathsep.join(path), "COST_MS": str(job.cost_ms)}
         # Two threads, as the others have, where tuples cost nothing.
         master = [] if job.cost_ms else ["--master", "local[2]"]
         unskew = Path(sys.executable).with_name("unskew")
@@ -145,7 +154,8 @@ class Ours(Contestant):
         ends = ["--trigger", 0] if job.rate else ["--until-drained"]
         command = [unskew, "topology", "LOCAL", *positional, *ends, *master]
         command += [part for pair in options.items() for part in pair]
-        return Started([*map(str, command)], f"{run.name}-{'results' if job.stateful else 'aggregator'}")
+        output = f"{run.name}-{'results' if job.stateful else 'aggregator'}"
+        return Started([*map(str, command)], output, variables)
 
     def reads(self, job: Job, topic: str) -> str:
         return ended(topic) if job.gap_ms else topic
@@ -168,7 +178,7 @@ class Spark(Contestant):
     def start(self, job: Job, bootstrap: str, topic: str, folder: Path) -> Started:
         output = f"{topic}-spark-{folder.name}"
         jars = ",".join(map(str, connector_jars()))
-        of = [bootstrap, topic, output, job.field, job.gap_ms, job.cost_ms, job.workers, folder / "checkpoint"]
+        of = [bootstrap, topic, output, job.field, job.gap_ms, *job.costs, job.workers, folder / "checkpoint"]
         program = [sys.executable, _HERE / "spark" / "program.py", *of, job.late_ms, jars]
         if job.distinct:
             of = [bootstrap, topic, output, job.field, job.workers, folder / "checkpoint", jars]
@@ -192,7 +202,7 @@ class Quix(Contestant):
 
     def start(self, job: Job, bootstrap: str, topic: str, folder: Path) -> Started:
         output = f"{topic}-quix-{folder.name}"
-        of = [bootstrap, topic, output, job.field, job.gap_ms, job.cost_ms, job.workers, folder / "state"]
+        of = [bootstrap, topic, output, job.field, job.gap_ms, *job.costs, job.workers, folder / "state"]
         program = [python_of("quix"), _HERE / "quix" / "program.py", *of, job.early_late_ms, job.aim]
         if job.distinct:
             of = [bootstrap, topic, output, job.field, job.workers, folder / "state"]
@@ -215,7 +225,7 @@ class Bytewax(Contestant):
 
     def start(self, job: Job, bootstrap: str, topic: str, folder: Path) -> Started:
         output = f"{topic}-bytewax-{folder.name}"
-        of = [bootstrap, topic, output, job.field, job.gap_ms, job.cost_ms, job.workers, job.late_ms, job.aim]
+        of = [bootstrap, topic, output, job.field, job.gap_ms, *job.costs, job.workers, job.late_ms, job.aim]
         program = [python_of("bytewax"), _HERE / "bytewax" / "program.py", *of]
         if job.distinct:
             of = [bootstrap, topic, output, job.field, job.workers]
@@ -263,7 +273,7 @@ class KafkaStreams(Contestant):
         if job.distinct:
             of = [bootstrap, topic, output, job.field, job.workers, folder / "state"]
             return Started([*compiled("kafka_streams", "Distinct"), *map(str, of)], output)
-        of = [bootstrap, topic, output, job.field, job.gap_ms, job.cost_ms, job.workers, folder / "state"]
+        of = [bootstrap, topic, output, job.field, job.gap_ms, *job.costs, job.workers, folder / "state"]
         return Started([*compiled("kafka_streams", "Counts"), *map(str, of), str(job.early_late_ms), job.aim], output)
 
     def closes(self, job: Job, topic: str, output: str) -> str:
@@ -302,7 +312,7 @@ class Storm(Contestant):
         if job.distinct:
             of = [bootstrap, topic, output, job.field, spouts, job.workers]
             return Started([*compiled("storm", "Distinct"), *map(str, of)], output)
-        of = [self.grouping, bootstrap, topic, output, job.field, job.cost_ms, spouts, job.workers, job.aim]
+        of = [self.grouping, bootstrap, topic, output, job.field, *job.costs, spouts, job.workers, job.aim]
         return Started([*compiled("storm", "Counts"), *map(str, of)], output)
 
     def results(self, key: bytes | None, value: bytes) -> Iterator[tuple[Place, int]]:
@@ -320,7 +330,8 @@ class Flink(Contestant):
         output = f"{topic}-flink-{folder.name}"
         python = python_of("flink")
         jars = ";".join(f"file://{jar}" for jar in jars_of("flink"))
-        of = [bootstrap, topic, output, job.field, job.cost_ms or job.gap_ms, job.workers]
+        what = job.costs if job.cost_ms else (job.gap_ms,)
+        of = [bootstrap, topic, output, job.field, *what, job.workers]
         how = [job.late_ms, job.aim] if job.cost_ms else []
         variables = {"JAVA_TOOL_OPTIONS": "-Xmx2g", "PATH": f"{python.parent}{os.pathsep}{os.environ['PATH']}"}
         program = _HERE / "flink" / ("work.py" if job.cost_ms else "program.py")

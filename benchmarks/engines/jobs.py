@@ -51,7 +51,9 @@ class Job:
     records, partitions, workers : int
         The messages, the topic's partitions, and W, the number of workers that an engine has for it.
     cost_ms : float
-        How long a worker sleeps for each message.
+        How long a worker takes for each message.
+    cost : str
+        What it does all that time: ``sleep``, or ``cpu``: it computes.
     gap_ms : int
         Sessions: how far apart a key's messages may be. 0: windows. No two messages are just this far apart, because
         engines differ in whether they are of one session then: all are multiples of ``_TICK_MS`` apart.
@@ -75,12 +77,18 @@ class Job:
     partitions: int
     workers: int
     cost_ms: float = 0.0
+    cost: str = "sleep"
     gap_ms: int = 0
     distinct: bool = False
     options: tuple[str, ...] = ()
     late_ms: int = LATENESS_MS
     rate: float = 0.0
     aim: str = "throughput"
+
+    @property
+    def costs(self) -> tuple[float, str]:
+        """How long a worker takes for each message (ms), and what it does then."""
+        return self.cost_ms, self.cost
 
     @property
     def early_late_ms(self) -> int:
@@ -102,6 +110,7 @@ class Job:
 
 
 _MILLION = ("keys=1000000",)  # ZIPF's possible keys
+_STEEP = ("z=1.2",)
 
 #: The jobs by name. ``--records`` gives another number.
 JOBS = {
@@ -112,6 +121,28 @@ JOBS = {
         Job("bids", "sessions of NEXMark's bids by bidder", "NEXMARK", "bid.bidder", 1_000_000, 4, 2, gap_ms=2_001),
         Job("distinct", "distinct keys, Zipf 1", "ZIPF", "key", 1_000_000, 4, 2, distinct=True, options=_MILLION),
         Job("work", "count by key and 5 s, after 1 ms a message", "COUNTRY_SKEW_R80", "country", 60_000, 10, 10, 1.0),
+        Job(
+            "work-zipf",
+            "count by key and 5 s, after 1 ms a message, Zipf 1.2",
+            "ZIPF",
+            "key",
+            60_000,
+            10,
+            10,
+            1.0,
+            options=_STEEP,
+        ),
+        Job(
+            "cpu",
+            "count by key and 5 s, after 0.1 ms of CPU a message",
+            "COUNTRY_SKEW_R80",
+            "country",
+            300_000,
+            10,
+            10,
+            0.1,
+            "cpu",
+        ),
     )
 }
 

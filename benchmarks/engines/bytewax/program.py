@@ -1,6 +1,6 @@
 """All jobs in Bytewax: `fold_window` over tumbling windows, or over sessions.
 
-    python program.py BOOTSTRAP TOPIC OUTPUT FIELD GAP_MS COST_MS WORKERS LATE_MS AIM
+    python program.py BOOTSTRAP TOPIC OUTPUT FIELD GAP_MS COST_MS COST WORKERS LATE_MS AIM
 
 One process a worker, as a cluster: https://docs.bytewax.io/v0.21.0/guide/concepts/workers-parallelization.html ("Multi-
 Process Cluster"). After .../guide/concepts/windowing.html ("Event Time") and the docstrings of ``KafkaSource`` and
@@ -31,8 +31,17 @@ WINDOW_MS = 5_000
 EPOCH = datetime.fromtimestamp(0, UTC)
 
 
+def spend(seconds: float, cost: str) -> None:
+    if cost == "sleep":
+        time.sleep(seconds)
+        return
+    until = time.thread_time() + seconds
+    while time.thread_time() < until:
+        pass
+
+
 def dataflow(
-    bootstrap: str, topic: str, output: str, field: str, gap_ms: int, cost_ms: float, late_ms: int, aim: str
+    bootstrap: str, topic: str, output: str, field: str, gap_ms: int, cost_ms: float, cost: str, late_ms: int, aim: str
 ) -> Dataflow:
     path = field.split(".")
 
@@ -41,7 +50,7 @@ def dataflow(
 
     def count(window: tuple[int, float], at: int) -> tuple[int, float]:
         if cost_ms:
-            time.sleep(cost_ms / 1000)
+            spend(cost_ms / 1000, cost)
         return window[0] + 1, min(window[1], at)
 
     def record(counted: tuple[str, tuple[int, tuple[int, int]]]) -> KafkaSinkMessage:
@@ -70,12 +79,12 @@ def dataflow(
 
 
 def main() -> None:
-    bootstrap, topic, output, field, gap_ms, cost_ms, workers, late_ms, aim = sys.argv[1:]
+    bootstrap, topic, output, field, gap_ms, cost_ms, cost, workers, late_ms, aim = sys.argv[1:]
     sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(int(workers))]
     addresses = ";".join(f"127.0.0.1:{each.getsockname()[1]}" for each in sockets)
     for each in sockets:
         each.close()
-    given = bootstrap, topic, output, field, int(gap_ms), float(cost_ms), int(late_ms), aim
+    given = bootstrap, topic, output, field, int(gap_ms), float(cost_ms), cost, int(late_ms), aim
     run = [sys.executable, "-m", "bytewax.run", f"{__file__}:dataflow{given!r}", "-a", addresses]
     if aim == "recovery":
         snapshots = Path("snapshots")

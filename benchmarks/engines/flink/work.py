@@ -1,6 +1,6 @@
 """The job with work in Flink: `key_by` the key, then tumbling windows whose aggregate is a Python class.
 
-    python work.py BOOTSTRAP TOPIC OUTPUT FIELD COST_MS WORKERS LATE_MS AIM JARS
+    python work.py BOOTSTRAP TOPIC OUTPUT FIELD COST_MS COST WORKERS LATE_MS AIM JARS
 
 After https://nightlies.apache.org/flink/flink-docs-release-2.2/docs/connectors/datastream/kafka/ and
 .../dev/python/datastream/operators/windows/. The window is by the record's time in Kafka. There is no idle time-out:
@@ -42,16 +42,22 @@ FOR_RECOVERY = {"execution.checkpointing.externalized-checkpoint-retention": "RE
 
 
 class Work(AggregateFunction):
-    """Sleeps for each message of a key, at the worker that owns it, and counts it."""
+    """Works for each message of a key, at the worker that owns it, and counts it."""
 
-    def __init__(self, seconds: float) -> None:
+    def __init__(self, seconds: float, cost: str) -> None:
         self._seconds = seconds
+        self._cost = cost
 
     def create_accumulator(self) -> int:
         return 0
 
     def add(self, value: str, accumulator: int) -> int:
-        time.sleep(self._seconds)
+        if self._cost == "sleep":
+            time.sleep(self._seconds)
+            return accumulator + 1
+        until = time.thread_time() + self._seconds
+        while time.thread_time() < until:
+            pass
         return accumulator + 1
 
     def get_result(self, accumulator: int) -> int:
@@ -72,7 +78,7 @@ class Record(ProcessWindowFunction):
 
 
 def main() -> None:
-    bootstrap, topic, output, field, cost_ms, workers, late_ms, aim, jars = sys.argv[1:]
+    bootstrap, topic, output, field, cost_ms, cost, workers, late_ms, aim, jars = sys.argv[1:]
     environment = StreamExecutionEnvironment.get_execution_environment(Configuration())
     environment.add_jars(*jars.split(";"))
     environment.set_parallelism(int(workers))
@@ -109,7 +115,9 @@ def main() -> None:
         .map(lambda message: json.loads(message)[field], Types.STRING())
         .key_by(lambda key: key, Types.STRING())
         .window(TumblingEventTimeWindows.of(Time.milliseconds(WINDOW_MS)))
-        .aggregate(Work(float(cost_ms) / 1000), Record(), accumulator_type=Types.LONG(), output_type=Types.STRING())
+        .aggregate(
+            Work(float(cost_ms) / 1000, cost), Record(), accumulator_type=Types.LONG(), output_type=Types.STRING()
+        )
         .sink_to(sink)
     )
     environment.execute(topic)

@@ -3,6 +3,8 @@ import com.fasterxml.jackson.core.JsonParser;
 import com.fasterxml.jackson.core.JsonToken;
 import java.io.IOException;
 import java.io.UncheckedIOException;
+import java.lang.management.ManagementFactory;
+import java.lang.management.ThreadMXBean;
 import java.time.Duration;
 import java.util.Properties;
 import org.apache.kafka.common.serialization.Serdes;
@@ -29,7 +31,7 @@ import org.apache.kafka.streams.state.SessionStore;
 /**
  * All jobs in Kafka Streams: select the key, repartition, count in tumbling windows, or in sessions.
  *
- * <p>java Counts BOOTSTRAP TOPIC OUTPUT FIELD GAP_MS COST_MS WORKERS STATE LATE_MS AIM
+ * <p>java Counts BOOTSTRAP TOPIC OUTPUT FIELD GAP_MS COST_MS COST WORKERS STATE LATE_MS AIM
  *
  * <p>After https://kafka.apache.org/documentation/streams/developer-guide/dsl-api ("Tumbling time windows",
  * "Session Windows", "Window Final Results", "repartition") and .../config-streams ("num.stream.threads",
@@ -47,6 +49,7 @@ import org.apache.kafka.streams.state.SessionStore;
  */
 public class Counts {
   private static final JsonFactory JSON = new JsonFactory();
+  private static final ThreadMXBean THREADS = ManagementFactory.getThreadMXBean();
 
   // A message that is later than the one before it by more than the retention removes the store's
   // sessions before they are emitted. The default is gap + grace; the last message may be 55 minutes later.
@@ -58,21 +61,22 @@ public class Counts {
     String[] path = given[3].split("\\.");
     Duration gap = Duration.ofMillis(Long.parseLong(given[4]));
     double cost = Double.parseDouble(given[5]);
-    int workers = Integer.parseInt(given[6]);
-    Duration late = Duration.ofMillis(Long.parseLong(given[8]));
-    boolean hasty = !given[9].equals("throughput");
+    int workers = Integer.parseInt(given[7]);
+    Duration late = Duration.ofMillis(Long.parseLong(given[9]));
+    boolean sleeps = given[6].equals("sleep");
+    boolean hasty = !given[10].equals("throughput");
     Properties settings = new Properties();
     settings.put(StreamsConfig.APPLICATION_ID_CONFIG, output);
     settings.put(StreamsConfig.BOOTSTRAP_SERVERS_CONFIG, given[0]);
     settings.put(StreamsConfig.NUM_STREAM_THREADS_CONFIG, workers);
-    settings.put(StreamsConfig.STATE_DIR_CONFIG, given[7]);
+    settings.put(StreamsConfig.STATE_DIR_CONFIG, given[8]);
     settings.put(StreamsConfig.STATESTORE_CACHE_MAX_BYTES_CONFIG, hasty ? 0L : 64L << 20);
     settings.put(StreamsConfig.COMMIT_INTERVAL_MS_CONFIG, hasty ? 100 : 5000);
     settings.put(StreamsConfig.REPLICATION_FACTOR_CONFIG, 1);
     settings.put("auto.offset.reset", "earliest");
     settings.put("producer.linger.ms", hasty ? 5 : 50);
     settings.put("producer.compression.type", hasty ? "none" : "lz4");
-    if (given[9].equals("recovery")) {
+    if (given[10].equals("recovery")) {
       settings.put(StreamsConfig.PROCESSING_GUARANTEE_CONFIG, StreamsConfig.EXACTLY_ONCE_V2);
       settings.put("group.instance.id", "counts");
     }
@@ -92,11 +96,7 @@ public class Counts {
       keyed =
           keyed.mapValues(
               value -> {
-                try {
-                  Thread.sleep((long) cost, (int) (cost % 1 * 1_000_000));
-                } catch (InterruptedException interrupted) {
-                  Thread.currentThread().interrupt();
-                }
+                spend(cost, sleeps);
                 return value;
               });
     }
@@ -129,6 +129,20 @@ public class Counts {
     KafkaStreams streams = new KafkaStreams(builder.build(), settings);
     Runtime.getRuntime().addShutdownHook(new Thread(() -> streams.close(Duration.ofSeconds(20))));
     streams.start();
+  }
+
+  /** Takes so many ms: asleep, or computing. */
+  private static void spend(double cost, boolean sleeps) {
+    if (!sleeps) {
+      long until = THREADS.getCurrentThreadCpuTime() + (long) (cost * 1_000_000);
+      while (THREADS.getCurrentThreadCpuTime() < until) {}
+      return;
+    }
+    try {
+      Thread.sleep((long) cost, (int) (cost % 1 * 1_000_000));
+    } catch (InterruptedException interrupted) {
+      Thread.currentThread().interrupt();
+    }
   }
 
   /** A field of a value as text. The path has the names of the objects around it, too. */

@@ -1,6 +1,6 @@
 """All jobs in Quix Streams: `group_by` the key, then count in tumbling windows, or in sessions.
 
-    python program.py BOOTSTRAP TOPIC OUTPUT FIELD GAP_MS COST_MS WORKERS STATE LATE_MS AIM
+    python program.py BOOTSTRAP TOPIC OUTPUT FIELD GAP_MS COST_MS COST WORKERS STATE LATE_MS AIM
 
 One process a worker, of one consumer group. After https://quix.io/docs/quix-streams/windowing.html ("Tumbling windows",
 "Session windows", "Closing strategies") and https://quix.io/docs/quix-streams/groupby.html: ``group_by`` makes a topic
@@ -10,7 +10,7 @@ AIM is ``throughput``: a window is written once, when it is over, and of the set
 (https://quix.io/docs/quix-streams/configuration.html) those are changed that make larger requests; or ``latency``: a
 window's count is written at each message ("Emitting results": ``current``), by the client's own settings; or
 ``recovery``: as ``latency``, and counts are right after a kill ("Processing Guarantees" of the page on settings), with
-commits each 100 ms, because a result is there when it is committed. As a static member of its group
+a commit each second, because a result is there when it is committed. As a static member of its group
 (https://kafka.apache.org/documentation, "Static Membership") a process that starts again has its partitions at once.
 """
 
@@ -26,6 +26,15 @@ WINDOW_MS = 5_000
 FOR_THROUGHPUT = {"linger.ms": 50, "compression.type": "lz4"}
 
 
+def spend(seconds: float, cost: str) -> None:
+    if cost == "sleep":
+        time.sleep(seconds)
+        return
+    until = time.thread_time() + seconds
+    while time.thread_time() < until:
+        pass
+
+
 def run(
     bootstrap: str,
     topic: str,
@@ -33,6 +42,7 @@ def run(
     field: str,
     gap_ms: int,
     cost_ms: float,
+    cost: str,
     state: str,
     grace_ms: int,
     aim: str,
@@ -43,7 +53,7 @@ def run(
         consumer_group=output,
         auto_offset_reset="earliest",
         processing_guarantee="exactly-once" if aim == "recovery" else "at-least-once",
-        commit_interval=0.1 if aim == "recovery" else 5.0,
+        commit_interval=1.0 if aim == "recovery" else 5.0,
         consumer_extra_config={"group.instance.id": str(worker)} if aim == "recovery" else {},
         state_dir=state,
         loglevel="WARNING",
@@ -55,7 +65,7 @@ def run(
     if cost_ms:
 
         def work(value: dict[str, str]) -> dict[str, str]:
-            time.sleep(cost_ms / 1000)
+            spend(cost_ms / 1000, cost)
             return value
 
         keyed = keyed.apply(work)
@@ -70,7 +80,7 @@ def run(
 
 
 if __name__ == "__main__":
-    bootstrap, topic, output, field, gap_ms, cost_ms, workers, state, late_ms, aim = sys.argv[1:]
+    bootstrap, topic, output, field, gap_ms, cost_ms, cost, workers, state, late_ms, aim = sys.argv[1:]
     for worker in range(int(workers)):
-        counts = bootstrap, topic, output, field, int(gap_ms), float(cost_ms), f"{state}/{worker}", int(late_ms)
+        counts = bootstrap, topic, output, field, int(gap_ms), float(cost_ms), cost, f"{state}/{worker}", int(late_ms)
         multiprocessing.Process(target=run, args=(*counts, aim, worker)).start()

@@ -1,6 +1,6 @@
 """All jobs in Spark itself: ``groupBy(window, key).count()``, or ``session_window``.
 
-    python program.py BOOTSTRAP TOPIC OUTPUT FIELD GAP_MS COST_MS WORKERS CHECKPOINT LATE_MS JARS
+    python program.py BOOTSTRAP TOPIC OUTPUT FIELD GAP_MS COST_MS COST WORKERS CHECKPOINT LATE_MS JARS
 
 After https://spark.apache.org/docs/latest/streaming/apis-on-dataframes-and-datasets.html ("Window Operations on Event
 Time", "Output Modes") and .../streaming/structured-streaming-kafka-integration.html. A window's count is written again
@@ -19,13 +19,21 @@ from pyspark.sql import functions as F
 
 
 def main() -> None:
-    bootstrap, topic, output, field, gap_ms, cost_ms, workers, checkpoint, late_ms, jars = sys.argv[1:]
+    bootstrap, topic, output, field, gap_ms, cost_ms, cost, workers, checkpoint, late_ms, jars = sys.argv[1:]
     seconds = float(cost_ms) / 1000
+
+    def spend(seconds: float) -> None:
+        if cost == "sleep":
+            time.sleep(seconds)
+            return
+        until = time.thread_time() + seconds
+        while time.thread_time() < until:
+            pass
 
     def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for _ in range(batch.num_rows):
-                time.sleep(seconds)
+                spend(seconds)
             yield batch
 
     builder = SparkSession.builder.master(f"local[{workers}]").appName("groupBy").config("spark.jars", jars)
@@ -37,7 +45,7 @@ def main() -> None:
         .option("kafka.bootstrap.servers", bootstrap)
         .option("subscribe", topic)
         .option("startingOffsets", "earliest")
-        .option("maxOffsetsPerTrigger", 4_000 if seconds else 2_000_000)
+        .option("maxOffsetsPerTrigger", int(4 / seconds) if seconds else 2_000_000)
         .load()
     )
     path = field.split(".")

@@ -3,6 +3,8 @@ import com.fasterxml.jackson.core.JsonParser;
 import com.fasterxml.jackson.core.JsonToken;
 import java.io.IOException;
 import java.io.UncheckedIOException;
+import java.lang.management.ManagementFactory;
+import java.lang.management.ThreadMXBean;
 import java.util.HashMap;
 import java.util.HashSet;
 import java.util.Map;
@@ -30,7 +32,7 @@ import org.apache.storm.utils.TupleUtils;
 /**
  * Counts by key and window in Storm: a worker a key ("fields"), or the less loaded of a key's two ("partial").
  *
- * <p>java Counts GROUPING BOOTSTRAP TOPIC OUTPUT FIELD COST_MS SPOUTS WORKERS AIM
+ * <p>java Counts GROUPING BOOTSTRAP TOPIC OUTPUT FIELD COST_MS COST SPOUTS WORKERS AIM
  *
  * <p>After https://storm.apache.org/releases/2.8.2/Concepts.html ("Stream groupings"), .../storm-kafka-client.html,
  * .../Guaranteeing-message-processing.html and .../Local-mode.html. A window's count is written again as it grows: with
@@ -39,6 +41,7 @@ import org.apache.storm.utils.TupleUtils;
  */
 public class Counts {
   private static final JsonFactory JSON = new JsonFactory();
+  private static final ThreadMXBean THREADS = ManagementFactory.getThreadMXBean();
   private static final long WINDOW_MS = 5_000;
   private static final Fields COUNTED = new Fields("key", "start", "count");
 
@@ -47,9 +50,10 @@ public class Counts {
     String bootstrap = given[1];
     String field = given[4];
     double cost = Double.parseDouble(given[5]);
-    int spouts = Integer.parseInt(given[6]);
-    int workers = Integer.parseInt(given[7]);
-    boolean hasty = !given[8].equals("throughput");
+    boolean sleeps = given[6].equals("sleep");
+    int spouts = Integer.parseInt(given[7]);
+    int workers = Integer.parseInt(given[8]);
+    boolean hasty = !given[9].equals("throughput");
 
     TopologyBuilder builder = new TopologyBuilder();
     KafkaSpoutConfig<String, String> read =
@@ -64,10 +68,10 @@ public class Counts {
                 COUNTED)
             .build();
     builder.setSpout("messages", new KafkaSpout<>(read), spouts);
-    BoltDeclarer count = builder.setBolt("count", new Count(cost, partial, hasty), workers);
+    BoltDeclarer count = builder.setBolt("count", new Count(cost, sleeps, partial, hasty), workers);
     if (partial) {
       count.partialKeyGrouping("messages", new Fields("key"));
-      builder.setBolt("sum", new Count(0, false, hasty), 1).fieldsGrouping("count", new Fields("key"));
+      builder.setBolt("sum", new Count(0, true, false, hasty), 1).fieldsGrouping("count", new Fields("key"));
     } else {
       count.fieldsGrouping("messages", new Fields("key"));
     }
@@ -111,14 +115,16 @@ public class Counts {
   /** Adds up counts. Each second it emits those that have changed; or, if it is hasty, each change at once. */
   public static class Count extends BaseBasicBolt {
     private final double cost;
+    private final boolean sleeps;
     private final boolean forgets;
     private final boolean hasty;
     private transient Map<Values, Long> counts;
     private transient Set<Values> changed;
 
-    /** Sleep {@code cost} ms a tuple; if it forgets, a count is of what came since it was last emitted. */
-    public Count(double cost, boolean forgets, boolean hasty) {
+    /** Take {@code cost} ms a tuple, asleep or computing; if it forgets, a count is of what came since it was last emitted. */
+    public Count(double cost, boolean sleeps, boolean forgets, boolean hasty) {
       this.cost = cost;
+      this.sleeps = sleeps;
       this.forgets = forgets;
       this.hasty = hasty;
     }
@@ -142,11 +148,7 @@ public class Counts {
         return;
       }
       if (cost > 0) {
-        try {
-          Thread.sleep((long) cost, (int) (cost % 1 * 1_000_000));
-        } catch (InterruptedException interrupted) {
-          Thread.currentThread().interrupt();
-        }
+        spend();
       }
       Values place = new Values(tuple.getString(0), tuple.getLong(1));
       long count = counts.merge(place, tuple.getLong(2), Long::sum);
@@ -157,6 +159,19 @@ public class Counts {
       collector.emit(new Values(place.get(0), place.get(1), count));
       if (forgets) {
         counts.remove(place);
+      }
+    }
+
+    private void spend() {
+      if (!sleeps) {
+        long until = THREADS.getCurrentThreadCpuTime() + (long) (cost * 1_000_000);
+        while (THREADS.getCurrentThreadCpuTime() < until) {}
+        return;
+      }
+      try {
+        Thread.sleep((long) cost, (int) (cost % 1 * 1_000_000));
+      } catch (InterruptedException interrupted) {
+        Thread.currentThread().interrupt();
       }
     }
 
