@@ -248,7 +248,8 @@ class Pathway(Contestant):
     def start(self, job: Job, bootstrap: str, topic: str, folder: Path) -> Started:
         output = f"{topic}-pathway-{folder.name}"
         python = python_of("pathway")
-        spawn = [python.with_name("pathway"), "spawn", "--processes", job.workers, "--first-port", free_port()]
+        # As a script it would start the Python of the path where it was installed.
+        spawn = [python, python.with_name("pathway"), "spawn", "--processes", job.workers, "--first-port", free_port()]
         program = [_HERE / "pathway" / "program.py", bootstrap, topic, output, job.field, job.gap_ms]
         if job.distinct:
             program = [_HERE / "pathway" / "distinct.py", bootstrap, topic, output, job.field]
