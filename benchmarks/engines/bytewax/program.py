@@ -3,11 +3,12 @@
     python program.py BOOTSTRAP TOPIC OUTPUT FIELD GAP_MS COST_MS COST WORKERS LATE_MS AIM
 
 One process a worker, as a cluster: https://docs.bytewax.io/v0.21.0/guide/concepts/workers-parallelization.html ("Multi-
-Process Cluster"). After .../guide/concepts/windowing.html ("Event Time") and the docstrings of ``KafkaSource`` and
-``fold_window``: ``ordered=False``, because counts don't depend on the order. AIM is ``throughput``: it reads to the
-topic's end (``tail=False``), where all windows close; or ``latency``: it reads on, and a window closes LATE_MS after
-its end, also if no later message of its key comes (``EventClock``); or ``recovery``: as ``latency``, with a snapshot
-each second in its folder (.../guide/concepts/recovery.html).
+Process Cluster"). After .../guide/concepts/windowing.html ("Event Time") and the docstrings of ``KafkaSource``,
+``EventClock`` (``to_system_utc``), and ``fold_window``: ``ordered=False``, because counts don't depend on the order.
+
+AIM is ``throughput``: it reads to the topic's end (``tail=False``), where all windows close; or ``latency``: it reads
+on, and a window closes LATE_MS after its end, also if no later message of its key comes; or ``recovery``: as
+``latency``, with a snapshot each second in its folder (.../guide/concepts/recovery.html).
 """
 
 import json
@@ -60,7 +61,10 @@ def dataflow(
 
     tumbling = win.TumblingWindower(timedelta(milliseconds=WINDOW_MS), align_to=EPOCH)
     sessions = win.SessionWindower(timedelta(milliseconds=gap_ms))
-    clock = win.EventClock(lambda at: datetime.fromtimestamp(at / 1000, UTC), timedelta(milliseconds=late_ms))
+    late = timedelta(milliseconds=late_ms)
+    # A window closes LATE_MS after its end. By default each key is woken without a pause from the end on
+    # (https://github.com/bytewax/bytewax/issues/578).
+    clock = win.EventClock(lambda at: datetime.fromtimestamp(at / 1000, UTC), late, to_system_utc=lambda at: at + late)
     flow = Dataflow("counts")
     messages = kop.input("read", flow, brokers=[bootstrap], topics=[topic], tail=aim != "throughput")
     keyed = op.map("key", messages.oks, keyed_by)
