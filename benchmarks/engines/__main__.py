@@ -27,11 +27,11 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from confluent_kafka import Consumer, TopicPartition
 from matplotlib.figure import Figure
@@ -39,11 +39,11 @@ from rich.box import MARKDOWN
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.engines import recovery
+from benchmarks.engines import latency, recovery
 from benchmarks.engines.contestants import CONTESTANTS, Contestant
 from benchmarks.engines.environments import Unavailable
 from benchmarks.engines.jobs import JOBS, Found, Job, Truth, published, send_last
-from benchmarks.engines.latency import COLUMNS, Latency, Stream, paced, pooled
+from benchmarks.engines.latency import Latency, Stream, paced, pooled
 from benchmarks.engines.recovery import VICTIMS, Recovery, killed
 from benchmarks.engines.running import LOOK_EVERY, SETTLE, made, running
 from benchmarks.measuring import in_turns
@@ -52,6 +52,8 @@ from unskew.deploy.kafka.connection import Connection
 from unskew.deploy.kafka.reader import TopicReader
 from unskew.deploy.kafka.topics import end_offsets
 from unskew.deploy.servers.broker import Broker
+
+Of = TypeVar("Of")
 
 _SILENCE = 420.0  # s without a new count, after which a run is given up: some write all at the end
 _AFTER_ITS_END = 5.0  # s
@@ -98,7 +100,9 @@ def main() -> None:
     parser.add_argument("--lateness", type=float, default=1.0, help="with --latency: how late messages may be, s")
     parser.add_argument("--warm-up", type=float, default=20.0, help="with --latency: s after the first result")
     parser.add_argument("--seconds", type=float, default=60.0, help="with --latency: s that are measured")
-    parser.add_argument("--kill", choices=VICTIMS, help="with --latency: kill all processes, or the busiest worker")
+    parser.add_argument(
+        "--kill", choices=list(VICTIMS), help="with --latency: kill all processes, or the busiest worker"
+    )
     parser.add_argument(
         "--after", type=float, default=120.0, help="with --kill: for how long the stream goes on then, s"
     )
@@ -115,10 +119,10 @@ def main() -> None:
             if given.kill:
                 job = replace(job, name=f"kill-{given.kill}", aim="recovery")
                 stream = Stream(job, given.warm_up, given.seconds, given.after)
-                console.print(contest.kills(stream, given.kill, given.repeats))
+                console.print(contest.kill(stream, given.kill, given.repeats))
                 return
             stream = Stream(replace(job, aim="latency"), given.warm_up, given.seconds)
-            console.print(contest.by_engine(stream, contest.follow(stream, given.repeats)))
+            console.print(contest.follow(stream, given.repeats))
             return
         if given.skews:
             found = {skew: contest.run(_job("work", given.records, skew), given.repeats) for skew in given.skews}
@@ -153,37 +157,35 @@ class Contest:
     def run(self, job: Job, repeats: int) -> dict[str, Measured]:
         """Publish a job's messages, and let all contestants do it in turns: the median of each."""
         truth = published(self._connection, f"engines-{job.name}", job)
-        present = [each for each in self._engines if each.name in self.versions and each.does(job)]
-        runs = {each.name: partial(_run, self._connection, job, each, truth) for each in present}
-        return {name: _median(of) for name, of in in_turns(runs, repeats, str).items()} if runs else {}
+        found = self._in_turns(job, partial(_run, self._connection, job, truth), repeats)
+        return {name: _median(runs) for name, runs in found.items()}
 
-    def follow(self, stream: Stream, repeats: int) -> dict[str, Latency]:
-        """Let all contestants follow a stream, in turns: what was measured in all repeats."""
-        present = [each for each in self._engines if each.name in self.versions and each.does(stream.job)]
-        runs = {each.name: partial(paced, self._connection, stream, each) for each in present}
-        return {name: pooled(of) for name, of in in_turns(runs, repeats, str).items()} if runs else {}
+    def follow(self, stream: Stream, repeats: int) -> Table:
+        """Let all contestants follow a stream, in turns: the table of how late results are, in all repeats."""
+        found = self._in_turns(stream.job, partial(paced, self._connection, stream), repeats)
+        how = f"for {stream.seconds:g} s, times in ms"
+        return self._streamed(stream, how, latency.COLUMNS, {name: [pooled(runs)] for name, runs in found.items()})
 
-    def by_engine(self, stream: Stream, found: Mapping[str, Latency]) -> Table:
-        """The table of how late results are."""
-        job = stream.job
-        title = f"{job.what}: {job.rate:g} messages/s for {stream.seconds:g} s, W = {job.workers}, times in ms"
-        table = Table("engine", *COLUMNS, "version", title=title, box=MARKDOWN)
-        for name, version in self.versions.items():
-            of = found.get(name, Latency(wrong=_NO_PROGRAM.wrong))
-            table.add_row(name, *of.cells(), f"{version}: {of.wrong}" if of.wrong else version)
-        return self._and_missing(table)
-
-    def kills(self, stream: Stream, victim: str, repeats: int) -> Table:
+    def kill(self, stream: Stream, victim: str, repeats: int) -> Table:
         """Kill all contestants, in turns: the table has a row a repeat."""
-        present = [each for each in self._engines if each.name in self.versions and each.does(stream.job)]
-        runs = {each.name: partial(killed, self._connection, stream, victim, each) for each in present}
-        found = in_turns(runs, repeats, str) if runs else {}
-        whom = {"all": "all processes", "worker": "the busiest worker"}[victim]
-        title = f"{stream.job.what}: {stream.job.rate:g} messages/s, W = {stream.job.workers}, a kill of {whom}"
-        table = Table("engine", *recovery.COLUMNS, "version", title=title, box=MARKDOWN)
+        found = self._in_turns(stream.job, partial(killed, self._connection, stream, victim), repeats)
+        return self._streamed(stream, f"a kill of {VICTIMS[victim]}", recovery.COLUMNS, found)
+
+    def _in_turns(self, job: Job, run: Callable[[Contestant, int], Of], repeats: int) -> dict[str, list[Of]]:
+        """Let all contestants that have a program for a job run in turns."""
+        present = [each for each in self._engines if each.name in self.versions and each.does(job)]
+        return in_turns({each.name: partial(run, each) for each in present}, repeats, str) if present else {}
+
+    def _streamed(
+        self, stream: Stream, how: str, columns: Sequence[str], found: Mapping[str, Sequence[Latency | Recovery]]
+    ) -> Table:
+        job = stream.job
+        title = f"{job.what}: {job.rate:g} messages/s, W = {job.workers}, {how}"
+        table = Table("engine", *columns, "version", title=title, box=MARKDOWN)
         for name, version in self.versions.items():
-            for of in found.get(name, [Recovery(wrong=_NO_PROGRAM.wrong)]):
-                table.add_row(name, *of.cells(), f"{version}: {of.wrong}" if of.wrong else version)
+            for of in found.get(name, [Latency(wrong=_NO_PROGRAM.wrong)]):
+                cells = [""] * len(columns) if of.wrong else of.cells()
+                table.add_row(name, *cells, f"{version}: {of.wrong}" if of.wrong else version)
         return self._and_missing(table)
 
     def table(self, job: Job, found: Mapping[str, Measured]) -> Table:
@@ -255,7 +257,7 @@ def _read(connection: Connection, topic: str, group: str) -> bool:
     return all(each.offset >= ends[each.partition] for each in committed)
 
 
-def _run(connection: Connection, job: Job, engine: Contestant, truth: Truth, repeat: int) -> Measured:
+def _run(connection: Connection, job: Job, truth: Truth, engine: Contestant, repeat: int) -> Measured:
     """Run a contestant until all counts are there."""
     with tempfile.TemporaryDirectory(prefix=f"{repeat}-") as name:
         folder = Path(name)

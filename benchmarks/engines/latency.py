@@ -137,9 +137,7 @@ class Latency(NamedTuple):
     wrong: str = ""
 
     def cells(self) -> list[str]:
-        """The cells of ``COLUMNS``; empty ones if it is wrong."""
-        if self.wrong:
-            return [""] * len(COLUMNS)
+        """The cells of ``COLUMNS``, unless it is wrong."""
         cells = []
         for waits in (self.after_end, self.after_last):
             figures = *np.percentile(waits, [50, 99]), np.median(waits[self.hottest])
@@ -148,8 +146,9 @@ class Latency(NamedTuple):
         return [*cells, f"{rate:,.0f}", f"{cpu:,.0f}", f"{self.memory:,.0f}"]
 
     def __str__(self) -> str:
-        names = zip(COLUMNS, self.cells(), strict=True)
-        return self.wrong or ", ".join(f"{name} {cell}" for name, cell in names)
+        if self.wrong:
+            return self.wrong
+        return ", ".join(f"{name} {cell}" for name, cell in zip(COLUMNS, self.cells(), strict=True))
 
 
 class Tap(Rate):

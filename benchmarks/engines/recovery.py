@@ -40,8 +40,8 @@ from benchmarks.engines.running import Running, running
 from unskew.deploy.kafka.connection import Connection
 from unskew.deploy.kafka.reader import TopicReader
 
-#: What is killed: all processes of a contestant, or its busiest worker.
-VICTIMS = ("all", "worker")
+#: What is killed.
+VICTIMS = {"all": "all processes", "worker": "the busiest worker"}
 _SLACK_MS = 500
 _BUSY = 5.0  # s: the busiest worker is the one that has taken the most CPU in them
 
@@ -84,15 +84,14 @@ class Recovery(NamedTuple):
     wrong: str = ""
 
     def cells(self) -> list[str]:
-        """The cells of ``COLUMNS``; empty ones if it is wrong."""
-        if self.wrong:
-            return [""] * len(COLUMNS)
+        """The cells of ``COLUMNS``, unless it is wrong."""
         times = [f"{seconds:,.1f}" if math.isfinite(seconds) else "never" for seconds in self[:3]]
         return [*times, str(self.windows), self.differ or "right", str(self.starts)]
 
     def __str__(self) -> str:
-        names = zip(COLUMNS, self.cells(), strict=True)
-        return self.wrong or ", ".join(f"{name} {cell}" for name, cell in names)
+        if self.wrong:
+            return self.wrong
+        return ", ".join(f"{name} {cell}" for name, cell in zip(COLUMNS, self.cells(), strict=True))
 
 
 @dataclass
