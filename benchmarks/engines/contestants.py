@@ -127,7 +127,9 @@ class Ours(Contestant):
 
     def start(self, job: Job, bootstrap: str, topic: str, folder: Path) -> Started:
         run = self._settings(job, bootstrap, topic, folder)
-        kind = "COLUMN" if job.stateful else job.source_type
+        # A field that isn't the dataset's own key is named, and so is a key that a work reads.
+        named = job.stateful or len(job.path) > 1
+        kind = "COLUMN" if named else job.source_type
         speed = 1 / job.cost_ms if job.cost_ms and job.cost == "sleep" else 0
         positional = [kind, self.name, topic, job.partitions, job.workers, f"x{speed:g}"]
         options = {
@@ -141,7 +143,9 @@ class Ours(Contestant):
             del options["--window"]
             sessions = {"--work": "unskew.works:Sessions", "--work-option": f"gap={job.gap_ms / 1000}"}
             distinct = {"--work": "unskew.works:Distinct", "--work-option": "id=key", "--ttl": _REMEMBERED}
-            options |= {"--key-field": job.field, **(distinct if job.distinct else sessions)}
+            options |= distinct if job.distinct else sessions
+        if named:
+            options["--key-field"] = job.field
         variables = {}
         if job.cost == "cpu":
             options |= {"--work": "computing:count", "--max-tuples": _BATCH}
@@ -305,7 +309,7 @@ class Storm(Contestant):
         return jar.stem.replace("-server", "")
 
     def does(self, job: Job) -> bool:
-        return not job.gap_ms and (not job.distinct or self.grouping == "fields")
+        return not job.gap_ms and len(job.path) == 1 and (not job.distinct or self.grouping == "fields")
 
     def start(self, job: Job, bootstrap: str, topic: str, folder: Path) -> Started:
         output = f"{topic}-{self.slug}-{folder.name}"

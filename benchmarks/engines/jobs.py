@@ -119,6 +119,7 @@ JOBS = {
         Job("count", "count by key and 5 s", "COUNTRY_SKEW_R80", "country", 10_000_000, 4, 2),
         Job("sessions", "sessions of 100,000 keys, Zipf 1", "ZIPF", "key", 1_000_000, 4, 2, gap_ms=30_001),
         Job("bids", "sessions of NEXMark's bids by bidder", "NEXMARK", "bid.bidder", 1_000_000, 4, 2, gap_ms=2_001),
+        Job("bidders", "count of NEXMark's bids by bidder and 5 s", "NEXMARK", "bid.bidder", 2_000_000, 4, 2),
         Job("distinct", "distinct keys, Zipf 1", "ZIPF", "key", 1_000_000, 4, 2, distinct=True, options=_MILLION),
         Job("work", "count by key and 5 s, after 1 ms a message", "COUNTRY_SKEW_R80", "country", 60_000, 10, 10, 1.0),
         Job(

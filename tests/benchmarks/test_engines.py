@@ -24,7 +24,7 @@ from unskew.producers.registry import create
 @pytest.mark.kafka
 @pytest.mark.takes(260)
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("job", ["count", "sessions", "bids", "distinct", "work", "cpu"])
+@pytest.mark.parametrize("job", ["count", "sessions", "bids", "bidders", "distinct", "work", "cpu"])
 def test_every_engine_counts_right(job):
     engines = [name for name, each in CONTESTANTS.items() if not isinstance(each, Ours) or name == "BOUNDED_LOAD"]
     of = ["--jobs", job, "--engines", *engines, "--records", "5000", "--repeats", "1"]
