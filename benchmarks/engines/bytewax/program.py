@@ -78,7 +78,9 @@ def dataflow(
         merger=lambda one, other: (one[0] + other[0], min(one[1], other[1])),
         ordered=False,
     )
-    kop.output("write", op.map("record", counts.down, record), brokers=[bootstrap], topic=output)
+    # At the topic's end all sessions are written at once, more than the client's queue takes by default.
+    room = {"queue.buffering.max.messages": "1000000"}
+    kop.output("write", op.map("record", counts.down, record), brokers=[bootstrap], topic=output, add_config=room)
     return flow
 
 
