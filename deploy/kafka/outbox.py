@@ -147,7 +147,7 @@ class Outbox:
         try:
             (serve or self._producer.poll)(seconds)
         except KafkaException as error:
-            # A record in flight that is given up breaks the guarantee of no gaps. Each record is reported as failed, too.
+            # A record in flight that is given up breaks the guarantee of no gaps. It is reported as failed, too.
             if error.args[0].code() != KafkaError._GAPLESS_GUARANTEE:  # noqa: SLF001  its public name
                 raise
 
