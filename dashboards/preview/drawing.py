@@ -1,17 +1,21 @@
 """A dashboard as a picture: its panels at their positions in the grid, each kind drawn as Grafana draws it."""
 
+from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache, partial
 from io import BytesIO
 from math import ceil, log2
 from textwrap import fill
-from typing import Any
+from typing import Any, NamedTuple
 
 import matplotlib as mpl
 import matplotlib.dates as mdates
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
+from matplotlib.text import Text
 from matplotlib.ticker import FuncFormatter, MaxNLocator, MultipleLocator
 
 from unskew.dashboards.preview.data_sources import Mark, Table
@@ -30,6 +34,14 @@ _HEAD = 0.98  # inches: title, description, selection
 _GAP = 0.06  # inches around a panel
 _GREY = "#6e6e6e"
 _FAINT = "#e3e3e3"
+# A stat's names and figures. Sizes are in points; widths don't grow evenly with them, so texts are measured.
+_SIZES = (21.0, 18.0, 16.0, 14.0, 12.0, 11.0, 10.0, 9.0, 8.0, 7.5, 6.5, 6.0, 5.0, 4.5, 3.0, 2.0, 1.0)
+_LABEL = 7.5  # the largest of a name
+_READABLE = 6.0  # the smallest of a name in a list
+_TINY = 4.5  # from here down, names that are too long are cut
+_CUT = 20  # characters that they keep at least
+_APART = 8  # pixels from a name to its figure; twice that to the next column
+_FILLED = 0.97  # of a row's height is text
 _LEGEND = 0.56  # inches below the axes to the legend's bottom
 _CHARACTERS = 8.0  # of a table, in the width of a column of the grid
 
@@ -53,6 +65,7 @@ def draw(dashboard: Mapping[str, Any], panels: Sequence[Panel], marks: Sequence[
     height = _HEAD + rows * _ROW
     with mpl.rc_context({"font.size": 9, "font.family": "DejaVu Sans"}):
         figure = Figure(figsize=(_WIDTH, height), dpi=100, facecolor="#f4f5f5")
+        FigureCanvasAgg(figure)  # measures texts with the renderer that draws them
         figure.text(0.006, 1 - 0.3 / height, dashboard["title"], fontsize=17, fontweight="bold", va="center")
         small = {"fontsize": 8.5, "color": _GREY, "va": "center"}
         figure.text(0.006, 1 - 0.58 / height, dashboard["description"], **small)
@@ -90,12 +103,14 @@ def _panel(figure: Any, height: float, panel: Panel, selection: Selection, marks
 
 def _inner(panel: Panel, left: float, bottom: float, wide: float, high: float) -> tuple[float, float, float, float]:
     """Where a panel's axes go (inches): beside tick labels, above the legend, below the title."""
-    before, below = 0.15, 0.1
+    before, after, below, above = 0.15, 0.35, 0.1, 0.36
+    if panel.kind == "stat":
+        before, after, below, above = 0.1, 0.1, 0.06, 0.3
     if not panel.undrawable and not panel.empty and panel.kind in ("timeseries", "barchart"):
         before, below = (1.2 if "/s" in panel.write(0) else 0.75), _LEGEND + 0.06
         if panel.options.get("orientation") == "horizontal":
             before = 1.25
-    return left + before, bottom + below, wide - before - 0.35, high - below - 0.36
+    return left + before, bottom + below, wide - before - after, high - below - above
 
 
 def _caption(selection: Selection, panels: Sequence[Panel]) -> str:
@@ -138,18 +153,91 @@ def timeseries(axes: Axes, panel: Panel, selection: Selection, marks: Sequence[M
 
 
 def stat(axes: Axes, panel: Panel) -> None:
-    """The newest value of each series, in large digits of the series' colour."""
+    """The newest value of each series, in large digits of the series' colour, beside the series' name or below it."""
     axes.set_axis_off()
-    count = len(panel.series)
-    texts = [panel.write(series.values[-1]) for series in panel.series]
-    size = min(21.0, max(44.0 / (count + 0.6), 66.0 / count), 150.0 / max(map(len, texts)))
-    small = min(7.5, 66.0 / count)
     names = [panel.name(series) for series in panel.series]
-    for at, (name, shown) in enumerate(zip(names, _shortened(names), strict=True)):
-        middle = 1 - (at + 0.5) / count
-        style: dict[str, Any] = {"color": panel.colour(name), "va": "center", "transform": axes.transAxes}
-        axes.text(0.98, middle, texts[at], ha="right", fontsize=size, fontweight="bold", **style)
-        axes.text(0.0, middle, shown, ha="left", fontsize=small, **style)
+    texts = [panel.write(series.values[-1]) for series in panel.series]
+    shown = _shortened(names)
+    extent = cache(partial(_extent, axes))
+    small, large, columns, below = _cells(axes, shown, texts, extent)
+    box, rows = axes.get_window_extent(), ceil(len(names) / columns)
+    pitch = (box.width + 2 * _APART) / columns
+    for at, (name, label, text) in enumerate(zip(names, shown, texts, strict=True)):
+        column, row = divmod(at, rows)
+        left, wide = column * pitch, pitch - 2 * _APART
+        middle = box.height * (1 - (row + 0.5) / rows)
+        (length, high), (_, above) = extent(text, large, "bold"), extent(label, small)
+        if below:
+            places = (left, middle + (high + 1) / 2), (left, middle - (above + 1) / 2)
+        else:
+            places = (left, middle), (left + wide - length, middle)
+            wide -= length + _APART
+        for (x, y), what, size, weight in zip(
+            places, (_cut(label, small, wide, extent), text), (small, large), ("normal", "bold"), strict=True
+        ):
+            style: dict[str, Any] = {"color": panel.colour(name), "transform": axes.transAxes}
+            axes.text(x / box.width, y / box.height, what, va="center", fontsize=size, fontweight=weight, **style)
+
+
+#: A text, its size (points) and weight → how wide and high matplotlib draws it (pixels).
+_Extent = Callable[..., tuple[float, float]]
+
+
+class _Cells(NamedTuple):
+    """How a stat panel shows its series: sizes of names and figures (points), and where they stand."""
+
+    small: float
+    large: float
+    columns: int
+    below: bool  # a figure is below its name, not beside it
+
+
+def _cells(axes: Axes, names: Sequence[str], texts: Sequence[str], extent: _Extent) -> _Cells:
+    """The layout with the largest names and, of these, the largest figures, in which nothing overlaps.
+
+    A list is easiest to compare. There are two columns only if its names would be hard to read.
+    """
+    found = [_fitted(axes, names, texts, 1, below, extent) for below in (False, True)]
+    if max(found).small < _READABLE:
+        found.append(_fitted(axes, names, texts, 2, False, extent))
+    return max(found, key=lambda cells: (cells.small, cells.large))
+
+
+def _fitted(
+    axes: Axes, names: Sequence[str], texts: Sequence[str], columns: int, below: bool, extent: _Extent
+) -> _Cells:
+    """The largest sizes in so many columns. Figures aren't smaller than names, and names that are small may be cut."""
+    box = axes.get_window_extent()
+    wide = (box.width + 2 * _APART) / columns - 2 * _APART
+    high = _FILLED * box.height / ceil(len(names) / columns)
+
+    def fits(name: str, text: str, small: float, large: float) -> bool:
+        least = f"{name[:_CUT]}…" if small <= _TINY and len(name) > _CUT else name
+        (label, above), (figure, under) = extent(least, small), extent(text, large, "bold")
+        if below:
+            return max(label, figure) <= wide and above + 1 + under <= high
+        return label + _APART + figure <= wide and max(above, under) <= high
+
+    for small in _SIZES[_SIZES.index(_LABEL) :]:
+        for large in _SIZES[: _SIZES.index(small) + 1]:
+            if all(fits(name, text, small, large) for name, text in zip(names, texts, strict=True)):
+                return _Cells(small, large, columns, below)
+    return _Cells(_SIZES[-1], _SIZES[-1], columns, below)
+
+
+def _extent(axes: Axes, text: str, size: float, weight: str = "normal") -> tuple[float, float]:
+    drawn = Text(text=text, fontsize=size, fontweight=weight)
+    drawn.set_figure(axes.figure)
+    box = drawn.get_window_extent()
+    return box.width, box.height
+
+
+def _cut(text: str, size: float, wide: float, extent: _Extent) -> str:
+    """The text, or as much of it as has room before an ellipsis."""
+    if extent(text, size)[0] <= wide:
+        return text
+    kept = bisect_right(range(len(text)), wide, key=lambda length: extent(f"{text[:length]}…", size)[0]) - 1
+    return f"{text[: max(kept, 0)]}…"
 
 
 def bargauge(axes: Axes, panel: Panel) -> None:

@@ -2,19 +2,23 @@
 
 import copy
 import warnings
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from itertools import combinations
 from typing import Any
 
 import matplotlib.dates as mdates
 import pytest
 from matplotlib.axes import Axes
+from matplotlib.patches import Rectangle
+from matplotlib.transforms import Bbox
 
 from tests.pictures import figures  # noqa: F401
 from unskew.apps.monitoring.colours import COLOURS
 from unskew.dashboards import checked_in
 from unskew.dashboards.preview.data_sources import DataSources, Series, Table, labelled
-from unskew.dashboards.preview.drawing import LEAST_TICKS, MOST_TICKS, TIMELESS
+from unskew.dashboards.preview.drawing import LEAST_TICKS, MOST_TICKS, TIMELESS, draw
 from unskew.dashboards.preview.files import save
 from unskew.dashboards.preview.panels import OF_SERIES, OF_TABLE, Panel
 from unskew.dashboards.preview.selection import Selection
@@ -206,6 +210,66 @@ def test_names_and_numbers_of_many_runs_do_not_overlap(dashboard, title, runs, f
     boxes = [text.get_window_extent() for text in [heading, *axes.texts]]
     assert len(boxes) == 1 + 2 * runs
     assert not any(one.overlaps(other) for one, other in combinations(boxes, 2))
+
+
+@pytest.fixture
+def stats(figures) -> list[tuple[Axes, Callable[[list[str]], Panel]]]:
+    """The axes of a stat panel of each size that the dashboards have, and the panel with series of given names."""
+    every = [spec for dashboard in checked_in.dashboards().values() for spec in dashboard["panels"]]
+    sizes = {(spec["gridPos"]["w"], spec["gridPos"]["h"]): spec for spec in every if spec["type"] == "stat"}
+
+    def of(spec: dict[str, Any], names: list[str]) -> Panel:
+        fields = {**spec["fieldConfig"], "defaults": {}}
+        return Panel({**spec, "fieldConfig": fields}, [Series({}, name, [NOON], [1.0]) for name in names])
+
+    filled = [partial(of, spec) for spec in sizes.values()]
+    draw(checked_in.dashboards()["overview"], [panel(["KEY · a"]) for panel in filled], [], selection())
+    cards = [artist for artist in figures[-1].artists if isinstance(artist, Rectangle)]
+    for axes, card, heading in zip(figures[-1].axes, cards, figures[-1].texts[-len(cards) :], strict=True):
+        assert within(axes.get_window_extent(), card.get_window_extent())
+        assert not axes.get_window_extent().overlaps(heading.get_window_extent())
+    return list(zip(figures[-1].axes, filled, strict=True))
+
+
+def within(box: Bbox, whole: Bbox) -> bool:
+    return whole.contains(*box.min) and whole.contains(*box.max)
+
+
+def texts_of(axes: Axes, panel: Panel) -> list[str]:
+    """The texts of a stat panel, of which no two overlap, and all lie within the panel."""
+    axes.clear()
+    TIMELESS["stat"](axes, panel)
+    boxes = [text.get_window_extent() for text in axes.texts]
+    texts = [text.get_text() for text in axes.texts]
+    assert not any(one.overlaps(other) for one, other in combinations(boxes, 2)), texts
+    assert all(within(box, axes.get_window_extent()) for box in boxes), texts
+    return texts
+
+
+@pytest.mark.parametrize("figure", ["0", "12.3 MiB", "346 k tuples/s", "1,234,567.89"])
+def test_a_stats_names_and_figures_do_not_overlap_and_are_whole(figure, stats, monkeypatch):
+    monkeypatch.setattr(Panel, "write", lambda *_: figure)
+    streams = ["country-skew-80-s5-w10", "zipf-s4-w100"]
+    alone = [[f"{grouping} · {streams[0]}"] for grouping in COLOURS]
+    of_streams = [[f"{grouping} · {stream}" for stream in streams] for grouping in COLOURS]
+    of_one = [[f"{grouping} · a" for grouping in sorted(COLOURS, key=len)[-runs:]] for runs in (2, 3, 4, 5, 8, 12, 24)]
+    for axes, panel in stats:
+        for names in [*alone, *of_streams, *of_one]:
+            shown = [name.removesuffix(" · a") for name in sorted(names)]
+            assert texts_of(axes, panel(names)) == [text for name in shown for text in (name, figure)]
+
+
+@pytest.mark.parametrize("runs", [1, 2, 4, 12])
+def test_a_stats_names_that_are_too_long_are_cut_and_its_figures_are_not(runs, stats, monkeypatch):
+    monkeypatch.setattr(Panel, "write", lambda *_: "346 k tuples/s")
+    names = [f"{grouping} · {at}{'x' * 240}" for at, grouping in enumerate(list(COLOURS)[:runs])]
+    for axes, panel in stats:
+        texts = texts_of(axes, panel(names))
+        assert texts[1::2] == ["346 k tuples/s"] * runs
+        for name, text in zip(sorted(names), texts[::2], strict=True):
+            assert text.endswith("…")
+            assert name.startswith(text[:-1])
+            assert len(text) >= len("BOUNDED_LOAD · 0…")
 
 
 def test_every_run_of_twelve_is_in_a_narrow_panels_legend(figures, tmp_path):
