@@ -39,6 +39,7 @@ from benchmarks.engines.latency import (
 from benchmarks.engines.running import Running, running
 from unskew.deploy.kafka.connection import Connection
 from unskew.deploy.kafka.reader import TopicReader
+from unskew.producers.publish import DeliveryFault
 
 #: What is killed.
 VICTIMS = {"all": "all processes", "worker": "the busiest worker"}
@@ -139,7 +140,10 @@ def killed(connection: Connection, stream: Stream, victim: str, engine: Contesta
         start = Restarts(started, folder, stack)
         reader = stack.enter_context(TopicReader(connection, started.output))
         supervisor = Supervisor(engine, start(), reader, start=start)
-        measured = _measured(connection, topic, stream, victim, supervisor)
+        try:
+            measured = _measured(connection, topic, stream, victim, supervisor)
+        except DeliveryFault as fault:  # it leaves the broker no time
+            measured = Recovery(wrong=f"the stream came to a halt: {fault}")
         if measured.wrong or measured.differ:
             supervisor.at_work.complain(measured.wrong or measured.differ)
         return measured
