@@ -22,6 +22,7 @@ BENCHMARKS = {
     "straggler": "batch time against the ideal when tuples cost time",
     "metrics": "tuples/s with and without metrics, and with an InfluxDB in trouble",
     "nexmark": "how skewed NEXMark's bids are in windows of event time, by auction and by bidder",
+    "shufflebench": "how skewed ShuffleBench's tuples are, and how many events it has, by Zipf's exponent",
     "producer": "messages/s published beside confluent-kafka's loop",
     "appetite": "messages/s of each dataset that the topology takes, beside Spark's own groupBy",
     "large_file": "memory of the producer over a file of gigabytes",
@@ -51,7 +52,7 @@ ALONE = {
 
 def main() -> None:
     known = BENCHMARKS | ALONE
-    lines = [f"{name:11}{'*' if name in ALONE else ' '} {measures}" for name, measures in known.items()]
+    lines = [f"{name:12}{'*' if name in ALONE else ' '} {measures}" for name, measures in known.items()]
     parser = argparse.ArgumentParser(
         description=__doc__, epilog="\n".join(lines), formatter_class=argparse.RawDescriptionHelpFormatter
     )
