@@ -22,11 +22,8 @@ from rich.box import MARKDOWN
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.engines.matcher import CIRCLE, EVERY
 from unskew.grouping import create
-
-#: Tuples of a consumer an event.
-EVERY = 10
-_CIRCLE = 1 << 63
 
 
 class Rules(NamedTuple):
@@ -47,7 +44,7 @@ class Rules(NamedTuple):
         ordered = np.sort(hashes)
         ends = self.starts + self.widths
         # The part of an interval that is past the circle's end begins anew at 0.
-        beyond = np.maximum(ends, np.uint64(_CIRCLE)) - np.uint64(_CIRCLE)
+        beyond = np.maximum(ends, np.uint64(CIRCLE)) - np.uint64(CIRCLE)
         first, last, anew = (np.searchsorted(ordered, each) for each in (self.starts, ends, beyond))
         return last - first + anew
 
@@ -57,7 +54,7 @@ def drawn(selectivities: NDArray[np.float64], rng: np.random.Generator) -> Rules
 
     ShuffleBench hashes the number of a rule for the interval's start, and here it is drawn.
     """
-    starts = rng.integers(0, _CIRCLE, len(selectivities), np.uint64)
+    starts = rng.integers(0, CIRCLE, len(selectivities), np.uint64)
     return Rules(starts, np.ldexp(np.minimum(selectivities, 1.0), 63).astype(np.uint64))
 
 
@@ -89,7 +86,7 @@ def main() -> None:
     title = f"{given.rules:,} rules, {given.records:,} records, W = {given.workers}"
     table = Table(*heads, "KEY: max/mean", "unsplit: at least", title=title, box=MARKDOWN)
     # A hash of random bytes is a random number.
-    hashes = np.random.default_rng(1).integers(0, _CIRCLE, given.records, np.uint64)
+    hashes = np.random.default_rng(1).integers(0, CIRCLE, given.records, np.uint64)
     for exponent in map(float, given.exponents.split(",")):
         rules = drawn(zipf(given.rules, given.selectivity, exponent), np.random.default_rng(0))
         received = rules.received(hashes)

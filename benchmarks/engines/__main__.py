@@ -265,8 +265,8 @@ def _run(connection: Connection, job: Job, truth: Truth, engine: Contestant, rep
         started = engine.start(job, connection.bootstrap_servers, engine.reads(job, topic), folder)
         made(connection, started.output, job.partitions)
         began = time.time()
-        found = Found(once=job.distinct)
-        results = engine.first_seen if job.distinct else engine.results
+        found = Found(once=job.once)
+        results = engine.event if job.shuffles else engine.first_seen if job.distinct else engine.results
         closes, send_at = engine.closes(job, topic, started.output), 0.0
         with running(started, folder) as at_work, TopicReader(connection, started.output) as reader:
             usage = at_work.usage

@@ -1,6 +1,7 @@
 """The contestants: how each is had, started, and read."""
 
 import os
+import struct
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
@@ -88,7 +89,7 @@ class Contestant(ABC):
 
     def does(self, job: Job) -> bool:
         """Whether it has a program for a job."""
-        return True
+        return not job.shuffles
 
     @abstractmethod
     def start(self, job: Job, bootstrap: str, topic: str, folder: Path) -> Started:
@@ -101,6 +102,10 @@ class Contestant(ABC):
     def first_seen(self, key: bytes | None, value: bytes) -> Iterator[tuple[Place, int]]:
         """What a record of the job ``distinct`` says: the key that is its Kafka key was published."""
         yield (0, (key or b"").decode()), 1
+
+    def event(self, key: bytes | None, value: bytes) -> Iterator[tuple[Place, int]]:
+        """What a record of the jobs after ShuffleBench says: the consumer that is its Kafka key has so many records."""
+        yield (struct.unpack_from(">q", value)[0], (key or b"").decode()), 1
 
 
 def _required(engine: str) -> str:
@@ -247,7 +252,7 @@ class Pathway(Contestant):
         return _required("pathway")
 
     def does(self, job: Job) -> bool:
-        return not job.cost_ms and len(job.path) == 1
+        return super().does(job) and not job.cost_ms and len(job.path) == 1
 
     def start(self, job: Job, bootstrap: str, topic: str, folder: Path) -> Started:
         output = f"{topic}-pathway-{folder.name}"
@@ -309,7 +314,12 @@ class Storm(Contestant):
         return jar.stem.replace("-server", "")
 
     def does(self, job: Job) -> bool:
-        return not job.gap_ms and len(job.path) == 1 and (not job.distinct or self.grouping == "fields")
+        return (
+            super().does(job)
+            and not job.gap_ms
+            and len(job.path) == 1
+            and (not job.distinct or self.grouping == "fields")
+        )
 
     def start(self, job: Job, bootstrap: str, topic: str, folder: Path) -> Started:
         output = f"{topic}-{self.slug}-{folder.name}"

@@ -1,9 +1,13 @@
 """The jobs: a topic of messages, what must come of it, and how it is told that it has.
 
-All jobs but one count messages by key and window: windows of ``WINDOW_MS``, or sessions. The message's time is that of
+Most jobs count messages by key and window: windows of ``WINDOW_MS``, or sessions. The message's time is that of
 Kafka's record. A contestant may write a window's count several times, as it grows: the last one counts. The job
 ``distinct`` publishes each key once, when it is first seen: its window is 0, and its count is 1. A key that is written
 twice is wrong.
+
+The jobs ``shuffle`` are after ShuffleBench: a record of random bytes goes to each consumer whose rule matches it, and a
+consumer publishes an event at each tenth of its records. The window of an event is the number of records until then,
+its key the consumer, and its count is 1. An event that is written twice is wrong.
 """
 
 import time
@@ -14,13 +18,16 @@ from operator import getitem
 
 import numpy as np
 import orjson
+import pyarrow as pa
 from confluent_kafka import Producer
 from numpy.typing import NDArray
 
+from benchmarks.engines.matcher import CIRCLE, EVERY
+from benchmarks.shufflebench import Rules, drawn, events, zipf
 from unskew.deploy.kafka.connection import Connection
 from unskew.deploy.kafka.reader import TopicReader
 from unskew.deploy.kafka.topics import ensure_topic, topics
-from unskew.producers.dataset import Dataset
+from unskew.producers.dataset import Block, Dataset, Generated
 from unskew.producers.publish import publish
 from unskew.producers.registry import create, parsed
 
@@ -30,6 +37,9 @@ LATENESS_MS = 2_400_000
 #: The key of a message that isn't counted, but is later than all others (`send_last`).
 LAST = "~last"
 _TICK_MS, _SPAN_MS = 5, 1_500_000
+#: The source type of the jobs after ShuffleBench. `unskew produce` has none: it knows no keys of random bytes.
+SHUFFLEBENCH = "SHUFFLEBENCH"
+_RECORD = 1024  # bytes
 _LATER_MS = 3_300_000  # a broker takes no message that is more than an hour ahead
 
 #: (start of the window in ms, key)
@@ -47,7 +57,8 @@ class Job:
     source_type, field : str
         The dataset, and the field of its messages that is the key. Its dots lead to nested objects.
     options : tuple of str
-        The dataset's parameters that differ from its defaults, each as ``NAME=VALUE``.
+        The dataset's parameters that differ from its defaults, each as ``NAME=VALUE``. Of ShuffleBench: the exponent
+        ``s``, the number of ``rules``, and their ``selectivity`` together, the mean number of matches a record.
     records, partitions, workers : int
         The messages, the topic's partitions, and W, the number of workers that an engine has for it.
     cost_ms : float
@@ -108,9 +119,28 @@ class Job:
         """Whether a key has a state, rather than a count in each window."""
         return bool(self.gap_ms) or self.distinct
 
+    @property
+    def shuffles(self) -> bool:
+        """Whether it is after ShuffleBench."""
+        return self.source_type == SHUFFLEBENCH
+
+    @property
+    def once(self) -> bool:
+        """Whether each result must be written once."""
+        return self.distinct or self.shuffles
+
+    @property
+    def rules(self) -> Rules:
+        """ShuffleBench's rules."""
+        s, rules, selectivity = (float(dict(option.split("=") for option in self.options)[name]) for name in _RULES)
+        return drawn(zipf(int(rules), selectivity, s), np.random.default_rng(0))
+
 
 _MILLION = ("keys=1000000",)  # ZIPF's possible keys
 _STEEP = ("z=1.2",)
+_RULES = ("s", "rules", "selectivity")
+_BENCH = ("rules=1000000", "selectivity=0.2")
+_MATCHED = 2_000_000, 4, 2
 
 #: The jobs by name. ``--records`` gives another number.
 JOBS = {
@@ -144,8 +174,21 @@ JOBS = {
             0.1,
             "cpu",
         ),
+        Job("shuffle", "after ShuffleBench, s = 1", SHUFFLEBENCH, "", *_MATCHED, options=("s=1", *_BENCH)),
+        Job("shuffle-steep", "after ShuffleBench, s = 1.5", SHUFFLEBENCH, "", *_MATCHED, options=("s=1.5", *_BENCH)),
     )
 }
+
+
+class Records(Generated):
+    """ShuffleBench's records: random bytes. They have no keys."""
+
+    name, summary, chunk = SHUFFLEBENCH, "random bytes", 1 << 13
+
+    def _draw(self, rng: np.random.Generator, first: int) -> Block:
+        content = pa.py_buffer(rng.bytes(self.chunk * _RECORD))
+        messages = pa.Array.from_buffers(pa.binary(_RECORD), self.chunk, [None, content]).cast(pa.binary())
+        return Block(messages, pa.array([], pa.string()), np.empty(0, np.int32))
 
 
 @dataclass
@@ -155,7 +198,7 @@ class Truth:
     Attributes
     ----------
     counts : dict
-        (window, key) → messages; of the job ``distinct``, (0, key) → 1.
+        (window, key) → messages; of the job ``distinct``, (0, key) → 1; after ShuffleBench, (records, consumer) → 1.
     total : int
         Their sum.
     last_ms : dict
@@ -183,7 +226,10 @@ def published(connection: Connection, topic: str, job: Job) -> Truth:
     Messages of sessions span ``_SPAN_MS`` at most, and the first one is that old. It is less than the lateness, so none
     is late, in whatever order an engine reads partitions. The topic ``ended(topic)`` has them, too.
     """
-    dataset = create(job.source_type, records=job.records, **parsed(job.source_type, job.options))
+    if job.shuffles:
+        dataset: Dataset = Records(job.records)
+    else:
+        dataset = create(job.source_type, records=job.records, **parsed(job.source_type, job.options))
     if not job.gap_ms:
         ensure_topic(connection, topic, job.partitions)
         publish(connection, topic, dataset)
@@ -226,6 +272,10 @@ def send_last(connection: Connection, topic: str, job: Job) -> None:
 
 def counted(connection: Connection, topic: str, job: Job) -> Truth:
     """A plain count of a topic's messages."""
+    if job.shuffles:
+        with TopicReader(connection, topic) as reader:
+            heads = np.frombuffer(b"".join((message.value() or b"")[:8] for message in reader.to_end()), ">u8")
+        return truth_of_events(job.rules, heads.astype(np.uint64) % np.uint64(CIRCLE))
     names: dict[str, int] = {}
     read: dict[bytes, int] = {}  # most jobs have few different messages
     codes, times = [], []
@@ -253,6 +303,23 @@ def truth_of(
     numbers = np.ones_like(numbers) if distinct else numbers
     counts = dict(zip(places, numbers.tolist(), strict=True))
     return Truth(counts, int(numbers.sum()), dict(zip(places, last.tolist(), strict=True)), len(at))
+
+
+def truth_of_events(rules: Rules, hashes: NDArray[np.uint64]) -> Truth:
+    """The events of consumers with these rules, of records with these hashes (uint64[n], below 2⁶³).
+
+    Raises
+    ------
+    ValueError
+        There is none, so that a program which does nothing would be right.
+
+    """
+    of_each = events(rules.received(hashes))
+    names = {consumer: f"consumer_{consumer}" for consumer in np.flatnonzero(of_each).tolist()}
+    counts = {(EVERY * n, name): 1 for consumer, name in names.items() for n in range(1, of_each[consumer] + 1)}
+    if not counts:
+        raise ValueError(f"{len(hashes):,} records make no event; valid: more records")
+    return Truth(counts, len(counts), messages=len(hashes))
 
 
 def sessions_of(code: NDArray[np.int64], at: NDArray[np.int64], gap_ms: int) -> NDArray[np.int64]:
@@ -311,5 +378,5 @@ class Found:
             return ""
         places = truth.counts.keys() | self.counts.keys()
         differ = sum(truth.counts.get(place) != self.counts.get(place) for place in places)
-        what = "keys" if self.once else "messages"
+        what = "results" if self.once else "messages"
         return f"{self.total:,} of {truth.total:,} {what}; {differ:,} of {len(places):,} counts are wrong"

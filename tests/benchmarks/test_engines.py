@@ -24,7 +24,7 @@ from unskew.producers.registry import create
 @pytest.mark.kafka
 @pytest.mark.takes(260)
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("job", ["count", "sessions", "bids", "bidders", "distinct", "work", "cpu"])
+@pytest.mark.parametrize("job", ["count", "sessions", "bids", "bidders", "distinct", "work", "cpu", "shuffle"])
 def test_every_engine_counts_right(job):
     engines = [name for name, each in CONTESTANTS.items() if not isinstance(each, Ours) or name == "BOUNDED_LOAD"]
     of = ["--jobs", job, "--engines", *engines, "--records", "5000", "--repeats", "1"]
@@ -92,7 +92,7 @@ def test_a_key_that_is_published_twice_is_wrong():
     assert found.all_of(truth)
     found.add([((0, "tr"), 1)], 30)
     assert not found.all_of(truth)
-    assert found.wrong(truth) == "3 of 2 keys; 1 of 2 counts are wrong"
+    assert found.wrong(truth) == "3 of 2 results; 1 of 2 counts are wrong"
     of_one = Found(once=True)
     of_one.add([((0, "tr"), 1), ((0, "tr"), 1)], 10)
     assert of_one.total == truth.total

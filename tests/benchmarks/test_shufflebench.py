@@ -1,11 +1,19 @@
-"""ShuffleBench's rules and events, against the loops of its own program."""
+"""ShuffleBench's rules and events, against the loops of its own program; and the jobs after it, without an engine."""
+
+import struct
+import subprocess
+from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
-from benchmarks.shufflebench import EVERY, Rules, drawn, events, zipf
-
-CIRCLE = 1 << 63
+from benchmarks.engines import environments
+from benchmarks.engines.contestants import CONTESTANTS
+from benchmarks.engines.jobs import Found, Records, truth_of_events
+from benchmarks.engines.matcher import CIRCLE, EVERY, Matcher, first_longs, tuples, write
+from benchmarks.shufflebench import Rules, drawn, events, zipf
+from unskew.deploy.installation.machine import find_java
 
 
 def hashes(n):
@@ -63,3 +71,72 @@ def test_each_tenth_tuple_is_an_event():
                 count, published = 0, published + 1
         expected.append(published)
     assert events(received).tolist() == expected
+
+
+def hashes_of(values):
+    return first_longs(values).astype(np.uint64) % np.uint64(CIRCLE)
+
+
+@pytest.fixture
+def matched(tmp_path):
+    """Rules of which some go over the circle's end and one matches all, the folder with their segments, and records.
+
+    100 records are random, and the others' hashes are the first ones of intervals, and those after the last ones. Half
+    of all have the sign that a hash leaves out.
+    """
+    rules = drawn(np.append(zipf(200, 4.0, 1.0), 1.0), np.random.default_rng(5))
+    assert (rules.starts + rules.widths > CIRCLE).sum() > 2
+    write(rules, tmp_path)
+    (block,) = Records(300, seed=7).blocks()
+    values = block.messages.to_pylist()
+    bounds = np.concatenate([rules.starts[:100], (rules.starts + rules.widths)[:100]]).tolist()
+    edges = [struct.pack(">Q", (bound + n * CIRCLE) % (1 << 64)) for n, bound in enumerate(bounds)]
+    return (
+        rules,
+        tmp_path,
+        pa.array([*values[:100], *(e + value[8:] for e, value in zip(edges, values[100:], strict=True))]),
+    )
+
+
+def test_a_record_goes_to_the_consumers_whose_rules_match_it(matched):
+    rules, folder, values = matched
+    assert set(map(len, values.to_pylist())) == {1024}
+    numbers, consumers = Matcher(folder).match(values)
+    intervals = [(int(start), int(width)) for start, width in zip(*rules, strict=True)]
+    expected = [[c for c, rule in enumerate(intervals) if matches(h, *rule)] for h in hashes_of(values).tolist()]
+    assert [sorted(consumers[numbers == number].tolist()) for number in range(300)] == expected
+    assert len(consumers) > 600
+    assert rules.received(hashes_of(values)).tolist() == np.bincount(consumers, minlength=201).tolist()
+
+
+def batch_of(values):
+    n = len(values)
+    return pa.record_batch([values, pa.array(range(1000, 1000 + n)), pa.array([0] * n)], ["value", "at", "partition"])
+
+
+def test_the_matcher_in_java_finds_the_same_consumers(matched):
+    _, folder, values = matched
+    source = Path(environments.__file__).with_name("Matcher.java")
+    command = [str(find_java().launcher), "-XX:TieredStopAtLevel=1", str(source), str(folder)]
+    done = subprocess.run(command, input=b"".join(values.to_pylist()), capture_output=True, check=True)
+    expected, batch = [[] for _ in range(300)], batch_of(values)
+    for found in tuples(str(folder))(iter([batch.slice(0, 100), batch.slice(100), batch.slice(0, 0)])):
+        for consumer, at in zip(found["consumer"].to_pylist(), found["at"].to_pylist(), strict=True):
+            expected[at - 1000].append(consumer)
+    assert [line.split() for line in done.stdout.decode().splitlines()] == expected
+
+
+def test_the_truth_is_every_tenth_record_and_a_program_that_does_nothing_is_wrong(matched):
+    rules, _, values = matched
+    truth = truth_of_events(rules, hashes_of(values))
+    assert {n for n, name in truth.counts if name == "consumer_200"} == set(range(10, 301, 10))
+    assert (truth.total, truth.messages) == (events(rules.received(hashes_of(values))).sum(), 300)
+    found = Found(once=True)
+    assert found.wrong(truth)
+    for number, name in truth.counts:
+        found.add(CONTESTANTS["KEY"].event(name.encode(), struct.pack(">4q", number, -1, 0, 0)), 10)
+    assert not found.wrong(truth)
+    found.add([((10, "consumer_200"), 1)], 20)
+    assert found.wrong(truth)
+    with pytest.raises(ValueError, match="300 records make no event"):
+        truth_of_events(drawn(np.full(1000, 1e-9), np.random.default_rng(0)), hashes_of(values))
