@@ -17,6 +17,7 @@ import pyspark
 
 from benchmarks.engines.environments import compiled, jars_of, python_of
 from benchmarks.engines.jobs import WINDOW_MS, Job, Place, ended
+from benchmarks.engines.matcher import write
 from benchmarks.measuring import settings
 from unskew.apps.topology.settings import Settings
 from unskew.deploy.installation.jars import connector_jars
@@ -108,6 +109,13 @@ class Contestant(ABC):
         yield (struct.unpack_from(">q", value)[0], (key or b"").decode()), 1
 
 
+class Shuffling(Contestant):
+    """One that has a program for ShuffleBench, too."""
+
+    def does(self, job: Job) -> bool:
+        return True
+
+
 def _required(engine: str) -> str:
     """An engine on PyPI and its version, as its requirements name them. It is installed if it is missing."""
     python_of(engine)
@@ -118,6 +126,12 @@ def _of_key(key: bytes | None, value: bytes, count: str) -> tuple[Place, int]:
     """The result of a record whose Kafka key is the key. ``count`` is its field with the count."""
     record = orjson.loads(value)
     return (record["start"], (key or b"").decode()), record[count]
+
+
+def _segments(job: Job, folder: Path) -> Path:
+    """A folder with the segments of ShuffleBench's rules."""
+    write(job.rules, folder)
+    return folder
 
 
 class Ours(Contestant):
@@ -269,12 +283,13 @@ class Pathway(Contestant):
         yield (record["start"], record["key"]), record["diff"] * record["n"]
 
 
-class KafkaStreams(Contestant):
+class KafkaStreams(Shuffling):
     """Kafka Streams: a thread a worker, in one JVM."""
 
     def version(self) -> str:
         compiled("kafka_streams", "Counts")
         compiled("kafka_streams", "Distinct")
+        compiled("kafka_streams", "Shuffle", "Matcher")
         (jar,) = (jar for jar in jars_of("kafka_streams") if jar.name.startswith("kafka-streams-"))
         return jar.stem
 
@@ -283,6 +298,9 @@ class KafkaStreams(Contestant):
         if job.distinct:
             of = [bootstrap, topic, output, job.field, job.workers, folder / "state"]
             return Started([*compiled("kafka_streams", "Distinct"), *map(str, of)], output)
+        if job.shuffles:
+            of = [bootstrap, topic, output, job.workers, _segments(job, folder), folder / "state"]
+            return Started([*compiled("kafka_streams", "Shuffle", "Matcher"), *map(str, of)], output)
         of = [bootstrap, topic, output, job.field, job.gap_ms, *job.costs, job.workers, folder / "state"]
         return Started([*compiled("kafka_streams", "Counts"), *map(str, of), str(job.early_late_ms), job.aim], output)
 

@@ -46,15 +46,26 @@ def jars_of(engine: str) -> list[Path]:
         raise Unavailable(str(fault)) from fault
 
 
-def compiled(engine: str, program: str) -> list[str]:
-    """The command that runs an engine's Java program, compiled if it isn't."""
-    source = _HERE / engine / f"{program}.java"
-    classpath = ":".join(map(str, jars_of(engine)))
-    digest = hashlib.sha256(source.read_bytes() + classpath.encode()).hexdigest()[:12]
+def compiled(engine: str, program: str, *shared: str, jars: str = "") -> list[str]:
+    """The command that runs an engine's Java program, compiled if it isn't, with classes that engines share.
+
+    Parameters
+    ----------
+    engine, program : str
+        The engine's folder, and the name of the program's class.
+    shared : str
+        The names of further classes, whose sources are beside this file.
+    jars : str
+        A class path beside the engine's own archives.
+
+    """
+    sources = [_HERE / engine / f"{program}.java", *(_HERE / f"{name}.java" for name in shared)]
+    classpath = ":".join([*map(str, jars_of(engine)), *filter(None, [jars])])
+    digest = hashlib.sha256(b"".join(map(Path.read_bytes, sources)) + classpath.encode()).hexdigest()[:12]
     folder = data_directory() / "engines" / f"{engine}-{digest}"
     java = find_java()
     if not (folder / f"{program}.class").exists():
-        _run(java.home / "bin" / "javac", "-cp", classpath, "-d", folder, source)
+        _run(java.home / "bin" / "javac", "-cp", classpath, "-d", folder, *sources)
     return [str(java.launcher), "-Xmx2g", "-cp", f"{folder}:{classpath}", program]
 
 
