@@ -1,6 +1,7 @@
 """The contestants: how each is had, started, and read."""
 
 import os
+import re
 import struct
 import sys
 from abc import ABC, abstractmethod
@@ -352,15 +353,29 @@ class Storm(Contestant):
         yield _of_key(key, value, "count")
 
 
-class Flink(Contestant):
-    """PyFlink: Flink's SQL for counts and sessions, its DataStream API for work in Python and for distinct keys."""
+class Flink(Shuffling):
+    """PyFlink: Flink's SQL for counts and sessions, its DataStream API for work in Python and for distinct keys.
+
+    For ShuffleBench it is a program in Java, with the archives that are in PyFlink.
+    """
 
     def version(self) -> str:
-        jars_of("flink")
-        return _required("flink")
+        found = _required("flink")
+        self._shuffle()
+        return found
+
+    def _shuffle(self) -> tuple[list[str], str]:
+        """The command for ShuffleBench, and what the JVM must open to Flink, as Flink's own settings have it."""
+        (home,) = python_of("flink").parents[1].glob("lib/python*/site-packages/pyflink")
+        opened = re.findall(r"--add-[a-z]+=\S+", (home / "conf" / "config.yaml").read_text())
+        return compiled("flink", "Shuffle", "Matcher", jars=f"{home}/lib/*"), " ".join(opened)
 
     def start(self, job: Job, bootstrap: str, topic: str, folder: Path) -> Started:
         output = f"{topic}-flink-{folder.name}"
+        if job.shuffles:
+            command, opened = self._shuffle()
+            of = [bootstrap, topic, output, job.workers, _segments(job, folder), folder / "checkpoints"]
+            return Started([*command, *map(str, of)], output, {"JAVA_TOOL_OPTIONS": opened})
         python = python_of("flink")
         jars = ";".join(f"file://{jar}" for jar in jars_of("flink"))
         what = job.costs if job.cost_ms else (job.gap_ms,)
