@@ -135,6 +135,14 @@ def _segments(job: Job, folder: Path) -> Path:
     return folder
 
 
+def _query(engine: str, output: str, of: list[object], interpreter: str) -> Started:
+    """What starts a query of Spark's for ShuffleBench."""
+    path = [str(_HERE.parents[1]), os.environ.get("PYTHONPATH", "")]
+    variables = {"JAVA_HOME": str(find_java().home), "PYSPARK_PYTHON": interpreter, "PYTHONPATH": os.pathsep.join(path)}
+    jars = ",".join(map(str, connector_jars()))
+    return Started([*map(str, [sys.executable, _HERE / engine / "shuffle.py", *of, jars])], output, variables)
+
+
 class Ours(Contestant):
     """`unskew topology` with a grouping, which is the contestant's name."""
 
@@ -193,7 +201,7 @@ class Ours(Contestant):
         yield (0, orjson.loads(value)["tags"]["key"]), 1  # its Kafka key has more in it
 
 
-class Spark(Contestant):
+class Spark(Shuffling):
     """Spark's own ``groupBy``."""
 
     def version(self) -> str:
@@ -201,6 +209,9 @@ class Spark(Contestant):
 
     def start(self, job: Job, bootstrap: str, topic: str, folder: Path) -> Started:
         output = f"{topic}-spark-{folder.name}"
+        if job.shuffles:
+            of = [bootstrap, topic, output, job.workers, _segments(job, folder)]
+            return _query("spark", output, of, sys.executable)
         jars = ",".join(map(str, connector_jars()))
         of = [bootstrap, topic, output, job.field, job.gap_ms, *job.costs, job.workers, folder / "checkpoint"]
         program = [sys.executable, _HERE / "spark" / "program.py", *of, job.late_ms, jars]
