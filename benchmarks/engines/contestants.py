@@ -20,6 +20,7 @@ from benchmarks.engines.environments import compiled, jars_of, python_of
 from benchmarks.engines.jobs import WINDOW_MS, Job, Place, ended
 from benchmarks.engines.matcher import write
 from benchmarks.measuring import settings
+from unskew.apps.run.python import python
 from unskew.apps.topology.settings import Settings
 from unskew.deploy.installation.jars import connector_jars
 from unskew.deploy.installation.machine import find_java
@@ -143,8 +144,11 @@ def _query(engine: str, output: str, of: list[object], interpreter: str) -> Star
     return Started([*map(str, [sys.executable, _HERE / engine / "shuffle.py", *of, jars])], output, variables)
 
 
-class Ours(Contestant):
-    """`unskew topology` with a grouping, which is the contestant's name."""
+class Ours(Shuffling):
+    """`unskew topology` with a grouping, which is the contestant's name; for ShuffleBench a query with `keyed_map`."""
+
+    def does(self, job: Job) -> bool:
+        return job.shuffles or self.name != "MIXED"
 
     def version(self) -> str:
         return f"unskew {version('unskew')}, Spark {pyspark.__version__}"
@@ -154,6 +158,10 @@ class Ours(Contestant):
         return settings(Connection(bootstrap), self.name, folder, **of)
 
     def start(self, job: Job, bootstrap: str, topic: str, folder: Path) -> Started:
+        if job.shuffles:
+            output = f"{topic}-{self.slug}-{folder.name}"
+            of = [bootstrap, topic, output, job.workers, _segments(job, folder), self.name, job.partitions]
+            return _query("ours", output, of, python())
         run = self._settings(job, bootstrap, topic, folder)
         # A field that isn't the dataset's own key is named, and so is a key that a work reads.
         named = job.stateful or len(job.path) > 1
@@ -413,6 +421,7 @@ CONTESTANTS: dict[str, Contestant] = {
         Ours("KEY"),
         Ours("BOUNDED_LOAD"),
         Ours("PLANNED"),
+        Ours("MIXED"),
         Spark("groupBy"),
         Flink("Flink"),
         KafkaStreams("Kafka Streams"),

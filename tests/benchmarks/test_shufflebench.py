@@ -12,7 +12,10 @@ from benchmarks.engines import environments
 from benchmarks.engines.contestants import CONTESTANTS
 from benchmarks.engines.jobs import Found, Records, truth_of_events
 from benchmarks.engines.matcher import CIRCLE, EVERY, Matcher, first_longs, tuples, write
+from benchmarks.engines.ours.shuffle import AtEachTenth, AtMerges
 from benchmarks.shufflebench import Rules, drawn, events, zipf
+from tests.apps.keyed.driver import Driver
+from unskew.apps.keyed.program import Period, Program
 from unskew.deploy.installation.machine import find_java
 
 
@@ -134,9 +137,41 @@ def test_the_truth_is_every_tenth_record_and_a_program_that_does_nothing_is_wron
     found = Found(once=True)
     assert found.wrong(truth)
     for number, name in truth.counts:
-        found.add(CONTESTANTS["KEY"].event(name.encode(), struct.pack(">4q", number, -1, 0, 0)), 10)
+        found.add(CONTESTANTS["MIXED"].event(name.encode(), struct.pack(">4q", number, -1, 0, 0)), 10)
     assert not found.wrong(truth)
     found.add([((10, "consumer_200"), 1)], 20)
     assert found.wrong(truth)
     with pytest.raises(ValueError, match="300 records make no event"):
         truth_of_events(drawn(np.full(1000, 1e-9), np.random.default_rng(0)), hashes_of(values))
+
+
+def plain(tuples):
+    """Each consumer's events as a plain loop has them: (consumer, count, what it knows then)."""
+    states = {}
+    for consumer, value, at in zip(*(tuples[name].to_pylist() for name in ("key", "value", "at")), strict=True):
+        count, total, first = states.get(consumer, (0, 0, at))
+        states[consumer] = count, total, _ = count + 1, (total + int.from_bytes(value[:8])) % (1 << 64), first
+        if count % EVERY == 0:
+            yield consumer, count, struct.pack(">qQqq", count, total, first, at)
+
+
+@pytest.mark.parametrize("grouping", ["KEY", "BOUNDED_LOAD"])
+def test_what_ours_writes_is_the_truth(matched, grouping):
+    rules, folder, values = matched
+    (found,) = tuples(str(folder))(iter([batch_of(values)]))
+    given = found.rename_columns(["key", *found.schema.names[1:]])
+    owned = grouping == "KEY"
+    how = {} if owned else {"mergers": 10, "merge_every": Period.of("1 batch")}
+    work = AtEachTenth() if owned else AtMerges()
+    driver = Driver(Program(work, pa.string(), 10, not owned, ttl_ms=86_400_000, **how), grouping)
+    for number, (start, stop) in enumerate(((0, 7), (7, 500), (500, 500), (500, len(given)))):
+        driver.batch([given.slice(start, stop - start)], number)
+    written, truth = Found(once=True), truth_of_events(rules, hashes_of(values))
+    for _, consumer, _, event in driver.results:
+        written.add(CONTESTANTS[grouping].event(consumer.encode(), event), 10)
+    assert not written.wrong(truth)
+    rows, expected = {row[1:] for row in driver.results}, set(plain(given))
+    if owned:
+        assert rows == expected
+    else:  # the last event is of a merge of all records of a consumer, of which there are 300
+        assert {row for row in rows if row[:2] == ("consumer_200", 300)} <= expected
