@@ -4,6 +4,7 @@ import subprocess
 import sys
 import time
 from contextlib import ExitStack
+from typing import cast
 
 import numpy as np
 import psutil
@@ -15,6 +16,7 @@ from benchmarks.engines.jobs import Found, Truth, sessions_of, truth_of
 from benchmarks.engines.latency import Latency, Result, Tap, first_window, in_the_end, latencies, pooled
 from benchmarks.engines.recovery import Recovery, Supervisor, lateness
 from benchmarks.engines.running import running
+from unskew.deploy.kafka.reader import TopicReader
 from unskew.producers.registry import create
 
 
@@ -224,7 +226,7 @@ def supervised(tmp_path):
                 time.sleep(seconds)
                 return []
 
-        yield Supervisor(CONTESTANTS["KEY"], start(), Silent(), start=start)
+        yield Supervisor(CONTESTANTS["KEY"], start(), cast("TopicReader", Silent()), start=start)
 
 
 def ends(process):
