@@ -3,7 +3,7 @@
     python -m benchmarks.engines [--jobs NAME ...] [--engines NAME ...] [--records N] [--repeats N]
     python -m benchmarks.engines --skews 0 20 50 80 100 [--picture FILE]
     python -m benchmarks.engines --latency [RATE] [--lateness S] [--warm-up S] [--seconds S]
-    python -m benchmarks.engines --latency [RATE] --kill {all,worker} [--after S] [...]
+    python -m benchmarks.engines --latency [RATE] --kill [--after S] [...]
 
 Each contestant runs as a process of its own, in an environment of its own that is made when it is first asked for. They
 take turns. A run ends as soon as all counts are in the output topic, and right; a wrong result has no rate.
@@ -44,7 +44,7 @@ from benchmarks.engines.contestants import CONTESTANTS, Contestant
 from benchmarks.engines.environments import Unavailable
 from benchmarks.engines.jobs import JOBS, Found, Job, Truth, published, send_last
 from benchmarks.engines.latency import Latency, Stream, paced, pooled
-from benchmarks.engines.recovery import VICTIMS, Recovery, killed
+from benchmarks.engines.recovery import Recovery, killed
 from benchmarks.engines.running import LOOK_EVERY, SETTLE, made, running
 from benchmarks.measuring import in_turns
 from unskew.apps.monitoring.colours import COLOURS
@@ -100,11 +100,9 @@ def main() -> None:
     parser.add_argument("--lateness", type=float, default=1.0, help="with --latency: how late messages may be, s")
     parser.add_argument("--warm-up", type=float, default=20.0, help="with --latency: s after the first result")
     parser.add_argument("--seconds", type=float, default=60.0, help="with --latency: s that are measured")
+    parser.add_argument("--kill", action="store_true", help="with --latency: kill each contestant, and start it again")
     parser.add_argument(
-        "--kill", choices=list(VICTIMS), help="with --latency: kill all processes, or the busiest worker"
-    )
-    parser.add_argument(
-        "--after", type=float, default=120.0, help="with --kill: for how long the stream goes on then, s"
+        "--after", type=float, default=90.0, help="with --kill: for how long the stream goes on then, s"
     )
     given = parser.parse_args()
     if given.latency is not None and not 0 < given.latency < math.inf:
@@ -117,9 +115,9 @@ def main() -> None:
         if given.latency is not None:
             job = replace(JOBS["work"], name="latency", rate=given.latency, late_ms=round(1000 * given.lateness))
             if given.kill:
-                job = replace(job, name=f"kill-{given.kill}", aim="recovery")
+                job = replace(job, name="kill", aim="recovery")
                 stream = Stream(job, given.warm_up, given.seconds, given.after)
-                console.print(contest.kill(stream, given.kill, given.repeats))
+                console.print(contest.kill(stream, given.repeats))
                 return
             stream = Stream(replace(job, aim="latency"), given.warm_up, given.seconds)
             console.print(contest.follow(stream, given.repeats))
@@ -166,10 +164,10 @@ class Contest:
         how = f"for {stream.seconds:g} s, times in ms"
         return self._streamed(stream, how, latency.COLUMNS, {name: [pooled(runs)] for name, runs in found.items()})
 
-    def kill(self, stream: Stream, victim: str, repeats: int) -> Table:
+    def kill(self, stream: Stream, repeats: int) -> Table:
         """Kill all contestants, in turns: the table has a row a repeat."""
-        found = self._in_turns(stream.job, partial(killed, self._connection, stream, victim), repeats)
-        return self._streamed(stream, f"a kill of {VICTIMS[victim]}", recovery.COLUMNS, found)
+        found = self._in_turns(stream.job, partial(killed, self._connection, stream), repeats)
+        return self._streamed(stream, "a kill of all processes", recovery.COLUMNS, found)
 
     def _in_turns(self, job: Job, run: Callable[[Contestant, int], Of], repeats: int) -> dict[str, list[Of]]:
         """Let all contestants that have a program for a job run in turns."""

@@ -1,9 +1,9 @@
 """For how long results are late after a kill, and whether the counts are right in the end.
 
 A contestant follows a stream, as ``latency`` has it, by settings with which its counts are right after a kill. In the
-middle of a window it gets a SIGKILL: all its processes, as when a machine or a container fails, or one, its busiest
-worker. Whenever its first process has ended, what is left of it is killed. It is started again at once, with the same
-command and in the same folder, as a supervisor does.
+middle of a window all its processes get a SIGKILL, as when a machine or a container fails. Whenever its first process
+has ended, what is left of it is killed. It is started again at once, with the same command and in the same folder, as
+a supervisor does.
 
 A window is *late* if one of its results comes later after its end than any result before the kill, by more than
 ``_SLACK_MS``. Results are in time again when the last result has come of the windows that are late in a row.
@@ -13,13 +13,11 @@ Where counts are wrong in the end, the time of a count is that of its last recor
 
 import math
 import time
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
-
-import psutil
 
 from benchmarks.engines.contestants import Contestant, Started
 from benchmarks.engines.jobs import WINDOW_MS, Place, Truth, counted
@@ -37,14 +35,12 @@ from benchmarks.engines.latency import (
     settled,
 )
 from benchmarks.engines.running import Running, running
+from benchmarks.processes import end
 from unskew.deploy.kafka.connection import Connection
 from unskew.deploy.kafka.reader import TopicReader
 from unskew.producers.publish import DeliveryFault
 
-#: What is killed.
-VICTIMS = {"all": "all processes", "worker": "the busiest worker"}
 _SLACK_MS = 500
-_BUSY = 5.0  # s: the busiest worker is the one that has taken the most CPU in them
 
 #: The table's columns of figures.
 COLUMNS = (
@@ -133,7 +129,7 @@ class Restarts:
         return self._run.enter_context(running(self._started, self._folder))
 
 
-def killed(connection: Connection, stream: Stream, victim: str, engine: Contestant, repeat: int) -> Recovery:
+def killed(connection: Connection, stream: Stream, engine: Contestant, repeat: int) -> Recovery:
     """Let a contestant follow a stream of its own, and kill it."""
     with ExitStack() as stack:
         topic, folder, started = stack.enter_context(ready(connection, stream, engine, repeat))
@@ -141,7 +137,7 @@ def killed(connection: Connection, stream: Stream, victim: str, engine: Contesta
         reader = stack.enter_context(TopicReader(connection, started.output))
         supervisor = Supervisor(engine, start(), reader, start=start)
         try:
-            measured = _measured(connection, topic, stream, victim, supervisor)
+            measured = _measured(connection, topic, stream, supervisor)
         except DeliveryFault as fault:  # it leaves the broker no time
             measured = Recovery(wrong=f"the stream came to a halt: {fault}")
         if measured.wrong or measured.differ:
@@ -149,7 +145,7 @@ def killed(connection: Connection, stream: Stream, victim: str, engine: Contesta
         return measured
 
 
-def _measured(connection: Connection, topic: str, stream: Stream, victim: str, supervisor: Supervisor) -> Recovery:
+def _measured(connection: Connection, topic: str, stream: Stream, supervisor: Supervisor) -> Recovery:
     with flowing(connection, topic, stream) as tap:
         first = begun(stream, tap, supervisor)
         if not first:
@@ -157,12 +153,10 @@ def _measured(connection: Connection, topic: str, stream: Stream, victim: str, s
         kept = first + stream.windows_ms
         # Those windows' results must be there before the kill, so it comes in the middle of the next but one.
         kill_at = kept + WINDOW_MS + WINDOW_MS // 2
-        supervisor.until_ms(kill_at - 1000 * _BUSY)
-        before = supervisor.at_work.usage.by_process()
         if not supervisor.until_ms(kill_at) or supervisor.starts > 1:
             return Recovery(wrong="it ended before it was killed")
         kill_ms = now_ms()
-        kill(supervisor.at_work, victim, before)
+        end(supervisor.at_work.process.pid)
         if not supervisor.until_ms(kept + stream.after_ms):
             return Recovery(wrong=f"it took too much memory ({supervisor.at_work.usage.memory:,.0f} MiB)")
     truth = counted(connection, topic, stream.job).between(first, kept + stream.going_ms)
@@ -171,19 +165,6 @@ def _measured(connection: Connection, topic: str, stream: Stream, victim: str, s
     records = [result.appended_ms for result in supervisor.results if result.appended_ms > kill_ms]
     record = (min(records, default=math.inf) - kill_ms) / 1000
     return Recovery(latest, record, again, windows, in_the_end(truth, supervisor.results), supervisor.starts)
-
-
-def kill(at_work: Running, victim: str, before: Mapping[psutil.Process, float]) -> None:
-    """Kill a contestant, or its busiest worker: a Python process that it has started, or itself if it has none."""
-    root = psutil.Process(at_work.process.pid)
-    family = [root, *root.children(recursive=True)]
-    if victim == "worker":
-        taken = {each: cpu - before.get(each, 0.0) for each, cpu in at_work.usage.by_process().items()}
-        workers = [each for each in family[1:] if each.name().startswith("python")] or [root]
-        family = [max(workers, key=lambda each: taken.get(each, 0.0))]
-    for each in family:
-        with suppress(psutil.NoSuchProcess):
-            each.kill()
 
 
 def lateness(truth: Truth, results: Iterable[Result], kept_ms: int, kill_ms: float) -> tuple[float, float, int]:

@@ -16,6 +16,7 @@ from benchmarks.engines.jobs import Found, Truth, sessions_of, truth_of
 from benchmarks.engines.latency import Latency, Result, Tap, first_window, in_the_end, latencies, pooled
 from benchmarks.engines.recovery import Recovery, Supervisor, lateness
 from benchmarks.engines.running import running
+from benchmarks.processes import end
 from unskew.deploy.kafka.reader import TopicReader
 from unskew.producers.registry import create
 
@@ -242,12 +243,15 @@ def workers_of(supervisor):
     return psutil.Process(supervisor.at_work.process.pid).children()
 
 
-@pytest.mark.parametrize("victim", recovery.VICTIMS)
-def test_a_killed_contestant_is_started_again_and_nothing_of_it_is_left(supervised, victim):
+@pytest.mark.parametrize("whole", [True, False])
+def test_a_killed_contestant_is_started_again_and_nothing_of_it_is_left(supervised, whole):
     assert supervised.until(lambda: bool(workers_of(supervised)), 20)
     supervised.until_ms(time.time() * 1000 + 300)  # its worker is looked at
     first, (worker,) = supervised.at_work, workers_of(supervised)
-    recovery.kill(first, victim, {})
+    if whole:
+        end(first.process.pid)
+    else:
+        worker.kill()
     assert supervised.until(lambda: supervised.starts == 2 and bool(workers_of(supervised)), 20)
     assert supervised.at_work is not first
     assert first.process.poll() is not None
