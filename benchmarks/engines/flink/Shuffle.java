@@ -4,6 +4,7 @@ import org.apache.flink.api.common.eventtime.WatermarkStrategy;
 import org.apache.flink.api.common.functions.OpenContext;
 import org.apache.flink.api.common.functions.RichFlatMapFunction;
 import org.apache.flink.api.common.serialization.AbstractDeserializationSchema;
+import org.apache.flink.api.common.serialization.SerializationSchema;
 import org.apache.flink.api.common.state.ValueState;
 import org.apache.flink.api.common.state.ValueStateDescriptor;
 import org.apache.flink.api.common.typeinfo.PrimitiveArrayTypeInfo;
@@ -59,8 +60,8 @@ public class Shuffle {
             .setRecordSerializer(
                 KafkaRecordSerializationSchema.<Tuple2<String, byte[]>>builder()
                     .setTopic(given[2])
-                    .setKeySerializationSchema(event -> event.f0.getBytes(StandardCharsets.UTF_8))
-                    .setValueSerializationSchema(event -> event.f1)
+                    .setKeySerializationSchema(new Key())
+                    .setValueSerializationSchema(new Event())
                     .build())
             .build();
     environment
@@ -70,6 +71,22 @@ public class Shuffle {
         .process(new Consumer(), NAMED)
         .sinkTo(sink);
     environment.execute(given[1]);
+  }
+
+  /** An event's key: its consumer. Flink can't infer the types of a lambda here. */
+  private static class Key implements SerializationSchema<Tuple2<String, byte[]>> {
+    @Override
+    public byte[] serialize(Tuple2<String, byte[]> event) {
+      return event.f0.getBytes(StandardCharsets.UTF_8);
+    }
+  }
+
+  /** An event's value: its consumer's state. */
+  private static class Event implements SerializationSchema<Tuple2<String, byte[]>> {
+    @Override
+    public byte[] serialize(Tuple2<String, byte[]> event) {
+      return event.f1;
+    }
   }
 
   /** A record's bytes as they are. */
