@@ -28,9 +28,6 @@ from unskew.deploy.kafka.connection import Connection
 from unskew.deploy.servers.loopback import free_port
 
 _HERE = Path(__file__).parent
-_BATCH = (
-    100_000  # tuples: a second of what W = 10 workers have of them at 0.1 ms each, as ours takes them where they sleep
-)
 _REMEMBERED = 86_400  # s: for how long ours remembers a key of the job ``distinct``, because a state must end
 
 
@@ -184,7 +181,8 @@ class Ours(Shuffling):
             options["--key-field"] = job.field
         variables = {}
         if job.cost == "cpu":
-            options |= {"--work": "computing:count", "--max-tuples": _BATCH}
+            # As many a batch as all workers would have in a second, as it takes them by itself where they sleep.
+            options |= {"--work": "computing:count", "--max-tuples": round(1000 * job.workers / job.cost_ms)}
             path = [str(_HERE / "ours"), os.environ.get("PYTHONPATH", "")]
             variables = {"PYTHONPATH": os.pathsep.join(path), "COST_MS": str(job.cost_ms)}
         # Two threads, as the others have, where tuples cost nothing.
