@@ -27,8 +27,9 @@ from unskew.producers.registry import create
 @pytest.mark.kafka
 @pytest.mark.takes(260)
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("job", ["count", "sessions", "bids", "bidders", "distinct", "work", "cpu", "shuffle"])
+@pytest.mark.parametrize("job", ["count", "bids", "distinct", "work", "shuffle"])
 def test_every_engine_counts_right(job):
+    """Each program, and each of its branches that more than one job has, once: an engine's start takes long."""
     of_ours = {"BOUNDED_LOAD", *(("KEY", "MIXED") if job == "shuffle" else ())}
     engines = [name for name, each in CONTESTANTS.items() if not isinstance(each, Ours) or name in of_ours]
     of = ["--jobs", job, "--engines", *engines, "--records", "5000", "--repeats", "1"]
