@@ -2,7 +2,7 @@
 
     python -m benchmarks.engines [--jobs NAME ...] [--engines NAME ...] [--records N] [--repeats N]
     python -m benchmarks.engines --skews 0 20 50 80 100 [--picture FILE]
-    python -m benchmarks.engines --latency [RATE] [--lateness S] [--warm-up S] [--seconds S]
+    python -m benchmarks.engines --latency [RATE] [--without-work] [--lateness S] [--warm-up S] [--seconds S]
     python -m benchmarks.engines --latency [RATE] --kill [--after S] [...]
 
 Each contestant runs as a process of its own, in an environment of its own that is made when it is first asked for. They
@@ -16,8 +16,9 @@ With ``--skews`` the job with work is run for several ratios of skew, in percent
 the table and the picture have its messages/s.
 
 With ``--latency`` the job with work gets a stream that goes on, at RATE messages/s, and the table has how late its
-right results are (``latency``). With ``--kill``, too, the contestant is killed, and the table has for how long its
-results are late then, and whether the counts are right in the end (``recovery``).
+right results are (``latency``). ``--without-work`` takes the job ``count`` instead, and five partitions. With
+``--kill`` the contestant is killed, and the table has for how long its results are late then, and whether the counts
+are right in the end (``recovery``).
 """
 
 import argparse
@@ -58,6 +59,7 @@ Of = TypeVar("Of")
 _SILENCE = 420.0  # s without a new count, after which a run is given up: some write all at the end
 _AFTER_ITS_END = 5.0  # s
 _RATE = 400.0  # messages/s: the slowest, Flink, counts 512 to 668, with its start
+_PARTITIONS = 5  # where latency is measured without work
 _LONGEST = 1200.0  # s, after which a run is given up that still writes
 #: Kafka Streams looks for windows that are over once a second, and then only if a message comes.
 _AGAIN_AFTER = 2.0  # s
@@ -97,6 +99,7 @@ def main() -> None:
     parser.add_argument(
         "--latency", nargs="?", type=float, const=_RATE, metavar="RATE", help=f"messages/s (default: {_RATE:g})"
     )
+    parser.add_argument("--without-work", action="store_true", help="with --latency: count only, of five partitions")
     parser.add_argument("--lateness", type=float, default=1.0, help="with --latency: how late messages may be, s")
     parser.add_argument("--warm-up", type=float, default=20.0, help="with --latency: s after the first result")
     parser.add_argument("--seconds", type=float, default=60.0, help="with --latency: s that are measured")
@@ -107,13 +110,16 @@ def main() -> None:
     given = parser.parse_args()
     if given.latency is not None and not 0 < given.latency < math.inf:
         parser.error(f"argument --latency: {given.latency:g}; valid: above 0 (messages/s)")
+    if given.without_work and (given.latency is None or given.kill):
+        parser.error("argument --without-work: goes with --latency, and not with --kill")
     console = Console(width=260)  # a row is a line
     # By default Python ends at once, and a contestant would go on without us.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     with tempfile.TemporaryDirectory() as folder, Broker(Path(folder) / "kafka") as broker:
         contest = Contest(Connection(broker.bootstrap_servers), [CONTESTANTS[each] for each in given.engines])
         if given.latency is not None:
-            job = replace(JOBS["work"], name="latency", rate=given.latency, late_ms=round(1000 * given.lateness))
+            of = replace(JOBS["count"], partitions=_PARTITIONS) if given.without_work else JOBS["work"]
+            job = replace(of, name="latency", rate=given.latency, late_ms=round(1000 * given.lateness))
             if given.kill:
                 job = replace(job, name="kill", aim="recovery")
                 stream = Stream(job, given.warm_up, given.seconds, given.after)

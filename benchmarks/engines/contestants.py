@@ -397,7 +397,7 @@ class Flink(Shuffling):
         jars = ";".join(f"file://{jar}" for jar in jars_of("flink"))
         what = job.costs if job.cost_ms else (job.gap_ms,)
         of = [bootstrap, topic, output, job.field, *what, job.workers]
-        how = [job.late_ms, job.aim] if job.cost_ms else []
+        how = [job.late_ms, job.aim]
         variables = {"JAVA_TOOL_OPTIONS": "-Xmx2g", "PATH": f"{python.parent}{os.pathsep}{os.environ['PATH']}"}
         program = _HERE / "flink" / ("work.py" if job.cost_ms else "program.py")
         if job.distinct:

@@ -1,15 +1,19 @@
 """Counts in Flink: SQL that counts in tumbling windows, or in sessions.
 
-    python program.py BOOTSTRAP TOPIC OUTPUT FIELD GAP_MS WORKERS JARS
+    python program.py BOOTSTRAP TOPIC OUTPUT FIELD GAP_MS WORKERS LATE_MS AIM JARS
 
 After https://nightlies.apache.org/flink/flink-docs-release-2.2/docs/dev/table/tuning/ (mini-batch and two-phase
 aggregation), .../table/sql/queries/window-tvf/, and .../connectors/table/kafka/.
 
 The window is by the record's time in Kafka: windows by processing time are not counted in two phases, and the last one
 of a bounded topic is lost.
+
+AIM is ``throughput``: it reads to the topic's end; or ``latency``: it reads on, there are no mini-batches, and buffers
+between tasks are sent after 10 ms (.../dev/datastream/overview/, "Controlling Latency").
 """
 
 import sys
+from datetime import timedelta
 from functools import reduce
 
 from pyflink.datastream import StreamExecutionEnvironment
@@ -20,11 +24,11 @@ CREATE TABLE messages (
   {columns},
   by_key AS {field},
   stamp TIMESTAMP_LTZ(3) METADATA FROM 'timestamp',
-  WATERMARK FOR stamp AS stamp - INTERVAL '40' MINUTE
+  WATERMARK FOR stamp AS stamp - INTERVAL '{late}' HOUR TO SECOND(3)
 ) WITH (
   'connector' = 'kafka', 'topic' = '{topic}', 'properties.bootstrap.servers' = '{bootstrap}',
   'properties.group.id' = '{output}', 'format' = 'json',
-  'scan.startup.mode' = 'earliest-offset', 'scan.bounded.mode' = 'latest-offset'
+  'scan.startup.mode' = 'earliest-offset', 'scan.bounded.mode' = '{end}'
 )
 """
 SINK = """
@@ -48,17 +52,20 @@ SETTINGS = {
     "pipeline.object-reuse": "true",
     "execution.checkpointing.interval": "10 s",
 }
+FOR_LATENCY = {"table.exec.mini-batch.enabled": "false", "execution.buffer-timeout.interval": "10 ms"}
 
 
 def main() -> None:
-    bootstrap, topic, output, field, gap_ms, workers, jars = sys.argv[1:]
+    bootstrap, topic, output, field, gap_ms, workers, late_ms, aim, jars = sys.argv[1:]
     environment = StreamExecutionEnvironment.get_execution_environment()
     environment.add_jars(*jars.split(";"))
     environment.set_parallelism(int(workers))
     tables = StreamTableEnvironment.create(environment)
-    for name, value in SETTINGS.items():
+    for name, value in (SETTINGS if aim == "throughput" else SETTINGS | FOR_LATENCY).items():
         tables.get_config().set(name, value)
-    names = {"bootstrap": bootstrap, "topic": topic, "output": output, "gap": int(gap_ms) / 1000}
+    names = {"bootstrap": bootstrap, "topic": topic, "output": output, "gap": f"{int(gap_ms) / 1000}"}
+    names["late"] = f"{timedelta(seconds=int(late_ms) // 1000)}.{int(late_ms) % 1000:03}"
+    names["end"] = "latest-offset" if aim == "throughput" else "unbounded"
     path = [f"`{name}`" for name in field.split(".")]
     names["field"] = ".".join(path)
     names["columns"] = reduce(lambda inner, parent: f"{parent} ROW<{inner}>", reversed(path[:-1]), f"{path[-1]} STRING")
