@@ -305,22 +305,25 @@ class KafkaStreams(Shuffling):
     """Kafka Streams: a thread a worker, in one JVM."""
 
     def version(self) -> str:
-        compiled("kafka_streams", "Counts")
-        compiled("kafka_streams", "Distinct")
-        compiled("kafka_streams", "Shuffle", "Matcher")
+        for program in ("Counts", "Distinct"):
+            self._program(program)
+        self._program("Shuffle", "Matcher")
         (jar,) = (jar for jar in jars_of("kafka_streams") if jar.name.startswith("kafka-streams-"))
         return jar.stem
+
+    def _program(self, name: str, *shared: str) -> list[str]:
+        return compiled("kafka_streams", name, "kafka_streams/Streams", *shared)
 
     def start(self, job: Job, bootstrap: str, topic: str, folder: Path) -> Started:
         output = f"{topic}-kafka-streams-{folder.name}"
         if job.distinct:
             of = [bootstrap, topic, output, job.field, job.workers, folder / "state"]
-            return Started([*compiled("kafka_streams", "Distinct"), *map(str, of)], output)
+            return Started([*self._program("Distinct"), *map(str, of)], output)
         if job.shuffles:
             of = [bootstrap, topic, output, job.workers, _segments(job, folder), folder / "state"]
-            return Started([*compiled("kafka_streams", "Shuffle", "Matcher"), *map(str, of)], output)
+            return Started([*self._program("Shuffle", "Matcher"), *map(str, of)], output)
         of = [bootstrap, topic, output, job.field, job.gap_ms, *job.costs, job.workers, folder / "state"]
-        return Started([*compiled("kafka_streams", "Counts"), *map(str, of), str(job.early_late_ms), job.aim], output)
+        return Started([*self._program("Counts"), *map(str, of), str(job.early_late_ms), job.aim], output)
 
     def closes(self, job: Job, topic: str, output: str) -> str:
         # Windows' counts are written as they grow, sessions' when a later message has come.

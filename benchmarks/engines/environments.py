@@ -54,7 +54,7 @@ def compiled(engine: str, program: str, *shared: str, jars: str = "") -> list[st
     engine, program : str
         The engine's folder, and the name of the program's class.
     shared : str
-        The names of further classes, whose sources are beside this file.
+        Further classes: the paths of their sources from this folder, without ``.java``.
     jars : str
         A class path beside the engine's own archives.
 

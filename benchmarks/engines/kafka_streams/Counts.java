@@ -1,15 +1,9 @@
-import com.fasterxml.jackson.core.JsonFactory;
-import com.fasterxml.jackson.core.JsonParser;
-import com.fasterxml.jackson.core.JsonToken;
-import java.io.IOException;
-import java.io.UncheckedIOException;
 import java.lang.management.ManagementFactory;
 import java.lang.management.ThreadMXBean;
 import java.time.Duration;
 import java.util.Properties;
 import org.apache.kafka.common.serialization.Serdes;
 import org.apache.kafka.common.utils.Bytes;
-import org.apache.kafka.streams.KafkaStreams;
 import org.apache.kafka.streams.KeyValue;
 import org.apache.kafka.streams.StreamsBuilder;
 import org.apache.kafka.streams.StreamsConfig;
@@ -20,7 +14,6 @@ import org.apache.kafka.streams.kstream.KStream;
 import org.apache.kafka.streams.kstream.KTable;
 import org.apache.kafka.streams.kstream.Materialized;
 import org.apache.kafka.streams.kstream.Produced;
-import org.apache.kafka.streams.kstream.Repartitioned;
 import org.apache.kafka.streams.kstream.SessionWindows;
 import org.apache.kafka.streams.kstream.Suppressed;
 import org.apache.kafka.streams.kstream.Suppressed.BufferConfig;
@@ -48,7 +41,6 @@ import org.apache.kafka.streams.state.SessionStore;
  * they would wait for the killed member's "session.timeout.ms", 45 s.
  */
 public class Counts {
-  private static final JsonFactory JSON = new JsonFactory();
   private static final ThreadMXBean THREADS = ManagementFactory.getThreadMXBean();
 
   // A message that is later than the one before it by more than the retention removes the store's
@@ -65,17 +57,13 @@ public class Counts {
     Duration late = Duration.ofMillis(Long.parseLong(given[9]));
     boolean sleeps = given[6].equals("sleep");
     boolean hasty = !given[10].equals("throughput");
-    Properties settings = new Properties();
-    settings.put(StreamsConfig.APPLICATION_ID_CONFIG, output);
-    settings.put(StreamsConfig.BOOTSTRAP_SERVERS_CONFIG, given[0]);
-    settings.put(StreamsConfig.NUM_STREAM_THREADS_CONFIG, workers);
-    settings.put(StreamsConfig.STATE_DIR_CONFIG, given[8]);
-    settings.put(StreamsConfig.STATESTORE_CACHE_MAX_BYTES_CONFIG, hasty ? 0L : 64L << 20);
-    settings.put(StreamsConfig.COMMIT_INTERVAL_MS_CONFIG, hasty ? 100 : 5000);
-    settings.put(StreamsConfig.REPLICATION_FACTOR_CONFIG, 1);
-    settings.put("auto.offset.reset", "earliest");
-    settings.put("producer.linger.ms", hasty ? 5 : 50);
-    settings.put("producer.compression.type", hasty ? "none" : "lz4");
+    Properties settings = Streams.settings(given[0], output, workers, given[8]);
+    if (hasty) {
+      settings.put(StreamsConfig.STATESTORE_CACHE_MAX_BYTES_CONFIG, 0L);
+      settings.put(StreamsConfig.COMMIT_INTERVAL_MS_CONFIG, 100);
+      settings.put("producer.linger.ms", 5);
+      settings.put("producer.compression.type", "none");
+    }
     if (given[10].equals("recovery")) {
       settings.put(StreamsConfig.PROCESSING_GUARANTEE_CONFIG, StreamsConfig.EXACTLY_ONCE_V2);
       settings.put("group.instance.id", "counts");
@@ -86,12 +74,8 @@ public class Counts {
         builder.stream(topic, Consumed.with(Serdes.ByteArray(), Serdes.ByteArray()));
     KStream<String, byte[]> keyed =
         messages
-            .map((key, value) -> KeyValue.pair(key(value, path), new byte[0]))
-            .repartition(
-                Repartitioned.<String, byte[]>as("keyed")
-                    .withKeySerde(Serdes.String())
-                    .withValueSerde(Serdes.ByteArray())
-                    .withNumberOfPartitions(Math.max(workers, 4)));
+            .map((key, value) -> KeyValue.pair(Streams.field(value, path), new byte[0]))
+            .repartition(Streams.repartitioned("keyed", workers));
     if (cost > 0) {
       keyed =
           keyed.mapValues(
@@ -125,10 +109,7 @@ public class Counts {
                     window.key(),
                     "{\"start\":" + window.window().start() + ",\"count\":" + count + "}"))
         .to(output, Produced.with(Serdes.String(), Serdes.String()));
-
-    KafkaStreams streams = new KafkaStreams(builder.build(), settings);
-    Runtime.getRuntime().addShutdownHook(new Thread(() -> streams.close(Duration.ofSeconds(20))));
-    streams.start();
+    Streams.run(builder, settings);
   }
 
   /** Takes so many ms: asleep, or computing. */
@@ -142,24 +123,6 @@ public class Counts {
       Thread.sleep((long) cost, (int) (cost % 1 * 1_000_000));
     } catch (InterruptedException interrupted) {
       Thread.currentThread().interrupt();
-    }
-  }
-
-  /** A field of a value as text. The path has the names of the objects around it, too. */
-  private static String key(byte[] value, String[] path) {
-    try (JsonParser parser = JSON.createParser(value)) {
-      int found = 0;
-      while (parser.nextToken() != null) {
-        if (parser.currentToken() == JsonToken.FIELD_NAME && parser.currentName().equals(path[found])) {
-          parser.nextToken();
-          if (++found == path.length) {
-            return parser.getText();
-          }
-        }
-      }
-      throw new IllegalArgumentException("no " + String.join(".", path));
-    } catch (IOException error) {
-      throw new UncheckedIOException(error);
     }
   }
 }

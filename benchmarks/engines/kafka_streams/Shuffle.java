@@ -1,13 +1,9 @@
-import java.time.Duration;
 import java.util.Properties;
 import org.apache.kafka.common.serialization.Serdes;
-import org.apache.kafka.streams.KafkaStreams;
 import org.apache.kafka.streams.KeyValue;
 import org.apache.kafka.streams.StreamsBuilder;
-import org.apache.kafka.streams.StreamsConfig;
 import org.apache.kafka.streams.kstream.Consumed;
 import org.apache.kafka.streams.kstream.Produced;
-import org.apache.kafka.streams.kstream.Repartitioned;
 import org.apache.kafka.streams.processor.api.ContextualFixedKeyProcessor;
 import org.apache.kafka.streams.processor.api.FixedKeyProcessorContext;
 import org.apache.kafka.streams.processor.api.FixedKeyRecord;
@@ -30,16 +26,8 @@ public class Shuffle {
   public static void main(String[] given) {
     int workers = Integer.parseInt(given[3]);
     Matcher matcher = new Matcher(given[4]);
-    Properties settings = new Properties();
-    settings.put(StreamsConfig.APPLICATION_ID_CONFIG, given[2]);
-    settings.put(StreamsConfig.BOOTSTRAP_SERVERS_CONFIG, given[0]);
-    settings.put(StreamsConfig.NUM_STREAM_THREADS_CONFIG, workers);
-    settings.put(StreamsConfig.STATE_DIR_CONFIG, given[5]);
-    settings.put(StreamsConfig.STATESTORE_CACHE_MAX_BYTES_CONFIG, 64L << 20);
-    settings.put(StreamsConfig.COMMIT_INTERVAL_MS_CONFIG, 5000);
-    settings.put(StreamsConfig.REPLICATION_FACTOR_CONFIG, 1);
-    settings.put("auto.offset.reset", "earliest");
-    settings.put("producer.linger.ms", 50);
+    Properties settings = Streams.settings(given[0], given[2], workers, given[5]);
+    settings.put("producer.compression.type", "none");
     settings.put("producer.batch.size", 256 << 10);
 
     StreamsBuilder builder = new StreamsBuilder();
@@ -51,17 +39,10 @@ public class Shuffle {
         .flatMap(
             (key, value) ->
                 matcher.consumers(value).stream().map(name -> KeyValue.pair(name, value)).toList())
-        .repartition(
-            Repartitioned.<String, byte[]>as("matched")
-                .withKeySerde(Serdes.String())
-                .withValueSerde(Serdes.ByteArray())
-                .withNumberOfPartitions(Math.max(workers, 4)))
+        .repartition(Streams.repartitioned("matched", workers))
         .processValues(Consumer::new, COUNTS)
         .to(given[2], Produced.with(Serdes.String(), Serdes.ByteArray()));
-
-    KafkaStreams streams = new KafkaStreams(builder.build(), settings);
-    Runtime.getRuntime().addShutdownHook(new Thread(() -> streams.close(Duration.ofSeconds(20))));
-    streams.start();
+    Streams.run(builder, settings);
   }
 
   /** Counts the records of a consumer, and forwards its events. */
