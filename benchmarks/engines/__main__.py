@@ -269,8 +269,7 @@ def _run(connection: Connection, job: Job, truth: Truth, engine: Contestant, rep
         started = engine.start(job, connection.bootstrap_servers, engine.reads(job, topic), folder)
         made(connection, started.output, job.partitions)
         began = time.time()
-        found = Found(once=job.once)
-        results = engine.event if job.shuffles else engine.first_seen if job.distinct else engine.results
+        found, results = Found(job.once, job.query), engine.reading(job)
         closes, send_at = engine.closes(job, topic, started.output), 0.0
         with running(started, folder) as at_work, TopicReader(connection, started.output) as reader:
             usage = at_work.usage
@@ -287,7 +286,7 @@ def _run(connection: Connection, job: Job, truth: Truth, engine: Contestant, rep
                 if at_work.process.poll() is not None:
                     over = min(over, time.monotonic() + _AFTER_ITS_END)
                 if closes and time.monotonic() > send_at and _read(connection, topic, started.output):
-                    send_last(connection, closes, job)
+                    send_last(connection, closes, job, truth)
                     send_at = time.monotonic() + _AGAIN_AFTER
             usage.look()
             if found.once:

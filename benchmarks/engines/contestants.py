@@ -5,9 +5,8 @@ import re
 import struct
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import datetime
 from importlib.metadata import version
 from pathlib import Path
 from types import MappingProxyType
@@ -17,7 +16,7 @@ import orjson
 import pyspark
 
 from benchmarks.engines.environments import compiled, jars_of, python_of
-from benchmarks.engines.jobs import WINDOW_MS, Job, Place, ended
+from benchmarks.engines.jobs import LAST, NO_AUCTION, WINDOW_MS, Job, Place, ended, milliseconds
 from benchmarks.engines.matcher import write
 from benchmarks.measuring import settings
 from unskew.apps.run.python import python
@@ -84,16 +83,22 @@ class Contestant(ABC):
         return ""
 
     def reads(self, job: Job, topic: str) -> str:
-        """The topic that it reads: of sessions, one may read the topic that has a last message, too."""
+        """The topic that it reads: it may be the one that has a last message, too."""
         return topic
 
     def does(self, job: Job) -> bool:
         """Whether it has a program for a job."""
-        return not job.shuffles
+        return not job.shuffles and not job.query
 
     @abstractmethod
     def start(self, job: Job, bootstrap: str, topic: str, folder: Path) -> Started:
         """What starts it. ``folder`` is empty, and its own."""
+
+    def reading(self, job: Job) -> Callable[[bytes | None, bytes], Iterator[tuple[Place, int]]]:
+        """What tells the results from a record of a job's output, its key and its value."""
+        if job.query:
+            return self.last_bid if job.query == "q18" else self.hot_item
+        return self.event if job.shuffles else self.first_seen if job.distinct else self.results
 
     @abstractmethod
     def results(self, key: bytes | None, value: bytes) -> Iterator[tuple[Place, int]]:
@@ -106,6 +111,19 @@ class Contestant(ABC):
     def event(self, key: bytes | None, value: bytes) -> Iterator[tuple[Place, int]]:
         """What a record of the jobs after ShuffleBench says: the consumer that is its Kafka key has so many records."""
         yield (struct.unpack_from(">q", value)[0], (key or b"").decode()), 1
+
+    def last_bid(self, key: bytes | None, value: bytes) -> Iterator[tuple[Place, int]]:
+        """What a record of the job ``last-bids`` says: the last bid is its value, or is in its value."""
+        bid = orjson.loads(value)
+        bid = bid.get("bid", bid)
+        yield (0, f"{bid['bidder']}/{bid['auction']}"), milliseconds(bid["dateTime"])
+
+    def hot_item(self, key: bytes | None, value: bytes) -> Iterator[tuple[Place, int]]:
+        """What a record of the job ``hot-items`` says: an auction of a window has so many bids."""
+        hot = orjson.loads(value)
+        start = hot["start"]
+        start = milliseconds(start) if isinstance(start, str) else start
+        yield (start, LAST if hot["auction"] == NO_AUCTION else str(hot["auction"])), hot["num"]
 
 
 class Shuffling(Contestant):
@@ -133,18 +151,24 @@ def _segments(job: Job, folder: Path) -> Path:
     return folder
 
 
-def _query(engine: str, output: str, of: list[object], interpreter: str) -> Started:
-    """What starts a query of Spark's for ShuffleBench."""
+def _query(program: str, output: str, of: list[object], interpreter: str) -> Started:
+    """What starts a query of Spark's that imports from here."""
     path = [str(_HERE.parents[1]), os.environ.get("PYTHONPATH", "")]
     variables = {"JAVA_HOME": str(find_java().home), "PYSPARK_PYTHON": interpreter, "PYTHONPATH": os.pathsep.join(path)}
     jars = ",".join(map(str, connector_jars()))
-    return Started([*map(str, [sys.executable, _HERE / engine / "shuffle.py", *of, jars])], output, variables)
+    return Started([*map(str, [sys.executable, _HERE / program, *of, jars])], output, variables)
 
 
 class Ours(Shuffling):
-    """`unskew topology` with a grouping, which is the contestant's name; for ShuffleBench a query with `keyed_map`."""
+    """`unskew topology` with a grouping, which is the contestant's name; or a query with `keyed_map`.
+
+    Such a query does the jobs after ShuffleBench, and ``last-bids``. There is no program for ``hot-items``, because the
+    topology's windows don't overlap.
+    """
 
     def does(self, job: Job) -> bool:
+        if job.query:
+            return job.query == "q18" and self.name in ("KEY", "BOUNDED_LOAD")
         return job.shuffles or self.name != "MIXED"
 
     def version(self) -> str:
@@ -158,7 +182,11 @@ class Ours(Shuffling):
         if job.shuffles:
             output = f"{topic}-{self.slug}-{folder.name}"
             of = [bootstrap, topic, output, job.workers, _segments(job, folder), self.name, job.partitions]
-            return _query("ours", output, of, python())
+            return _query("ours/shuffle.py", output, of, python())
+        if job.query:
+            output = f"{topic}-{self.slug}-{folder.name}"
+            of = [bootstrap, topic, output, job.workers, folder / "checkpoint", self.name, job.partitions]
+            return _query("ours/last_bids.py", output, of, python())
         run = self._settings(job, bootstrap, topic, folder)
         # A field that isn't the dataset's own key is named, and so is a key that a work reads.
         named = job.stateful or len(job.path) > 1
@@ -196,7 +224,7 @@ class Ours(Shuffling):
         return Started([*map(str, command)], output, variables)
 
     def reads(self, job: Job, topic: str) -> str:
-        return ended(topic) if job.gap_ms else topic
+        return ended(topic) if job.closes else topic
 
     def results(self, key: bytes | None, value: bytes) -> Iterator[tuple[Place, int]]:
         record = orjson.loads(value)
@@ -217,18 +245,21 @@ class Spark(Shuffling):
         output = f"{topic}-spark-{folder.name}"
         if job.shuffles:
             of = [bootstrap, topic, output, job.workers, _segments(job, folder)]
-            return _query("spark", output, of, sys.executable)
+            return _query("spark/shuffle.py", output, of, sys.executable)
         jars = ",".join(map(str, connector_jars()))
         of = [bootstrap, topic, output, job.field, job.gap_ms, *job.costs, job.workers, folder / "checkpoint"]
         program = [sys.executable, _HERE / "spark" / "program.py", *of, job.late_ms, jars]
         if job.distinct:
             of = [bootstrap, topic, output, job.field, job.workers, folder / "checkpoint", jars]
             program = [sys.executable, _HERE / "spark" / "distinct.py", *of]
+        if job.query:
+            of = [job.query, bootstrap, topic, output, job.workers, folder / "checkpoint", job.late_ms, jars]
+            program = [sys.executable, _HERE / "spark" / "nexmark.py", *of]
         variables = {"JAVA_HOME": str(find_java().home), "PYSPARK_PYTHON": sys.executable}
         return Started([*map(str, program)], output, variables)
 
     def reads(self, job: Job, topic: str) -> str:
-        return ended(topic) if job.gap_ms else topic
+        return ended(topic) if job.closes else topic
 
     def results(self, key: bytes | None, value: bytes) -> Iterator[tuple[Place, int]]:
         record = orjson.loads(value)
@@ -236,7 +267,10 @@ class Spark(Shuffling):
 
 
 class Quix(Contestant):
-    """Quix Streams: a Python process a worker."""
+    """Quix Streams: a Python process a worker. It groups once, so there is no program for ``hot-items``."""
+
+    def does(self, job: Job) -> bool:
+        return super().does(job) or job.query == "q18"
 
     def version(self) -> str:
         return _required("quix")
@@ -248,11 +282,14 @@ class Quix(Contestant):
         if job.distinct:
             of = [bootstrap, topic, output, job.field, job.workers, folder / "state"]
             program = [python_of("quix"), _HERE / "quix" / "distinct.py", *of]
+        if job.query:
+            of = [bootstrap, topic, output, job.workers, folder / "state"]
+            program = [python_of("quix"), _HERE / "quix" / "last_bids.py", *of]
         return Started([*map(str, program)], output)
 
     def closes(self, job: Job, topic: str, output: str) -> str:
         # A window is written once, when a later message of its partition has come. A stream goes on; a topic ends.
-        return "" if job.distinct else f"repartition__{output}--{topic}--{job.field}"
+        return "" if job.distinct or job.query else f"repartition__{output}--{topic}--{job.field}"
 
     def results(self, key: bytes | None, value: bytes) -> Iterator[tuple[Place, int]]:
         yield _of_key(key, value, "value")
@@ -260,6 +297,9 @@ class Quix(Contestant):
 
 class Bytewax(Contestant):
     """Bytewax: a Python process a worker, of one cluster."""
+
+    def does(self, job: Job) -> bool:
+        return super().does(job) or bool(job.query)
 
     def version(self) -> str:
         return _required("bytewax").replace("[kafka]", "")
@@ -271,6 +311,9 @@ class Bytewax(Contestant):
         if job.distinct:
             of = [bootstrap, topic, output, job.field, job.workers]
             program = [python_of("bytewax"), _HERE / "bytewax" / "distinct.py", *of]
+        if job.query:
+            of = [job.query, bootstrap, topic, output, job.late_ms, job.workers]
+            program = [python_of("bytewax"), _HERE / "bytewax" / "nexmark.py", *of]
         return Started([*map(str, program)], output)
 
     def results(self, key: bytes | None, value: bytes) -> Iterator[tuple[Place, int]]:
@@ -305,7 +348,7 @@ class KafkaStreams(Shuffling):
     """Kafka Streams: a thread a worker, in one JVM."""
 
     def version(self) -> str:
-        for program in ("Counts", "Distinct"):
+        for program in ("Counts", "Distinct", "LastBids", "HotItems"):
             self._program(program)
         self._program("Shuffle", "Matcher")
         (jar,) = (jar for jar in jars_of("kafka_streams") if jar.name.startswith("kafka-streams-"))
@@ -322,12 +365,15 @@ class KafkaStreams(Shuffling):
         if job.shuffles:
             of = [bootstrap, topic, output, job.workers, _segments(job, folder), folder / "state"]
             return Started([*self._program("Shuffle", "Matcher"), *map(str, of)], output)
+        if job.query:
+            of = [bootstrap, topic, output, job.workers, folder / "state", job.late_ms]
+            return Started([*self._program("LastBids" if job.query == "q18" else "HotItems"), *map(str, of)], output)
         of = [bootstrap, topic, output, job.field, job.gap_ms, *job.costs, job.workers, folder / "state"]
         return Started([*self._program("Counts"), *map(str, of), str(job.early_late_ms), job.aim], output)
 
     def closes(self, job: Job, topic: str, output: str) -> str:
-        # Windows' counts are written as they grow, sessions' when a later message has come.
-        return f"{output}-keyed-repartition" if job.gap_ms else ""
+        # Windows' counts are written as they grow, those of sessions and hot items when a later message has come.
+        return f"{output}-keyed-repartition" if job.closes else ""
 
     def results(self, key: bytes | None, value: bytes) -> Iterator[tuple[Place, int]]:
         yield _of_key(key, value, "count")
@@ -406,13 +452,16 @@ class Flink(Shuffling):
         if job.distinct:
             program, of = _HERE / "flink" / "distinct.py", [bootstrap, topic, output, job.field, job.workers]
             how = [folder / "checkpoints"]
+        if job.query:
+            program, of = _HERE / "flink" / "nexmark.py", [job.query, bootstrap, topic, output, job.workers]
+            how = [folder / "checkpoints"]
         return Started([*map(str, [python, program, *of, *how, jars])], output, variables)
 
     def results(self, key: bytes | None, value: bytes) -> Iterator[tuple[Place, int]]:
         record = orjson.loads(value)
         start = record["start"]
         if isinstance(start, str):
-            start = round(1000 * datetime.fromisoformat(f"{start}+00:00").timestamp())
+            start = milliseconds(start)
         yield (start, record["key"]), record["n"]
 
 

@@ -8,18 +8,27 @@ twice is wrong.
 The jobs ``shuffle`` are after ShuffleBench: a record of random bytes goes to each consumer whose rule matches it, and a
 consumer publishes an event at each tenth of its records. The window of an event is the number of records until then,
 its key the consumer, and its count is 1. An event that is written twice is wrong.
+
+Two jobs are queries of NEXMark over its bids, by their ``dateTime``. ``last-bids`` (q18) is the last bid of each bidder
+and auction. Its window is 0, its key ``BIDDER/AUCTION``, and in place of a count it has the bid's time in ms, because
+bids of the same time are equally good. ``hot-items`` (q5) is the auction with the most bids in each window of
+``HOT_MS``, which begins each ``HOT_EVERY_MS``, and their number. Of auctions with the same number it is the one with
+the greatest id. A contestant may write a window's auction several times: the last one counts.
 """
 
 import time
-from collections.abc import Iterable, Iterator
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from functools import reduce
 from operator import getitem
+from typing import Any, NamedTuple
 
 import numpy as np
 import orjson
 import pyarrow as pa
-from confluent_kafka import Producer
+from confluent_kafka import Message, Producer
 from numpy.typing import NDArray
 
 from benchmarks.engines.matcher import CIRCLE, EVERY
@@ -32,10 +41,14 @@ from unskew.producers.publish import publish
 from unskew.producers.registry import create, parsed
 
 WINDOW_MS = 5_000
+#: The windows of the job ``hot-items``: how long each is, and how far apart they begin.
+HOT_MS, HOT_EVERY_MS = 10_000, 2_000
 #: How late a message may be: an engine that reads one partition after the other must not drop the second's.
 LATENESS_MS = 2_400_000
 #: The key of a message that isn't counted, but is later than all others (`send_last`).
 LAST = "~last"
+#: The auction of such a bid: ids begin at 1000.
+NO_AUCTION = 0
 _TICK_MS, _SPAN_MS = 5, 1_500_000
 #: The source type of the jobs after ShuffleBench. `unskew produce` has none: it knows no keys of random bytes.
 SHUFFLEBENCH = "SHUFFLEBENCH"
@@ -44,6 +57,14 @@ _LATER_MS = 3_300_000  # a broker takes no message that is more than an hour ahe
 
 #: (start of the window in ms, key)
 Place = tuple[int, str]
+
+
+class Bid(NamedTuple):
+    """A bid of NEXMark: the auction, the bidder, and the time in ms since the epoch."""
+
+    auction: int
+    bidder: int
+    at_ms: int
 
 
 @dataclass(frozen=True)
@@ -70,6 +91,8 @@ class Job:
         engines differ in whether they are of one session then: all are multiples of ``_TICK_MS`` apart.
     distinct : bool
         Whether each key is published once, when it is first seen, and nothing is counted.
+    query : str
+        The query of NEXMark that is answered, and nothing is counted: ``q5`` or ``q18``.
     late_ms : int
         How late a message may be, in ms of event time, where a window's count is published when the window is closed.
     rate : float
@@ -92,6 +115,7 @@ class Job:
     gap_ms: int = 0
     distinct: bool = False
     options: tuple[str, ...] = ()
+    query: str = ""
     late_ms: int = LATENESS_MS
     rate: float = 0.0
     aim: str = "throughput"
@@ -125,6 +149,11 @@ class Job:
         return self.source_type == SHUFFLEBENCH
 
     @property
+    def closes(self) -> bool:
+        """Whether results may wait for a message that is later than all others."""
+        return bool(self.gap_ms) or self.query == "q5"
+
+    @property
     def once(self) -> bool:
         """Whether each result must be written once."""
         return self.distinct or self.shuffles
@@ -150,6 +179,8 @@ JOBS = {
         Job("sessions", "sessions of 100,000 keys, Zipf 1", "ZIPF", "key", 1_000_000, 4, 2, gap_ms=30_001),
         Job("bids", "sessions of NEXMark's bids by bidder", "NEXMARK", "bid.bidder", 1_000_000, 4, 2, gap_ms=2_001),
         Job("bidders", "count of NEXMark's bids by bidder and 5 s", "NEXMARK", "bid.bidder", 2_000_000, 4, 2),
+        Job("last-bids", "NEXMark's q18: last bids", "NEXMARK", "bid.bidder", 1_000_000, 4, 2, query="q18"),
+        Job("hot-items", "NEXMark's q5: hot items", "NEXMARK", "bid.auction", 1_000_000, 4, 2, query="q5"),
         Job("distinct", "distinct keys, Zipf 1", "ZIPF", "key", 1_000_000, 4, 2, distinct=True, options=_MILLION),
         Job("work", "count by key and 5 s, after 1 ms a message", "COUNTRY_SKEW_R80", "country", 60_000, 10, 10, 1.0),
         Job(
@@ -198,13 +229,16 @@ class Truth:
     Attributes
     ----------
     counts : dict
-        (window, key) → messages; of the job ``distinct``, (0, key) → 1; after ShuffleBench, (records, consumer) → 1.
+        (window, key) → messages; of the job ``distinct``, (0, key) → 1; after ShuffleBench, (records, consumer) → 1;
+        of ``last-bids``, (0, bidder/auction) → ms since the epoch; of ``hot-items``, (window, auction) → bids.
     total : int
         Their sum.
     last_ms : dict
         (window, key) → the time of its last message.
     messages : int
         All messages of the topic.
+    newest_ms : int
+        The time of the newest message.
 
     """
 
@@ -212,6 +246,7 @@ class Truth:
     total: int = 0
     last_ms: dict[Place, int] = field(default_factory=dict)
     messages: int = 0
+    newest_ms: int = 0
 
     def between(self, first_ms: int, stop_ms: int) -> "Truth":
         """That of the windows that begin at ``first_ms`` or later, and before ``stop_ms``."""
@@ -224,25 +259,27 @@ def published(connection: Connection, topic: str, job: Job) -> Truth:
     """Make the topic, publish the job's messages, and count them as a plain consumer reads them back.
 
     Messages of sessions span ``_SPAN_MS`` at most, and the first one is that old. It is less than the lateness, so none
-    is late, in whatever order an engine reads partitions. The topic ``ended(topic)`` has them, too.
+    is late, in whatever order an engine reads partitions. A million of NEXMark's bids span 109 s. If results may wait
+    for a last message, the topic ``ended(topic)`` has the messages, too.
     """
     if job.shuffles:
         dataset: Dataset = Records(job.records)
     else:
         dataset = create(job.source_type, records=job.records, **parsed(job.source_type, job.options))
-    if not job.gap_ms:
-        ensure_topic(connection, topic, job.partitions)
-        publish(connection, topic, dataset)
-        return counted(connection, topic, job)
     first = int(time.time() * 1000) - _SPAN_MS
-    for name in (topic, ended(topic)):
+    for name in (topic, ended(topic)) if job.closes else (topic,):
         ensure_topic(connection, name, job.partitions)
+        if not job.gap_ms:
+            publish(connection, name, dataset)
+            continue
         producer = Producer(connection.client(**{"queue.buffering.max.messages": 2 * job.records}))
         for number, (value, at) in enumerate(_timed(dataset, job)):
             producer.produce(name, value, partition=number % job.partitions, timestamp=first + at)
         producer.flush()
-    send_last(connection, ended(topic), job)
-    return counted(connection, topic, job)
+    truth = counted(connection, topic, job)
+    if job.closes:
+        send_last(connection, ended(topic), job, truth)
+    return truth
 
 
 def _timed(dataset: Dataset, job: Job) -> Iterator[tuple[bytes, int]]:
@@ -260,13 +297,16 @@ def ended(topic: str) -> str:
     return f"{topic}-ended"
 
 
-def send_last(connection: Connection, topic: str, job: Job) -> None:
+def send_last(connection: Connection, topic: str, job: Job, truth: Truth) -> None:
     """Send each partition a message that is much later than all others, so that the windows before it are over."""
     producer = Producer(connection.client())
-    later = int(time.time() * 1000) + _LATER_MS
-    last = reduce(lambda value, name: {name: value}, reversed(job.path), LAST)
+    later = truth.newest_ms + _LATER_MS
+    key = NO_AUCTION if job.query else LAST
+    last: Any = reduce(lambda value, name: {name: value}, reversed(job.path), key)
+    if job.query:
+        last["bid"]["dateTime"] = f"{datetime.fromtimestamp(later / 1000, UTC):%Y-%m-%d %H:%M:%S}"
     for partition in range(topics(connection)[topic]):
-        producer.produce(topic, orjson.dumps(last), orjson.dumps(LAST), partition, timestamp=later)
+        producer.produce(topic, orjson.dumps(last), orjson.dumps(key), partition, timestamp=later)
     producer.flush()
 
 
@@ -276,6 +316,9 @@ def counted(connection: Connection, topic: str, job: Job) -> Truth:
         with TopicReader(connection, topic) as reader:
             heads = np.frombuffer(b"".join((message.value() or b"")[:8] for message in reader.to_end()), ">u8")
         return truth_of_events(job.rules, heads.astype(np.uint64) % np.uint64(CIRCLE))
+    if job.query:
+        with TopicReader(connection, topic) as reader:
+            return (last_bids if job.query == "q18" else hot_items)([*_bids(reader.to_end())])
     names: dict[str, int] = {}
     read: dict[bytes, int] = {}  # most jobs have few different messages
     codes, times = [], []
@@ -302,7 +345,44 @@ def truth_of(
     places = [(int(start), names[code]) for start, code in pairs.T]
     numbers = np.ones_like(numbers) if distinct else numbers
     counts = dict(zip(places, numbers.tolist(), strict=True))
-    return Truth(counts, int(numbers.sum()), dict(zip(places, last.tolist(), strict=True)), len(at))
+    lasts = dict(zip(places, last.tolist(), strict=True))
+    return Truth(counts, int(numbers.sum()), lasts, len(at), int(at.max(initial=0)))
+
+
+def milliseconds(time: str) -> int:
+    """The ms since the epoch of a date and time, which is UTC unless it says otherwise."""
+    at = datetime.fromisoformat(time)
+    return round(1000 * (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp())
+
+
+def _bids(messages: Iterable[Message]) -> Iterator[Bid]:
+    for message in messages:
+        bid = orjson.loads(message.value() or b"")["bid"]
+        yield Bid(bid["auction"], bid["bidder"], milliseconds(bid["dateTime"]))
+
+
+def last_bids(bids: Sequence[Bid]) -> Truth:
+    """The time of the last bid of each bidder and auction. The bids may be in any order."""
+    lasts: dict[Place, int] = {}
+    for auction, bidder, at in bids:
+        place = (0, f"{bidder}/{auction}")
+        lasts[place] = max(at, lasts.get(place, at))
+    return Truth(lasts, sum(lasts.values()), messages=len(bids), newest_ms=max(bid.at_ms for bid in bids))
+
+
+def hot_items(bids: Sequence[Bid]) -> Truth:
+    """The auction with the most bids of each window, and their number. The bids may be in any order."""
+    numbers: dict[int, Counter[int]] = defaultdict(Counter)  # a window's start → the bids of each auction
+    for auction, _, at in bids:
+        start = at // HOT_EVERY_MS * HOT_EVERY_MS  # of the last window that has it
+        while at < start + HOT_MS:
+            numbers[start][auction] += 1
+            start -= HOT_EVERY_MS
+    counts: dict[Place, int] = {}
+    for start, of_each in numbers.items():
+        n, hottest = max((n, auction) for auction, n in of_each.items())
+        counts[start, str(hottest)] = n
+    return Truth(counts, sum(counts.values()), messages=len(bids), newest_ms=max(bid.at_ms for bid in bids))
 
 
 def truth_of_events(rules: Rules, hashes: NDArray[np.uint64]) -> Truth:
@@ -340,6 +420,8 @@ class Found:
     ----------
     once : bool
         Whether a contestant must write each place once. Then its counts add up, so a second one makes it wrong.
+    query : str
+        The query of NEXMark that is answered. Of q5 each window has one place: the last one.
     counts : dict
         (window, key) → the last count, or the sum of all.
     total : int
@@ -350,9 +432,11 @@ class Found:
     """
 
     once: bool = False
+    query: str = ""
     counts: dict[Place, int] = field(default_factory=dict)
     total: int = 0
     last_ms: int = 0
+    _hottest: dict[int, Place] = field(default_factory=dict)
 
     def add(self, results: Iterable[tuple[Place, int]], appended_ms: int) -> None:
         """Take in the results of a record. A negative count takes back that count, unless there is a later one."""
@@ -360,6 +444,11 @@ class Found:
             before = self.counts.get(place, 0)
             if place[1] == LAST or (n < 0 and -n != before):
                 continue
+            if self.query == "q5":
+                replaced = self._hottest.get(place[0], place)
+                self._hottest[place[0]] = place
+                if replaced != place:
+                    self.total -= self.counts.pop(replaced)
             after = before + n if self.once else max(n, 0)
             self.total += after - before
             if n < 0:
@@ -378,5 +467,7 @@ class Found:
             return ""
         places = truth.counts.keys() | self.counts.keys()
         differ = sum(truth.counts.get(place) != self.counts.get(place) for place in places)
+        if self.query:  # a sum of times or of the greatest numbers says nothing
+            return f"{differ:,} of {len(places):,} results are wrong"
         what = "results" if self.once else "messages"
         return f"{self.total:,} of {truth.total:,} {what}; {differ:,} of {len(places):,} counts are wrong"

@@ -12,7 +12,7 @@ import pytest
 
 from benchmarks.engines import recovery
 from benchmarks.engines.contestants import CONTESTANTS, Ours, Started
-from benchmarks.engines.jobs import Found, Truth, sessions_of, truth_of
+from benchmarks.engines.jobs import JOBS, Bid, Found, Truth, hot_items, last_bids, sessions_of, truth_of
 from benchmarks.engines.latency import Latency, Result, Tap, first_window, in_the_end, latencies, pooled
 from benchmarks.engines.recovery import Recovery, Supervisor, lateness
 from benchmarks.engines.running import running
@@ -102,6 +102,72 @@ def test_a_key_that_is_published_twice_is_wrong():
     of_one.add([((0, "tr"), 1), ((0, "tr"), 1)], 10)
     assert of_one.total == truth.total
     assert not of_one.all_of(truth)
+
+
+def test_the_last_bid_is_that_of_the_greatest_time_of_its_bidder_and_auction():
+    bids = [Bid(7, 1, 900), Bid(7, 2, 950), Bid(7, 1, 1_000), Bid(7, 1, 1_000), Bid(9, 1, 400), Bid(7, 1, 800)]
+    truth = last_bids(bids)
+    assert truth.counts == {(0, "1/7"): 1_000, (0, "2/7"): 950, (0, "1/9"): 400}
+    assert (truth.total, truth.messages, truth.newest_ms) == (2_350, 6, 1_000)
+
+
+def test_a_bid_is_in_each_window_that_slides_over_it():
+    assert hot_items([Bid(7, 1, 11_999)]).counts == {(start, "7"): 1 for start in range(2_000, 12_000, 2_000)}
+    assert hot_items([Bid(7, 1, 12_000)]).counts == {(start, "7"): 1 for start in range(4_000, 14_000, 2_000)}
+
+
+def test_of_hot_items_with_the_same_number_of_bids_the_greatest_id_counts():
+    # The last bid is out of order. As numbers 10 is greater than 9, as texts it isn't.
+    truth = hot_items([Bid(10, 1, 20_000), Bid(10, 2, 20_000), Bid(9, 1, 20_001), Bid(9, 1, 22_500), Bid(9, 1, 21_000)])
+    of_nine = {(start, "9"): 3 for start in range(14_000, 22_000, 2_000)}
+    assert truth.counts == {(12_000, "10"): 2, **of_nine, (22_000, "9"): 1}
+    assert (truth.messages, truth.newest_ms) == (5, 22_500)
+
+
+def test_hot_items_are_those_of_each_window_by_itself():
+    random = np.random.default_rng(7)
+    bids = [Bid(*map(int, bid)) for bid in random.integers([1, 1, 20_000], [30, 9, 60_000], (300, 3))]
+    expected = {}
+    for start in range(0, 70_000, 2_000):
+        auctions = [bid.auction for bid in bids if start <= bid.at_ms < start + 10_000]
+        if auctions:
+            n, hottest = max((auctions.count(auction), auction) for auction in auctions)
+            expected[start, str(hottest)] = n
+    assert hot_items(bids).counts == expected
+    assert len(expected) == 24
+
+
+def test_a_window_has_the_hot_item_that_was_written_last():
+    truth = Truth({(2_000, "10"): 4, (4_000, "9"): 3}, 7)
+    found = Found(query="q5")
+    found.add([((2_000, "9"), 4), ((4_000, "9"), 3)], 10)
+    assert found.wrong(truth) == "2 of 3 results are wrong"
+    found.add([((2_000, "10"), 4)], 20)
+    assert found.all_of(truth)
+    assert not found.wrong(truth)
+    found.add([((4_000, "9"), 2)], 30)
+    assert not found.all_of(truth)
+    assert found.wrong(truth) == "1 of 2 results are wrong"
+
+
+def test_a_key_has_the_bid_that_was_written_last():
+    truth = last_bids([Bid(7, 1, 1_436_918_400_001), Bid(9, 1, 1_436_918_400_000)])
+    found, read = Found(query="q18"), CONTESTANTS["Quix"].reading(JOBS["last-bids"])
+    of_spark = CONTESTANTS["groupBy"].reading(JOBS["last-bids"])
+    found.add(read(None, b'{"auction":7,"bidder":1,"dateTime":"2015-07-15 00:00:00.000"}'), 10)
+    found.add(read(None, b'{"event_type":2,"bid":{"auction":9,"bidder":1,"dateTime":"2015-07-15 00:00:00.000"}}'), 10)
+    assert found.wrong(truth) == "1 of 2 results are wrong"
+    found.add(of_spark(None, b'{"auction":7,"bidder":1,"dateTime":"2015-07-15T00:00:00.001Z"}'), 20)
+    assert found.all_of(truth)
+    found.add(read(None, b'{"auction":7,"bidder":1,"dateTime":"2015-07-15 00:00:00.000"}'), 30)
+    assert not found.all_of(truth)
+
+
+def test_the_last_message_is_no_hot_item():
+    found, read = Found(query="q5"), CONTESTANTS["Flink"].reading(JOBS["hot-items"])
+    found.add(read(None, b'{"start":"2015-07-15 00:00:02","auction":1100,"num":7}'), 10)
+    found.add(read(None, b'{"start":"2015-07-15 00:55:00.25","auction":0,"num":4}'), 10)
+    assert found.counts == {(1_436_918_402_000, "1100"): 7}
 
 
 @pytest.fixture

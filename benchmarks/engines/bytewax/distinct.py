@@ -42,16 +42,17 @@ def dataflow(bootstrap: str, topic: str, output: str, field: str) -> Dataflow:
     return flow
 
 
-def main() -> None:
-    *given, workers = sys.argv[1:]
+def run_cluster(program: str, *given: str) -> None:
+    """Run the dataflow of a program's function ``dataflow``. The last argument is the number of workers."""
+    *of, workers = given
     sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(int(workers))]
     addresses = ";".join(f"127.0.0.1:{each.getsockname()[1]}" for each in sockets)
     for each in sockets:
         each.close()
-    run = [sys.executable, "-m", "bytewax.run", f"{__file__}:dataflow{tuple(given)!r}", "-a", addresses]
+    run = [sys.executable, "-m", "bytewax.run", f"{program}:dataflow{tuple(of)!r}", "-a", addresses]
     processes = [subprocess.Popen([*run, "-i", str(worker)]) for worker in range(int(workers))]
     sys.exit(max(process.wait() for process in processes))
 
 
 if __name__ == "__main__":
-    main()
+    run_cluster(*sys.argv)

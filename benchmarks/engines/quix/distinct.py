@@ -23,8 +23,9 @@ def first_seen(_: dict[str, str], state: State) -> bool:
     return True
 
 
-def run(bootstrap: str, topic: str, output: str, field: str, state: str) -> None:
-    app = Application(
+def application(bootstrap: str, output: str, state: str) -> Application:
+    """An application with the settings for throughput."""
+    return Application(
         broker_address=bootstrap,
         consumer_group=output,
         auto_offset_reset="earliest",
@@ -33,6 +34,10 @@ def run(bootstrap: str, topic: str, output: str, field: str, state: str) -> None
         loglevel="WARNING",
         producer_extra_config={"linger.ms": 50, "compression.type": "lz4"},
     )
+
+
+def run(bootstrap: str, topic: str, output: str, field: str, state: str) -> None:
+    app = application(bootstrap, output, state)
     path = field.split(".")
     messages = app.dataframe(app.topic(topic, value_deserializer="json"))
     keyed = messages.group_by(lambda value: str(reduce(getitem, path, value)), name=field)

@@ -1,0 +1,89 @@
+"""Queries of NEXMark in Flink's SQL: ``q18``, the last bids, or ``q5``, the hot items.
+
+    python nexmark.py QUERY BOOTSTRAP TOPIC OUTPUT WORKERS CHECKPOINTS JARS
+
+After ``ddl_kafka``, ``ddl_views``, ``q5`` and ``q18`` in https://github.com/nexmark/nexmark
+(``nexmark-flink/src/main/resources/queries``). The table has bids alone, the topic ends, and bids may be 40 minutes
+late, in place of 4 s. q18 is as it is there. It changes its results, so they go to a table with a key
+(https://nightlies.apache.org/flink/flink-docs-release-2.2/docs/connectors/table/upsert-kafka/). There q5 finds all
+auctions with the most bids by a join. Here it finds the one with the greatest id, by a window's top N
+(.../dev/table/sql/queries/window-topn/), and gives the window's start, too.
+
+The settings are those of ``program.py``. Checkpoints go to the folder CHECKPOINTS, as in ``distinct.py``.
+"""
+
+import sys
+
+from program import SETTINGS
+from pyflink.datastream import StreamExecutionEnvironment
+from pyflink.table import StreamTableEnvironment
+
+BID = """
+  auction BIGINT, bidder BIGINT, price BIGINT, channel VARCHAR, url VARCHAR, `dateTime` TIMESTAMP(3), extra VARCHAR
+"""
+KAFKA = f"""
+CREATE TABLE kafka (
+  event_type INT,
+  bid ROW<{BID}>,
+  `dateTime` AS bid.`dateTime`,
+  WATERMARK FOR `dateTime` AS `dateTime` - INTERVAL '40' MINUTE
+) WITH (
+  'connector' = 'kafka', 'topic' = '{{topic}}', 'properties.bootstrap.servers' = '{{bootstrap}}',
+  'properties.group.id' = '{{output}}', 'format' = 'json',
+  'scan.startup.mode' = 'earliest-offset', 'scan.bounded.mode' = 'latest-offset'
+)
+"""
+BIDS = """
+CREATE VIEW bid AS
+SELECT bid.auction, bid.bidder, bid.price, bid.channel, bid.url, `dateTime`, bid.extra FROM kafka WHERE event_type = 2
+"""
+SINKS = {
+    "q18": f"""
+CREATE TABLE results ({BID}, PRIMARY KEY (bidder, auction) NOT ENFORCED) WITH (
+  'connector' = 'upsert-kafka', 'topic' = '{{output}}', 'properties.bootstrap.servers' = '{{bootstrap}}',
+  'key.format' = 'json', 'value.format' = 'json'
+)
+""",
+    "q5": """
+CREATE TABLE results (`start` TIMESTAMP(3), auction BIGINT, num BIGINT) WITH (
+  'connector' = 'kafka', 'topic' = '{output}', 'properties.bootstrap.servers' = '{bootstrap}', 'format' = 'json'
+)
+""",
+}
+QUERIES = {
+    "q18": """
+INSERT INTO results
+SELECT auction, bidder, price, channel, url, `dateTime`, extra
+ FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY bidder, auction ORDER BY `dateTime` DESC) AS rank_number
+       FROM bid)
+ WHERE rank_number <= 1
+""",
+    "q5": """
+INSERT INTO results
+SELECT window_start, auction, num
+ FROM (SELECT *, ROW_NUMBER() OVER (
+         PARTITION BY window_start, window_end ORDER BY num DESC, auction DESC) AS rank_number
+       FROM (SELECT auction, count(*) AS num, window_start, window_end
+             FROM TABLE(HOP(TABLE bid, DESCRIPTOR(`dateTime`), INTERVAL '2' SECOND, INTERVAL '10' SECOND))
+             GROUP BY auction, window_start, window_end))
+ WHERE rank_number <= 1
+""",
+}
+
+
+def main() -> None:
+    query, bootstrap, topic, output, workers, checkpoints, jars = sys.argv[1:]
+    environment = StreamExecutionEnvironment.get_execution_environment()
+    environment.add_jars(*jars.split(";"))
+    environment.set_parallelism(int(workers))
+    tables = StreamTableEnvironment.create(environment)
+    for name, value in (SETTINGS | {"execution.checkpointing.dir": f"file://{checkpoints}"}).items():
+        tables.get_config().set(name, value)
+    names = {"bootstrap": bootstrap, "topic": topic, "output": output}
+    for statement in (KAFKA, BIDS, SINKS[query]):
+        tables.execute_sql(statement.format(**names))
+    tables.execute_sql(QUERIES[query]).wait()
+
+
+if __name__ == "__main__":
+    main()

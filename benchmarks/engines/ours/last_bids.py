@@ -1,0 +1,65 @@
+"""NEXMark's q18 in ours: ``keyed_map`` with the work ``Latest``, by bidder and auction.
+
+    python last_bids.py BOOTSTRAP TOPIC OUTPUT WORKERS CHECKPOINT GROUPING PARTITIONS JARS
+
+After docs/library.md ("`keyed_map`", "A fast session") and docs/works/README.md ("The works that come with it"). The
+latest value is the whole message. Where a key is at several workers, each batch merges what they know. Spark's own sink
+writes the results.
+"""
+
+import sys
+
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from unskew import keyed_map, settings
+from unskew.grouping.registry import OWNING
+from unskew.works import Latest
+
+
+def main() -> None:
+    bootstrap, topic, output, workers, checkpoint, grouping, partitions, jars = sys.argv[1:]
+    builder = SparkSession.builder.master(f"local[{workers}]").appName(grouping).config("spark.jars", jars)
+    builder = builder.config("spark.ui.enabled", "false").config("spark.driver.memory", "2g")
+    builder = builder.config("spark.sql.session.timeZone", "UTC")
+    spark = builder.config(map=settings(workers=int(workers), cores=int(workers))).getOrCreate()
+    messages = (
+        spark.readStream.format("kafka")
+        .option("kafka.bootstrap.servers", bootstrap)
+        .option("subscribe", topic)
+        .option("startingOffsets", "earliest")
+        .option("maxOffsetsPerTrigger", 2_000_000)
+        .load()
+    )
+    value = F.col("value").cast("string")
+    message = F.from_json(value, "bid struct<auction: long, bidder: long, dateTime: timestamp>")
+    bids = messages.select("partition", value.alias("value"), message["bid"].alias("bid"))
+    last = keyed_map(
+        bids.select("partition", "value", "bid.*"),
+        ["bidder", "auction"],
+        int(workers),
+        Latest(),
+        grouping,
+        checkpoint,
+        time="dateTime",
+        lateness="40 minutes",
+        ttl="1 day",
+        merge_every=None if grouping in OWNING else "1 batch",
+        source="partition",
+        sources=int(partitions),
+    )
+    query = (
+        last.select(F.concat_ws("/", "bidder", "auction").alias("key"), "value")
+        .writeStream.format("kafka")
+        .outputMode("append")
+        .option("kafka.bootstrap.servers", bootstrap)
+        .option("topic", output)
+        .option("checkpointLocation", checkpoint)
+        .trigger(processingTime="0 seconds")
+        .start()
+    )
+    query.awaitTermination()
+
+
+if __name__ == "__main__":
+    main()
