@@ -34,8 +34,10 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
+import numpy as np
 from confluent_kafka import Consumer, TopicPartition
 from matplotlib.figure import Figure
+from numpy.typing import NDArray
 from rich.box import MARKDOWN
 from rich.console import Console
 from rich.table import Table
@@ -45,6 +47,7 @@ from benchmarks.engines.contestants import CONTESTANTS, Contestant
 from benchmarks.engines.environments import Unavailable
 from benchmarks.engines.jobs import JOBS, Found, Job, Truth, published, send_last
 from benchmarks.engines.latency import Latency, Stream, paced, pooled
+from benchmarks.engines.loads import data_skew, whole
 from benchmarks.engines.recovery import Recovery, killed
 from benchmarks.engines.running import LOOK_EVERY, SETTLE, made, running
 from benchmarks.measuring import in_turns
@@ -53,6 +56,7 @@ from unskew.deploy.kafka.connection import Connection
 from unskew.deploy.kafka.reader import TopicReader
 from unskew.deploy.kafka.topics import end_offsets
 from unskew.deploy.servers.broker import Broker
+from unskew.grouping.measures import straggling
 
 Of = TypeVar("Of")
 
@@ -66,18 +70,26 @@ _AGAIN_AFTER = 2.0  # s
 
 
 class Measured(NamedTuple):
-    """A run of a contestant. ``wrong`` says what is wrong; then the rest means nothing."""
+    """A run of a contestant. ``wrong`` says what is wrong; then the rest means nothing.
+
+    ``loads`` are the messages that each worker got, int64[W]. None: they aren't known.
+    """
 
     seconds: float = 0.0
     cpu: float = 0.0
     memory: float = 0.0
     messages: int = 0
     wrong: str = ""
+    loads: NDArray[np.int64] | None = None
 
     @property
     def rate(self) -> float:
         """Messages/s."""
         return self.messages / self.seconds
+
+    def balance(self) -> tuple[str, str]:
+        """The loads' max/mean, and Flink's data skew in %, as a table has them."""
+        return ("", "") if self.loads is None else (f"{straggling(self.loads):.2f}", f"{data_skew(self.loads):.0f}")
 
     def __str__(self) -> str:
         return self.wrong or f"{self.seconds:.1f} s, {self.cpu:.1f} s of CPU, {self.memory:,.0f} MiB"
@@ -194,15 +206,16 @@ class Contest:
 
     def table(self, job: Job, found: Mapping[str, Measured]) -> Table:
         """The table of a job."""
-        heads = "engine", "s", "messages/s", "CPU s a million", "memory, MiB", "version"
+        heads = "engine", "s", "messages/s", "CPU s a million", "memory, MiB"
+        heads = *heads, *(("max/mean", "skew, %") if job.cost_ms else ()), "version"
         table = Table(*heads, title=f"{job.what}: {job.records:,} messages, W = {job.workers}", box=MARKDOWN)
         for name, version in self.versions.items():
             of = found.get(name, _NO_PROGRAM)
             if of.wrong:
-                table.add_row(name, "", "", "", "", f"{version}: {of.wrong}")
+                table.add_row(name, *[""] * (len(heads) - 2), f"{version}: {of.wrong}")
                 continue
             cells = f"{of.seconds:.1f}", f"{of.rate:,.0f}", f"{1e6 * of.cpu / of.messages:.2f}", f"{of.memory:,.0f}"
-            table.add_row(name, *cells, version)
+            table.add_row(name, *cells, *(of.balance() if job.cost_ms else ()), version)
         return self._and_missing(table)
 
     def by_skew(self, found: Mapping[int, Mapping[str, Measured]]) -> Table:
@@ -220,11 +233,11 @@ class Contest:
 
 
 def _median(runs: list[Measured]) -> Measured:
-    """The median of each number. A single wrong run makes all wrong."""
+    """The median of each number, and the last run's loads. A single wrong run makes all wrong."""
     if wrong := next((run.wrong for run in runs if run.wrong), ""):
         return Measured(wrong=wrong)
     seconds, cpu, memory = (statistics.median(values) for values in zip(*(run[:3] for run in runs), strict=True))
-    return Measured(seconds, cpu, memory, runs[0].messages)
+    return Measured(seconds, cpu, memory, runs[0].messages, loads=runs[-1].loads)
 
 
 def draw(found: Mapping[int, Mapping[str, Measured]], names: Iterable[str], path: Path) -> None:
@@ -267,7 +280,8 @@ def _run(connection: Connection, job: Job, truth: Truth, engine: Contestant, rep
         folder = Path(name)
         topic = f"engines-{job.name}"
         started = engine.start(job, connection.bootstrap_servers, engine.reads(job, topic), folder)
-        made(connection, started.output, job.partitions)
+        for written in filter(None, (started.output, started.report)):
+            made(connection, written, job.partitions)
         began = time.time()
         found, results = Found(job.once, job.query), engine.reading(job)
         closes, send_at = engine.closes(job, topic, started.output), 0.0
@@ -296,7 +310,9 @@ def _run(connection: Connection, job: Job, truth: Truth, engine: Contestant, rep
             if wrong:
                 wrong += f" (given up after {time.time() - began:.0f} s, at {usage.memory:,.0f} MiB)"
                 at_work.complain(wrong)
-        return Measured(found.last_ms / 1000 - began, usage.cpu, usage.memory, truth.messages, wrong)
+            shown = started.loads if job.cost_ms and not wrong else None
+            loads = whole(shown, truth.messages, job.workers) if shown else None
+        return Measured(found.last_ms / 1000 - began, usage.cpu, usage.memory, truth.messages, wrong, loads)
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from types import MappingProxyType
@@ -17,6 +18,7 @@ import pyspark
 
 from benchmarks.engines.environments import compiled, jars_of, python_of
 from benchmarks.engines.jobs import LAST, NO_AUCTION, WINDOW_MS, Job, Place, ended, milliseconds
+from benchmarks.engines.loads import ACCOUNT, of_distribution, of_flink, of_members, of_processes, of_spark, of_storm
 from benchmarks.engines.matcher import write
 from benchmarks.measuring import settings
 from unskew.apps.run.python import python
@@ -41,12 +43,18 @@ class Started(NamedTuple):
         The topic that it writes to.
     environment : dict
         Variables beside those of this process.
+    loads : function, optional
+        The messages that each worker of a job with work has got, as far as they are shown yet (``loads``).
+    report : str
+        A topic that it writes its loads to. Empty: none.
 
     """
 
     command: list[str]
     output: str
     environment: Mapping[str, str] = MappingProxyType({})
+    loads: Callable[[], list[int]] | None = None
+    report: str = ""
 
 
 @dataclass(frozen=True)
@@ -221,7 +229,10 @@ class Ours(Shuffling):
         command = [unskew, "topology", "LOCAL", *positional, *ends, *master]
         command += [part for pair in options.items() for part in pair]
         output = f"{run.name}-{'results' if job.stateful else 'aggregator'}"
-        return Started([*map(str, command)], output, variables)
+        report = f"{run.name}-distribution"
+        return Started(
+            [*map(str, command)], output, variables, partial(of_distribution, run.connection, report), report
+        )
 
     def reads(self, job: Job, topic: str) -> str:
         return ended(topic) if job.closes else topic
@@ -256,7 +267,13 @@ class Spark(Shuffling):
             of = [job.query, bootstrap, topic, output, job.workers, folder / "checkpoint", job.late_ms, jars]
             program = [sys.executable, _HERE / "spark" / "nexmark.py", *of]
         variables = {"JAVA_HOME": str(find_java().home), "PYSPARK_PYTHON": sys.executable}
-        return Started([*map(str, program)], output, variables)
+        account = folder / ACCOUNT
+        if job.cost_ms and not job.rate:
+            account.mkdir()
+            plain = "--conf spark.eventLog.rolling.enabled=false --conf spark.eventLog.compress=false"
+            log = f"--conf spark.eventLog.enabled=true --conf spark.eventLog.dir={account.as_uri()} {plain}"
+            variables["PYSPARK_SUBMIT_ARGS"] = f"{log} pyspark-shell"
+        return Started([*map(str, program)], output, variables, partial(of_spark, account))
 
     def reads(self, job: Job, topic: str) -> str:
         return ended(topic) if job.closes else topic
@@ -285,7 +302,8 @@ class Quix(Contestant):
         if job.query:
             of = [bootstrap, topic, output, job.workers, folder / "state"]
             program = [python_of("quix"), _HERE / "quix" / "last_bids.py", *of]
-        return Started([*map(str, program)], output)
+        seen = partial(of_members, Connection(bootstrap), output, self.closes(job, topic, output))
+        return Started([*map(str, program)], output, loads=seen)
 
     def closes(self, job: Job, topic: str, output: str) -> str:
         # A window is written once, when a later message of its partition has come. A stream goes on; a topic ends.
@@ -314,7 +332,7 @@ class Bytewax(Contestant):
         if job.query:
             of = [job.query, bootstrap, topic, output, job.late_ms, job.workers]
             program = [python_of("bytewax"), _HERE / "bytewax" / "nexmark.py", *of]
-        return Started([*map(str, program)], output)
+        return Started([*map(str, program)], output, loads=partial(of_processes, folder / ACCOUNT))
 
     def results(self, key: bytes | None, value: bytes) -> Iterator[tuple[Place, int]]:
         yield _of_key(key, value, "n")
@@ -344,6 +362,11 @@ class Pathway(Contestant):
         yield (record["start"], record["key"]), record["diff"] * record["n"]
 
 
+def _between(output: str) -> str:
+    """The topic of Kafka Streams between reading and counting."""
+    return f"{output}-keyed-repartition"
+
+
 class KafkaStreams(Shuffling):
     """Kafka Streams: a thread a worker, in one JVM."""
 
@@ -369,11 +392,12 @@ class KafkaStreams(Shuffling):
             of = [bootstrap, topic, output, job.workers, folder / "state", job.late_ms]
             return Started([*self._program("LastBids" if job.query == "q18" else "HotItems"), *map(str, of)], output)
         of = [bootstrap, topic, output, job.field, job.gap_ms, *job.costs, job.workers, folder / "state"]
-        return Started([*self._program("Counts"), *map(str, of), str(job.early_late_ms), job.aim], output)
+        command = [*self._program("Counts"), *map(str, of), str(job.early_late_ms), job.aim]
+        return Started(command, output, loads=partial(of_members, Connection(bootstrap), output, _between(output)))
 
     def closes(self, job: Job, topic: str, output: str) -> str:
         # Windows' counts are written as they grow, those of sessions and hot items when a later message has come.
-        return f"{output}-keyed-repartition" if job.closes else ""
+        return _between(output) if job.closes else ""
 
     def results(self, key: bytes | None, value: bytes) -> Iterator[tuple[Place, int]]:
         yield _of_key(key, value, "count")
@@ -413,7 +437,7 @@ class Storm(Contestant):
             of = [bootstrap, topic, output, job.field, spouts, job.workers]
             return Started([*compiled("storm", "Distinct"), *map(str, of)], output)
         of = [self.grouping, bootstrap, topic, output, job.field, *job.costs, spouts, job.workers, job.aim]
-        return Started([*compiled("storm", "Counts"), *map(str, of)], output)
+        return Started([*compiled("storm", "Counts"), *map(str, of)], output, loads=partial(of_storm, folder / ACCOUNT))
 
     def results(self, key: bytes | None, value: bytes) -> Iterator[tuple[Place, int]]:
         yield _of_key(key, value, "count")
@@ -455,7 +479,8 @@ class Flink(Shuffling):
         if job.query:
             program, of = _HERE / "flink" / "nexmark.py", [job.query, bootstrap, topic, output, job.workers]
             how = [folder / "checkpoints"]
-        return Started([*map(str, [python, program, *of, *how, jars])], output, variables)
+        command = [python, program, *of, *how, jars]
+        return Started([*map(str, command)], output, variables, partial(of_flink, folder / ACCOUNT))
 
     def results(self, key: bytes | None, value: bytes) -> Iterator[tuple[Place, int]]:
         record = orjson.loads(value)

@@ -6,7 +6,8 @@ After https://nightlies.apache.org/flink/flink-docs-release-2.2/docs/connectors/
 .../dev/python/datastream/operators/windows/. The window is by the record's time in Kafka. There is no idle time-out:
 a source that the work holds back would be taken for an idle one, and its messages for late ones.
 
-AIM is ``throughput``: it reads to the topic's end; or ``latency``: it reads on, buffers between tasks are sent after
+AIM is ``throughput``: it reads to the topic's end, and what its tasks have read is kept in its folder then
+(.../deployment/advanced/historyserver/); or ``latency``: it reads on, buffers between tasks are sent after
 10 ms (.../dev/datastream/execution/execution_configuration/ and .../dev/datastream/overview/, "Controlling Latency"),
 and a bundle of messages for Python after 100 ms (.../dev/python/python_config/); or ``recovery``: as ``latency``, and
 it goes on from the last checkpoint in its folder (.../ops/state/checkpoints/, "Retained checkpoints").
@@ -84,7 +85,9 @@ def main() -> None:
     environment.set_parallelism(int(workers))
     settings = Configuration()
     chosen = dict(SETTINGS)
-    if aim != "throughput":
+    if aim == "throughput":
+        chosen["jobmanager.archive.fs.dir"] = Path("account").absolute().as_uri()
+    else:
         chosen |= FOR_LATENCY
     if aim == "recovery":
         checkpoints = Path("checkpoints").absolute()

@@ -1,12 +1,14 @@
 import com.fasterxml.jackson.core.JsonFactory;
 import com.fasterxml.jackson.core.JsonParser;
 import com.fasterxml.jackson.core.JsonToken;
+import java.io.File;
 import java.io.IOException;
 import java.io.UncheckedIOException;
 import java.lang.management.ManagementFactory;
 import java.lang.management.ThreadMXBean;
 import java.util.HashMap;
 import java.util.HashSet;
+import java.util.List;
 import java.util.Map;
 import java.util.Properties;
 import java.util.Set;
@@ -18,6 +20,8 @@ import org.apache.storm.kafka.bolt.selector.DefaultTopicSelector;
 import org.apache.storm.kafka.spout.FirstPollOffsetStrategy;
 import org.apache.storm.kafka.spout.KafkaSpout;
 import org.apache.storm.kafka.spout.KafkaSpoutConfig;
+import org.apache.storm.metrics2.filters.RegexFilter;
+import org.apache.storm.metrics2.reporters.CsvStormReporter;
 import org.apache.storm.task.TopologyContext;
 import org.apache.storm.topology.BasicOutputCollector;
 import org.apache.storm.topology.BoltDeclarer;
@@ -35,14 +39,15 @@ import org.apache.storm.utils.TupleUtils;
  * <p>java Counts GROUPING BOOTSTRAP TOPIC OUTPUT FIELD COST_MS COST SPOUTS WORKERS AIM
  *
  * <p>After https://storm.apache.org/releases/2.8.2/Concepts.html ("Stream groupings"), .../storm-kafka-client.html,
- * .../Guaranteeing-message-processing.html and .../Local-mode.html. A window's count is written again as it grows: with
- * the aim "throughput" once a second, with "latency" at each message. Counts are kept in memory. With
- * partial key grouping a second bolt adds up what a key's workers have counted.
+ * .../Guaranteeing-message-processing.html, .../metrics_v2.html and .../Local-mode.html. A window's count is written
+ * again as it grows: with the aim "throughput" once a second, with "latency" at each message. Counts are kept in memory.
+ * With partial key grouping a second bolt adds up what a key's workers have counted.
  */
 public class Counts {
   private static final JsonFactory JSON = new JsonFactory();
   private static final ThreadMXBean THREADS = ManagementFactory.getThreadMXBean();
   private static final long WINDOW_MS = 5_000;
+  private static final String EXECUTED = ".*__execute-count-messages:default";
   private static final Fields COUNTED = new Fields("key", "start", "count");
 
   public static void main(String[] given) throws Exception {
@@ -92,6 +97,19 @@ public class Counts {
     settings.put(Config.TOPOLOGY_TICK_TUPLE_FREQ_SECS, 1);
     settings.setMaxSpoutPending(1_000);
     settings.setMessageTimeoutSecs(300); // a tuple waits in the queue of a hot key's worker
+    if (cost > 0 && !hasty) {
+      // Storm's own counts of the tuples that each task has executed: of all, where the default is a sample.
+      settings.put(Config.TOPOLOGY_STATS_SAMPLE_RATE, 1.0);
+      Map<String, Object> only = Map.of("class", RegexFilter.class.getName(), "expression", EXECUTED);
+      Map<String, Object> reporter =
+          Map.of(
+              "class", CsvStormReporter.class.getName(),
+              "report.period", 1,
+              "report.period.units", "SECONDS",
+              "filter", only,
+              "csv.log.dir", new File("account").getAbsolutePath());
+      settings.put(Config.TOPOLOGY_METRICS_REPORTERS, List.of(reporter));
+    }
     try (LocalCluster cluster = new LocalCluster()) {
       cluster.submitTopology("counts", settings, builder.createTopology());
       Thread.sleep(Long.MAX_VALUE);
