@@ -17,7 +17,7 @@ import orjson
 import pyspark
 
 from benchmarks.engines.environments import compiled, jars_of, python_of
-from benchmarks.engines.jobs import LAST, NO_AUCTION, WINDOW_MS, Job, Place, ended, milliseconds
+from benchmarks.engines.jobs import LAST, NO_AUCTION, STATISTICS, WINDOW_MS, Job, Place, ended, milliseconds
 from benchmarks.engines.loads import ACCOUNT, of_distribution, of_flink, of_members, of_processes, of_spark, of_storm
 from benchmarks.engines.matcher import write
 from benchmarks.measuring import settings
@@ -105,7 +105,7 @@ class Contestant(ABC):
     def reading(self, job: Job) -> Callable[[bytes | None, bytes], Iterator[tuple[Place, int]]]:
         """What tells the results from a record of a job's output, its key and its value."""
         if job.query:
-            return self.last_bid if job.query == "q18" else self.hot_item
+            return {"q5": self.hot_item, "q16": self.statistics, "q18": self.last_bid}[job.query]
         return self.event if job.shuffles else self.first_seen if job.distinct else self.results
 
     @abstractmethod
@@ -132,6 +132,12 @@ class Contestant(ABC):
         start = hot["start"]
         start = milliseconds(start) if isinstance(start, str) else start
         yield (start, LAST if hot["auction"] == NO_AUCTION else str(hot["auction"])), hot["num"]
+
+    def statistics(self, key: bytes | None, value: bytes) -> Iterator[tuple[Place, int]]:
+        """What a record of the job ``channels`` says: the statistics of a channel and day that aren't 0."""
+        record = orjson.loads(value)
+        of = f"{record['day']} {record['channel']}"
+        yield from (((number, of), record[name]) for number, name in enumerate(STATISTICS) if record[name])
 
 
 class Shuffling(Contestant):
@@ -170,13 +176,13 @@ def _query(program: str, output: str, of: list[object], interpreter: str) -> Sta
 class Ours(Shuffling):
     """`unskew topology` with a grouping, which is the contestant's name; or a query with `keyed_map`.
 
-    Such a query does the jobs after ShuffleBench, and ``last-bids``. There is no program for ``hot-items``, because the
-    topology's windows don't overlap.
+    Such a query does the jobs after ShuffleBench, ``last-bids`` and ``channels``. There is no program for
+    ``hot-items``, because the topology's windows don't overlap.
     """
 
     def does(self, job: Job) -> bool:
         if job.query:
-            return job.query == "q18" and self.name in ("KEY", "BOUNDED_LOAD")
+            return job.query != "q5" and self.name in ("KEY", "BOUNDED_LOAD")
         return job.shuffles or self.name != "MIXED"
 
     def version(self) -> str:
@@ -194,7 +200,7 @@ class Ours(Shuffling):
         if job.query:
             output = f"{topic}-{self.slug}-{folder.name}"
             of = [bootstrap, topic, output, job.workers, folder / "checkpoint", self.name, job.partitions]
-            return _query("ours/last_bids.py", output, of, python())
+            return _query(f"ours/{'last_bids' if job.query == 'q18' else 'channels'}.py", output, of, python())
         run = self._settings(job, bootstrap, topic, folder)
         # A field that isn't the dataset's own key is named, and so is a key that a work reads.
         named = job.stateful or len(job.path) > 1
@@ -257,6 +263,9 @@ class Spark(Shuffling):
         if job.shuffles:
             of = [bootstrap, topic, output, job.workers, _segments(job, folder)]
             return _query("spark/shuffle.py", output, of, sys.executable)
+        if job.query == "q16":
+            of = [bootstrap, topic, output, job.workers, folder / "checkpoint"]
+            return _query("spark/channels.py", output, of, sys.executable)
         jars = ",".join(map(str, connector_jars()))
         of = [bootstrap, topic, output, job.field, job.gap_ms, *job.costs, job.workers, folder / "checkpoint"]
         program = [sys.executable, _HERE / "spark" / "program.py", *of, job.late_ms, jars]
@@ -287,7 +296,7 @@ class Quix(Contestant):
     """Quix Streams: a Python process a worker. It groups once, so there is no program for ``hot-items``."""
 
     def does(self, job: Job) -> bool:
-        return super().does(job) or job.query == "q18"
+        return super().does(job) or job.query in ("q16", "q18")
 
     def version(self) -> str:
         return _required("quix")
@@ -300,8 +309,9 @@ class Quix(Contestant):
             of = [bootstrap, topic, output, job.field, job.workers, folder / "state"]
             program = [python_of("quix"), _HERE / "quix" / "distinct.py", *of]
         if job.query:
+            name = "last_bids.py" if job.query == "q18" else "channels.py"
             of = [bootstrap, topic, output, job.workers, folder / "state"]
-            program = [python_of("quix"), _HERE / "quix" / "last_bids.py", *of]
+            program = [python_of("quix"), _HERE / "quix" / name, *of]
         seen = partial(of_members, Connection(bootstrap), output, self.closes(job, topic, output))
         return Started([*map(str, program)], output, loads=seen)
 
@@ -332,6 +342,9 @@ class Bytewax(Contestant):
         if job.query:
             of = [job.query, bootstrap, topic, output, job.late_ms, job.workers]
             program = [python_of("bytewax"), _HERE / "bytewax" / "nexmark.py", *of]
+        if job.query == "q16":
+            of = [bootstrap, topic, output, job.workers]
+            program = [python_of("bytewax"), _HERE / "bytewax" / "channels.py", *of]
         return Started([*map(str, program)], output, loads=partial(of_processes, folder / ACCOUNT))
 
     def results(self, key: bytes | None, value: bytes) -> Iterator[tuple[Place, int]]:
@@ -345,7 +358,7 @@ class Pathway(Contestant):
         return _required("pathway")
 
     def does(self, job: Job) -> bool:
-        return super().does(job) and not job.cost_ms and len(job.path) == 1
+        return job.query == "q16" or (super().does(job) and not job.cost_ms and len(job.path) == 1)
 
     def start(self, job: Job, bootstrap: str, topic: str, folder: Path) -> Started:
         output = f"{topic}-pathway-{folder.name}"
@@ -355,11 +368,17 @@ class Pathway(Contestant):
         program = [_HERE / "pathway" / "program.py", bootstrap, topic, output, job.field, job.gap_ms]
         if job.distinct:
             program = [_HERE / "pathway" / "distinct.py", bootstrap, topic, output, job.field]
+        if job.query:
+            program = [_HERE / "pathway" / "channels.py", bootstrap, topic, output]
         return Started([*map(str, [*spawn, python, *program])], output)
 
     def results(self, key: bytes | None, value: bytes) -> Iterator[tuple[Place, int]]:
         record = orjson.loads(value)
         yield (record["start"], record["key"]), record["diff"] * record["n"]
+
+    def statistics(self, key: bytes | None, value: bytes) -> Iterator[tuple[Place, int]]:
+        if orjson.loads(value)["diff"] > 0:  # a row that is taken back has another one in its place
+            yield from super().statistics(key, value)
 
 
 def _between(output: str) -> str:
@@ -373,6 +392,7 @@ class KafkaStreams(Shuffling):
     def version(self) -> str:
         for program in ("Counts", "Distinct", "LastBids", "HotItems"):
             self._program(program)
+        self._program("Channels", "Bid")
         self._program("Shuffle", "Matcher")
         (jar,) = (jar for jar in jars_of("kafka_streams") if jar.name.startswith("kafka-streams-"))
         return jar.stem
@@ -388,6 +408,9 @@ class KafkaStreams(Shuffling):
         if job.shuffles:
             of = [bootstrap, topic, output, job.workers, _segments(job, folder), folder / "state"]
             return Started([*self._program("Shuffle", "Matcher"), *map(str, of)], output)
+        if job.query == "q16":
+            of = [bootstrap, topic, output, job.workers, folder / "state"]
+            return Started([*self._program("Channels", "Bid"), *map(str, of)], output)
         if job.query:
             of = [bootstrap, topic, output, job.workers, folder / "state", job.late_ms]
             return Started([*self._program("LastBids" if job.query == "q18" else "HotItems"), *map(str, of)], output)
@@ -405,7 +428,7 @@ class KafkaStreams(Shuffling):
 
 @dataclass(frozen=True)
 class Storm(Contestant):
-    """Storm in local mode: a thread a worker, in one JVM. It has no sessions, and distinct keys only with ``fields``.
+    """Storm in local mode: a thread a worker, in one JVM. No sessions, and what is distinct only with ``fields``.
 
     Attributes
     ----------
@@ -419,10 +442,13 @@ class Storm(Contestant):
     def version(self) -> str:
         compiled("storm", "Counts")
         compiled("storm", "Distinct")
+        compiled("storm", "Channels", "Bid")
         (jar,) = (jar for jar in jars_of("storm") if jar.name.startswith("storm-server-"))
         return jar.stem.replace("-server", "")
 
     def does(self, job: Job) -> bool:
+        if job.query:
+            return job.query == "q16" and self.grouping == "fields"
         return (
             super().does(job)
             and not job.gap_ms
@@ -436,6 +462,9 @@ class Storm(Contestant):
         if job.distinct:
             of = [bootstrap, topic, output, job.field, spouts, job.workers]
             return Started([*compiled("storm", "Distinct"), *map(str, of)], output)
+        if job.query:
+            of = [bootstrap, topic, output, spouts, job.workers]
+            return Started([*compiled("storm", "Channels", "Bid"), *map(str, of)], output)
         of = [self.grouping, bootstrap, topic, output, job.field, *job.costs, spouts, job.workers, job.aim]
         return Started([*compiled("storm", "Counts"), *map(str, of)], output, loads=partial(of_storm, folder / ACCOUNT))
 
@@ -479,6 +508,8 @@ class Flink(Shuffling):
         if job.query:
             program, of = _HERE / "flink" / "nexmark.py", [job.query, bootstrap, topic, output, job.workers]
             how = [folder / "checkpoints"]
+        if job.query == "q16":
+            program, of = _HERE / "flink" / "channels.py", [bootstrap, topic, output, job.workers]
         command = [python, program, *of, *how, jars]
         return Started([*map(str, command)], output, variables, partial(of_flink, folder / ACCOUNT))
 

@@ -9,16 +9,21 @@ The jobs ``shuffle`` are after ShuffleBench: a record of random bytes goes to ea
 consumer publishes an event at each tenth of its records. The window of an event is the number of records until then,
 its key the consumer, and its count is 1. An event that is written twice is wrong.
 
-Two jobs are queries of NEXMark over its bids, by their ``dateTime``. ``last-bids`` (q18) is the last bid of each bidder
-and auction. Its window is 0, its key ``BIDDER/AUCTION``, and in place of a count it has the bid's time in ms, because
-bids of the same time are equally good. ``hot-items`` (q5) is the auction with the most bids in each window of
-``HOT_MS``, which begins each ``HOT_EVERY_MS``, and their number. Of auctions with the same number it is the one with
-the greatest id. A contestant may write a window's auction several times: the last one counts.
+Three jobs are queries of NEXMark over its bids, by their ``dateTime``:
+
+* ``last-bids`` (q18) is the last bid of each bidder and auction. Its window is 0, its key ``BIDDER/AUCTION``. In place of
+  a count it has the bid's time in ms, because bids of the same time are equally good.
+* ``hot-items`` (q5) is the auction with the most bids in each window of ``HOT_MS``, which begins each ``HOT_EVERY_MS``,
+  and their number. Of auctions with the same number it is the one with the greatest id. A contestant may write a window's
+  auction several times: the last one counts.
+* ``channels`` (q16) counts bids, distinct bidders and distinct auctions of each channel and day, all of them and those of
+  each rank of price. Its window is the number of the statistic in ``STATISTICS``, its key the day and the channel. What
+  is 0 has no place.
 """
 
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import reduce
@@ -54,6 +59,10 @@ _TICK_MS, _SPAN_MS = 5, 1_500_000
 SHUFFLEBENCH = "SHUFFLEBENCH"
 _RECORD = 1024  # bytes
 _LATER_MS = 3_300_000  # a broker takes no message that is more than an hour ahead
+#: The columns of NEXMark's query 16.
+STATISTICS = tuple(
+    f"{rank}_{of}" for of in ("bids", "bidders", "auctions") for rank in ("total", "rank1", "rank2", "rank3")
+)
 
 #: (start of the window in ms, key)
 Place = tuple[int, str]
@@ -92,7 +101,7 @@ class Job:
     distinct : bool
         Whether each key is published once, when it is first seen, and nothing is counted.
     query : str
-        The query of NEXMark that is answered, and nothing is counted: ``q5`` or ``q18``.
+        The query of NEXMark that is answered, and nothing is counted: ``q5``, ``q16`` or ``q18``.
     late_ms : int
         How late a message may be, in ms of event time, where a window's count is published when the window is closed.
     rate : float
@@ -181,6 +190,7 @@ JOBS = {
         Job("bidders", "count of NEXMark's bids by bidder and 5 s", "NEXMARK", "bid.bidder", 2_000_000, 4, 2),
         Job("last-bids", "NEXMark's q18: last bids", "NEXMARK", "bid.bidder", 1_000_000, 4, 2, query="q18"),
         Job("hot-items", "NEXMark's q5: hot items", "NEXMARK", "bid.auction", 1_000_000, 4, 2, query="q5"),
+        Job("channels", "NEXMark's q16: channels", "NEXMARK", "bid.channel", 2_000_000, 4, 2, query="q16"),
         Job("distinct", "distinct keys, Zipf 1", "ZIPF", "key", 1_000_000, 4, 2, distinct=True, options=_MILLION),
         Job("work", "count by key and 5 s, after 1 ms a message", "COUNTRY_SKEW_R80", "country", 60_000, 10, 10, 1.0),
         Job(
@@ -230,7 +240,8 @@ class Truth:
     ----------
     counts : dict
         (window, key) → messages; of the job ``distinct``, (0, key) → 1; after ShuffleBench, (records, consumer) → 1;
-        of ``last-bids``, (0, bidder/auction) → ms since the epoch; of ``hot-items``, (window, auction) → bids.
+        of ``last-bids``, (0, bidder/auction) → ms since the epoch; of ``hot-items``, (window, auction) → bids; of
+        ``channels``, (statistic, day and channel) → its value.
     total : int
         Their sum.
     last_ms : dict
@@ -316,6 +327,9 @@ def counted(connection: Connection, topic: str, job: Job) -> Truth:
         with TopicReader(connection, topic) as reader:
             heads = np.frombuffer(b"".join((message.value() or b"")[:8] for message in reader.to_end()), ">u8")
         return truth_of_events(job.rules, heads.astype(np.uint64) % np.uint64(CIRCLE))
+    if job.query == "q16":
+        with TopicReader(connection, topic) as reader:
+            return channels(orjson.loads(message.value() or b"")["bid"] for message in reader.to_end())
     if job.query:
         with TopicReader(connection, topic) as reader:
             return (last_bids if job.query == "q18" else hot_items)([*_bids(reader.to_end())])
@@ -383,6 +397,20 @@ def hot_items(bids: Sequence[Bid]) -> Truth:
         n, hottest = max((n, auction) for auction, n in of_each.items())
         counts[start, str(hottest)] = n
     return Truth(counts, sum(counts.values()), messages=len(bids), newest_ms=max(bid.at_ms for bid in bids))
+
+
+def channels(bids: Iterable[Mapping[str, Any]]) -> Truth:
+    """The statistics of the bids' channels, of each day."""
+    ids: defaultdict[Place, set[int]] = defaultdict(set)
+    n = 0
+    for n, bid in enumerate(bids, 1):
+        key = f"{bid['dateTime'][:10]} {bid['channel']}"
+        rank = 1 if bid["price"] < 10_000 else 2 if bid["price"] < 1_000_000 else 3
+        for first, of in ((0, n), (4, bid["bidder"]), (8, bid["auction"])):
+            ids[first, key].add(of)
+            ids[first + rank, key].add(of)
+    counts = {place: len(which) for place, which in ids.items()}
+    return Truth(counts, sum(counts.values()), messages=n)
 
 
 def truth_of_events(rules: Rules, hashes: NDArray[np.uint64]) -> Truth:

@@ -7,18 +7,34 @@ from contextlib import ExitStack
 from typing import cast
 
 import numpy as np
+import orjson
 import psutil
+import pyarrow as pa
 import pytest
 
 from benchmarks.engines import recovery
 from benchmarks.engines.contestants import CONTESTANTS, Ours, Started
-from benchmarks.engines.jobs import JOBS, Bid, Found, Truth, hot_items, last_bids, sessions_of, truth_of
+from benchmarks.engines.jobs import (
+    JOBS,
+    STATISTICS,
+    Bid,
+    Found,
+    Truth,
+    channels,
+    hot_items,
+    last_bids,
+    sessions_of,
+    truth_of,
+)
 from benchmarks.engines.latency import Latency, Result, Tap, first_window, in_the_end, latencies, pooled
+from benchmarks.engines.ours.channels import Channels, union
 from benchmarks.engines.recovery import Recovery, Supervisor, lateness
 from benchmarks.engines.running import running
 from benchmarks.processes import end
 from unskew.deploy.kafka.reader import TopicReader
 from unskew.producers.registry import create
+from unskew.works import Now
+from unskew.works.interface import joined
 
 
 @pytest.mark.full
@@ -87,6 +103,92 @@ def test_of_distinct_keys_each_counts_once_but_all_messages_are_read():
     truth = truth_of(["tr", "de"], np.array([0, 1, 0, 0]), np.array([5_000, 5_001, 9_999, 10_000]), distinct=True)
     assert truth.counts == {(0, "tr"): 1, (0, "de"): 1}
     assert (truth.total, truth.messages) == (2, 4)
+
+
+def bids_of(*bids):
+    names = ["channel", "bidder", "auction", "price", "dateTime"]
+    return [dict(zip(names, bid, strict=True)) for bid in bids]
+
+
+def test_a_channels_statistics_have_each_id_once_a_rank():
+    morning, night = "2015-07-15 00:00:00.000", "2015-07-15 23:59:59.999"
+    bids = bids_of(
+        ("Apple", 1, 70, 9_999, morning),
+        ("Apple", 1, 71, 10_000, morning),
+        ("Apple", 1, 70, 999_999, night),
+        ("Apple", 2, 70, 1_000_000, night),
+        ("Baidu", 1, 70, 1, morning),
+        ("Apple", 1, 70, 1, "2015-07-16 00:00:00.000"),
+    )
+    truth = channels(bids)
+    of = {key: [truth.counts.get((n, key), 0) for n in range(len(STATISTICS))] for _, key in truth.counts}
+    assert of == {
+        "2015-07-15 Apple": [4, 1, 2, 1, 2, 1, 1, 1, 2, 1, 2, 1],
+        "2015-07-15 Baidu": [1, 1, 0, 0, 1, 1, 0, 0, 1, 1, 0, 0],
+        "2015-07-16 Apple": [1, 1, 0, 0, 1, 1, 0, 0, 1, 1, 0, 0],
+    }
+    assert 0 not in truth.counts.values()
+    assert (truth.total, truth.messages) == (sum(map(sum, of.values())), 6)
+
+
+def test_a_row_of_a_channel_is_its_statistics():
+    row = {"channel": "Baidu", "day": "2015-07-15", "minute": "00:00"}
+    row |= dict(zip(STATISTICS, [3, 1, 2, 0, 2, 1, 2, 0, 1, 1, 1, 0], strict=True))
+    truth = channels(
+        bids_of(
+            *(
+                ("Baidu", bidder, 7, price, "2015-07-15 00:00:00.000")
+                for bidder, price in [(1, 1), (1, 10_000), (2, 10_000)]
+            )
+        )
+    )
+    found = Found()
+    found.add(CONTESTANTS["Kafka Streams"].statistics(None, orjson.dumps({**row, "total_bids": 2})), 10)
+    assert found.wrong(truth) == "13 of 14 messages; 1 of 9 counts are wrong"
+    found.add(CONTESTANTS["Kafka Streams"].statistics(None, orjson.dumps(row)), 20)
+    assert found.all_of(truth)
+
+
+@pytest.mark.parametrize("parts", [1, 4])
+def test_ours_has_a_channels_statistics_whatever_the_batches_and_workers(parts):
+    random, n = np.random.default_rng(7), 500
+    drawn = {"bidder": random.integers(1000, 1020, n), "auction": random.integers(1000, 1030, n)}
+    drawn["price"] = random.choice([1, 9_999, 10_000, 999_999, 1_000_000], n)
+    slots, minutes = random.integers(0, 3, n).astype(np.int32), np.sort(random.integers(0, 9, n))
+    columns = {"slot": slots, **drawn, "minute": [f"00:0{minute}" for minute in minutes]}
+    tuples, work, now = pa.RecordBatch.from_pydict(columns), Channels(), Now(0, 0)
+    empty = pa.RecordBatch.from_arrays([pa.nulls(3, field.type) for field in work.state], schema=work.state)
+    states, fragments = empty, []
+    for part in range(parts):
+        of = tuples.take(pa.array(np.flatnonzero(np.arange(n) % parts == part)))
+        _, states = work.update(of, states, now)
+        fragments.append(work.update(of, empty, now)[1])
+    merged = work.merge(joined(fragments, work.state), pa.array(np.tile(np.arange(3, dtype=np.int32), parts)), 3)
+    assert merged.equals(states)
+    bids = bids_of(*((f"c{row['slot']}", *(row[name] for name in drawn), "2015-07-15") for row in tuples.to_pylist()))
+    truth = channels(bids).counts
+    for row in work.answer(states).to_pylist():
+        of = {name: truth.get((number, f"2015-07-15 c{row['slot']}"), 0) for number, name in enumerate(STATISTICS)}
+        last = minutes[slots == row["slot"]].max()
+        assert row == {"slot": row["slot"], "minute": f"00:0{last}", **of}
+
+
+def test_ours_refuses_what_does_not_fit():
+    largest = (1 << 44) - 8
+    assert union(np.array([(1 << 19) - 1], np.int32), np.array([largest]))[1].tolist() == [largest]
+    with pytest.raises(ValueError, match="524,289 keys"):
+        union(np.array([1 << 19], np.int32), np.array([largest]))
+    bid = {
+        "slot": pa.array([0], pa.int32()),
+        "bidder": [1],
+        "auction": [(1 << 40) - 1],
+        "price": [1],
+        "minute": ["00:00"],
+    }
+    assert Channels().lift(pa.RecordBatch.from_pydict(bid)).column("ids").to_pylist() == [[16 + 1, largest + 1]]
+    for auction in (1 << 40, -1):
+        with pytest.raises(ValueError, match="an id"):
+            Channels().lift(pa.RecordBatch.from_pydict({**bid, "auction": [auction]}))
 
 
 def test_a_key_that_is_published_twice_is_wrong():
