@@ -11,14 +11,14 @@ its key the consumer, and its count is 1. An event that is written twice is wron
 
 Three jobs are queries of NEXMark over its bids, by their ``dateTime``:
 
-* ``last-bids`` (q18) is the last bid of each bidder and auction. Its window is 0, its key ``BIDDER/AUCTION``. In place of
-  a count it has the bid's time in ms, because bids of the same time are equally good.
+* ``last-bids`` (q18) is the last bid of each bidder and auction. Its window is 0, its key ``BIDDER/AUCTION``. In place
+  of a count it has the bid's time in ms, because bids of the same time are equally good.
 * ``hot-items`` (q5) is the auction with the most bids in each window of ``HOT_MS``, which begins each ``HOT_EVERY_MS``,
-  and their number. Of auctions with the same number it is the one with the greatest id. A contestant may write a window's
-  auction several times: the last one counts.
-* ``channels`` (q16) counts bids, distinct bidders and distinct auctions of each channel and day, all of them and those of
-  each rank of price. Its window is the number of the statistic in ``STATISTICS``, its key the day and the channel. What
-  is 0 has no place.
+  and their number. Of auctions with the same number it is the one with the greatest id. A contestant may write a
+  window's auction several times: the last one counts.
+* ``channels`` (q16) counts bids, distinct bidders and distinct auctions of each channel and day, all of them and those
+  of each rank of price. Its window is the number of the statistic in ``STATISTICS``, its key the day and the channel.
+  What is 0 has no place.
 """
 
 import time

@@ -3,10 +3,10 @@
     python channels.py BOOTSTRAP TOPIC OUTPUT WORKERS CHECKPOINTS JARS
 
 The query, the table and the view are those of https://github.com/nexmark/nexmark (nexmark-flink/src/main/resources/
-queries/), and so are mini-batches and the split of distinct aggregations (.../conf/), with the former's latency of
-``program.py``. After https://nightlies.apache.org/flink/flink-docs-release-2.2/docs/dev/table/tuning/ ("Split Distinct
-Aggregation", "Use FILTER Modifier on Distinct Aggregates") and .../connectors/table/upsert-kafka/. NEXMark's sink drops
-rows. This one writes a channel's row again whenever it has changed.
+queries/), and so is the split of distinct aggregations (.../conf/). Mini-batches are those of ``program.py``. After
+https://nightlies.apache.org/flink/flink-docs-release-2.2/docs/dev/table/tuning/ ("Split Distinct Aggregation", "Use
+FILTER Modifier on Distinct Aggregates") and .../connectors/table/upsert-kafka/. NEXMark's sink drops rows. This one
+writes a channel's row again whenever it has changed.
 
 Checkpoints go to the folder CHECKPOINTS, because the job manager keeps no state above 5 MB
 (.../ops/state/checkpoints/).
