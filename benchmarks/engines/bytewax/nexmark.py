@@ -3,9 +3,9 @@
     python nexmark.py QUERY BOOTSTRAP TOPIC OUTPUT LATE_MS WORKERS
 
 One process a worker, as a cluster, which reads to the topic's end, as in ``program.py``. After the pages that it and
-``distinct.py`` name, and the docstrings of ``SlidingWindower`` and ``count_window``. For q5 a window's counts come
-together by its number, and `stateful_flat_map` keeps the greatest one. It is written again when it has grown. There is
-no recovery store, so states are in memory alone.
+``distinct.py`` name, and the docstrings of ``EventClock``, ``SlidingWindower`` and ``count_window``. For q5 a window's
+counts come together by its number, and `stateful_flat_map` keeps the greatest one. It is written again when it has
+grown. There is no recovery store, so states are in memory alone.
 """
 
 import json
@@ -51,9 +51,8 @@ def last_bids(bids: Stream[Bid]) -> KeyedStream[Bid]:
 
 
 def hot_items(bids: Stream[Bid], late_ms: int) -> KeyedStream[dict[str, int]]:
-    late = timedelta(milliseconds=late_ms)
-    # A key isn't woken without a pause (`program.py`).
-    clock = win.EventClock(time_of, late, to_system_utc=lambda at: at + late)
+    # Windows close by later bids and at the end. The bids' time is long past, so a key would be woken without a pause.
+    clock = win.EventClock(time_of, timedelta(milliseconds=late_ms), to_system_utc=lambda _: None)
     windower = win.SlidingWindower(LENGTH, EVERY, EPOCH)
     counts = win.count_window("count", bids, clock, windower, lambda bid: str(bid["auction"]))
 
