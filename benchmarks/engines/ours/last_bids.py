@@ -16,6 +16,8 @@ from unskew import keyed_map, settings
 from unskew.grouping.registry import OWNING
 from unskew.works import Latest
 
+BATCH = 400_000  # records
+
 
 def main() -> None:
     bootstrap, topic, output, workers, checkpoint, grouping, partitions, jars = sys.argv[1:]
@@ -28,7 +30,7 @@ def main() -> None:
         .option("kafka.bootstrap.servers", bootstrap)
         .option("subscribe", topic)
         .option("startingOffsets", "earliest")
-        .option("maxOffsetsPerTrigger", 2_000_000)
+        .option("maxOffsetsPerTrigger", BATCH)
         .load()
     )
     value = F.col("value").cast("string")
