@@ -5,6 +5,7 @@ import re
 import struct
 import sys
 from abc import ABC, abstractmethod
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -376,9 +377,23 @@ class Pathway(Contestant):
         record = orjson.loads(value)
         yield (record["start"], record["key"]), record["diff"] * record["n"]
 
-    def statistics(self, key: bytes | None, value: bytes) -> Iterator[tuple[Place, int]]:
-        if orjson.loads(value)["diff"] > 0:  # a row that is taken back has another one in its place
-            yield from super().statistics(key, value)
+    def reading(self, job: Job) -> Callable[[bytes | None, bytes], Iterator[tuple[Place, int]]]:
+        if not job.query:
+            return super().reading(job)
+        rows: defaultdict[bytes | None, Counter[bytes]] = defaultdict(Counter)
+
+        def standing(key: bytes | None, value: bytes) -> Iterator[tuple[Place, int]]:
+            """The statistics of the row that stands when what is taken back is gone. That comes in any order."""
+            row = orjson.loads(value)
+            _, diff = row.pop("time"), row.pop("diff")
+            content = orjson.dumps(row)
+            rows[key][content] += diff
+            if not rows[key][content]:
+                del rows[key][content]
+            if list(rows[key].values()) == [1]:
+                yield from self.statistics(key, *rows[key])
+
+        return standing
 
 
 def _between(output: str) -> str:

@@ -154,6 +154,18 @@ def test_a_row_of_a_channel_is_its_statistics():
     assert found.all_of(truth)
 
 
+def test_of_a_row_that_is_taken_back_nothing_counts_in_whatever_order():
+    def row(bids, diff):
+        statistics = dict.fromkeys(STATISTICS, 0) | {"total_bids": bids}
+        return orjson.dumps({"channel": "Baidu", "day": "2015-07-15", **statistics, "time": 10, "diff": diff})
+
+    for order in ([(3, 1), (5, 1), (2, 1), (2, -1), (3, -1)], [(2, -1), (5, 1), (3, 1), (3, -1), (2, 1)]):
+        found, read = Found(query="q16"), CONTESTANTS["Pathway"].reading(JOBS["channels"])
+        for bids, diff in order:
+            found.add(read(b"Baidu", row(bids, diff)), 10)
+        assert found.counts == {(0, "2015-07-15 Baidu"): 5}
+
+
 @pytest.mark.parametrize("parts", [1, 4])
 def test_ours_has_a_channels_statistics_whatever_the_batches_and_workers(parts):
     random, n = np.random.default_rng(7), 500
