@@ -523,8 +523,6 @@ class Flink(Shuffling):
         if job.query:
             program, of = _HERE / "flink" / "nexmark.py", [job.query, bootstrap, topic, output, job.workers]
             how = [folder / "checkpoints"]
-        if job.query == "q16":
-            program, of = _HERE / "flink" / "channels.py", [bootstrap, topic, output, job.workers]
         command = [python, program, *of, *how, jars]
         return Started([*map(str, command)], output, variables, partial(of_flink, folder / ACCOUNT))
 

@@ -10,8 +10,6 @@ store, so states are in memory alone.
 
 import copy
 import json
-import socket
-import subprocess
 import sys
 from collections.abc import Iterable
 from typing import Any
@@ -21,6 +19,7 @@ from bytewax.connectors.kafka import KafkaSinkMessage, KafkaSourceMessage
 from bytewax.connectors.kafka import operators as kop
 from bytewax.dataflow import Dataflow
 from bytewax.operators import StatefulBatchLogic
+from distinct import run_cluster
 
 RANKS = "total", "rank1", "rank2", "rank3"
 
@@ -71,16 +70,5 @@ def dataflow(bootstrap: str, topic: str, output: str) -> Dataflow:
     return flow
 
 
-def main() -> None:
-    *given, workers = sys.argv[1:]
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(int(workers))]
-    addresses = ";".join(f"127.0.0.1:{each.getsockname()[1]}" for each in sockets)
-    for each in sockets:
-        each.close()
-    run = [sys.executable, "-m", "bytewax.run", f"{__file__}:dataflow{tuple(given)!r}", "-a", addresses]
-    processes = [subprocess.Popen([*run, "-i", str(worker)]) for worker in range(int(workers))]
-    sys.exit(max(process.wait() for process in processes))
-
-
 if __name__ == "__main__":
-    main()
+    run_cluster(*sys.argv)

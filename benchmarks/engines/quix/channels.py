@@ -12,7 +12,8 @@ import multiprocessing
 import sys
 from typing import Any
 
-from quixstreams import Application, State
+from distinct import application
+from quixstreams import State
 
 NAMES = [f"{rank}_{of}" for of in ("bids", "bidders", "auctions") for rank in ("total", "rank1", "rank2", "rank3")]
 
@@ -38,15 +39,7 @@ def counted(event: dict[str, Any], state: State) -> dict[str, Any]:
 
 
 def run(bootstrap: str, topic: str, output: str, state: str) -> None:
-    app = Application(
-        broker_address=bootstrap,
-        consumer_group=output,
-        auto_offset_reset="earliest",
-        commit_interval=5.0,
-        state_dir=state,
-        loglevel="WARNING",
-        producer_extra_config={"linger.ms": 50, "compression.type": "lz4"},
-    )
+    app = application(bootstrap, output, state)
     events = app.dataframe(app.topic(topic, value_deserializer="json"))
     keyed = events.group_by(lambda event: f"{event['bid']['dateTime'][:10]} {event['bid']['channel']}", name="channel")
     keyed.apply(counted, stateful=True).to_topic(app.topic(output, key_serializer="str", value_serializer="json"))
