@@ -261,29 +261,26 @@ class Spark(Shuffling):
 
     def start(self, job: Job, bootstrap: str, topic: str, folder: Path) -> Started:
         output = f"{topic}-spark-{folder.name}"
-        if job.shuffles:
-            of = [bootstrap, topic, output, job.workers, _segments(job, folder)]
-            return _query("spark/shuffle.py", output, of, sys.executable)
-        if job.query == "q16":
-            of = [bootstrap, topic, output, job.workers, folder / "checkpoint"]
-            return _query("spark/channels.py", output, of, sys.executable)
-        jars = ",".join(map(str, connector_jars()))
-        of = [bootstrap, topic, output, job.field, job.gap_ms, *job.costs, job.workers, folder / "checkpoint"]
-        program = [sys.executable, _HERE / "spark" / "program.py", *of, job.late_ms, jars]
+        checkpoint, account = folder / "checkpoint", folder / ACCOUNT
+        program = "program.py"
+        of = [bootstrap, topic, output, job.field, job.gap_ms, *job.costs, job.workers, checkpoint, job.late_ms]
         if job.distinct:
-            of = [bootstrap, topic, output, job.field, job.workers, folder / "checkpoint", jars]
-            program = [sys.executable, _HERE / "spark" / "distinct.py", *of]
-        if job.query:
-            of = [job.query, bootstrap, topic, output, job.workers, folder / "checkpoint", job.late_ms, jars]
-            program = [sys.executable, _HERE / "spark" / "nexmark.py", *of]
-        variables = {"JAVA_HOME": str(find_java().home), "PYSPARK_PYTHON": sys.executable}
-        account = folder / ACCOUNT
-        if job.cost_ms and not job.rate:
-            account.mkdir()
-            plain = "--conf spark.eventLog.rolling.enabled=false --conf spark.eventLog.compress=false"
-            log = f"--conf spark.eventLog.enabled=true --conf spark.eventLog.dir={account.as_uri()} {plain}"
-            variables["PYSPARK_SUBMIT_ARGS"] = f"{log} pyspark-shell"
-        return Started([*map(str, program)], output, variables, partial(of_spark, account))
+            program, of = "distinct.py", [bootstrap, topic, output, job.field, job.workers, checkpoint]
+        elif job.shuffles:
+            program, of = "shuffle.py", [bootstrap, topic, output, job.workers, _segments(job, folder)]
+        elif job.query == "q16":
+            program, of = "channels.py", [bootstrap, topic, output, job.workers, checkpoint]
+        elif job.query:
+            program = "nexmark.py"
+            of = [job.query, bootstrap, topic, output, job.workers, checkpoint, job.late_ms]
+        started = _query(f"spark/{program}", output, of, sys.executable)
+        if not job.cost_ms or job.rate:
+            return started
+        account.mkdir()
+        plain = "--conf spark.eventLog.rolling.enabled=false --conf spark.eventLog.compress=false"
+        log = f"--conf spark.eventLog.enabled=true --conf spark.eventLog.dir={account.as_uri()} {plain}"
+        variables = {**started.environment, "PYSPARK_SUBMIT_ARGS": f"{log} pyspark-shell"}
+        return started._replace(environment=variables, loads=partial(of_spark, account))
 
     def reads(self, job: Job, topic: str) -> str:
         return ended(topic) if job.closes else topic

@@ -12,10 +12,10 @@ import sys
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
-from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from benchmarks.engines.jobs import STATISTICS
+from benchmarks.engines.queries import messages, session, write
 from unskew import keyed_map, settings
 from unskew.grouping.registry import OWNING
 from unskew.works import Folded, Summary
@@ -98,18 +98,10 @@ def union(owners: NDArray[np.int32], seen: NDArray[np.int64]) -> tuple[NDArray[n
 
 def main() -> None:
     bootstrap, topic, output, workers, checkpoint, grouping, partitions, jars = sys.argv[1:]
-    builder = SparkSession.builder.master(f"local[{workers}]").appName(grouping).config("spark.jars", jars)
-    builder = builder.config("spark.ui.enabled", "false").config("spark.driver.memory", "2g")
-    spark = builder.config(map=settings(workers=int(workers), cores=int(workers))).getOrCreate()
-    messages = (
-        spark.readStream.format("kafka")
-        .option("kafka.bootstrap.servers", bootstrap)
-        .option("subscribe", topic)
-        .option("startingOffsets", "earliest")
-        .option("maxOffsetsPerTrigger", BATCH)
-        .load()
-    )
-    bids = messages.select("partition", F.from_json(F.col("value").cast("string"), BID)["bid"].alias("bid"))
+    of = settings(workers=int(workers), cores=int(workers)) | {"spark.driver.memory": "2g"}
+    spark = session(grouping, workers, jars, of)
+    read = messages(spark, bootstrap, topic, BATCH)
+    bids = read.select("partition", F.from_json(F.col("value").cast("string"), BID)["bid"].alias("bid"))
     at = F.col("bid.dateTime")
     owned = grouping in OWNING
     rows = keyed_map(
@@ -124,17 +116,13 @@ def main() -> None:
         source="partition",
         sources=int(partitions),
     )
-    query = (
-        rows.select(F.concat_ws(" ", "day", "channel").alias("key"), F.to_json(F.struct("*")).alias("value"))
-        .writeStream.format("kafka")
-        .outputMode("append")
-        .option("kafka.bootstrap.servers", bootstrap)
-        .option("topic", output)
-        .option("checkpointLocation", checkpoint)
-        .trigger(processingTime="0 seconds")
-        .start()
+    write(
+        rows.select(F.concat_ws(" ", "day", "channel").alias("key"), F.to_json(F.struct("*")).alias("value")),
+        bootstrap,
+        output,
+        checkpoint,
+        every="0 seconds",
     )
-    query.awaitTermination()
 
 
 if __name__ == "__main__":

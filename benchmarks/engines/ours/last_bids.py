@@ -9,9 +9,9 @@ writes the results.
 
 import sys
 
-from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
+from benchmarks.engines.queries import messages, session, write
 from unskew import keyed_map, settings
 from unskew.grouping.registry import OWNING
 from unskew.works import Latest
@@ -21,21 +21,12 @@ BATCH = 400_000  # records
 
 def main() -> None:
     bootstrap, topic, output, workers, checkpoint, grouping, partitions, jars = sys.argv[1:]
-    builder = SparkSession.builder.master(f"local[{workers}]").appName(grouping).config("spark.jars", jars)
-    builder = builder.config("spark.ui.enabled", "false").config("spark.driver.memory", "2g")
-    builder = builder.config("spark.sql.session.timeZone", "UTC")
-    spark = builder.config(map=settings(workers=int(workers), cores=int(workers))).getOrCreate()
-    messages = (
-        spark.readStream.format("kafka")
-        .option("kafka.bootstrap.servers", bootstrap)
-        .option("subscribe", topic)
-        .option("startingOffsets", "earliest")
-        .option("maxOffsetsPerTrigger", BATCH)
-        .load()
-    )
+    of = settings(workers=int(workers), cores=int(workers)) | {"spark.driver.memory": "2g"}
+    spark = session(grouping, workers, jars, of | {"spark.sql.session.timeZone": "UTC"})
+    read = messages(spark, bootstrap, topic, BATCH)
     value = F.col("value").cast("string")
     message = F.from_json(value, "bid struct<auction: long, bidder: long, dateTime: timestamp>")
-    bids = messages.select("partition", value.alias("value"), message["bid"].alias("bid"))
+    bids = read.select("partition", value.alias("value"), message["bid"].alias("bid"))
     last = keyed_map(
         bids.select("partition", "value", "bid.*"),
         ["bidder", "auction"],
@@ -50,17 +41,13 @@ def main() -> None:
         source="partition",
         sources=int(partitions),
     )
-    query = (
-        last.select(F.concat_ws("/", "bidder", "auction").alias("key"), "value")
-        .writeStream.format("kafka")
-        .outputMode("append")
-        .option("kafka.bootstrap.servers", bootstrap)
-        .option("topic", output)
-        .option("checkpointLocation", checkpoint)
-        .trigger(processingTime="0 seconds")
-        .start()
+    write(
+        last.select(F.concat_ws("/", "bidder", "auction").alias("key"), "value"),
+        bootstrap,
+        output,
+        checkpoint,
+        every="0 seconds",
     )
-    query.awaitTermination()
 
 
 if __name__ == "__main__":

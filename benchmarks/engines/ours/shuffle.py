@@ -15,10 +15,10 @@ import sys
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
-from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from benchmarks.engines.matcher import EVERY, TUPLES, first_longs, tuples
+from benchmarks.engines.queries import messages, session, write
 from unskew import keyed_map, settings
 from unskew.grouping.registry import OWNING
 from unskew.works import Folded, KeyedWork, Now
@@ -96,18 +96,10 @@ def _events(slots: NDArray[np.integer], *state: NDArray[np.int64]) -> pa.RecordB
 
 def main() -> None:
     bootstrap, topic, output, workers, folder, grouping, partitions, jars = sys.argv[1:]
-    builder = SparkSession.builder.master(f"local[{workers}]").appName(grouping).config("spark.jars", jars)
-    builder = builder.config("spark.ui.enabled", "false").config("spark.driver.memory", "2g")
-    spark = builder.config(map=settings(workers=int(workers), cores=int(workers))).getOrCreate()
-    messages = (
-        spark.readStream.format("kafka")
-        .option("kafka.bootstrap.servers", bootstrap)
-        .option("subscribe", topic)
-        .option("startingOffsets", "earliest")
-        .option("maxOffsetsPerTrigger", BATCH)
-        .load()
-    )
-    matched = messages.select("value", F.unix_millis("timestamp").alias("at"), "partition")
+    of = settings(workers=int(workers), cores=int(workers)) | {"spark.driver.memory": "2g"}
+    spark = session(grouping, workers, jars, of)
+    read = messages(spark, bootstrap, topic, BATCH)
+    matched = read.select("value", F.unix_millis("timestamp").alias("at"), "partition")
     owned = grouping in OWNING
     events = keyed_map(
         matched.mapInArrow(tuples(folder), TUPLES),
@@ -121,17 +113,13 @@ def main() -> None:
         source="partition",
         sources=int(partitions),
     )
-    query = (
-        events.select(F.col("consumer").alias("key"), F.col("event").alias("value"))
-        .writeStream.format("kafka")
-        .outputMode("append")
-        .option("kafka.bootstrap.servers", bootstrap)
-        .option("topic", output)
-        .option("checkpointLocation", f"{folder}/checkpoint")
-        .trigger(processingTime="0 seconds")
-        .start()
+    write(
+        events.select(F.col("consumer").alias("key"), F.col("event").alias("value")),
+        bootstrap,
+        output,
+        f"{folder}/checkpoint",
+        every="0 seconds",
     )
-    query.awaitTermination()
 
 
 if __name__ == "__main__":

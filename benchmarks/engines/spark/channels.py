@@ -13,11 +13,12 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any
 
-from pyspark.sql import Row, SparkSession
+from pyspark.sql import Row
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
 from benchmarks.engines.jobs import STATISTICS
+from benchmarks.engines.queries import messages, session, stateful, write
 
 BATCH = 400_000  # records
 BID = "bid struct<auction long, bidder long, price long, channel string, dateTime string>"
@@ -58,37 +59,21 @@ class Channel(StatefulProcessor):
 
 def main() -> None:
     bootstrap, topic, output, workers, checkpoint, jars = sys.argv[1:]
-    builder = SparkSession.builder.master(f"local[{workers}]").appName("transformWithState").config("spark.jars", jars)
-    builder = builder.config("spark.ui.enabled", "false").config("spark.sql.shuffle.partitions", workers)
-    provider = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
-    builder = builder.config("spark.sql.streaming.stateStore.providerClass", provider)
-    spark = builder.config("spark.driver.memory", "2g").getOrCreate()
-    messages = (
-        spark.readStream.format("kafka")
-        .option("kafka.bootstrap.servers", bootstrap)
-        .option("subscribe", topic)
-        .option("startingOffsets", "earliest")
-        .option("maxOffsetsPerTrigger", BATCH)
-        .load()
-    )
-    bids = messages.select(F.from_json(F.col("value").cast("string"), BID)["bid"].alias("bid")).select("bid.*")
+    spark = session("transformWithState", workers, jars, stateful(workers) | {"spark.driver.memory": "2g"})
+    read = messages(spark, bootstrap, topic, BATCH)
+    bids = read.select(F.from_json(F.col("value").cast("string"), BID)["bid"].alias("bid")).select("bid.*")
     at = F.col("dateTime")
     rows = (
         bids.withColumns({"day": at.substr(1, 10), "minute": at.substr(12, 5)})
         .groupBy("day", "channel")
         .transformWithState(Channel(), f"day string, channel string, minute string, {_COUNTS}", "Append", "None")
     )
-    query = (
-        rows.select(F.concat_ws(" ", "day", "channel").alias("key"), F.to_json(F.struct("*")).alias("value"))
-        .writeStream.format("kafka")
-        .outputMode("append")
-        .option("kafka.bootstrap.servers", bootstrap)
-        .option("topic", output)
-        .option("checkpointLocation", checkpoint)
-        .trigger(processingTime="100 milliseconds")
-        .start()
+    write(
+        rows.select(F.concat_ws(" ", "day", "channel").alias("key"), F.to_json(F.struct("*")).alias("value")),
+        bootstrap,
+        output,
+        checkpoint,
     )
-    query.awaitTermination()
 
 
 if __name__ == "__main__":

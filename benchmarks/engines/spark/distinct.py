@@ -10,39 +10,20 @@ watermark: a key is remembered for ever. Batches and state store are those of ``
 import sys
 from functools import reduce
 
-from pyspark.sql import Column, SparkSession
+from pyspark.sql import Column
 from pyspark.sql import functions as F
+
+from benchmarks.engines.queries import messages, session, stateful, write
 
 
 def main() -> None:
     bootstrap, topic, output, field, workers, checkpoint, jars = sys.argv[1:]
-    builder = SparkSession.builder.master(f"local[{workers}]").appName("dropDuplicates").config("spark.jars", jars)
-    builder = builder.config("spark.ui.enabled", "false").config("spark.sql.shuffle.partitions", workers)
-    provider = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
-    spark = builder.config("spark.sql.streaming.stateStore.providerClass", provider).getOrCreate()
-    messages = (
-        spark.readStream.format("kafka")
-        .option("kafka.bootstrap.servers", bootstrap)
-        .option("subscribe", topic)
-        .option("startingOffsets", "earliest")
-        .option("maxOffsetsPerTrigger", 2_000_000)
-        .load()
-    )
+    spark = session("dropDuplicates", workers, jars, stateful(workers))
+    read = messages(spark, bootstrap, topic, 2_000_000)
     path = field.split(".")
     schema = reduce(lambda inner, parent: f"{parent} struct<{inner}>", reversed(path[:-1]), f"{path[-1]} string")
     key = reduce(Column.__getitem__, path, F.from_json(F.col("value").cast("string"), schema)).alias("key")
-    query = (
-        messages.select(key, "value")
-        .dropDuplicates(["key"])
-        .writeStream.format("kafka")
-        .outputMode("append")
-        .option("kafka.bootstrap.servers", bootstrap)
-        .option("topic", output)
-        .option("checkpointLocation", checkpoint)
-        .trigger(processingTime="100 milliseconds")
-        .start()
-    )
-    query.awaitTermination()
+    write(read.select(key, "value").dropDuplicates(["key"]), bootstrap, output, checkpoint)
 
 
 if __name__ == "__main__":

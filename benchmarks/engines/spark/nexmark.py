@@ -10,8 +10,9 @@ because one aggregation after another needs the output mode append.
 
 import sys
 
-from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
+
+from benchmarks.engines.queries import messages, session, stateful, write
 
 MESSAGE = (
     "bid struct<auction: long, bidder: long, price: long, channel: string, url: string, dateTime: timestamp, "
@@ -21,21 +22,11 @@ MESSAGE = (
 
 def main() -> None:
     query, bootstrap, topic, output, workers, checkpoint, late_ms, jars = sys.argv[1:]
-    builder = SparkSession.builder.master(f"local[{workers}]").appName(query).config("spark.jars", jars)
-    builder = builder.config("spark.ui.enabled", "false").config("spark.sql.shuffle.partitions", workers)
-    builder = builder.config("spark.sql.session.timeZone", "UTC").config("spark.driver.memory", "2g")
-    provider = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
-    spark = builder.config("spark.sql.streaming.stateStore.providerClass", provider).getOrCreate()
-    messages = (
-        spark.readStream.format("kafka")
-        .option("kafka.bootstrap.servers", bootstrap)
-        .option("subscribe", topic)
-        .option("startingOffsets", "earliest")
-        .option("maxOffsetsPerTrigger", 2_000_000)
-        .load()
-    )
+    of = {"spark.driver.memory": "2g", "spark.sql.session.timeZone": "UTC"}
+    spark = session(query, workers, jars, stateful(workers) | of)
+    read = messages(spark, bootstrap, topic, 2_000_000)
     message = F.from_json(F.col("value").cast("string"), MESSAGE)
-    bids = messages.select(message["bid"].alias("bid")).select("bid", "bid.*")
+    bids = read.select(message["bid"].alias("bid")).select("bid", "bid.*")
     if query == "q18":
         last = bids.groupBy("bidder", "auction").agg(F.max_by("bid", "dateTime").alias("bid"))
         results = last.select(F.concat_ws("/", "bidder", "auction").alias("key"), F.to_json("bid").alias("value"))
@@ -46,16 +37,7 @@ def main() -> None:
         start = F.unix_millis("window.start").alias("start")
         record = F.struct(start, F.col("hottest.auction"), F.col("hottest.count").alias("num"))
         results = hottest.select(F.to_json(record).alias("value"))
-    running = (
-        results.writeStream.format("kafka")
-        .outputMode("update" if query == "q18" else "append")
-        .option("kafka.bootstrap.servers", bootstrap)
-        .option("topic", output)
-        .option("checkpointLocation", checkpoint)
-        .trigger(processingTime="100 milliseconds")
-        .start()
-    )
-    running.awaitTermination()
+    write(results, bootstrap, output, checkpoint, mode="update" if query == "q18" else "append")
 
 
 if __name__ == "__main__":

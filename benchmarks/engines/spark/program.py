@@ -14,8 +14,10 @@ from collections.abc import Iterator
 from functools import reduce
 
 import pyarrow as pa
-from pyspark.sql import Column, SparkSession
+from pyspark.sql import Column
 from pyspark.sql import functions as F
+
+from benchmarks.engines.queries import messages, session, stateful, write
 
 
 def main() -> None:
@@ -36,39 +38,19 @@ def main() -> None:
                 spend(seconds)
             yield batch
 
-    builder = SparkSession.builder.master(f"local[{workers}]").appName("groupBy").config("spark.jars", jars)
-    builder = builder.config("spark.ui.enabled", "false").config("spark.sql.shuffle.partitions", workers)
-    provider = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
-    spark = builder.config("spark.sql.streaming.stateStore.providerClass", provider).getOrCreate()
-    messages = (
-        spark.readStream.format("kafka")
-        .option("kafka.bootstrap.servers", bootstrap)
-        .option("subscribe", topic)
-        .option("startingOffsets", "earliest")
-        .option("maxOffsetsPerTrigger", int(4 / seconds) if seconds else 2_000_000)
-        .load()
-    )
+    spark = session("groupBy", workers, jars, stateful(workers))
+    read = messages(spark, bootstrap, topic, int(4 / seconds) if seconds else 2_000_000)
     path = field.split(".")
     schema = reduce(lambda inner, parent: f"{parent} struct<{inner}>", reversed(path[:-1]), f"{path[-1]} string")
     key = reduce(Column.__getitem__, path, F.from_json(F.col("value").cast("string"), schema)).alias("key")
-    tuples = messages.select("timestamp", key)
+    tuples = read.select("timestamp", key)
     if seconds:
         tuples = tuples.repartition(int(workers), "key").mapInArrow(work, tuples.schema)
     sessions = int(gap_ms) > 0
     window = F.session_window("timestamp", f"{gap_ms} milliseconds") if sessions else F.window("timestamp", "5 seconds")
     counts = tuples.withWatermark("timestamp", f"{late_ms} milliseconds").groupBy(window.alias("window"), "key").count()
     record = F.to_json(F.struct(F.unix_millis("window.start").alias("start"), "key", "count")).alias("value")
-    query = (
-        counts.select(record)
-        .writeStream.format("kafka")
-        .outputMode("append" if sessions else "update")
-        .option("kafka.bootstrap.servers", bootstrap)
-        .option("topic", output)
-        .option("checkpointLocation", checkpoint)
-        .trigger(processingTime="100 milliseconds")
-        .start()
-    )
-    query.awaitTermination()
+    write(counts.select(record), bootstrap, output, checkpoint, mode="append" if sessions else "update")
 
 
 if __name__ == "__main__":

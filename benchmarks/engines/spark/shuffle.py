@@ -12,11 +12,12 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-from pyspark.sql import Row, SparkSession
+from pyspark.sql import Row
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
 from benchmarks.engines.matcher import EVERY, TUPLES, tuples
+from benchmarks.engines.queries import messages, session, stateful, write
 
 #: Records a batch, of which a fifth goes to Python's state.
 BATCH = 400_000
@@ -47,33 +48,17 @@ class Consumer(StatefulProcessor):
 
 def main() -> None:
     bootstrap, topic, output, workers, folder, jars = sys.argv[1:]
-    builder = SparkSession.builder.master(f"local[{workers}]").appName("transformWithState").config("spark.jars", jars)
-    builder = builder.config("spark.ui.enabled", "false").config("spark.sql.shuffle.partitions", workers)
-    provider = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
-    builder = builder.config("spark.sql.streaming.stateStore.providerClass", provider)
-    spark = builder.config("spark.driver.memory", "2g").getOrCreate()
-    messages = (
-        spark.readStream.format("kafka")
-        .option("kafka.bootstrap.servers", bootstrap)
-        .option("subscribe", topic)
-        .option("startingOffsets", "earliest")
-        .option("maxOffsetsPerTrigger", BATCH)
-        .load()
-    )
-    query = (
-        messages.select("value", F.unix_millis("timestamp").alias("at"), "partition")
+    spark = session("transformWithState", workers, jars, stateful(workers) | {"spark.driver.memory": "2g"})
+    read = messages(spark, bootstrap, topic, BATCH)
+    write(
+        read.select("value", F.unix_millis("timestamp").alias("at"), "partition")
         .mapInArrow(tuples(folder), TUPLES)
         .groupBy("consumer")
-        .transformWithState(Consumer(), "key string, value binary", "Append", "None")
-        .writeStream.format("kafka")
-        .outputMode("append")
-        .option("kafka.bootstrap.servers", bootstrap)
-        .option("topic", output)
-        .option("checkpointLocation", f"{folder}/checkpoint")
-        .trigger(processingTime="100 milliseconds")
-        .start()
+        .transformWithState(Consumer(), "key string, value binary", "Append", "None"),
+        bootstrap,
+        output,
+        f"{folder}/checkpoint",
     )
-    query.awaitTermination()
 
 
 if __name__ == "__main__":

@@ -1,0 +1,52 @@
+"""What the programs for Spark share, ours and Spark's own: a session, a topic's messages, and a topic of results."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+
+_ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+
+
+def session(name: str, workers: str, jars: str, settings: Mapping[str, Any]) -> SparkSession:
+    """A session with a thread a worker, and with the archives of the Kafka connector."""
+    builder = SparkSession.builder.master(f"local[{workers}]").appName(name).config("spark.jars", jars)
+    return builder.config("spark.ui.enabled", "false").config(map=dict(settings)).getOrCreate()
+
+
+def stateful(workers: str) -> dict[str, str]:
+    """The settings of Spark's own programs: a partition a worker, and states in RocksDB."""
+    return {"spark.sql.shuffle.partitions": workers, "spark.sql.streaming.stateStore.providerClass": _ROCKSDB}
+
+
+def messages(spark: SparkSession, bootstrap: str, topic: str, batch: int) -> DataFrame:
+    """A topic's messages from its beginning, at most ``batch`` a batch."""
+    return (
+        spark.readStream.format("kafka")
+        .option("kafka.bootstrap.servers", bootstrap)
+        .option("subscribe", topic)
+        .option("startingOffsets", "earliest")
+        .option("maxOffsetsPerTrigger", batch)
+        .load()
+    )
+
+
+def write(
+    results: DataFrame,
+    bootstrap: str,
+    output: str,
+    checkpoint: str,
+    mode: str = "append",
+    every: str = "100 milliseconds",
+) -> None:
+    """Write results to a topic, in a batch each so often, until the process is ended."""
+    (
+        results.writeStream.format("kafka")
+        .outputMode(mode)
+        .option("kafka.bootstrap.servers", bootstrap)
+        .option("topic", output)
+        .option("checkpointLocation", checkpoint)
+        .trigger(processingTime=every)
+        .start()
+        .awaitTermination()
+    )
