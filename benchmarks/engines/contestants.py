@@ -452,11 +452,14 @@ class Storm(Contestant):
     grouping: str
 
     def version(self) -> str:
-        compiled("storm", "Counts")
-        compiled("storm", "Distinct")
-        compiled("storm", "Channels", "Bid")
+        self._program("Counts")
+        self._program("Distinct")
+        self._program("Channels", "Bid")
         (jar,) = (jar for jar in jars_of("storm") if jar.name.startswith("storm-server-"))
         return jar.stem.replace("-server", "")
+
+    def _program(self, name: str, *shared: str) -> list[str]:
+        return compiled("storm", name, "storm/Topologies", *shared)
 
     def does(self, job: Job) -> bool:
         if job.query:
@@ -473,12 +476,12 @@ class Storm(Contestant):
         spouts = min(job.partitions, job.workers)
         if job.distinct:
             of = [bootstrap, topic, output, job.field, spouts, job.workers]
-            return Started([*compiled("storm", "Distinct"), *map(str, of)], output)
+            return Started([*self._program("Distinct"), *map(str, of)], output)
         if job.query:
             of = [bootstrap, topic, output, spouts, job.workers]
-            return Started([*compiled("storm", "Channels", "Bid"), *map(str, of)], output)
+            return Started([*self._program("Channels", "Bid"), *map(str, of)], output)
         of = [self.grouping, bootstrap, topic, output, job.field, *job.costs, spouts, job.workers, job.aim]
-        return Started([*compiled("storm", "Counts"), *map(str, of)], output, loads=partial(of_storm, folder / ACCOUNT))
+        return Started([*self._program("Counts"), *map(str, of)], output, loads=partial(of_storm, folder / ACCOUNT))
 
     def results(self, key: bytes | None, value: bytes) -> Iterator[tuple[Place, int]]:
         yield _of_key(key, value, "count")

@@ -2,16 +2,8 @@ import java.nio.charset.StandardCharsets;
 import java.util.HashMap;
 import java.util.HashSet;
 import java.util.Map;
-import java.util.Properties;
 import java.util.Set;
 import org.apache.storm.Config;
-import org.apache.storm.LocalCluster;
-import org.apache.storm.kafka.bolt.KafkaBolt;
-import org.apache.storm.kafka.bolt.mapper.FieldNameBasedTupleToKafkaMapper;
-import org.apache.storm.kafka.bolt.selector.DefaultTopicSelector;
-import org.apache.storm.kafka.spout.FirstPollOffsetStrategy;
-import org.apache.storm.kafka.spout.KafkaSpout;
-import org.apache.storm.kafka.spout.KafkaSpoutConfig;
 import org.apache.storm.task.TopologyContext;
 import org.apache.storm.topology.BasicOutputCollector;
 import org.apache.storm.topology.OutputFieldsDeclarer;
@@ -34,35 +26,16 @@ public class Channels {
 
   public static void main(String[] given) throws Exception {
     TopologyBuilder builder = new TopologyBuilder();
-    KafkaSpoutConfig<String, String> read =
-        KafkaSpoutConfig.builder(given[0], given[1])
-            .setProp("group.id", given[2])
-            .setFirstPollOffsetStrategy(FirstPollOffsetStrategy.EARLIEST)
-            .setOffsetCommitPeriodMs(5_000)
-            .setRecordTranslator(record -> values(record.value()), BID)
-            .build();
-    builder.setSpout("bids", new KafkaSpout<>(read), Integer.parseInt(given[3]));
+    builder.setSpout(
+        "bids",
+        Topologies.messages(given[0], given[1], given[2], record -> values(record.value()), BID),
+        Integer.parseInt(given[3]));
     builder.setBolt("count", new Count(), Integer.parseInt(given[4])).fieldsGrouping("bids", new Fields("key"));
-    Properties producer = new Properties();
-    producer.put("bootstrap.servers", given[0]);
-    producer.put("key.serializer", "org.apache.kafka.common.serialization.StringSerializer");
-    producer.put("value.serializer", "org.apache.kafka.common.serialization.StringSerializer");
-    producer.put("linger.ms", "50");
-    KafkaBolt<String, String> write =
-        new KafkaBolt<String, String>()
-            .withProducerProperties(producer)
-            .withTopicSelector(new DefaultTopicSelector(given[2]))
-            .withTupleToKafkaMapper(new FieldNameBasedTupleToKafkaMapper<>("key", "message"));
-    builder.setBolt("write", write, 1).shuffleGrouping("count");
+    builder.setBolt("write", Topologies.write(given[0], given[2], "50"), 1).shuffleGrouping("count");
 
-    Config settings = new Config();
+    Config settings = Topologies.settings();
     settings.put(Config.TOPOLOGY_TICK_TUPLE_FREQ_SECS, 1);
-    settings.setMaxSpoutPending(1_000);
-    settings.setMessageTimeoutSecs(300);
-    try (LocalCluster cluster = new LocalCluster()) {
-      cluster.submitTopology("channels", settings, builder.createTopology());
-      Thread.sleep(Long.MAX_VALUE);
-    }
+    Topologies.run("channels", settings, builder);
   }
 
   private static Values values(String message) {

@@ -1,25 +1,12 @@
-import com.fasterxml.jackson.core.JsonFactory;
-import com.fasterxml.jackson.core.JsonParser;
-import com.fasterxml.jackson.core.JsonToken;
 import java.io.File;
-import java.io.IOException;
-import java.io.UncheckedIOException;
 import java.lang.management.ManagementFactory;
 import java.lang.management.ThreadMXBean;
 import java.util.HashMap;
 import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
-import java.util.Properties;
 import java.util.Set;
 import org.apache.storm.Config;
-import org.apache.storm.LocalCluster;
-import org.apache.storm.kafka.bolt.KafkaBolt;
-import org.apache.storm.kafka.bolt.mapper.FieldNameBasedTupleToKafkaMapper;
-import org.apache.storm.kafka.bolt.selector.DefaultTopicSelector;
-import org.apache.storm.kafka.spout.FirstPollOffsetStrategy;
-import org.apache.storm.kafka.spout.KafkaSpout;
-import org.apache.storm.kafka.spout.KafkaSpoutConfig;
 import org.apache.storm.metrics2.filters.RegexFilter;
 import org.apache.storm.metrics2.reporters.CsvStormReporter;
 import org.apache.storm.task.TopologyContext;
@@ -44,7 +31,6 @@ import org.apache.storm.utils.TupleUtils;
  * With partial key grouping a second bolt adds up what a key's workers have counted.
  */
 public class Counts {
-  private static final JsonFactory JSON = new JsonFactory();
   private static final ThreadMXBean THREADS = ManagementFactory.getThreadMXBean();
   private static final long WINDOW_MS = 5_000;
   private static final String EXECUTED = ".*__execute-count-messages:default";
@@ -61,18 +47,17 @@ public class Counts {
     boolean hasty = !given[9].equals("throughput");
 
     TopologyBuilder builder = new TopologyBuilder();
-    KafkaSpoutConfig<String, String> read =
-        KafkaSpoutConfig.builder(bootstrap, given[2])
-            .setProp("group.id", given[3])
-            .setFirstPollOffsetStrategy(FirstPollOffsetStrategy.EARLIEST)
-            .setOffsetCommitPeriodMs(5_000)
-            .setRecordTranslator(
-                record ->
-                    new Values(
-                        key(record.value(), field), record.timestamp() / WINDOW_MS * WINDOW_MS, 1L),
-                COUNTED)
-            .build();
-    builder.setSpout("messages", new KafkaSpout<>(read), spouts);
+    builder.setSpout(
+        "messages",
+        Topologies.messages(
+            bootstrap,
+            given[2],
+            given[3],
+            record ->
+                new Values(
+                    Topologies.field(record.value(), field), record.timestamp() / WINDOW_MS * WINDOW_MS, 1L),
+            COUNTED),
+        spouts);
     BoltDeclarer count = builder.setBolt("count", new Count(cost, sleeps, partial, hasty), workers);
     if (partial) {
       count.partialKeyGrouping("messages", new Fields("key"));
@@ -81,22 +66,10 @@ public class Counts {
       count.fieldsGrouping("messages", new Fields("key"));
     }
     builder.setBolt("record", new Record(), 1).shuffleGrouping(partial ? "sum" : "count");
-    Properties producer = new Properties();
-    producer.put("bootstrap.servers", bootstrap);
-    producer.put("key.serializer", "org.apache.kafka.common.serialization.StringSerializer");
-    producer.put("value.serializer", "org.apache.kafka.common.serialization.StringSerializer");
-    producer.put("linger.ms", hasty ? "0" : "50");
-    KafkaBolt<String, String> write =
-        new KafkaBolt<String, String>()
-            .withProducerProperties(producer)
-            .withTopicSelector(new DefaultTopicSelector(given[3]))
-            .withTupleToKafkaMapper(new FieldNameBasedTupleToKafkaMapper<>("key", "message"));
-    builder.setBolt("write", write, 1).shuffleGrouping("record");
+    builder.setBolt("write", Topologies.write(bootstrap, given[3], hasty ? "0" : "50"), 1).shuffleGrouping("record");
 
-    Config settings = new Config();
+    Config settings = Topologies.settings();
     settings.put(Config.TOPOLOGY_TICK_TUPLE_FREQ_SECS, 1);
-    settings.setMaxSpoutPending(1_000);
-    settings.setMessageTimeoutSecs(300); // a tuple waits in the queue of a hot key's worker
     if (cost > 0 && !hasty) {
       // Storm's own counts of the tuples that each task has executed: of all, where the default is a sample.
       settings.put(Config.TOPOLOGY_STATS_SAMPLE_RATE, 1.0);
@@ -110,24 +83,7 @@ public class Counts {
               "csv.log.dir", new File("account").getAbsolutePath());
       settings.put(Config.TOPOLOGY_METRICS_REPORTERS, List.of(reporter));
     }
-    try (LocalCluster cluster = new LocalCluster()) {
-      cluster.submitTopology("counts", settings, builder.createTopology());
-      Thread.sleep(Long.MAX_VALUE);
-    }
-  }
-
-  /** A field of a value. */
-  private static String key(String value, String field) {
-    try (JsonParser parser = JSON.createParser(value)) {
-      while (parser.nextToken() != null) {
-        if (parser.currentToken() == JsonToken.FIELD_NAME && parser.currentName().equals(field)) {
-          return parser.nextTextValue();
-        }
-      }
-      throw new IllegalArgumentException("no " + field);
-    } catch (IOException error) {
-      throw new UncheckedIOException(error);
-    }
+    Topologies.run("counts", settings, builder);
   }
 
   /** Adds up counts. Each second it emits those that have changed; or, if it is hasty, each change at once. */
