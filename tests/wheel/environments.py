@@ -1,5 +1,6 @@
 """Virtual environments with the wheel, far from the checkout: each holds what the wheel asks for, and nothing else."""
 
+import os
 import re
 import shutil
 import subprocess
@@ -16,6 +17,13 @@ ROOT = Path(__file__).parents[2]
 #: What uv says if it reaches no package index.
 UNREACHED = re.compile(r"Failed to fetch|error sending request|network connectivity|dns error", re.IGNORECASE)
 _NOT_SOURCE = (".git", ".venv", ".unskew", ".hypothesis", "__pycache__", "*_cache", "dist", "out", "*.egg-info")
+
+_KEPT = ("NUMBA_CACHE_DIR", "SPARK_DAEMON_JAVA_OPTS", "SPARK_LOCAL_DIRS", "SPARK_SUBMIT_OPTS")
+
+
+def kept() -> dict[str, str]:
+    """The variables of the tests (``tests/conftest.py``) that a program of these environments gets, too."""
+    return {name: os.environ[name] for name in _KEPT if name in os.environ}
 
 
 def build(folder: Path) -> Path:

@@ -13,7 +13,7 @@ import psutil
 from packaging.requirements import Requirement
 
 from tests.waiting import PATIENCE, awaited
-from tests.wheel.environments import ROOT, requirements
+from tests.wheel.environments import ROOT, kept, requirements
 from unskew.deploy.installation.machine import find_java
 from unskew.deploy.servers.loopback import LOOPBACK
 
@@ -49,7 +49,7 @@ class Installed:
     def of(cls, version: str, wheel: Path) -> "Installed":
         """Make the environments where they aren't there, and put the wheel in them. Not each version has a client."""
         folder, thin = _ENVIRONMENTS / version, _ENVIRONMENTS / f"{version}-client"
-        refused = _install(folder, wheel, f"pyspark[connect]=={version}")
+        refused = _install(folder, wheel, f"pyspark[connect]=={version}", built=_spark(version))
         assert refused is None, refused
         return cls(version, folder, thin, _install(thin, wheel, f"pyspark-client=={version}"))
 
@@ -57,7 +57,7 @@ class Installed:
         """The `unskew` of one more environment, with all that the topology needs, but for the pyspark that it pins."""
         folder = _ENVIRONMENTS / f"{self.version}-app"
         needed = [each for each in requirements(wheel, ("app",)) if Requirement(each).name not in ("pyspark", "unskew")]
-        refused = _install(folder, wheel, f"pyspark=={self.version}", *needed)
+        refused = _install(folder, wheel, f"pyspark=={self.version}", *needed, built=_spark(self.version))
         assert refused is None, refused
         return folder / "bin" / "unskew"
 
@@ -106,11 +106,10 @@ class Installed:
 
     def environment(self) -> dict[str, str]:
         """The variables of its programs."""
-        kept = {name: os.environ[name] for name in ("NUMBA_CACHE_DIR", "SPARK_SUBMIT_OPTS") if name in os.environ}
         path = f"{self.folder / 'bin'}{os.pathsep}{os.environ['PATH']}"
         python = str(self.folder / "bin" / "python")
         return {
-            **kept,
+            **kept(),
             "PATH": path,
             "JAVA_HOME": str(find_java().home),
             "PYSPARK_PYTHON": python,
@@ -196,11 +195,26 @@ def kill_tree(process: subprocess.Popen[bytes]) -> None:
     process.wait(PATIENCE)
 
 
-def _install(folder: Path, wheel: Path, *packages: str) -> str | None:
+def _spark(version: str) -> Path:
+    """Spark's wheel, built once: PyPI has its source alone, which uv may build for each environment anew."""
+    folder = _ENVIRONMENTS / "wheels"
+    name = f"pyspark-{version}-*.whl"
+    if not any(folder.glob(name)):
+        command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", f"pyspark=={version}"]
+        done = subprocess.run([*command, "--wheel-dir", folder], capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+    [wheel] = folder.glob(name)
+    return wheel
+
+
+def _install(folder: Path, wheel: Path, *packages: str, built: Path | None = None) -> str | None:
     """Put the wheel and Spark in an environment. Returns why not, if they can't be had together."""
     python = folder / "bin" / "python"
     if not python.exists():
         _uv("venv", "--quiet", "--python", sys.executable, folder)
+        if built:  # not through uv's cache, which keeps the half gigabyte of each path anew
+            refused = _uv("pip", "install", "--quiet", "--no-cache", "--no-deps", "--python", python, built)
+            assert refused is None, refused
     # The wheel's version is always the same, so that uv would leave an older one there.
     return _uv("pip", "install", "--quiet", "--python", python, f"{wheel}[keyed]", *packages) or _uv(
         "pip", "install", "--quiet", "--no-deps", "--reinstall", "--python", python, wheel

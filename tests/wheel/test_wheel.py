@@ -14,7 +14,7 @@ import pytest
 import unskew
 from tests.conftest import ONE_CONNECT, SHORT_LIVED
 from tests.waiting import PATIENCE
-from tests.wheel.environments import ROOT, Environment
+from tests.wheel.environments import ROOT, Environment, kept
 from unskew.deploy.installation.machine import find_java
 from unskew.deploy.servers.cluster import SECRET, Cluster
 
@@ -38,10 +38,8 @@ def project(tmp_path) -> Path:
 
 
 def run(command: list[str | Path], cwd: Path, **more: str) -> str:
-    kept = {
-        name: os.environ[name] for name in ("PATH", "SPARK_SUBMIT_OPTS", "SPARK_DAEMON_JAVA_OPTS", "NUMBA_CACHE_DIR")
-    }
-    environment = {**kept, "HOME": str(cwd), "JAVA_HOME": str(find_java().home), **more}
+    own = {"PATH": os.environ["PATH"], "HOME": str(cwd), "JAVA_HOME": str(find_java().home)}
+    environment = {**kept(), **own, **more}
     done = subprocess.run(
         command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=PATIENCE, check=False
     )
