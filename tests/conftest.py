@@ -3,6 +3,7 @@
 import os
 import re
 import signal
+import tempfile
 import uuid
 from collections.abc import Iterator
 
@@ -31,7 +32,11 @@ _INTERPRETED = "-Dspark.sql.codegen.wholeStage=false -Dspark.sql.codegen.factory
 GENERATED = {"spark.sql.codegen.wholeStage": "true", "spark.sql.codegen.factoryMode": "FALLBACK"}
 #: A Spark Connect server that a session starts listens at one port, so that tests with one share a process.
 ONE_CONNECT = pytest.mark.xdist_group("connect")
-os.environ.setdefault("SPARK_SUBMIT_OPTS", f"{SHORT_LIVED} {_INTERPRETED}")
+if "SPARK_LOCAL_DIRS" not in os.environ:  # a Spark that is killed leaves files there: up to half a gigabyte
+    _LOCAL = tempfile.TemporaryDirectory(prefix="spark-of-tests-", ignore_cleanup_errors=True)
+    os.environ["SPARK_LOCAL_DIRS"] = _LOCAL.name
+_TEMPORARY = f"-Djava.io.tmpdir={os.environ['SPARK_LOCAL_DIRS']}"
+os.environ.setdefault("SPARK_SUBMIT_OPTS", f"{SHORT_LIVED} {_INTERPRETED} {_TEMPORARY}")
 os.environ.setdefault("SPARK_DAEMON_JAVA_OPTS", SHORT_LIVED)
 # Copies of the project, installed elsewhere or shipped to executors, find the kernels that are compiled here.
 os.environ.setdefault("NUMBA_CACHE_DIR", cache_home())

@@ -105,11 +105,9 @@ class Example:
         self.start()
 
     def start(self) -> None:
-        # A Spark that is killed leaves files there.
-        environment = {**self._environment, "SPARK_LOCAL_DIRS": str(self.log.with_name("local"))}
         with self.log.open("ab") as log:
             output = {"stdout": log, "stderr": log, "start_new_session": True}
-            self.process = subprocess.Popen(self._command, cwd=self.log.parent, env=environment, **output)
+            self.process = subprocess.Popen(self._command, cwd=self.log.parent, env=self._environment, **output)
 
     def kill(self) -> None:
         """Everything at once, as when a machine loses its power."""

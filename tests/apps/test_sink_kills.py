@@ -39,7 +39,6 @@ class Query:
     def start(self, last: int = -1) -> None:
         """Start it; with a number it dies between that batch and Spark's note of it."""
         environment = os.environ | {"JAVA_HOME": str(find_java().home), "PYSPARK_PYTHON": sys.executable}
-        environment["SPARK_LOCAL_DIRS"] = str(self.log.with_name("local"))  # a Spark that is killed leaves files there
         with self.log.open("ab") as log:
             output = {"stdout": log, "stderr": log, "start_new_session": True}
             command = [*self._command, str(last)]

@@ -127,7 +127,6 @@ def test_whatever_batch_it_is_killed_in(tmp_path, kills):
     program = tmp_path / "program.py"
     program.write_text(PROGRAM)
     environment = os.environ | {"PYSPARK_PYTHON": sys.executable, "JAVA_HOME": str(find_java().home)}
-    environment["SPARK_LOCAL_DIRS"] = str(tmp_path / "local")  # a Spark that is killed leaves files there
     commits = Location(str(tmp_path / "cp")).folder("commits")
     for kill in range(kills + 1):
         before = max(numbers(commits), default=-1)
