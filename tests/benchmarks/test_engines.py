@@ -1,5 +1,6 @@
 """The programs of other engines, each on a few thousand messages: what they write is what a plain count finds."""
 
+import os
 import subprocess
 import sys
 import time
@@ -453,6 +454,14 @@ def test_what_a_dead_process_left_is_killed_when_its_run_ends(tmp_path):
         left = [each for each in at_work.usage.by_process() if each.pid != at_work.process.pid]
         assert [each.name() for each in left] == ["sleep"]
     assert ends(left[0])
+
+
+def test_temporary_files_are_in_the_folder_of_the_run(tmp_path):
+    shows = "import os, tempfile\nprint(tempfile.gettempdir(), os.environ['JAVA_TOOL_OPTIONS'], flush=True)"
+    with running(Started([sys.executable, "-c", shows], "out", {"JAVA_TOOL_OPTIONS": "-Xmx2g"}), tmp_path) as at_work:
+        at_work.process.wait(60)
+        printed = os.pread(at_work.log.fileno(), 1_000, 0).decode()
+    assert printed == f"{tmp_path} -Xmx2g -Djava.io.tmpdir={tmp_path}\n"
 
 
 def test_a_recovery_that_never_comes_is_no_number():
