@@ -3,7 +3,7 @@
     python examples/balanced_consumers.py [GROUPING ...]
 
 A producer lets a grouping choose the partition of each record, and four plain consumers of one group, a partition each,
-count their records' keys. By KEY, one of them gets nearly all; by PARTIAL_KEY, two share the hot key and the sum of
+count their records' keys. By KEY, one of them gets half of all; by PARTIAL_KEY, two share the hot key and the sum of
 their counts is still exact. The price is that a key's total is the sum of two consumers' counts instead of one's.
 """
 
