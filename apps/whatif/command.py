@@ -119,7 +119,7 @@ def simulate(
     split: Annotated[str, typer.Option(help="How tuples are spread over the sources: 'even', or by 'key'.")] = "even",
     factors: Annotated[
         str,
-        typer.Option(metavar="F,…", help="Multiples of that cost that each worker takes; repeated over the workers."),
+        typer.Option(metavar="F,…", help="Each worker's multiple of --cost, such as 1,1,2; repeated over the workers."),
     ] = "1",
     factors_end: Annotated[
         str | None,
