@@ -164,8 +164,8 @@ def kafka_sink(
         A stream, of a session without Spark Connect. Its columns are those of Spark's Kafka sink: ``value`` (string or
         binary), and if it has them ``key`` (string or binary), ``partition`` (int; null: by the key) and ``headers``
         (array<struct<key string, value binary>>). Other columns are left out, ``topic`` too. A stream that comes from
-        Kafka has a column ``partition``: drop it, unless its records shall go to the same numbers. The source must
-        replay, as Kafka and files do, and sockets don't.
+        Kafka has a column ``partition``: drop it, unless its records shall go to partitions of the same numbers. The
+        source must replay, as Kafka and files do, and sockets don't.
     topic : str
         The topic, which must exist.
     bootstrap_servers : str, optional
