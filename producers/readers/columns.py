@@ -171,7 +171,10 @@ def _csv(name: str, stream: ByteStream, columns: Sequence[str], reject: RejectRo
     header = stream.peek().partition(b"\n")[0]
     separator = "\t" if b"\t" in header else ","
     parse = arrow_csv.ParseOptions(delimiter=separator, newlines_in_values=True, invalid_row_handler=invalid)
-    convert = arrow_csv.ConvertOptions(column_types=dict.fromkeys(columns, pa.string()), strings_can_be_null=True)
+    # Only an empty cell is a null: by default NA, null and nan are nulls too, and NA is a country.
+    convert = arrow_csv.ConvertOptions(
+        column_types=dict.fromkeys(columns, pa.string()), strings_can_be_null=True, null_values=[""]
+    )
     try:
         with arrow_csv.open_csv(
             pa.PythonFile(stream, "r"), arrow_csv.ReadOptions(use_threads=False), parse, convert

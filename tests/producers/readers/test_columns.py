@@ -51,6 +51,13 @@ def read(dataset, start=0):
     return [orjson.loads(message) for block in dataset.blocks(start) for message in block.messages.to_pylist()]
 
 
+def test_text_that_others_take_for_a_null_is_a_key(tmp_path):
+    path, rejects = tmp_path / "rows.csv", Rejects()
+    path.write_text("n,user\n1,NA\n2,null\n3,nan\n4,\n5,N/A\n")
+    assert [message["key"] for message in read(reader(path, rejects=rejects))] == ["NA", "null", "nan", "N/A"]
+    assert [(reject.line, reject.reason) for reject in rejects.samples] == [(4, "no user")]
+
+
 def test_the_column_s_values_are_the_keys(table):
     rejects = Rejects()
     dataset = reader(table, rejects=rejects)
