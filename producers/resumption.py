@@ -203,9 +203,10 @@ def begin(
             f"this upload chose its partitions by {journal.rule}, not by {placement.rule}; resume it with the same"
         )
     ends = settled_offsets(connection, topic)
-    there = np.array(list(ends.values())) - np.array(journal.begun)
-    if len(journal.begun) != len(ends) or there.min() < 0:
+    begun = dict(enumerate(journal.begun))
+    if begun.keys() != ends.keys() or any(ends[partition] < offset for partition, offset in begun.items()):
         raise UsageError(f"topic {topic} was made anew since this upload began; publish without --resume")
+    there = np.array([ends[partition] - offset for partition, offset in begun.items()])
     start, skip = placement.resume(there)
     journal.recall(start)
     return start, Resumption(topic, skip, last_messages(connection, topic, ends))
