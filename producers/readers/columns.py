@@ -22,6 +22,7 @@ Rows: TypeAlias = Mapping[str, pa.Array]
 #: Called with each row that can't be read: its number, the reason, and its bytes.
 RejectRow: TypeAlias = Callable[[int, str, bytes], None]
 _ROWS = 1 << 16
+_LATEST = 10**15  # ms since the epoch, in the year 33658
 _PARQUET, _JSON = b"PAR1", b"{"
 
 
@@ -113,18 +114,30 @@ def _keys(column: pa.Array) -> pa.Array:
 
 def _milliseconds(column: pa.Array) -> pa.Array:
     """Times in ms, int64[n]; null where there is none."""
-    if pa.types.is_string(column.type):
+    if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
         return pa.array([_moment(text) for text in column.to_pylist()], pa.int64())
-    if pa.types.is_temporal(column.type):
-        column = pc.cast(column, pa.timestamp("ms"), safe=False)
-    return pc.cast(column, pa.int64(), safe=False)
+    try:
+        if pa.types.is_temporal(column.type):
+            column = pc.cast(column, pa.timestamp("ms"), safe=False)
+        elif pa.types.is_floating(column.type):
+            values = column.to_numpy(zero_copy_only=False)
+            column = pa.array(values, mask=~(np.abs(values) < _LATEST))  # NaN, as a null is here, isn't less either
+        return pc.cast(column, pa.int64(), safe=False)
+    except pa.ArrowException:
+        raise UsageError(f"values of type {column.type} can't be taken as times") from None
 
 
 def _moment(text: str | None) -> int | None:
-    try:
-        return None if text is None else int(text) if text.isdecimal() else iso(text)
-    except ValueError:
+    if text is None:
         return None
+    try:
+        number = float(text)
+    except ValueError:
+        try:
+            return iso(text)
+        except ValueError:
+            return None
+    return int(number) if abs(number) < _LATEST else None
 
 
 def tables(file: Input, columns: Sequence[str], reject: RejectRow) -> Iterator[Rows]:

@@ -104,6 +104,31 @@ def test_bad_rows_are_rejected(tmp_path):
     assert rejects.reasons == {"not a JSON object": 2, "no user": 1}
 
 
+def test_times_that_are_no_numbers_of_ms_are_rejected(tmp_path):
+    times = ["1500000000000.5", "-1000", "9" * 23, "nan", "inf", "1e300", "2013-11-01"]
+    path, rejects = tmp_path / "odd.csv", Rejects()
+    path.write_text("user,when\n" + "".join(f"{number},{time}\n" for number, time in enumerate(times)))
+    good = [("0", 1_500_000_000_000), ("1", -1000), ("6", 1_383_264_000_000)]
+    rows = read(reader(path, time="when", rejects=rejects))
+    assert [(row["key"], row["timestamp"]) for row in rows] == good
+    assert rejects.reasons == {"no when": 4}
+
+    path, rejects = tmp_path / "odd.parquet", Rejects()
+    pq.write_table(pa.table({"user": list("abcde"), "when": [1.5e12, float("nan"), 1e300, None, -1000.0]}), path)
+    rows = read(reader(path, time="when", rejects=rejects))
+    assert [(row["key"], row["timestamp"]) for row in rows] == [("a", 1_500_000_000_000), ("e", -1000)]
+    assert rejects.reasons == {"no when": 3}
+
+
+def test_times_of_other_types(tmp_path):
+    path = tmp_path / "rows.parquet"
+    pq.write_table(pa.table({"user": ["a"], "when": pa.array(["2013-11-01"], pa.large_string())}), path)
+    assert read(reader(path, time="when")) == [{"key": "a", "timestamp": 1_383_264_000_000}]
+    pq.write_table(pa.table({"user": ["a"], "when": [[1]]}), path)
+    with pytest.raises(UsageError, match="can't be taken as times"):
+        read(reader(path, time="when"))
+
+
 def test_lists_are_no_keys(tmp_path):
     path = tmp_path / "lists.parquet"
     pq.write_table(pa.table({"tags": [[1], [2]]}), path)
