@@ -140,8 +140,12 @@ class PerKey(KeyedWork):
         return None if finish is None else self._results([finish(state) for state in states.to_pylist()])
 
     def _results(self, by_slot: list[Iterable[Row]]) -> pa.RecordBatch:
-        rows = [{"slot": slot, **row} for slot, results in enumerate(by_slot) for row in results]
-        return _batch("a result", rows, result_schema(self))
+        slots, rows = [], []
+        for slot, results in enumerate(by_slot):
+            rows += results
+            slots += [slot] * (len(rows) - len(slots))
+        columns = _batch("a result", rows, self.results).columns
+        return pa.RecordBatch.from_arrays([pa.array(slots, pa.int32()), *columns], schema=result_schema(self))
 
     def _states(self, rows: list[Row]) -> pa.RecordBatch:
         return _batch("a state", rows, self.state)
@@ -155,8 +159,7 @@ def _batch(what: str, rows: Sequence[Row], schema: pa.Schema) -> pa.RecordBatch:
     valid = set(schema.names)
     for row in rows:
         if not isinstance(row, Mapping) or row.keys() - valid:
-            names = ", ".join(name for name in schema.names if name != "slot")
-            raise ValueError(f"{what} is {row!r}; valid: a mapping with {names}")
+            raise ValueError(f"{what} is {row!r}; valid: a mapping with {', '.join(schema.names)}")
     columns = []
     for field in schema:
         try:

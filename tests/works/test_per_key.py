@@ -75,7 +75,10 @@ BATCH = [Batch([Tuple("a", 0, 0, {"word": "x"})], Now(0, 0))]
         (([], {"n": "many"}), "'n' of a state isn't int64"),
         (([], {"m": 1}), "a state is {'m': 1}; valid: a mapping with n, words"),
         (([], None), "a state is None; valid: a mapping with n, words"),
-        (([{"k": 1}], {"n": 1}), "a result is {'slot': 0, 'k': 1}; valid: a mapping with n, words"),
+        (([{"k": 1}], {"n": 1}), "a result is {'k': 1}; valid: a mapping with n, words"),
+        (([7], {"n": 1}), "a result is 7; valid: a mapping with n, words"),
+        (({"n": 1}, {"n": 1}), "a result is 'n'; valid: a mapping with n, words"),
+        (([{"n": 1, "slot": 5}], {"n": 1}), "a result is {'n': 1, 'slot': 5}; valid: a mapping with n, words"),
     ],
 )
 def test_what_does_not_fit_the_schema(gives, message):
