@@ -6,7 +6,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from unskew.grouping.arguments import integer
+from unskew.grouping.arguments import integer, number
 from unskew.grouping.feedback import Monitor
 from unskew.grouping.interface import Grouping
 from unskew.grouping.loop import Interval, Loop, PlanState
@@ -74,6 +74,8 @@ def simulate(
     """
     if not len(workload):
         raise ValueError("the workload has no tuples")
+    if window is not None:
+        window = number("window", window, 0, above=True)
     senders = Sources(make, workload, integer("sources", sources, 1), split)
     router = senders.routers[0]
     speeds = speeds or Speeds.fixed(np.ones(router.workers))
