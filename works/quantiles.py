@@ -126,7 +126,9 @@ class Quantiles(Summary, Folded):
         so_far = np.concatenate([[0], np.cumsum(array(flat, "count").to_numpy())])
         bounds = so_far[np.searchsorted(array(flat, "slot").to_numpy(), np.arange(keys + 1))]
         counts = np.diff(bounds)
-        rank = np.maximum(np.ceil(np.outer(counts, self.at)), 1).astype(np.int64)
+        ranks = np.outer(counts, self.at)
+        # The product of 100 and 0.07 is rounded to a bit more than 7, but the rank is 7.
+        rank = np.maximum(np.ceil(ranks - 2 * np.spacing(ranks)), 1).astype(np.int64)
         found = np.searchsorted(so_far, (bounds[:-1, None] + rank).ravel()) - 1
         empty = np.repeat(counts == 0, quantiles)
         buckets = np.concatenate([array(flat, "bucket").to_numpy(), [0]])

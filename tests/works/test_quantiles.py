@@ -2,6 +2,7 @@
 
 import math
 import re
+from fractions import Fraction
 
 import numpy as np
 import pyarrow as pa
@@ -21,7 +22,7 @@ FLOATS = st.none() | st.floats(allow_subnormal=False) | st.integers(-5, 5).map(f
 def plain(values, at):
     """The value of that rank, and how many there are."""
     fit = sorted(x for x in values if x is not None and math.isfinite(x))
-    return (fit[max(math.ceil(at * len(fit)), 1) - 1] if fit else None), len(fit)
+    return (fit[max(math.ceil(Fraction(str(at)) * len(fit)), 1) - 1] if fit else None), len(fit)
 
 
 def expected(batches):
@@ -46,6 +47,14 @@ def test_values_within_the_error(batches, error):
             assert row["value"] is None
         else:
             assert abs(row["value"] - value) <= error * abs(value)
+
+
+def test_a_rank_is_not_rounded_up_to_the_next():
+    at = tuple(percent / 100 for percent in range(1, 101))
+    for count in (100, 700, 1900):
+        batch = Batch([Tuple("a", value, 0, {"x": float(value)}) for value in range(1, count + 1)], Now(count, count))
+        final = whole(Quantiles("x", at, 1e-5), COLUMNS, [batch]).final()
+        assert [round(final["a", each]["value"]) for each in at] == [n * count // 100 for n in range(1, 101)]
 
 
 @given(batches=streams(x=FLOATS))
