@@ -157,11 +157,13 @@ class InfluxWriter:
     def __exit__(self, *_: object) -> None:
         """Wait a moment for the points in the queue; give up the rest."""
         deadline = time.monotonic() + _AT_THE_END
+        ends = 0  # the entries of the queue that are no points
         with suppress(queue.Full):
             self._queue.put(None, timeout=_AT_THE_END)
+            ends = 1
         self._thread.join(max(0.0, deadline - time.monotonic()))
         if self._thread.is_alive():
-            waiting = self._queue.unfinished_tasks
+            waiting = self._queue.unfinished_tasks - ends
             self._give_up(waiting, f"{self.target.url} did not take them in {_AT_THE_END:.0f} s at the end")
 
     def write(self, samples: Iterable[Sample], common: Mapping[str, str]) -> None:
