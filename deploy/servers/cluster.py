@@ -1,12 +1,10 @@
 """A Spark standalone cluster on this machine, from pip's pyspark alone: to try CLUSTER mode, and to test it."""
 
-import json
 import os
 import secrets
 import subprocess
 import sys
 import time
-import urllib.request
 from pathlib import Path
 from typing import Self
 
@@ -14,7 +12,7 @@ from unskew.deploy.directories import data_directory
 from unskew.deploy.installation import class_data
 from unskew.deploy.installation.jars import pyspark_home
 from unskew.deploy.installation.machine import find_java
-from unskew.deploy.servers.loopback import LOOPBACK, free_port
+from unskew.deploy.servers.loopback import LOOPBACK, free_port, response
 from unskew.deploy.servers.process import Child, hold, is_held
 from unskew.deploy.servers.server import write_private
 from unskew.errors import EnvironmentFault
@@ -205,9 +203,8 @@ class Cluster:
 
     def _alive_workers(self) -> int:
         try:
-            with urllib.request.urlopen(f"http://{LOOPBACK}:{self._ui}/json/", timeout=5) as answer:
-                return int(json.load(answer)["aliveworkers"])
-        except (OSError, ValueError):
+            return int(response(f"http://{LOOPBACK}:{self._ui}/json/", timeout=5)["aliveworkers"])
+        except (OSError, TypeError):  # no answer, or text that isn't JSON
             return 0
 
 
