@@ -10,15 +10,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as arrow_csv
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
 from unskew.errors import EnvironmentFault, UsageError
 from unskew.producers.dataset import Block, Dataset, iso
 from unskew.producers.messages import keyed
 from unskew.producers.readers.inputs import STANDARD_INPUT, ByteStream, Input
-from unskew.producers.readers.lines import TOO_LONG, sections
+from unskew.producers.readers.lines import BOM, TOO_LONG, sections
 from unskew.producers.readers.rejects import Reject, Rejects
 
-Rows: TypeAlias = Mapping[str, pa.Array]
+#: The rows' numbers, from 1, and their columns.
+Rows: TypeAlias = tuple[NDArray[np.int64], Mapping[str, pa.Array]]
 #: Called with each row that can't be read: its number, the reason, and its bytes.
 RejectRow: TypeAlias = Callable[[int, str, bytes], None]
 _ROWS = 1 << 16
@@ -59,7 +61,7 @@ class Columns(Dataset):
         self._column, self._time = column, time
         self._rejects = rejects
         self._limit = limit
-        self._read: set[str] = set()  # files that were read to their end, whose rejects are known
+        self._read: set[str] = set()  # files that were read as far as they ever are: their rejects are known
 
     def identity(self) -> dict[str, Any] | None:
         if any(file.name == STANDARD_INPUT for file in self._files):
@@ -78,6 +80,7 @@ class Columns(Dataset):
                 if first < last:
                     yield block.slice(first, last)
                 if self._limit is not None and position >= self._limit:
+                    self._read.add(file.name)
                     return
             self._read.add(file.name)
 
@@ -86,17 +89,15 @@ class Columns(Dataset):
             if file.name not in self._read:
                 self._rejects.add(Reject(file.name, row, reason, data))
 
-        before = 0
-        for rows in tables(file, [name for name in (self._column, self._time) if name], reject):
+        for numbers, rows in tables(file, [name for name in (self._column, self._time) if name], reject):
             keys = _keys(rows[self._column])
             times = _milliseconds(rows[self._time]) if self._time else None
             bad = {f"no {self._column}": _nulls(keys)}
             if times is not None:
                 bad[f"no {self._time}"] = _nulls(times) & ~_nulls(keys)
             for reason, where in bad.items():
-                for row in np.flatnonzero(where).tolist():
-                    reject(before + row + 1, reason, b"")
-            before += len(keys)
+                for number in numbers[where].tolist():
+                    reject(number, reason, b"")
             good = pa.array(~np.logical_or.reduce(list(bad.values())))
             yield keyed(keys.filter(good), None if times is None else times.filter(good).to_numpy())
 
@@ -143,6 +144,7 @@ def _moment(text: str | None) -> int | None:
 def tables(file: Input, columns: Sequence[str], reject: RejectRow) -> Iterator[Rows]:
     """These columns of a file, some rows at a time. The columns of CSV and JSON are text, with nulls.
 
+    Rows of JSON are numbered as the file's lines are. Those of CSV are numbered from the one behind the header.
     The file's first bytes determine which kind of table it is.
 
     Raises
@@ -159,7 +161,7 @@ def tables(file: Input, columns: Sequence[str], reject: RejectRow) -> Iterator[R
             if file.name == STANDARD_INPUT:
                 raise UsageError("Parquet can't be read from standard input")
             yield from _parquet(file.name, columns)
-        elif begin.lstrip().startswith(_JSON):
+        elif begin.removeprefix(BOM).lstrip().startswith(_JSON):
             yield from _json(stream, columns, reject)
         else:
             yield from _csv(file.name, stream, columns, reject)
@@ -169,16 +171,21 @@ def _parquet(name: str, columns: Sequence[str]) -> Iterator[Rows]:
     try:
         with pq.ParquetFile(Path(name)) as table:
             _require(name, columns, table.schema_arrow.names)
+            before = 0
             for rows in table.iter_batches(_ROWS, columns=list(columns)):
-                yield {column: rows[column] for column in columns}
+                yield np.arange(before + 1, before + rows.num_rows + 1), {column: rows[column] for column in columns}
+                before += rows.num_rows
     except (OSError, pa.ArrowException) as error:
         raise EnvironmentFault(f"{name} cannot be read: {error}") from None
 
 
 def _csv(name: str, stream: ByteStream, columns: Sequence[str], reject: RejectRow) -> Iterator[Rows]:
+    skipped: list[int] = []  # the numbers of invalid rows at and behind the rows under way
+
     def invalid(row: arrow_csv.InvalidRow) -> str:
         reason = f"{row.actual_columns} columns instead of {row.expected_columns}"
-        reject(row.number or 0, reason, row.text.encode())
+        skipped.append((row.number or 1) - 1)  # Arrow's row 1 is the header
+        reject(skipped[-1], reason, row.text.encode())
         return "skip"
 
     header = stream.peek().partition(b"\n")[0]
@@ -193,8 +200,13 @@ def _csv(name: str, stream: ByteStream, columns: Sequence[str], reject: RejectRo
             pa.PythonFile(stream, "r"), arrow_csv.ReadOptions(use_threads=False), parse, convert
         ) as reader:
             _require(name, columns, reader.schema.names)
+            last = 0
             for rows in reader:
-                yield {column: rows[column] for column in columns}
+                following = np.arange(last + 1, last + rows.num_rows + len(skipped) + 1)
+                numbers = np.setdiff1d(following, skipped)[: rows.num_rows]
+                last = int(numbers.max(initial=last))
+                skipped[:] = [number for number in skipped if number > last]
+                yield numbers, {column: rows[column] for column in columns}
     except pa.ArrowInvalid as error:
         raise EnvironmentFault(f"{name} cannot be read: {error}") from None
 
@@ -203,7 +215,7 @@ def _json(stream: ByteStream, columns: Sequence[str], reject: RejectRow) -> Iter
     for section in sections(stream):
         for number, data in section.overlong:
             reject(number, TOO_LONG, data)
-        rows = []
+        rows, numbers = [], []
         for at, number in enumerate(section.lines.numbers.tolist()):
             line = section.lines[at]
             row = _document(line)
@@ -211,7 +223,9 @@ def _json(stream: ByteStream, columns: Sequence[str], reject: RejectRow) -> Iter
                 reject(number, "not a JSON object", line)
             else:
                 rows.append(row)
-        yield {column: pa.array([_text(row.get(column)) for row in rows], pa.string()) for column in columns}
+                numbers.append(number)
+        texts = {column: pa.array([_text(row.get(column)) for row in rows], pa.string()) for column in columns}
+        yield np.array(numbers, np.int64), texts
 
 
 def _document(line: bytes) -> dict[str, Any] | None:

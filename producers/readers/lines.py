@@ -15,7 +15,7 @@ from unskew.producers.dataset import Block
 from unskew.producers.readers.inputs import ByteStream
 
 _NEWLINE, _RETURN = 0x0A, 0x0D
-_BOM = b"\xef\xbb\xbf"
+BOM = b"\xef\xbb\xbf"
 #: Longer lines are rejected. Six times as much, were every character escaped, still fits into a Kafka message.
 LONGEST = 160_000
 TOO_LONG = f"line of more than {LONGEST:,} bytes"
@@ -94,8 +94,8 @@ def sections(stream: ByteStream, size: int = 1 << 21, number: int = 0) -> Iterat
     while True:
         read = stream.read(size)
         data = rest + read
-        if offset == 0 and data.startswith(_BOM):
-            data, offset = data[len(_BOM) :], len(_BOM)
+        if offset == 0 and data.startswith(BOM):
+            data, offset = data[len(BOM) :], len(BOM)
         if skipped:
             end = data.find(b"\n") + 1 or (len(data) if not read else 0)
             if end:

@@ -129,6 +129,50 @@ def test_times_of_other_types(tmp_path):
         read(reader(path, time="when"))
 
 
+def numbers(rejects):
+    return sorted((reject.line, reject.reason) for reject in rejects.samples)
+
+
+def test_rejects_have_the_numbers_of_their_rows(tmp_path):
+    path, rejects = tmp_path / "bad.jsonl", Rejects()
+    path.write_text('{"user":"ann"}\nodd\n{"n":1}\n\n{"user":"bob"}\n{"n":2}\n')
+    assert [row["key"] for row in read(reader(path, rejects=rejects))] == ["ann", "bob"]
+    assert numbers(rejects) == [(2, "not a JSON object"), (3, "no user"), (6, "no user")]
+
+    path, rejects = tmp_path / "bad.csv", Rejects()
+    path.write_text("user,n\nann,1\nodd\n,1\nodd,1,2\nbob,1\n,1\n")
+    assert [row["key"] for row in read(reader(path, rejects=rejects))] == ["ann", "bob"]
+    columns = "columns instead of 2"
+    assert numbers(rejects) == [(2, f"1 {columns}"), (3, "no user"), (4, f"3 {columns}"), (6, "no user")]
+
+
+def test_rows_of_a_long_table_are_numbered_on(tmp_path):
+    path, rejects = tmp_path / "long.csv", Rejects(tmp_path / "rejects")
+    rows = [f"user {number},{'x' * 50}" for number in range(1, 60_001)]
+    rows[9::1000] = ["odd"] * 60
+    rows[10::1000] = [",1"] * 60
+    path.write_text("user,n\n" + "\n".join(rows) + "\n")
+    with rejects:
+        assert len(read(reader(path, rejects=rejects))) == 60_000 - 120
+    lines = [orjson.loads(line)["line"] for line in (tmp_path / "rejects").read_bytes().splitlines()]
+    assert sorted(lines) == sorted([*range(10, 60_000, 1000), *range(11, 60_000, 1000)])
+
+
+def test_rejects_count_once_however_often_a_part_is_read(tmp_path):
+    path, rejects = tmp_path / "bad.jsonl", Rejects()
+    path.write_text('{"user":"ann"}\nodd\n{"user":"bob"}\n')
+    dataset = reader(path, rejects=rejects, limit=2)
+    for _ in range(3):
+        assert len(read(dataset)) == 2
+    assert rejects.reasons == {"not a JSON object": 1}
+
+
+def test_json_may_begin_with_a_byte_order_mark(tmp_path):
+    path = tmp_path / "bom.jsonl"
+    path.write_bytes(b'\xef\xbb\xbf{"user":"ann"}\n')
+    assert read(reader(path)) == [{"key": "ann"}]
+
+
 def test_lists_are_no_keys(tmp_path):
     path = tmp_path / "lists.parquet"
     pq.write_table(pa.table({"tags": [[1], [2]]}), path)
