@@ -73,13 +73,13 @@ def named(path: str) -> Any:
 
     """
     module, colon, name = path.partition(":")
-    if not colon or not module or not name:
+    if not colon or not module or module.startswith(".") or not name:
         raise UsageError(f"the work is {path!r}; valid: MODULE:NAME, such as unskew.works:Sessions")
     if "" not in sys.path:
         sys.path.insert(0, "")  # as python itself does for a script
     try:
         loaded = importlib.import_module(module)
-    except ImportError as error:
+    except (ImportError, SyntaxError) as error:
         raise UsageError(f"the work {path!r} can't be loaded ({error})") from None
     if not hasattr(loaded, name):
         works = [key for key, value in vars(loaded).items() if _is_work(value)]
@@ -121,7 +121,10 @@ def _called(path: str, make: Callable[..., Any], values: dict[str, Any]) -> Any:
 def _values(path: str, make: Callable[..., Any], given: dict[str, str]) -> dict[str, Any]:
     valid = _parameters(make)
     target = make.__init__ if isinstance(make, type) else make
-    hints = get_type_hints(target)
+    try:
+        hints = get_type_hints(target) if given else {}
+    except NameError as error:  # it is imported for type checkers alone
+        raise UsageError(f"{path}: the type of an option can't be found ({error})") from None
     values = {}
     for name, text in given.items():
         if name not in valid:

@@ -46,6 +46,7 @@ def test_a_function_or_an_object():
     ("path", "options", "message"),
     [
         ("Sessions", {}, "the work is 'Sessions'; valid: MODULE:NAME, such as unskew.works:Sessions"),
+        (".here:Work", {}, "the work is '.here:Work'; valid: MODULE:NAME, such as unskew.works:Sessions"),
         ("nowhere:Work", {}, "the work 'nowhere:Work' can't be loaded (No module named 'nowhere')"),
         ("unskew.works:Session", {}, "unskew.works has no 'Session'; valid: Distinct, DistinctCount, Enriched, "),
         ("unskew.works:Sessions", {"gap": "soon"}, "unskew.works:Sessions: gap is 'soon'; valid: a duration"),
@@ -66,6 +67,25 @@ def test_mistakes_are_one_line(path, options, message):
         load(path, options)
     assert str(raised.value).startswith(message)
     assert "\n" not in str(raised.value)
+
+
+def test_a_module_with_a_mistake(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "unfinished_work.py").write_text("def make(:\n")
+    with pytest.raises(UsageError, match=r"can't be loaded \(.*unfinished_work\.py, line 1\)"):
+        load("unfinished_work:make")
+
+
+def test_types_that_are_there_for_type_checkers_alone(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "typed_work.py").write_text(
+        "from unskew.works import Sessions\n"
+        "def make(gap: 'Gap' = 3) -> Sessions:\n"
+        "    return Sessions(gap)\n"
+    )  # fmt: skip
+    assert load("typed_work:make").gap_ms == 3000
+    with pytest.raises(UsageError, match=r"typed_work:make: the type of an option can't be found \(.*'Gap'"):
+        load("typed_work:make", {"gap": "4"})
 
 
 def test_what_every_python_has_does_not_travel():
