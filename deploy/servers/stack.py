@@ -5,6 +5,7 @@ A process that exports metrics registers with Prometheus here, for as long as it
 
 import json
 import os
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -146,7 +147,8 @@ def scraped(port: int) -> Iterator[None]:
         yield
         return
     for file in targets().glob("*.json"):
-        if not is_held(file) and not lives(_process(file)):  # earlier versions didn't hold theirs
+        process = _process(file)
+        if process and not is_held(file) and not lives(process):  # earlier versions didn't hold theirs
             file.unlink(missing_ok=True)
     own = targets() / f"{os.getpid()}-{port}.json"  # a process may have several pages
     new = own.with_suffix(".new")
@@ -159,6 +161,7 @@ def scraped(port: int) -> Iterator[None]:
         os.close(held)
 
 
-def _process(file: Path) -> int:
-    """The process that has written a file of targets. Earlier versions named the file by it alone."""
-    return int(file.stem.partition("-")[0])
+def _process(file: Path) -> int | None:
+    """The process that has written a file of targets; None if a user has. Earlier versions named it by that alone."""
+    found = re.fullmatch(r"([0-9]{1,9})(-[0-9]+)?", file.stem)
+    return int(found[1]) if found else None

@@ -22,3 +22,15 @@ def test_a_process_has_several_pages(monkeypatch, tmp_path):
             assert listed() == ["1.json", f"{os.getpid()}-9401.json"]
             assert "127.0.0.1:9401" in (tmp_path / f"{os.getpid()}-9401.json").read_text()
     assert listed() == ["1.json"]
+
+
+def test_targets_of_the_user_s_own_stay(monkeypatch, tmp_path):
+    monkeypatch.setattr(stack, "running", lambda _: True)
+    monkeypatch.setattr(stack, "targets", lambda: tmp_path)
+    for name in ("kafka-exporter", "9100", "mine-1"):
+        (tmp_path / f"{name}.json").write_text("[]")
+    monkeypatch.setattr(stack, "lives", lambda _: False)
+    with scraped(9400):
+        assert sorted(path.name for path in tmp_path.glob("*.json")) == sorted(
+            [f"{os.getpid()}-9400.json", "kafka-exporter.json", "mine-1.json"]
+        )
