@@ -5,6 +5,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from http.client import HTTPException
 from typing import Any, Self
 from urllib.error import HTTPError, URLError
 from urllib.parse import urlencode
@@ -140,6 +141,8 @@ class Prometheus:
             raise EnvironmentFault(f"Prometheus at {self.url} refuses: {reason}") from error
         except (URLError, OSError) as error:
             raise EnvironmentFault(f"Prometheus does not answer at {self.url}: {error}") from error
+        except (HTTPException, ValueError, KeyError, TypeError):
+            raise EnvironmentFault(f"what answers at {self.url} is not Prometheus") from None
         return [
             Series(
                 one["metric"],
