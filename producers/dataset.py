@@ -10,7 +10,7 @@ and ``Since`` only those from a moment on.
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import count
 from typing import Any, ClassVar
@@ -256,6 +256,9 @@ def scaled(size: int, scale: float) -> int:
 class Repeated(Dataset):
     """A dataset that is sent several times or without end, from the first record to the last.
 
+    The messages are the same each time. The blocks' times go on: each turn begins at the time at which the last one
+    ended, so that a replay keeps its pace.
+
     Parameters
     ----------
     dataset : Dataset
@@ -289,14 +292,26 @@ class Repeated(Dataset):
     def blocks(self, start: int = 0) -> Iterator[Block]:
         length = self._dataset.records
         done, skip = divmod(start, length) if length else (0, start)
+        latest: int | None = None  # the end of the turns so far
         for turn in count(done) if self._times is None else range(done, self._times):
             self._turn, records = turn, 0
+            begin, later = latest, None  # what is added to the turn's times
             for block in self._dataset.blocks(skip if length else 0):
                 records += len(block)
                 first = 0 if length else min(skip, len(block))
                 skip -= first
-                if first < len(block):
-                    yield block.slice(first, len(block)) if first else block
+                if first == len(block):
+                    continue
+                part = block.slice(first, len(block)) if first else block
+                if (times := part.times) is not None:
+                    if later is None:
+                        later = 0 if begin is None else begin - int(times[0])
+                    if later:
+                        times = times + later
+                        part = replace(part, times=times)
+                    end = int(times.max())
+                    latest = end if latest is None else max(latest, end)
+                yield part
             if not records:
                 return  # the files have no records, and would have none the next time
             skip = 0 if length else skip

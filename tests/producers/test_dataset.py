@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 from unskew.errors import UsageError
 from unskew.producers.dataset import Repeated, Since, moment
 from unskew.producers.messages import hashtag_keys
+from unskew.producers.pace import Replay
+from unskew.producers.readers.columns import Columns
 from unskew.producers.readers.files import Files
 from unskew.producers.readers.inputs import inputs
 from unskew.producers.readers.rejects import Rejects
@@ -68,7 +70,8 @@ def test_a_moment_is_seconds_or_iso(text):
 
 
 def messages(dataset, start=0):
-    blocks = [block.messages.dictionary_decode() for block in dataset.blocks(start)]
+    found = [block.messages for block in dataset.blocks(start)]
+    blocks = [part.dictionary_decode() if isinstance(part, pa.DictionaryArray) else part for part in found]
     return pa.concat_arrays(blocks).to_pylist() if blocks else []
 
 
@@ -79,6 +82,25 @@ def test_the_records_come_again_in_the_same_order(records, times, start):
     again = Repeated(once, times)
     assert again.records == records * times
     assert messages(again, start) == (messages(once) * times)[start:]
+
+
+@pytest.mark.parametrize("start", [0, 1, 7, 10, 14])
+def test_the_times_of_a_turn_follow_those_of_the_last(start, tmp_path):
+    (tmp_path / "rows.csv").write_text("k,t\n" + "".join(f"a,{time}\n" for time in (5000, 4000, 6000, 9000, 8000)))
+    once = Columns(inputs([str(tmp_path / "rows.csv")]), Rejects(), "k", "t")
+    times = [time for _, time in rows(Repeated(once, 3), start)]
+    turn = [5000, 4000, 6000, 9000, 8000]
+    expected = [time + 4000 * again for again in range(3) for time in turn][start:]
+    moved = expected[0] - times[0]  # a later start begins at the records' own times
+    assert times == [time - moved for time in expected]
+    assert messages(Repeated(once, 3), start) == (messages(once) * 3)[start:]
+    last = 0.0
+    pace = Replay(1.0)
+    for block in Repeated(once, 3).blocks():
+        for _, due in pace.pieces(block, 0):
+            assert due - last <= 3.1
+            last = due
+    assert last == pytest.approx(12)
 
 
 def test_without_end():
