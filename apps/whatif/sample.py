@@ -3,7 +3,6 @@
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +11,7 @@ import pyarrow as pa
 
 from unskew.apps.topology.worker import Work, described
 from unskew.apps.whatif.minutes import TupleCost
-from unskew.apps.whatif.stream import Given, head
-from unskew.deploy.kafka.reader import TopicReader
+from unskew.apps.whatif.stream import Given, head, with_columns
 from unskew.errors import UsageError
 from unskew.works import KeyedWork, Now
 
@@ -54,20 +52,22 @@ def of(stream: Given, settings: Mapping[str, Any]) -> tuple[Work | KeyedWork, pa
     work = settings["work"]
     columns = dict.fromkeys((*settings["work_columns"], *getattr(work, "columns", ())))
     wanted = [column for column in columns if column not in ("key", "time")]
-    keys = next(replace(stream, tuples=MOST).blocks(MOST), None)
-    if keys is None:
+    of_messages: dict[str, pa.Array] = {}
+    if stream.topic is None:
+        keys: Any = next(replace(stream, tuples=MOST).blocks(MOST), None)
+    else:
+        if unknown := [column for column in wanted if column not in _OF_MESSAGES]:
+            raise UsageError(f"a message has no column {unknown[0]!r} here; valid: {', '.join(_OF_MESSAGES)}")
+        functions = {column: _OF_MESSAGES[column] for column in wanted}
+        read, of_messages = with_columns(stream.topic, stream.field, MOST, stream.connect(), functions)
+        keys = read.keys
+    if keys is None or not len(keys):
         raise UsageError(f"stream {stream.spec!r} has no tuples")
-    found: dict[str, Any] = {"key": keys.cast(pa.string()), "time": np.arange(len(keys), dtype=np.int64)}
+    found: dict[str, Any] = {"key": keys.cast(pa.string()), "time": np.arange(len(keys), dtype=np.int64), **of_messages}
     if stream.file is not None and wanted:
         rows = head(stream.file, MOST, *wanted)
         found |= {column: rows[column].combine_chunks() for column in wanted}
-    elif stream.topic is not None:
-        if unknown := [column for column in wanted if column not in _OF_MESSAGES]:
-            raise UsageError(f"a message has no column {unknown[0]!r} here; valid: {', '.join(_OF_MESSAGES)}")
-        with TopicReader(stream.connect(), stream.topic) as reader:
-            messages = list(islice(reader.to_end(), len(keys)))
-        found |= {column: pa.array([_OF_MESSAGES[column](each) for each in messages]) for column in wanted}
-    elif wanted:
+    elif wanted and stream.topic is None:
         raise UsageError(f"stream {stream.spec!r} has no column {wanted[0]!r}; valid: a file or a topic has columns")
     return work, pa.RecordBatch.from_pydict(found)
 

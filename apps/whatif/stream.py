@@ -1,7 +1,7 @@
 """The stream to simulate: a generator, a dataset, a column of a file, or the present contents of a Kafka topic."""
 
 import inspect
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv as pv
 import pyarrow.parquet as pq
+from confluent_kafka import Message
 from numpy.typing import NDArray
 
 from unskew.apps.splitter.fields import Fields
@@ -91,7 +92,12 @@ class Given:
     def topic(self) -> str | None:
         """The topic that it comes from. None: it doesn't."""
         name, _, rest = self.spec.partition(":")
-        return rest.partition(":")[0] if name == "kafka" else None
+        return _field(rest)[0] if name == "kafka" else None
+
+    @property
+    def field(self) -> str | None:
+        """The field of a topic's messages that is the key. None: the Kafka key is."""
+        return _field(self.spec.partition(":")[2])[1]
 
     def read(self) -> Stream:
         """The whole stream, as ``read``."""
@@ -292,10 +298,16 @@ def _histogram(path: Path, tuples: int, seed: int) -> Stream:
 
 
 def _topic(name: str, tuples: int, connection: Connection) -> Stream:
+    topic, field = _field(name)
+    return records(topic, field, tuples, connection)
+
+
+def _field(name: str) -> tuple[str, str | None]:
+    """The topic and the field of ``TOPIC`` or ``TOPIC:FIELD``."""
     topic, _, field = name.partition(":")
     if not topic:
         raise UsageError("stream is 'kafka:'; valid: kafka:TOPIC or kafka:TOPIC:FIELD")
-    return records(topic, field or None, tuples, connection)
+    return topic, field or None
 
 
 def records(topic: str, field: str | None, tuples: int, connection: Connection) -> Stream:
@@ -312,18 +324,30 @@ def records(topic: str, field: str | None, tuples: int, connection: Connection) 
         Kafka doesn't answer.
 
     """
+    return with_columns(topic, field, tuples, connection, {})[0]
+
+
+def with_columns(
+    topic: str, field: str | None, tuples: int, connection: Connection, columns: Mapping[str, Callable[[Message], Any]]
+) -> tuple[Stream, dict[str, pa.Array]]:
+    """As ``records``, with columns of the same messages. Each column's function gives its value of a message."""
     read = None if field is None else Fields.column(field).read
     keys: list[Any] = []
     times: list[int] = []
+    beside: dict[str, list[Any]] = {column: [] for column in columns}
     with TopicReader(connection, topic) as reader:
         wanted = islice(reader.to_end(), tuples)
         while messages := list(islice(wanted, CHUNK)):
             times += [message.timestamp()[1] for message in messages]
             found = [message.key() if read is None else message.value() for message in messages]
             keys += found if read is None else read(pa.array(found, pa.binary()))[0].to_pylist()
+            for column, of in columns.items():
+                beside[column] += map(of, messages)
     if keys and all(key is None for key in keys):
         missing = f"field {field!r}" if field else "key; name a field of the JSON messages: kafka:TOPIC:FIELD"
         raise UsageError(f"no message of topic {topic!r} has a {missing}")
     stamps = np.array(times, np.int64)
     order = np.argsort(stamps, kind="stable")
-    return Stream(pa.array(keys).take(pa.array(order)), stamps[order])
+    taken = pa.array(order)
+    stream = Stream(pa.array(keys).take(taken), stamps[order])
+    return stream, {column: pa.array(values).take(taken) for column, values in beside.items()}
