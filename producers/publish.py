@@ -196,7 +196,7 @@ def publish(
     if summary.failed:
         raise DeliveryFault(summary)
     if journal is not None and not summary.interrupted:
-        journal.finish()
+        journal.finish(upload.position)
     return summary
 
 
@@ -216,7 +216,7 @@ class _Upload:
         self._placement = placement
         self._pace = pace
         self._progress = progress
-        self._position = start
+        self.position = start
         self._resumption = resumption
         self._records = Records(keyed=placement.keyed)
         self._sent = 0
@@ -227,8 +227,8 @@ class _Upload:
     def send(self, block: Block) -> None:
         """Send the block piece by piece, each when it is due, until all is sent or the outbox is closed."""
         records = self._records.of(block)
-        partitions = self._placement.choose(block, self._position)
-        self._position += len(block)
+        partitions = self._placement.choose(block, self.position)
+        self.position += len(block)
         if self._resumption is not None and not self._resumption.over:
             missing = self._resumption.missing(records, partitions)
             records, partitions, block = records[missing], partitions[missing], block.only(missing)

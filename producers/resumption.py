@@ -54,6 +54,7 @@ class Journal:
         identity = dataset.identity()
         if identity is None:
             raise UsageError("--resume needs files or generated records: standard input can't be read again")
+        self._topic = topic
         self._identity = {"topic": topic, **identity}
         digest = hashlib.sha256(orjson.dumps(self._identity, option=orjson.OPT_SORT_KEYS)).hexdigest()[:16]
         self._path = (directory or data_directory() / "loads") / f"{topic}-{digest}.json"
@@ -114,10 +115,23 @@ class Journal:
         if known:
             self._dataset.recall(known[-1])
 
-    def finish(self) -> None:
-        """Note that all records were delivered."""
-        self._state["finished"] = True
+    def finish(self, records: int) -> None:
+        """Note that all records of the dataset were delivered, and how many these are."""
+        self._state |= {"finished": True, "records": records}
         self._write()
+
+    def require_there(self, ends: Mapping[int, int]) -> None:
+        """Look whether the topic can have all records of a finished upload. ``ends`` is partition → its end offset.
+
+        Raises
+        ------
+        UsageError
+            It can't: the topic was made anew since.
+
+        """
+        there = [ends.get(partition, -1) - offset for partition, offset in enumerate(self.begun)]
+        if min(there) < 0 or sum(there) < self._state.get("records", 0):  # earlier versions didn't note the number
+            raise UsageError(f"topic {self._topic} was made anew since this upload ended; publish without --resume")
 
     def _write(self) -> None:
         try:

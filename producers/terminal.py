@@ -129,10 +129,16 @@ def upload(
     """Publish a dataset with progress and a summary. Return False if the user stopped it.
 
     If a dataset can be read a second time, its upload keeps a journal, so that it can be resumed.
+
+    Raises
+    ------
+    UsageError
+        The upload can't be resumed, as the topic was made anew.
     """
     output = Console()
     journal = Journal(topic, dataset) if resume or dataset.identity() is not None else None
     if journal and resume and journal.load() and journal.finished:
+        journal.require_there(topics.end_offsets(connection, topic, committed=False))
         output.print(f"all of {dataset.name} is in {topic} already: nothing to resume", soft_wrap=True, highlight=False)
         return True
     with stop_on_signal() as stopped, _progress(dataset) as progress:

@@ -2,10 +2,13 @@
 
 import pytest
 
+from unskew.deploy.kafka import topics
 from unskew.deploy.kafka.connection import Connection
 from unskew.errors import UsageError
-from unskew.producers import resumption
+from unskew.producers import resumption, terminal
+from unskew.producers.pace import Pace
 from unskew.producers.partitioning import Spread
+from unskew.producers.readers.rejects import Rejects
 from unskew.producers.registry import create
 
 
@@ -17,3 +20,33 @@ def test_a_topic_that_was_made_anew_is_recognized(ends, tmp_path, monkeypatch):
     journal.begin([5, 5], placement.rule)
     with pytest.raises(UsageError, match="was made anew since this upload began"):
         resumption.begin(Connection("nowhere:1"), "topic", placement, journal, resume=True)
+
+
+@pytest.mark.parametrize(
+    ("ends", "there"),
+    [
+        ({0: 10, 1: 10}, True),
+        ({0: 30, 1: 12, 2: 0}, True),  # others have written to it, and it has got a partition
+        ({0: 0, 1: 0}, False),
+        ({0: 10, 1: 9}, False),
+        ({0: 20}, False),
+    ],
+)
+def test_nothing_to_resume_is_said_of_the_topic_that_has_it_all(ends, there, tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("UNSKEW_HOME", str(tmp_path))
+    monkeypatch.setattr(topics, "end_offsets", lambda *_, **__: ends)
+    dataset = create("COUNTRY_SKEW_R80", records=10)
+    journal = resumption.Journal("topic", dataset)
+    journal.begin([5, 5], "rule")
+    journal.finish(10)
+
+    def resumed():
+        connection = Connection("nowhere:1")
+        return terminal.upload(connection, "topic", dataset, Rejects(), pace=Pace(), placement=None, resume=True)
+
+    if there:
+        assert resumed()
+        assert "nothing to resume" in capsys.readouterr().out
+        return
+    with pytest.raises(UsageError, match="topic topic was made anew since this upload ended"):
+        resumed()
