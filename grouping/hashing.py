@@ -87,7 +87,10 @@ def _finish(h: np.uint64) -> np.uint64:
 
 
 def function(seed: int, index: int = 0) -> np.uint64:
-    """The number of a seed's ``index``-th hash function, 0 ≤ index < 2^32. No two seeds share a hash function."""
+    """The number of a seed's ``index``-th hash function, 0 ≤ index < 2^32.
+
+    Seeds share their hash functions if they are equal modulo 2^32, and else have none in common.
+    """
     return np.uint64((seed << 32) + index & 0xFFFF_FFFF_FFFF_FFFF)
 
 

@@ -39,7 +39,9 @@ class KllQuantiles(Summary):
     Raises
     ------
     ValueError
-        A parameter is invalid, or datasketches isn't installed.
+        A parameter is invalid.
+    EnvironmentFault
+        datasketches isn't installed.
 
     References
     ----------

@@ -28,10 +28,10 @@ class Country(Generated):
 
     Parameters
     ----------
+    ratio : int
         R, 0 to 100: the hot key's extra share in %.
     half : bool
         Whether the second half of the stream has R = 0. The hot key then turns cold.
-        The second half of the stream has R = 0: the hot key turns cold.
     records, seed : int
         See ``Generated``.
 
