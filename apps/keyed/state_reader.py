@@ -167,4 +167,9 @@ def _text(value: Any) -> str:
         return value
     if isinstance(value, bytes):
         return value.decode(errors="replace")
-    return orjson.dumps(value, default=_text, option=orjson.OPT_NON_STR_KEYS).decode()
+    return orjson.dumps(value, default=_inner, option=orjson.OPT_NON_STR_KEYS).decode()
+
+
+def _inner(value: Any) -> str:
+    """What JSON has no type for: a binary, a decimal, a duration, or a time in nanoseconds."""
+    return _text(value) if isinstance(value, bytes) else str(value)
