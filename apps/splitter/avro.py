@@ -89,14 +89,15 @@ class Registry:
         """
         try:
             parts = urlsplit(url)
-            host = f"{parts.hostname}:{parts.port}" if parts.port else parts.hostname
+            host, port = parts.hostname or "", f":{parts.port}" if parts.port else ""
         except ValueError:
-            parts, host = urlsplit(""), None
+            parts, host, port = urlsplit(""), "", ""
         if parts.scheme not in ("http", "https") or not host:
             raise UsageError(f"--schema-registry is {_without_user(url)!r}; valid: http://HOST:PORT, https://…")
         login = f"{unquote(parts.username or '')}:{unquote(parts.password or '')}"
         header = f"Basic {base64.b64encode(login.encode()).decode()}" if parts.username else ""
-        return cls(urlunsplit((parts.scheme, host, parts.path.rstrip("/"), "", "")), header)
+        host = f"[{host}]" if ":" in host else host  # urlsplit leaves the brackets of an IPv6 address out
+        return cls(urlunsplit((parts.scheme, host + port, parts.path.rstrip("/"), "", "")), header)
 
     def knowing(self, numbers: set[int]) -> Self:
         """The same registry with the schemas of these numbers, if it has them.

@@ -123,9 +123,23 @@ def test_a_password_is_not_shown():
     assert registry.url == "https://registry:8081/api"
     assert "s3cret" not in repr(registry) + repr(Schemas(registry="https://me:s3cret@registry:8081"))
     assert pickle.loads(pickle.dumps(registry)) == registry
+    with pytest.raises(UsageError, match="is 'http://:8081'"):
+        Registry.at("http://:8081")
     with pytest.raises(UsageError, match="is 'registry:8081'") as error:
         Registry.at("ftp://me:s3cret@registry:8081")
     assert "s3cret" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("given", "url"),
+    [
+        ("http://[::1]:8081/", "http://[::1]:8081"),
+        ("https://me:s3cret@[2001:DB8::7]/api", "https://[2001:db8::7]/api"),
+        ("http://Registry:8081", "http://registry:8081"),
+    ],
+)
+def test_an_address_keeps_its_brackets(given, url):
+    assert Registry.at(given).url == url
 
 
 @pytest.fixture
