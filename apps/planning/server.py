@@ -2,6 +2,7 @@
 
 import errno
 import logging
+import re
 import secrets
 import socket
 import threading
@@ -17,7 +18,7 @@ from pyspark.sql import SparkSession
 from unskew.apps.planning.wire import REFUSED, Address, answering
 from unskew.apps.spark import is_remote
 from unskew.deploy.servers.loopback import LOOPBACK
-from unskew.errors import EnvironmentFault, UserError
+from unskew.errors import EnvironmentFault, UsageError, UserError
 
 log = logging.getLogger(__name__)
 
@@ -25,6 +26,7 @@ log = logging.getLogger(__name__)
 PORT, ENABLED = "spark.unskew.planner.port", "spark.unskew.planner.enabled"
 RETRIES = "spark.port.maxRetries"
 
+_LAST_PORT = 65_535
 _MOMENT = 0.2  # s; until the next connection is tried
 _GONE = (ConnectionError, TimeoutError, EOFError)  # the task has ended, or another attempt of it has won
 
@@ -131,6 +133,7 @@ class Server(ABC):
 
 def _listening(at: str, port: int, retries: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in at else socket.AF_INET
+    retries = min(retries, _LAST_PORT - port)
     for more in range(retries + 1):
         try:
             return socket.create_server((at, port + more), family=family)
@@ -149,10 +152,18 @@ def place_of(spark: SparkSession) -> Place | None:
     """Where a server of this session listens.
 
     None: there is no driver of ours (Spark Connect), or ``spark.unskew.planner.enabled`` is false.
+
+    Raises
+    ------
+    UsageError
+        ``spark.unskew.planner.port`` is no port.
+
     """
     if is_remote(spark) or spark.conf.get(ENABLED, "true") == "false":
         return None
-    conf, port = spark.sparkContext.getConf(), int(spark.conf.get(PORT, "0") or 0)
+    conf, given = spark.sparkContext.getConf(), spark.conf.get(PORT, "0") or "0"
+    if not re.fullmatch(r"[0-9]{1,5}", given) or (port := int(given)) > _LAST_PORT:
+        raise UsageError(f"{PORT} is {given!r}; valid: 1 to {_LAST_PORT}, or 0 for any free one")
     host = LOOPBACK if conf.get("spark.master", "").startswith("local") else conf.get("spark.driver.host") or LOOPBACK
     bind = None if host == LOOPBACK else conf.get("spark.driver.bindAddress")
     return Place(host, bind, port, int(conf.get(RETRIES) or 16))

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -14,9 +15,9 @@ from tests.waiting import PATIENCE
 from unskew.apps.checkpoint.folders import LocalFolder
 from unskew.apps.planning.asking import Asking, connection
 from unskew.apps.planning.planner import FOLDER, Planner
-from unskew.apps.planning.server import Place
+from unskew.apps.planning.server import Place, place_of
 from unskew.deploy.servers.loopback import LOOPBACK, free_port
-from unskew.errors import EnvironmentFault
+from unskew.errors import EnvironmentFault, UsageError
 from unskew.grouping import create, measures
 from unskew.grouping.planned.planned import Planned
 
@@ -323,6 +324,24 @@ def test_a_port_that_is_taken():
             port = made.address.port  # it is taken now
         with pytest.raises(EnvironmentFault, match=f"can't listen at {LOOPBACK}:{port} .*in use"):
             Planner(lambda _: planned(), None, Place(LOOPBACK, port=port))
+
+
+def test_there_is_no_port_after_the_last_one():
+    with ExitStack() as stack:
+        stack.enter_context(closing(socket.create_server((LOOPBACK, 65_535))))
+        with pytest.raises(EnvironmentFault, match=f"can't listen at {LOOPBACK}:65535 .*in use"):
+            Planner(lambda _: planned(), None, Place(LOOPBACK, port=65_535, retries=16))
+
+
+@pytest.mark.parametrize("port", ["", "0", "7077", "-1", "65536", "any", "7077.0", "1e3"])
+def test_what_is_no_port_is_refused(port):
+    conf = {"spark.unskew.planner.port": port}
+    spark = SimpleNamespace(conf=conf, sparkContext=SimpleNamespace(getConf=lambda: {"spark.master": "local[2]"}))
+    if port in {"", "0", "7077"}:
+        assert place_of(spark).port == int(port or 0)
+    else:
+        with pytest.raises(UsageError, match=f"spark.unskew.planner.port is '{port}'; valid: 1 to 65535, or 0 for any"):
+            place_of(spark)
 
 
 def test_a_long_answer_holds_up_no_other_connection():
