@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from unskew.apps.checkpoint.visible import require_own
 from unskew.apps.planning.planner import BatchPlans
 from unskew.apps.planning.wire import QUOTAS, unpacked
 from unskew.apps.routing.batches import batch_at_driver
@@ -61,13 +62,23 @@ def routed_frame(df: DataFrame, key: Column, routing: Routing, name: str, cost: 
     cost : Column, optional
         Each row's cost, double, from 0 to ``MOST_COST``. The plan is then made of sums of costs, not of counts.
 
+    Raises
+    ------
+    UsageError
+        In ``foreachBatch`` the checkpoint isn't the query's own.
+    EnvironmentFault
+        The checkpoint can't be read or written.
+
     """
 
     def router(_batch: int = 0) -> PlannedBySpark:
         return PlannedBySpark(routing.workers, seed=routing.seed, **routing.options)
 
     batch = batch_at_driver(df.sparkSession)
-    plans = BatchPlans(router, None if batch is None else routing.checkpoint, routing.name)
+    checkpoint = None if batch is None else routing.checkpoint
+    if checkpoint is not None:
+        require_own(df.sparkSession, checkpoint)  # no task checks it, as the driver alone writes there
+    plans = BatchPlans(router, checkpoint, routing.name)
     batch = batch or 0
     buckets = BUCKETS * routing.workers
     hashed = df.withColumn(_KEY, F.xxhash64(F.lit(routing.seed), key))

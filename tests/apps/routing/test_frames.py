@@ -2,6 +2,8 @@
 
 from collections import Counter, defaultdict
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
@@ -12,8 +14,10 @@ from pyspark.sql import functions as F
 from tests.waiting import PATIENCE
 from unskew import balance, balanced_map
 from unskew.apps.routing import frames
-from unskew.apps.routing.frames import PlannedBySpark
+from unskew.apps.routing.frames import PlannedBySpark, routed_frame
+from unskew.apps.routing.router import Routing
 from unskew.apps.spark import plan_of
+from unskew.errors import UsageError
 
 WORKERS = 20
 ROWS = 200_000
@@ -51,6 +55,18 @@ def test_buckets_are_those_of_spark():
     hashes = np.array([-1, -(2**63), 2**63 - 1, 0, 1279, 1280], np.int64)
     buckets = PlannedBySpark(WORKERS)._buckets(hashes.view(np.uint64))
     assert buckets.tolist() == [int(each) % 1280 for each in hashes]
+
+
+@pytest.mark.parametrize("there", ["none", "another"])
+def test_a_checkpoint_that_is_not_the_querys(tmp_path, there):
+    """In ``foreachBatch``. It would get this query's plans, and give it another's."""
+    if there != "none":
+        (tmp_path / "metadata").write_text(f'{{"id":"{there}"}}')
+    of_job = {"streaming.sql.batchId": "3", "sql.streaming.queryId": "own"}
+    batch = SimpleNamespace(sparkSession=SimpleNamespace(sparkContext=SimpleNamespace(getLocalProperty=of_job.get)))
+    with pytest.raises(UsageError, match=rf"is not that of the query \(the query there: {there}, this one: own\)"):
+        routed_frame(cast("Any", batch), cast("Any", None), Routing("PLANNED", WORKERS, str(tmp_path)), "worker")
+    assert not (tmp_path / "unskew").exists()
 
 
 @pytest.mark.spark
