@@ -111,7 +111,8 @@ class KeyedWork(ABC):
         Parameters
         ----------
         tuples : RecordBatch
-            n tuples: ``slot`` (int32), ``time`` (int64, ms) and ``columns``. Tuples of one source are in its order.
+            n tuples: ``slot`` (int32), ``time`` (int64, ms) and ``columns``. Tuples of one source are in its order. A
+            column of more than 2 GiB of texts or bytes has Arrow's large type.
         states : RecordBatch
             k states with the columns of ``state``. Each of their keys has a tuple.
         now : Now

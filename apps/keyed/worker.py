@@ -22,6 +22,9 @@ from unskew.grouping.keys import Keys, encode
 
 _WORK, _COUNTS = 0, 1
 
+_MOST_BYTES = 2**31 - 1  # of an array whose offsets have 32 bits
+_LARGE = {pa.string(): pa.large_string(), pa.binary(): pa.large_binary()}
+
 
 def work(
     program: Program, store: Store, worker: int, packets: Sequence[bytes], batch: WorkerBatch, progress: Progress
@@ -148,8 +151,16 @@ def _tuples(blobs: Sequence[bytes], program: Program, batch: WorkerBatch) -> pa.
         columns["time"] = pa.array(np.full(n, batch.batch_ms, np.int64))
     for name in program.columns:
         if name != "time":
-            columns[name] = pa.concat_arrays([part.column(name) for part in parts])
+            columns[name] = _joined([part.column(name) for part in parts])
     return pa.RecordBatch.from_arrays(list(columns.values()), list(columns))
+
+
+def _joined(arrays: Sequence[pa.Array]) -> pa.Array:
+    """Arrays as one. Texts that are too many for an array of their type are of its large one."""
+    large = _LARGE.get(arrays[0].type)
+    if large is not None and sum(array.nbytes for array in arrays) > _MOST_BYTES:
+        arrays = [array.cast(large) for array in arrays]
+    return pa.concat_arrays(arrays)
 
 
 def _encoded(keys: pa.Array, kind: pa.DictionaryType) -> pa.Array:

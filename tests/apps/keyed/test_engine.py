@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.apps.keyed.driver import Driver, Tally
-from unskew.apps.keyed import store
+from unskew.apps.keyed import store, worker
 from unskew.apps.keyed.program import Period, Program, merging
 from unskew.grouping.registry import KEEPING, STANDALONE
 from unskew.works import Distinct, PerKey, Sessions
@@ -282,3 +282,31 @@ def test_a_clock_that_is_set_back_opens_no_closed_window(grouping, every):
     assert driver.finished() == sorted(
         (window, f"k{key}", 2 * n, 2 * n) for window, n in expected.items() for key in range(5)
     )
+
+
+@pytest.mark.parametrize("kind", [pa.string(), pa.binary()])
+@pytest.mark.parametrize("large", [False, True])
+def test_texts_of_a_batch_may_be_more_than_an_array_of_their_type_has(monkeypatch, kind, large):
+    """The bound is 2 GiB, here some bytes. A batch that has been planned is never cut anew."""
+    if large:
+        monkeypatch.setattr(worker, "_MOST_BYTES", 60)
+    kinds = set()
+
+    class Joined(PerKey):
+        def update(self, tuples, states, now):
+            kinds.add(tuples.column("value").type)
+            return super().update(tuples, states, now)
+
+    def append(_, rows, state):
+        texts = (state["texts"] if state else []) + [row["value"] for row in rows]
+        return [{"texts": texts}], {"texts": texts}
+
+    texts = pa.schema([("texts", pa.list_(kind))])
+    work = Joined(append, state=texts, results=texts, columns=("value",))
+    driver = Driver(Program(work, pa.string(), 1, split=False, ttl_ms=TTL), "KEY", sources=2)
+    values = pa.array([f"text {i}" for i in range(6)]).cast(kind)
+    keys = pa.array(["a", "b", None] * 2)
+    driver.batch([pa.record_batch([keys, values], ["key", "value"])] * 2, 5)
+    of = values.to_pylist()
+    assert driver.results == [(0, key, [of[i], of[i + 3]] * 2) for i, key in enumerate(["a", "b", None])]
+    assert kinds == {worker._LARGE[kind] if large else kind}
