@@ -56,6 +56,13 @@ def test_bounds():
         seconds("gap", 0, above=True)
 
 
+@pytest.mark.parametrize("given", [3_155_760_001, 1e300, "5218 weeks", "9" * 30, timedelta.max])
+def test_no_duration_is_longer_than_a_clock_has_time(given):
+    assert seconds("ttl", "5217 weeks") < seconds("ttl", 3_155_760_000)
+    with pytest.raises(UsageError, match="valid: a duration of at most 100 years"):
+        milliseconds("ttl", given)
+
+
 def test_works_take_durations():
     assert Sessions(gap="10 minutes").gap_ms == Sessions(gap=timedelta(minutes=10)).gap_ms == 600_000
     assert Distinct(within="1 day").ttl_ms == 86_400_000

@@ -29,11 +29,15 @@ _UNITS = _MICROSECONDS | {f"{unit}s": n for unit, n in _MICROSECONDS.items()}
 _UNITS |= {short: _MICROSECONDS[unit] for short, unit in _SHORT.items()}
 _PART = r"(\d+(?:\.\d+)?)\s*([a-z]+)"
 
+# So that a time plus a duration is a time that int64 has in ms, and before the year 10000, at which a backfill ends.
+_YEARS = 100
+_MOST = _YEARS * 365.25 * 86_400  # s
+
 _VALID = "a timedelta, seconds (30), or text in weeks to microseconds ('1 hour 30 minutes', '30s')"
 
 
 def seconds(name: str, value: Any, *, least: float = 0.0, above: bool = False) -> float:
-    """A duration in seconds, of at least ``least``, or more than that if ``above``.
+    """A duration in seconds, of at least ``least``, or more than that if ``above``, and of at most 100 years.
 
     Parameters
     ----------
@@ -64,6 +68,8 @@ def seconds(name: str, value: Any, *, least: float = 0.0, above: bool = False) -
     if found is None or not math.isfinite(found) or found < least or (above and found == least):
         bound = f"above {least:g}" if above else f"of at least {least:g}"
         raise UsageError(f"{name} is {value!r}; valid: a duration {bound} s: {_VALID}")
+    if found > _MOST:
+        raise UsageError(f"{name} is {value!r}; valid: a duration of at most {_YEARS} years")
     return found
 
 
