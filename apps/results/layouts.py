@@ -159,13 +159,17 @@ def _fields(title: str | None, tags: Sequence[str], results: Sequence[dict[str, 
     for name in names:
         table.add_column(name, justify="right")
     for result, fields in zip(_first(results, top), found, strict=False):
-        values = (fields.get(name, "") for name in names)
         table.add_row(
-            *(Text(plain(result["tags"][tag])) for tag in tags),
-            *(f"{value:,}" if isinstance(value, int | float) else Text(plain(str(value))) for value in values),
+            *(Text(plain(result["tags"][tag])) for tag in tags), *(_shown(fields.get(name, "")) for name in names)
         )
     table.caption = _more(len(results) - len(_first(results, top)))
     return table
+
+
+def _shown(value: Any) -> RenderableType:
+    if isinstance(value, bool):  # which is an int, too
+        return str(value).lower()
+    return f"{value:,}" if isinstance(value, int | float) else Text(plain(str(value)))
 
 
 def _rejected(records: Sequence[Record], top: int) -> Table:

@@ -151,6 +151,12 @@ def test_results_of_a_keyed_work():
     assert list(selection.windows) == ["-"]
 
 
+def test_a_truth_value_is_no_number():
+    records = {key: state_result("-", key, key == "a", 5) for key in ("a", "b")}
+    text = shown(layout("results", {"-": records}, 20))
+    assert [line.split() for line in text.split("\n")[1:3]] == [["a", "true", "5"], ["b", "false", "5"]]
+
+
 def test_a_result_that_is_too_large_is_shown_as_such():
     large = json.loads(state_result("-", "a", 1, 5).value) | {"fields": {}, "error": "the result's record has 7 bytes"}
     records = {"x": Record("-/a/{}", json.dumps(large).encode()), "y": state_result("-", "b", 1, 5)}
