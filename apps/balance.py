@@ -26,7 +26,7 @@ from unskew.apps.routing.order import in_order
 from unskew.apps.routing.packets import column, cost_column, packets_at_workers, route_column
 from unskew.apps.routing.reporting import Worked, at_workers, result_type
 from unskew.apps.routing.router import Routing, planned, scheme_options
-from unskew.apps.spark import column_of, placed, type_of
+from unskew.apps.spark import column_of, placed, same_column, type_of
 from unskew.errors import UsageError
 from unskew.grouping import named, parameters
 from unskew.grouping.registry import OWNING, capitals
@@ -111,7 +111,8 @@ def balance(
         The grouping is unknown, or needs feedback or a cost that isn't given, or can't use the cost, weights or
         ``most_workers``. A parameter or the number of workers is invalid, or ``name``, or the checkpoint's address.
         There is no such key, or its type isn't one of those above; the cost isn't a number; ``df`` has a column
-        ``worker_column``. Or a stream is behind a shuffle, and Spark wouldn't notice if its rows came in another order.
+        ``worker_column``, in any case of letters unless ``spark.sql.caseSensitive`` is true. Or a stream is behind a
+        shuffle, and Spark wouldn't notice if its rows came in another order.
         The query fails with it in two cases: the checkpoint isn't the query's own, or an executor doesn't see it.
         Tasks check this before they write anything.
     EnvironmentFault
@@ -167,8 +168,8 @@ def balance(
         grouping, options, cost=cost is not None, weights=weights, most_workers=most_workers, sources=sources
     )
     routing = _routing(df, grouping, workers, checkpoint, options, seed, name, costs=cost is not None)
-    if worker_column in df.columns:
-        raise UsageError(f"there is a column {worker_column!r} already; name another one with worker_column=")
+    if (there := same_column(df, worker_column)) is not None:
+        raise UsageError(f"there is a column {there!r} already; name another one with worker_column=")
     of = None if cost is None else cost_column(df, cost)
     columns = {"key": key_column(df, key)}
     if source is not None:

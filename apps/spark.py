@@ -213,6 +213,13 @@ def no_column(df: DataFrame, name: str) -> UsageError:
     return UsageError(f"there is no column {name!r}; valid: {', '.join(df.columns)}")
 
 
+def same_column(df: DataFrame, name: str) -> str | None:
+    """The column of a DataFrame that Spark takes for one of this name, in any case of letters by default."""
+    like = [each for each in df.columns if each.lower() == name.lower()]
+    exact = like and is_on(df.sparkSession, "spark.sql.caseSensitive")
+    return next((each for each in like if each == name or not exact), None)
+
+
 def type_of(df: DataFrame, column: str | Column) -> DataType:
     """The type of a column. Raises as ``field_of``."""
     return field_of(df, column).dataType

@@ -1,0 +1,26 @@
+"""Columns are found as Spark finds them. No Spark is started."""
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from unskew import balance
+from unskew.errors import UsageError
+
+
+def stream(*columns: str, exact: bool = False) -> Any:
+    conf = {"spark.sql.caseSensitive": str(exact).lower()}
+    return cast("Any", SimpleNamespace(columns=[*columns], isStreaming=True, sparkSession=SimpleNamespace(conf=conf)))
+
+
+@pytest.mark.parametrize(("there", "exact"), [("worker", False), ("worker", True), ("Worker", False)])
+def test_a_column_is_not_replaced(there, exact):
+    """Spark's ``withColumn`` would replace a column whose name differs in its letters' case alone."""
+    with pytest.raises(UsageError, match=f"there is a column '{there}' already; name another one with worker_column="):
+        balance(stream("user", there, exact=exact), "user", 4, "KEY")
+
+
+def test_where_names_are_exact_another_case_is_another_column():
+    with pytest.raises(AttributeError, match="select"):  # the next that is asked of a stream
+        balance(stream("user", "Worker", exact=True), "user", 4, "KEY")
