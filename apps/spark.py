@@ -213,6 +213,15 @@ def no_column(df: DataFrame, name: str) -> UsageError:
     return UsageError(f"there is no column {name!r}; valid: {', '.join(df.columns)}")
 
 
+def quoted(name: str) -> str:
+    """A column's name as Spark's functions take it. Without quotes, a dot in it would lead to a struct's field.
+
+    >>> quoted("user.id")
+    '`user.id`'
+    """
+    return f"`{name.replace('`', '``')}`"
+
+
 def same_column(df: DataFrame, name: str) -> str | None:
     """The column of a DataFrame that Spark takes for one of this name, in any case of letters by default."""
     like = [each for each in df.columns if each.lower() == name.lower()]

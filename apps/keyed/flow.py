@@ -27,7 +27,7 @@ from unskew.apps.routing import packets
 from unskew.apps.routing.batches import milliseconds, partition
 from unskew.apps.routing.packets import route_packets
 from unskew.apps.routing.router import Routing
-from unskew.apps.spark import arrow_schema, explained, is_remote, placed
+from unskew.apps.spark import arrow_schema, explained, is_remote, placed, quoted
 from unskew.apps.splitter.fields import Fields
 from unskew.errors import UsageError
 from unskew.grouping import named
@@ -87,7 +87,7 @@ def routed(
 
     """
     carry = ["key", *program.columns]
-    columns = [F.col(name) for name in (carry if fields is None else fields.unread(carry))]
+    columns = [F.col(quoted(name)) for name in (carry if fields is None else fields.unread(carry))]
     if source is not None:
         columns.append(source.alias("__source"))
     uses_time = named(routing.grouping).uses_time

@@ -30,7 +30,7 @@ from unskew.apps.routing.keys import Key
 from unskew.apps.routing.order import in_order
 from unskew.apps.routing.packets import column, cost_column
 from unskew.apps.routing.router import Routing, planned, scheme_options
-from unskew.apps.spark import spark_schema, tokens
+from unskew.apps.spark import quoted, spark_schema, tokens
 from unskew.apps.tuning import PROVIDER, ROCKSDB, start_python
 from unskew.durations import Duration, milliseconds
 from unskew.errors import EnvironmentFault, UsageError
@@ -247,7 +247,7 @@ def _opened(parcels: DataFrame, schema: StructType, program: Program, by: KeyCol
     results = opened(parcels, schema, columns, program.checkpoint)
     if by.plain:
         return results
-    others = (F.col(f"`{name.replace('`', '``')}`") for name in schema.names[1:])
+    others = (F.col(quoted(name)) for name in schema.names[1:])
     return results.select(*by.columns(F.col(schema.names[0])), *others)
 
 
@@ -299,7 +299,7 @@ def _tuples(
             f"{type(program.work).__name__} reads the column {missing[0]!r}, which there isn't; valid: "
             f"{', '.join(df.columns)}"
         )
-    chosen = [by.value.alias("key"), *(F.col(name) for name in program.columns if name != "time")]
+    chosen = [by.value.alias("key"), *(F.col(quoted(name)) for name in program.columns if name != "time")]
     moment = column(time).cast("timestamp") if time is not None else F.current_timestamp()
     if program.event:
         chosen.append(moment.alias("time"))

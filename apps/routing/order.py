@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, CalendarIntervalType, DataType, MapType, StructType, VariantType
 
 from unskew.apps.routing.packets import column
-from unskew.apps.spark import is_on, keeps_order, nodes_of, plan_of
+from unskew.apps.spark import is_on, keeps_order, nodes_of, plan_of, quoted
 from unskew.errors import UsageError
 from unskew.grouping import named
 
@@ -85,7 +85,7 @@ def _all_columns(df: DataFrame) -> list[Column]:
         raise UsageError(f"the DataFrame, which is behind a shuffle, has several columns {twice[0]!r}: rename them")
     plain = []
     for field in df.schema:
-        values = F.col(f"`{field.name.replace('`', '``')}`")
+        values = F.col(quoted(field.name))
         plain.append(values if _sorts(field.dataType) else F.to_json(F.struct(values)))
     return [F.xxhash64(*plain), *plain]
 

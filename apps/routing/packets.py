@@ -19,7 +19,7 @@ from pyspark.sql.types import NumericType
 
 from unskew.apps.routing.batches import milliseconds, partition
 from unskew.apps.routing.router import Part, Routing
-from unskew.apps.spark import explained, placed, type_of
+from unskew.apps.spark import explained, placed, quoted, type_of
 from unskew.errors import UsageError
 from unskew.grouping import named
 from unskew.grouping.arguments import MOST_COST
@@ -231,7 +231,8 @@ def packets_at_workers(
     needed = dict.fromkeys([key, *carry, *own] if fields is None else [*fields.unread(carry), *own])
     partitions = min(tasks or routing.workers, routing.workers)
     route = route_packets(routing, key, source_column, time_column, carry, fields, cost_name, messages=messages)
-    return placed(chosen.select(*needed).mapInArrow(explained(route), DDL), partitions, F.col("worker") % partitions)
+    made = chosen.select(*map(quoted, needed)).mapInArrow(explained(route), DDL)
+    return placed(made, partitions, F.col("worker") % partitions)
 
 
 def column(of: str | Column) -> Column:
