@@ -16,11 +16,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from unskew.apps import measured
 from unskew.apps.measured import Balanced
+from unskew.apps.routing.keys import Key, key_column
 from unskew.apps.spark import no_column
 from unskew.errors import UsageError
 from unskew.grouping.measures import shares, straggling
@@ -35,7 +36,7 @@ _LACKS = "{} needs a package of unskew[app]: there is no {}"
 
 
 def observed(
-    df: DataFrame, key: str | Column, workers: int, *, worker_column: str = "worker", name: str = "unskew"
+    df: DataFrame, key: Key, workers: int, *, worker_column: str = "worker", name: str = "unskew"
 ) -> DataFrame:
     """Let Spark measure the loads and the replication of what ``balance`` has placed, for ``watch``.
 
@@ -45,7 +46,7 @@ def observed(
     ----------
     df : DataFrame
         What ``balance`` returned.
-    key : str or Column
+    key : str, Column, or a list of these
         The key that it was given.
     workers : int
         Its W ≥ 1.
@@ -57,7 +58,7 @@ def observed(
     Raises
     ------
     UsageError
-        There is no such column, or ``workers`` is below 1.
+        There is no such column or key, or ``workers`` is below 1.
 
     Notes
     -----
@@ -77,11 +78,9 @@ def observed(
     """
     if workers < 1:
         raise UsageError(f"workers is {workers}; valid: 1 or more")
-    for column in (worker_column, *([key] if isinstance(key, str) else [])):
-        if column not in df.columns:
-            raise no_column(df, column)
-    of = F.col(key) if isinstance(key, str) else key
-    return measured.of_rows(df, of, F.col(worker_column), workers, name)
+    if worker_column not in df.columns:
+        raise no_column(df, worker_column)
+    return measured.of_rows(df, key_column(df, key), F.col(worker_column), workers, name)
 
 
 @dataclass(frozen=True)

@@ -4,9 +4,11 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from pyspark.sql.types import LongType, StructField, StructType
 
-from unskew import balance
-from unskew.apps.routing import packets
+from unskew import balance, observed
+from unskew.apps import measured, watching
+from unskew.apps.routing import keys, packets
 from unskew.apps.routing.router import Routing
 from unskew.errors import UsageError
 
@@ -44,3 +46,22 @@ def test_a_dot_in_a_name_leads_to_no_struct(monkeypatch):
     monkeypatch.setattr(packets, "F", SimpleNamespace(col=lambda _: 1))
     packets.packets_at_workers(cast("Any", Frame()), Routing("KEY", 4), "user", ["user", "user.id", "a`b"])
     assert selected == ["`user`", "`user.id`", "`a``b`"]
+
+
+@pytest.mark.parametrize("key", ["user.id", ["user.id"], "USER.id"])
+def test_the_key_of_balance_is_that_of_observed(monkeypatch, key):
+    """A struct's field is no column of the DataFrame, and a list is none either."""
+
+    class Frame:
+        columns = ("user", "worker")
+
+        def select(self, name):
+            assert name in {"user.id", "USER.id"}
+            return SimpleNamespace(schema=StructType([StructField("id", LongType())]))
+
+    monkeypatch.setattr(measured, "of_rows", lambda *given: given)
+    monkeypatch.setattr(keys, "column", lambda name: f"column {name}")
+    monkeypatch.setattr(watching, "F", SimpleNamespace(col=str))
+    [named] = [key] if isinstance(key, str) else key
+    found = cast("Any", observed(cast("Any", Frame()), key, 4))
+    assert found[1:] == (f"column {named}", "worker", 4, "unskew")

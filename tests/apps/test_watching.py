@@ -128,6 +128,7 @@ def test_the_figures_are_those_of_the_rows(spark: SparkSession, tmp_path):
     for wrong in ({"worker_column": "none"}, {"key": "none"}):
         with pytest.raises(UsageError, match="there is no column 'none'; valid: user, batch, worker"):
             observed(placed, **({"key": "user", "workers": WORKERS} | wrong))
+    assert observed(placed, ["USER", "batch"], WORKERS).columns == placed.columns
     measured = observed(placed, "user", WORKERS).withColumn("partition", F.spark_partition_id())
     writer = measured.writeStream.option("checkpointLocation", checkpoint).trigger(availableNow=True)
     query = writer.format("parquet").start(str(tmp_path / "out"))
