@@ -11,7 +11,7 @@ from unskew.apps.run.listeners import Follower
 from unskew.apps.run.running import Running
 from unskew.apps.run.session import require_no_session
 from unskew.apps.topology.dataflow import Dataflow
-from unskew.apps.topology.settings import Settings, mode_of, scheme
+from unskew.apps.topology.settings import DURATIONS, Settings, mode_of, scheme
 from unskew.apps.topology.sink import BatchReport
 from unskew.deploy.directories import data_directory
 from unskew.deploy.kafka.connection import Connection
@@ -20,8 +20,6 @@ from unskew.errors import UsageError
 
 #: Settings that ``start`` is given, or that follow from others.
 _LATER = ("mode", "connection", "checkpoint")
-#: Settings in seconds, which Python code may give as any duration.
-DURATIONS = ("window", "lateness", "trigger", "run_time", "max_ahead", "ttl")
 
 
 class Topology:

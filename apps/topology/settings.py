@@ -14,6 +14,7 @@ from annotated_types import Ge, Gt
 from typing_extensions import Doc
 
 from unskew.deploy.kafka.connection import Connection
+from unskew.durations import LONGEST, too_long
 from unskew.errors import UsageError
 
 if TYPE_CHECKING:
@@ -30,6 +31,8 @@ DATA_LOSS = ("fail", "skip")
 DELIVERIES = ("at-least-once", "exactly-once")
 #: What a run does if the work raises on a message's tuple: it ends, or rejects the message.
 WORK_ERRORS = ("fail", "reject")
+#: Settings in seconds, which Python code may give as any duration.
+DURATIONS = ("window", "lateness", "trigger", "run_time", "max_ahead", "ttl")
 
 # Most tuples a batch, where they cost nothing: so many that a batch's fixed cost (a second on two cores) is small.
 _FREE_BATCH = 5_000_000
@@ -163,6 +166,9 @@ class Settings:
         _topic_name(self.topic)
         for f in fields(self):
             _in_bounds(f.name, getattr(self, f.name), getattr(f.type, "__metadata__", ()))
+        for name in DURATIONS:
+            if (getattr(self, name) or 0.0) > LONGEST:
+                raise too_long(name, getattr(self, name))
         if round(self.window * 1000, 6) % 1:
             raise UsageError(f"window is {self.window}; valid: whole milliseconds, as 0.001, 0.5, 15")
         _ = self.location

@@ -29,9 +29,9 @@ _UNITS = _MICROSECONDS | {f"{unit}s": n for unit, n in _MICROSECONDS.items()}
 _UNITS |= {short: _MICROSECONDS[unit] for short, unit in _SHORT.items()}
 _PART = r"(\d+(?:\.\d+)?)\s*([a-z]+)"
 
-# So that a time plus a duration is a time that int64 has in ms, and before the year 10000, at which a backfill ends.
-_YEARS = 100
-_MOST = _YEARS * 365.25 * 86_400  # s
+#: The longest duration (s), of 100 years. A time with it added still fits into int64 in ms, is one of Python's, and
+#: comes before the year 10000, at which a backfill ends.
+LONGEST = 100 * 365.25 * 86_400
 
 _VALID = "a timedelta, seconds (30), or text in weeks to microseconds ('1 hour 30 minutes', '30s')"
 
@@ -68,9 +68,14 @@ def seconds(name: str, value: Any, *, least: float = 0.0, above: bool = False) -
     if found is None or not math.isfinite(found) or found < least or (above and found == least):
         bound = f"above {least:g}" if above else f"of at least {least:g}"
         raise UsageError(f"{name} is {value!r}; valid: a duration {bound} s: {_VALID}")
-    if found > _MOST:
-        raise UsageError(f"{name} is {value!r}; valid: a duration of at most {_YEARS} years")
+    if found > LONGEST:
+        raise too_long(name, value)
     return found
+
+
+def too_long(name: str, value: Any) -> UsageError:
+    """The error that a duration is longer than ``LONGEST``."""
+    return UsageError(f"{name} is {value!r}; valid: a duration of at most 100 years")
 
 
 def milliseconds(name: str, value: Any, *, least: int = 0) -> int:

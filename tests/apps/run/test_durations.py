@@ -2,13 +2,13 @@
 
 from dataclasses import fields
 from datetime import timedelta
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from unskew import Topology
-from unskew.apps.run.topology import DURATIONS
-from unskew.apps.topology.settings import Settings
+from unskew.apps.topology.settings import DURATIONS, Settings
+from unskew.deploy.kafka.connection import Connection
 from unskew.errors import UsageError
 from unskew.works import Distinct
 
@@ -45,6 +45,15 @@ def test_all_settings_in_seconds_are_durations():
 def test_what_is_none(given, message):
     with pytest.raises(UsageError, match=message):
         made(**given)
+
+
+@pytest.mark.parametrize("name", DURATIONS)
+@pytest.mark.parametrize("given", [float("inf"), 3.2e9])
+def test_the_commands_durations_have_an_end(name, given):
+    """Python's clocks have no time after the year 9999, and there is no whole number of milliseconds for ``inf``."""
+    of = ("LOCAL", "COUNTRY_SKEW_R80", "KEY", "t", 2, 3, "x0", Connection(""), "")
+    with pytest.raises(UsageError, match=f"{name} is {given}; valid: a duration of at most 100 years"):
+        Settings(*of, **cast("Any", {name: given}))
 
 
 def test_a_groupings_durations_are_recorded_in_seconds():
