@@ -23,7 +23,7 @@ from unskew.apps.routing.batches import batch_number, in_a_stream, sources_of
 from unskew.apps.routing.frames import WORKER, routed_frame
 from unskew.apps.routing.keys import Key, is_plain, key_column
 from unskew.apps.routing.order import in_order
-from unskew.apps.routing.packets import column, cost_column, packets_at_workers, route_column
+from unskew.apps.routing.packets import column, cost_column, packets_at_workers, route_column, time_column
 from unskew.apps.routing.reporting import Worked, at_workers, result_type
 from unskew.apps.routing.router import Routing, planned, scheme_options
 from unskew.apps.spark import column_of, placed, same_column, type_of
@@ -110,9 +110,10 @@ def balance(
     UsageError
         The grouping is unknown, or needs feedback or a cost that isn't given, or can't use the cost, weights or
         ``most_workers``. A parameter or the number of workers is invalid, or ``name``, or the checkpoint's address.
-        There is no such key, or its type isn't one of those above; the cost isn't a number; ``df`` has a column
-        ``worker_column``, in any case of letters unless ``spark.sql.caseSensitive`` is true. Or a stream is behind a
-        shuffle, and Spark wouldn't notice if its rows came in another order.
+        There is no such key, or its type isn't one of those above; the cost isn't a number, or the time that a
+        scheme uses no timestamp; ``df`` has a column ``worker_column``, in any case of letters unless
+        ``spark.sql.caseSensitive`` is true. Or a stream is behind a shuffle, and Spark wouldn't notice if its rows came
+        in another order.
         The query fails with it in two cases: the checkpoint isn't the query's own, or an executor doesn't see it.
         Tasks check this before they write anything.
     EnvironmentFault
@@ -175,7 +176,7 @@ def balance(
     if source is not None:
         columns["source"] = column(source)
     if named(grouping).uses_time:
-        columns["time"] = F.current_timestamp() if time is None else column(time)
+        columns["time"] = F.current_timestamp() if time is None else time_column(df, time)
     if of is not None:
         columns["cost"] = of
     df = in_order(df, grouping, time)
@@ -248,6 +249,8 @@ def balanced_map(
     )
     of = None if cost is None else cost_column(df, cost)
     names, by = list(df.columns), key_column(df, key)
+    if time is not None and named(grouping).uses_time:
+        time = time_column(df, time)
     df = in_order(df, grouping, time)
     if _is_counted(df, grouping):
         routed = routed_frame(df, by, routing, WORKER, of)

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import NumericType
+from pyspark.sql.types import NumericType, TimestampNTZType, TimestampType
 
 from unskew.apps.routing.batches import milliseconds, partition
 from unskew.apps.routing.router import Part, Routing
@@ -254,3 +254,18 @@ def cost_column(df: DataFrame, cost: str | Column) -> Column:
         raise UsageError(f"cost is {kind.simpleString()}; valid: a number")
     value = column(cost).cast("double")
     return F.when((value >= 0) & (value <= F.lit(MOST_COST)), value).otherwise(F.lit(0.0))
+
+
+def time_column(df: DataFrame, time: str | Column) -> Column:
+    """The time of each row, for schemes that use it.
+
+    Raises
+    ------
+    UsageError
+        There is no such column, or it isn't a timestamp.
+
+    """
+    kind = type_of(df, time)
+    if not isinstance(kind, TimestampType | TimestampNTZType):
+        raise UsageError(f"time is {kind.simpleString()}; valid: a timestamp")
+    return column(time)

@@ -383,6 +383,7 @@ def test_a_checkpoint_that_is_not_the_querys(events, tmp_path, place, other):
         ({"key": []}, r"key is \[\]; valid: a column's name, a Column, or a list of these"),
         ({"key": 3}, "key is 3; valid: a column's name, a Column, or a list of these"),
         ({"cost": "bytes"}, "there is no column 'bytes'; valid: id, half"),
+        ({"grouping": "DYNAMIC_KEY", "time": "id"}, "time is bigint; valid: a timestamp"),
         ({"worker_column": "half"}, "there is a column 'half' already; name another one with worker_column="),
         ({"worker_column": "Half"}, "there is a column 'half' already; name another one with worker_column="),
     ],

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from pyspark.sql.types import LongType, StructField, StructType
+from pyspark.sql.types import LongType, StringType, StructField, StructType, TimestampNTZType, TimestampType
 
 from unskew import balance, observed
 from unskew.apps import measured, watching
@@ -65,3 +65,18 @@ def test_the_key_of_balance_is_that_of_observed(monkeypatch, key):
     [named] = [key] if isinstance(key, str) else key
     found = cast("Any", observed(cast("Any", Frame()), key, 4))
     assert found[1:] == (f"column {named}", "worker", 4, "unskew")
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [(LongType(), "bigint"), (StringType(), "string"), (TimestampType(), ""), (TimestampNTZType(), "")],
+)
+def test_a_time_is_a_timestamp(monkeypatch, kind, name):
+    """Else the first batch would fail: routers have no time of an integer."""
+    frame = cast("Any", SimpleNamespace(select=lambda _: SimpleNamespace(schema=StructType([StructField("at", kind)]))))
+    monkeypatch.setattr(packets, "column", lambda of: f"column {of}")
+    if not name:
+        assert cast("Any", packets.time_column(frame, "at")) == "column at"
+        return
+    with pytest.raises(UsageError, match=f"time is {name}; valid: a timestamp"):
+        packets.time_column(frame, "at")
