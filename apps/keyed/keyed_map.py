@@ -100,8 +100,8 @@ def keyed_map(
         Default with windows: when their window closes. Default without: in each batch if ``time`` is given, else every
         10 s.
     time : str or Column, timestamp
-        The tuples' own time; rows in which it is null are left out. Default: the batch's time, by which no tuple is
-        late.
+        The tuples' own time; rows in which it is null are left out. In a stream, a time before 1970 is late, because
+        Spark's watermark begins there. Default: the batch's time, by which no tuple is late.
     lateness : timedelta, number (s) or str
         How late a tuple may be, if ``time`` is given.
     source, sources, cost, weights, most_workers, seed, **options

@@ -310,3 +310,15 @@ def test_texts_of_a_batch_may_be_more_than_an_array_of_their_type_has(monkeypatc
     of = values.to_pylist()
     assert driver.results == [(0, key, [of[i], of[i + 3]] * 2) for i, key in enumerate(["a", "b", None])]
     assert kinds == {worker._LARGE[kind] if large else kind}
+
+
+@pytest.mark.parametrize("lives", [{"ttl_ms": TTL}, {"window_ms": WINDOW}])
+def test_a_streams_watermark_begins_at_1970(lives):
+    """A backfill, which has no watermark, takes older tuples (``test_static``)."""
+    driver = Driver(Program(Tally(), pa.string(), 1, split=False, event=True, **lives), "KEY")
+    times = pa.array([-3 * WINDOW, 5], pa.timestamp("ms", "UTC"))
+    driver.batch(
+        [pa.record_batch([pa.array(["before", "after"]), pa.array([7, 8]), times], ["key", "value", "time"])], 10, 0
+    )
+    driver.move(FAR)
+    assert [key for _, key, _, _ in driver.finished()] == ["after"]
