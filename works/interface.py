@@ -36,9 +36,10 @@ class Now:
 class KeyedWork(ABC):
     """A keyed work: a work with a state per key.
 
-    A worker calls ``update`` once a batch, with all its tuples and the states of their keys. Each row of ``states`` is
-    a key. A *slot* is the number of such a row, by which tuples and results name their key. An instance keeps nothing
-    between calls, because Spark sends copies of it to the tasks. Everything that it remembers is in the states.
+    A worker calls ``update`` once a batch, with all its tuples and the states of their keys. (Where these states have
+    more than 256 MiB, it calls it for some of the keys at a time.) Each row of ``states`` is a key. A *slot* is the
+    number of such a row, by which tuples and results name their key. An instance keeps nothing between calls, because
+    Spark sends copies of it to the tasks. Everything that it remembers is in the states.
 
     Attributes
     ----------

@@ -3,7 +3,7 @@
 ``Calls`` calls the user's work. It checks what the work returns, and turns an error into one line that names the key.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TypeVar
 
 import numpy as np
@@ -249,6 +249,12 @@ class Lifecycle:
             Whether the keys aren't split. If so, results are published.
 
         """
+        for own, part in self._portions(window, keys, tuples):
+            self._update(window, own, part, now, over_ms=over_ms, whole=whole)
+
+    def _update(
+        self, window: int, keys: Keys, tuples: pa.RecordBatch, now: Now, *, over_ms: int | None, whole: bool
+    ) -> None:
         touched, before, last = self._begin(window, keys, over_ms, now)
         given = pa.RecordBatch.from_arrays([pa.array(keys.codes), *tuples.columns], ["slot", *tuples.schema.names])
         results, after = self._calls.update(given, before, now, keys.distinct)
@@ -261,7 +267,10 @@ class Lifecycle:
 
     def merge(self, window: int, fragments: pa.RecordBatch, now: Now, over_ms: int | None) -> None:
         """Merge fragments with the states. Fragments are rows of the table's schema, several a key."""
-        keys = encode(fragments.column(KEY))
+        for own, part in self._portions(window, encode(fragments.column(KEY)), fragments):
+            self._merge(window, own, part, now, over_ms)
+
+    def _merge(self, window: int, keys: Keys, fragments: pa.RecordBatch, now: Now, over_ms: int | None) -> None:
         self.merged += len(keys.distinct)
         touched, before, last = self._begin(window, keys, over_ms, now)
         old = has_state(before)
@@ -289,6 +298,17 @@ class Lifecycle:
 
         for rows in self.table.expire(at_ms, settled, prompt=prompt):
             self._finish(0, rows, now)
+
+    def _portions(self, window: int, keys: Keys, rows: pa.RecordBatch) -> Iterator[tuple[Keys, pa.RecordBatch]]:
+        """The keys of rows, and their rows, as many at a time as ``Table.portions`` says."""
+        for chosen in self.table.portions(window, keys):
+            if chosen.all():
+                yield keys, rows
+                continue
+            mine = chosen[keys.codes]
+            positions = (np.cumsum(chosen) - 1).astype(np.int32)
+            own = Keys(positions[keys.codes[mine]], keys.hashes[chosen], keys.distinct.filter(pa.array(chosen)))
+            yield own, rows.filter(pa.array(mine))
 
     def _begin(
         self, window: int, keys: Keys, over_ms: int | None, now: Now

@@ -27,6 +27,7 @@ from unskew.works.interface import has_state
 #: The number of the bucket that has the directory of the others.
 DIRECTORY = -1
 _AT_ONCE = 256  # buckets
+_BYTES_AT_ONCE = 256 << 20  # Arrow's arrays of texts end at 2 GiB, and states may grow
 _SWEEPS = 16  # searches of a bucket for expired states, within a TTL
 
 
@@ -110,9 +111,7 @@ class Table:
         old = BucketStore(self._store, self._number, self._directory.schema, None)
         self._fitting(old.empty())  # refuses another work's states, though there may be none yet
         for window, index in self._indexes.items():
-            full = np.flatnonzero(index.keys)
-            for start in range(0, len(full), _AT_ONCE):
-                some = full[start : start + _AT_ONCE]
+            for some in _few(index, np.flatnonzero(index.keys)):
                 rows, bucket = old.fetch(window, index, some)
                 new = self._fitting(rows)
                 there = has_state(new.select(self.state.names))
@@ -155,6 +154,16 @@ class Table:
         """Store the directory of the buckets, if it has changed."""
         if self._changed:
             self._store.put((self._number, 0, DIRECTORY), self._directory.write())
+
+    def portions(self, window: int, keys: Keys) -> Iterator[NDArray[np.bool_]]:
+        """Which of k keys to touch at a time, bool[k]: all of them, unless their buckets have very many bytes."""
+        index = self._indexes.get(window)
+        if index is None or index.size.sum() <= _BYTES_AT_ONCE:
+            yield np.ones(len(keys.hashes), np.bool_)
+            return
+        bucket = bucket_of(keys.hashes, len(index))
+        for some in _few(index, np.unique(bucket), len(index)):
+            yield np.isin(bucket, some)
 
     def touch(self, window: int, keys: Keys) -> Touched:
         """Fetch the buckets of these keys. O(keys in these buckets)."""
@@ -207,10 +216,9 @@ class Table:
         """Remove all rows of a window, and yield them, those of some buckets at a time."""
         index = self._indexes.pop(window)
         self._changed = True
-        full = np.flatnonzero(index.keys)
-        for start in range(0, len(full), _AT_ONCE):
-            rows, _ = self._buckets.fetch(window, index, full[start : start + _AT_ONCE])
-            for bucket in full[start : start + _AT_ONCE].tolist():
+        for some in _few(index, np.flatnonzero(index.keys)):
+            rows, _ = self._buckets.fetch(window, index, some)
+            for bucket in some.tolist():
                 self._buckets.remove(window, bucket)
             yield rows
 
@@ -249,9 +257,8 @@ class Table:
         """
         for window, index in self._indexes.items():
             named = np.arange(len(index)) if among is None else np.unique(bucket_of(among, len(index)))
-            named = named[index.keys[named] > 0]
-            for start in range(0, len(named), _AT_ONCE):
-                rows, bucket = self._buckets.fetch(window, index, named[start : start + _AT_ONCE])
+            for some in _few(index, named[index.keys[named] > 0]):
+                rows, bucket = self._buckets.fetch(window, index, some)
                 receiver = to(hash_keys(rows.column(KEY)))
                 gone = receiver >= 0
                 if gone.any():
@@ -283,8 +290,7 @@ class Table:
         for window, index in self._indexes.items():
             phase = np.arange(len(index)) * every // len(index)
             named = np.flatnonzero(index.earliest <= (at_ms if prompt else (at_ms - phase) // every * every + phase))
-            for start in range(0, len(named), _AT_ONCE):
-                some = named[start : start + _AT_ONCE]
+            for some in _few(index, named):
                 rows, bucket = self._buckets.fetch(window, index, some)
                 over = rows.column(LAST).to_numpy() + self._ttl <= at_ms
                 if over.any():
@@ -301,6 +307,17 @@ class Table:
                     bucket = np.concatenate([bucket[~due], bucket[due][there]])
                 self._buckets.keep(window, index, rows, bucket, some)
                 self._changed = True
+
+
+def _few(index: BucketIndex, named: NDArray[np.int64], most: int = _AT_ONCE) -> Iterator[NDArray[np.int64]]:
+    """Buckets, a few at a time: at most ``most``, and of at most ``_BYTES_AT_ONCE`` bytes unless it is a single one."""
+    ends, start = np.cumsum(index.size[named]), 0
+    while start < len(named):
+        before = ends[start - 1] if start else 0
+        within = int(np.searchsorted(ends, before + _BYTES_AT_ONCE, side="right"))
+        stop = min(max(within, start + 1), start + most)
+        yield named[start:stop]
+        start = stop
 
 
 def _columns(schema: pa.Schema) -> str:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.apps.keyed.driver import Driver, Tally
-from unskew.apps.keyed import store, worker
+from unskew.apps.keyed import store, table, worker
 from unskew.apps.keyed.program import Period, Program, merging
 from unskew.grouping.registry import KEEPING, STANDALONE
 from unskew.works import Distinct, PerKey, Sessions
@@ -30,7 +30,8 @@ groupings = st.sampled_from(STANDALONE)
 
 @pytest.fixture(autouse=True)
 def _small(monkeypatch):
-    """Buckets of a few keys, so that they split and merge."""
+    """Buckets of a few keys, so that they split and merge, and few of them at a time."""
+    monkeypatch.setattr(table, "_BYTES_AT_ONCE", 1500)
     monkeypatch.setattr(store, "KEYS", 3)
     monkeypatch.setattr(store, "_SHRINK", 2)
 
@@ -322,3 +323,35 @@ def test_a_streams_watermark_begins_at_1970(lives):
     )
     driver.move(FAR)
     assert [key for _, key, _, _ in driver.finished()] == ["after"]
+
+
+@pytest.mark.parametrize("split", [False, True])
+def test_large_states_are_few_at_a_time(monkeypatch, split):
+    """A state may have 32 MiB, and an Arrow array 2 GiB. Here a state has a kilobyte, and 4 KiB are fetched at once."""
+    monkeypatch.setattr(table, "_BYTES_AT_ONCE", 4 << 10)
+    monkeypatch.setattr(store, "BYTES", 1 << 10)
+    fetched, fetch = [], store.BucketStore.fetch
+
+    def noted(self, *given):
+        found = fetch(self, *given)
+        fetched.append(found[0].nbytes)
+        return found
+
+    monkeypatch.setattr(store.BucketStore, "fetch", noted)
+    texts = pa.schema([("text", pa.string())])
+    work = PerKey(
+        lambda key, rows, state: ([], {"text": f"{key} {len(rows)} " * 100}),
+        state=texts,
+        results=texts,
+        merge=lambda states: states[-1],
+        finish=lambda state: [state],
+    )
+    workers = 2 if split else 1
+    program = Program(work, pa.string(), workers, split, workers, ttl_ms=TTL, merge_every=Period(1) if split else None)
+    driver = Driver(program, "SHUFFLE" if split else "KEY")
+    keys = [f"key {i:03}" for i in range(200)]
+    for batch_ms in (1, 2, 3):
+        driver.batch([pa.record_batch([pa.array(keys)], ["key"])], batch_ms)
+    driver.move(FAR)
+    assert sorted(driver.results) == [(0, key, f"{key} 1 " * 100) for key in keys]
+    assert max(fetched) <= 8 << 10
