@@ -37,6 +37,7 @@ def test_durations(given, found):
     [
         *("", " ", "soon", "minutes", "10 fortnights", "2 months", "1 year", "-5 s", "1 hour, 2 minutes", "5 batches"),
         *("1 hour 30", "nan", "1e3", True, None, float("nan"), float("inf"), -1, timedelta(seconds=-1), [3], b"3"),
+        10**400,
     ],
 )
 def test_what_is_no_duration(given):

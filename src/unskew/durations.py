@@ -93,7 +93,10 @@ def _seconds(value: Any) -> float | None:
         return _read(value.strip().lower())
     if isinstance(value, timedelta):
         return value.total_seconds()
-    return float(value) if isinstance(value, Real) and not isinstance(value, bool) else None
+    try:
+        return float(value) if isinstance(value, Real) and not isinstance(value, bool) else None
+    except OverflowError:  # a whole number beyond floats
+        return None
 
 
 def _read(text: str) -> float | None:
