@@ -34,6 +34,8 @@ WORK_ERRORS = ("fail", "reject")
 #: Settings in seconds, which Python code may give as any duration.
 DURATIONS = ("window", "lateness", "trigger", "run_time", "max_ahead", "ttl")
 
+_MOST_NUMBERS = 100_000  # that A..B may stand for
+
 # Most tuples a batch, where they cost nothing: so many that a batch's fixed cost (a second on two cores) is small.
 _FREE_BATCH = 5_000_000
 # Where tuples cost something, a batch has as many as W workers side by side execute in this time.
@@ -169,7 +171,8 @@ class Settings:
         for name in DURATIONS:
             if (getattr(self, name) or 0.0) > LONGEST:
                 raise too_long(name, getattr(self, name))
-        if round(self.window * 1000, 6) % 1:
+        window_ms = round(self.window * 1000, 6)
+        if not window_ms or window_ms % 1:
             raise UsageError(f"window is {self.window}; valid: whole milliseconds, as 0.001, 0.5, 15")
         _ = self.location
         if self.mode == "CLUSTER" and not self.master:
@@ -299,14 +302,16 @@ def numbers(option: str, text: str, *, least: float = 0.0, whole: bool = False) 
     try:
         if ".." in text:
             first, last = (int(end) for end in text.split(".."))
-            values = [float(value) for value in range(first, last + 1)]
+            values = [float(value) for value in range(first, last + 1)[:_MOST_NUMBERS]]
+            values = values if values[-1:] == [last] else []
         else:
             values = [float(part) for part in text.split(",")]
     except ValueError:
         values = []
     if not values or not all(least <= value < float("inf") and (not whole or value == int(value)) for value in values):
         kind = "whole numbers" if whole else "numbers"
-        raise UsageError(f"{option} is {text!r}; valid: {kind} of at least {least:g}, separated by commas, or A..B")
+        valid = f"{kind} of at least {least:g}, separated by commas, or A..B for at most {_MOST_NUMBERS:,}"
+        raise UsageError(f"{option} is {text!r}; valid: {valid}")
     return values
 
 

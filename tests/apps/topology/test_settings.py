@@ -19,6 +19,7 @@ from unskew.errors import UsageError
         ("speed", "fast", "'fast'; valid: x0"),
         ("window", 0, "window is 0"),
         ("window", 0.0333, "window is 0.0333; valid: whole milliseconds"),
+        ("window", 1e-10, "window is 1e-10; valid: whole milliseconds"),
         ("lateness", -1, "lateness is -1"),
         ("max_tuples", 0, "max_tuples is 0"),
         ("time", "clock", "'clock'; valid: batch, event"),
@@ -30,6 +31,11 @@ from unskew.errors import UsageError
             "FULL_KNOWLEDGE needs each tuple's cost before it is executed; valid: with costs",
         ),
         ("key_costs", "cheap", "--key-costs is 'cheap'; valid: numbers of at least 0"),
+        (
+            "key_costs",
+            "1..999999999",
+            "or A..B for at most 100,000",
+        ),
     ],
 )
 def test_a_bad_value_is_named_with_the_valid_ones(name, value, message):
