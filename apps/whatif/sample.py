@@ -63,7 +63,11 @@ def of(stream: Given, settings: Mapping[str, Any]) -> tuple[Work | KeyedWork, pa
         keys = read.keys
     if keys is None or not len(keys):
         raise UsageError(f"stream {stream.spec!r} has no tuples")
-    found: dict[str, Any] = {"key": keys.cast(pa.string()), "time": np.arange(len(keys), dtype=np.int64), **of_messages}
+    try:
+        texts = keys.cast(pa.string())
+    except pa.ArrowInvalid:
+        raise UsageError(f"stream {stream.spec!r} has keys that are no text in UTF-8, which works get") from None
+    found: dict[str, Any] = {"key": texts, "time": np.arange(len(keys), dtype=np.int64), **of_messages}
     if stream.file is not None and wanted:
         rows = head(stream.file, MOST, *wanted)
         found |= {column: rows[column].combine_chunks() for column in wanted}

@@ -46,7 +46,6 @@ class Reader:
 @pytest.fixture(autouse=True)
 def topic(monkeypatch):
     monkeypatch.setattr(stream, "TopicReader", Reader)
-    monkeypatch.setattr(sample, "TopicReader", Reader, raising=False)
 
 
 @pytest.mark.parametrize("spec", ["kafka:clicks", "kafka:clicks:user"])
@@ -66,3 +65,9 @@ def test_mistakes_are_named():
     for call in (lambda given: given.partitions(), lambda given: given.read()):
         with pytest.raises(UsageError, match="stream is 'kafka:'; valid: kafka:TOPIC or kafka:TOPIC:FIELD"):
             call(Given("kafka:", 10, 0, lambda: None))
+
+
+def test_keys_that_are_no_text_are_named(monkeypatch):
+    monkeypatch.setattr(Message, "key", lambda _: b"\xff")
+    with pytest.raises(UsageError, match="stream 'kafka:clicks' has keys that are no text in UTF-8"):
+        sample.of(Given("kafka:clicks", 10, 0, lambda: None), {"work": len, "work_columns": ()})
