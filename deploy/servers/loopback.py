@@ -16,7 +16,8 @@ LOOPBACK = "127.0.0.1"
 # reconnect while its server is down can take the server's port (even by connecting to itself).
 _CHOICE = range(20_000, 32_768)
 _ATTEMPTS = 300
-_DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # past any proxy
+#: Opens URLs past any proxy.
+DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
 def free_port() -> int:
@@ -66,7 +67,7 @@ def response(url: str, body: Mapping[str, Any] | None = None, *, timeout: float 
     data = json.dumps(body).encode() if body is not None else None
     request = urllib.request.Request(url, data, {"Content-Type": "application/json"} if data else {})  # noqa: S310  ours
     try:
-        with _DIRECT.open(request, timeout=timeout) as answer:
+        with DIRECT.open(request, timeout=timeout) as answer:
             text = answer.read().decode()
     except urllib.error.HTTPError as error:
         raise OSError(f"HTTP {error.code} {error.reason}: {error.read().decode(errors='replace')[:500]}") from error

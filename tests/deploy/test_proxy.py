@@ -1,12 +1,17 @@
 """A proxy in the environment isn't asked for the servers of this machine."""
 
 import threading
+from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 
+from unskew.dashboards.preview.data_sources import Prometheus
+from unskew.dashboards.preview.selection import Selection
 from unskew.deploy.servers.cluster import Cluster
 from unskew.deploy.servers.loopback import LOOPBACK, free_port
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 class Master(BaseHTTPRequestHandler):
@@ -31,10 +36,22 @@ def master():
         thread.join()
 
 
-def test_the_cluster_s_master_is_asked_directly(master, monkeypatch, tmp_path):
+@pytest.fixture(autouse=True)
+def proxy(monkeypatch):
+    """A proxy that doesn't answer."""
     monkeypatch.setenv("http_proxy", f"http://{LOOPBACK}:{free_port()}")
     monkeypatch.delenv("no_proxy", raising=False)
     monkeypatch.delenv("NO_PROXY", raising=False)
+
+
+@pytest.mark.parametrize("host", [LOOPBACK, "localhost"])
+def test_the_preview_asks_this_machine_s_prometheus_directly(master, monkeypatch, host):
+    monkeypatch.setattr(Master, "answer", b'{"data": {"result": []}}')
+    selection = Selection(start=NOW - timedelta(hours=1), stop=NOW)
+    assert Prometheus(f"http://{host}:{master}").answer({"expr": "up"}, selection) == []
+
+
+def test_the_cluster_s_master_is_asked_directly(master, monkeypatch, tmp_path):
     cluster = Cluster(tmp_path)
     cluster._ui = master
     assert cluster._alive_workers() == 2
