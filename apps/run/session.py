@@ -182,13 +182,18 @@ def require_no_session() -> None:
     """
     # (`getActiveSession` is of this thread alone.)
     if SparkContext._active_spark_context is not None or _MADE.locked():  # noqa: SLF001
-        raise UsageError("this process has a Spark session: start the topology in it, with spark=")
+        raise _has_session()
 
 
 def claim_session() -> None:
     """Note that a run makes this process' session. Raises as ``require_no_session``."""
     require_no_session()
-    _MADE.acquire()
+    if not _MADE.acquire(blocking=False):  # another thread was faster
+        raise _has_session()
+
+
+def _has_session() -> UsageError:
+    return UsageError("this process has a Spark session: start the topology in it, with spark=")
 
 
 def release_session() -> None:

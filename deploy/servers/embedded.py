@@ -7,7 +7,7 @@ from pathlib import Path
 from unskew.deploy.directories import data_directory
 from unskew.deploy.servers.broker import Broker
 from unskew.deploy.servers.process import end
-from unskew.deploy.servers.server import read_address
+from unskew.deploy.servers.server import read_address, write_private
 from unskew.errors import EnvironmentFault
 
 
@@ -90,7 +90,7 @@ def announce(broker: Broker) -> Address:
     """Make a running broker the one that commands find."""
     current = _current()
     current.parent.mkdir(parents=True, exist_ok=True)
-    current.write_text(f"{broker.data}\n")
+    write_private(current, f"{broker.data}\n")
     address = address_of(broker.data)
     if address is None:
         raise EnvironmentFault(f"the broker ended right after its start; its log is {broker.log}")
