@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import NumericType, TimestampNTZType, TimestampType
+from pyspark.sql.types import DataType, NumericType, TimestampNTZType, TimestampType
 
 from unskew.apps.routing.batches import milliseconds, partition
 from unskew.apps.routing.router import Part, Routing
@@ -249,10 +249,7 @@ def cost_column(df: DataFrame, cost: str | Column) -> Column:
         There is no such column, or it isn't a number.
 
     """
-    kind = type_of(df, cost)
-    if not isinstance(kind, NumericType):
-        raise UsageError(f"cost is {kind.simpleString()}; valid: a number")
-    value = column(cost).cast("double")
+    value = _of_type(df, "cost", cost, "a number", NumericType).cast("double")
     return F.when((value >= 0) & (value <= F.lit(MOST_COST)), value).otherwise(F.lit(0.0))
 
 
@@ -265,7 +262,11 @@ def time_column(df: DataFrame, time: str | Column) -> Column:
         There is no such column, or it isn't a timestamp.
 
     """
-    kind = type_of(df, time)
-    if not isinstance(kind, TimestampType | TimestampNTZType):
-        raise UsageError(f"time is {kind.simpleString()}; valid: a timestamp")
-    return column(time)
+    return _of_type(df, "time", time, "a timestamp", TimestampType, TimestampNTZType)
+
+
+def _of_type(df: DataFrame, what: str, of: str | Column, valid: str, *types: type[DataType]) -> Column:
+    kind = type_of(df, of)
+    if not isinstance(kind, types):
+        raise UsageError(f"{what} is {kind.simpleString()}; valid: {valid}")
+    return column(of)
