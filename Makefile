@@ -28,13 +28,13 @@ servers: setup ## InfluxDB and Prometheus for the tests and `unskew stack`: foun
 PROCESSES ?= auto
 TEST := .venv/bin/python -m pytest --numprocesses $(PROCESSES)
 
-test: setup ## All that needs no server, and of the rest one test of each kind (10 to 15 minutes on two cores)
+test: setup ## All that needs no server, and of the rest one test of each kind (15 to 20 minutes on two cores)
 	@$(TEST) -m "not full"
 
 test-fast: setup ## The tests that need neither Spark nor Kafka, with fewer random examples (two minutes)
 	@$(TEST) -m "not slow and not spark and not kafka" --hypothesis-profile fast
 
-test-all: setup ## All tests: Kafka, Spark and whole clusters are started and killed (half an hour on two cores)
+test-all: setup ## All tests: Kafka, Spark and whole clusters are started and killed (an hour on two cores)
 	@$(TEST)
 
 test-rest: setup ## What `test` leaves of `test-all`: also what it may have skipped for want of a program
@@ -49,7 +49,7 @@ test-matrix: setup ## `balance`, `balanced_map` and `keyed_map` on other version
 test-imports: setup ## The wheel alone, with the oldest and the newest packages that it takes: it is imported, and routes
 	@$(TEST) --numprocesses 0 tests/wheel/test_imports.py
 
-ci: ## What .ci/run does: the site, all tests, the oldest and the newest Spark (an hour on two cores)
+ci: ## What .ci/run does: the site, all tests, the oldest and the newest Spark (70 to 85 minutes on two cores)
 	@.ci/run
 
 lint: setup ## ruff, the layers of imports, the type checker; the dashboards' types and queries, with Node and the servers
