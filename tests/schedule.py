@@ -24,7 +24,7 @@ from typing import Any
 import pytest
 from xdist.scheduler import LoadScopeScheduling
 
-from unskew.deploy.installation.machine import memory_gb
+from unskew.deploy.installation.machine import available_cores, memory_gb
 
 #: What a process needs, at most: pytest, Spark's driver and its Python workers, a broker (GB).
 _MEMORY_GB = 2.5
@@ -56,7 +56,7 @@ def processes(cores: float, memory: float | None) -> int:
 
 def _cores() -> float:
     """The cores that this process may use; a container may have a share of the machine's."""
-    there = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    there = available_cores()
     quota = _limit("cpu.max")  # microseconds, in so many microseconds
     return there if quota is None else min(there, quota[0] / quota[1])
 

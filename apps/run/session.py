@@ -22,6 +22,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
 from unskew.apps.checkpoint.location import Location
+from unskew.apps.run.jvm import MEMORY, add_java_options
 from unskew.apps.run.python import archive_settings, drivers_python, require_python, tasks_python
 from unskew.apps.shipping import archive
 from unskew.apps.spark import accumulator_server, disk_manager, is_remote, java_session, jvm_process
@@ -265,18 +266,10 @@ def start(
         **_location_settings(location),
         "spark.jars": ",".join(map(str, connector_jars() + store_jars(location.scheme))),
         PARTITIONS: str(partitions),
-        "spark.driver.extraJavaOptions": " ".join(
-            [
-                f"-Dlog4j2.configurationFile={_log_settings()}",
-                f"-Dunskew.log={log}",
-                f"-Djava.io.tmpdir={_temporary_folder()}",
-                *class_data.options("spark"),
-            ]
-        ),
-        "spark.driver.memory": "2g",
+        MEMORY: "2g",
         **(_OUR_DAEMON | _OWN_SECRET if local else {}),
         **(AUTHENTICATED if secret else {}),
-        **(conf or {}),
+        **add_java_options(conf or {}, _java_options(log), local=local),
     }
     builder = SparkSession.builder.master(master).appName(name)
     for key, value in settings.items():
@@ -293,6 +286,16 @@ def start(
     # pyspark itself knows only the environment's PYSPARK_PYTHON, unless spark-submit has started the driver.
     spark.sparkContext.pythonExec = tasks_python(master, dict(spark.sparkContext.getConf().getAll()))
     return spark
+
+
+def _java_options(log: Path) -> list[str]:
+    """The Java options that every driver needs."""
+    return [
+        f"-Dlog4j2.configurationFile={_log_settings()}",
+        f"-Dunskew.log={log}",
+        f"-Djava.io.tmpdir={_temporary_folder()}",
+        *class_data.options("spark"),
+    ]
 
 
 def _remove_old_logs(folder: Path) -> None:

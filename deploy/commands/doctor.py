@@ -15,7 +15,15 @@ from rich.table import Table
 from unskew.deploy.commands.options import BootstrapOption, KafkaConfigOption
 from unskew.deploy.directories import data_directory
 from unskew.deploy.installation import jars
-from unskew.deploy.installation.machine import DISK_GB, MEMORY_GB, existing_parent, find_java, memory_gb, require_python
+from unskew.deploy.installation.machine import (
+    DISK_GB,
+    MEMORY_GB,
+    available_cores,
+    existing_parent,
+    find_java,
+    memory_gb,
+    require_python,
+)
 from unskew.deploy.installation.packages import locked_versions, missing_packages, other_versions
 from unskew.deploy.kafka.connection import BOOTSTRAP_VARIABLE, Connection
 from unskew.deploy.kafka.topics import topics
@@ -112,7 +120,7 @@ def _memory() -> Finding:
 
 
 def _cores() -> Finding:
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    cores = available_cores()
     return Finding("cores", str(cores), advice="" if cores > 1 else "works, slowly: two are the least that's pleasant")
 
 

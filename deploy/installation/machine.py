@@ -51,6 +51,11 @@ def require_disk(directory: Path, needed_gb: float = DISK_GB) -> None:
         )
 
 
+def available_cores() -> int:
+    """How many cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def existing_parent(path: Path) -> Path:
     """The path itself or the nearest directory above it that exists."""
     while not path.exists():

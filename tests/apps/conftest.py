@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 from tests.conftest import GENERATED
 from tests.waiting import PATIENCE
 from unskew.apps.run import session
+from unskew.apps.run.jvm import EXTRA
 from unskew.apps.run.run import Outcome, Run
 from unskew.apps.topology.settings import Settings
 from unskew.deploy.kafka.connection import Connection
@@ -29,7 +30,7 @@ LENIENT = {"message.timestamp.after.max.ms": str(2**63 - 1)}
 @pytest.fixture(scope="session")
 def spark(kernels: None) -> Iterator[SparkSession]:
     # All kernels are loaded once, before Python workers fork: not by each worker at its first tuple.
-    conf = GENERATED | {"spark.executorEnv.UNSKEW_GROUPINGS": ",".join(GROUPINGS)}
+    conf = GENERATED | {"spark.executorEnv.UNSKEW_GROUPINGS": ",".join(GROUPINGS), EXTRA: "-Dof.the.user=kept"}
     started = session.start("tests", "local[4]", 2, conf)
     yield started
     started.stop()
