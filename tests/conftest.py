@@ -2,6 +2,7 @@
 
 import os
 import re
+import secrets
 import signal
 import tempfile
 import uuid
@@ -18,10 +19,6 @@ from unskew.grouping.compiled import cache_home
 
 pytest_plugins = ["tests.schedule"]
 
-# No deadlines: a first call may compile, and the machine may be busy.
-settings.register_profile("unskew", deadline=None)
-settings.register_profile("fast", deadline=None, max_examples=20)
-settings.load_profile("unskew")
 
 # A test's JVM lives for minutes: code that is soon compiled beats code that is fast. The cache for compiled code is
 # enlarged: by default a JVM with one compiler has so little of it that it throws code away and compiles it again.
@@ -44,6 +41,35 @@ os.environ.setdefault("NUMBA_CACHE_DIR", cache_home())
 # A shell that starts us in the background lets us ignore Ctrl-C, and so do the commands that tests start to interrupt.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--seed", default="0", help="what tests draw at random: a number, or `random`")
+
+
+@pytest.hookimpl(tryfirst=True)  # before Hypothesis reads its own option
+def pytest_configure(config: pytest.Config) -> None:
+    """The same examples in every run, unless a seed is given. There are no deadlines: a first call may compile."""
+    if config.option.seed == "random":
+        config.option.seed = str(secrets.randbelow(1 << 32))
+    drawn = int(config.option.seed) != 0
+    settings.register_profile("unskew", deadline=None, derandomize=not drawn)
+    settings.register_profile("fast", deadline=None, derandomize=not drawn, max_examples=20)
+    settings.load_profile("unskew")
+    if drawn and config.option.hypothesis_seed is None:
+        config.option.hypothesis_seed = config.option.seed
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say the seed at the end: with `-q` there is no header."""
+    seed = terminalreporter.config.option.seed
+    terminalreporter.write_line(f"seed: {seed} (repeat with --seed={seed})")
+
+
+@pytest.fixture(scope="session")
+def seed(pytestconfig: pytest.Config) -> int:
+    """What a test draws from: 0, or what `--seed` says."""
+    return int(pytestconfig.option.seed)
 
 
 @pytest.fixture(scope="session")
