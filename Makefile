@@ -28,28 +28,36 @@ servers: setup ## InfluxDB and Prometheus for the tests and `unskew stack`: foun
 PROCESSES ?= auto
 TEST := .venv/bin/python -m pytest --numprocesses $(PROCESSES)
 
-test: setup ## All that needs no server, and of the rest one test of each kind (15 to 20 minutes on two cores)
-	@$(TEST) -m "not full"
+test: setup ## The tests for every commit: all that run within a process, and one kill of each kind
+	@$(TEST) -m "not ci and not nightly and not programs"
 
-test-fast: setup ## The tests that need neither Spark nor Kafka, with fewer random examples (two minutes)
-	@$(TEST) -m "not slow and not spark and not kafka" --hypothesis-profile fast
+test-fast: setup ## The tests that need neither Spark nor Kafka, with fewer random examples
+	@$(TEST) -m "not slow and not spark and not kafka and not ci and not nightly" --hypothesis-profile fast
 
-test-all: setup ## All tests: Kafka, Spark and whole clusters are started and killed (an hour on two cores)
-	@$(TEST)
+# What .ci/run runs beside `make test`.
+test-ci: setup
+	@$(TEST) -m "(ci or programs) and not nightly"
 
-test-rest: setup ## What `test` leaves of `test-all`: also what it may have skipped for want of a program
-	@$(TEST) -m "full or programs"
+# The groups of `make nightly`, each of 12 minutes at most on two cores; .ci/run takes one of them in turn.
+NIGHTLY := engines kills documents clusters servers keyed groupings sparks image
+GROUP ?= $(NIGHTLY)
+# What its tests draw at random: SEED=N repeats the run that printed N.
+SEED ?= random
 
-# Of each minor version that `balance` and its kin are for, the newest that has a thin client, if any has.
-SPARKS ?= 4.0.4 4.1.3 4.2.0 4.3.0
+nightly: $(GROUP:%=nightly-%) ## All that varies or is random, by groups: GROUP="engines kills", by default all; SEED=N
 
-test-matrix: setup ## `balance`, `balanced_map` and `keyed_map` on other versions of Spark, each installed in .unskew (SPARKS=...)
-	@SPARKS="$(SPARKS)" $(TEST) --numprocesses 0 tests/wheel/test_sparks.py
+$(NIGHTLY:%=nightly-%): nightly-%: setup
+	@$(TEST) -m "nightly(group='$*')" --seed $(SEED)
 
-test-imports: setup ## The wheel alone, with the oldest and the newest packages that it takes: it is imported, and routes
+# The groups, for .ci/run.
+groups:
+	@echo $(NIGHTLY)
+
+# The wheel alone, with the oldest and the newest packages that it takes: it is imported, and routes.
+test-imports: setup
 	@$(TEST) --numprocesses 0 tests/wheel/test_imports.py
 
-ci: ## What .ci/run does: the site, all tests, the oldest and the newest Spark (70 to 85 minutes on two cores)
+ci: ## What .ci/run does: the site, all tests, the oldest and the newest Spark (45 minutes on two cores)
 	@.ci/run
 
 lint: setup ## ruff, the layers of imports, the type checker; the dashboards' types and queries, with Node and the servers
@@ -122,4 +130,4 @@ clean: ## Remove all that was set up or made here: environment, jars, Kafka's da
 	rm -rf .venv .unskew out build dist *.egg-info .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-.PHONY: help setup demo servers test test-fast test-all test-rest test-matrix test-imports ci lint docs dist bench doctor lock up down status addresses docker clean
+.PHONY: help setup demo servers test test-fast test-ci test-imports nightly $(NIGHTLY:%=nightly-%) groups ci lint docs dist bench doctor lock up down status addresses docker clean

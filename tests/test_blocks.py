@@ -47,7 +47,7 @@ def marked(name: str) -> object:
     """A page as a parameter: README's blocks are a kind of their own, those of the other pages the second tier."""
     spark = any(re.search(r"SparkSession|unskew (topology|compare)", step.code) for step in steps(name))
     marks = [pytest.mark.xdist_group(f"blocks of {name}"), *([pytest.mark.spark] if spark else [])]
-    marks += [] if name == "README.md" else [pytest.mark.full]
+    marks += [] if name == "README.md" else [pytest.mark.nightly(group="documents")]
     return pytest.param(name, marks=[*marks, pytest.mark.slow, pytest.mark.takes(60 if spark else 10)])
 
 

@@ -29,7 +29,7 @@ def test_it_is_kept_without_outputs(name):
 
 
 @pytest.mark.slow
-@pytest.mark.full
+@pytest.mark.nightly(group="documents")
 @pytest.mark.spark
 @pytest.mark.takes(120)
 @pytest.mark.parametrize("name", NOTEBOOKS)

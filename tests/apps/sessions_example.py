@@ -126,11 +126,9 @@ class Example:
         return max(numbers(self._commits), default=-1)
 
 
-def require_each_session_once(example: Example, connection: Connection, topic: str, folder: Path) -> None:
+def require_each_session_once(example: Example, connection: Connection, topic: str, folder: Path, seed: int) -> None:
     """Kill the example of a topic with ``stream`` again and again, and require that it writes each session once."""
-    seed = random.randrange(1 << 32)
     rng = random.Random(seed)
-    print(f"seed {seed}")
     for _ in range(KILLS):
         example.goes_on(rng.randint(1, 2))
         time.sleep(rng.random())  # anywhere in a batch

@@ -62,7 +62,7 @@ def collect(df: DataFrame, tmp_path: Path) -> list[dict]:
 CASES = [
     ("PARTIAL_KEY", "binary"),
     *(
-        pytest.param(*case, marks=pytest.mark.full)
+        pytest.param(*case, marks=pytest.mark.nightly(group="groupings"))
         for case in (("KEY", "string"), ("KEY", "int"), ("SHUFFLE", "string"), ("DYNAMIC_KEY", "int"))
     ),
 ]
@@ -99,7 +99,7 @@ def test_with_what_spark_4_0_has(events, tmp_path, monkeypatch, named):
     assert len({row["worker"] for row in rows if row["user_id"] is None}) <= 2
 
 
-@pytest.mark.full
+@pytest.mark.nightly(group="groupings")
 def test_learned_state_outlives_a_batch_and_a_restart(events, tmp_path):
     later = [(tmp_path / "events" / f"{number}.parquet", tmp_path / f"{number}.later") for number in (3, 4)]
     for file, aside in later:
@@ -138,7 +138,7 @@ def test_work_over_packets(events, tmp_path):
     ("grouping", "own"),
     [
         ("MIXED", {"theta_max": 0.0, "window": 1}),
-        pytest.param("POSG", {"window": 64, "tolerance": 0.5}, marks=pytest.mark.full),
+        pytest.param("POSG", {"window": 64, "tolerance": 0.5}, marks=pytest.mark.nightly(group="groupings")),
     ],
 )
 def test_workers_over_packets_give_feedback(events, tmp_path, grouping, own):
@@ -159,7 +159,7 @@ def test_workers_over_packets_give_feedback(events, tmp_path, grouping, own):
         balanced_map(*given, **own, name="other")
 
 
-@pytest.mark.full
+@pytest.mark.nightly(group="groupings")
 def test_two_calls_with_feedback_in_a_query_are_refused_in_its_first_batch(events, tmp_path):
     def work(batches):
         for batch in batches:
@@ -282,7 +282,9 @@ def planned(plan: str, placed: DataFrame) -> DataFrame:
 
 
 def in_tiers(plans):
-    return [pytest.param(plan, marks=[] if plan == "worker" else pytest.mark.full) for plan in plans]
+    return [
+        pytest.param(plan, marks=[] if plan == "worker" else pytest.mark.nightly(group="groupings")) for plan in plans
+    ]
 
 
 @pytest.mark.parametrize("plan", in_tiers([*PLANS, "cache"]))
@@ -316,7 +318,7 @@ def test_no_plan_moves_or_doubles_the_router_of_a_stream(events, tmp_path, route
     assert routed.value - total in ({total, 2 * total} if plan in ("self-join", "union") else {total})
 
 
-@pytest.mark.full
+@pytest.mark.nightly(group="groupings")
 def test_packets_of_a_result_that_is_used_twice(events, tmp_path):
     def work(batches):
         for batch in batches:
@@ -327,7 +329,7 @@ def test_packets_of_a_result_that_is_used_twice(events, tmp_path):
     assert Counter(row["n"] for row in rows) == {n: 2 - n % 2 for n in range(ROWS * FILES)}
 
 
-@pytest.mark.full
+@pytest.mark.nightly(group="groupings")
 def test_routers_of_one_query_are_told_apart_by_name(events, tmp_path):
     checkpoint = str(tmp_path / "cp")
     by_user = balance(events, "user_id", 7, "SHUFFLE", checkpoint, name="users").select("worker")
@@ -347,11 +349,11 @@ def test_routers_of_one_query_are_told_apart_by_name(events, tmp_path):
             lambda df, checkpoint: balanced_map(
                 df, "user_id", 3, lambda batches: batches, df.schema, "SHUFFLE", checkpoint
             ),
-            marks=pytest.mark.full,
+            marks=pytest.mark.nightly(group="groupings"),
         ),
     ],
 )
-@pytest.mark.parametrize("other", ["none", pytest.param("another", marks=pytest.mark.full)])
+@pytest.mark.parametrize("other", ["none", pytest.param("another", marks=pytest.mark.nightly(group="groupings"))])
 def test_a_checkpoint_that_is_not_the_querys(events, tmp_path, place, other):
     """As an executor sees it that has another disk: nothing is there, or another query's checkpoint."""
     if other == "another":
@@ -449,7 +451,7 @@ def test_a_key_has_at_most_so_many_workers(costly, grouping):
     assert placed.count() == 60_000
 
 
-@pytest.mark.full
+@pytest.mark.nightly(group="groupings")
 def test_costs_of_a_streams_rows_in_packets(events, tmp_path):
     """Each batch has 600 rows, of which the first 60 cost ten times as much: PLANNED plans a batch by its costs."""
     ms = F.when(F.col("payload.n") % ROWS < 60, 10).otherwise(1)

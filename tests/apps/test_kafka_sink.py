@@ -360,7 +360,7 @@ def test_each_record_is_there_once_though_batches_run_again(spark, connection, t
     assert ends[0] == ends[1], "a transaction is open"
 
 
-@pytest.mark.full
+@pytest.mark.nightly(group="groupings")
 @pytest.mark.spark
 @pytest.mark.kafka
 @pytest.mark.slow
@@ -395,7 +395,7 @@ def test_keys_headers_and_partitions_arrive_as_by_spark_s_sink(spark, connection
     assert any(headers == [("h", b"1")] for _, _, headers, _ in found["ours"])
 
 
-@pytest.mark.full
+@pytest.mark.nightly(group="groupings")
 @pytest.mark.spark
 @pytest.mark.kafka
 @pytest.mark.slow
@@ -412,7 +412,7 @@ def test_a_batch_without_rows_writes_nothing(spark, connection, topic, tmp_path)
     assert {number.batch for number in numbers.values()} == {1}
 
 
-@pytest.mark.full
+@pytest.mark.nightly(group="groupings")
 @pytest.mark.spark
 @pytest.mark.kafka
 @pytest.mark.slow
@@ -431,7 +431,7 @@ def test_a_checkpoint_that_was_set_back_loses_nothing(spark, connection, topic, 
     assert values(connection, to) == {"a": 10, "b": 20, "c": 10}
 
 
-@pytest.mark.full
+@pytest.mark.nightly(group="groupings")
 @pytest.mark.spark
 @pytest.mark.kafka
 @pytest.mark.slow

@@ -28,5 +28,5 @@ def example(connection, topic, tmp_path):
 
 
 @pytest.mark.takes(120)
-def test_each_session_is_written_once_whatever_is_killed(example, connection, topic, tmp_path):
-    require_each_session_once(example, connection, topic, tmp_path)
+def test_each_session_is_written_once_whatever_is_killed(example, connection, topic, tmp_path, seed):
+    require_each_session_once(example, connection, topic, tmp_path, seed)

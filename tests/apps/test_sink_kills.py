@@ -98,9 +98,7 @@ def command(process: psutil.Process) -> list[str]:
 
 
 @pytest.fixture
-def query(connection, topic, tmp_path):
-    seed = random.randrange(1 << 32)
-    print(f"seed {seed}")
+def query(connection, topic, tmp_path, seed):
     made = Query(connection.bootstrap_servers, topic, f"{topic}-out", tmp_path, random.Random(seed))
     yield made
     if made.process.poll() is None:

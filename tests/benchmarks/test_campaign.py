@@ -10,7 +10,13 @@ from benchmarks.faults.contestants import CONTESTANTS, Contestant, Session, Topo
 from benchmarks.faults.course import Course
 from benchmarks.faults.faults import KINDS
 
-pytestmark = [pytest.mark.full, pytest.mark.slow, pytest.mark.spark, pytest.mark.kafka, pytest.mark.timeout(3000)]
+pytestmark = [
+    pytest.mark.nightly(group="engines"),
+    pytest.mark.slow,
+    pytest.mark.spark,
+    pytest.mark.kafka,
+    pytest.mark.timeout(3000),
+]
 
 
 def campaign(contestant: Contestant, kinds: tuple[str, ...], folder: Path) -> Course:

@@ -38,7 +38,7 @@ from unskew.works import Now
 from unskew.works.interface import joined
 
 
-@pytest.mark.full
+@pytest.mark.nightly(group="engines")
 @pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.kafka

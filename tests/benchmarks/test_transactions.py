@@ -101,7 +101,7 @@ def test_nothing_is_lost_doubled_or_left_open(tmp_path):
 
 @pytest.mark.kafka
 @pytest.mark.slow
-@pytest.mark.full
+@pytest.mark.nightly(group="engines")
 @pytest.mark.takes(60)
 @pytest.mark.parametrize(
     ("mutant", "without"),

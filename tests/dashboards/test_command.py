@@ -64,7 +64,7 @@ def test_a_stale_file_is_named(tmp_path, monkeypatch):
     unskew_dashboards("generate", "--check")
 
 
-@pytest.mark.full
+@pytest.mark.nightly(group="servers")
 @pytest.mark.kafka
 @pytest.mark.spark
 def test_all_are_drawn_and_put_on_one_page(preview, figures):
@@ -83,7 +83,7 @@ def test_all_are_drawn_and_put_on_one_page(preview, figures):
     assert "no data" not in printed
 
 
-@pytest.mark.full
+@pytest.mark.nightly(group="servers")
 @pytest.mark.kafka
 @pytest.mark.spark
 def test_what_has_no_data_is_said(preview):
@@ -93,7 +93,7 @@ def test_what_has_no_data_is_said(preview):
     assert sorted(path.name for path in out.iterdir()) == ["index.html", "overview.png"]
 
 
-@pytest.mark.full
+@pytest.mark.nightly(group="servers")
 @pytest.mark.kafka
 @pytest.mark.spark
 def test_the_time_range_is_cut_to_where_there_are_batches(seen):

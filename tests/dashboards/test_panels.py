@@ -10,7 +10,12 @@ from unskew.dashboards.preview.data_sources import Table
 from unskew.dashboards.preview.panels import Panel
 from unskew.dashboards.preview.selection import Selection
 
-pytestmark = [pytest.mark.full, pytest.mark.kafka, pytest.mark.spark, pytest.mark.xdist_group("dashboards")]
+pytestmark = [
+    pytest.mark.nightly(group="servers"),
+    pytest.mark.kafka,
+    pytest.mark.spark,
+    pytest.mark.xdist_group("dashboards"),
+]
 
 NAMES = {grouping: f"{grouping} · dashboards-s2-w4" for grouping in RUNS}
 

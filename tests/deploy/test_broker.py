@@ -124,7 +124,7 @@ def test_the_broker_ends_when_its_parent_is_killed(tmp_path):
     assert gone(pid)
 
 
-@pytest.mark.full
+@pytest.mark.nightly(group="clusters")
 def test_the_broker_survives_the_thread_that_started_it(tmp_path):
     broker = Broker(tmp_path)
     try:
@@ -144,7 +144,7 @@ def test_a_port_that_something_listens_on_is_refused(tmp_path):
             Broker(tmp_path, port=port).start()
 
 
-@pytest.mark.full
+@pytest.mark.nightly(group="clusters")
 def test_a_foreign_broker_on_the_port_is_not_taken_for_ours(kafka, tmp_path, monkeypatch):
     monkeypatch.setattr(server, "is_free", lambda port: True)  # taken after we looked
     mine = Broker(tmp_path, port=port_of(kafka))
@@ -154,7 +154,7 @@ def test_a_foreign_broker_on_the_port_is_not_taken_for_ours(kafka, tmp_path, mon
     assert kafka.alive
 
 
-@pytest.mark.full
+@pytest.mark.nightly(group="clusters")
 def test_a_free_port_that_is_snatched_is_replaced(kafka, tmp_path, monkeypatch):
     ports = iter([port_of(kafka)])
     choose = server.free_port

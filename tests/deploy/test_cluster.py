@@ -14,7 +14,7 @@ from tests.waiting import PATIENCE, awaited
 from unskew.deploy.installation.machine import find_java
 from unskew.deploy.servers.cluster import Cluster
 
-pytestmark = [pytest.mark.full, pytest.mark.spark, pytest.mark.slow]
+pytestmark = [pytest.mark.nightly(group="clusters"), pytest.mark.spark, pytest.mark.slow]
 
 # Counts in four tasks, each in Python and not done before a file exists, and says which Python it was.
 JOB = """

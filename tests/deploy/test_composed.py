@@ -377,7 +377,7 @@ def test_kafka_serves_both_sides_and_keeps_its_topics(services, topic, tmp_path)
 
 @pytest.mark.kafka
 @pytest.mark.spark
-@pytest.mark.full
+@pytest.mark.nightly(group="clusters")
 def test_producer_and_topology_run_as_composed(services, influxd_program, prometheus_program, tmp_path):
     port = str(free_port())
 

@@ -71,7 +71,7 @@ def test_the_broker_outlives_the_command_and_is_found_again(own_home):
     assert "no embedded broker is running" in kafka_command("stop").stdout
 
 
-@pytest.mark.full
+@pytest.mark.nightly(group="clusters")
 def test_a_later_start_has_the_same_address_unless_another_program_has_its_port(own_home):
     first = embedded.start()
     embedded.stop()
@@ -92,7 +92,7 @@ def test_a_later_start_has_the_same_address_unless_another_program_has_its_port(
     assert (kept.port, kept.moved_from) == (address.port, None)
 
 
-@pytest.mark.full
+@pytest.mark.nightly(group="clusters")
 def test_a_broker_that_crashed_is_not_running(own_home):
     address = embedded.start(own_home / "data")
     os.kill(address.pid, signal.SIGKILL)
@@ -113,7 +113,7 @@ def test_a_bad_option_is_a_usage_error(own_home, argument):
     assert embedded.running() is None
 
 
-@pytest.mark.full
+@pytest.mark.nightly(group="clusters")
 @pytest.mark.parametrize("name", [signal.SIGINT, signal.SIGTERM])
 def test_in_the_foreground_it_ends_with_the_command(own_home, name):
     command = subprocess.Popen([*UNSKEW, "kafka", "start", "--foreground"], stdout=subprocess.PIPE, text=True)

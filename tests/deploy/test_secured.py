@@ -20,7 +20,7 @@ from unskew.deploy.servers.broker import Broker
 from unskew.deploy.servers.loopback import LOOPBACK, free_port
 from unskew.errors import EnvironmentFault
 
-pytestmark = [pytest.mark.full, pytest.mark.kafka, pytest.mark.slow]
+pytestmark = [pytest.mark.nightly(group="clusters"), pytest.mark.kafka, pytest.mark.slow]
 
 USER, PASSWORD = "alice", 'it\'s "s3cret" \\ =x'
 

@@ -64,7 +64,7 @@ def test_what_is_refused_is_counted(influxdb, changes, reason):
     assert reason in writer.reason or "at the end" in writer.reason
 
 
-@pytest.mark.full
+@pytest.mark.nightly(group="servers")
 def test_a_server_that_comes_back_soon_costs_nothing(server):
     with InfluxWriter(target(server)) as writer:
         writer.write(samples(100), COMMON)
@@ -75,7 +75,7 @@ def test_a_server_that_comes_back_soon_costs_nothing(server):
     assert values(server, server.bucket) == list(range(200))
 
 
-@pytest.mark.full
+@pytest.mark.nightly(group="servers")
 def test_a_server_that_hangs_is_not_waited_for(server):
     server.pause()
     with InfluxWriter(target(server)) as writer:

@@ -19,7 +19,7 @@ from unskew.apps.monitoring.outputs import Destinations, Outputs
 from unskew.deploy.servers.influxdb import InfluxDB
 
 pytestmark = [
-    pytest.mark.full,
+    pytest.mark.nightly(group="servers"),
     pytest.mark.kafka,
     pytest.mark.spark,
     pytest.mark.slow,

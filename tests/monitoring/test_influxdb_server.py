@@ -15,7 +15,7 @@ from tests.waiting import gone
 from unskew.deploy.servers.influxdb import InfluxDB
 from unskew.errors import EnvironmentFault
 
-pytestmark = [pytest.mark.full, pytest.mark.usefixtures("influxd_program")]
+pytestmark = [pytest.mark.nightly(group="servers"), pytest.mark.usefixtures("influxd_program")]
 
 
 def client_of(server: InfluxDB, **more) -> InfluxDBClient:

@@ -14,7 +14,7 @@ from unskew.apps.monitoring.outputs import Destinations, Outputs
 from unskew.apps.topology.publisher import result_topics
 from unskew.deploy.kafka.topics import end_offsets
 
-pytestmark = [pytest.mark.full, pytest.mark.kafka, pytest.mark.spark]
+pytestmark = [pytest.mark.nightly(group="servers"), pytest.mark.kafka, pytest.mark.spark]
 
 # InfluxDB's and Prometheus' field → the distribution topic's
 WINDOW = {

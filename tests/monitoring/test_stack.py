@@ -18,7 +18,7 @@ from unskew.deploy.servers import stack
 from unskew.deploy.servers.loopback import response
 from unskew.deploy.servers.stack import scraped
 
-pytestmark = [pytest.mark.full, pytest.mark.usefixtures("influxd_program", "prometheus_program")]
+pytestmark = [pytest.mark.nightly(group="servers"), pytest.mark.usefixtures("influxd_program", "prometheus_program")]
 
 COMMON = {"run": "test", "source_type": "T", "grouping": "KEY", "workers": "2"}
 

@@ -88,7 +88,7 @@ def test_a_killed_broker_neither_loses_nor_doubles(broker):
     assert contents(connection, "killed") == expected(dataset, 3)
 
 
-@pytest.mark.full
+@pytest.mark.nightly(group="documents")
 def test_a_stuck_broker_holds_the_upload_back(broker):
     connection = Connection(broker.bootstrap_servers)
     ensure_topic(connection, "stuck", 3)
@@ -114,7 +114,7 @@ def test_a_stuck_broker_holds_the_upload_back(broker):
     assert sum(end_offsets(connection, "stuck").values()) == 3_000_000
 
 
-@pytest.mark.full
+@pytest.mark.nightly(group="documents")
 def test_a_broker_that_stays_away_is_an_error_with_the_number(broker):
     connection, complaints = Connection(broker.bootstrap_servers, {"delivery.timeout.ms": "10000"}), []
     ensure_topic(connection, "away", 3)
@@ -138,7 +138,7 @@ def test_a_broker_that_stays_away_is_an_error_with_the_number(broker):
     )  # some were there, but not acknowledged any more
 
 
-@pytest.mark.full
+@pytest.mark.nightly(group="documents")
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
 def test_the_user_need_not_wait_for_a_broker_that_is_gone_or_stuck(broker, monkeypatch, how):
     monkeypatch.setattr(Outbox, "grace", 1.0)

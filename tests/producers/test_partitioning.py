@@ -175,7 +175,7 @@ def test_another_number_of_partitions_is_refused(connection, topic):
 
 
 @pytest.mark.kafka
-@pytest.mark.full
+@pytest.mark.nightly(group="documents")
 def test_the_example_of_a_consumer_group_runs(capsys):
     path = Path(__file__).parents[2] / "examples" / "balanced_consumers.py"
     spec = importlib.util.spec_from_file_location("balanced_consumers", path)

@@ -199,7 +199,7 @@ def test_kill_9_again_and_again(kafka, connection, topic, clicks, tmp_path):
     assert size(connection, topic) == RECORDS - RECORDS // 10_000
 
 
-@pytest.mark.full
+@pytest.mark.nightly(group="documents")
 def test_an_upload_that_failed_leaves_no_gap(clicks, tmp_path):
     with Broker(tmp_path / "broker") as broker:
         connection = Connection(broker.bootstrap_servers, {"delivery.timeout.ms": "3000"})

@@ -1,6 +1,5 @@
 """The wheel, which each test process builds once."""
 
-import os
 import re
 from collections import defaultdict
 from pathlib import Path
@@ -10,8 +9,6 @@ import pytest
 from tests.wheel.environments import build
 
 collect_ignore = ["job.py", "query.py"]  # not tests: users' programs
-if not os.environ.get("SPARKS"):
-    collect_ignore.append("test_sparks.py")
 
 
 @pytest.fixture(scope="session")

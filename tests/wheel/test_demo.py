@@ -18,7 +18,7 @@ from unskew.deploy.servers import stack
 from unskew.producers.registry import create
 
 
-@pytest.mark.full
+@pytest.mark.nightly(group="documents")
 @pytest.mark.kafka
 @pytest.mark.spark
 @pytest.mark.influxdb

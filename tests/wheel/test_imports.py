@@ -33,7 +33,7 @@ _MORE = {
 
 
 @pytest.mark.slow
-@pytest.mark.full
+@pytest.mark.nightly(group="documents")
 @pytest.mark.takes(60)
 @pytest.mark.parametrize("resolution", ["lowest-direct", "highest"])
 def test_the_wheel_alone_is_imported_and_routes(resolution, wheel, tmp_path):

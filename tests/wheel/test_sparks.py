@@ -1,6 +1,6 @@
 """`balance`, `balanced_map` and `keyed_map` on other versions of Spark: the same queries, the same truth.
 
-    make test-matrix [SPARKS="4.0.4 4.3.0"]
+    make nightly GROUP=sparks
 
 Each version has environments of its own, in which the wheel is installed as a user would.
 """
@@ -30,8 +30,10 @@ from unskew.deploy.installation.jars import connector_of
 from unskew.deploy.kafka.connection import Connection
 from unskew.errors import EnvironmentFault
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
-VERSIONS = os.environ.get("SPARKS", "").split()
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.ci]
+NIGHTLY = pytest.mark.nightly(group="sparks")
+#: Of each minor version that `balance` and its kin are for, the newest that has a thin client, if any has.
+VERSIONS = ["4.0.4", *(pytest.param(each, marks=NIGHTLY) for each in ("4.1.3", "4.2.0")), "4.3.0"]
 WORKERS, FILES, ROWS = 4, 6, 300
 GAP = timedelta(seconds=2)
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
@@ -73,7 +75,9 @@ def spark(request, wheel) -> Installed:
     return Installed.of(request.param, wheel)
 
 
-@pytest.fixture(scope="module", params=MODES)
+@pytest.fixture(
+    scope="module", params=[pytest.param(each, marks=[] if each == "classic" else NIGHTLY) for each in MODES]
+)
 def mode(request, spark) -> str:
     if request.param == "client" and spark.lacks_client:
         pytest.skip(f"there is no thin client of Spark {spark.version}: {spark.lacks_client}")
@@ -219,20 +223,22 @@ def test_topology(spark, mode, connector, wheel, kafka, topic, tmp_path):
     require_counts(connection, topic, "pl", truth)
 
 
+@NIGHTLY
 @pytest.mark.kafka
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("mode", ["classic"], indirect=True)
-def test_example(spark, mode, connector, kafka, topic, tmp_path):
+def test_example(spark, mode, connector, kafka, topic, tmp_path, seed):
     """examples/sessions.py, unchanged, with this Spark's own connector: it is killed, and writes each session once."""
     connection = Connection(kafka.bootstrap_servers)
     send(connection, topic)
     example = Example(spark.submit, connector, spark.environment(), connection.bootstrap_servers, topic, tmp_path)
     try:
-        require_each_session_once(example, connection, topic, tmp_path)
+        require_each_session_once(example, connection, topic, tmp_path, seed)
     finally:
         kill_tree(example.process)
 
 
+@NIGHTLY
 def test_kills(spark, mode, tmp_path):
     """The Python workers are killed, then the driver, and the queries start again from their checkpoints."""
     _written(tmp_path / "in")

@@ -107,7 +107,7 @@ def test_public_names_are_had_without_the_command_s_packages(wheel, library, tmp
 @pytest.mark.parametrize(
     "master",
     [
-        *(pytest.param(name, marks=pytest.mark.full) for name in ("local[2]", "cluster")),
+        *(pytest.param(name, marks=pytest.mark.nightly(group="documents")) for name in ("local[2]", "cluster")),
         pytest.param("connect", marks=ONE_CONNECT),
     ],
 )

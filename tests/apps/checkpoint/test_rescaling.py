@@ -21,7 +21,7 @@ from unskew.works import Running
 START, LENGTH = 1_700_000_000_000, 10_000
 
 
-@pytest.mark.full
+@pytest.mark.nightly(group="groupings")
 @pytest.mark.spark
 @pytest.mark.kafka
 @pytest.mark.parametrize("grouping", ["D_CHOICES", "PLANNED", pytest.param("MIXED", marks=pytest.mark.slow)])

@@ -153,7 +153,7 @@ def test_nothing_starts_without_messages_to_compare_with(connection, topic):
 
 @pytest.mark.kafka
 @pytest.mark.spark
-@pytest.mark.full
+@pytest.mark.nightly(group="groupings")
 def test_compares_two_groupings(connection, topic, tmp_path):
     ensure_topic(connection, topic, 2)
     sent = publish(connection, topic, create("COUNTRY_SKEW_R80", records=4_000))
@@ -180,7 +180,7 @@ def test_compares_two_groupings(connection, topic, tmp_path):
 
 @pytest.mark.kafka
 @pytest.mark.spark
-@pytest.mark.full
+@pytest.mark.nightly(group="groupings")
 def test_interrupted_it_keeps_what_is_finished(connection, topic, tmp_path):
     ensure_topic(connection, topic, 2)
     publish(connection, topic, create("COUNTRY_SKEW_R80", records=2_000))

@@ -20,7 +20,7 @@ from unskew.grouping import named
 pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.kafka, pytest.mark.xdist_group("cluster")]
 
 
-@pytest.mark.full
+@pytest.mark.nightly(group="kills")
 def test_a_checkpoint_that_only_the_driver_sees(connection, topic, tmp_path, options):
     ensure_topic(connection, topic, 2)
     own = "/proc/self/cwd/checkpoint"  # for each process another folder
@@ -39,8 +39,8 @@ SPECULATIVE = {"": "true", ".interval": "20ms", ".quantile": "0.3", ".multiplier
     ("grouping", "kills"),
     [
         pytest.param("SHUFFLE", 1, marks=pytest.mark.takes(60)),
-        pytest.param("SHUFFLE", 20, marks=[pytest.mark.full, pytest.mark.takes(150)]),
-        pytest.param("PLANNED", 10, marks=[pytest.mark.full, pytest.mark.takes(120)]),
+        pytest.param("SHUFFLE", 20, marks=[pytest.mark.nightly(group="kills"), pytest.mark.takes(150)]),
+        pytest.param("PLANNED", 10, marks=[pytest.mark.nightly(group="kills"), pytest.mark.takes(120)]),
     ],
 )
 def test_executors_are_killed_at_any_moment(
@@ -82,7 +82,7 @@ CANNOT = {
 }
 
 
-@pytest.mark.full
+@pytest.mark.nightly(group="kills")
 @pytest.mark.takes(15)
 @pytest.mark.parametrize("kind", CANNOT)
 def test_an_executors_python_that_cannot_run_tasks(connection, topic, tmp_path, cluster, kind):
@@ -98,7 +98,7 @@ def test_an_executors_python_that_cannot_run_tasks(connection, topic, tmp_path, 
     assert "Traceback" not in error
 
 
-@pytest.mark.full
+@pytest.mark.nightly(group="kills")
 @pytest.mark.takes(15)
 def test_states_need_the_executors_python_at_the_driver_too(connection, topic, tmp_path, cluster):
     ensure_topic(connection, topic, 2)

@@ -30,7 +30,7 @@ def waiting(folder: Path):
     return work
 
 
-@pytest.mark.full
+@pytest.mark.nightly(group="kills")
 @pytest.mark.parametrize("grouping", ["SHUFFLE", "PLANNED"])
 def test_what_a_batch_has_shuffled_is_lost_while_it_is_at_work(
     spark, settings, drain, connection, topic, tmp_path, grouping

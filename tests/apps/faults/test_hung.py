@@ -11,7 +11,7 @@ from tests.waiting import PATIENCE, gone
 from unskew.apps.commandline.watchdog import HUNG
 
 
-@pytest.mark.full
+@pytest.mark.nightly(group="kills")
 @pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.kafka

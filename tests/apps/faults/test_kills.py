@@ -50,20 +50,27 @@ PLANNED = [("PLANNED", "pl")]  # one plan for all sources, which the driver make
     ("groupings", "harms", "most"),
     [
         pytest.param(GROUPINGS, EACH, 1_200, id="each once", marks=pytest.mark.takes(60)),
-        pytest.param(GROUPINGS, HARMS, 400, id="again and again", marks=[pytest.mark.full, pytest.mark.takes(180)]),
-        pytest.param(PLANNED, HARMS, 400, id="plans in waves", marks=[pytest.mark.full, pytest.mark.takes(180)]),
+        pytest.param(
+            GROUPINGS,
+            HARMS,
+            400,
+            id="again and again",
+            marks=[pytest.mark.nightly(group="kills"), pytest.mark.takes(180)],
+        ),
+        pytest.param(
+            PLANNED, HARMS, 400, id="plans in waves", marks=[pytest.mark.nightly(group="kills"), pytest.mark.takes(180)]
+        ),
     ],
 )
-def test_whatever_is_killed(broker, connection, topic, truth, launch, groupings, harms, most):
-    """In any order, under any grouping that remembers, or plans: the seed is printed if it fails.
+def test_whatever_is_killed(broker, connection, topic, truth, launch, groupings, harms, most, seed):
+    """In any order, under any grouping that remembers, or plans.
 
     A harm uses up to three batches of the stream: those that it waits for, and one in which it comes.
     """
-    seed = random.randrange(1 << 32)
     rng = random.Random(seed)
     grouping, short, *options = rng.choice(groupings)
     harms = rng.sample(harms, len(harms))
-    print(f"seed {seed}, {grouping}: {', '.join(harm.__name__ for harm in harms)}")
+    print(f"{grouping}: {', '.join(harm.__name__ for harm in harms)}")
     topology = launch(grouping, "--max-tuples", str(most), "--state-partitions", "3", *options)
     for harm in harms:
         topology.goes_on(rng.randint(1, 2), longer=rng.random())  # anywhere in a batch

@@ -106,7 +106,8 @@ LOOKS = ["begins", "distribution", "totals", "plans", "commit"]
 @pytest.mark.spark
 @pytest.mark.kafka
 @pytest.mark.parametrize(
-    "look", [each if each == "totals" else pytest.param(each, marks=pytest.mark.full) for each in LOOKS]
+    "look",
+    [each if each == "totals" else pytest.param(each, marks=pytest.mark.nightly(group="kills")) for each in LOOKS],
 )
 def test_a_driver_that_was_replaced_writes_nothing_more(look, settings, spark, drain, connection, topic, monkeypatch):
     keys = skewed(2_000)
@@ -208,7 +209,11 @@ def plans(checkpoint: Path) -> dict[str, bytes]:
 @pytest.mark.timeout(1800)
 @pytest.mark.takes(60)
 @pytest.mark.parametrize(
-    "place", ["plans", *(pytest.param(each, marks=pytest.mark.full) for each in ("results", "idle", "commit"))]
+    "place",
+    [
+        "plans",
+        *(pytest.param(each, marks=pytest.mark.nightly(group="kills")) for each in ("results", "idle", "commit")),
+    ],
 )
 def test_one_that_wakes_up_when_all_is_done(place, connection, topic, truth, start, tmp_path):
     """It had looked, and was to write."""
@@ -251,7 +256,7 @@ def test_two_that_are_started_again_whenever_they_end(connection, topic, truth, 
     check(connection, topic, "sg", truth)
 
 
-@pytest.mark.full
+@pytest.mark.nightly(group="kills")
 @pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.kafka

@@ -91,14 +91,18 @@ def test_these_are_all():
     assert set(MOVING) == {name for name in GROUPINGS if GROUPINGS[name].moves}
 
 
-@pytest.mark.parametrize("name", [n if n in FEW else pytest.param(n, marks=pytest.mark.full) for n in ALL])
+@pytest.mark.parametrize(
+    "name", [n if n in FEW else pytest.param(n, marks=pytest.mark.nightly(group="groupings")) for n in ALL]
+)
 def test_counts_are_exact(name, ran):
     run = ran(name)
     topic = result_topics(run.settings)["aggregator"]
     assert by_key(final_counts(run.settings.connection, topic)) == Counter(stream())
 
 
-@pytest.mark.parametrize("name", [n if n in FEW else pytest.param(n, marks=pytest.mark.full) for n in MOVING])
+@pytest.mark.parametrize(
+    "name", [n if n in FEW else pytest.param(n, marks=pytest.mark.nightly(group="groupings")) for n in MOVING]
+)
 def test_keys_move_and_the_load_is_more_even(name, ran):
     run = ran(name)
     rebalances = [rebalance for report in run.reports for rebalance in report.rebalances]
@@ -126,14 +130,14 @@ def test_posg_knows_what_tuples_cost(ran):
     assert not any(report.rebalances for report in run.reports), "it moves nothing"
 
 
-@pytest.mark.full
+@pytest.mark.nightly(group="groupings")
 def test_probes_tell_each_source_of_all_tuples(ran):
     run = ran("PARTIAL_KEY")
     loads = Plans(run.settings.checkpoint).at(1 << 40).active.values["loads"]
     assert loads.sum() == len(stream())
 
 
-@pytest.mark.full
+@pytest.mark.nightly(group="groupings")
 def test_full_knowledge_evens_out_times_where_shuffle_evens_out_tuples(settings, drain, connection, topic):
     cost = Cost(0.0001, (1.0, 40.0))
     names = np.array([f"Country {i}" for i in range(50)])
@@ -156,7 +160,7 @@ class Died(Exception):
     """As a driver that is killed when the plan is written and nothing is committed."""
 
 
-@pytest.mark.full
+@pytest.mark.nightly(group="groupings")
 def test_a_driver_that_dies_between_a_plan_and_the_batch_that_it_is_for(
     settings, spark, drain, connection, topic, monkeypatch
 ):

@@ -109,7 +109,8 @@ CHECKS = {
 
 
 @pytest.mark.parametrize(
-    "name", [name if name == "Running" else pytest.param(name, marks=pytest.mark.full) for name in WORKS]
+    "name",
+    [name if name == "Running" else pytest.param(name, marks=pytest.mark.nightly(group="keyed")) for name in WORKS],
 )
 def test_a_work(spark, tmp_path, name):
     rows = in_time(lambda attempt: run(spark, name, tmp_path / str(attempt)))

@@ -59,7 +59,9 @@ def files(folder, first, last):
     return values
 
 
-@pytest.mark.parametrize("grouping", ["MIXED", "POSG", pytest.param("CONSISTENT_HASH", marks=pytest.mark.full)])
+@pytest.mark.parametrize(
+    "grouping", ["MIXED", "POSG", pytest.param("CONSISTENT_HASH", marks=pytest.mark.nightly(group="kills"))]
+)
 def test_keys_move_and_counts_are_exact(spark: SparkSession, tmp_path, grouping):
     """Two queries, one after the other, on one checkpoint: the second one has none of the first one's reports."""
     truth, checkpoint, out = defaultdict(list), str(tmp_path / "cp"), str(tmp_path / "out")
@@ -118,7 +120,7 @@ writer.trigger(availableNow=True).start(folder + "/out").awaitTermination()
 
 
 @pytest.mark.slow
-@pytest.mark.full
+@pytest.mark.nightly(group="kills")
 @pytest.mark.takes(180)
 @pytest.mark.parametrize("kills", [4])
 def test_whatever_batch_it_is_killed_in(tmp_path, kills):
@@ -190,7 +192,7 @@ def test_through_spark_connect_it_is_refused(tmp_path):
     assert not (tmp_path / "cp").exists()
 
 
-@pytest.mark.full
+@pytest.mark.nightly(group="kills")
 def test_a_call_that_is_refused_leaves_no_thread(spark: SparkSession, tmp_path):
     rows = spark.readStream.schema("user string, value long").parquet(str(tmp_path))
     before, checkpoint = threading.active_count(), str(tmp_path / "cp")

@@ -12,7 +12,13 @@ from tests.apps.process import START, WINDOW_MS, check, launch, stream, truth  #
 from unskew.apps.feedback.plans import Plans
 from unskew.deploy.kafka.topics import end_offsets
 
-pytestmark = [pytest.mark.full, pytest.mark.slow, pytest.mark.spark, pytest.mark.kafka, pytest.mark.timeout(2400)]
+pytestmark = [
+    pytest.mark.nightly(group="kills"),
+    pytest.mark.slow,
+    pytest.mark.spark,
+    pytest.mark.kafka,
+    pytest.mark.timeout(2400),
+]
 
 DISTINCT = ["--work", "unskew.works:Distinct", "--work-option", "id=offset", "--work-option", "kind=int64"]
 
@@ -25,10 +31,6 @@ def ids_of(stream):
     return {(START + (ms - START) // WINDOW_MS * WINDOW_MS, key, offset) for key, ms, offset in stream}
 
 
-#: The first grouping gets one of the works, the next the other.
-DEALT = random.sample([SESSIONS, DISTINCT], 2)
-
-
 @pytest.mark.takes(150)
 @pytest.mark.parametrize(
     ("turn", "grouping", "short"),
@@ -36,18 +38,17 @@ DEALT = random.sample([SESSIONS, DISTINCT], 2)
         (0, "D_CHOICES", "dc"),
         (1, "KEY", "kg"),
         (2, "MIXED", "mixed"),
-        pytest.param(3, "PLANNED", "pl", marks=pytest.mark.full),
+        pytest.param(3, "PLANNED", "pl", marks=pytest.mark.nightly(group="kills")),
     ],
 )
-def test_whatever_is_killed(broker, connection, topic, truth, launch, turn, grouping, short):
-    """In any order, by either work: the seed is printed if it fails."""
-    work = DEALT[turn % 2]
-    seed = random.randrange(1 << 32)
+def test_whatever_is_killed(broker, connection, topic, truth, launch, turn, grouping, short, seed):
+    """In any order, by either work."""
+    work = [SESSIONS, DISTINCT][(turn + seed) % 2]  # the first grouping gets one of the works, the next the other
     rng = random.Random(seed)
     harms = rng.sample(HARMS, len(HARMS))
     merges = rng.choice([[], ["--merge-every", "2 batches"]])  # fragments stay at the workers for a batch, or don't
     more = ALWAYS if grouping == "MIXED" else merges if (turn, work) == (0, SESSIONS) else []
-    print(f"{work[1]}, {more}, seed {seed}: {', '.join(harm.__name__ for harm in harms)}")
+    print(f"{work[1]}, {more}: {', '.join(harm.__name__ for harm in harms)}")
     topology = launch(grouping, "--max-tuples", "550", "--state-partitions", "3", *work, *more)
     for harm in harms:
         topology.goes_on(rng.randint(1, 2), longer=rng.random())  # anywhere in a batch

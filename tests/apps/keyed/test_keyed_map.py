@@ -67,9 +67,15 @@ def collect(df: DataFrame, tmp_path: Path) -> list[dict]:
 @pytest.mark.parametrize(
     ("grouping", "seconds", "none", "more"),
     [
-        pytest.param("KEY", 2.0, 0.0, {}, marks=pytest.mark.full),
+        pytest.param("KEY", 2.0, 0.0, {}, marks=pytest.mark.nightly(group="keyed")),
         ("D_CHOICES", "2 seconds", timedelta(), {"source": "shard"}),
-        pytest.param("SHUFFLE", timedelta(seconds=2), "0s", {"merge_every": "2 batches"}, marks=pytest.mark.full),
+        pytest.param(
+            "SHUFFLE",
+            timedelta(seconds=2),
+            "0s",
+            {"merge_every": "2 batches"},
+            marks=pytest.mark.nightly(group="keyed"),
+        ),
     ],
 )
 def test_windows_by_event_time(events, tmp_path, grouping, seconds, none, more):
@@ -98,8 +104,10 @@ def test_windows_by_event_time(events, tmp_path, grouping, seconds, none, more):
     [
         ("KEY", {"work": Tally(), "window": 2.0}),
         ("PLANNED", {"work": Tally(), "window": 2.0}),
-        pytest.param("D_CHOICES", {"work": Sessions(gap=0.05)}, marks=pytest.mark.full),
-        pytest.param("BOUNDED_LOAD", {"work": Sessions(gap=0.05), "merge_every": "30s"}, marks=pytest.mark.full),
+        pytest.param("D_CHOICES", {"work": Sessions(gap=0.05)}, marks=pytest.mark.nightly(group="keyed")),
+        pytest.param(
+            "BOUNDED_LOAD", {"work": Sessions(gap=0.05), "merge_every": "30s"}, marks=pytest.mark.nightly(group="keyed")
+        ),
     ],
 )
 def test_a_static_frame_gives_what_the_stream_has_given_when_all_is_closed(spark, events, tmp_path, grouping, how):
@@ -115,7 +123,7 @@ def test_a_static_frame_gives_what_the_stream_has_given_when_all_is_closed(spark
     assert Counter(row for row in found if row.asDict().get("kind") != "settled") == Counter(finished)
 
 
-@pytest.mark.full
+@pytest.mark.nightly(group="keyed")
 def test_a_static_frame_by_batch_time(spark, events, tmp_path):
     """A TTL, and many packets that a worker executes one after the other."""
     _, rows = events
@@ -129,7 +137,7 @@ def test_a_static_frame_by_batch_time(spark, events, tmp_path):
         assert states == {user: (len(values), sum(values)) for user, values in truth.items()}
 
 
-@pytest.mark.full
+@pytest.mark.nightly(group="keyed")
 @pytest.mark.parametrize(
     ("grouping", "own"), [("KEY", True), ("PARTIAL_KEY", True), pytest.param("PARTIAL_KEY", False, id="as-spark-4.0")]
 )
@@ -202,7 +210,7 @@ def test_a_relative_checkpoint_is_where_spark_has_it(events, tmp_path, spark, mo
     assert (tmp_path / "cp" / "unskew" / "run.json").exists()
 
 
-@pytest.mark.full
+@pytest.mark.nightly(group="keyed")
 def test_a_checkpoint_that_is_not_the_querys(events, tmp_path):
     query = keyed_map(events[0], "user", 3, Tally(), "KEY", str(tmp_path / "other"), ttl=3600.0)
     with pytest.raises(StreamingQueryException) as error:
@@ -227,7 +235,7 @@ class Hoard(Tally):
         return super()._rows(kind, states.select(["n", "total"]))
 
 
-@pytest.mark.full
+@pytest.mark.nightly(group="keyed")
 def test_null_keys_large_states_and_those_too_large(spark, tmp_path):
     schema = "user long, value long"
     folder = tmp_path / "in"
@@ -249,7 +257,7 @@ def test_null_keys_large_states_and_those_too_large(spark, tmp_path):
     assert cause(error.value).startswith("the state of key 1 has 52,428,8")
 
 
-@pytest.mark.parametrize("grouping", ["KEY", pytest.param("PLANNED", marks=pytest.mark.full)])
+@pytest.mark.parametrize("grouping", ["KEY", pytest.param("PLANNED", marks=pytest.mark.nightly(group="keyed"))])
 def test_null_is_a_key_of_its_own(spark, tmp_path, grouping):
     """In a stream, and in a static frame, whose packets PLANNED makes in another way."""
     rows = [(None if n % 3 == 0 else f"u{n % 5}", n) for n in range(90)]
@@ -271,7 +279,9 @@ def test_null_is_a_key_of_its_own(spark, tmp_path, grouping):
     assert {row["user"]: (row["n"], row["total"]) for row in found if row["kind"] == "finished"} == expected
 
 
-@pytest.mark.parametrize("grouping", ["BOUNDED_LOAD", pytest.param("PLANNED", marks=pytest.mark.full)])
+@pytest.mark.parametrize(
+    "grouping", ["BOUNDED_LOAD", pytest.param("PLANNED", marks=pytest.mark.nightly(group="keyed"))]
+)
 def test_costs_and_weights(spark, tmp_path, grouping):
     """Neither changes a result, in a stream and in a static frame; nor does a most number of workers of a key."""
     schema = "user string, value long, ms double"
@@ -320,7 +330,7 @@ KEYS = {
 
 
 @pytest.mark.parametrize(
-    "kind", [pytest.param(kind, marks=() if kind == "list" else pytest.mark.full) for kind in KEYS]
+    "kind", [pytest.param(kind, marks=() if kind == "list" else pytest.mark.nightly(group="keyed")) for kind in KEYS]
 )
 def test_results_have_the_key_in_its_own_type_and_name(spark, tmp_path, kind):
     """A stream's, and those of a static frame: as Spark groups the rows."""

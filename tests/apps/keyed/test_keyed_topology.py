@@ -25,9 +25,9 @@ cloudpickle.register_pickle_by_value(driver)  # the tasks can't import the tests
 @pytest.mark.parametrize(
     ("grouping", "more"),
     [
-        pytest.param("KEY", {}, marks=pytest.mark.full),
+        pytest.param("KEY", {}, marks=pytest.mark.nightly(group="keyed")),
         ("D_CHOICES", {"merge_every": "2 batches"}),
-        pytest.param("PARTIAL_KEY", {}, marks=pytest.mark.full),
+        pytest.param("PARTIAL_KEY", {}, marks=pytest.mark.nightly(group="keyed")),
     ],
 )
 def test_windows_by_event_time(grouping, more, settings, drain, connection, topic):
@@ -49,7 +49,7 @@ def test_windows_by_event_time(grouping, more, settings, drain, connection, topi
     assert (reports[-1].totals.late, reports[-1].states.states.sum()) == (0, 0)
 
 
-@pytest.mark.full
+@pytest.mark.nightly(group="keyed")
 @pytest.mark.parametrize(("grouping", "more"), [("KEY", {}), ("W_CHOICES", {"merge_every": "0.5s"})])
 def test_states_that_outlive_windows_and_restarts(grouping, more, settings, spark, drain, connection, topic):
     keys = skewed(2_000)
@@ -71,7 +71,7 @@ def test_states_that_outlive_windows_and_restarts(grouping, more, settings, spar
     assert turkey["bytes"] == 16
 
 
-@pytest.mark.full
+@pytest.mark.nightly(group="keyed")
 @pytest.mark.parametrize("grouping", ["KEY", "D_CHOICES"])
 def test_results_that_are_too_many_for_spark(grouping, settings, drain, connection, topic, monkeypatch):
     """They arrive all the same, and the files of earlier batches don't stay."""

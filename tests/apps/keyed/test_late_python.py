@@ -8,7 +8,7 @@ from tests.apps.conftest import by_key, countries, final_counts, publish
 from unskew.apps.topology.publisher import result_topics
 from unskew.works import Running
 
-pytestmark = [pytest.mark.full, pytest.mark.spark, pytest.mark.kafka]
+pytestmark = [pytest.mark.nightly(group="keyed"), pytest.mark.spark, pytest.mark.kafka]
 
 # Spark waits for 10 s.
 LATE = """#!/bin/sh

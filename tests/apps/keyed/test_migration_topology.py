@@ -15,7 +15,7 @@ from unskew.apps.keyed.state_reader import States
 from unskew.apps.topology.publisher import result_topics
 from unskew.works import Sessions
 
-pytestmark = [pytest.mark.full, pytest.mark.spark, pytest.mark.kafka]
+pytestmark = [pytest.mark.nightly(group="keyed"), pytest.mark.spark, pytest.mark.kafka]
 cloudpickle.register_pickle_by_value(driver)  # the tasks can't import the tests
 
 #: A plan in every batch in which workers' measured times differ: in most.
@@ -38,7 +38,9 @@ def sessions_of(stream, gap):
     return found
 
 
-@pytest.mark.parametrize("grouping", ["MIXED", pytest.param("CONSISTENT_HASH", marks=pytest.mark.full)])
+@pytest.mark.parametrize(
+    "grouping", ["MIXED", pytest.param("CONSISTENT_HASH", marks=pytest.mark.nightly(group="keyed"))]
+)
 def test_keys_move_in_every_batch(grouping, settings, drain, connection, topic):
     keys, gap = skewed(6_000), 200
     ms = [START + 7 * i for i in range(len(keys))]
@@ -67,8 +69,8 @@ def test_keys_move_in_every_batch(grouping, settings, drain, connection, topic):
     ("grouping", "more"),
     [
         ("KEY", {}),
-        pytest.param("MIXED", {"options": ALWAYS}, marks=pytest.mark.full),
-        pytest.param("D_CHOICES", {"merge_every": "1 batch"}, marks=pytest.mark.full),
+        pytest.param("MIXED", {"options": ALWAYS}, marks=pytest.mark.nightly(group="keyed")),
+        pytest.param("D_CHOICES", {"merge_every": "1 batch"}, marks=pytest.mark.nightly(group="keyed")),
     ],
 )
 def test_more_workers_and_fewer(grouping, more, settings, spark, drain, connection, topic):

@@ -33,7 +33,7 @@ def tables(text):
     return [[cell.strip() for cell in line.strip("│").split("│")] for line in text.splitlines() if line[0] == "│"]
 
 
-@pytest.mark.full
+@pytest.mark.nightly(group="keyed")
 @pytest.mark.spark
 @pytest.mark.kafka
 def test_it_shows_the_workers_states(state, settings, spark, drain, connection, topic):

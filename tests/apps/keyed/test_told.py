@@ -76,7 +76,7 @@ def test_sessions(spark: SparkSession, connection: Connection, topic: str, tmp_p
     assert results == expected
 
 
-@pytest.mark.full
+@pytest.mark.nightly(group="keyed")
 @pytest.mark.takes(40)
 @pytest.mark.parametrize(
     ("grouping", "batch", "pause", "more"),

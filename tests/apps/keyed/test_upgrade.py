@@ -168,7 +168,7 @@ def test_a_checkpoint_is_taken_over_and_may_be_given_back(tmp_path):
         claim(Mean())
 
 
-@pytest.mark.full
+@pytest.mark.nightly(group="keyed")
 @pytest.mark.spark
 @pytest.mark.takes(40)
 @pytest.mark.parametrize("grouping", ["KEY", "D_CHOICES"])
@@ -201,7 +201,7 @@ def test_a_query_goes_on_with_its_states(grouping, spark, tmp_path):
         run(Tally(), [1])
 
 
-@pytest.mark.full
+@pytest.mark.nightly(group="keyed")
 @pytest.mark.spark
 @pytest.mark.kafka
 @pytest.mark.takes(40)

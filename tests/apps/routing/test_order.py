@@ -81,7 +81,9 @@ def losing(spark, tmp_path):
     assert (tmp_path / "lost").exists()
 
 
-@pytest.mark.parametrize("call", ["balance", pytest.param("balanced_map", marks=pytest.mark.full)])
+@pytest.mark.parametrize(
+    "call", ["balance", pytest.param("balanced_map", marks=pytest.mark.nightly(group="groupings"))]
+)
 @pytest.mark.usefixtures("losing")
 def test_a_static_frame_is_sorted(spark, noticing, tmp_path, call):
     noticing(False)
@@ -94,7 +96,7 @@ def test_a_static_frame_is_sorted(spark, noticing, tmp_path, call):
     assert Counter(row.id for row in done.collect()) == dict.fromkeys(range(N), 1)
 
 
-@pytest.mark.full
+@pytest.mark.nightly(group="groupings")
 @pytest.mark.usefixtures("losing")
 def test_of_a_stream_spark_ends_the_query_and_it_goes_on(spark, noticing, tmp_path):
     noticing(True)
@@ -175,7 +177,7 @@ def test_what_is_no_shuffle(monkeypatch):
     assert not order._shuffled(None)
 
 
-@pytest.mark.full
+@pytest.mark.nightly(group="groupings")
 def test_the_batch_of_foreach_batch_is_sorted_if_the_stream_was_shuffled(spark, tmp_path):
     spark.range(9).write.parquet(str(tmp_path / "in"))
     stream = spark.readStream.schema("id long").parquet(str(tmp_path / "in"))

@@ -99,7 +99,7 @@ def test_no_command_line_shows_the_clusters_secret(cluster):
         assert os.environ[SECRET] not in " ".join(psutil.Process(child.pid).cmdline())
 
 
-@pytest.mark.full
+@pytest.mark.nightly(group="clusters")
 @pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.kafka

@@ -11,7 +11,7 @@ from tests.waiting import PATIENCE, awaited
 from unskew.apps.run.run import Run
 from unskew.apps.topology.publisher import result_topics
 
-pytestmark = [pytest.mark.full, pytest.mark.spark, pytest.mark.kafka]
+pytestmark = [pytest.mark.nightly(group="clusters"), pytest.mark.spark, pytest.mark.kafka]
 
 
 def test_an_idle_run_waits_and_wakes(settings, spark, connection, topic):

@@ -22,7 +22,7 @@ from unskew.deploy.directories import data_directory
 from unskew.deploy.kafka.topics import ensure_topic
 from unskew.deploy.servers.loopback import LOOPBACK
 
-pytestmark = [pytest.mark.full, pytest.mark.slow, pytest.mark.spark, pytest.mark.kafka]
+pytestmark = [pytest.mark.nightly(group="clusters"), pytest.mark.slow, pytest.mark.spark, pytest.mark.kafka]
 
 MANIFESTS = Path(__file__).parents[3] / "deploy" / "kubernetes"
 #: After so many seconds Kubernetes kills a driver that was asked to end.

@@ -80,7 +80,7 @@ def test_sparks_log_rolls(spark):
         path.unlink()
 
 
-@pytest.mark.full
+@pytest.mark.nightly(group="clusters")
 @pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.kafka

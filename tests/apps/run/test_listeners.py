@@ -27,7 +27,7 @@ def test_the_others_are_called_and_the_failure_is_logged_once(caplog):
     ]
 
 
-@pytest.mark.full
+@pytest.mark.nightly(group="clusters")
 @pytest.mark.spark
 @pytest.mark.kafka
 def test_the_run_goes_on(settings, spark, connection, topic):

@@ -331,7 +331,7 @@ def test_what_is_no_schema_is_refused(tmp_path, text):
         of_file(str(tmp_path / "x.avsc"))
 
 
-@pytest.mark.full
+@pytest.mark.nightly(group="groupings")
 @pytest.mark.spark
 @pytest.mark.kafka
 def test_a_topic_in_avro(settings, drain, connection, topic):

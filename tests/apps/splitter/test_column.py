@@ -57,7 +57,7 @@ def test_every_kind_of_message(spark, form, field):
     assert got == {i: (key, reason) for i, (_, key, reason) in enumerate(expected)}
 
 
-@pytest.mark.full
+@pytest.mark.nightly(group="groupings")
 @pytest.mark.spark
 @pytest.mark.kafka
 def test_a_topic_of_ones_own(settings, drain, connection, topic):

@@ -171,7 +171,7 @@ def test_a_message_without_keys_leaves_nothing(spark):
     assert rows.where(splitter("TWITTER_ELECTION").rejects(F.col("value"))).collect() == []
 
 
-@pytest.mark.full
+@pytest.mark.nightly(group="groupings")
 @pytest.mark.spark
 @pytest.mark.kafka
 def test_nexmark_s_events_through_the_topology(settings, drain, connection, topic):
@@ -186,7 +186,7 @@ def test_nexmark_s_events_through_the_topology(settings, drain, connection, topi
     assert reports[-1].totals.rejected == 0
 
 
-@pytest.mark.full
+@pytest.mark.nightly(group="groupings")
 @pytest.mark.spark
 @pytest.mark.kafka
 @pytest.mark.parametrize("name", APPLICATIONS)

@@ -5,7 +5,7 @@ import pytest
 from unskew.apps.checkpoint.location import location_in
 from unskew.errors import UsageError
 
-pytestmark = [pytest.mark.full, pytest.mark.slow, pytest.mark.spark]
+pytestmark = [pytest.mark.nightly(group="clusters"), pytest.mark.slow, pytest.mark.spark]
 
 
 def test_s3_is_s3a_unless_the_session_has_another_class_for_it(spark):

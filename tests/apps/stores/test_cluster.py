@@ -16,7 +16,7 @@ from tests.commands import UNSKEW
 MOST_REQUESTS = 90
 
 pytestmark = [
-    pytest.mark.full,
+    pytest.mark.nightly(group="clusters"),
     pytest.mark.slow,
     pytest.mark.spark,
     pytest.mark.kafka,

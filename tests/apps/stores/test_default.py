@@ -6,7 +6,7 @@ from unskew import balance
 from unskew.apps.checkpoint.location import location_in
 
 pytestmark = [
-    pytest.mark.full,
+    pytest.mark.nightly(group="clusters"),
     pytest.mark.slow,
     pytest.mark.spark,
     pytest.mark.takes(40),

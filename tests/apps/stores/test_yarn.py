@@ -26,7 +26,7 @@ from unskew.deploy.installation.machine import find_java
 from unskew.deploy.servers.loopback import LOOPBACK
 
 pytestmark = [
-    pytest.mark.full,
+    pytest.mark.nightly(group="clusters"),
     pytest.mark.slow,
     pytest.mark.spark,
     pytest.mark.kafka,
@@ -85,11 +85,9 @@ def bare_python(path: Path) -> Path:
     return path
 
 
-def kill_executors(topology: Topology, hadoop: Hadoop) -> None:
+def kill_executors(topology: Topology, hadoop: Hadoop, seed: int) -> None:
     """Kill executors in the middle of batches; each time another batch is committed before the next."""
-    seed = random.randrange(1 << 32)
     rng = random.Random(seed)
-    print(f"seed {seed}")
     pythons: set[bool] = set()
     for _ in range(KILLS):
         topology.goes_on(1, longer=rng.random())
@@ -109,7 +107,7 @@ def pythons_of(executor: psutil.Process) -> list[psutil.Process]:
 @pytest.mark.takes(150)
 @pytest.mark.parametrize("allocated", [{}, ALLOCATED], ids=["two executors", "dynamic allocation"])
 def test_counts_with_an_environment_that_travels_as_an_archive(
-    allocated, hdfs, connection, topic, tmp_path, truth, launch
+    allocated, hdfs, connection, topic, tmp_path, truth, launch, seed
 ):
     """The executors' sources reach the planner, which answers them wave by wave."""
     bare_python(tmp_path / "environment" / "bin" / "python")
@@ -127,14 +125,14 @@ def test_counts_with_an_environment_that_travels_as_an_archive(
     topology = launch(
         "PLANNED", *conf, "--max-tuples", "1000", mode="CLUSTER", location=location, environment=environment
     )
-    kill_executors(topology, hdfs)
+    kill_executors(topology, hdfs, seed)
     topology.finish()
     check(connection, topic, "pl", truth)
     assert Location.of(location).folder(*FOLDER).names(), "no planner has planned a batch"
 
 
 @pytest.mark.takes(200)
-def test_states_with_the_python_that_the_nodes_have(hdfs, connection, topic, tmp_path, truth, launch):
+def test_states_with_the_python_that_the_nodes_have(hdfs, connection, topic, tmp_path, truth, launch, seed):
     """Nobody says which: it is called python3 at the nodes, and at the driver, where Spark plans the batches."""
     bare_python(hdfs.programs / "python3")
     environment = {"HADOOP_CONF_DIR": str(hdfs.yarn())}
@@ -145,7 +143,7 @@ def test_states_with_the_python_that_the_nodes_have(hdfs, connection, topic, tmp
         location=location,
         environment=environment,
     )
-    kill_executors(topology, hdfs)
+    kill_executors(topology, hdfs, seed)
     topology.finish()
     check(connection, topic, "mixed", truth)
     results = Counter(read_sessions(dict(records(connection, f"{topic}-s2-w4-mixed-results")).values()))

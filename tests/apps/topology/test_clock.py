@@ -37,7 +37,7 @@ def by_a_clock_that_was_ahead(checkpoint: str) -> None:
             entry.with_name(f".{entry.name}.crc").unlink()
 
 
-@pytest.mark.full
+@pytest.mark.nightly(group="groupings")
 @pytest.mark.spark
 @pytest.mark.kafka
 @pytest.mark.parametrize("grouping", ["SHUFFLE", "DYNAMIC_KEY"])
@@ -62,7 +62,7 @@ def test_another_driver_whose_clock_is_behind(settings, drain, connection, topic
     assert by_key(final_counts(connection, result_topics(run)["aggregator"]))["d"] == 10
 
 
-@pytest.mark.full
+@pytest.mark.nightly(group="groupings")
 @pytest.mark.spark
 @pytest.mark.kafka
 @pytest.mark.parametrize(("early", "late"), [(0, -5), (5, 0)], ids=["right before", "ahead before"])

@@ -118,7 +118,7 @@ def test_records_are_those_that_spark_wrote(spark):
     assert all(orjson.loads(r["value"])["key"] == key for r, key in zip(records(merged), odd, strict=True))
 
 
-@pytest.mark.full
+@pytest.mark.nightly(group="groupings")
 @pytest.mark.spark
 @pytest.mark.kafka
 def test_a_batch_is_one_job(settings, spark, connection, topic):
@@ -131,7 +131,7 @@ def test_a_batch_is_one_job(settings, spark, connection, topic):
     assert by_key(final_counts(connection, result_topics(run)["aggregator"])) == dict.fromkeys("abc", 200)
 
 
-@pytest.mark.full
+@pytest.mark.nightly(group="groupings")
 @pytest.mark.spark
 @pytest.mark.kafka
 def test_windows_that_close_unexpectedly_are_not_lost(settings, drain, connection, topic, monkeypatch):
@@ -144,7 +144,7 @@ def test_windows_that_close_unexpectedly_are_not_lost(settings, drain, connectio
     assert reports[-1].totals.tuples == reports[-1].totals.routed == 600
 
 
-@pytest.mark.full
+@pytest.mark.nightly(group="groupings")
 @pytest.mark.spark
 @pytest.mark.kafka
 def test_a_record_that_kafka_refuses_ends_the_run_in_one_line(settings, spark, connection, topic):

@@ -35,7 +35,7 @@ def test_what_is_gone(connection, topic):
     assert lost_messages(connection, topic, {"0": 10, "1": 50}) == {1: 10}, "a topic that was made anew"
 
 
-@pytest.mark.full
+@pytest.mark.nightly(group="groupings")
 def test_it_is_told_and_skipped_by_order(settings, drain, connection, topic):
     publish(connection, topic, 2, countries(["a"] * 20))
     run = settings("SHUFFLE", window=0.5, run_time=600.0)
@@ -57,7 +57,7 @@ def test_it_is_told_and_skipped_by_order(settings, drain, connection, topic):
     assert len(records(connection, result_topics(run)["rejected"])) == 1
 
 
-@pytest.mark.full
+@pytest.mark.nightly(group="groupings")
 def test_it_happens_under_a_run(settings, spark, connection, topic):
     publish(connection, topic, 2, countries(["a"] * 10))
     removed = []
@@ -102,7 +102,7 @@ def test_a_topic_that_was_made_again_is_told_and_skipped_by_order(settings, drai
     Run(run, [])  # this topic is known by now
 
 
-@pytest.mark.full
+@pytest.mark.nightly(group="groupings")
 @pytest.mark.takes(30)
 def test_it_is_made_again_under_a_run(settings, spark, connection, topic):
     publish(connection, topic, 2, countries(["a"] * 20))

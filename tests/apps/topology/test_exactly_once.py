@@ -71,7 +71,8 @@ def doubled(connection: Connection, run: Settings) -> dict[str, int]:
 @pytest.mark.spark
 @pytest.mark.kafka
 @pytest.mark.parametrize(
-    "keyed", [pytest.param(False, id="counts"), pytest.param(True, id="states", marks=pytest.mark.full)]
+    "keyed",
+    [pytest.param(False, id="counts"), pytest.param(True, id="states", marks=pytest.mark.nightly(group="groupings"))],
 )
 def test_a_batch_that_runs_again_publishes_nothing_twice(keyed, settings, spark, drain, connection, topic, monkeypatch):
     publish(connection, topic, 2, MESSAGES)
@@ -85,7 +86,7 @@ def test_a_batch_that_runs_again_publishes_nothing_twice(keyed, settings, spark,
     assert len(records(connection, result_topics(run)["rejected"])) == BAD
 
 
-@pytest.mark.full
+@pytest.mark.nightly(group="groupings")
 @pytest.mark.spark
 @pytest.mark.kafka
 def test_at_least_once_publishes_it_again_and_may_be_changed_from_run_to_run(
@@ -110,7 +111,7 @@ def test_at_least_once_publishes_it_again_and_may_be_changed_from_run_to_run(
     assert counts == Counter(KEYS) + Counter(more=10)
 
 
-@pytest.mark.full
+@pytest.mark.nightly(group="groupings")
 @pytest.mark.spark
 @pytest.mark.kafka
 def test_only_batches_that_close_windows_have_numbers(settings, drain, connection, topic):
@@ -127,7 +128,7 @@ def test_only_batches_that_close_windows_have_numbers(settings, drain, connectio
     assert 2 <= len(written) == len(numbers) <= 1 + made.parts
 
 
-@pytest.mark.full
+@pytest.mark.nightly(group="groupings")
 @pytest.mark.spark
 @pytest.mark.kafka
 def test_a_checkpoint_that_was_set_back_loses_no_results(settings, drain, connection, topic, tmp_path, caplog):

@@ -24,7 +24,7 @@ DAY = 24 * HOUR
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 
 
-@pytest.mark.full
+@pytest.mark.nightly(group="groupings")
 @pytest.mark.parametrize("source_type", ["COUNTRY_SKEW_R80", "TWITTER_ELECTION"])
 def test_a_message_from_the_future_is_rejected(settings, drain, connection, topic, source_type):
     now = round(1000 * time.time())
@@ -49,7 +49,7 @@ def test_a_message_from_the_future_is_rejected(settings, drain, connection, topi
     assert value["reason"] == f"timestamp {stamp}.{ms[10] % 1000:03d}Z is more than 3600 s ahead"
 
 
-@pytest.mark.full
+@pytest.mark.nightly(group="groupings")
 def test_with_a_bound_nothing_is_lost(settings, drain, connection, topic):
     now = round(1000 * time.time())
     ms = [now + i for i in range(40)]
@@ -90,7 +90,7 @@ def ahead(tmp_path, monkeypatch):
     broker.stop()
 
 
-@pytest.mark.full
+@pytest.mark.nightly(group="groupings")
 @pytest.mark.takes(40)
 @pytest.mark.skipif(not PreloadedClock.possible(), reason="needs Linux and a C compiler")
 def test_a_slow_clock_goes_by_the_brokers_and_is_put_back(settings, drain, caplog, ahead, topic):
@@ -139,7 +139,7 @@ def test_brokers_whose_clock_is_not_to_be_had(connection, topic):
     assert broker_time(connection, f"{topic}-2") is None
 
 
-@pytest.mark.full
+@pytest.mark.nightly(group="groupings")
 @pytest.mark.takes(20)
 def test_a_batch_that_runs_again_rejects_what_it_rejected(settings, spark, drain, ahead, topic, monkeypatch):
     """Meanwhile the brokers' clock, which was not to be had, says that the rejected messages were right."""
@@ -181,7 +181,7 @@ def test_what_contradicts_a_clock(settings, connection, topic):
     assert contradicted(run, now + 2 * HOUR) is False
 
 
-@pytest.mark.full
+@pytest.mark.nightly(group="groupings")
 def test_where_the_broker_gives_the_times_none_is_of_the_future(settings, drain, connection, topic):
     ensure_topic(connection, topic, 2, {"message.timestamp.type": "LogAppendTime"})
     publish(connection, topic, 2, countries(["a"] * 40))

@@ -29,7 +29,7 @@ def refill(connection, topic, partitions, keys) -> None:
     publish(connection, topic, partitions, [*[b"{"] * partitions, *countries(keys)])
 
 
-@pytest.mark.full
+@pytest.mark.nightly(group="groupings")
 def test_a_run_goes_on_with_more_sources(settings, spark, drain, connection, topic, caplog):
     publish(connection, topic, 2, countries(["a"] * 40))
     reports = []

@@ -37,7 +37,7 @@ def test_each_tuple_is_in_its_window(encoded):
     assert {round(r["time"].timestamp() * 1000) for r in rows} == set(latest.values())
 
 
-@pytest.mark.full
+@pytest.mark.nightly(group="groupings")
 @pytest.mark.spark
 @pytest.mark.kafka
 def test_a_batch_sends_once(settings, drain, connection, topic, monkeypatch):

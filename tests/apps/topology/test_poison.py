@@ -147,7 +147,7 @@ FORMATS = {
 }  # fmt: skip
 
 
-@pytest.mark.full
+@pytest.mark.nightly(group="groupings")
 @pytest.mark.takes(15)
 @pytest.mark.parametrize("form", [*FORMATS, "avro"])
 def test_every_format(form, settings, drain, connection, topic, tmp_path):
@@ -191,8 +191,8 @@ def years():
     ("time_", "work"),
     [
         ("event", None),
-        pytest.param("batch", None, marks=pytest.mark.full),
-        pytest.param("batch", "timestamp", marks=pytest.mark.full),
+        pytest.param("batch", None, marks=pytest.mark.nightly(group="groupings")),
+        pytest.param("batch", "timestamp", marks=pytest.mark.nightly(group="groupings")),
     ],
 )
 def test_timestamps_that_are_none(time_, work, settings, drain, connection, topic):
@@ -232,7 +232,7 @@ def growing(key, tuples, state):
     return [{"which": which, "text": text}], {"n": n}
 
 
-@pytest.mark.full
+@pytest.mark.nightly(group="groupings")
 @pytest.mark.takes(30)
 def test_a_result_that_no_record_holds(settings, drain, connection, topic):
     results = pa.schema([("which", pa.string()), ("text", pa.string())])
@@ -257,7 +257,7 @@ def test_a_result_that_no_record_holds(settings, drain, connection, topic):
     assert len(set(named)) > 1
 
 
-@pytest.mark.full
+@pytest.mark.nightly(group="groupings")
 def test_topics_and_clients_that_take_less_are_refused_at_once(settings, connection, topic):
     run = settings("KEY")
     ensure_topic(connection, result_topics(run)["rejected"], 2, {"max.message.bytes": "500000"})

@@ -50,7 +50,7 @@ def test_what_the_user_says_stays(spark, settings):
     assert set_portions(spark, settings(conf={ROWS: "100"}), [b"x" * 2000]) == MOST_BYTES // 100
 
 
-@pytest.mark.full
+@pytest.mark.nightly(group="groupings")
 def test_large_messages_come_few_at_a_time(spark, settings, drain, connection, topic):
     text = "x" * 500_000
     publish(connection, topic, 2, [f'{{"country": "{i % 3}", "text": "{text}"}}'.encode() for i in range(60)])

@@ -8,7 +8,7 @@ from unskew.apps.topology.publisher import Publisher
 from unskew.apps.topology.sink import Sink
 from unskew.errors import EnvironmentFault
 
-pytestmark = [pytest.mark.full, pytest.mark.spark, pytest.mark.kafka]
+pytestmark = [pytest.mark.nightly(group="groupings"), pytest.mark.spark, pytest.mark.kafka]
 
 
 class Died(Exception):

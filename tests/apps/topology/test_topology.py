@@ -18,7 +18,9 @@ pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 
 
 MOST = ("KEY", "DYNAMIC_KEY")  # of what a grouping may do
-GROUPINGS = [pytest.param(name, marks=[] if name in MOST else pytest.mark.full) for name in STANDALONE]
+GROUPINGS = [
+    pytest.param(name, marks=[] if name in MOST else pytest.mark.nightly(group="groupings")) for name in STANDALONE
+]
 
 
 @pytest.mark.parametrize("grouping", GROUPINGS)
@@ -33,7 +35,7 @@ def test_counts_are_exact(grouping, settings, drain, connection, topic):
     assert sum(report.batch.number for report in reports) > 0, "one batch would prove little"
 
 
-@pytest.mark.full
+@pytest.mark.nightly(group="groupings")
 def test_result_topics_that_operators_made_are_used_as_they_are(settings, drain, connection, topic):
     keys = skewed(1_000)
     publish(connection, topic, 2, [*countries(keys), b"bad"])
@@ -49,7 +51,7 @@ def test_result_topics_that_operators_made_are_used_as_they_are(settings, drain,
             assert len(list(reader.to_end())) == len(records(connection, name)) > 0
 
 
-@pytest.mark.full
+@pytest.mark.nightly(group="groupings")
 def test_routing_is_the_groupings(settings, drain, connection, topic):
     keys = skewed(5_000)
     publish(connection, topic, 2, countries(keys))
@@ -65,7 +67,7 @@ def test_routing_is_the_groupings(settings, drain, connection, topic):
     assert max(windows["PARTIAL_KEY"].loads) < max(windows["KEY"].loads)
 
 
-@pytest.mark.full
+@pytest.mark.nightly(group="groupings")
 def test_state_goes_on_from_batch_to_batch(settings, drain, connection, topic):
     publish(connection, topic, 2, countries(["a"] * 39 + ["b"]))
     _, reports = drain(settings("SHUFFLE", max_tuples=10, trigger=0.0, workers=7))
@@ -90,7 +92,7 @@ def test_rejected_messages_are_published_and_stop_nothing(settings, drain, conne
         assert key == f"{topic}-{value['partition']}-{value['offset']}"
 
 
-@pytest.mark.full
+@pytest.mark.nightly(group="groupings")
 def test_only_rejected_messages(settings, drain, connection, topic):
     publish(connection, topic, 2, [b"?"] * 10)
     _, reports = drain(settings("DYNAMIC_KEY"))
@@ -110,7 +112,7 @@ def test_event_time_windows_equal_the_truth_of_the_topic(settings, drain, connec
     assert reports[-1].totals.late == 0
 
 
-@pytest.mark.full
+@pytest.mark.nightly(group="groupings")
 def test_what_is_late_is_counted(settings, drain, connection, topic):
     start = 1_700_000_000_000
     # a minute in order, then ten tuples of its first second: windows long closed by then
@@ -142,7 +144,7 @@ def test_the_distribution_topic(settings, drain, connection, topic):
     assert {value["tags"]["key"] for value in hottest} == {"Turkey"}
 
 
-@pytest.mark.full
+@pytest.mark.nightly(group="groupings")
 def test_the_users_work(settings, drain, connection, topic):
     def score(tuples: pa.RecordBatch) -> pa.RecordBatch:
         # two results for a hot tuple, none for the others
@@ -170,7 +172,7 @@ def test_a_drained_run_goes_on_from_its_checkpoint(settings, drain, connection, 
     assert counts == Counter(skewed(1_000, 1) + skewed(1_000, 2))
 
 
-@pytest.mark.full
+@pytest.mark.nightly(group="groupings")
 def test_an_empty_topic_is_drained_at_once(settings, drain):
     _, reports = drain(settings("KEY"))
     assert reports[-1].totals.tuples == 0

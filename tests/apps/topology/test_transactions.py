@@ -56,7 +56,7 @@ def test_aborted_messages_do_not_count_and_drained_comes(settings, spark, connec
     assert sum(lags(progresses[-1]).values()) == 0
 
 
-@pytest.mark.full
+@pytest.mark.nightly(group="groupings")
 @pytest.mark.takes(20)
 def test_an_open_transaction_is_not_waited_for(settings, drain, connection, topic, published):
     still = transaction(connection, topic, countries(["open"] * 10))
@@ -72,7 +72,7 @@ def test_an_open_transaction_is_not_waited_for(settings, drain, connection, topi
     assert by_key(final_counts(connection, result_topics(run)["aggregator"])) == Counter(kept=497, late=2, open=10)
 
 
-@pytest.mark.full
+@pytest.mark.nightly(group="groupings")
 @pytest.mark.takes(20)
 def test_who_wants_them_gets_all(settings, drain, connection, topic, published):
     still = transaction(connection, topic, countries(["open"] * 10))

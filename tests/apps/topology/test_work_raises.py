@@ -45,7 +45,7 @@ def test_the_tuples_that_fail_are_found():
     assert failed == [("bad1", "'no\\nbad1'"), ("bad2", "'no\\nbad2'")]
 
 
-@pytest.mark.full
+@pytest.mark.nightly(group="groupings")
 @pytest.mark.spark
 @pytest.mark.kafka
 @pytest.mark.parametrize("time", ["batch", "event"])
@@ -185,7 +185,7 @@ def test_calls_are_bounded(attempt, monkeypatch):
     assert len(calls) <= 2 * 21
 
 
-@pytest.mark.full
+@pytest.mark.nightly(group="groupings")
 @pytest.mark.spark
 @pytest.mark.kafka
 @pytest.mark.takes(20)
