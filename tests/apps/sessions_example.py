@@ -1,7 +1,6 @@
 """examples/sessions.py as a process of its own, which is killed, its stream, and what it must write."""
 
 import random
-import subprocess
 import time
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
@@ -15,10 +14,9 @@ import pyarrow as pa
 
 from oracle.rows import written
 from tests.apps.conftest import publish
+from tests.harness.query import QueryProcess
 from tests.waiting import awaited
 from tests.wheel.environments import ROOT
-from tests.wheel.installed import kill_tree
-from unskew.apps.checkpoint.folders import numbers
 from unskew.apps.checkpoint.location import Location
 from unskew.deploy.kafka.connection import Connection
 
@@ -71,7 +69,7 @@ def rows(folder: Path) -> Counter[tuple[str, datetime, datetime, int]]:
     return found
 
 
-class Example:
+class Example(QueryProcess):
     """The example, started by ``spark-submit`` as its first lines say, with a connector that is here already.
 
     Parameters
@@ -98,39 +96,18 @@ class Example:
         topic: str,
         folder: Path,
     ) -> None:
-        self.log, self._commits = folder / "example.log", Location(str(folder / "checkpoint")).folder("commits")
         options = ["--master", "local[2]", "--jars", ",".join(map(str, jars)), "--conf", "spark.ui.enabled=false"]
-        self._command = [submit, *options, ROOT / "examples" / "sessions.py", servers, topic, folder]
-        self._environment = environment
+        command = [submit, *options, ROOT / "examples" / "sessions.py", servers, topic, folder]
+        checkpoint = Location(str(folder / "checkpoint"))
+        super().__init__(command, folder / "example.log", checkpoint, environment, folder)
         self.start()
-
-    def start(self) -> None:
-        with self.log.open("ab") as log:
-            output = {"stdout": log, "stderr": log, "start_new_session": True}
-            self.process = subprocess.Popen(self._command, cwd=self.log.parent, env=self._environment, **output)
-
-    def kill(self) -> None:
-        """Everything at once, as when a machine loses its power."""
-        kill_tree(self.process)
-
-    def goes_on(self, batches: int) -> None:
-        """Wait until so many more batches are committed."""
-        before = self._committed()
-        awaited(lambda: self.lives() and self._committed() >= before + batches, f"{batches} batches", every=0.02)
-
-    def lives(self) -> bool:
-        assert self.process.poll() is None, self.log.read_text()[-3_000:]
-        return True
-
-    def _committed(self) -> int:
-        return max(numbers(self._commits), default=-1)
 
 
 def require_each_session_once(example: Example, connection: Connection, topic: str, folder: Path, seed: int) -> None:
     """Kill the example of a topic with ``stream`` again and again, and require that it writes each session once."""
     rng = random.Random(seed)
     for _ in range(KILLS):
-        example.goes_on(rng.randint(1, 2))
+        example.await_batches(rng.randint(1, 2))
         time.sleep(rng.random())  # anywhere in a batch
         example.kill()
         example.start()
@@ -141,7 +118,7 @@ def require_each_session_once(example: Example, connection: Connection, topic: s
     def closed() -> bool:
         """Later messages move the clock, until all sessions are over."""
         publish(connection, topic, 2, values([("end", BEGIN + timedelta(days=next(days)))]))
-        return example.lives() and rows(folder).total() >= true.total()
+        return example.is_running() and rows(folder).total() >= true.total()
 
     awaited(closed, "the end of all sessions", every=1.0)
     example.kill()

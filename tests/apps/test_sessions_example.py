@@ -12,7 +12,13 @@ from tests.apps.sessions_example import Example, require_each_session_once, send
 from unskew.deploy.installation.jars import connector_jars
 from unskew.deploy.installation.machine import find_java
 
-pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.kafka, pytest.mark.timeout(1800)]
+pytestmark = [
+    pytest.mark.nightly(group="kills"),
+    pytest.mark.slow,
+    pytest.mark.spark,
+    pytest.mark.kafka,
+    pytest.mark.timeout(1800),
+]
 
 
 @pytest.fixture

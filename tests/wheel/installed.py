@@ -1,7 +1,6 @@
 """Environments with other versions of Spark, which uv makes once, and queries in them, which may be killed."""
 
 import os
-import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,6 +11,7 @@ from pathlib import Path
 import psutil
 from packaging.requirements import Requirement
 
+from tests.harness.query import kill_tree
 from tests.waiting import PATIENCE, awaited
 from tests.wheel.environments import ROOT, kept, requirements
 from unskew.deploy.installation.machine import find_java
@@ -179,20 +179,6 @@ def _started(
 ) -> subprocess.Popen[bytes]:
     named = environment | {"MATRIX_FOLDER": str(folder)}
     return subprocess.Popen(command, cwd=folder, env=named, stdout=output, stderr=output, start_new_session=True)
-
-
-def kill_tree(process: subprocess.Popen[bytes]) -> None:
-    """Kill a process and all that it has started. (Spark's Python daemons have a process group of their own.)"""
-    try:
-        started = psutil.Process(process.pid).children(recursive=True)
-    except psutil.NoSuchProcess:
-        started = []
-    for each in (*started, process):
-        try:
-            os.kill(each.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            continue
-    process.wait(PATIENCE)
 
 
 def _spark(version: str) -> Path:

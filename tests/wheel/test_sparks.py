@@ -19,12 +19,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from oracle.rows import written
-from tests.apps.process import Topology
-from tests.apps.process import check as require_counts
-from tests.apps.process import published as send_countries
 from tests.apps.sessions_example import Example, require_each_session_once, send
+from tests.harness.topology import Topology
+from tests.harness.topology import check as require_counts
+from tests.harness.topology import published as send_countries
 from tests.wheel.environments import ROOT
-from tests.wheel.installed import MODES, Installed, error_of, kill_tree, own
+from tests.wheel.installed import MODES, Installed, error_of, own
 from tests.wheel.query import CLASSIC, NAMES
 from unskew.deploy.installation.jars import connector_of
 from unskew.deploy.kafka.connection import Connection
@@ -214,12 +214,12 @@ def test_topology(spark, mode, connector, wheel, kafka, topic, tmp_path):
     environment |= {"UNSKEW_HOME": str(ROOT / ".unskew")}  # which has the archives
     topology = Topology(connection, topic, tmp_path, "PLANNED", environment=environment, command=[str(unskew)])
     try:
-        topology.goes_on(1)
+        topology.await_batches(1)
         topology.kill()
         topology.start()
-        topology.finish()
+        topology.await_end()
     finally:
-        kill_tree(topology.process)
+        topology.kill()
     require_counts(connection, topic, "pl", truth)
 
 
@@ -235,7 +235,7 @@ def test_example(spark, mode, connector, kafka, topic, tmp_path, seed):
     try:
         require_each_session_once(example, connection, topic, tmp_path, seed)
     finally:
-        kill_tree(example.process)
+        example.kill()
 
 
 @NIGHTLY

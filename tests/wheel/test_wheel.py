@@ -108,7 +108,7 @@ def test_public_names_are_had_without_the_command_s_packages(wheel, library, tmp
     "master",
     [
         *(pytest.param(name, marks=pytest.mark.nightly(group="documents")) for name in ("local[2]", "cluster")),
-        pytest.param("connect", marks=ONE_CONNECT),
+        pytest.param("connect", marks=[ONE_CONNECT, pytest.mark.ci]),
     ],
 )
 def test_a_stream_is_balanced_beside_the_users_own_packages(master, library, project, tmp_path):

@@ -1,13 +1,11 @@
 """What is killed in a topology, and comes back: all of it, its JVM, its Python workers, the broker."""
 
-import os
-import signal
 from collections.abc import Iterator
 
 import pytest
 
-from tests.apps.process import Topology, parent
-from tests.waiting import PATIENCE, awaited
+from tests.harness.topology import Topology
+from tests.waiting import PATIENCE
 from unskew.deploy.kafka.connection import Connection
 from unskew.deploy.servers.broker import Broker
 
@@ -30,8 +28,7 @@ def everything(topology: Topology, broker: Broker) -> None:
 
 
 def python_workers(topology: Topology, broker: Broker) -> None:
-    for pid in awaited(topology.python_workers, "a Python worker")[:2]:
-        os.kill(pid, signal.SIGKILL)
+    topology.kill_python_workers(2)
 
 
 def the_broker(topology: Topology, broker: Broker) -> None:
@@ -40,15 +37,8 @@ def the_broker(topology: Topology, broker: Broker) -> None:
     broker.restart()
 
 
-def jvm_of(topology: Topology) -> int:
-    # A child that it is just starting has its command line for a moment.
-    found = topology.children("org.apache.spark.deploy.SparkSubmit")
-    [jvm] = [pid for pid in found if parent(pid) == topology.process.pid]
-    return jvm
-
-
 def the_jvm(topology: Topology, broker: Broker) -> None:
-    os.kill(jvm_of(topology), signal.SIGKILL)
+    topology.jvm().kill()
     assert topology.process.wait(PATIENCE) == 1
     output = topology.output()
     assert "Traceback" not in output

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from tests.apps.clusters import cluster, conf_of, options, program  # noqa: F401  fixtures
-from tests.apps.process import check, launch, truth  # noqa: F401  fixtures
 from tests.commands import UNSKEW
+from tests.harness.topology import check, launch, truth  # noqa: F401  fixtures
 from tests.waiting import PATIENCE
 from unskew.deploy.kafka.topics import ensure_topic
 from unskew.grouping import named
@@ -65,7 +65,7 @@ def test_executors_are_killed_at_any_moment(
     assert len(hit) == kills, topology.log.read_text()
     topology.process.send_signal(signal.SIGTERM)  # the rest in larger batches
     assert topology.process.wait(PATIENCE) == 0
-    launch(grouping, *options, mode="CLUSTER").finish()
+    launch(grouping, *options, mode="CLUSTER").await_end()
     check(connection, topic, named(grouping).short, truth)
     assert (tmp_path / "was-run").exists(), "the executors ran another Python than the one of the settings"
 

@@ -8,8 +8,8 @@ import pyarrow as pa
 import pytest
 
 from tests.apps.conftest import by_key, countries, final_counts, publish
-from tests.apps.process import START
 from tests.apps.shuffles import lose_what_was_shuffled
+from tests.harness.topology import START
 from unskew.apps.routing.batches import batch_number
 from unskew.apps.routing.packets import route_packets
 from unskew.apps.routing.router import Routing

@@ -1,12 +1,8 @@
 """A run whose JVM hangs ends by `--batch-timeout`; started again, as by Docker, it has lost nothing."""
 
-import os
-import signal
-
 import pytest
 
-from tests.apps.faults.harms import jvm_of
-from tests.apps.process import check, launch, truth  # noqa: F401  fixtures
+from tests.harness.topology import check, launch, truth  # noqa: F401  fixtures
 from tests.waiting import PATIENCE, gone
 from unskew.apps.commandline.watchdog import HUNG
 
@@ -18,14 +14,14 @@ from unskew.apps.commandline.watchdog import HUNG
 @pytest.mark.takes(150)
 def test_a_run_that_hangs_ends_and_goes_on(connection, topic, truth, launch):
     topology = launch("PARTIAL_KEY", "--max-tuples", "1200", "--batch-timeout", "90")
-    topology.goes_on(2)
-    jvm = jvm_of(topology)
-    os.kill(jvm, signal.SIGSTOP)
+    topology.await_batches(2)
+    jvm = topology.jvm()
+    jvm.suspend()
     assert topology.process.wait(PATIENCE) == HUNG, topology.output()
     output = topology.output()
     assert "Traceback" not in output
     assert output.splitlines()[-1].startswith("unskew: no batch has ended for ")
-    assert gone(jvm)
+    assert gone(jvm.pid)
     topology.start()
-    topology.finish()
+    topology.await_end()
     check(connection, topic, "pkg", truth)

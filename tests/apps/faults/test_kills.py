@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.apps.faults.harms import broker, connection, everything, python_workers, the_broker, the_jvm  # noqa: F401
-from tests.apps.process import Topology, check, launch, truth  # noqa: F401  fixtures
+from tests.harness.topology import Topology, check, launch, truth  # noqa: F401  fixtures
 from tests.waiting import PATIENCE
 from unskew.apps.checkpoint.checkpoint import Checkpoint
 from unskew.deploy.servers.broker import Broker
@@ -73,8 +73,8 @@ def test_whatever_is_killed(broker, connection, topic, truth, launch, groupings,
     print(f"{grouping}: {', '.join(harm.__name__ for harm in harms)}")
     topology = launch(grouping, "--max-tuples", str(most), "--state-partitions", "3", *options)
     for harm in harms:
-        topology.goes_on(rng.randint(1, 2), longer=rng.random())  # anywhere in a batch
+        topology.await_batches(rng.randint(1, 2), longer=rng.random())  # anywhere in a batch
         harm(topology, broker)
-    topology.finish()
+    topology.await_end()
     check(connection, topic, short, truth)
     assert Checkpoint(str(topology.checkpoint)).partitions() == 3

@@ -14,8 +14,8 @@ import pytest
 
 from tests.apps.conftest import by_key, countries, final_counts, publish, records, skewed
 from tests.apps.keyed.sessions import ALWAYS, SESSIONS, read_sessions, sessions_of
-from tests.apps.process import Topology, check, stream, truth  # noqa: F401  a fixture
 from tests.commands import UNSKEW
+from tests.harness.topology import Topology, check, stream, truth  # noqa: F401  a fixture
 from tests.waiting import PATIENCE, awaited
 from unskew.apps.checkpoint import hold as hold_
 from unskew.apps.checkpoint.checkpoint import Batch, Checkpoint
@@ -203,6 +203,7 @@ def plans(checkpoint: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in (checkpoint / "unskew" / "plans").glob("[0-9]*")}
 
 
+@pytest.mark.ci
 @pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.kafka
@@ -228,6 +229,7 @@ def test_one_that_wakes_up_when_all_is_done(place, connection, topic, truth, sta
     assert {name: data for name, data in plans(tmp_path / "checkpoint").items() if name in written} == written
 
 
+@pytest.mark.nightly(group="kills")
 @pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.kafka
@@ -245,7 +247,7 @@ def test_two_that_are_started_again_whenever_they_end(connection, topic, truth, 
                 environment={"UNSKEW_DRIVER": name},
             )
         )
-        started[-1].goes_on(3)
+        started[-1].await_batches(3)
     first, second = started
     ends_with_a_line(first)
     first.start()

@@ -1,8 +1,8 @@
-"""The sessions of the stream of ``tests.apps.process``: how a topology is asked for them, and which there are."""
+"""The sessions of the stream of ``tests.harness.topology``: how a topology is asked for them, and which there are."""
 
 from collections import Counter, defaultdict
 
-from tests.apps.process import START, TUPLES
+from tests.harness.topology import START, TUPLES
 
 GAP_MS = 400
 END = START + TUPLES

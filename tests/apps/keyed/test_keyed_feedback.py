@@ -1,6 +1,7 @@
 """`keyed_map` by groupings with feedback: keys move with their states, and counts stay exact, also if it is killed."""
 
 import os
+import random
 import re
 import subprocess
 import sys
@@ -20,10 +21,8 @@ from tests.apps.keyed import driver
 from tests.apps.keyed.driver import Tally
 from tests.apps.keyed.in_time import in_time
 from tests.conftest import ONE_CONNECT
-from tests.waiting import awaited
-from tests.wheel.installed import kill_tree
+from tests.harness.query import QueryProcess
 from unskew import balanced_map, keyed_map, watch
-from unskew.apps.checkpoint.folders import numbers
 from unskew.apps.checkpoint.location import Location
 from unskew.apps.feedback.plans import Plans
 from unskew.deploy.installation.machine import find_java
@@ -123,33 +122,24 @@ writer.trigger(availableNow=True).start(folder + "/out").awaitTermination()
 @pytest.mark.nightly(group="kills")
 @pytest.mark.takes(180)
 @pytest.mark.parametrize("kills", [4])
-def test_whatever_batch_it_is_killed_in(tmp_path, kills):
+def test_whatever_batch_it_is_killed_in(tmp_path, kills, seed):
     """All of it at once: the driver, Spark, and its Python workers."""
     truth = files(tmp_path / "in", 0, 8 * kills + 4)
     program = tmp_path / "program.py"
     program.write_text(PROGRAM)
     environment = os.environ | {"PYSPARK_PYTHON": sys.executable, "JAVA_HOME": str(find_java().home)}
-    commits = Location(str(tmp_path / "cp")).folder("commits")
-    for kill in range(kills + 1):
-        before = max(numbers(commits), default=-1)
-        with (tmp_path / "log").open("ab") as log:
-            process = subprocess.Popen([sys.executable, program, tmp_path], env=environment, stdout=log, stderr=log)
-        try:
-            if kill < kills:
-                rng = np.random.default_rng(kill)
-                awaited(
-                    lambda before=before, process=process: (
-                        process.poll() is not None or max(numbers(commits), default=-1) >= before + 3
-                    ),
-                    "three batches",
-                    every=0.02,
-                )
-                assert process.poll() is None, (tmp_path / "log").read_text()[-3_000:]
-                awaited(lambda rng=rng: rng.random() < 0.1, every=0.05)  # anywhere in a batch
-            else:
-                assert process.wait(600) == 0, (tmp_path / "log").read_text()[-3_000:]
-        finally:
-            kill_tree(process)
+    checkpoint = Location(str(tmp_path / "cp"))
+    query = QueryProcess([sys.executable, program, tmp_path], tmp_path / "log", checkpoint, environment)
+    rng = random.Random(seed)
+    try:
+        for _ in range(kills):
+            query.start()
+            query.await_batches(3, longer=rng.random())  # anywhere in a batch
+            query.kill()
+        query.start()
+        query.await_end()
+    finally:
+        query.kill()
     found = pa.concat_tables(written(tmp_path / "out"))
     most: dict[str, tuple[int, float]] = {}
     for user, count, total in zip(*(found[name].to_pylist() for name in ("user", "count", "sum")), strict=True):

@@ -8,21 +8,17 @@ import pytest
 from tests.apps.conftest import records
 from tests.apps.faults.harms import broker, connection, everything, python_workers, the_broker, the_jvm  # noqa: F401
 from tests.apps.keyed.sessions import ALWAYS, SESSIONS, read_sessions, sessions_of
-from tests.apps.process import START, WINDOW_MS, check, launch, stream, truth  # noqa: F401  fixtures
+from tests.harness.topology import START, WINDOW_MS, check, launch, stream, truth  # noqa: F401  fixtures
 from unskew.apps.feedback.plans import Plans
 from unskew.deploy.kafka.topics import end_offsets
 
-pytestmark = [
-    pytest.mark.nightly(group="kills"),
-    pytest.mark.slow,
-    pytest.mark.spark,
-    pytest.mark.kafka,
-    pytest.mark.timeout(2400),
-]
+pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.kafka, pytest.mark.timeout(2400)]
+NIGHTLY = pytest.mark.nightly(group="kills")
 
 DISTINCT = ["--work", "unskew.works:Distinct", "--work-option", "id=offset", "--work-option", "kind=int64"]
 
-#: For each of the three below: 36 kills in all.
+ONCE = [everything, python_workers]
+#: Of each nightly one: 36 kills in the first three.
 HARMS = [everything, the_jvm, *[python_workers] * 7, *[the_broker] * 3]
 
 
@@ -31,29 +27,29 @@ def ids_of(stream):
     return {(START + (ms - START) // WINDOW_MS * WINDOW_MS, key, offset) for key, ms, offset in stream}
 
 
-@pytest.mark.takes(150)
 @pytest.mark.parametrize(
-    ("turn", "grouping", "short"),
+    ("turn", "grouping", "short", "harms", "most"),
     [
-        (0, "D_CHOICES", "dc"),
-        (1, "KEY", "kg"),
-        (2, "MIXED", "mixed"),
-        pytest.param(3, "PLANNED", "pl", marks=pytest.mark.nightly(group="kills")),
+        pytest.param(2, "MIXED", "mixed", ONCE, 1_600, id="once", marks=pytest.mark.takes(40)),
+        *(
+            pytest.param(turn, *each, HARMS, 550, id=each[0], marks=[NIGHTLY, pytest.mark.takes(150)])
+            for turn, each in enumerate([("D_CHOICES", "dc"), ("KEY", "kg"), ("MIXED", "mixed"), ("PLANNED", "pl")])
+        ),
     ],
 )
-def test_whatever_is_killed(broker, connection, topic, truth, launch, turn, grouping, short, seed):
+def test_whatever_is_killed(broker, connection, topic, truth, launch, turn, grouping, short, harms, most, seed):
     """In any order, by either work."""
     work = [SESSIONS, DISTINCT][(turn + seed) % 2]  # the first grouping gets one of the works, the next the other
     rng = random.Random(seed)
-    harms = rng.sample(HARMS, len(HARMS))
+    harms = rng.sample(harms, len(harms))
     merges = rng.choice([[], ["--merge-every", "2 batches"]])  # fragments stay at the workers for a batch, or don't
     more = ALWAYS if grouping == "MIXED" else merges if (turn, work) == (0, SESSIONS) else []
     print(f"{work[1]}, {more}: {', '.join(harm.__name__ for harm in harms)}")
-    topology = launch(grouping, "--max-tuples", "550", "--state-partitions", "3", *work, *more)
+    topology = launch(grouping, "--max-tuples", str(most), "--state-partitions", "3", *work, *more)
     for harm in harms:
-        topology.goes_on(rng.randint(1, 2), longer=rng.random())  # anywhere in a batch
+        topology.await_batches(rng.randint(1, 2), longer=rng.random())  # anywhere in a batch
         harm(topology, broker)
-    topology.finish()
+    topology.await_end()
     check(connection, topic, short, truth)
     results = f"{topic}-s2-w4-{short}-results"
     published = records(connection, results)

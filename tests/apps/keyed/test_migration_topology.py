@@ -9,7 +9,7 @@ from tests.apps.conftest import by_key, countries, final_counts, publish, record
 from tests.apps.keyed import driver
 from tests.apps.keyed.driver import TallyOfKinds
 from tests.apps.keyed.tallies import published
-from tests.apps.process import START
+from tests.harness.topology import START
 from unskew.apps.feedback.plans import Plans
 from unskew.apps.keyed.state_reader import States
 from unskew.apps.topology.publisher import result_topics

@@ -15,8 +15,8 @@ import psutil
 import pytest
 
 from tests.apps.clusters import cluster  # noqa: F401  a fixture
-from tests.apps.process import check, launch, truth  # noqa: F401  fixtures
 from tests.conftest import SHORT_LIVED
+from tests.harness.topology import check, launch, truth  # noqa: F401  fixtures
 from tests.waiting import PATIENCE
 from unskew.apps.run import session
 from unskew.deploy.servers.cluster import AUTHENTICATED, SECRET, Cluster, home, secret_of
@@ -111,7 +111,7 @@ def test_a_topology_finds_the_secret_of_a_cluster_that_another_command_started(c
         conf = ("spark.executor.memory=1024m", f"spark.executor.extraJavaOptions={SHORT_LIVED}")
         options = ["--master", own.master, *(f"--conf={each}" for each in conf)]
         topology = launch("SHUFFLE", *options, mode="CLUSTER", environment={SECRET: "another"})
-        topology.finish()
+        topology.await_end()
     check(connection, topic, "sg", truth)
 
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from tests.apps.process import Topology, check, launch, truth  # noqa: F401  fixtures
 from tests.deploy.containers import ENTRYPOINT, PATHS, RUNNER
+from tests.harness.topology import Topology, check, launch, truth  # noqa: F401  fixtures
 from tests.http import Request, serving
 from tests.waiting import PATIENCE, awaited
 from unskew.apps.checkpoint.folders import numbers
@@ -128,7 +128,7 @@ def driver(launch, tmp_path) -> Callable[..., Topology]:
 def test_a_driver_that_is_asked_to_end_commits_its_batch(connection, topic, truth, driver):
     """As an operator ends it: SIGTERM to the process of its container, and no more time than the manifests give it."""
     topology = driver()
-    topology.goes_on(2)
+    topology.await_batches(2)
     topology.process.send_signal(signal.SIGTERM)
     assert topology.process.wait(GRACE) == 0, topology.output()
     output = topology.output()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.apps.process import launch, truth  # noqa: F401  fixtures
+from tests.harness.topology import launch, truth  # noqa: F401  fixtures
 from tests.waiting import awaited
 from unskew.apps.checkpoint.checkpoint import Checkpoint
 from unskew.apps.checkpoint.folders import LocalFolder, numbers, partial
@@ -89,11 +89,11 @@ def test_the_next_run_removes_the_temporary_files_of_one_that_was_killed(launch,
     folder = tmp_path / "temporary"
     folder.mkdir()
     topology = launch("KEY", "--max-tuples", "2000", environment={"TMPDIR": str(folder)})
-    topology.goes_on(1)
+    topology.await_batches(1)
     os.killpg(topology.process.pid, signal.SIGKILL)
     topology.process.wait()
     assert list(folder.glob("unskew-run-*/artifacts-*"))
     topology.start()
-    topology.finish()
+    topology.await_end()
     awaited(lambda: not list(folder.iterdir()), f"nothing in {folder}")
     assert not list(Path("/tmp").glob(f"unskew-run-{topology.process.pid}-*"))

@@ -6,7 +6,7 @@ from ipaddress import ip_address
 import psutil
 import pytest
 
-from tests.apps.process import launch, truth  # noqa: F401  fixtures
+from tests.harness.topology import launch, truth  # noqa: F401  fixtures
 from tests.waiting import awaited
 from unskew.apps.run import session
 from unskew.deploy.servers.embedded import address_of
@@ -32,6 +32,7 @@ def listens(process: psutil.Process) -> set[tuple[str, str]]:
         return set()
 
 
+@pytest.mark.ci
 @pytest.mark.spark
 @pytest.mark.kafka
 @pytest.mark.slow

@@ -8,9 +8,9 @@ from itertools import pairwise
 import pytest
 
 from tests.apps.clusters import cluster, options  # noqa: F401  fixtures
-from tests.apps.process import WINDOW_MS, check, truth  # noqa: F401  fixtures
 from tests.apps.stores.servers import by_method
 from tests.commands import UNSKEW
+from tests.harness.topology import WINDOW_MS, check, truth  # noqa: F401  fixtures
 
 # With two sources and four partitions of the state; 48 to 59 were counted, but for a batch with which a query begins.
 MOST_REQUESTS = 90

@@ -11,7 +11,7 @@ from unskew.apps.keyed.parcels import WINDOW
 from unskew.apps.keyed.store import KEY
 from unskew.errors import EnvironmentFault
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("cluster")]  # four servers are started
+pytestmark = [pytest.mark.ci, pytest.mark.slow, pytest.mark.xdist_group("cluster")]  # four servers are started
 OF_CLOUDS = [pytest.param(store, marks=pytest.mark.programs) for store in ("gs", "azure")]
 
 

@@ -8,13 +8,14 @@ import pytest
 
 from tests.apps.conftest import records
 from tests.apps.keyed.sessions import ALWAYS, SESSIONS, read_sessions, sessions_of
-from tests.apps.process import check, launch, stream, truth  # noqa: F401  fixtures
 from tests.commands import UNSKEW
+from tests.harness.topology import check, launch, stream, truth  # noqa: F401  fixtures
 from tests.waiting import PATIENCE
 from unskew.apps.feedback.plans import Plans
 from unskew.deploy.directories import data_directory
 
 pytestmark = [
+    pytest.mark.ci,
     pytest.mark.slow,
     pytest.mark.spark,
     pytest.mark.kafka,
@@ -24,18 +25,21 @@ pytestmark = [
 
 
 @pytest.mark.takes(50)
-@pytest.mark.parametrize("store", ["s3", "hdfs", "gs", "azure"])
+@pytest.mark.parametrize(
+    "store",
+    ["s3", *(pytest.param(each, marks=pytest.mark.nightly(group="clusters")) for each in ("hdfs", "gs", "azure"))],
+)
 def test_states_that_move(connection, topic, truth, launch, request, store):
     """Plans, states on their way and Spark's own states are there too; `unskew state` reads them."""
     server = request.getfixturevalue(store)
     location, environment = server.location(topic), server.environment
     settings = [word for each in server.settings.items() for word in ("--conf", "spark.hadoop.{}={}".format(*each))]
     topology = launch("MIXED", *SESSIONS, *ALWAYS, *settings, location=location, environment=environment)
-    topology.goes_on(3)
+    topology.await_batches(3)
     seen = topology.command_lines()
     topology.kill()
     topology.start()
-    topology.finish()
+    topology.await_end()
     check(connection, topic, "mixed", truth)
     results = Counter(read_sessions(dict(records(connection, f"{topic}-s2-w4-mixed-results")).values()))
     assert results == Counter(sessions_of(stream()))

@@ -14,9 +14,9 @@ import pytest
 
 from tests.apps.conftest import records
 from tests.apps.keyed.sessions import ALWAYS, SESSIONS, read_sessions, sessions_of
-from tests.apps.process import Topology, check, launch, stream, truth  # noqa: F401  fixtures
 from tests.apps.stores.servers import Hadoop
 from tests.conftest import SHORT_LIVED
+from tests.harness.topology import Topology, check, launch, stream, truth  # noqa: F401  fixtures
 from tests.waiting import awaited
 from unskew.apps.checkpoint.location import Location
 from unskew.apps.feedback.plans import Plans
@@ -90,7 +90,7 @@ def kill_executors(topology: Topology, hadoop: Hadoop, seed: int) -> None:
     rng = random.Random(seed)
     pythons: set[bool] = set()
     for _ in range(KILLS):
-        topology.goes_on(1, longer=rng.random())
+        topology.await_batches(1, longer=rng.random())
         pythons |= {"-S" in python.cmdline() for executor in hadoop.executors() for python in pythons_of(executor)}
         victim = rng.choice(awaited(hadoop.executors, "an executor"))
         os.kill(victim.pid, signal.SIGKILL)
@@ -126,7 +126,7 @@ def test_counts_with_an_environment_that_travels_as_an_archive(
         "PLANNED", *conf, "--max-tuples", "1000", mode="CLUSTER", location=location, environment=environment
     )
     kill_executors(topology, hdfs, seed)
-    topology.finish()
+    topology.await_end()
     check(connection, topic, "pl", truth)
     assert Location.of(location).folder(*FOLDER).names(), "no planner has planned a batch"
 
@@ -144,7 +144,7 @@ def test_states_with_the_python_that_the_nodes_have(hdfs, connection, topic, tmp
         environment=environment,
     )
     kill_executors(topology, hdfs, seed)
-    topology.finish()
+    topology.await_end()
     check(connection, topic, "mixed", truth)
     results = Counter(read_sessions(dict(records(connection, f"{topic}-s2-w4-mixed-results")).values()))
     assert results == Counter(sessions_of(stream()))

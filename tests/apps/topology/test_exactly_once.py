@@ -10,7 +10,7 @@ from pyspark import cloudpickle
 from tests.apps.conftest import by_key, countries, final_counts, publish, records, skewed
 from tests.apps.keyed import driver
 from tests.apps.keyed.driver import TallyOfKinds
-from tests.apps.process import START
+from tests.harness.topology import START
 from tests.waiting import awaited
 from unskew.apps.checkpoint.checkpoint import COMMITS, Checkpoint
 from unskew.apps.run import preconditions

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from tests.apps.conftest import by_key, countries, final_counts, publish, records, skewed
-from tests.apps.process import START
+from tests.harness.topology import START
 from unskew.apps.topology.publisher import result_topics
 from unskew.deploy.kafka.reader import TopicReader
 from unskew.deploy.kafka.topics import ensure_topic, partitions_of
