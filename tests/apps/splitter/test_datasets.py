@@ -2,6 +2,7 @@
 
 import json
 from collections import Counter
+from functools import reduce
 from pathlib import Path
 
 import pytest
@@ -63,34 +64,51 @@ def table(spark, messages: list[bytes]) -> DataFrame:
     return spark.createDataFrame([(m,) for m in messages], "value binary").repartition(2)
 
 
-def split(spark, name: str, messages: list[bytes]) -> tuple[Counter[str], Counter[str]]:
-    return tally(splitter(name).split(table(spark, messages)))
-
-
 def tally(rows: DataFrame) -> tuple[Counter[str], Counter[str]]:
-    if "count" not in rows.columns:
-        rows = rows.withColumn("count", F.lit(1))
-    tuples, counts = Counter(), Counter()
-    for row in rows.collect():
-        tuples[row["key"]] += 1
-        counts[row["key"]] += row["count"]
-    return tuples, counts
+    return tallies({"": rows})[""]
+
+
+def tallies(frames: dict[str, DataFrame]) -> dict[str, tuple[Counter[str], Counter[str]]]:
+    """Each frame's tuples and counts by key, by one query over all of them."""
+    rows = [
+        rows.select(F.lit(name).alias("of"), "key", "count" if "count" in rows.columns else F.lit(1).alias("count"))
+        for name, rows in frames.items()
+    ]
+    found: dict[str, tuple[Counter[str], Counter[str]]] = {name: (Counter(), Counter()) for name in frames}
+    for name, key, count in reduce(DataFrame.union, rows).collect():
+        tuples, counts = found[name]
+        tuples[key] += 1
+        counts[key] += count
+    return found
+
+
+def spaced(message: bytes) -> bytes:
+    """A message of the same meaning, with white space where Python's JSON has it."""
+    return b" " + json.dumps(json.loads(message)).encode()
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize(
-    "name", [*APPLICATIONS, "COUNTRY_SKEW_R80", "COUNTRY_HALF_SKEW_R80", "ZIPF", "DRIFTING_ZIPF", "NEXMARK"]
-)
-def test_generated_messages(spark, name):
-    tuples, counts, messages = truth(create(name, records=RECORDS))
-    assert split(spark, name, messages) == (tuples, counts)
+def test_the_splitter_finds_the_producers_keys(spark, subtests):
+    """In generated messages, with and without white space, and in those from files."""
+    names = [*APPLICATIONS, "COUNTRY_SKEW_R80", "COUNTRY_HALF_SKEW_R80", "ZIPF", "DRIFTING_ZIPF", "NEXMARK"]
+    expected, frames = {}, {}
+    for name, file in [*((name, None) for name in names), *FILES]:
+        case = f"{name} from {file or 'its generator'}"
+        *expected[case], messages = truth(from_file(name, file) if file else create(name, records=RECORDS))
+        frames[case] = splitter(name).split(table(spark, messages))
+        if name in APPLICATIONS and file is None:
+            expected[f"{case}, spaced"] = expected[case]
+            frames[f"{case}, spaced"] = splitter(name).split(table(spark, [*map(spaced, messages)]))
+    for case, found in tallies(frames).items():
+        with subtests.test(case):
+            assert [*found] == expected[case]
 
 
 @pytest.mark.spark
 def test_of_nexmark_s_events_bids_are_counted_and_others_are_valid(spark):
     tuples, counts, messages = truth(create("NEXMARK", events="all", records=RECORDS))
     assert sum(tuples.values()) == RECORDS * 46 // 50
-    assert split(spark, "NEXMARK", messages) == (tuples, counts)
+    assert tally(splitter("NEXMARK").split(table(spark, messages))) == (tuples, counts)
     assert table(spark, messages).where(splitter("NEXMARK").rejects(F.col("value"))).collect() == []
 
 
@@ -113,31 +131,19 @@ def test_nexmark_s_event_time_is_a_timestamp_of_spark_s(spark):
     assert sorted(row[0] for row in rows.select(F.unix_millis("read.bid.dateTime")).collect()) == block.times.tolist()
 
 
+@pytest.mark.nightly(group="engines")
 @pytest.mark.spark
-@pytest.mark.parametrize("name", DEFAULT)
-def test_what_benchmarks_set_beside_ours_finds_the_same(spark, name):
-    tuples, counts, messages = truth(create(name, records=RECORDS))
-    assert tally(parsed_tuples(table(spark, messages), name)) == (tuples, counts)
-    if name in FIELDS:
-        assert tally(table(spark, messages).select(cut(F.col("value"), FIELDS[name]).alias("key"))) == (
-            tuples,
-            counts,
-        )
-
-
-@pytest.mark.spark
-@pytest.mark.parametrize(("name", "file"), FILES)
-def test_messages_from_files(spark, name, file):
-    tuples, counts, messages = truth(from_file(name, file))
-    assert split(spark, name, messages) == (tuples, counts)
-
-
-@pytest.mark.spark
-@pytest.mark.parametrize("name", [name for name in APPLICATIONS if name != "TWITTER_ELECTION"])
-def test_white_space_does_no_harm(spark, name):
-    tuples, counts, messages = truth(create(name, records=500))
-    as_python_does = [b" " + json.dumps(json.loads(message)).encode() for message in messages]
-    assert split(spark, name, as_python_does) == (tuples, counts)
+def test_what_benchmarks_set_beside_ours_finds_the_same(spark, subtests):
+    expected, frames = {}, {}
+    for name in DEFAULT:
+        *expected[name], messages = truth(create(name, records=RECORDS))
+        frames[name] = parsed_tuples(table(spark, messages), name)
+        if name in FIELDS:
+            expected[f"{name}, cut"] = expected[name]
+            frames[f"{name}, cut"] = table(spark, messages).select(cut(F.col("value"), FIELDS[name]).alias("key"))
+    for name, found in tallies(frames).items():
+        with subtests.test(name):
+            assert [*found] == expected[name]
 
 
 BAD = [
@@ -155,12 +161,19 @@ BAD = [
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize(("name", "message", "reason"), BAD)
-def test_a_bad_message_leaves_one_tuple_without_a_key(spark, name, message, reason):
-    reader, value = splitter(name), F.col("value")
-    rows = spark.createDataFrame([(message,)], "value binary").repartition(1)
-    assert [row["key"] for row in reader.split(rows).collect()] == [None]
-    assert rows.select(reader.rejects(value), reader.reason(value)).collect()[0][:] == (True, reason)
+def test_a_bad_message_leaves_one_tuple_without_a_key(spark, subtests):
+    value = F.col("value")
+    bad = [(splitter(name), spark.createDataFrame([(message,)], "value binary")) for name, message, _ in BAD]
+    left = [reader.split(rows).select(F.lit(i), "key") for i, (reader, rows) in enumerate(bad)]
+    refused = [
+        rows.select(F.lit(i), reader.rejects(value), reader.reason(value)) for i, (reader, rows) in enumerate(bad)
+    ]
+    keys, reasons = (Counter(map(tuple, reduce(DataFrame.union, each).collect())) for each in (left, refused))
+    for i, (name, message, reason) in enumerate(BAD):
+        with subtests.test(f"{name}: {message}"):
+            assert keys[i, None] == 1
+            assert reasons[i, True, reason] == 1
+    assert keys.total() == reasons.total() == len(BAD)
 
 
 @pytest.mark.spark
