@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from unskew.apps.compare.command import INTERRUPTED
 from unskew.apps.topology.settings import Settings
 from unskew.dashboards import checked_in
 from unskew.deploy.commands.options import BootstrapOption, KafkaConfigOption
@@ -21,7 +20,7 @@ from unskew.deploy.kafka.connection import Connection
 from unskew.deploy.kafka.topics import ensure_topic
 from unskew.deploy.servers import embedded, stack
 from unskew.errors import EnvironmentFault
-from unskew.shell import unskew
+from unskew.shell import interrupted, unskew
 
 if TYPE_CHECKING:
     from unskew.apps.compare.course import Course
@@ -99,7 +98,7 @@ def demo(
     elif page is not None:
         _say(f"See the overview in {page.with_name('overview.png')}, all dashboards at {page.absolute().as_uri()}")
     if len(courses) < len(GROUPINGS):
-        raise typer.Exit(INTERRUPTED)
+        raise typer.Exit(interrupted())
 
 
 def _connection(bootstrap_servers: str | None, kafka_config: Path | None) -> tuple[Connection, list[str]]:

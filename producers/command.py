@@ -11,8 +11,8 @@ import typer
 from unskew.deploy.commands.options import BootstrapOption, KafkaConfigOption
 from unskew.deploy.kafka.connection import Connection
 from unskew.errors import UsageError
+from unskew.shell import interrupted
 
-INTERRUPTED = 130  # what a shell reports of a command that Ctrl-C ended
 PARTITIONS = 5  # of a topic that is made
 _PAGE = 120  # columns, where the output isn't a terminal
 _PICTURES = (".png", ".svg", ".pdf")
@@ -132,7 +132,7 @@ def produce(
             chooser = partitioner_of(grouping, count, seed)
             finished = upload(connection, topic, chosen, rejected, pace=pace, placement=chooser, resume=resume)
     if not finished:
-        raise typer.Exit(INTERRUPTED)
+        raise typer.Exit(interrupted())
 
 
 def skew(

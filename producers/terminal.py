@@ -23,6 +23,7 @@ from unskew.producers.publish import DeliveryFault, publish
 from unskew.producers.readers.rejects import Rejects
 from unskew.producers.resumption import Journal
 from unskew.producers.skew import statistics, statistics_table
+from unskew.shell import ask_to_stop
 
 PLAIN_EVERY = 5.0  # seconds between two plain lines
 
@@ -105,6 +106,7 @@ def stop_on_signal() -> Iterator[Callable[[], bool]]:
 
     def remember(number: int, _: FrameType | None) -> None:
         received.append(number)
+        ask_to_stop(number)
         for each in before:
             signal.signal(each, signal.SIG_DFL)
 

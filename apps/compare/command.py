@@ -19,9 +19,7 @@ from unskew.apps.commandline.options import (
 )
 from unskew.apps.topology.settings import Settings, mode_of
 from unskew.deploy.kafka.connection import Connection
-from unskew.shell import pairs
-
-INTERRUPTED = 130  # what a shell reports of a command that Ctrl-C ended
+from unskew.shell import interrupted, pairs
 
 
 @flattened(
@@ -91,4 +89,4 @@ def compare(
         first = replace(first, connection=kafka.connection())
         courses = run_contest(first, options, output or Path("out") / f"compare-{first.topic}", metrics.destinations())
         if len(courses) < len(options):
-            raise typer.Exit(INTERRUPTED)
+            raise typer.Exit(interrupted())

@@ -32,7 +32,7 @@ from unskew.deploy.directories import data_directory
 from unskew.deploy.kafka.topics import end_offsets, ensure_topic, partitions_of
 from unskew.errors import EnvironmentFault, UsageError
 from unskew.grouping import named, parameters
-from unskew.shell import unskew
+from unskew.shell import ask_to_stop, unskew
 
 _WARM_UP = 15.0  # s after the first batch
 _LOOK_EVERY = 0.05  # s
@@ -224,8 +224,9 @@ def _stop_by_signal() -> Iterator[_Stop]:
     """Handle SIGINT and SIGTERM: they ask to stop."""
     request = _Stop()
 
-    def stop(*_: object) -> None:
+    def stop(number: int, _: object) -> None:
         request.requested = True
+        ask_to_stop(number)
         for action in request.actions:
             action()
 

@@ -1,7 +1,8 @@
-"""What commands read and print: ``NAME=VALUE``, the name by which unskew is called, and text without effect."""
+"""What commands share: ``NAME=VALUE``, the name by which unskew is called, text without effect, an end by a signal."""
 
 import re
 import shutil
+import signal
 import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -12,6 +13,18 @@ from unskew.errors import UsageError
 T = TypeVar("T")
 
 NAME = "unskew"
+
+_asked: list[int] = []  # the signals that have asked this process to stop
+
+
+def ask_to_stop(number: int) -> None:
+    """Remember the signal that a command's handler got, for the command's exit code."""
+    _asked.append(number)
+
+
+def interrupted() -> int:
+    """The exit code of a command that stopped early: as a shell has it, 130 after Ctrl-C, 143 after SIGTERM."""
+    return 128 + (_asked[0] if _asked else signal.SIGINT)
 
 
 def unskew() -> str:

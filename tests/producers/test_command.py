@@ -11,9 +11,11 @@ import pytest
 from tests.commands import UNSKEW, unskew
 from tests.producers.topic_contents import size
 from tests.waiting import PATIENCE
+from unskew import shell
 from unskew.deploy.kafka.connection import Connection
 from unskew.deploy.kafka.topics import end_offsets
 from unskew.producers.registry import DATASETS
+from unskew.producers.terminal import stop_on_signal
 
 
 @pytest.fixture(autouse=True)
@@ -80,6 +82,16 @@ def test_an_existing_topic_keeps_its_partitions(kafka, topic):
     assert end_offsets(Connection(kafka.bootstrap_servers), topic) == {0: 100, 1: 100}
 
 
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_the_exit_code_is_what_a_shell_reports_of_the_signal(monkeypatch, number, code):
+    monkeypatch.setattr(shell, "_asked", [])
+    with stop_on_signal() as stopped:
+        assert not stopped()
+        signal.raise_signal(number)
+        assert stopped()
+    assert shell.interrupted() == code
+
+
 @pytest.mark.kafka
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_ctrl_c_ends_with_the_summary_of_what_was_sent(kafka, topic, number):
@@ -96,7 +108,7 @@ def test_ctrl_c_ends_with_the_summary_of_what_was_sent(kafka, topic, number):
         time.sleep(0.05)
     upload.send_signal(number)
     output, errors = upload.communicate(timeout=PATIENCE)
-    assert upload.returncode == 130, errors
+    assert upload.returncode == 128 + number, errors
     sent = int(re.search(r"records\W+([\d,]+) \(stopped\)", output)[1].replace(",", ""))
     assert sent == sum(end_offsets(connection, topic).values())
 
