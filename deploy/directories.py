@@ -18,6 +18,19 @@ def data_directory() -> Path:
     return root / ".unskew" if root else cache_directory()
 
 
+def jars_directory() -> Path:
+    """Where the JVM archives are: `$UNSKEW_JARS`, or `jars/` of the project's own directory.
+
+    Returns
+    -------
+    An absolute path. Whoever runs an image whose files can't be written sets `$UNSKEW_HOME` elsewhere; the archives
+    stay where the image has them.
+    """
+    if configured := os.environ.get("UNSKEW_JARS"):
+        return Path(configured).expanduser().absolute()
+    return data_directory() / "jars"
+
+
 def checkout() -> Path | None:
     """The root of the checkout that this code is run from. None for a copy installed into site-packages."""
     root = Path(__file__).resolve().parents[1]

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from unskew.deploy.commands.options import BootstrapOption, KafkaConfigOption
-from unskew.deploy.directories import data_directory
+from unskew.deploy.directories import data_directory, jars_directory
 from unskew.deploy.installation import jars
 from unskew.deploy.installation.machine import (
     DISK_GB,
@@ -86,7 +86,7 @@ def _java() -> Finding:
 
 
 def _jars() -> Finding:
-    where = data_directory() / "jars"
+    where = jars_directory()
     if jars.fetched():
         return Finding("JVM jars", f"in {where}")
     return Finding("JVM jars", "not fetched yet", fine=False, advice="make setup (55 MB, once; needs the network)")

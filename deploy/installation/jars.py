@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from xml.sax.saxutils import quoteattr
 
-from unskew.deploy.directories import data_directory
+from unskew.deploy.directories import jars_directory
 from unskew.deploy.installation.machine import find_java
 from unskew.deploy.installation.steps import Progress, exclusive, followed
 from unskew.deploy.installation.timestamps import lenient
@@ -146,7 +146,7 @@ def _description_of(version: str) -> Path:
             else:
                 parent.remove(row)
     content = ET.tostring(root)
-    path = data_directory() / "jars" / f"spark-{version}.xml"
+    path = jars_directory() / f"spark-{version}.xml"
     with _writable_jars(path.parent):
         if not path.is_file() or path.read_bytes() != content:
             part = path.with_suffix(f".{os.getpid()}.part")
@@ -210,7 +210,7 @@ def identity(description: Path | None = None) -> str:
 
 def _target(description: Path | None = None) -> Path:
     # One directory for each content of the file: a new version of ours fetches anew. A directory that exists is whole.
-    return data_directory() / "jars" / identity(description)
+    return jars_directory() / identity(description)
 
 
 def _fetch(description: Path, target: Path, progress: Progress, sums: Path | None) -> None:
@@ -254,7 +254,7 @@ def _writable_jars(directory: Path) -> Iterator[Path]:
     except OSError as error:
         raise EnvironmentFault(
             f"cannot write the JVM jars to {directory}: {error.strerror or error}; "
-            "make room or access there, or set UNSKEW_HOME to another directory"
+            "make room or access there, or set UNSKEW_JARS to another directory"
         ) from error
 
 
@@ -305,7 +305,7 @@ def _mirror(settings: Path) -> str | None:
 def _fault(log: Path) -> str:
     text = log.read_text(errors="replace")
     if "No space left on device" in text:
-        return f"no space is left for the JVM jars in {log.parent}; make room, or set UNSKEW_HOME to another directory"
+        return f"no space is left for the JVM jars in {log.parent}; make room, or set UNSKEW_JARS to another directory"
     if failed := re.search(r"Server access error at url \S+?//([^/\s]+)\S* \((?:[\w.]+: )?(.+)\)", text):
         reason = f"{failed[1]}: {failed[2]}"
     elif unknown := re.search(r"Host (\S+) not found", text):

@@ -44,6 +44,7 @@ def repository(tmp_path, monkeypatch):
     monkeypatch.setattr(jars, "_SUMS", sums)
     monkeypatch.setenv("UNSKEW_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("UNSKEW_IVYSETTINGS", str(settings))
+    monkeypatch.delenv("UNSKEW_JARS", raising=False)
     return module
 
 
@@ -57,6 +58,16 @@ def test_jars_are_fetched_once(repository):
         file.unlink()
     assert jars.connector_jars() == [jar]
     assert [path.name for path in jars.broker_jars()] == ["thing-1.0.jar"]
+
+
+def test_jars_may_lie_where_nothing_can_be_written(repository, tmp_path, monkeypatch):
+    monkeypatch.setenv("UNSKEW_JARS", str(tmp_path / "jars"))
+    (jar,) = jars.connector_jars()
+    assert jar.is_relative_to(tmp_path / "jars")
+    assert not (tmp_path / "home").exists()
+    monkeypatch.setenv("UNSKEW_HOME", str(tmp_path / "elsewhere"))
+    assert jars.fetched()
+    assert jars.connector_jars() == [jar]
 
 
 def test_another_archive_of_that_name_is_not_kept(repository):
@@ -182,14 +193,14 @@ def test_offline_is_one_line_with_the_ways_out(tmp_path, monkeypatch):
 def test_a_home_that_cannot_be_written_to(tmp_path, monkeypatch):
     (tmp_path / "home").mkdir(mode=0o500)
     monkeypatch.setenv("UNSKEW_HOME", str(tmp_path / "home"))
-    with pytest.raises(EnvironmentFault, match="UNSKEW_HOME"):
+    with pytest.raises(EnvironmentFault, match="UNSKEW_JARS"):
         jars.connector_jars()
 
 
 def test_a_home_that_is_a_file(tmp_path, monkeypatch):
     (tmp_path / "home").write_text("")
     monkeypatch.setenv("UNSKEW_HOME", str(tmp_path / "home"))
-    with pytest.raises(EnvironmentFault, match="UNSKEW_HOME"):
+    with pytest.raises(EnvironmentFault, match="UNSKEW_JARS"):
         jars.connector_jars()
 
 
