@@ -60,12 +60,13 @@ test-imports: setup
 ci: ## What .ci/run does: the site, all tests, the oldest and the newest Spark (45 minutes on two cores)
 	@.ci/run
 
-lint: setup ## ruff, the layers of imports, the type checker; the dashboards' types and queries, with Node and the servers
+lint: setup ## ruff, the layers of imports, the type checker; compose file, manifests, workflows, rules and dashboards, by their own tools
 	@.venv/bin/ruff check && .venv/bin/ruff format --check
 	@.venv/bin/lint-imports --no-cache --no-logo
 	@.venv/bin/basedpyright
-	@$(TEST) --numprocesses 0 tests/dashboards/test_schema.py::test_the_dashboards_are_of_grafanas_types \
-	tests/dashboards/test_queries.py
+	@$(TEST) --numprocesses 0 tests/deploy/test_lint.py \
+	tests/monitoring/test_rules.py::test_promtool_accepts_the_configuration_and_the_rules \
+	tests/dashboards/test_schema.py::test_the_dashboards_are_of_grafanas_types tests/dashboards/test_queries.py
 
 docs: setup ## The site, in out/site; a link that leads nowhere, or an unknown name, is an error
 	@.venv/bin/sphinx-build --conf-dir docs --fail-on-warning --keep-going --quiet . out/site

@@ -2,7 +2,7 @@
 
 Where a program can't be had, the reason is printed; that fails only if `$UNSKEW_REQUIRE_SERVERS` says so. `--beside
 PID` gets them beside that process: at low priority, and no longer than it lives. `--clouds` also gets emulators of
-clouds' stores, and actionlint.
+clouds' stores, and linters.
 """
 
 import argparse
@@ -18,8 +18,8 @@ from pathlib import Path
 from tests.programs import REQUIRED
 from tests.programs.clouds import azurite, fake_gcs
 from tests.programs.influxd import influxd
+from tests.programs.linters import actionlint, compose_reader
 from tests.programs.prometheus import prometheus_programs
-from tests.programs.workflows import actionlint
 from unskew.errors import EnvironmentFault
 
 _NICENESS = 10
@@ -29,9 +29,7 @@ def main() -> None:
     """Find, fetch or build each program."""
     parser = argparse.ArgumentParser(prog="python -m tests.programs", description="Get the server programs, once.")
     parser.add_argument("--beside", type=int, metavar="PID", help="at low priority, no longer than this process lives")
-    parser.add_argument(
-        "--clouds", action="store_true", help="also emulators of clouds' stores, and actionlint (npm, Go)"
-    )
+    parser.add_argument("--clouds", action="store_true", help="also emulators of clouds' stores, and linters (npm, Go)")
     arguments = parser.parse_args()
     beside = arguments.beside
     if beside is not None:
@@ -43,7 +41,8 @@ def main() -> None:
         "InfluxDB": influxd,
     }
     if arguments.clouds:
-        packages = {"Azurite": azurite, "fake-gcs-server": fake_gcs, "actionlint": actionlint}
+        packages = {"Azurite": azurite, "fake-gcs-server": fake_gcs}
+        packages |= {"actionlint": actionlint, "compose-go": compose_reader}
         wanted |= {name: partial(get, fetch=True) for name, get in packages.items()}
     missing = 0
     for number, (name, want) in enumerate(wanted.items(), 1):

@@ -1,8 +1,8 @@
 """`influxd`, copied out of the official container image where an engine answers, else built.
 
 A copy takes seconds, a build minutes. The program is copied, not run in a container: a test that kills or pauses it
-then meets the server itself, not the engine's client. The tests have a stand-in for the engine; no real one was at hand
-where this was written.
+then meets the server itself, not the engine's client. No engine with a registry was at hand where this was written: it
+has never been copied.
 
 Go builds it from the module proxy and crates.io: `go.mod` beside this file says what, this file how. Nothing lighter
 answers what we ask: InfluxDB 1.8, which needs no Rust, has neither the buckets' API nor the setup with a token, and its

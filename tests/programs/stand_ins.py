@@ -1,4 +1,4 @@
-"""Stand-ins for the tools that get the servers' programs: Go, cargo, apt, container engines."""
+"""Stand-ins for the tools that get the servers' programs: Go, cargo, apt."""
 
 from pathlib import Path
 

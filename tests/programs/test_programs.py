@@ -1,6 +1,6 @@
 """Finding the servers' programs and getting them once.
 
-The tools that get them (Go, cargo, apt, container engines) are stand-ins here; `make servers` uses the real ones in CI.
+The tools that get them (Go, cargo, apt) are stand-ins here; `make servers` uses the real ones in CI.
 """
 
 import os
@@ -13,9 +13,9 @@ import pytest
 
 from tests.programs.clouds import azurite, fake_gcs
 from tests.programs.influxd import influxd
+from tests.programs.linters import actionlint, compose_reader
 from tests.programs.prometheus import prometheus_programs
 from tests.programs.stand_ins import CARGO, GO, SAYS_VERSION, tools  # noqa: F401
-from tests.programs.workflows import actionlint
 from tests.waiting import PATIENCE, awaited, gone
 from unskew.deploy.servers import influxdb as stack_influxdb
 from unskew.deploy.servers import prometheus as stack_prometheus
@@ -93,43 +93,6 @@ def test_a_build_that_fails_says_why_and_leaves_nothing(tools, tmp_path):
     ]
 
 
-# As `docker run … sh -c SCRIPT`, in an image that has the program in /opt.
-ENGINE = """
-[ "$1" = info ] && exit 0
-echo "$*" >> "$TMPDIR/runs"
-PATH="$TMPDIR/opt:$PATH"
-while [ "$1" != -c ]; do shift; done
-sh -c "$2"
-"""
-
-
-def in_image(tmp_path: Path, version: str) -> None:
-    (tmp_path / "opt").mkdir(exist_ok=True)
-    program = tmp_path / "opt" / "influxd"
-    program.write_text(f"#!/bin/sh\n{SAYS_VERSION.format(version)}\n")
-    program.chmod(0o755)
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="images have Linux' programs")
-def test_where_a_container_engine_answers_influxd_is_copied_from_the_image(tools, tmp_path):
-    tools("docker", "[ $1 = info ] && exit 1; touch $TMPDIR/was-run")  # no engine behind the command
-    tools("podman", ENGINE)
-    in_image(tmp_path, "v2.7.12")
-    program = influxd()
-    assert program.read_text() == (tmp_path / "opt" / "influxd").read_text()
-    assert os.access(program, os.X_OK)
-    assert " influxdb:2.7.12 " in (tmp_path / "runs").read_text()
-    assert not (tmp_path / "was-run").exists()
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="images have Linux' programs")
-def test_what_an_image_has_and_does_not_run_here_is_built(tools, tmp_path):
-    for name, script in {"docker": ENGINE, "go": GO, "cargo": CARGO, "cc": "exit 0"}.items():
-        tools(name, script)
-    in_image(tmp_path, "v1.8.10")
-    assert influxd().read_text() == "built\n"
-
-
 def test_a_build_beside_a_process_ends_with_it_and_its_compilers_too(tools, tmp_path):
     for name in ("cargo", "cc", "prometheus", "promtool"):
         tools(name)
@@ -172,24 +135,25 @@ echo npm >> "$TMPDIR/runs"
 """
 GO_INSTALL = """
 echo "$3" >> "$TMPDIR/runs"
-for name in fake-gcs-server actionlint; do echo installed > "$GOBIN/$name"; done
+for name in fake-gcs-server actionlint cmd; do echo installed > "$GOBIN/$name"; done
 """
 
 
 def test_programs_of_packages_are_got_once(tools, tmp_path):
-    for program in (azurite, fake_gcs, actionlint):
+    for program in (azurite, fake_gcs, actionlint, compose_reader):
         with pytest.raises(EnvironmentFault, match=r"isn't there; `python -m tests.programs --clouds` gets it"):
             program()
         with pytest.raises(EnvironmentFault, match=r"is not on this machine, and there is no (npm|go) to fetch it"):
             program(fetch=True)
     tools("npm", NPM)
     tools("go", GO_INSTALL)
-    for program in (azurite, fake_gcs, actionlint):
+    for program in (azurite, fake_gcs, actionlint, compose_reader):
         assert program(fetch=True).read_text() == program().read_text() == "installed\n"
     assert (tmp_path / "runs").read_text().splitlines() == [
         "npm",
         "github.com/fsouza/fake-gcs-server@v1.56.1",
         "github.com/rhysd/actionlint/cmd/actionlint@v1.7.12",
+        "github.com/compose-spec/compose-go/v2/cmd@v2.9.1",
     ]
 
 

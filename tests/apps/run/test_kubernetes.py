@@ -1,25 +1,18 @@
-"""On Kubernetes as far as it goes without one: what Spark's own client asks an API server for, and a driver's end."""
+"""How a driver ends that was started as a container's: its signals, its exit code, and its next attempt."""
 
-import json
 import os
 import re
 import signal
-import sys
-from collections.abc import Callable, Iterator
-from http.server import ThreadingHTTPServer
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.deploy.containers import ENTRYPOINT, PATHS, RUNNER
 from tests.harness.topology import Topology, check, launch, truth  # noqa: F401  fixtures
-from tests.http import Request, serving
-from tests.waiting import PATIENCE, awaited
+from tests.waiting import PATIENCE
 from unskew.apps.checkpoint.folders import numbers
 from unskew.apps.checkpoint.location import Location
-from unskew.deploy.directories import data_directory
-from unskew.deploy.kafka.topics import ensure_topic
 from unskew.deploy.servers.loopback import LOOPBACK
 
 pytestmark = [pytest.mark.nightly(group="clusters"), pytest.mark.slow, pytest.mark.spark, pytest.mark.kafka]
@@ -42,69 +35,6 @@ def count(batch):
         raise KeyError("still there")
     return pa.record_batch([batch.column("key"), pa.array([1] * batch.num_rows)], ["key", "count"])
 """
-
-
-class ApiServer(ThreadingHTTPServer):
-    """Accepts what is posted, and has nothing."""
-
-    daemon_threads = True
-
-    def __init__(self) -> None:
-        super().__init__((LOOPBACK, 0), _Request)
-        self.posted: list[dict[str, Any]] = []
-
-
-class _Request(Request):
-    server: ApiServer
-
-    def do_GET(self) -> None:
-        self._answer(200, {"kind": "PodList", "apiVersion": "v1", "metadata": {"resourceVersion": "1"}, "items": []})
-
-    def do_POST(self) -> None:
-        sent = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        self.server.posted.append(sent)
-        self._answer(201, sent)
-
-    def do_DELETE(self) -> None:
-        self._answer(200, {"kind": "Status", "apiVersion": "v1", "status": "Success"})
-
-    def _answer(self, status: int, body: dict[str, Any]) -> None:
-        self.answer(status, json.dumps(body).encode(), ("Content-Type", "application/json"))
-
-
-@pytest.fixture
-def api_server() -> Iterator[ApiServer]:
-    with serving(ApiServer()) as server:
-        yield server
-
-
-@pytest.mark.takes(20)
-def test_executors_pods_have_no_path_of_the_drivers_machine(connection, topic, tmp_path, launch, api_server):
-    ensure_topic(connection, topic, 2)
-    conf = {
-        "spark.kubernetes.container.image": "spark",
-        "spark.kubernetes.executor.enableApiWatcher": "false",
-        "spark.kubernetes.executor.apiPollingInterval": "1s",
-        "spark.driver.host": LOOPBACK,
-        "spark.driver.bindAddress": LOOPBACK,
-    }
-    topology = launch(
-        *("KEY", "--master", f"k8s://http://{LOOPBACK}:{api_server.server_port}"),
-        *(f"--conf={name}={value}" for name, value in conf.items()),
-        mode="CLUSTER",
-    )
-
-    def pod() -> dict[str, Any] | None:
-        assert topology.process.poll() is None, topology.log.read_text()
-        return next((each for each in api_server.posted if each["kind"] == "Pod"), None)
-
-    asked = awaited(pod, "an executor's pod")
-    (container,) = asked["spec"]["containers"]
-    variables = {each["name"]: each.get("value") for each in container["env"]}
-    assert variables["PYTHONPATH"] == "unskew.zip"
-    assert "PYSPARK_PYTHON" not in variables
-    ours = [sys.prefix, sys.base_prefix, str(data_directory()), str(Path(__file__).parents[3]), str(tmp_path)]
-    assert not [path for path in ours if path in json.dumps(asked)]
 
 
 @pytest.fixture
