@@ -83,19 +83,3 @@ def logical(code: str) -> list[str]:
 def prose(page: Path) -> str:
     """The page without its blocks of code."""
     return _BLOCK.sub("\n", page.read_text(encoding="utf-8"))
-
-
-def sentences(page: Path) -> list[str]:
-    """The sentences of the page's paragraphs and list items; tables, headings and code are left out."""
-    text = re.sub(r"(?m)^(\||#).*$", "", prose(page))
-    found = []
-    for part in re.split(r"\n\s*\n|\n(?=\s*(?:[*-]|\d+\.) )", text):
-        plain = re.sub(r"!?\[([^]]*)\]\([^)]*\)", r"\1", " ".join(part.split()))
-        plain = re.sub(r"`[^`]*`", "code", plain)
-        found += re.split(r"(?<=[.!?])[)*\"]*\s+(?=[A-Z(*\[\"…c])", plain)
-    return found
-
-
-def words(sentence: str) -> int:
-    """How many words a sentence has."""
-    return sum(bool(re.search(r"\w", word)) for word in sentence.split())

