@@ -3,7 +3,7 @@
 It takes a quarter of an hour, most of it the build, and fetches a gigabyte: so it is for the night.
 
     apt-get install buildah debootstrap podman runc catatonit
-    UNSKEW_TEST_IMAGE=1 .venv/bin/python -m pytest --numprocesses 0 tests/deploy/test_image.py
+    make nightly GROUP=image
 """
 
 import json
@@ -32,12 +32,11 @@ _RECORDS = 20_000
 _CERTIFICATES = sorted(Path("/usr/local/share/ca-certificates").glob("**/*.crt"))
 
 pytestmark = [
-    pytest.mark.full,
+    pytest.mark.nightly(group="image"),
     pytest.mark.slow,
     pytest.mark.timeout(3600),
     pytest.mark.takes(1000),
     pytest.mark.xdist_group("image"),
-    pytest.mark.skipif(not os.environ.get("UNSKEW_TEST_IMAGE"), reason="a quarter of an hour: UNSKEW_TEST_IMAGE=1"),
     pytest.mark.skipif(bool(_LACKING), reason=f"apt-get install {' '.join(_LACKING)}"),
     pytest.mark.skipif(os.geteuid() != 0, reason="buildah, debootstrap and podman are run as root"),
 ]

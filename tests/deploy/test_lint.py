@@ -55,7 +55,6 @@ def refusals(given: object, by: dict[str, Any]) -> list[str]:
     return [f"{error.json_path}: {error.message}" for error in Draft202012Validator(by).iter_errors(given)]
 
 
-@pytest.mark.full
 @pytest.mark.programs
 def test_dockers_reader_takes_the_compose_file():
     accepts(compose_reader, "-format", "json", "compose.yaml")
@@ -79,7 +78,6 @@ def test_kubeflows_pod_templates_are_kubernetes_own():
     assert refusals({"spec": {"containers": [{"name": "a", "evn": []}]}}, template)
 
 
-@pytest.mark.full
 @pytest.mark.programs
 def test_actionlint_takes_the_workflows():
     accepts(actionlint, "-no-color", *(_GITHUB / "workflows").glob("*.yml"))
