@@ -26,7 +26,7 @@ apply, no test has run (because of -m, or of skips), or tests couldn't begin (an
 of the command line). The exit code is 1 unless all are killed.
 """
 _FAILED = re.compile(r"^(FAILED|ERROR) (.+?)(?: - .*)?$", re.MULTILINE)
-_PASSED = re.compile(r"\b\d+ passed\b")
+_PASSED = re.compile(r"^PASSED ", re.MULTILINE)
 _KILLED, _SURVIVED, _BROKEN = "KILLED", "SURVIVED", "BROKEN"
 _ENDING = 60.0  # s, in which an interrupted pytest stops its servers
 _LINES = 20  # of the output of tests that could not be run
@@ -197,7 +197,7 @@ def _run(
 ) -> tuple[str, int | None]:
     """The output of the tests, and pytest's exit code. None: they took too long."""
     marks = ["-m", arguments.marks] if arguments.marks else []
-    command = [sys.executable, "-m", "pytest", "--numprocesses", "0", "-x", "-q", "-p", "no:cacheprovider"]
+    command = [sys.executable, "-m", "pytest", "--numprocesses", "0", "-x", "-q", "-rfEp", "-p", "no:cacheprovider"]
     with tempfile.TemporaryFile("w+") as output:
         # In a session of its own, so that a Ctrl-C comes to it once, from here.
         process = subprocess.Popen(
