@@ -133,6 +133,14 @@ def test_a_run_of_column_goes_on(field, form, tmp_path):
         checkpoint.claim(of | {"messageFormat": "text"})
 
 
+def test_a_batch_that_runs_again_counts_on_from_the_totals_of_the_one_before(tmp_path):
+    """Not from its own, which its first run has written for the batch after it."""
+    log = TotalsLog(str(tmp_path))
+    log.write(3, Totals(routed=7))
+    log.write(4, Totals(routed=9))
+    assert [log.at(batch).routed for batch in (3, 4, 5)] == [7, 9, 9]
+
+
 def test_totals_of_another_version(tmp_path):
     Versions(str(tmp_path / "unskew" / "totals")).write(3, b'{"routed": 7, "unheard_of": 1}')
     assert TotalsLog(str(tmp_path)).at(3) == Totals(routed=7)

@@ -24,6 +24,7 @@ from unskew.apps.checkpoint.location import Location
 from unskew.apps.checkpoint.versions import TotalsLog
 from unskew.apps.feedback.plans import Plans
 from unskew.apps.run.run import Run
+from unskew.apps.run.running import Running
 from unskew.apps.topology.publisher import Publisher, result_topics
 from unskew.deploy.kafka.connection import Connection
 from unskew.errors import EnvironmentFault, TakenOver
@@ -145,6 +146,33 @@ def test_a_driver_that_was_replaced_writes_nothing_more(look, settings, spark, d
     assert began[-1] == 3
     drain(run)
     assert by_key(final_counts(connection, result_topics(run)["aggregator"])) == Counter(keys)
+
+
+@pytest.mark.spark
+@pytest.mark.kafka
+def test_a_driver_that_has_lost_its_checkpoint_waits_for_the_end_of_the_other_one(
+    settings, spark, connection, topic, monkeypatch, caplog
+):
+    """Started again, as by a service manager, it takes nothing back from one that is at work."""
+    publish(connection, topic, 2, countries(["a"] * 100))
+    run = settings("KEY")
+
+    def hold(name: str) -> Hold:
+        monkeypatch.setenv("UNSKEW_DRIVER", name)
+        return Hold(run.location)
+
+    hold("first").take()
+    other = hold("second")
+    other.take()
+    hold("first")
+    with Running(run, spark=spark) as again:
+        awaited(lambda: "has taken the checkpoint from this one" in caplog.text or again.begun, "it waits")
+        assert not again.begun
+        other.require()
+        other.end()
+        assert again.wait(PATIENCE)
+    assert again.outcome.drained
+    assert by_key(final_counts(connection, again.topics["aggregator"])) == {"a": 100}
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ import pytest
 
 from tests.apps.feedback.imitation import SOURCES, WORKERS, Imitation, Killed, stream
 from tests.apps.keyed.driver import Tally
+from tests.apps.local_settings import settings
 from unskew.apps.checkpoint.versions import Versions
 from unskew.apps.feedback.monitors import Monitors
 from unskew.apps.feedback.plans import Plans
@@ -19,9 +20,10 @@ from unskew.apps.reports import TaskReports, WorkerReport
 from unskew.apps.routing.cost import Cost
 from unskew.apps.routing.packets import cut
 from unskew.apps.routing.router import Routing, SourceRouter
+from unskew.apps.topology.dataflow import Dataflow
 from unskew.grouping import measures
 from unskew.grouping.feedback import Plan
-from unskew.grouping.loop import MigrationReport, PlanState, Rebalance
+from unskew.grouping.loop import Interval, MigrationReport, PlanState, Rebalance
 from unskew.grouping.state import pack, unpack
 
 BATCHES = 6
@@ -179,6 +181,19 @@ class TestPending:
         assert (shown.plan, shown.made, shown.batch, shown.keys) == (1, 0, 4, 9)
         assert 1 not in {known.plan for known in Plans(imitation.checkpoint).at(5).unrouted}
 
+    def test_a_plan_for_more_workers_waits_for_the_new_ones(self, imitation):
+        """In their first batch they learn the watermark, though they have no states to release."""
+        before = replace(Plans(imitation.checkpoint).at(1), pending_workers=WORKERS + 1)
+        loop = replace(imitation.loop, workers=WORKERS + 1)
+
+        def called(*workers: int) -> Interval:
+            return Interval(1, {}, {}, 0, migrations=dict.fromkeys(workers, MigrationReport(released=1)))
+
+        waiting = loop.after(before, called(*range(WORKERS)))
+        assert (waiting.active, waiting.workers) == (None, WORKERS)
+        ready = loop.after(waiting, called(WORKERS))
+        assert (ready.active, ready.workers) == (before.pending, WORKERS + 1)
+
     def test_an_older_release_is_none(self, imitation):
         imitation.end(1, self.reports(imitation, **{f"w{w}": MigrationReport(released=0) for w in range(WORKERS)}))
         assert Plans(imitation.checkpoint).at(2).released == frozenset()
@@ -245,3 +260,13 @@ def test_a_batch_sees_the_newest_that_was_written_before_it(tmp_path):
     assert plans.at(9) == FULL
     assert plans.written(7) == FULL
     assert plans.written(8) is None
+
+
+def test_routers_follow_the_plan_of_their_batch(tmp_path):
+    """Not the newest, which was made at the batch's end and is there if the batch runs again."""
+    plans = Plans(str(tmp_path))
+    plans.write(7, PlanState(10))
+    plans.write(8, FULL)
+    routing = Dataflow.of(settings(grouping="MIXED", checkpoint=str(tmp_path))).routing()
+    assert routing.plans(7) == PlanState(10)
+    assert routing.plans(8) == FULL
