@@ -85,7 +85,7 @@ def _arguments() -> argparse.Namespace:
     )
     parser.add_argument("names", nargs="*", metavar="NAME", help="a mutant (default: all)")
     parser.add_argument("--list", action="store_true", help="print the mutants, and the tests that are to kill them")
-    parser.add_argument("-m", dest="marks", default="", metavar="MARKEXPR", help='such as "not full": as for pytest')
+    parser.add_argument("-m", dest="marks", default="", metavar="MARKEXPR", help='such as "not nightly": as for pytest')
     parser.add_argument(
         "--baseline", action=argparse.BooleanOptionalAction, default=False, help="first run the tests without a mutant"
     )
