@@ -39,7 +39,7 @@ test-ci: setup
 	@$(TEST) -m "(ci or programs) and not nightly"
 
 # The groups of `make nightly`, each of 12 minutes at most on two cores; .ci/run takes one of them in turn.
-NIGHTLY := engines kills documents clusters servers keyed groupings sparks image
+NIGHTLY := engines kills documents clusters servers keyed groupings sparks draws image
 GROUP ?= $(NIGHTLY)
 # What its tests draw at random: SEED=N repeats the run that printed N.
 SEED ?= random
@@ -47,7 +47,10 @@ SEED ?= random
 nightly: $(GROUP:%=nightly-%) ## All that varies or is random, by groups: GROUP="engines kills", by default all; SEED=N
 
 $(NIGHTLY:%=nightly-%): nightly-%: setup
-	@$(TEST) -m "nightly(group='$*')" --seed $(SEED)
+	@$(TEST) -m "$(MARKED)" --seed $(SEED)
+nightly-%: MARKED = nightly(group='$*')
+# The fast tests, which draw other examples, and more of them.
+nightly-draws: MARKED = not slow and not spark and not kafka and not ci and not nightly
 
 # The groups, for .ci/run.
 groups:
