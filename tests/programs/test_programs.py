@@ -11,9 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.programs.clouds import azurite, fake_gcs
 from tests.programs.influxd import influxd
-from tests.programs.linters import actionlint, compose_reader
 from tests.programs.prometheus import prometheus_programs
 from tests.programs.stand_ins import CARGO, GO, SAYS_VERSION, tools  # noqa: F401
 from tests.waiting import PATIENCE, awaited, gone
@@ -50,13 +48,6 @@ def test_what_the_stack_lacks_is_said_and_not_made(tools, tmp_path):
 def test_what_is_built_is_what_the_stack_looks_for():
     description = Path(__file__).with_name("go.mod").read_text()
     assert f"require github.com/influxdata/influxdb/v2 v{stack_influxdb.VERSION}\n" in description
-
-
-def test_what_the_build_lacks_is_named(tools):
-    tools("go")
-    tools("cc")
-    with pytest.raises(EnvironmentFault, match=r"needs Rust's cargo: install that.*UNSKEW_INFLUXD"):
-        influxd()
 
 
 def test_processes_that_need_it_at_once_build_it_once(tools, tmp_path):
@@ -117,50 +108,3 @@ def test_prometheus_is_found(tools, monkeypatch):
     monkeypatch.setenv("UNSKEW_PROMETHEUS", str(server.with_name("nothing")))
     with pytest.raises(EnvironmentFault, match="UNSKEW_PROMETHEUS"):
         prometheus_programs()
-
-
-def test_a_package_that_apt_cannot_fetch_says_why(tools, tmp_path):
-    tools("dpkg-deb")
-    tools("apt-get", "echo 'E: Unable to locate package prometheus'; exit 100")
-    with pytest.raises(EnvironmentFault, match=r"Unable to locate package prometheus .*; install Prometheus"):
-        prometheus_programs()
-    assert not (tmp_path / "cache" / "unskew" / "debian" / "prometheus").exists()
-
-
-# As `npm install --prefix FOLDER …`, which makes links to the programs there, and `go install`, which makes $GOBIN.
-NPM = """
-while [ "$1" != --prefix ]; do shift; done
-mkdir -p "$2/node_modules/.bin" && echo installed > "$2/node_modules/.bin/azurite-blob"
-echo npm >> "$TMPDIR/runs"
-"""
-GO_INSTALL = """
-echo "$3" >> "$TMPDIR/runs"
-for name in fake-gcs-server actionlint cmd; do echo installed > "$GOBIN/$name"; done
-"""
-
-
-def test_programs_of_packages_are_got_once(tools, tmp_path):
-    for program in (azurite, fake_gcs, actionlint, compose_reader):
-        with pytest.raises(EnvironmentFault, match=r"isn't there; `python -m tests.programs --clouds` gets it"):
-            program()
-        with pytest.raises(EnvironmentFault, match=r"is not on this machine, and there is no (npm|go) to fetch it"):
-            program(fetch=True)
-    tools("npm", NPM)
-    tools("go", GO_INSTALL)
-    for program in (azurite, fake_gcs, actionlint, compose_reader):
-        assert program(fetch=True).read_text() == program().read_text() == "installed\n"
-    assert (tmp_path / "runs").read_text().splitlines() == [
-        "npm",
-        "github.com/fsouza/fake-gcs-server@v1.56.1",
-        "github.com/rhysd/actionlint/cmd/actionlint@v1.7.12",
-        "github.com/compose-spec/compose-go/v2/cmd@v2.9.1",
-    ]
-
-
-def test_an_emulator_that_cannot_be_got_says_why_and_leaves_nothing(tools, tmp_path):
-    tools("npm", "echo 'npm error code ENOTFOUND'; exit 1")
-    with pytest.raises(EnvironmentFault, match=r"cannot fetch azurite@.*: npm error code ENOTFOUND \(log: ") as fault:
-        azurite(fetch=True)
-    assert "\n" not in str(fault.value)
-    left = sorted(path.name for path in (tmp_path / "cache" / "unskew" / "azurite-blob").iterdir())
-    assert left == ["install.lock", "install.log"]
