@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import re
 import subprocess
 import sys
 import tomllib
@@ -68,6 +69,14 @@ def test_jars_may_lie_where_nothing_can_be_written(repository, tmp_path, monkeyp
     monkeypatch.setenv("UNSKEW_HOME", str(tmp_path / "elsewhere"))
     assert jars.fetched()
     assert jars.connector_jars() == [jar]
+
+
+def test_the_image_asks_for_those_of_a_run_and_of_s3(repository, pytestconfig, monkeypatch):
+    asked: list[str] = []
+    monkeypatch.setattr(jars, "described_jars", lambda _, configuration, *more: asked.append(configuration) or [])
+    [step] = re.findall(r'python -c "(.+)"\n', (pytestconfig.rootpath / "deploy" / "Dockerfile").read_text())
+    exec(step)
+    assert asked == ["connector", "s3a"]
 
 
 def test_another_archive_of_that_name_is_not_kept(repository):
