@@ -1,8 +1,4 @@
-"""`influxd`, copied out of the official container image where an engine answers, else built.
-
-A copy takes seconds, a build minutes. The program is copied, not run in a container: a test that kills or pauses it
-then meets the server itself, not the engine's client. No engine with a registry was at hand where this was written: it
-has never been copied.
+"""`influxd`, found or built.
 
 Go builds it from the module proxy and crates.io: `go.mod` beside this file says what, this file how. Nothing lighter
 answers what we ask: InfluxDB 1.8, which needs no Rust, has neither the buckets' API nor the setup with a token, and its
@@ -10,7 +6,6 @@ Flux is of 2020; Debian's package is a 1.6 without Flux.
 """
 
 import os
-import platform
 import re
 import shutil
 import subprocess
@@ -19,7 +14,7 @@ from pathlib import Path
 from unskew.deploy.directories import cache_directory
 from unskew.deploy.installation.machine import require_disk
 from unskew.deploy.installation.steps import Progress, exclusive, followed, workshop
-from unskew.deploy.servers.influxdb import VERSION, cached, is_version_2, present
+from unskew.deploy.servers.influxdb import VERSION, cached, present
 from unskew.errors import EnvironmentFault
 
 _DESCRIPTION = Path(__file__).with_name("go.mod")
@@ -47,12 +42,10 @@ _PKG_CONFIG = """#!/bin/sh
 case "$*" in *--cflags*) echo "-I'{headers}'" ;; *) echo "-L'{library}' -lflux -ldl -lm" ;; esac
 """
 _DISK_GB = 4  # Go's and cargo's caches
-_ENGINES = ("docker", "podman")
-_PATIENCE = 300  # seconds, for an image of 300 MB
 
 
 def influxd() -> Path:
-    """The program that is `present`, else the one that is copied or built now, once.
+    """The program that is `present`, else the one that is built now, once.
 
     Raises
     ------
@@ -65,12 +58,12 @@ def influxd() -> Path:
 def built() -> Path:
     """The program in the user's cache, which is made first if it isn't there yet.
 
-    It is copied from the official image where a container engine answers, else built: some 5 minutes on two cores.
+    That takes some 5 minutes on two cores.
 
     Raises
     ------
     EnvironmentFault
-        If no engine answers and Go, cargo or a C compiler is missing, or the build fails.
+        If Go, cargo or a C compiler is missing, or the build fails.
     """
     program = cached()
     directory = program.parent.parent
@@ -81,10 +74,9 @@ def built() -> Path:
         with exclusive(directory / "build.lock"), workshop(directory) as here:
             if not program.is_file():  # else another process was faster
                 result = here / "result"
-                if not _copy(result / "influxd"):
-                    _require_tools()
-                    require_disk(directory, _DISK_GB)
-                    _build(here, result / "influxd", build_log())
+                _require_tools()
+                require_disk(directory, _DISK_GB)
+                _build(here, result / "influxd", build_log())
                 result.rename(program.parent)
     except (OSError, subprocess.SubprocessError) as error:
         raise EnvironmentFault(f"cannot build InfluxDB in {directory}: {error}; XDG_CACHE_HOME moves it") from error
@@ -94,31 +86,6 @@ def built() -> Path:
 def build_log() -> Path:
     """The file of all that Go and cargo print during a build."""
     return cache_directory() / "influxd" / "build.log"
-
-
-def _copy(program: Path) -> bool:
-    """Copy the program out of the official image; whether that was possible and it runs here."""
-    if platform.system() != "Linux":  # images have Linux' programs
-        return False
-    program.parent.mkdir(parents=True)
-    for engine in _ENGINES:
-        if shutil.which(engine) and _copied(engine, program) and is_version_2(program):
-            return True
-    program.unlink(missing_ok=True)  # Go doesn't overwrite what it hasn't made
-    return False
-
-
-def _copied(engine: str, program: Path) -> bool:
-    show = 'cat "$(command -v influxd)"'
-    command = (engine, "run", "--rm", "--entrypoint", "sh", f"influxdb:{VERSION}", "-c", show)
-    try:
-        subprocess.run([engine, "info"], capture_output=True, timeout=20, check=True)
-        with program.open("wb") as file:
-            subprocess.run(command, stdout=file, stderr=subprocess.DEVNULL, timeout=_PATIENCE, check=True)
-    except (OSError, subprocess.SubprocessError):
-        return False
-    program.chmod(0o755)
-    return True
 
 
 def _build(here: Path, program: Path, log: Path) -> None:
