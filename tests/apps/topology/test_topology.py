@@ -106,9 +106,9 @@ def test_event_time_windows_equal_the_truth_of_the_topic(settings, drain, connec
     # before, so that tuples have to be late by more than a batch.)
     ms = [start + 7 * i - (1009 * i) % 9_500 for i in range(len(keys))]
     publish(connection, topic, 2, countries(keys), ms=ms)
-    run = settings("PARTIAL_KEY", time="event", window=5.0, lateness=10.0, max_tuples=700)
+    run = settings("PARTIAL_KEY", time="event", window=2.0, lateness=10.0, max_tuples=700)
     _, reports = drain(run)
-    truth = Counter((t // 5000 * 5000, key) for t, key in zip(ms, keys, strict=True))
+    truth = Counter((t // 2000 * 2000, key) for t, key in zip(ms, keys, strict=True))
     counts = final_counts(connection, result_topics(run)["aggregator"])
     assert {(np.datetime64(w.rstrip("Z"), "ms").astype(int), key): n for (w, key), n in counts.items()} == truth
     assert reports[-1].totals.late == 0
