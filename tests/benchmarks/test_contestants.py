@@ -1,29 +1,20 @@
 """What a campaign's contestants must give, and how they are started: without Spark and Kafka."""
 
-import subprocess
-import sys
-import time
-from types import SimpleNamespace
-
 import orjson
 import pyarrow as pa
 import pytest
-from confluent_kafka import ElectionType, KafkaException
 
-from benchmarks.faults import faults, flaky, leaders, producer
-from benchmarks.faults.contestants import Session, Topology, judge_kept, judge_once, kept, summaries
-from benchmarks.faults.faults import Fault
+from benchmarks.faults import flaky
+from benchmarks.faults.contestants import Topology, judge_kept, judge_once, kept, summaries
 from benchmarks.faults.proxy import OUTSIDE
 from benchmarks.faults.stage import Stage
 from oracle.truth import Published, Record, Truth, Verdict, failures, judge, truth_of
 from unskew.apps.topology.worker import results
 from unskew.deploy.servers.broker import _server_properties
 from unskew.deploy.servers.loopback import LOOPBACK
-from unskew.errors import EnvironmentFault
 from unskew.works.named import named
 
 WINDOW, NEXT = "2026-01-31T12:00:00.000Z", "2026-01-31T12:00:10.000Z"
-DAY_MS = 86_400_000
 
 
 def published(key, batch, count, least, most, window=WINDOW):
@@ -121,36 +112,6 @@ def stage(tmp_path):
     return made
 
 
-@pytest.mark.parametrize("contestant", [Topology("KEY", "batch"), Session("balance", "KEY")], ids=["topology", "own"])
-def test_a_query_goes_through_the_proxies(stage, contestant, monkeypatch):
-    monkeypatch.setattr("benchmarks.faults.contestants.GROUPINGS", {"KEY": ("key",)})
-    one = stage(contestant, proxied=True)
-    assert one.to_broker is not None
-    assert one.to_driver is not None
-    broker, calls, blocks = one.to_broker.ports[0], one.to_driver.ports[0], one.to_driver.ports[8]
-    assert f"{OUTSIDE}:{broker}" in contestant.command(one)
-    for name, value in (("host", OUTSIDE), ("bindAddress", LOOPBACK), ("port", calls), ("blockManager.port", blocks)):
-        assert f"--conf=spark.driver.{name}={value}" in contestant.command(one)
-    direct = int(one.broker.listens.rpartition(":")[2])
-    properties = _server_properties(one.folder, direct, 9, one.broker._properties)
-    listeners = dict(each.split("://") for each in properties["listeners"].split(","))
-    assert listeners == {
-        "PLAINTEXT": f"{LOOPBACK}:{direct}",
-        "CONTROLLER": f"{LOOPBACK}:9",
-        "PROXIED": f"{LOOPBACK}:{broker}",
-    }
-    assert properties["advertised.listeners"] == f"PLAINTEXT://{LOOPBACK}:{direct},PROXIED://{OUTSIDE}:{broker}"
-
-
-def test_without_these_faults_there_are_no_proxies(stage):
-    one = stage(Topology("BOUNDED_LOAD", "batch"), proxied=False)
-    assert (one.to_broker, one.to_driver) == (None, None)
-    assert one.conf["spark.driver.host"] == LOOPBACK
-    assert "advertised.listeners" not in one.broker._properties
-    assert one.second is None
-    assert "default.replication.factor" not in one.broker._properties
-
-
 def test_two_brokers_have_a_proxy_for_each(stage):
     contestant = Topology("BOUNDED_LOAD", "batch")
     one = stage(contestant, proxied=True, replicated=True)
@@ -166,142 +127,3 @@ def test_two_brokers_have_a_proxy_for_each(stage):
         assert properties["advertised.listeners"] == f"PLAINTEXT://{LOOPBACK}:{direct},PROXIED://{OUTSIDE}:{port}"
         assert properties["default.replication.factor"] == "2"
     assert one.broker.data != one.second.data
-
-
-def test_a_flaky_work_is_run_with_its_option(stage):
-    command = Topology("PARTIAL_KEY", "event", flaky=True).command(stage(Topology("KEY", "batch"), proxied=True))
-    assert {"--work=benchmarks.faults.flaky:flaky", "--work-columns=offset", "--work-errors=reject"} <= {*command}
-
-
-def test_a_session_behind_a_shuffle_is_told_so():
-    one = Session("keyed_map", "BOUNDED_LOAD", shuffled=True)
-    assert one.name.endswith("behind a shuffle")
-    assert one != Session("keyed_map", "BOUNDED_LOAD")
-
-
-class Told:
-    """Stands for a stage, a driver and a producer, and notes what is done."""
-
-    def __init__(self):
-        self.done = []
-        self.driver = self
-
-    def planned(self):
-        return 4
-
-    def committed(self):
-        return 4 + ("time passes" in self.done)
-
-    def pass_time(self, _):
-        self.done.append("time passes")
-
-    def burst(self, kind, _):
-        self.done.append(kind)
-        return subprocess.Popen([sys.executable, "-c", ""])
-
-    def bring_back(self):
-        return "time passes" in self.done
-
-    def end_returned(self):
-        self.done.append("ended")
-
-
-def test_no_other_messages_come_until_those_from_the_future_are_taken(monkeypatch):
-    one = Told()
-    monkeypatch.setattr(faults, "_stop", lambda *_: one.done.append("stopped") or (lambda: one.done.append("goes on")))
-    monkeypatch.setattr(faults, "_power", lambda *_: one.done.append("killed"))
-    undo = faults._future(one, Fault("future", 0.0, 0.0, 0.5, beside=False))  # pyright: ignore[reportArgumentType]
-    undo()
-    assert one.done == ["stopped", "killed", "future", "time passes", "goes on"]
-
-
-def test_a_producer_goes_on_where_there_is_no_driver_to_kill(monkeypatch):
-    one = Told()
-
-    def power(*_):
-        raise TimeoutError
-
-    monkeypatch.setattr(faults, "_stop", lambda *_: lambda: one.done.append("goes on"))
-    monkeypatch.setattr(faults, "_power", power)
-    with pytest.raises(TimeoutError):
-        faults._future(one, Fault("future", 0.0, 0.0, 0.5, beside=False))  # pyright: ignore[reportArgumentType]
-    assert one.done == ["goes on"]
-
-
-def test_a_first_driver_that_comes_back_is_ended_after_the_hold_or_when_it_does_not_wait(monkeypatch):
-    fault = Fault("supervised", 0.0, 0.0, 0.5, beside=False)
-    one = Told()
-    monkeypatch.setattr(faults, "_second", lambda *_: lambda: one.done.append("goes on"))
-    undo = faults._supervised(one, fault)  # pyright: ignore[reportArgumentType]
-    assert one.done == ["goes on", "time passes"]
-    undo()
-    assert one.done[2:] == ["ended"]
-    monkeypatch.setattr(one, "bring_back", lambda: False)
-    monkeypatch.setattr(faults, "_START_PATIENCE", -1.0)
-    with pytest.raises(TimeoutError, match="says that it waits"):
-        faults._supervised(one, fault)  # pyright: ignore[reportArgumentType]
-    assert one.done[3:] == ["goes on", "ended"]
-
-
-class Sent:
-    """Takes messages in a topic's place."""
-
-    def __init__(self):
-        self.times = []
-
-    def send(self, value, ms):
-        self.times.append(ms)
-
-    def finish(self):
-        self.times.sort()
-
-
-def test_messages_ahead_are_from_the_future_and_others_are_not():
-    producer.ahead(to := Sent(), 50, producer.random.Random(1))  # pyright: ignore[reportArgumentType]
-    now = round(1000 * time.time())
-    assert len(to.times) == 50
-    assert now + 9 * DAY_MS < to.times[0] <= to.times[-1] <= now + 10 * DAY_MS
-    assert now < producer.future_from() < to.times[0]
-
-
-class Cluster:
-    """Stands for a stage, its second broker, and its brokers' admin client, and notes what is done."""
-
-    def __init__(self, in_sync):
-        self.done, self._in_sync = [], list(in_sync)
-        self.second = self.connection = self
-
-    def admin(self):
-        return self
-
-    def kill(self):
-        self.done.append("killed")
-
-    def start(self):
-        self.done.append("started")
-
-    def pass_time(self, _):
-        self.done.append("time passes")
-
-    def list_topics(self, **_):
-        isrs = self._in_sync.pop(0)
-        if isrs is None:
-            raise KafkaException
-        partition = SimpleNamespace(replicas=[2, 1], isrs=isrs)
-        return SimpleNamespace(topics={"t": SimpleNamespace(partitions={0: partition})})
-
-    def elect_leaders(self, kind, partitions):
-        self.done.append((kind, partitions))
-        return SimpleNamespace(result=lambda _: {})
-
-
-def test_leaders_move_back_when_the_second_broker_is_in_sync(monkeypatch):
-    fault = Fault("leaders", 0.0, 0.0, 0.5, beside=False)
-    one = Cluster([None, [1], [1, 2]])
-    faults._leaders(one, fault)()  # pyright: ignore[reportArgumentType]
-    done = [each for each in one.done if each != "time passes"]
-    assert done == ["killed", "started", (ElectionType.PREFERRED, None)]
-    assert one.done[-3:-1] == ["time passes"] * 2
-    monkeypatch.setattr(leaders, "IN_SYNC_PATIENCE", -1.0)
-    with pytest.raises(EnvironmentFault, match="isn't in sync"):
-        faults._leaders(Cluster([[1]]), fault)()  # pyright: ignore[reportArgumentType]

@@ -1,6 +1,5 @@
 """The parts of the campaign of faults: its plan, its records, its slopes, its lists, its two drivers."""
 
-import io
 import os
 import signal
 import subprocess
@@ -12,10 +11,9 @@ from itertools import islice
 import orjson
 import psutil
 import pytest
-from rich.console import Console
 
 from benchmarks.faults.contestants import CONTESTANTS, contestant
-from benchmarks.faults.course import Course, show, together
+from benchmarks.faults.course import Course, together
 from benchmarks.faults.driver import BatchLog, Driver
 from benchmarks.faults.faults import FAULTS, KINDS, plan
 from benchmarks.faults.preloaded import Listing, Preloaded
@@ -65,36 +63,6 @@ def test_lists_show_no_new_names_for_a_while(tmp_path):
     assert listed() == ["1", "True"]
     listing.renew()
     assert listed() == ["1", "2", "True"]
-
-
-@pytest.fixture
-def driver(tmp_path):
-    """A program in the driver's place: it says when it is there, and ends as it is told on the next line."""
-    code = "import sys, time; print('here', flush=True); time.sleep(600)"
-    one = Driver([sys.executable, "-c", code], tmp_path, tmp_path / "checkpoint", {})
-    yield one
-    one.kill()
-    one.wait(PATIENCE)
-
-
-def test_a_second_driver_begins_beside_a_first_that_is_paused(driver, tmp_path):
-    with pytest.raises(TimeoutError, match="no driver to be the first of two"):
-        driver.supplant()
-    driver.tend()
-    first = psutil.Process(driver.pid)
-    resume = driver.supplant()
-    second = psutil.Process(driver.pid)
-    assert first.pid != second.pid
-    awaited(lambda: first.status() == psutil.STATUS_STOPPED, "the first one's pause")
-    resume()
-    awaited(lambda: first.status() != psutil.STATUS_STOPPED, "the first one's going on")
-    driver.tend()
-    assert not driver.ends
-    first.kill()
-    driver.end_elders()
-    assert [end.code for end in driver.ends] == [-signal.SIGKILL]
-    assert (driver.starts, driver.twins, second.is_running()) == (2, 0, True)
-    awaited(lambda: (tmp_path / "driver-2.log").read_text() == "here\n", "the second one's line")
 
 
 @pytest.mark.parametrize(("holder", "code", "taken_back"), [("two", 0, 0), ("driver-1", 0, 1), ("two", 1, 1)])
@@ -185,19 +153,3 @@ def test_runs_are_kept_and_put_together(tmp_path):
     assert (both.refusals, both.unrefused, both.checked, both.good) == ({"it is another topic": 2}, 2, True, False)
     assert both.taken_back == 2
     assert trends(both.samples)["JVM", "MiB"].parts == 2
-
-
-def test_tables_have_a_line_for_each_run():
-    one, other = Course(["1: a"], 60.0, Counter(jvm=2)), Course(["2: b"], 60.0, Counter(second=1), checked=False)
-    one.taken_back = 1
-    one.recoveries, one.catch_ups, one.behind = {"jvm": [1.0, 4.0, 2.0]}, {"jvm": [7.0, 9.5]}, Counter(jvm=1)
-    console = Console(width=200, record=True, file=io.StringIO())
-    show([one, other], console)
-    lines = console.export_text().splitlines()
-    assert [line.split("|")[-2].strip() for line in lines if line.startswith(("| 1: a", "| 2: b"))] == [
-        "a driver took the checkpoint back",
-        "not checked",
-    ]
-    assert any(line.startswith("| all ") and " 3 " in line for line in lines)
-    jvm = next(line for line in lines if line.startswith(f"| {KINDS['jvm'].what} "))
-    assert [cell.strip() for cell in jvm.split("|")[2:-1]] == ["2", "2.0", "4.0", "8.2", "9.5", "1"]

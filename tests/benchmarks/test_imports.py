@@ -4,18 +4,15 @@ import importlib
 import pkgutil
 from pathlib import Path
 
-import pytest
-
 import benchmarks
 from benchmarks.__main__ import ALONE, BENCHMARKS
 
 
-@pytest.mark.parametrize(
-    "name", [module.name for module in pkgutil.walk_packages(benchmarks.__path__, "benchmarks.")], ids=str
-)
-def test_a_benchmark_is_there(name):
-    if not name.endswith("__main__"):
-        importlib.import_module(name)
+def test_every_benchmark_can_be_loaded(subtests):
+    for module in pkgutil.walk_packages(benchmarks.__path__, "benchmarks."):
+        if not module.name.endswith("__main__"):
+            with subtests.test(module.name):
+                importlib.import_module(module.name)
 
 
 def test_all_that_can_be_run_are_listed():

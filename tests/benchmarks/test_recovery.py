@@ -103,32 +103,6 @@ def test_an_outage_is_over_at_the_next_batch_and_caught_up_later(play):
     assert not course.behind
 
 
-def test_a_run_that_stays_behind_is_counted(play):
-    stage = Play(most=RATE)  # it can't catch up
-    course = play(
-        stage,
-        Fault("jvm-stopped", 0.0, 20.0, 0.5, beside=False),
-        lambda: setattr(stage, "down", True),
-        lambda: setattr(stage, "down", False),
-    )
-    assert (course.behind, course.catch_ups) == ({"jvm-stopped": 1}, {})
-    assert len(course.recoveries["jvm-stopped"]) == 1
-
-
-def test_a_burst_has_to_be_taken(play):
-    """It lasts ten seconds, at ten times the rate: without it the run would never have been behind."""
-    stage = Play()
-    course = play(
-        stage,
-        Fault("malformed", 0.0, 0.0, 0.5, beside=False),
-        lambda: setattr(stage, "burst_until", stage.now + 10),
-        lambda: None,
-    )
-    (caught,) = course.catch_ups["malformed"]
-    # Ten more rates for ten seconds: what batches take beyond the usual rate has to make up for them.
-    assert caught == pytest.approx(10 * 10 * RATE / (MOST - RATE), abs=2 * PERIOD)
-
-
 def test_faults_at_once_recover_together(play):
     stage = Play()
 

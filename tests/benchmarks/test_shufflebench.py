@@ -45,17 +45,6 @@ def test_an_interval_has_its_first_hash_and_not_its_end():
     assert of_each == [[0, 0], [1, 0], [1, 0], [0, 0], [0, 0], [0, 1], [0, 1], [0, 0]]
 
 
-@pytest.mark.parametrize("selectivity", [1.0, 2.5])
-def test_a_rule_with_a_selectivity_of_one_matches_all(selectivity):
-    assert drawn(np.array([selectivity]), np.random.default_rng(0)).received(hashes(100)).tolist() == [100]
-
-
-def test_a_rule_matches_its_share_of_the_records():
-    share = np.array([0.3, 0.05])
-    received = drawn(share, np.random.default_rng(0)).received(hashes(100_000))
-    assert received / 100_000 == pytest.approx(share, abs=0.006)  # four standard errors
-
-
 def test_selectivities_are_those_of_zipf():
     assert zipf(4, 0.2, 0) == pytest.approx([0.05] * 4)
     assert zipf(4, 0.2, 1) == pytest.approx(np.array([12, 6, 4, 3]) / 125)
