@@ -5,7 +5,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from unskew.producers.generators.twitter import P1, Election, weekly_shares
+from unskew.producers.generators.twitter import P1, weekly_shares
 from unskew.producers.keycounts import KeyCounts
 from unskew.producers.messages import hashtag_keys
 from unskew.producers.registry import create
@@ -99,7 +99,3 @@ class TestElection:
             names, counts = np.unique(window[window != "ElectionDay"].astype(str), return_counts=True)
             tops.add(names[counts.argmax()])
         assert len(tops) >= 15
-
-
-def test_every_seed_has_its_own_events():
-    assert not np.array_equal(Election(seed=1).events.begin, Election(seed=2).events.begin)

@@ -167,12 +167,6 @@ def test_rejects_count_once_however_often_a_part_is_read(tmp_path):
     assert rejects.reasons == {"not a JSON object": 1}
 
 
-def test_json_may_begin_with_a_byte_order_mark(tmp_path):
-    path = tmp_path / "bom.jsonl"
-    path.write_bytes(b'\xef\xbb\xbf{"user":"ann"}\n')
-    assert read(reader(path)) == [{"key": "ann"}]
-
-
 def test_lists_are_no_keys(tmp_path):
     path = tmp_path / "lists.parquet"
     pq.write_table(pa.table({"tags": [[1], [2]]}), path)
