@@ -1,6 +1,6 @@
-"""What every grouping promises: ``check_grouping`` runs it all on one scheme.
+"""What every grouping promises, check by check.
 
-A check is a function of ``make`` (workers → new router). ``SKIPPED`` names what a scheme can't promise, and why.
+A check is a function of ``make`` (workers, perhaps a seed → new router). ``SKIPPED`` names what a scheme can't promise.
 """
 
 import json
@@ -10,9 +10,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from tests.grouping.attacks import ODD, attacks
 from tests.grouping.contract_feedback import with_feedback
 from tests.grouping.skewed import Stream, skewed
-from unskew.grouping import create, encode
+from unskew.grouping import encode
+from unskew.grouping.keys import Keys
 
 # (scheme, check) → reason
 SKIPPED: dict[tuple[str, str], str] = {
@@ -22,14 +24,8 @@ SKIPPED: dict[tuple[str, str], str] = {
     ("HOLISTIC", "bounded"): "it has more counters than the check has keys (test_holistic.py)",
     ("PLANNED", "bounded"): "it remembers more replicas than the check makes (test_planned.py)",
     ("PLANNED", "not_cut"): "each call is a batch, which it looks at as a whole",
+    ("PLANNED", "not_cut_nor_by_codes"): "each call is a batch, which it looks at as a whole",
 }
-
-
-def check_grouping(name, **options):
-    """Run every check of the contract on one scheme; for schemes that aren't in the registry."""
-    for check in CHECKS:
-        if (name, check.__name__) not in SKIPPED:
-            check(lambda workers: create(name, workers, **options))
 
 
 def routed(router, stream):
@@ -192,6 +188,38 @@ def bounded(make):
     assert sizes[-1] <= 1.05 * sizes[2]
 
 
+def odd_keys_times_and_costs(make):
+    """One answer in [0, W) a tuple, and a restored router goes on as the saved one: see ``Grouping``."""
+    for workers in (1, 2, 3, 1000):
+        for seed, time, costs in ((0, 0, 0.0), (-1, -(2**63), 5e-324), (2**70, 2**63 - 1, 1e100)):
+            router, other = (make(workers, seed=seed) for _ in range(2))
+            router.route(ODD * 3, times=time, costs=costs)
+            other.load(router.save())
+            answers = [one.route(ODD[::-1] * 3, times=np.int64(2**63 - 1), costs=costs) for one in (router, other)]
+            assert (answers[0] == answers[1]).all()
+            assert router.save() == other.save()
+            assert 0 <= answers[0].min() <= answers[0].max() < workers
+
+
+def not_cut_nor_by_codes(make):
+    """Under attack, too, whatever W. A dictionary may hold a key twice, with two codes."""
+    n = 3000
+    for workers in (1, 2, 1000):
+        rng = np.random.default_rng(workers)
+        times, costs = np.sort(rng.integers(0, 400_000, n)), rng.lognormal(0, 2, n)
+        for attack in ("ever hotter", "hot for every other half window"):
+            keys = encode(attacks(workers, n, 700)[attack])
+            codes = np.where(rng.random(n) < 0.5, keys.codes, keys.codes + len(keys.hashes)).astype(np.int32)
+            twice = Keys(codes, np.tile(keys.hashes, 2), pa.concat_arrays([keys.distinct, keys.distinct]))
+            routers = [make(workers) for _ in range(3)]
+            expected = routers[0].route(keys, times=times, costs=costs)
+            assert (routers[1].route(twice, times=times, costs=costs) == expected).all()
+            for cut in np.split(np.arange(n), np.sort(rng.integers(0, n, 15))):
+                part = Keys(keys.codes[cut], keys.hashes, keys.distinct)
+                assert (routers[2].route(part, times=times[cut], costs=costs[cut]) == expected[cut]).all()
+            assert routers[2].save() == routers[0].save()
+
+
 def shows_itself(make):
     """Internals are JSON, and bounded."""
     router = make(10)
@@ -199,7 +227,7 @@ def shows_itself(make):
     assert len(json.dumps(router.internals())) < 100_000
 
 
-def differs_by_source_only_in_turn(make):
+def is_of_any_source(make):
     """A source's router keeps the parameters, and its answers stay in range."""
     router = make(10)
     same = router.at_source(3)
@@ -221,7 +249,9 @@ CHECKS = (
     nulls,
     asks_for_what_it_needs,
     bounded,
+    odd_keys_times_and_costs,
+    not_cut_nor_by_codes,
     shows_itself,
-    differs_by_source_only_in_turn,
+    is_of_any_source,
     with_feedback,
 )

@@ -22,9 +22,6 @@ batches = st.lists(
     min_size=1,
     max_size=3,
 )
-any_workers = st.one_of(st.integers(1, 8), st.integers(1, 1000))
-inputs = given(batches, any_workers, st.integers(0, 9))
-few = settings(deadline=None, max_examples=25)
 
 
 class Part:
@@ -74,12 +71,9 @@ def test_it_is_those_that_say_so():
     ]
 
 
-@planning
-@few
-@inputs
-def test_to_count_and_to_follow_change_nothing(name, options, some, workers, seed):
+def to_count_and_to_follow_change_nothing(make, some, seed):
     """So whoever has the planner's state counts as it does, and whoever has the quotas follows them."""
-    planner, source, stranger = (create(name, workers, seed=seed, **options) for _ in range(3))
+    planner, source, stranger = (make() for _ in range(3))
     empty = stranger.save()
     for number, batch in enumerate(some):
         planner.begin()
@@ -97,12 +91,9 @@ def test_to_count_and_to_follow_change_nothing(name, options, some, workers, see
                 assert (planner.save(), stranger.save()) == (after, empty)
 
 
-@planning
-@few
-@inputs
-def test_what_is_counted_is_all_that_there_is(name, options, some, workers, seed):
+def what_is_counted_is_all_that_there_is(make, some, seed):
     """Each tuple's load is in one count, which are in order; a source without tuples has nothing to count."""
-    planner = create(name, workers, seed=seed, **options)
+    planner = make()
     for number, batch in enumerate(some):
         parts = parts_of(batch, seed + number)
         counts = [planner.count(part.keys, part.costs) for part in parts]
@@ -114,12 +105,9 @@ def test_what_is_counted_is_all_that_there_is(name, options, some, workers, seed
         planner.divide(counts)
 
 
-@planning
-@few
-@inputs
-def test_every_tuple_has_a_worker_in_any_order(name, options, some, workers, seed):
+def every_tuple_has_a_worker_in_any_order(make, some, seed):
     """In [0, W), and if tuples are counted, each worker gets as many of each key's in another order."""
-    planner = create(name, workers, seed=seed, **options)
+    planner = make()
     for number, batch in enumerate(some):
         planner.begin()
         parts = parts_of(batch, seed + number)
@@ -129,18 +117,15 @@ def test_every_tuple_has_a_worker_in_any_order(name, options, some, workers, see
             for part, quotas in zip(wave, planner.wave(counts), strict=True):
                 chosen = planner.follow(part.keys, quotas, part.costs)
                 assert (chosen.dtype, chosen.shape) == (np.int32, part.keys.shape)
-                assert ((chosen >= 0) & (chosen < workers)).all()
+                assert ((chosen >= 0) & (chosen < planner.workers)).all()
                 other = part.at(np.random.default_rng(seed).permutation(len(part.keys)))
                 again = planner.follow(other.keys, quotas, other.costs)
                 assert planner.uses_cost or numbers(other, again) == numbers(part, chosen)
 
 
-@planning
-@few
-@inputs
-def test_a_planner_goes_on_in_another_process_between_any_two_calls(name, options, some, workers, seed):
+def a_planner_goes_on_in_another_process_between_any_two_calls(make, some, seed):
     """With the same quotas, and the same figures of the batch."""
-    planner, other = (create(name, workers, seed=seed, **options) for _ in range(2))
+    planner, other = (make() for _ in range(2))
     for number, batch in enumerate(some):
         planner.begin()
         other.begin()
@@ -151,7 +136,7 @@ def test_a_planner_goes_on_in_another_process_between_any_two_calls(name, option
             wave = parts[first:last]
             counts = [planner.count(part.keys, part.costs) for part in wave]
             quotas = planner.wave(counts)
-            restored = create(name, workers, seed=seed, **options)
+            restored = make()
             restored.load(other.save())
             assert all(same(own, again) for own, again in zip(quotas, restored.wave(counts), strict=True))
             other = restored
@@ -161,13 +146,10 @@ def test_a_planner_goes_on_in_another_process_between_any_two_calls(name, option
             added = planner.added
 
 
-@planning
-@few
-@inputs
-def test_all_ways_to_route_a_whole_batch_agree(name, options, some, workers, seed):
+def all_ways_to_route_a_whole_batch_agree(make, some, seed):
     """One wave after ``begin``, ``divide``, ``together``; and of one source ``route``."""
-    ways = [create(name, workers, seed=seed, **options) for _ in range(3)]
-    alone, one = (create(name, workers, seed=seed, **options) for _ in range(2))
+    ways = [make() for _ in range(3)]
+    alone, one = (make() for _ in range(2))
     for number, batch in enumerate(some):
         parts = parts_of(batch, seed + number)
         counts = [ways[0].count(part.keys, part.costs) for part in parts]
@@ -183,3 +165,17 @@ def test_all_ways_to_route_a_whole_batch_agree(name, options, some, workers, see
                 alone.route(parts[0].keys, costs=parts[0].costs) == one.together([parts[0].keys], [parts[0].costs])[0]
             ).all()
             assert alone.save() == one.save()
+
+
+@planning
+@settings(max_examples=25)
+@given(batches, st.integers(1, 8) | st.integers(1, 1000), st.integers(0, 9))
+def test_batched(name, options, some, workers, seed):
+    def make():
+        return create(name, workers, seed=seed, **options)
+
+    to_count_and_to_follow_change_nothing(make, some, seed)
+    what_is_counted_is_all_that_there_is(make, some, seed)
+    every_tuple_has_a_worker_in_any_order(make, some, seed)
+    a_planner_goes_on_in_another_process_between_any_two_calls(make, some, seed)
+    all_ways_to_route_a_whole_batch_agree(make, some, seed)
