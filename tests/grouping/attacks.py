@@ -67,6 +67,19 @@ def bound(n, workers, slack, window):
     return (1 + slack) * n / workers + max(full, 1 / slack) + 1
 
 
+def share_bound(share, worker, slack, window):
+    """What its docstring promises of a worker with such a share: by how much any stretch may exceed it."""
+    r = share[worker] / share.min()
+    full = max(0.08 * (1 + slack) * window / len(share), 8)
+    return (max(share[worker] * len(share) * full, r / slack) + r) * (1 + 1e-9)
+
+
+def excess(steps, allowed):
+    """The most by which any stretch's steps exceed what each step allows: a greatest partial sum."""
+    before = np.concatenate([[0.0], np.cumsum(steps - allowed)])
+    return (before - np.minimum.accumulate(before)).max()
+
+
 def worst_excess(chosen, workers, slack):
     """The most by which any stretch gives any worker more than (1 + slack) · n/W tuples, by leaky buckets."""
     level, last = np.zeros(workers).tolist(), np.zeros(workers).tolist()

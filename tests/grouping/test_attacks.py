@@ -8,10 +8,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.grouping.attacks import HASHES, MANY, ODD, attacks, bound, bounded, chased, planned, porc, shares
+from tests.grouping.attacks import (
+    HASHES,
+    MANY,
+    attacks,
+    bound,
+    bounded,
+    chased,
+    excess,
+    planned,
+    porc,
+    share_bound,
+    shares,
+)
 from tests.grouping.quotas import goes_to
-from tests.grouping.schemes import SCHEMES, over
-from unskew.grouping import GROUPINGS, create
+from unskew.grouping import create
 from unskew.grouping.hashing import candidates, function
 from unskew.grouping.keys import Keys, encode
 from unskew.grouping.planned import Planned
@@ -26,17 +37,15 @@ any_workers = st.sampled_from([1, 2, 3, 7, 40, 1000])
 
 
 @names
-@pytest.mark.parametrize("workers", [1, 2, 3, 100])
-def test_bounded_load_keeps_its_bound(name, workers):
+def test_bounded_load_keeps_its_bound(name):
     """For S sources that have unlike parts of the stream, each restored from its state halfway, and for any σ."""
-    for sources, window, slack in TRIED:
+    for workers, (sources, window, slack) in product([1, 2, 3, 100], TRIED):
         keys = attacks(workers, N, min(window, 1000))[name]
         assert bounded(keys, workers, sources, window, slack) <= 1 + 1e-9
 
 
-@pytest.mark.parametrize("workers", [2, 10, 100])
-def test_bounded_load_keeps_its_bound_for_one_that_sees_all_answers(workers):
-    for _, window, slack in TRIED[:4]:
+def test_bounded_load_keeps_its_bound_for_one_that_sees_all_answers():
+    for workers, (_, window, slack) in product([2, 10, 100], TRIED[:4]):
         keys = chased(create("BOUNDED_LOAD", workers, window=window, slack=slack), N)
         assert bounded(keys, workers, 1, window, slack) <= 1 + 1e-9
 
@@ -56,41 +65,36 @@ def test_bounded_load_keeps_its_bound_for_any_speeds(data, workers, decades, sla
     share = weights / weights.sum()
     keys = attacks(workers, N, min(window, 1000))[data.draw(st.sampled_from(sorted(attacks(2, 1, 1))))]
     chosen = create("BOUNDED_LOAD", workers, slack=slack, window=window, weights=weights.tolist()).route(keys)
-    full = max(0.08 * (1 + slack) * window / workers, 8)
     for worker in range(workers):
-        r = share[worker] / share.min()
-        before = np.concatenate([[0.0], np.cumsum((chosen == worker) - (1 + slack) * share[worker])])
-        most = max(share[worker] * workers * full, r / slack) + r
-        assert (before - np.minimum.accumulate(before)).max() <= most * (1 + 1e-9)
+        assert excess(chosen == worker, (1 + slack) * share[worker]) <= share_bound(share, worker, slack, window)
 
 
 @names
-@pytest.mark.parametrize("workers", [2, 10])
-@pytest.mark.parametrize("window", [500, 20_000])
-def test_a_key_leaves_its_home_only_if_that_is_ahead(name, workers, window):
+def test_a_key_leaves_its_home_only_if_that_is_ahead(name):
     """By 6 % of a window, or 6.5 of the worker's tuples. (With two sources, keys begin at their homes.)"""
-    keys = attacks(workers, N, min(window, 1000))[name]
-    chosen = create("BOUNDED_LOAD", workers, window=window, sources=2).route(keys)
-    pace, split = workers / 1.07, set()
-    ahead, limit = np.zeros(workers), max(0.06 * round(window / 2**0.5), 6.5 * pace)
-    for key, home, worker in zip(keys.tolist(), create("KEY", workers).route(keys), chosen, strict=True):
-        ahead = np.maximum(0, ahead - 1)
-        if worker != home and key not in split:
-            assert ahead[home] > limit - 1e-6
-            split.add(key)
-        ahead[worker] += pace
+    for workers, window in product([2, 10], [500, 20_000]):
+        keys = attacks(workers, N, min(window, 1000))[name]
+        chosen = create("BOUNDED_LOAD", workers, window=window, sources=2).route(keys)
+        pace, split = workers / 1.07, set()
+        ahead, limit = np.zeros(workers), max(0.06 * round(window / 2**0.5), 6.5 * pace)
+        for key, home, worker in zip(keys.tolist(), create("KEY", workers).route(keys), chosen, strict=True):
+            ahead = np.maximum(0, ahead - 1)
+            if worker != home and key not in split:
+                assert ahead[home] > limit - 1e-6
+                split.add(key)
+            ahead[worker] += pace
 
 
 @names
-@pytest.mark.parametrize("workers", [1, 3, 40])
-def test_what_bounded_load_remembers_is_bounded(name, workers):
+def test_what_bounded_load_remembers_is_bounded(name):
     """At most 4·W + 1024 replicas besides the keys' first ones, and 8·W + 1024 keys."""
-    router = create("BOUNDED_LOAD", workers, window=100, slack=0.01)
-    for begin in range(3):
-        router.route(attacks(workers, N, 100)[name] + 10**7 * begin)
-        state = unpack(router.identity, router.save())
-        assert len(state["chains"]) <= 4 * workers + 1024
-        assert router.internals()["remembered"] == len(state["key"]) <= 8 * workers + 1024
+    for workers in (1, 3, 40):
+        router = create("BOUNDED_LOAD", workers, window=100, slack=0.01)
+        for begin in range(3):
+            router.route(attacks(workers, N, 100)[name] + 10**7 * begin)
+            state = unpack(router.identity, router.save())
+            assert len(state["chains"]) <= 4 * workers + 1024
+            assert router.internals()["remembered"] == len(state["key"]) <= 8 * workers + 1024
 
 
 def test_a_key_may_leave_its_home_when_first_workers_are_chosen_again():
@@ -105,12 +109,10 @@ def test_a_key_may_leave_its_home_when_first_workers_are_chosen_again():
 
 
 @names
-@pytest.mark.parametrize("workers", [1, 2, 3, 100, 1000])
-def test_planned_keeps_its_cap(name, workers):
+def test_planned_keeps_its_cap(name):
     """In batches of one tuple to thousands, however few sources have them, restored after each."""
-    keys = attacks(workers, N, 1000)[name]
-    for sources, cuts in product([1, 64], [(1, 3, 50, 1100)]):
-        assert planned(keys, workers, sources, cuts) <= 1
+    for workers, sources in product([1, 2, 3, 100, 1000], [1, 64]):
+        assert planned(attacks(workers, N, 1000)[name], workers, sources, (1, 3, 50, 1100)) <= 1
 
 
 @settings(deadline=None, max_examples=60)
@@ -219,23 +221,8 @@ def test_few_replicas_in_a_first_batch_of_any_costs_and_speeds(
 
 
 @names
-@pytest.mark.parametrize("workers", [1, 2, 100])
-def test_porc_keeps_its_bound(name, workers):
-    assert porc(attacks(workers, N, 1000)[name], workers) < 1 + 1e-12
-
-
-@over(SCHEMES)
-@pytest.mark.parametrize("workers", [1, 2, 3, 1000])
-def test_odd_keys_times_and_costs(name, options, workers):
-    """One answer in [0, W) a tuple, and a restored router goes on as the saved one: see ``Grouping``."""
-    for seed, time, costs in ((0, 0, 0.0), (-1, -(2**63), 5e-324), (2**70, 2**63 - 1, 1e100)):
-        router, other = (create(name, workers, seed=seed, **options) for _ in range(2))
-        router.route(ODD * 3, times=time, costs=costs)
-        other.load(router.save())
-        answers = [one.route(ODD[::-1] * 3, times=np.int64(2**63 - 1), costs=costs) for one in (router, other)]
-        assert (answers[0] == answers[1]).all()
-        assert router.save() == other.save()
-        assert 0 <= answers[0].min() <= answers[0].max() < workers
+def test_porc_keeps_its_bound(name):
+    assert all(porc(attacks(workers, N, 1000)[name], workers) < 1 + 1e-12 for workers in (1, 2, 100))
 
 
 @pytest.mark.parametrize("order", ["first", "last", "spread"])
@@ -289,52 +276,26 @@ def test_a_key_that_suddenly_is_hot_has_two_choices_until_d_is_found_again():
     assert len(np.unique(router.route(np.full(20_000, -1)))) >= 15
 
 
-@over([(name, options) for name, options in SCHEMES if not GROUPINGS[name].batched])
-@pytest.mark.parametrize("workers", [1, 2, 1000])
-def test_no_answer_depends_on_cuts_or_on_codes(name, options, workers):
-    """A dictionary may hold a key twice, with two codes."""
-    rng = np.random.default_rng(workers)
-    times, costs = np.sort(rng.integers(0, 400_000, N)), rng.lognormal(0, 2, N)
-    for attack in ("ever hotter", "hot for every other half window"):
-        keys = encode(attacks(workers, N, 700)[attack])
-        k = len(keys.hashes)
-        codes = np.where(rng.random(N) < 0.5, keys.codes, keys.codes + k).astype(np.int32)
-        twice = Keys(codes, np.tile(keys.hashes, 2), pa.concat_arrays([keys.distinct, keys.distinct]))
-        routers = [create(name, workers, **options) for _ in range(3)]
-        expected = routers[0].route(keys, times=times, costs=costs)
-        assert (routers[1].route(twice, times=times, costs=costs) == expected).all()
-        ends = np.sort(rng.integers(0, N, 15))
-        for cut in np.split(np.arange(N), ends):
-            part = Keys(keys.codes[cut], keys.hashes, keys.distinct)
-            assert (routers[2].route(part, times=times[cut], costs=costs[cut]) == expected[cut]).all()
-        assert routers[2].save() == routers[0].save()
-
-
-@pytest.mark.parametrize("costs", ["nothing", "tiny", "huge", "unlike"])
-@pytest.mark.parametrize("workers", [1, 2, 40])
 @pytest.mark.parametrize("name", ["LLFD", "MINTABLE", "MINMIG", "MIXED", "MIXED_BF", "READJ", "POSG"])
-def test_plans_of_odd_costs_end(name, workers, costs):
+def test_plans_of_odd_costs_end(name):
     """Two sources adopt what the controller makes of an interval's costs; each tuple has a worker."""
-    rng = np.random.default_rng(0)
+    unlike = np.where(np.random.default_rng(0).random(900) < 0.01, 1e18, 1e-3)
+    for workers, costs in product([1, 2, 40], [np.zeros(900), np.full(900, 1e-300), np.full(900, 1e90), unlike]):
+        for attack in ("one key", "keys of one home", "ever hotter"):
+            plan_on(name, workers, attacks(workers, 900, 300)[attack], costs)
+
+
+def plan_on(name, workers, keys, costs):
     routers = [create(name, workers).at_source(source) for source in range(2)]
     monitors, controller = [routers[0].monitor() for _ in range(workers)], routers[0].controller()
-    for attack, keys in attacks(workers, 900, 300).items():
-        given = {
-            "nothing": np.zeros(900),
-            "tiny": np.full(900, 1e-300),
-            "huge": np.full(900, 1e90),
-            "unlike": np.where(rng.random(900) < 0.01, 1e18, 1e-3),
-        }[costs]
-        for begin in range(0, 900, 300) if attack in {"one key", "keys of one home", "ever hotter"} else ():
-            interval = slice(begin, begin + 300)
-            chosen = np.empty(300, np.int32)
-            for source, router in enumerate(routers):
-                chosen[source::2] = router.route(keys[interval][source::2], costs=given[interval][source::2])
-            assert 0 <= chosen.min() <= chosen.max() < workers
-            for worker, monitor in enumerate(monitors):
-                monitor.observe(encode(keys[interval][chosen == worker]), given[interval][chosen == worker])
-            reports = {w: report for w, monitor in enumerate(monitors) if (report := monitor.report()) is not None}
-            own = {s: report for s, router in enumerate(routers) if (report := router.report()) is not None}
-            plan = controller.plan(reports, sources=own or None)
-            if plan is not None:
-                assert all(router.adopt(plan) for router in routers)
+    for interval in (slice(begin, begin + 300) for begin in range(0, 900, 300)):
+        chosen = np.empty(300, np.int32)
+        for source, router in enumerate(routers):
+            chosen[source::2] = router.route(keys[interval][source::2], costs=costs[interval][source::2])
+        assert 0 <= chosen.min() <= chosen.max() < workers
+        for worker, monitor in enumerate(monitors):
+            monitor.observe(encode(keys[interval][chosen == worker]), costs[interval][chosen == worker])
+        reports = {w: report for w, monitor in enumerate(monitors) if (report := monitor.report()) is not None}
+        own = {s: report for s, router in enumerate(routers) if (report := router.report()) is not None}
+        plan = controller.plan(reports, sources=own or None)
+        assert plan is None or all(router.adopt(plan) for router in routers)

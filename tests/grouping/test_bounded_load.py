@@ -1,27 +1,18 @@
 """BOUNDED_LOAD: equal to a plain version, its proved bound on any stream, and calm when the stream changes."""
 
+from itertools import product
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.grouping.attacks import bound
-from tests.grouping.attacks import worst_excess as by_buckets
+from tests.grouping.attacks import bound, excess, share_bound, worst_excess
 from tests.grouping.plain_bounded_load import PlainBoundedLoad
 from unskew.grouping import create, encode, with_sources
 from unskew.grouping.hashing import candidates, function, homes
 from unskew.grouping.state import pack, unpack
 from unskew.grouping.streams import hot, uniform, zipf
-
-
-def worst_excess(chosen, workers, slack):
-    """The most by which any stretch gives any worker more than (1 + slack) · n/W tuples: a greatest partial sum."""
-    most = 0.0
-    for worker in range(workers):
-        steps = (chosen == worker) - (1 + slack) / workers
-        before = np.concatenate([[0.0], np.cumsum(steps)])
-        most = max(most, float((before - np.minimum.accumulate(before)).max()))
-    return most
 
 
 def beyond_the_first(keys, chosen, workers):
@@ -57,15 +48,6 @@ def test_equals_the_plain_version(stream, workers, seed, slack, window, sources,
         options["weights"] = [1.0 + worker % 3 for worker in range(workers)]
     router = create("BOUNDED_LOAD", workers, **options)
     assert router.route(keys).tolist() == PlainBoundedLoad(workers, **options).route(keys)
-
-
-@settings(deadline=None, max_examples=15)
-@given(streams, st.integers(1, 30), st.integers(0, 9))
-def test_equals_the_plain_version_by_cost(stream, workers, seed):
-    keys = stream.take(0, 4000, seed)
-    costs = np.random.default_rng(seed).lognormal(0, 1, 4000)
-    router = create("BOUNDED_LOAD", workers, seed=seed, window=500, balance="cost")
-    assert router.route(keys, costs=costs).tolist() == PlainBoundedLoad(workers, seed, window=500).route(keys, costs)
 
 
 def changing(n, parts, seed):
@@ -113,14 +95,15 @@ def test_no_stretch_gives_a_worker_more_cost_than_proved(stream, workers, parts,
         assert (after - np.minimum.accumulate(before)).max() <= rho * greatest * (1 + 1e-9)
 
 
-@pytest.mark.parametrize("workers", [10, 100])
-@pytest.mark.parametrize("begin", [0, 30_000], ids=["window", "midway"])
-@pytest.mark.parametrize("stream", [hot(0.3), hot(0.8), zipf(1.0, 10_000)], ids=["R30", "R80", "1.0"])
-def test_costs_that_fall_or_rise_a_hundredfold(stream, begin, workers):
+SKEWS = ["R30", "R80", "1.0", "1.4"]
+
+
+@pytest.mark.parametrize("stream", [hot(0.3), hot(0.8), zipf(1.0, 10_000)], ids=SKEWS[:3])
+def test_costs_that_fall_or_rise_a_hundredfold(stream):
     """Each window from the second one on is balanced, and keys aren't split for long that needn't be."""
-    n, change = 100_000, 500_000 + begin
-    keys = stream.take(0, change + 5 * n, 1)
-    for factor in (0.01, 100):
+    n = 100_000
+    for workers, change, factor in product([10, 100], [500_000, 530_000], [0.01, 100]):
+        keys = stream.take(0, change + 5 * n, 1)
         costs = np.where(np.arange(len(keys)) < change, 1, factor)
         chosen = create("BOUNDED_LOAD", workers, balance="cost").route(keys, costs=costs)
         windows = [slice(at, at + n) for at in range(change - n, change + 5 * n, n)]
@@ -180,25 +163,11 @@ def test_the_bounds_for_unlike_workers_and_for_sources_together(stream, workers,
     weights = np.array([1.0 + worker % 3 for worker in range(workers)])
     router = create("BOUNDED_LOAD", workers, slack=slack, window=window, weights=weights)
     chosen, share = router.route(keys), weights / weights.sum()
-    full = max(0.08 * (1 + slack) * window / workers, 8)
     for worker in range(workers):
-        r = share[worker] / share.min()
-        steps = (chosen == worker) - (1 + slack) * share[worker]
-        before = np.concatenate([[0.0], np.cumsum(steps)])
-        excess = (before - np.minimum.accumulate(before)).max()
-        assert excess <= max(share[worker] * workers * full, r / slack) + r + 1e-6
+        assert excess(chosen == worker, (1 + slack) * share[worker]) <= share_bound(share, worker, slack, window)
     chosen = at_several(keys, workers, sources, slack=slack, window=window)
     own = max(1, round(window / sources**0.5))
     assert worst_excess(chosen, workers, slack) <= sources * bound(0, workers, slack, own) + 1e-6
-
-
-def test_the_bound_is_a_bound_for_one_that_knows_the_hashes():
-    """All keys at one home, all distinct: what an adversary would send."""
-    many = np.arange(200_000)
-    home = create("KEY", 40).route(many)
-    for keys in (many[home == 3], many[home < 3]):
-        chosen = create("BOUNDED_LOAD", 40, sources=2, window=1000).route(np.tile(keys, 3)[:20_000])
-        assert worst_excess(chosen, 40, 0.07) <= bound(0, 40, 0.07, round(1000 / 2**0.5)) + 1e-6
 
 
 def test_weighted_workers_get_their_share_of_the_cost():
@@ -216,18 +185,16 @@ def test_weighted_workers_get_their_share_of_the_cost():
     assert loads.max() <= 1.15
 
 
-@pytest.mark.parametrize("workers", [10, 50])
-@pytest.mark.parametrize(
-    "stream", [hot(0.3), hot(0.8), zipf(1.0, 10_000), zipf(1.4, 10_000)], ids=["R30", "R80", "1.0", "1.4"]
-)
-def test_nearly_no_replica_more_than_needed(stream, workers):
+@pytest.mark.parametrize("stream", [hot(0.3), hot(0.8), zipf(1.0, 10_000), zipf(1.4, 10_000)], ids=SKEWS)
+def test_nearly_no_replica_more_than_needed(stream):
     """At most 1.2 times what any assignment needs that keeps max/mean at 1.1, and it does keep it."""
     keys = stream.take(0, 600_000, 1)
-    chosen = create("BOUNDED_LOAD", workers).route(keys)
     share = np.bincount(keys)[np.unique(keys)] / len(keys)
-    assert replication(keys, chosen, workers) <= 1.2 * np.maximum(1, np.ceil(share * workers / 1.1)).mean()
-    loads = [np.bincount(chosen[at : at + 100_000], minlength=workers).max() for at in range(300_000, 600_000, 100_000)]
-    assert np.mean(loads) <= 1.1 * 100_000 / workers
+    for workers in (10, 50):
+        chosen = create("BOUNDED_LOAD", workers).route(keys)
+        assert replication(keys, chosen, workers) <= 1.2 * np.maximum(1, np.ceil(share * workers / 1.1)).mean()
+        loads = [np.bincount(chosen[at : at + 100_000], minlength=workers).max() for at in (300_000, 400_000, 500_000)]
+        assert np.mean(loads) <= 1.1 * 100_000 / workers
 
 
 def test_calm_when_the_stream_changes():
@@ -295,18 +262,6 @@ def test_two_hot_keys_with_the_same_candidates():
     assert replication(keys, chosen, 10) <= 1.2 * np.maximum(1, np.ceil(share * 10 / 1.1)).mean()
 
 
-@pytest.mark.parametrize("workers", [1, 10_000])
-@pytest.mark.parametrize(
-    "keys",
-    [np.arange(300_000), np.zeros(300_000, np.int64), zipf(1.0, 1000).take(0, 300_000)],
-    ids=["all", "one", "1.0"],
-)
-def test_one_worker_and_very_many(workers, keys):
-    chosen = create("BOUNDED_LOAD", workers).route(keys)
-    assert chosen.min() >= 0
-    assert by_buckets(chosen, workers, 0.07) <= bound(0, workers, 0.07, 100_000) + 1e-6
-
-
 def at_several(keys, workers, sources, **options):
     """Route a stream that S sources share in turn, with routers that know nothing of each other."""
     chosen = np.empty(len(keys), np.int32)
@@ -361,24 +316,6 @@ def test_what_waits_is_shown():
     assert router.internals()["excess"] == pytest.approx((loads - allowed * (600_000 + 8000)).sum(), rel=0.01)
     assert create("BOUNDED_LOAD", 20, most_workers=2).internals()["excess"] == 0
     assert "excess" not in create("BOUNDED_LOAD", 20).internals()
-
-
-def test_bad_parameters():
-    for option, value in (
-        ("slack", 0),
-        ("window", 0),
-        ("sources", 0),
-        ("balance", "time"),
-        ("weights", [1.0, 2.0]),
-        ("most_workers", 0),
-    ):
-        with pytest.raises(ValueError, match=option):
-            create("BOUNDED_LOAD", 3, **{option: value})
-    for weights in ([1.0, 1.0, 0.0], [1.0, 1.0, float("nan")], [1.0, 1.0, float("inf")]):
-        with pytest.raises(ValueError, match="weights"):
-            create("BOUNDED_LOAD", 3, weights=weights)
-    with pytest.raises(ValueError, match="costs"):
-        create("BOUNDED_LOAD", 3, balance="cost").route(["a"])
 
 
 def test_a_scheme_with_a_use_for_the_number_of_sources_gets_it():

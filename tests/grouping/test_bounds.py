@@ -6,7 +6,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.grouping import plain_hashing as plain
-from tests.grouping.skewed import skewed
 from unskew.grouping import create
 
 keys = st.lists(st.sampled_from([f"k{i}" for i in range(30)]), max_size=200)
@@ -19,11 +18,6 @@ def test_shuffle_is_round_robin(stream, workers, seed, source):
     assert answer == [(seed + source + i) % workers for i in range(len(stream))]
     counts = np.bincount(answer, minlength=workers)
     assert counts.max() - counts.min() <= 1
-
-
-def test_sources_start_apart():
-    first = [int(create("SHUFFLE", 10).at_source(source).route(["a"])[0]) for source in range(10)]
-    assert sorted(first) == list(range(10))
 
 
 @pytest.mark.parametrize("name", ["SHUFFLE", "FULL_KNOWLEDGE"])
@@ -74,17 +68,3 @@ def test_theorem_4_2(costs, workers):
     makespan = np.bincount(answer, weights=costs).max()
     assert makespan <= sum(costs) / workers + (1 - 1 / workers) * max(costs) + 1e-6
     assert makespan <= (2 - 1 / workers) * max(sum(costs) / workers, *costs, 0) + 1e-6
-
-
-def test_equal_costs_are_round_robin():
-    stream = skewed()
-    equal = create("FULL_KNOWLEDGE", 7).route(stream.keys, costs=1.0)
-    assert (equal == create("SHUFFLE", 7).route(stream.keys)).all()
-
-
-def test_the_price_of_greed():
-    """The worst case that the paper gives: a(a-1) short tuples, then a long one."""
-    a = 4
-    costs = [1.0] * (a * (a - 1)) + [float(a)]
-    answer = create("FULL_KNOWLEDGE", a).route(["x"] * len(costs), costs=costs)
-    assert np.bincount(answer, weights=costs).max() == (2 - 1 / a) * a

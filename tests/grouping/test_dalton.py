@@ -1,7 +1,6 @@
 """DALTON equals a plain version of its authors' code, and does what it says of hot keys."""
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -105,23 +104,3 @@ def test_a_hot_key_spreads_and_goes_home_again():
     router.route(cold[:4000])
     assert len(set(router.route(cold[4000:])[cold[4000:] == 0].tolist())) == 1
     assert router.internals()["hot"] == 0
-
-
-def test_as_the_authors_code_it_stops_at_six_workers():
-    keys = hot(0.8, 5000).take(0, 100_000)
-    chosen = create("DALTON", 50, slide=2000, splits=6).route(keys)
-    assert len(set(chosen[keys == 0].tolist())) == 6
-
-
-@pytest.mark.parametrize(
-    ("option", "value", "valid"),
-    [
-        ("slide", 0, "an integer of at least 1"),
-        ("window", 9999, "an integer of at least 10000"),
-        ("explore", 1.1, "a number of at least 0, at most 1"),
-        ("splits", 1, "an integer of at least 2"),
-    ],
-)
-def test_bad_parameters(option, value, valid):
-    with pytest.raises(ValueError, match=f"{option} is {value!r}; valid: {valid}"):
-        create("DALTON", 10, **{option: value})

@@ -134,15 +134,3 @@ def test_own_choices_keep_the_aim_and_make_one_key_wide():
         assert np.bincount(chosen[200_000:]).max() < 1.1 * 1000
     assert replication[True] < 6
     assert replication[False] > 20
-
-
-@pytest.mark.parametrize("name", ["PARTIAL_KEY", "D_CHOICES", "W_CHOICES", "ON_GREEDY"])
-@pytest.mark.parametrize("half_life", [0, -1, 1.5, "1"])
-def test_bad_half_life(name, half_life):
-    with pytest.raises(ValueError, match=f"half_life is {half_life!r}; valid: an integer of at least 1"):
-        create(name, 10, half_life=half_life)
-
-
-def test_half_life_or_probing():
-    with pytest.raises(ValueError, match="half_life is 5 with probe_every"):
-        create("PARTIAL_KEY", 10, half_life=5, probe_every=10)

@@ -3,16 +3,17 @@
 import numpy as np
 import pytest
 
+from tests.grouping.plain_dynamic_key import SHORT as SHORTEST
 from tests.grouping.plain_dynamic_key import PlainDynamicKey
 from tests.grouping.skewed import skewed
 from unskew.grouping import create
 from unskew.grouping.streams import hot
 
-SHORT = {"warm_up": 1, "check_interval": 0.5, "promotion_period": 0.5, "periods_to_old": 2, "distinct_keys": 20}
+SHORT = SHORTEST | {"distinct_keys": 20}
 
 
-@pytest.mark.parametrize("workers", [1, 3, 10, 50])
 @pytest.mark.parametrize("half_life", [0.128, 8.192])  # powers of 2 in ms: the weights are then exact in both
+@pytest.mark.parametrize("workers", [1, 3, 10, 50])
 def test_equals_the_plain_version(workers, half_life):
     stream = skewed(6000, 200, 1.5, duration=30)
     fast = create("DYNAMIC_KEY_DECAY", workers, half_life=half_life, **SHORT)
@@ -34,15 +35,11 @@ def deviations(name, seconds, rate=500, workers=10):
     return std_dev(routed), [std_dev(minute) for minute in np.split(routed, seconds // 60)]
 
 
-def test_cumulative_shares_look_good_while_the_last_minute_is_bad():
+def test_decaying_shares_mend_it():
     """The trap: DYNAMIC_KEY's STD_DEV of the whole falls while each minute's stays as bad as with two workers."""
     whole, minutes = deviations("DYNAMIC_KEY", 420)
-    assert minutes[0] > 15
-    assert minutes[-1] > 15
     assert whole < 6
-
-
-def test_decaying_shares_mend_it():
+    assert min(minutes[0], minutes[-1]) > 15
     _, minutes = deviations("DYNAMIC_KEY_DECAY", 420)
     assert minutes[0] > 15
     assert max(minutes[6:]) < 6
@@ -68,8 +65,3 @@ def test_weights_never_overflow():
         router.route(["a", "b"], times=1000 * second)
     assert np.isfinite(router.loads).all()
     assert router.internals()["old"][0]["frequency"] == 1
-
-
-def test_bad_half_life():
-    with pytest.raises(ValueError, match=r"half_life is 0; valid: a duration of at least 0\.001 s"):
-        create("DYNAMIC_KEY_DECAY", 10, half_life=0)

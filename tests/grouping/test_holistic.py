@@ -1,7 +1,6 @@
 """HOLISTIC equals its authors' code, and does what it says of heavy hitters and their regions."""
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -70,12 +69,3 @@ def test_what_is_not_counted_any_more_is_forgotten():
         sizes.append(len(router.save()))
         assert router.internals()["workers"][:1] >= [5]
     assert max(sizes[2:]) < 20_000
-
-
-@pytest.mark.parametrize(
-    ("option", "value", "valid"),
-    [("threshold", 0, "a number of at least 1e-07, at most 1"), ("tolerance", -0.1, "a number of at least 0")],
-)
-def test_bad_parameters(option, value, valid):
-    with pytest.raises(ValueError, match=f"{option} is {value!r}; valid: {valid}"):
-        create("HOLISTIC", 10, **{option: value})

@@ -52,15 +52,6 @@ def test_a_key_is_on_its_candidates_alone(stream, workers, choices):
         assert worker in plain.draw(key, choices, workers)
 
 
-@given(st.sampled_from(range(2, 6)), st.integers(0, 1000))
-def test_candidates_never_coincide(workers, seed):
-    """Independent hashes would leave every W-th key one candidate; here each key alternates between two workers."""
-    for key in range(50):
-        routed = create("PARTIAL_KEY", workers, seed=seed).route([key] * 4).tolist()
-        assert routed[0] != routed[1]
-        assert routed[2:] == routed[:2]
-
-
 @settings(max_examples=20)
 @given(st.integers(5, 20), st.integers(0, 10_000))
 def test_imbalance_below_the_p1_threshold(workers, seed):
@@ -83,28 +74,6 @@ def test_limits_at_high_skew(p1, workers):
         loads = np.bincount(create(name, workers).route(keys), minlength=workers)
         fraction = (loads.max() - loads.mean()) / len(keys)
         assert fraction == pytest.approx(p1 / workers_of_a_key - 1 / workers, abs=0.01 + (1 - p1) / workers)
-
-
-def test_more_choices_restore_balance():
-    """Figure 9 (z = 1.2, a million keys): 40 workers are balanced with d = 9, far from it with d = 2."""
-    stream = zipf(1.2, 1_000_000).take(0, 200_000)
-    imbalance = {}
-    for choices in (2, 9):
-        loads = np.bincount(create("PARTIAL_KEY", 40, choices=choices).route(stream), minlength=40)
-        imbalance[choices] = (loads.max() - loads.mean()) / len(stream)
-    assert imbalance[9] < 1e-4
-    assert imbalance[2] == pytest.approx(zipf(1.2, 1_000_000).p1 / 2 - 1 / 40, rel=0.02)
-
-
-@pytest.mark.parametrize("choices", [1, 0, -2, 2.0, "2", True])
-def test_bad_choices(choices):
-    with pytest.raises(ValueError, match=r"choices is .*; valid: an integer of at least 2"):
-        create("PARTIAL_KEY", 10, choices=choices)
-
-
-def test_all_workers_are_candidates_if_there_are_no_more():
-    routed = create("PARTIAL_KEY", 3, choices=100).route(["a"] * 9)
-    assert np.bincount(routed).tolist() == [3, 3, 3]
 
 
 def interleaved(estimation, probe_every=0, sources=5, workers=10, n=100_000, interval=1000):
@@ -158,31 +127,9 @@ def test_probes_wait_for_their_tuples():
     assert interleaved("local", probe_every=1, n=10_000)[2] == 10
 
 
-def test_imbalance_is_at_most_the_sum_of_the_local_ones():
-    """Section 3.2: I(t) ≤ Σ_j Î^j(t)."""
-    stream = zipf(1.1, 1000).take(0, 50_000)
-    routers = [create("PARTIAL_KEY", 20) for _ in range(7)]
-    total = np.zeros(20)
-    bound = 0.0
-    for number, router in enumerate(routers):
-        loads = np.bincount(router.route(stream[number::7]), minlength=20)
-        bound += loads.max() - loads.mean()
-        total += loads
-    assert total.max() - total.mean() <= bound
-
-
 def test_no_feedback_without_probing():
     router = create("PARTIAL_KEY", 3)
     assert router.monitor() is None
     assert router.controller() is None
     with pytest.raises(ValueError, match="PARTIAL_KEY takes no plans"):
         router.adopt(Plan(1, 0, "PARTIAL_KEY workers=3 seed=0 choices=2", {"loads": np.zeros(3, np.int64)}))
-
-
-def test_bad_parameters():
-    with pytest.raises(ValueError, match="estimation is 'none'; valid: local, global"):
-        create("PARTIAL_KEY", 3, estimation="none")
-    with pytest.raises(ValueError, match="probe_every is 5 with estimation 'global'"):
-        create("PARTIAL_KEY", 3, estimation="global", probe_every=5)
-    with pytest.raises(ValueError, match="probe_every is -1; valid: an integer of at least 0"):
-        create("PARTIAL_KEY", 3, probe_every=-1)

@@ -309,23 +309,22 @@ def test_a_key_that_costs_nothing_for_a_batch_stays_where_it_is():
     assert len(np.unique(first)) == 4
 
 
-@pytest.mark.parametrize("seed", range(20))
-def test_a_wave_that_costs_nothing_when_all_workers_are_full(seed):
+def test_a_wave_that_costs_nothing_when_all_workers_are_full():
     """Without slack, rounding then left a sum of caps below 0, and the planner answered no more."""
-    keys, costs = np.repeat(np.arange(5), 10), np.random.default_rng(seed).random(50)
-    planner = Planned(7, slack=0, balance="cost")
-    planner.begin()
-    planner.wave([planner.count(keys, costs)])
-    added = planner.added
-    assert added >= 3, "some of the 5 keys are split"
-    counts = planner.count(keys, np.zeros(50))
-    chosen = planner.follow(keys, planner.wave([counts])[0], np.zeros(50))
-    assert 0 <= chosen.min() <= chosen.max() < 7
-    assert planner.added == added
+    keys = np.repeat(np.arange(5), 10)
+    for seed in range(20):
+        planner = Planned(7, slack=0, balance="cost")
+        planner.begin()
+        planner.wave([planner.count(keys, np.random.default_rng(seed).random(50))])
+        added = planner.added
+        assert added >= 3, "some of the 5 keys are split"
+        counts = planner.count(keys, np.zeros(50))
+        chosen = planner.follow(keys, planner.wave([counts])[0], np.zeros(50))
+        assert 0 <= chosen.min() <= chosen.max() < 7
+        assert planner.added == added
 
 
-@pytest.mark.parametrize("sources", [1, 16])
-@pytest.mark.parametrize("seed", [1, 2, 5])
+@pytest.mark.parametrize(("seed", "sources"), [(1, 1), (2, 16), (5, 1)])
 def test_keys_of_a_full_home_stay_whole(seed, sources):
     """4,096 equal keys, W = 10: by hash alone some homes have 7 % more than their share."""
     keys = uniform(4096).take(0, 2_000_000, seed)
@@ -366,19 +365,6 @@ def test_replicas_do_not_pile_up_as_keys_drift():
     planner = Planned(100)
     ours = np.concatenate([batch_of(planner, batch) for batch in np.split(keys, 10)])
     assert replication(keys, ours) <= replication(keys, theirs)
-
-
-def test_a_small_skewed_stream_beside_a_huge_even_one():
-    """Each batch is balanced by itself, whatever the batches before it had; and one batch of both as a whole."""
-    planner, huge = Planned(10), uniform(4096)
-    for number in range(6):
-        even, skewed = huge.take(0, 500_000, number), 10_000 + hot(0.8).take(0, 5_000, number)
-        batch_of(planner, even)
-        assert np.bincount(batch_of(planner, skewed, 3), minlength=10).max() <= 525
-        counts = [planner.count(even), planner.count(skewed)]
-        quotas = planner.divide(counts)
-        both = [planner.follow(even, quotas[0]), planner.follow(skewed, quotas[1])]
-        assert np.bincount(np.concatenate(both), minlength=10).max() <= 53_025
 
 
 def test_replication_stays_small():
@@ -478,12 +464,3 @@ def test_a_noisy_tenant_waits_at_its_own_workers(most_workers, sources):
         assert np.isin(chosen[keys > 0], tenants).mean() <= 0.01
         assert planner.internals()["excess"] == np.maximum(0, loads - most(100_000, 20, 0.05)).sum() > 0
         assert planner.internals()["capped"] >= 1
-
-
-@pytest.mark.parametrize(
-    ("option", "value"),
-    [("most_workers", 0), ("slack", -1), ("threshold", 2), ("remember", 0), ("balance", "time"), ("weights", [1, 2])],
-)
-def test_bad_parameters_are_named(option, value):
-    with pytest.raises(ValueError, match=rf"^{option} is .*; valid: "):
-        Planned(3, **{option: value})

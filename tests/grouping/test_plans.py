@@ -69,16 +69,6 @@ def test_all_schemes_with_feedback_are_here():
     assert set(MOVING) == set(FED) - {"POSG", "PARTIAL_KEY"}
 
 
-@pytest.mark.parametrize("name", FED)
-def test_a_plan_is_saved_and_read(name):
-    plan = first_plan(made(name))
-    again = Plan.read(plan.save())
-    assert (again.number, again.base, again.identity) == (plan.number, plan.base, plan.identity)
-    assert set(again.values) == set(plan.values)
-    assert all(np.array_equal(again.values[field], plan.values[field]) for field in plan.values)
-    assert again == plan
-
-
 def test_what_is_no_plan_is_not_read():
     with pytest.raises(ValueError, match="not a saved state"):
         Plan.read(b"no")

@@ -1,7 +1,6 @@
 """PORC equals its authors' code, keeps its bound at every tuple, and a key spills over only past full choices."""
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -81,23 +80,3 @@ def test_a_half_life_balances_what_comes_after_a_change():
         router.route(before)
         worst[half_life] = np.bincount(router.route(after)[50_000:], minlength=10).max() * 10 / 50_000
     assert worst[10_000] < 1.4 < worst[None]
-
-
-def test_internals_show_the_full():
-    router = create("PORC", 2, virtual=1, tolerance=0.5)
-    assert router.internals() == {"full": 0}
-    router.route(["a"] * 4)
-    assert router.internals() == {"full": int((router.loads >= 1.5 * 4 / 2).sum())}
-
-
-@pytest.mark.parametrize(
-    ("option", "value", "valid"),
-    [
-        ("tolerance", 0, "a number of at least 0.001"),
-        ("virtual", 0, "an integer of at least 1"),
-        ("half_life", 0, "an integer of at least 1"),
-    ],
-)
-def test_bad_parameters(option, value, valid):
-    with pytest.raises(ValueError, match=f"{option} is {value!r}; valid: {valid}"):
-        create("PORC", 10, **{option: value})

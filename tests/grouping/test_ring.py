@@ -136,32 +136,3 @@ def test_short_keys_do_not_cluster(keys):
     expected = distinct / 20
     chi2 = ((counts - expected) ** 2 / expected).sum()
     assert chi2 < 19 + 5 * np.sqrt(2 * 19)
-
-
-@pytest.mark.parametrize("method", METHODS)
-def test_all_three_are_restored(method):
-    router = create("CONSISTENT_HASH", 5, method=method, rounds=3)
-    controller = router.controller()
-    for queues in ([9, 1, 1, 1, 1], [1, 1, 9, 1, 1]):
-        router.adopt(controller.plan({}, queues))
-    again, controller_again = (x := create("CONSISTENT_HASH", 5, method=method, rounds=3)), x.controller()
-    again.load(router.save())
-    controller_again.load(controller.save())
-    assert (again.route(LETTERS) == router.route(LETTERS)).all()
-    queues = [1, 1, 1, 9, 1]
-    assert controller_again.plan({}, queues) == controller.plan({}, queues)
-
-
-@pytest.mark.parametrize(
-    ("options", "says"),
-    [
-        ({"method": "tripling"}, "method is 'tripling'; valid: halving, doubling"),
-        ({"tokens": 3}, "tokens is 3; valid: a power of 2"),
-        ({"threshold": -0.1}, "threshold is -0.1"),
-        ({"rounds": -1}, "rounds is -1"),
-        ({"tokens": 64, "max_tokens": 100}, "max_tokens is 100"),
-    ],
-)
-def test_bad_parameters(options, says):
-    with pytest.raises(ValueError, match=says):
-        create("CONSISTENT_HASH", 3, **options)

@@ -75,26 +75,6 @@ def test_split_by_key_sends_a_key_to_one_source():
     assert (got.assigned != turns.assigned).any()
 
 
-def test_an_offline_scheme_foresees_the_stream():
-    load = some(z=1.0)
-    offline = simulate(lambda: create("OFF_GREEDY", 5), load)
-    online = simulate(lambda: create("ON_GREEDY", 5), load)
-    assert offline.final_imbalance <= online.final_imbalance
-    assert offline.replication == online.replication == 1
-
-
-@pytest.mark.parametrize("workers", [20, 50, 100])
-def test_skewed_limits(workers):
-    """KEY's imbalance fraction tends to p1 - 1/W and PARTIAL_KEY's to p1/2 - 1/W, plus the rest's small share."""
-    p1, n = 0.3, 400_000
-    load = workload(streams.hot(p1, 50_000).take(0, n), np.arange(n), 1.0)
-    rest = (1 - p1) / workers
-    key = simulate(lambda: create("KEY", workers), load).final_imbalance
-    partial = simulate(lambda: create("PARTIAL_KEY", workers), load, sources=5).final_imbalance
-    assert key == pytest.approx(p1 - 1 / workers + rest, abs=0.004)
-    assert p1 / 2 - 1 / workers - 0.002 < partial < p1 / 2 - 1 / workers + 0.004
-
-
 def test_costs_by_class_and_slow_workers():
     keys = encode(np.arange(1000))
     costs = class_costs(keys, [1.0, 10.0])

@@ -94,17 +94,6 @@ def no_worker_takes(stream, where, load, k):
     return best, smaller[best]
 
 
-def simple(stream):
-    """Algorithm 5: all keys are candidates, none is exchanged."""
-    load = [0] * stream.workers
-    where = [None] * len(stream.cost)
-    for k in by(lambda k: stream.cost[k])(range(len(stream.cost))):
-        d = min(range(stream.workers), key=lambda d: (load[d], d))
-        where[k] = d
-        load[d] += stream.cost[k]
-    return where
-
-
 def phases(stream, back, psi):
     """Phases I to III with ``back`` entries moved home, smallest memory first."""
     routed = [k for k in range(len(stream.cost)) if stream.current[k] != stream.home[k]]

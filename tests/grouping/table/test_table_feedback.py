@@ -123,17 +123,6 @@ def test_a_key_too_heavy_stays(name):
     assert controller.plan({}) is None
 
 
-@tables
-def test_restored_router_keeps_its_table(name):
-    keys = interval(0)
-    router, restored = create(name, WORKERS), create(name, WORKERS)
-    router.adopt(router.controller().plan(observed(router, keys, router.route(keys))))
-    restored.load(router.save())
-    assert router.internals() == restored.internals() == {"table": len(router.table_keys)}
-    assert (restored.route(keys) == router.route(keys)).all()
-    assert (router.route(keys) != create("KEY", WORKERS).route(keys)).any()
-
-
 def test_entries_of_forgotten_keys_go():
     router = create("MINMIG", WORKERS, theta_max=0.0, window=1)
     controller = router.controller()
@@ -156,12 +145,3 @@ def test_without_a_plan_it_is_key():
     expected = create("KEY", WORKERS, seed=5).route(keys)
     for name in TABLES:
         assert (create(name, WORKERS, seed=5).route(keys) == expected).all()
-
-
-@pytest.mark.parametrize(
-    "bad",
-    [{"theta_max": -0.1}, {"window": 0}, {"degree": 3}, {"degree": 0}, {"table_max": -1}, {"beta": 0}, {"beta": "1"}],
-)
-def test_bad_parameters_are_named(bad):
-    with pytest.raises(ValueError, match=rf"{next(iter(bad))} is .*; valid:"):
-        create("MIXED", 3, **bad)
