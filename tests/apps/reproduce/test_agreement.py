@@ -18,7 +18,6 @@ from reproduction.agreement import (
     VERDICTS,
     Pair,
     Table,
-    numbers,
     summary,
     verdicts,
 )
@@ -62,10 +61,6 @@ def test_tolerances(kind, paper, ours, agrees):
 
 def test_a_few_messages_agree():
     assert NEAR.agrees(Pair("3.7e-08", "4.55e-07", {"why they differ": "agree: a few messages"}, []))
-
-
-def test_numbers():
-    assert numbers("RUN from 10,690 (prototype 20,978), 3.7e-08, -0.5") == [10690, 20978, 3.7e-8, -0.5]
 
 
 def test_every_kind_of_verdict():

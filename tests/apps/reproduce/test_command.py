@@ -1,15 +1,13 @@
 """`unskew reproduce` as users call it, and the report of an experiment, printed and saved."""
 
 import csv
-import io
 
 import pytest
-from rich.console import Console
 from typer.testing import CliRunner
 
 from reproduction.command import LIVE, PAPERS
 from reproduction.mixed import LIVE as MIXED
-from reproduction.page import Report, Sizing, page
+from reproduction.page import Report, page
 from reproduction.posg import LIVE as POSG
 from tests.pictures import figures  # noqa: F401
 from unskew.apps.cli import app
@@ -97,13 +95,6 @@ REPORT = Report(
 )
 
 
-def test_print():
-    text = io.StringIO()
-    REPORT.print(Console(file=text, width=100))
-    for part in ("A paper, Table 1", "3.7e-08", "0.000123", "–", "A note."):
-        assert part in text.getvalue()
-
-
 def test_markdown():
     lines = REPORT.markdown("paper.png").splitlines()
     assert lines[0] == "## A paper, Table 1"
@@ -143,8 +134,3 @@ def test_save(tmp_path, figures):
     (figure,) = figures
     assert figure.get_suptitle() == REPORT.title
     assert [list(line.get_ydata()) for line in figure.axes[0].lines] == [[1, 2]]
-
-
-@pytest.mark.parametrize(("scale", "full", "least", "expected"), [(0.1, 1000, 1, 100), (0.1, 50, 20, 20), (1, 7, 1, 7)])
-def test_scale(scale, full, least, expected):
-    assert Sizing(scale).of(full, least) == expected

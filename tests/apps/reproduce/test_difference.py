@@ -5,7 +5,7 @@ import re
 import pytest
 
 from reproduction.agreement import AGREE, NONE, Table, compared_cells
-from reproduction.difference import absolute, differences, relative, with_differences
+from reproduction.difference import differences, relative, with_differences
 from tests.pages import ROOT
 
 FOLDER = ROOT / "docs/reproduction"
@@ -30,10 +30,6 @@ def table(name, columns, *rows):
 )
 def test_in_percent_or_as_a_ratio(paper, ours, said):
     assert relative(paper, ours) == said
-
-
-def test_in_its_own_unit():
-    assert [absolute(1.19, ours) for ours in (1.01, 1.19, 1.25)] == ["−0.18", "0.00", "+0.06"]
 
 
 def test_by_the_kind_of_measure():

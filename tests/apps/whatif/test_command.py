@@ -9,7 +9,6 @@ from typer.testing import CliRunner
 
 from tests.pictures import figures, lines, panels  # noqa: F401
 from unskew.apps.cli import app
-from unskew.apps.topology.settings import numbers
 from unskew.errors import UserError
 
 
@@ -137,8 +136,3 @@ def test_bad_options_are_named(arguments, says):
     result = run("zipf", "--tuples", "100", *arguments)
     assert isinstance(result.exception, UserError)
     assert says in str(result.exception)
-
-
-def test_numbers():
-    assert numbers("x", "1,2.5") == [1, 2.5]
-    assert numbers("x", "1..4") == [1, 2, 3, 4]

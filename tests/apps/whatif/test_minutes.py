@@ -130,13 +130,9 @@ def test_of_those_nearly_as_fast_the_one_with_fewest_replicas_is_recommended():
     assert predictions["SHUFFLE"].speedup.value > predictions["PLANNED"].speedup.value
 
 
-EVEN = [
-    *((f"uniform:k={k}", workers) for k in (20_000, 100_000, 500_000) for workers in (2, 4, 10)),
-    ("zipf:z=0.2,k=200000", 10),
-]
-
-
-@pytest.mark.parametrize(("spec", "workers"), EVEN)
+@pytest.mark.parametrize(
+    ("spec", "workers"), [("uniform:k=20000", 10), ("uniform:k=500000", 2), ("zipf:z=0.2,k=200000", 10)]
+)
 def test_nothing_is_recommended_on_even_streams(spec, workers):
     groupings = ("SHUFFLE", "PLANNED", "BOUNDED_LOAD", "PARTIAL_KEY", "D_CHOICES")
     said = advice(*predicted(timing(spec), workers, *groupings))

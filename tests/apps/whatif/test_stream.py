@@ -15,13 +15,9 @@ def no_kafka():
     raise AssertionError("Kafka isn't asked for")
 
 
-@pytest.mark.parametrize("name", GENERATORS)
-def test_every_generator_has_defaults(name):
-    keys = read(name, 1000, 3, no_kafka).keys
-    assert np.array_equal(keys, GENERATORS[name]().take(0, 1000, seed=3))
-
-
-def test_parameters_of_a_generator():
+def test_every_generator_has_defaults_and_takes_parameters():
+    for name, generator in GENERATORS.items():
+        assert np.array_equal(read(name, 1000, 3, no_kafka).keys, generator().take(0, 1000, seed=3))
     keys = read("zipf:z=2.5,k=50", 1000, 1, no_kafka).keys
     assert np.array_equal(keys, streams.zipf(2.5, 50).take(0, 1000, seed=1))
 
@@ -93,26 +89,23 @@ def test_a_column_that_there_is_not(tmp_path):
     pyarrow.parquet.write_table(pa.table({"user": ["a"]}), tmp_path / "e.parquet")
     with pytest.raises(UsageError, match="has no column 'key'; valid: user"):
         read(f"{tmp_path}/e.parquet:key", 10, 0, no_kafka)
+    (tmp_path / "a.csv").write_text("user,n\nx,1\n")
+    with pytest.raises(UsageError, match="has no column 'u'; valid: user, n"):
+        Given(f"{tmp_path}/a.csv:u", 10, 0, no_kafka).blocks(10)
 
 
-@pytest.mark.parametrize("size", [1, 7, 1000, 70_000, 200_000])
 @pytest.mark.parametrize("spec", ["zipf:z=1.2,k=50", "COUNTRY_SKEW_R80", "{}.csv:user", "{}.parquet:user", "counts:{}"])
-def test_blocks_are_what_is_read_whole(spec, size, tmp_path):
+def test_blocks_are_what_is_read_whole(spec, tmp_path):
     if spec.startswith("counts"):
         (tmp_path / "file").write_text("key,count\na,60000\nb,90000\n")
     elif "{}" in spec:
         table = pa.table({"other": np.zeros(80_000), "user": [f"u{i % 19}" for i in range(80_000)]})
         pyarrow.parquet.write_table(table, tmp_path / "file.parquet", row_group_size=30_000)
         pyarrow.csv.write_csv(table, tmp_path / "file.csv")
-    stream = Given(spec.format(tmp_path / "file"), 100 if size < 100 else 75_001, 0, no_kafka)
-    whole = read(stream.spec, stream.tuples, 0, no_kafka).keys
-    blocks = list(stream.blocks(size))
-    assert all(len(block) == size for block in blocks[:-1])
-    assert 0 < len(blocks[-1]) <= size
-    assert pa.chunked_array(blocks).to_pylist() == pa.array(whole).to_pylist()
-
-
-def test_a_file_without_that_column(tmp_path):
-    (tmp_path / "a.csv").write_text("user,n\nx,1\n")
-    with pytest.raises(UsageError, match="has no column 'u'; valid: user, n"):
-        Given(f"{tmp_path}/a.csv:u", 10, 0, no_kafka).blocks(10)
+    for size in (1, 7, 1000, 70_000, 200_000):
+        stream = Given(spec.format(tmp_path / "file"), 100 if size < 100 else 75_001, 0, no_kafka)
+        whole = read(stream.spec, stream.tuples, 0, no_kafka).keys
+        blocks = list(stream.blocks(size))
+        assert all(len(block) == size for block in blocks[:-1])
+        assert 0 < len(blocks[-1]) <= size
+        assert pa.chunked_array(blocks).to_pylist() == pa.array(whole).to_pylist()
