@@ -45,38 +45,6 @@ def test_of_a_group(_, pytestconfig):
     with open("ran", "a") as file:
         print("{group}", os.environ["PYTEST_XDIST_WORKER"], file=file)
 """
-SESSION = """
-import os
-import pytest
-from tests.monitoring.conftest import influxd_program
-
-@pytest.fixture(scope="session")
-def spark():
-    with open("sessions", "a") as file:
-        print(os.environ["PYTEST_XDIST_WORKER"], file=file)
-
-@pytest.fixture
-def topology(spark):
-    pass
-"""
-SHARING = """
-import os
-import pytest
-
-@pytest.fixture(autouse=True)
-def noted():
-    with open("ran", "a") as file:
-        print("{file}", os.environ["PYTEST_XDIST_WORKER"], file=file)
-
-def test_with_the_session(spark):
-    pass
-
-def test_with_what_needs_it(topology):
-    pass
-
-def test_without_it():
-    pass
-"""
 
 
 @pytest.mark.parametrize(
@@ -107,20 +75,14 @@ def run(tools, tmp_path):
     return pytest_run
 
 
-@pytest.mark.parametrize("more", [["-n", "2"], []])
-def test_without_a_program_its_tests_are_skipped_and_say_how_to_get_it(run, more):
-    output, steps = run(*more)
-    assert "1 passed, 4 skipped" in output
+@pytest.mark.parametrize(("required", "outcome"), [("", "1 passed, 4 skipped"), ("1", "1 passed, 4 errors")])
+def test_without_a_program_its_tests_say_how_to_get_it(run, required, outcome):
+    """They are skipped, or fail where programs are required."""
+    output, steps = run(UNSKEW_REQUIRE_SERVERS=required)
+    assert outcome in output
     assert "InfluxDB is not on this machine" in output
     assert "`make servers` makes one" in output
     assert steps == [], "nothing is built for tests"
-
-
-def test_where_programs_are_required_their_tests_fail(run):
-    output, steps = run(UNSKEW_REQUIRE_SERVERS="1")
-    assert "1 passed, 4 errors" in output
-    assert "`make servers` makes one" in output
-    assert steps == []
 
 
 def test_what_make_servers_has_got_is_found(run):
@@ -144,7 +106,7 @@ def test_a_group_runs_in_one_process_and_the_longest_begins_first(run, tmp_path)
     ran = (tmp_path / "ran").read_text().split()
     assert ran[::2] == ["long"] * 3 + ["middle"] * 3 + ["short"] * 3
     (tmp_path / "ran").unlink()
-    run("-n", "3", "-m", "not slow")
+    run("-n", "2", "-m", "not slow")
     ran = {tuple(line.split()) for line in (tmp_path / "ran").read_text().splitlines()}
     assert len(ran) == 3, "each group had one process"
 
@@ -157,17 +119,3 @@ def test_files_that_share_spark_sessions_form_groups_of_about_the_same_time(proc
     found = spread(seconds, processes)
     together = {frozenset(file for file in found if found[file] == group) for group in found.values()}
     assert together == set(map(frozenset, groups))
-
-
-def test_a_process_starts_one_spark_session_and_runs_whole_files(run, tmp_path):
-    for file in "abcd":
-        (tmp_path / f"test_{file}.py").write_text(SHARING.format(file=file))
-    (tmp_path / "conftest.py").write_text(SESSION)
-    output, _ = run("-n", "2", "-m", "not slow")
-    assert "13 passed" in output
-    ran = [line.split() for line in (tmp_path / "ran").read_text().splitlines()]
-    assert len(ran) == 12
-    processes = {file: {process for of, process in ran if of == file} for file in "abcd"}
-    assert [len(of) for of in processes.values()] == [1] * 4
-    assert len(set.union(*processes.values())) == 2
-    assert len((tmp_path / "sessions").read_text().split()) == 2
