@@ -49,11 +49,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(tryfirst=True)  # before Hypothesis reads its own option
 def pytest_configure(config: pytest.Config) -> None:
-    """The same examples in every run, unless a seed is given. There are no deadlines: a first call may compile."""
+    """The same examples in every run, unless a seed is given, and then more. No deadlines: a first call may compile."""
     if config.option.seed == "random":
         config.option.seed = str(secrets.randbelow(1 << 32))
     drawn = int(config.option.seed) != 0
-    settings.register_profile("unskew", deadline=None, derandomize=not drawn)
+    settings.register_profile("unskew", deadline=None, derandomize=not drawn, max_examples=100 if drawn else 40)
     settings.register_profile("fast", deadline=None, derandomize=not drawn, max_examples=20)
     settings.load_profile("unskew")
     if drawn and config.option.hypothesis_seed is None:
