@@ -2,17 +2,12 @@
 
 import subprocess
 import sys
-import time
-from contextlib import ExitStack
-from typing import cast
 
 import numpy as np
-import psutil
 import pyarrow as pa
 import pytest
 
-from benchmarks.engines import recovery
-from benchmarks.engines.contestants import CONTESTANTS, Ours, Started
+from benchmarks.engines.contestants import CONTESTANTS, Ours
 from benchmarks.engines.jobs import (
     JOBS,
     STATISTICS,
@@ -27,10 +22,7 @@ from benchmarks.engines.jobs import (
 )
 from benchmarks.engines.latency import Result, Tap, in_the_end, latencies
 from benchmarks.engines.ours.channels import Channels
-from benchmarks.engines.recovery import Supervisor, lateness
-from benchmarks.engines.running import running
-from benchmarks.processes import end
-from unskew.deploy.kafka.reader import TopicReader
+from benchmarks.engines.recovery import lateness
 from unskew.producers.registry import create
 from unskew.works import Now
 from unskew.works.interface import joined
@@ -294,58 +286,3 @@ def test_a_wrong_count_has_the_time_of_its_last_record(six_windows):
     kept = [each for each in results if each.place != (10_000, "tr")]
     assert lateness(six_windows, kept + wrong, 10_000, 12_500) == (1, (18_000 - 12_500) / 1000, 1)
     assert lateness(six_windows, kept, 10_000, 12_500) == (1, np.inf, 1)
-
-
-@pytest.fixture
-def supervised(tmp_path):
-    """A supervisor of a process that starts a Python worker, and what starts it again."""
-    worker = "import time\ntime.sleep(60)"
-    parent = f"import subprocess, sys\nsys.exit(subprocess.Popen([sys.executable, '-c', {worker!r}]).wait())"
-    with ExitStack() as stack:
-        start = recovery.Restarts(Started([sys.executable, "-c", parent], "out"), tmp_path, stack)
-
-        class Silent:
-            def new(self, seconds):
-                time.sleep(seconds)
-                return []
-
-        yield Supervisor(CONTESTANTS["KEY"], start(), cast("TopicReader", Silent()), start=start)
-
-
-def ends(process):
-    """Whether a process that was killed ends. Nobody may be there who waits for an orphan, so it may stay a zombie."""
-    for _ in range(500):
-        if not process.is_running() or process.status() == psutil.STATUS_ZOMBIE:
-            return True
-        time.sleep(0.01)
-    return False
-
-
-def workers_of(supervisor):
-    return psutil.Process(supervisor.at_work.process.pid).children()
-
-
-@pytest.mark.parametrize("whole", [True, False])
-def test_a_killed_contestant_is_started_again_and_nothing_of_it_is_left(supervised, whole):
-    assert supervised.until(lambda: bool(workers_of(supervised)), 20)
-    supervised.until_ms(time.time() * 1000 + 300)  # its worker is looked at
-    first, (worker,) = supervised.at_work, workers_of(supervised)
-    if whole:
-        end(first.process.pid)
-    else:
-        worker.kill()
-    assert supervised.until(lambda: supervised.starts == 2 and bool(workers_of(supervised)), 20)
-    assert supervised.at_work is not first
-    assert first.process.poll() is not None
-    assert ends(worker)
-
-
-def test_what_a_dead_process_left_is_killed_when_its_run_ends(tmp_path):
-    leaves = "import subprocess, sys, time\nsubprocess.Popen(['sleep', '60'])\ntime.sleep(1)"
-    with running(Started([sys.executable, "-c", leaves], "out"), tmp_path) as at_work:
-        while at_work.process.poll() is None:
-            at_work.usage.look()
-            time.sleep(0.05)
-        left = [each for each in at_work.usage.by_process() if each.pid != at_work.process.pid]
-        assert [each.name() for each in left] == ["sleep"]
-    assert ends(left[0])

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.grouping.attacks import bound, excess, share_bound, worst_excess
+from tests.grouping.attacks import bound, worst_excess
 from tests.grouping.plain_bounded_load import PlainBoundedLoad
 from unskew.grouping import create, encode, with_sources
 from unskew.grouping.hashing import candidates, function, homes
@@ -153,21 +153,6 @@ def test_no_stretch_gives_a_worker_more_than_proved(parts, workers, slack, windo
     keys = np.concatenate([stream.take(0, n, seed) + 10**6 * i for i, (stream, n) in enumerate(parts)])
     chosen = create("BOUNDED_LOAD", workers, seed=seed, slack=slack, window=window).route(keys)
     assert worst_excess(chosen, workers, slack) <= bound(0, workers, slack, window) + 1e-6
-
-
-@settings(deadline=None, max_examples=20)
-@given(streams, st.integers(2, 30), st.sampled_from([0.02, 0.07, 0.3]), st.integers(1, 20_000), st.integers(1, 9))
-def test_the_bounds_for_unlike_workers_and_for_sources_together(stream, workers, slack, window, sources):
-    """As the docstring has them."""
-    keys = stream.take(0, 6000, 1)
-    weights = np.array([1.0 + worker % 3 for worker in range(workers)])
-    router = create("BOUNDED_LOAD", workers, slack=slack, window=window, weights=weights)
-    chosen, share = router.route(keys), weights / weights.sum()
-    for worker in range(workers):
-        assert excess(chosen == worker, (1 + slack) * share[worker]) <= share_bound(share, worker, slack, window)
-    chosen = at_several(keys, workers, sources, slack=slack, window=window)
-    own = max(1, round(window / sources**0.5))
-    assert worst_excess(chosen, workers, slack) <= sources * bound(0, workers, slack, own) + 1e-6
 
 
 def test_weighted_workers_get_their_share_of_the_cost():

@@ -1,11 +1,9 @@
 """How many replicas PLANNED has in small batches, beside the fewest possible at its cap, which are found exactly."""
 
-from itertools import product
-
 import numpy as np
 import pytest
 
-from tests.grouping.fewest_replicas import fewest, fewest_added, fits
+from tests.grouping.fewest_replicas import fewest, fewest_added
 from unskew.grouping import encode
 from unskew.grouping.hashing import function, homes
 from unskew.grouping.planned import Planned
@@ -60,17 +58,3 @@ def test_later_batches_add_few_replicas(beyond):
     assert later.min() >= 0, "nothing is below the fewest"
     assert (later <= 1).mean() >= 0.95
     assert (later == 0).mean() >= 0.99
-
-
-def test_the_fewest_are_those_of_all_ways():
-    """Both solvers agree with a search through all sets of replicas: from no replica at all, and of each other."""
-    for seed in range(12):
-        rng = np.random.default_rng(seed)
-        keys, workers = int(rng.integers(1, 5)), int(rng.integers(1, 4))
-        loads = rng.integers(1, 20, keys).tolist()
-        cap = -(-sum(loads) // workers) + int(rng.integers(3))
-        sets = [{w for w in range(workers) if chosen >> w & 1} for chosen in range(1, 1 << workers)]
-        ways = product(sets, repeat=keys)
-        expected = min(sum(map(len, way)) for way in ways if fits(loads, way, [cap] * workers))
-        assert fewest(loads, workers, cap) == expected
-        assert fewest_added(loads, [set() for _ in loads], [cap] * workers) == expected

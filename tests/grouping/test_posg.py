@@ -27,28 +27,8 @@ def sketched(keys, costs, seed, rows, columns):
     return encoded, at, frequencies, works
 
 
-@given(
-    z=st.floats(0, 2),
-    k=st.integers(1, 2000),
-    epsilon=st.floats(0.01, 1),
-    delta=st.floats(0.01, 0.5),
-    seed=st.integers(0, 2**31),
-)
-def test_count_min_bound(z, k, epsilon, delta, seed):
+def test_count_min_bound():
     """Estimate ≥ f, always; estimate - f ≥ ε(m - f) for a key with probability at most δ."""
-    m = 1000
-    keys = streams.zipf(z, k).take(0, m, seed=seed)
-    rows, columns = shape(epsilon, delta)
-    encoded, at, frequencies, _ = sketched(keys, np.ones(m), seed, rows, columns)
-    true = np.bincount(encoded.codes)
-    estimated = np.array([frequency(frequencies, 0, at, key) for key in range(len(at))])
-    assert (estimated >= true).all()
-    bad = (estimated - true >= epsilon * (m - true)) & (true < m)
-    # The keys of one sketch aren't independent: Markov's inequality, far on the safe side.
-    assert bad.mean() <= 4 * delta
-
-
-def test_count_min_bound_on_average():
     epsilon, delta, m = 0.1, 0.1, 2000
     bad = []
     for seed in range(60):
@@ -56,6 +36,7 @@ def test_count_min_bound_on_average():
         encoded, at, frequencies, _ = sketched(keys, np.ones(m), seed, *shape(epsilon, delta))
         true = np.bincount(encoded.codes)
         estimated = np.array([frequency(frequencies, 0, at, key) for key in range(len(at))])
+        assert (estimated >= true).all()
         bad.append((estimated - true >= epsilon * (m - true)).mean())
     assert np.mean(bad) <= delta
 
