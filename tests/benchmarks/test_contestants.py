@@ -2,16 +2,11 @@
 
 import orjson
 import pyarrow as pa
-import pytest
 
 from benchmarks.faults import flaky
-from benchmarks.faults.contestants import Topology, judge_kept, judge_once, kept, summaries
-from benchmarks.faults.proxy import OUTSIDE
-from benchmarks.faults.stage import Stage
+from benchmarks.faults.contestants import judge_kept, judge_once, kept, summaries
 from oracle.truth import Published, Record, Truth, Verdict, failures, judge, truth_of
 from unskew.apps.topology.worker import results
-from unskew.deploy.servers.broker import _server_properties
-from unskew.deploy.servers.loopback import LOOPBACK
 from unskew.works.named import named
 
 WINDOW, NEXT = "2026-01-31T12:00:00.000Z", "2026-01-31T12:00:10.000Z"
@@ -99,31 +94,3 @@ def test_a_flaky_work_fails_on_other_tuples_each_time(monkeypatch):
     assert 50 < len(first) < 200
     assert first != second
     assert not failing(flaky.SPELL)
-
-
-@pytest.fixture
-def stage(tmp_path):
-    """Makes a stage that isn't started, with proxies or without, and with a second broker or without."""
-
-    def made(contestant, *, proxied, replicated=False):
-        without = dict.fromkeys(("influxdb", "disk", "preloaded"), False)
-        return Stage(tmp_path, 1, contestant, 100.0, proxied=proxied, replicated=replicated, **without)
-
-    return made
-
-
-def test_two_brokers_have_a_proxy_for_each(stage):
-    contestant = Topology("BOUNDED_LOAD", "batch")
-    one = stage(contestant, proxied=True, replicated=True)
-    first, second = one.to_broker.ports
-    assert f"{OUTSIDE}:{first},{OUTSIDE}:{second}" in contestant.command(one)
-    assert (one.broker.node_id, one.second.node_id) == (1, 2)
-    for broker, port in ((one.broker, first), (one.second, second)):
-        direct = int(broker.listens.rpartition(":")[2])
-        properties = _server_properties(broker.data, direct, 9, broker._properties, broker.node_id)
-        listeners = dict(each.split("://") for each in properties["listeners"].split(","))
-        assert listeners.pop("CONTROLLER", None) == (f"{LOOPBACK}:9" if broker is one.broker else None)
-        assert listeners == {"PLAINTEXT": f"{LOOPBACK}:{direct}", "PROXIED": f"{LOOPBACK}:{port}"}
-        assert properties["advertised.listeners"] == f"PLAINTEXT://{LOOPBACK}:{direct},PROXIED://{OUTSIDE}:{port}"
-        assert properties["default.replication.factor"] == "2"
-    assert one.broker.data != one.second.data

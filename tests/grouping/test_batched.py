@@ -71,70 +71,25 @@ def test_it_is_those_that_say_so():
     ]
 
 
-def to_count_and_to_follow_change_nothing(make, some, seed):
-    """So whoever has the planner's state counts as it does, and whoever has the quotas follows them."""
-    planner, source, stranger = (make() for _ in range(3))
+@planning
+@settings(max_examples=25)
+@given(batches, st.integers(1, 8) | st.integers(1, 1000), st.integers(0, 9))
+def test_in_waves(name, options, some, workers, seed):
+    """Sources count and follow as the planner does, and a planner goes on in another process after each wave."""
+
+    def make():
+        return create(name, workers, seed=seed, **options)
+
+    planner, other, source, stranger = (make() for _ in range(4))
     empty = stranger.save()
-    for number, batch in enumerate(some):
-        planner.begin()
-        parts = parts_of(batch, seed + number)
-        for first, last in waves_of(batch):
-            source.load(planner.for_sources())
-            before, loaded, wave = planner.save(), source.save(), parts[first:last]
-            counts = [source.count(part.keys, part.costs) for part in wave]
-            assert all(same(planner.count(p.keys, p.costs), own) for p, own in zip(wave, counts, strict=True))
-            assert (planner.save(), source.save()) == (before, loaded)
-            for part, quotas in zip(wave, planner.wave(counts), strict=True):
-                after = planner.save()
-                chosen = planner.follow(part.keys, quotas, part.costs)
-                assert (stranger.follow(part.keys, quotas, part.costs) == chosen).all()
-                assert (planner.save(), stranger.save()) == (after, empty)
-
-
-def what_is_counted_is_all_that_there_is(make, some, seed):
-    """Each tuple's load is in one count, which are in order; a source without tuples has nothing to count."""
-    planner = make()
-    for number, batch in enumerate(some):
-        parts = parts_of(batch, seed + number)
-        counts = [planner.count(part.keys, part.costs) for part in parts]
-        for part, own in zip(parts, counts, strict=True):
-            assert own.tuples == len(part.keys)
-            assert own.loads.sum() == (part.costs.sum() if planner.uses_cost else len(part.keys))
-            assert (own.keys[1:] > own.keys[:-1]).all()
-            assert len(own.keys) == len(own.loads) <= len(part.keys)
-        planner.divide(counts)
-
-
-def every_tuple_has_a_worker_in_any_order(make, some, seed):
-    """In [0, W), and if tuples are counted, each worker gets as many of each key's in another order."""
-    planner = make()
-    for number, batch in enumerate(some):
-        planner.begin()
-        parts = parts_of(batch, seed + number)
-        for first, last in waves_of(batch):
-            wave = parts[first:last]
-            counts = [planner.count(part.keys, part.costs) for part in wave]
-            for part, quotas in zip(wave, planner.wave(counts), strict=True):
-                chosen = planner.follow(part.keys, quotas, part.costs)
-                assert (chosen.dtype, chosen.shape) == (np.int32, part.keys.shape)
-                assert ((chosen >= 0) & (chosen < planner.workers)).all()
-                other = part.at(np.random.default_rng(seed).permutation(len(part.keys)))
-                again = planner.follow(other.keys, quotas, other.costs)
-                assert planner.uses_cost or numbers(other, again) == numbers(part, chosen)
-
-
-def a_planner_goes_on_in_another_process_between_any_two_calls(make, some, seed):
-    """With the same quotas, and the same figures of the batch."""
-    planner, other = (make() for _ in range(2))
     for number, batch in enumerate(some):
         planner.begin()
         other.begin()
         assert planner.added == 0
-        parts = parts_of(batch, seed + number)
-        added = 0
+        parts, added = parts_of(batch, seed + number), 0
         for first, last in waves_of(batch):
             wave = parts[first:last]
-            counts = [planner.count(part.keys, part.costs) for part in wave]
+            counts = counted(planner, source, wave)
             quotas = planner.wave(counts)
             restored = make()
             restored.load(other.save())
@@ -144,12 +99,43 @@ def a_planner_goes_on_in_another_process_between_any_two_calls(make, some, seed)
             assert added <= planner.added == other.added
             assert 0 <= planner.split == other.split
             added = planner.added
+            for part, own in zip(wave, quotas, strict=True):
+                follows(planner, stranger, part, own, seed)
+            assert (planner.save(), stranger.save()) == (other.save(), empty)
 
 
-def all_ways_to_route_a_whole_batch_agree(make, some, seed):
+def counted(planner, source, wave):
+    """What a source with the planner's state counts: each tuple's load once, in order. To count changes nothing."""
+    source.load(planner.for_sources())
+    before, loaded = planner.save(), source.save()
+    counts = [source.count(part.keys, part.costs) for part in wave]
+    for part, own in zip(wave, counts, strict=True):
+        assert same(planner.count(part.keys, part.costs), own)
+        assert own.tuples == len(part.keys)
+        assert own.loads.sum() == (part.costs.sum() if planner.uses_cost else len(part.keys))
+        assert (own.keys[1:] > own.keys[:-1]).all()
+        assert len(own.keys) == len(own.loads) <= len(part.keys)
+    assert (planner.save(), source.save()) == (before, loaded)
+    return counts
+
+
+def follows(planner, stranger, part, quotas, seed):
+    """Whoever has the quotas follows them. If tuples are counted, each worker gets as many in another order."""
+    chosen = planner.follow(part.keys, quotas, part.costs)
+    assert (chosen.dtype, chosen.shape) == (np.int32, part.keys.shape)
+    assert ((chosen >= 0) & (chosen < planner.workers)).all()
+    assert (stranger.follow(part.keys, quotas, part.costs) == chosen).all()
+    other = part.at(np.random.default_rng(seed).permutation(len(part.keys)))
+    again = planner.follow(other.keys, quotas, other.costs)
+    assert planner.uses_cost or numbers(other, again) == numbers(part, chosen)
+
+
+@planning
+@settings(max_examples=25)
+@given(batches, st.integers(1, 8) | st.integers(1, 1000), st.integers(0, 9))
+def test_all_ways_to_route_a_whole_batch_agree(name, options, some, workers, seed):
     """One wave after ``begin``, ``divide``, ``together``; and of one source ``route``."""
-    ways = [make() for _ in range(3)]
-    alone, one = (make() for _ in range(2))
+    *ways, alone, one = (create(name, workers, seed=seed, **options) for _ in range(5))
     for number, batch in enumerate(some):
         parts = parts_of(batch, seed + number)
         counts = [ways[0].count(part.keys, part.costs) for part in parts]
@@ -161,21 +147,6 @@ def all_ways_to_route_a_whole_batch_agree(make, some, seed):
             assert (ways[0].follow(part.keys, own, part.costs) == chosen).all()
         assert ways[0].save() == ways[1].save() == ways[2].save()
         if len(parts[0].keys):
-            assert (
-                alone.route(parts[0].keys, costs=parts[0].costs) == one.together([parts[0].keys], [parts[0].costs])[0]
-            ).all()
+            first = parts[0].keys, parts[0].costs
+            assert (alone.route(first[0], costs=first[1]) == one.together([first[0]], [first[1]])[0]).all()
             assert alone.save() == one.save()
-
-
-@planning
-@settings(max_examples=25)
-@given(batches, st.integers(1, 8) | st.integers(1, 1000), st.integers(0, 9))
-def test_batched(name, options, some, workers, seed):
-    def make():
-        return create(name, workers, seed=seed, **options)
-
-    to_count_and_to_follow_change_nothing(make, some, seed)
-    what_is_counted_is_all_that_there_is(make, some, seed)
-    every_tuple_has_a_worker_in_any_order(make, some, seed)
-    a_planner_goes_on_in_another_process_between_any_two_calls(make, some, seed)
-    all_ways_to_route_a_whole_batch_agree(make, some, seed)

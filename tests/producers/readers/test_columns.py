@@ -89,21 +89,6 @@ def test_a_missing_column_is_named(table):
         read(reader(table, "nobody"))
 
 
-def test_bad_rows_are_rejected(tmp_path):
-    path, rejects = tmp_path / "bad.csv", Rejects()
-    path.write_text("user,when\nann,1000\nbob\ncid,later\ndan,2013-11-01\n")
-    assert read(reader(path, time="when", rejects=rejects)) == [
-        {"key": "ann", "timestamp": 1000},
-        {"key": "dan", "timestamp": 1383264000000},
-    ]
-    assert rejects.reasons == {"1 columns instead of 2": 1, "no when": 1}
-
-    path, rejects = tmp_path / "bad.jsonl", Rejects()
-    path.write_text('{"user":"ann"}\n[1]\n{"user":{}}\n{"user":7}\n{"user"\n')
-    assert [row["key"] for row in read(reader(path, rejects=rejects))] == ["ann", "7"]
-    assert rejects.reasons == {"not a JSON object": 2, "no user": 1}
-
-
 def test_times_that_are_no_numbers_of_ms_are_rejected(tmp_path):
     times = ["1500000000000.5", "-1000", "9" * 23, "nan", "inf", "1e300", "2013-11-01"]
     path, rejects = tmp_path / "odd.csv", Rejects()
@@ -133,17 +118,31 @@ def numbers(rejects):
     return sorted((reject.line, reject.reason) for reject in rejects.samples)
 
 
-def test_rejects_have_the_numbers_of_their_rows(tmp_path):
-    path, rejects = tmp_path / "bad.jsonl", Rejects()
-    path.write_text('{"user":"ann"}\nodd\n{"n":1}\n\n{"user":"bob"}\n{"n":2}\n')
-    assert [row["key"] for row in read(reader(path, rejects=rejects))] == ["ann", "bob"]
-    assert numbers(rejects) == [(2, "not a JSON object"), (3, "no user"), (6, "no user")]
+BAD = {
+    "jsonl": (
+        '{"user":"ann"}\nodd\n{"n":1}\n\n{"user":"bob"}\n[1]\n{"user":{}}\n{"user":7}\n{"user"\n',
+        ["ann", "bob", "7"],
+        {2: "not a JSON object", 3: "no user", 6: "not a JSON object", 7: "no user", 9: "not a JSON object"},
+    ),
+    "csv": (
+        "user,n\nann,1\nodd\n,1\nodd,1,2\nbob,1\n,1\n",
+        ["ann", "bob"],
+        {2: "1 columns instead of 2", 3: "no user", 4: "3 columns instead of 2", 6: "no user"},
+    ),
+}
 
-    path, rejects = tmp_path / "bad.csv", Rejects()
-    path.write_text("user,n\nann,1\nodd\n,1\nodd,1,2\nbob,1\n,1\n")
-    assert [row["key"] for row in read(reader(path, rejects=rejects))] == ["ann", "bob"]
-    columns = "columns instead of 2"
-    assert numbers(rejects) == [(2, f"1 {columns}"), (3, "no user"), (4, f"3 {columns}"), (6, "no user")]
+
+@pytest.mark.parametrize("kind", BAD)
+def test_rejects_have_the_numbers_of_their_rows(tmp_path, kind):
+    """And count once however often a part is read."""
+    text, good, bad = BAD[kind]
+    path, rejects = tmp_path / f"bad.{kind}", Rejects()
+    path.write_text(text)
+    dataset = reader(path, rejects=rejects)
+    for _ in range(3):
+        assert [row["key"] for row in read(dataset)] == good
+    assert numbers(rejects) == sorted(bad.items())
+    assert sum(rejects.reasons.values()) == len(bad)
 
 
 def test_rows_of_a_long_table_are_numbered_on(tmp_path):
@@ -156,15 +155,6 @@ def test_rows_of_a_long_table_are_numbered_on(tmp_path):
         assert len(read(reader(path, rejects=rejects))) == 60_000 - 120
     lines = [orjson.loads(line)["line"] for line in (tmp_path / "rejects").read_bytes().splitlines()]
     assert sorted(lines) == sorted([*range(10, 60_000, 1000), *range(11, 60_000, 1000)])
-
-
-def test_rejects_count_once_however_often_a_part_is_read(tmp_path):
-    path, rejects = tmp_path / "bad.jsonl", Rejects()
-    path.write_text('{"user":"ann"}\nodd\n{"user":"bob"}\n')
-    dataset = reader(path, rejects=rejects, limit=2)
-    for _ in range(3):
-        assert len(read(dataset)) == 2
-    assert rejects.reasons == {"not a JSON object": 1}
 
 
 def test_lists_are_no_keys(tmp_path):
