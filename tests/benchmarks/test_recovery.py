@@ -101,19 +101,3 @@ def test_an_outage_is_over_at_the_next_batch_and_caught_up_later(play):
     # Of a backlog of 20 s each batch takes 4 s more than has come.
     assert caught == pytest.approx(20 * RATE / (MOST - RATE), abs=2 * PERIOD)
     assert not course.behind
-
-
-def test_faults_at_once_recover_together(play):
-    stage = Play()
-
-    def begin():
-        stage.down = True
-
-    def end():
-        stage.down = False
-
-    course = play(stage, Fault("driver", 0.0, 3.0, 0.5, beside=True), begin, end)
-    assert not course.recoveries
-    stage.campaign._carry_out(2, Fault("broker", 0.0, 3.0, 0.5, beside=False))
-    for seconds in (course.recoveries, course.catch_ups):
-        assert seconds["driver"][0] == pytest.approx(seconds["broker"][0] + 3.0, abs=0.7)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.grouping.attacks import bound, worst_excess
 from tests.grouping.plain_bounded_load import PlainBoundedLoad
 from unskew.grouping import create, encode, with_sources
-from unskew.grouping.hashing import candidates, function, homes
+from unskew.grouping.hashing import candidates, function
 from unskew.grouping.state import pack, unpack
 from unskew.grouping.streams import hot, uniform, zipf
 
@@ -63,12 +63,16 @@ def changing(n, parts, seed):
     st.lists(st.sampled_from([0, 0.01, 1, 100, 1e18]), min_size=1, max_size=5),
     st.integers(1, 6000),
     st.integers(0, 9),
+    st.booleans(),
 )
-def test_equals_the_plain_version_where_costs_change(stream, workers, parts, window, seed):
+def test_equals_the_plain_version_where_costs_change(stream, workers, parts, window, seed, weighted):
     keys, costs = stream.take(0, 4000, seed), changing(4000, parts, seed)
-    router = create("BOUNDED_LOAD", workers, seed=seed, window=window, balance="cost")
+    options = {"seed": seed, "window": window}
+    if weighted:
+        options["weights"] = [1.0 + worker % 3 for worker in range(workers)]
+    router = create("BOUNDED_LOAD", workers, **options, balance="cost")
     routes = [router.route(keys[at : at + 700], costs=costs[at : at + 700]) for at in range(0, 4000, 700)]
-    assert np.concatenate(routes).tolist() == PlainBoundedLoad(workers, seed, window=window).route(keys, costs)
+    assert np.concatenate(routes).tolist() == PlainBoundedLoad(workers, **options).route(keys, costs)
 
 
 @settings(deadline=None, max_examples=30)
@@ -95,7 +99,7 @@ def test_no_stretch_gives_a_worker_more_cost_than_proved(stream, workers, parts,
         assert (after - np.minimum.accumulate(before)).max() <= rho * greatest * (1 + 1e-9)
 
 
-SKEWS = ["R30", "R80", "1.0", "1.4"]
+SKEWS = ["R30", "R80", "1.0", "1.4", "R0"]
 
 
 @pytest.mark.parametrize("stream", [hot(0.3), hot(0.8), zipf(1.0, 10_000)], ids=SKEWS[:3])
@@ -155,22 +159,7 @@ def test_no_stretch_gives_a_worker_more_than_proved(parts, workers, slack, windo
     assert worst_excess(chosen, workers, slack) <= bound(0, workers, slack, window) + 1e-6
 
 
-def test_weighted_workers_get_their_share_of_the_cost():
-    """A slow machine gets half as much, whichever key is hot, in tuples and in cost."""
-    keys = hot(0.5).take(0, 200_000)
-    weights = [1.0] * 9 + [0.5]
-    chosen = create("BOUNDED_LOAD", 10, weights=weights).route(keys)
-    loads = np.bincount(chosen[100_000:], minlength=10) / np.array(weights) / 100_000 * 9.5
-    assert loads.max() <= 1.15
-    assert loads[9] > 0.9
-    costs = np.where(keys == 0, 1.0, 20.0)
-    chosen = create("BOUNDED_LOAD", 10, weights=weights, balance="cost").route(keys, costs=costs)
-    late = costs[100_000:]
-    loads = np.bincount(chosen[100_000:], late, minlength=10) / np.array(weights) / late.sum() * 9.5
-    assert loads.max() <= 1.15
-
-
-@pytest.mark.parametrize("stream", [hot(0.3), hot(0.8), zipf(1.0, 10_000), zipf(1.4, 10_000)], ids=SKEWS)
+@pytest.mark.parametrize("stream", [hot(0.3), hot(0.8), zipf(1.0, 10_000), zipf(1.4, 10_000), hot(0.0)], ids=SKEWS)
 def test_nearly_no_replica_more_than_needed(stream):
     """At most 1.2 times what any assignment needs that keeps max/mean at 1.1, and it does keep it."""
     keys = stream.take(0, 600_000, 1)
@@ -211,14 +200,6 @@ def test_a_key_whose_worker_keeps_up_is_on_one():
     assert (create("BOUNDED_LOAD", 5, sources=2).route(keys) == create("KEY", 5).route(keys)).all()
 
 
-def test_few_keys_as_hot_as_a_worker():
-    """R0: 197 keys alike on 50 workers; a hash alone would have most workers a quarter over or under."""
-    keys = hot(0.0).take(0, 400_000)
-    chosen = create("BOUNDED_LOAD", 50).route(keys)
-    assert replication(keys, chosen, 50) <= 1.1
-    assert np.bincount(chosen[200_000:], minlength=50).max() <= 1.1 * 200_000 / 50
-
-
 def test_keys_that_come_in_runs():
     """docs/bounded-load/theory.md: the bound itself takes 11 workers a key, and a larger window takes fewer."""
     keys = np.repeat(np.random.default_rng(0).permutation(800), 1000)
@@ -230,21 +211,6 @@ def test_keys_that_come_in_runs():
         assert max(loads) <= busiest * 1000
     assert np.ceil(1000 / bound(1000, 100, 0.07, 100_000)) == 11
     assert [np.ceil(1000 / bound(1000, 100, 0.07, window)) for window in (375_700, 375_900)] == [4, 3]
-
-
-def test_two_hot_keys_with_the_same_candidates():
-    """Two keys of 40 % each whose first three hash functions name the same workers."""
-    names = np.arange(40_000)
-    hashes = encode(names).hashes
-    named = np.stack([homes(hashes, function(0, look), 10) for look in range(3)])
-    one, other = np.flatnonzero((named == named[:, :1]).all(axis=0))[:2]
-    keys = np.where(hot(0.8).take(0, 400_000) == 0, names[[one, other]][np.arange(400_000) % 2], 10**6)
-    keys = np.where(keys == 10**6, 10**6 + uniform(1000).take(0, 400_000), keys)
-    chosen = create("BOUNDED_LOAD", 10).route(keys)
-    loads = [np.bincount(chosen[at : at + 100_000], minlength=10).max() for at in range(200_000, 400_000, 100_000)]
-    assert np.mean(loads) <= 1.1 * 100_000 / 10
-    share = np.unique(keys, return_counts=True)[1] / len(keys)
-    assert replication(keys, chosen, 10) <= 1.2 * np.maximum(1, np.ceil(share * 10 / 1.1)).mean()
 
 
 def at_several(keys, workers, sources, **options):

@@ -307,17 +307,6 @@ def test_keys_that_come_in_runs_stay_whole(sources, begin, batch):
     assert replication(keys, np.concatenate(chosen)) <= 1.05
 
 
-def test_slow_drift_is_followed():
-    """A key's share grows by 1 % a batch: each batch is within its cap, and the other keys stay whole."""
-    planner, keys, chosen = Planned(20), [], []
-    for number in range(60):
-        rest = uniform(2000).take(number * 20_000, (number + 1) * 20_000, 7)[number * 200 :]
-        keys.append(np.concatenate([np.full(number * 200, 10**6), rest]))
-        chosen.append(batch_of(planner, keys[-1]))
-        assert np.bincount(chosen[-1], minlength=20).max() <= 1050
-    assert replication(np.concatenate(keys), np.concatenate(chosen)) <= 1.02
-
-
 def test_replicas_do_not_pile_up_as_keys_drift():
     """Ranks move on by 1 % of the keys in each batch: PLANNED takes no more replicas than BOUNDED_LOAD."""
     keys = Drifting(zipf(1.0, 10_000), 10_000, 100_000, 100).take(0, 1_000_000, 0)

@@ -228,23 +228,6 @@ def test_a_reply_to_an_earlier_epoch_is_void():
     assert router.internals()["state"] == "RUN"
 
 
-@given(sources=st.integers(1, 4), seed=st.integers(0, 50))
-def test_a_source_that_lost_its_state_is_in_step_by_the_newest_plan(sources, seed):
-    world, in_step = World(sources), 0
-    for number in range(12):
-        router = world.routers[-1]
-        before = router.plan
-        world.interval(streams.zipf(1.0, len(COSTS)).take(number * 600, number * 600 + 600, seed=seed))
-        if router.plan > before:
-            lost = create("POSG", 4, **OPTIONS).at_source(sources - 1)
-            lost.adopt(world.plan)
-            assert lost.internals() == router.internals()
-            if router.internals()["state"] != "ROUND_ROBIN":
-                assert lost.save() == router.save()
-                in_step += 1
-    assert in_step
-
-
 @given(seed=st.integers(0, 50), lost=st.integers(4, 9))
 def test_accounts_are_true_again_after_a_source_lost_its_state(seed, lost):
     """The source routes an interval before it gets a plan; from then on the sources are in step."""
