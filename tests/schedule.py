@@ -180,6 +180,8 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
     spent: dict[str, float] = defaultdict(float)
     for reports in terminalreporter.stats.values():
         for report in reports:
+            if isinstance(report, pytest.SubtestReport):
+                continue  # its test's time has it, too
             spent[getattr(report, "nodeid", "").partition("::")[0]] += getattr(report, "duration", 0.0)
     longest = sorted(spent.items(), key=lambda each: -each[1])[:_FILES]
     terminalreporter.section(f"slowest {len(longest)} files, of {sum(spent.values()):.0f}s in all")
