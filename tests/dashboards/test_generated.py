@@ -12,20 +12,9 @@ code = pytest.importorskip("unskew.dashboards.grafana.generate", exc_type=Import
 lint = pytest.importorskip("unskew.dashboards.lint", exc_type=ImportError).lint
 
 
-def test_the_checked_in_files_are_current():
+def test_the_checked_in_files_are_current_and_keep_to_the_rules():
     assert outdated(code.rendered(), FOLDER) == []
-
-
-def test_they_are_the_dashboards_that_are_listed_overview_first():
     assert list(code.DASHBOARDS) == list(NAMES)
-    assert next(iter(dashboards())) == "overview"
-
-
-def test_generating_twice_gives_the_same():
-    assert code.rendered() == code.rendered()
-
-
-def test_they_keep_to_the_rules():
     assert lint(dashboards()) == []
 
 

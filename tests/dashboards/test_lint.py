@@ -2,6 +2,9 @@
 
 import copy
 from collections.abc import Callable
+from functools import reduce
+from operator import getitem
+from typing import Any
 
 import pytest
 
@@ -10,116 +13,95 @@ from unskew.dashboards.checked_in import dashboards
 lint = pytest.importorskip("unskew.dashboards.lint", exc_type=ImportError)
 
 Break = Callable[[dict], None]
+DEFAULTS = "fieldConfig", "defaults"
+SOURCE = "targets", 0, "datasource", "uid"
+COLOUR = "fieldConfig", "overrides", 0, "properties", 0, "value", "fixedColor"
 
 
-def first(dashboard) -> dict:
-    return dashboard["panels"][0]
+def lacking(*path: str | int) -> Break:
+    """The first panel without what is there."""
+    return lambda dashboard: placed(dashboard["panels"][0], path).pop(path[-1])
 
 
-def query(dashboard, old: str, new: str) -> None:
-    for target in (target for panel in dashboard["panels"] for target in panel["targets"]):
-        key = "query" if "query" in target else "expr"
-        if old in target[key]:
-            target[key] = target[key].replace(old, new)
-            return
-    raise AssertionError(f"no query has {old}")
+def having(*path: str | int, value: object) -> Break:
+    """The first panel with another value there."""
+
+    def change(dashboard: dict) -> None:
+        placed(dashboard["panels"][0], path)[path[-1]] = value
+
+    return change
 
 
-def without(key: str) -> Break:
-    return lambda dashboard: first(dashboard).pop(key)
+def placed(panel: dict, path: tuple[str | int, ...]) -> Any:
+    return reduce(getitem, path[:-1], panel)
 
 
 def asking(old: str, new: str) -> Break:
-    return lambda dashboard: query(dashboard, old, new)
+    """Another query, of the first panel whose query has the old text."""
+
+    def change(dashboard: dict) -> None:
+        targets = [target for panel in dashboard["panels"] for target in panel["targets"]]
+        of = [(each, key) for each in targets for key in ("query", "expr") if old in each.get(key, "")]
+        each, key = of[0]
+        each[key] = each[key].replace(old, new)
+
+    return change
 
 
 def at(**position: int) -> Break:
     return lambda dashboard: dashboard["panels"][1]["gridPos"].update(position)
 
 
-def another_colour(dashboard) -> None:
-    first(dashboard)["fieldConfig"]["overrides"][0]["properties"][0]["value"]["fixedColor"] = "#ffffff"
-
-
-def no_question(dashboard) -> None:
-    first(dashboard)["title"] = "Load"
-
-
-def silent(dashboard) -> None:
-    del first(dashboard)["fieldConfig"]["defaults"]["noValue"]
-
-
-def same_ids(dashboard) -> None:
-    dashboard["panels"][1]["id"] = first(dashboard)["id"]
-
-
-def odd_unit(dashboard) -> None:
-    first(dashboard)["fieldConfig"]["defaults"]["unit"] = "furlongs"
-
-
-def no_unit(dashboard) -> None:
-    del first(dashboard)["fieldConfig"]["defaults"]["unit"]
-
-
-def fixed_source(dashboard) -> None:
-    first(dashboard)["targets"][0]["datasource"]["uid"] = "unskew-influxdb"
-
-
-def nameless(dashboard) -> None:
-    del first(dashboard)["fieldConfig"]["defaults"]["displayName"]
-
-
-def no_query(dashboard) -> None:
-    first(dashboard)["targets"] = []
-
-
-def undeclared(dashboard) -> None:
+def undeclared(dashboard: dict) -> None:
     dashboard["templating"]["list"] = [v for v in dashboard["templating"]["list"] if v["name"] != "run"]
 
 
 BROKEN = [
-    ("described", "overview", without("title"), "has no title"),
-    ("described", "overview", without("description"), "has no description"),
-    ("measured", "overview", no_unit, "has unit none at all"),
-    ("measured", "overview", odd_unit, "has unit furlongs"),
-    ("described", "overview", no_question, "asks no question"),
-    ("described", "overview", silent, "does not say what it means that there are no data"),
-    ("described", "overview", same_ids, "panel id 1 is there 2 times"),
+    ("described", "overview", lacking("title"), "has no title"),
+    ("described", "overview", lacking("description"), "has no description"),
+    ("measured", "overview", lacking(*DEFAULTS, "unit"), "has unit none at all"),
+    ("measured", "overview", having(*DEFAULTS, "unit", value="furlongs"), "has unit furlongs"),
+    ("described", "overview", having("title", value="Load"), "asks no question"),
+    ("described", "overview", lacking(*DEFAULTS, "noValue"), "does not say what it means that there are no data"),
+    ("described", "overview", having("id", value=2), "panel id 2 is there 2 times"),
     ("placed", "overview", at(x=0), "overlaps 'How uneven? STD_DEV'"),
     ("placed", "overview", at(x=22), "sticks out"),
     ("placed", "overview", at(w=2), "has a gap"),
-    ("templated", "overview", fixed_source, "which no variable chooses"),
+    (
+        "templated",
+        "overview",
+        having(*SOURCE, value="unskew-influxdb"),
+        "which no variable chooses",
+    ),
     ("templated", "overview", undeclared, "uses $run, which is not declared"),
     ("templated", "pipeline", asking('run=~"$run", ', ""), "does not heed $run"),
     ("about_metrics", "overview", asking('r._field == "dist_cost"', 'r._field == "disk_cost"'), "window.disk_cost"),
     ("about_metrics", "overview", asking('"window"', '"widow"'), "widow."),
     ("about_metrics", "pipeline", asking("unskew_query_lag", "unskew_query_lack"), "unskew_query_lack"),
-    ("about_metrics", "overview", no_query, "asks for no metric"),
+    ("about_metrics", "overview", having("targets", value=[]), "asks for no metric"),
     ("rated", "pipeline", asking("increase(unskew_run_tuples_total", "avg(unskew_run_tuples_total"), "without rate()"),
     ("rated", "pipeline", asking("(unskew_query_lag", "rate(unskew_query_lag"), "as a rate"),
     ("timely", "overview", asking("v.defaultBucket", '"metrics"'), "names a bucket"),
     ("timely", "overview", asking("v.timeRangeStop)", "now())"), "does not keep to the time range"),
-    ("coloured", "overview", another_colour, "has not SHUFFLE's colour"),
-    ("coloured", "overview", nameless, "does not name its series"),
+    ("coloured", "overview", having(*COLOUR, value="#ffffff"), "has not SHUFFLE's colour"),
+    ("coloured", "overview", lacking(*DEFAULTS, "displayName"), "does not name its series"),
     ("linked", "overview", lambda dashboard: dashboard.pop("links"), "no link"),
     ("linked", "overview", lambda dashboard: dashboard["annotations"].update(list=[]), "nothing marks"),
 ]
 
 
-@pytest.mark.parametrize(("rule", "name", "breaks", "says"), BROKEN, ids=[f"{b[0]}: {b[3]}" for b in BROKEN])
-def test_a_broken_dashboard_is_found(rule, name, breaks, says):
-    dashboard = copy.deepcopy(dashboards()[name])
-    assert list(getattr(lint, rule)(dashboard)) == []
-    breaks(dashboard)
-    assert any(says in problem for problem in getattr(lint, rule)(dashboard))
-
-
-def test_every_rule_is_tried():
+def test_a_broken_dashboard_is_found(subtests):
+    for rule, name, breaks, says in BROKEN:
+        with subtests.test(rule=rule, says=says):
+            dashboard = copy.deepcopy(dashboards()[name])
+            assert list(getattr(lint, rule)(dashboard)) == []
+            breaks(dashboard)
+            assert any(says in problem for problem in getattr(lint, rule)(dashboard))
     assert {rule.__name__ for rule in lint.RULES} == {rule for rule, *_ in BROKEN}
 
 
-@pytest.mark.parametrize("key", ["uid", "title"])
-def test_two_dashboards_of_a_name_are_found(key):
-    both = copy.deepcopy(dashboards())
-    both["keys"][key] = both["workers"][key]
-    assert any(problem.startswith(key) and "2 times" in problem for problem in lint.lint(both))
+def test_two_dashboards_of_a_name_are_found():
+    for key in ("uid", "title"):
+        both = copy.deepcopy(dashboards())
+        both["keys"][key] = both["workers"][key]
+        assert any(problem.startswith(key) and "2 times" in problem for problem in lint.lint(both))

@@ -24,41 +24,40 @@ def expression(title: str) -> str:
     return re.sub(r"\$(run|grouping)", ".*", panel["targets"][0]["expr"])
 
 
+def judged(promtool, folder, *tests, rules=()):
+    file = folder / "test.json"
+    named = [{"interval": f"{EVERY}s", **test} for test in tests]
+    file.write_text(json.dumps({"rule_files": [*map(str, rules)], "evaluation_interval": f"{EVERY}s", "tests": named}))
+    promtool("test", "rules", file)
+
+
 @pytest.mark.programs
-def test_a_constant_rate_does_not_climb_after_the_start(promtool, tmp_path):
-    """A batch of 4,000 tuples each four seconds, from the first batches on."""
-    leaps = " ".join(str(4_000 * (1 + at // 2)) for at in range(100))
+def test_a_constant_rate_does_not_climb_after_the_start_and_ends_with_its_run(promtool, tmp_path):
+    """A batch of 4,000 tuples each four seconds, from the first ones on; in the end no scrape finds the counter."""
     series = 'unskew_run_tuples_total{run="zipf-s1-w4-kg", grouping="KEY"}'
     rate = expression("How many tuples a second?")
 
-    def found(at: int) -> dict[str, object]:
-        near = f"count(abs(({rate}) - 1000) <= 250)"
+    def found(at: int, within: int) -> dict[str, object]:
+        near = f"count(abs(({rate}) - 1000) <= {within})"
         return {"expr": near, "eval_time": f"{at}s", "exp_samples": [{"value": 1}]}
 
-    test = {
-        "interval": f"{EVERY}s",
-        "input_series": [{"series": series, "values": f"_x{BEGUN // EVERY - 1} {leaps}"}],
-        "promql_expr_test": [found(BEGUN + later) for later in (14, 20, 30, 45, 60, 61, 90, 180)],
-    }
-    judged(promtool, tmp_path, test)
+    def values(steps: int) -> str:
+        return " ".join(str(4_000 * (1 + at // 2)) for at in range(steps))
 
-
-@pytest.mark.programs
-def test_a_rate_ends_with_its_run(promtool, tmp_path):
-    """A batch of 4,000 tuples each four seconds for three minutes. Then a scrape no longer finds the counter."""
-    leaps = " ".join(str(4_000 * (1 + at // 2)) for at in range(90))
-    series = 'unskew_run_tuples_total{run="zipf-s1-w4-kg", grouping="KEY"}'
-    rate, ended = expression("How many tuples a second?"), 90 * EVERY
-    near = f"count(abs(({rate}) - 1000) <= 100)"
-    test = {
-        "interval": f"{EVERY}s",
-        "input_series": [{"series": series, "values": f"{leaps} stale"}],
-        "promql_expr_test": [
-            {"expr": near, "eval_time": f"{ended - 1}s", "exp_samples": [{"value": 1}]},
-            *({"expr": rate, "eval_time": f"{ended + later}s", "exp_samples": []} for later in (0, 10, 40, 300)),
-        ],
-    }
-    judged(promtool, tmp_path, test)
+    ended = 90 * EVERY
+    gone = [{"expr": rate, "eval_time": f"{ended + later}s", "exp_samples": []} for later in (0, 10, 40, 300)]
+    judged(
+        promtool,
+        tmp_path,
+        {
+            "input_series": [{"series": series, "values": f"_x{BEGUN // EVERY - 1} {values(100)}"}],
+            "promql_expr_test": [found(BEGUN + later, 250) for later in (14, 20, 30, 45, 60, 61, 90, 180)],
+        },
+        {
+            "input_series": [{"series": series, "values": f"{values(90)} stale"}],
+            "promql_expr_test": [found(ended - 1, 100), *gone],
+        },
+    )
 
 
 @pytest.mark.programs
@@ -88,12 +87,6 @@ def test_a_real_server_has_no_rate_after_a_runs_end(ending, prometheus):
         awaited(lambda: server.query("up == 0"), "a scrape that found nothing")
         assert server.query("increase(unskew_run_tuples_total[1m]) > 0"), "the minute still has samples"
         assert server.query(rate) == []
-
-
-def judged(promtool, folder, test, rules=()):
-    file = folder / "test.json"
-    file.write_text(json.dumps({"rule_files": [*map(str, rules)], "evaluation_interval": f"{EVERY}s", "tests": [test]}))
-    promtool("test", "rules", file)
 
 
 ALARMED = {
@@ -135,20 +128,18 @@ def test_a_dashed_line_is_there_for_every_alert_that_compares_what_a_panel_shows
 
 
 @pytest.mark.programs
-@pytest.mark.parametrize("alert", ALARMED)
-def test_a_panel_with_an_alerts_figure_shows_what_the_alert_compares(alert, promtool, tmp_path):
-    panel, expr = ALARMED[alert], ALERTS[alert].strip()
-    begins = re.search(r"(?:.* and )?(?P<measured>.+) > (?P<figure>[\d.]+)$", expr)
-    assert begins is not None
-    steps = panel["fieldConfig"]["defaults"]["thresholds"]["steps"]
-    assert [step["value"] for step in steps] == [None, float(begins["figure"])]
-    both = f"abs(({expression(panel['title'])}) - on (run) ({begins['measured']})) < 1e-9"
+def test_a_panel_with_an_alerts_figure_shows_what_the_alert_compares(promtool, tmp_path):
+    asked = []
+    for alert, panel in ALARMED.items():
+        expr = ALERTS[alert].strip()
+        begins = re.search(r"(?:.* and )?(?P<measured>.+) > (?P<figure>[\d.]+)$", expr)
+        assert begins is not None
+        steps = panel["fieldConfig"]["defaults"]["thresholds"]["steps"]
+        assert [step["value"] for step in steps] == [None, float(begins["figure"])]
+        both = f"abs(({expression(panel['title'])}) - on (run) ({begins['measured']})) < 1e-9"
+        asked += [f"count({expr})", f"count({both})"]
     test = {
-        "interval": f"{EVERY}s",
         "input_series": [{"series": series, "values": values} for series, values in SAMPLES.items()],
-        "promql_expr_test": [
-            {"expr": f"count({expr})", "eval_time": "700s", "exp_samples": [{"value": 1}]},
-            {"expr": f"count({both})", "eval_time": "700s", "exp_samples": [{"value": 1}]},
-        ],
+        "promql_expr_test": [{"expr": each, "eval_time": "700s", "exp_samples": [{"value": 1}]} for each in asked],
     }
-    judged(promtool, tmp_path, test, RULES)
+    judged(promtool, tmp_path, test, rules=RULES)
