@@ -3,15 +3,11 @@
 import os
 import signal
 import socket
-import subprocess
-import sys
-import threading
-import time
 
 import pytest
 from confluent_kafka import Consumer, ElectionType, Producer, TopicPartition
 
-from tests.waiting import PATIENCE, awaited, gone
+from tests.waiting import PATIENCE, awaited
 from unskew.deploy.kafka.connection import Connection
 from unskew.deploy.kafka.topics import end_offsets, ensure_topic
 from unskew.deploy.servers import server
@@ -108,42 +104,6 @@ def test_leaders_move_to_another_broker_and_back(tmp_path, topic):
         assert read(connection, topic, 1000, moves) == values
 
 
-@pytest.mark.slow
-@pytest.mark.skipif(sys.platform != "linux", reason="Linux's parent-death signal")
-def test_the_broker_ends_when_its_parent_is_killed(tmp_path):
-    code = (
-        "import sys, time; from pathlib import Path; from unskew.deploy.servers.broker import Broker;"
-        "broker = Broker(Path(sys.argv[1])); broker.start(); print(broker.pid, flush=True); time.sleep(600)"
-    )
-    parent = subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], stdout=subprocess.PIPE, text=True)
-    assert parent.stdout
-    pid = int(parent.stdout.readline())
-    os.kill(pid, 0)  # it runs
-    parent.kill()
-    parent.communicate()
-    assert gone(pid)
-
-
-@pytest.mark.nightly(group="clusters")
-def test_the_broker_survives_the_thread_that_started_it(tmp_path):
-    broker = Broker(tmp_path)
-    try:
-        thread = threading.Thread(target=broker.start)
-        thread.start()
-        thread.join()
-        time.sleep(0.5)
-        assert broker.alive
-    finally:
-        broker.stop()
-
-
-def test_a_port_that_something_listens_on_is_refused(tmp_path):
-    with socket.create_server(("127.0.0.1", 0)) as other:
-        port = other.getsockname()[1]
-        with pytest.raises(EnvironmentFault, match=f"port {port} is taken"):
-            Broker(tmp_path, port=port).start()
-
-
 @pytest.mark.nightly(group="clusters")
 def test_a_foreign_broker_on_the_port_is_not_taken_for_ours(kafka, tmp_path, monkeypatch):
     monkeypatch.setattr(server, "is_free", lambda port: True)  # taken after we looked
@@ -154,35 +114,12 @@ def test_a_foreign_broker_on_the_port_is_not_taken_for_ours(kafka, tmp_path, mon
     assert kafka.alive
 
 
-@pytest.mark.nightly(group="clusters")
-def test_a_free_port_that_is_snatched_is_replaced(kafka, tmp_path, monkeypatch):
-    ports = iter([port_of(kafka)])
-    choose = server.free_port
-    monkeypatch.setattr(server, "is_free", lambda port: True)
-    monkeypatch.setattr(server, "free_port", lambda: next(ports, None) or choose())
-    with Broker(tmp_path) as broker:
-        assert broker.bootstrap_servers != kafka.bootstrap_servers
-
-
-def test_two_brokers_cannot_share_a_directory(kafka):
-    second = Broker(kafka.data)
-    with pytest.raises(EnvironmentFault, match="another broker uses"):
-        second.start()
-    assert kafka.alive
-
-
 def test_what_kafka_refuses_is_one_line_with_the_log(tmp_path):
     broker = Broker(tmp_path, properties={"num.io.threads": "none"})
     with pytest.raises(EnvironmentFault, match=r"num\.io\.threads") as fault:
         broker.start()
     assert str(broker.log) in str(fault.value)
     assert "\n" not in str(fault.value)
-
-
-def test_a_directory_that_is_a_file(tmp_path):
-    (tmp_path / "data").write_text("")
-    with pytest.raises(EnvironmentFault, match="cannot write the broker's data"):
-        Broker(tmp_path / "data").start()
 
 
 def test_the_broker_is_ours_alone(kafka):

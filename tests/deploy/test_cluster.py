@@ -7,10 +7,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import psutil
 import pytest
 
 from tests.conftest import SHORT_LIVED
-from tests.waiting import PATIENCE, awaited
+from tests.waiting import PATIENCE, awaited, gone
 from unskew.deploy.installation.machine import find_java
 from unskew.deploy.servers.cluster import Cluster
 
@@ -56,38 +57,23 @@ class Job:
         return json.loads(output)
 
 
-EXPECTED = [[sys.executable], sum(range(1000))]
-
-
-def running(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return True
-
-
 def test_a_job_runs_with_our_python_and_survives_a_killed_executor_and_a_killed_worker(tmp_path):
     with Cluster(tmp_path / "cluster", workers=2, memory_mb=512) as cluster:
-        _survives(cluster, tmp_path)
+        job = Job(cluster, tmp_path)
 
+        def executors(other_than: set[int]) -> set[int]:
+            assert job.runs(), job.log.read_text()
+            return set(cluster.executors()) - other_than
 
-def _survives(cluster: Cluster, tmp_path: Path) -> None:
-    job = Job(cluster, tmp_path)
-
-    def executors(other_than: set[int]) -> set[int]:
-        assert job.runs(), job.log.read_text()
-        return set(cluster.executors()) - other_than
-
-    awaited(lambda: len(executors(set())) == 2, "two executors")
-    first = executors(set())
-    os.kill(min(first), signal.SIGKILL)
-    awaited(lambda: executors(first), "another executor in its place")
-    cluster.kill_worker(1)
-    cluster.add_worker()
-    awaited(lambda: len(executors(set())) == 2, "an executor on the new worker")
-    job.go.touch()
-    assert job.result() == EXPECTED
+        awaited(lambda: len(executors(set())) == 2, "two executors")
+        first = executors(set())
+        os.kill(min(first), signal.SIGKILL)
+        awaited(lambda: executors(first), "another executor in its place")
+        cluster.kill_worker(1)
+        cluster.add_worker()
+        awaited(lambda: len(executors(set())) == 2, "an executor on the new worker")
+        job.go.touch()
+        assert job.result() == [[sys.executable], sum(range(1000))]
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="Linux's parent-death signal")
@@ -100,7 +86,7 @@ def test_nothing_is_left_when_the_parent_is_killed(tmp_path):
     parent = subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], stdout=subprocess.PIPE, text=True)
     assert parent.stdout
     pids = [int(pid) for pid in parent.stdout.readline().split()]
-    assert all(map(running, pids))
+    assert all(map(psutil.pid_exists, pids))
     parent.kill()
     parent.communicate()
-    awaited(lambda: not any(map(running, pids)), "the end of master and worker")
+    assert all(map(gone, pids))

@@ -1,14 +1,12 @@
 """`unskew kafka` as its user meets it."""
 
-import os
 import signal
-import socket
 import subprocess
 
 import pytest
 
 from tests.commands import UNSKEW, unskew
-from tests.waiting import PATIENCE, awaited
+from tests.waiting import PATIENCE
 from unskew.deploy.directories import data_directory
 from unskew.deploy.installation.jars import broker_jars
 from unskew.deploy.kafka.connection import Connection
@@ -69,42 +67,6 @@ def test_the_broker_outlives_the_command_and_is_found_again(own_home):
     assert topics(Connection.of()) == {"kept": 2}
     assert kafka_command("stop").returncode == 0
     assert "no embedded broker is running" in kafka_command("stop").stdout
-
-
-@pytest.mark.nightly(group="clusters")
-def test_a_later_start_has_the_same_address_unless_another_program_has_its_port(own_home):
-    first = embedded.start()
-    embedded.stop()
-    again = kafka_command("start")
-    assert f"Kafka is ready at {first.bootstrap_servers}" in again.stdout
-    assert "taken" not in again.stdout
-    embedded.stop()
-    with socket.create_server(("127.0.0.1", first.port)):
-        elsewhere = kafka_command("start")
-        assert elsewhere.returncode == 0, elsewhere.stderr
-        address = embedded.running()
-        assert address
-        assert address.port != first.port
-        for shown in (elsewhere.stdout, kafka_command("status").stdout):
-            assert shown.count(f"port {first.port}, which Kafka had before, is taken by another program") == 1
-        embedded.stop()
-        kept = embedded.start()
-    assert (kept.port, kept.moved_from) == (address.port, None)
-
-
-@pytest.mark.nightly(group="clusters")
-def test_a_broker_that_crashed_is_not_running(own_home):
-    address = embedded.start(own_home / "data")
-    os.kill(address.pid, signal.SIGKILL)
-    assert awaited(lambda: embedded.running() is None, "the broker's end")
-
-
-def test_a_taken_port_is_one_line(own_home):
-    with socket.create_server(("127.0.0.1", 0)) as other:
-        port = other.getsockname()[1]
-        done = kafka_command("start", "--port", str(port))
-    assert (done.returncode, done.stderr.count("\n")) == (1, 1)
-    assert f"port {port} is taken" in done.stderr
 
 
 @pytest.mark.parametrize("argument", ["--port=0", "--property=nonsense"])
