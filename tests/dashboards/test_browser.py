@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.programs import REQUIRED
+from tests.programs import lacking
 from unskew.dashboards import checked_in
 from unskew.dashboards.preview.data_sources import DataSources, Series
 from unskew.dashboards.preview.files import PAGE, save
@@ -43,7 +43,7 @@ def opened(text: str, folder: Path, more: str) -> tuple[str, list[str]]:
     """The document that Chromium makes of the page, with more at its end; and what is on its console."""
     chromium = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
     if chromium is None:
-        (pytest.fail if REQUIRED else pytest.skip)("no Chromium on the PATH (Debian: apt-get install chromium)")
+        lacking("no Chromium on the PATH (Debian: apt-get install chromium)")
     options = ["--headless=new", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr", "--dump-dom"]
     (folder / PAGE).write_text(text.replace("</body>", f"{more}</body>"))
     command = [chromium, *options, f"--user-data-dir={folder / 'profile'}", (folder / PAGE).as_uri()]

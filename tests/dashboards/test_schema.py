@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.programs import REQUIRED
+from tests.programs import lacking
 from unskew.dashboards.checked_in import dashboards
 from unskew.deploy.directories import cache_directory
 
@@ -68,12 +68,6 @@ def packages(request) -> Path:
         lacking(f"npm can't install {pinned}: {done.stderr[-500:]}")
     (folder / "installed").touch()
     return folder
-
-
-def lacking(reason: str):
-    if REQUIRED:
-        pytest.fail(reason)
-    pytest.skip(reason)
 
 
 def source(pages: dict[str, dict[str, Any]]) -> str:

@@ -11,28 +11,21 @@ from pathlib import Path
 
 import pytest
 
-from tests.programs import REQUIRED
+from tests.programs import found
 from unskew.deploy.servers.influxdb import InfluxDB, influxd
 from unskew.deploy.servers.prometheus import Prometheus, PrometheusPrograms, prometheus_programs
-from unskew.errors import EnvironmentFault
 
 
 @pytest.fixture(scope="session")
 def influxd_program() -> Path:
     """InfluxDB's program."""
-    try:
-        return influxd()
-    except EnvironmentFault as fault:
-        _lacking(fault)
+    return found(influxd)
 
 
 @pytest.fixture(scope="session")
 def prometheus_program() -> PrometheusPrograms:
     """Prometheus' programs."""
-    try:
-        return prometheus_programs()
-    except EnvironmentFault as fault:
-        _lacking(fault)
+    return found(prometheus_programs)
 
 
 @pytest.fixture(scope="session")
@@ -61,9 +54,3 @@ def prometheus(
     """Starts a Prometheus with the arguments of `Prometheus` (all but its directory), stopped after the test."""
     with ExitStack() as stack:
         yield lambda **arguments: stack.enter_context(Prometheus(tmp_path_factory.mktemp("prometheus"), **arguments))
-
-
-def _lacking(fault: EnvironmentFault):
-    if REQUIRED:
-        pytest.fail(str(fault))
-    pytest.skip(str(fault))

@@ -6,7 +6,6 @@ Flux is of 2020; Debian's package is a 1.6 without Flux.
 """
 
 import os
-import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -103,7 +102,8 @@ def _build(here: Path, program: Path, log: Path) -> None:
 
         def step(*command: str | Path) -> None:
             if followed(command, log, progress, _is_step, directory=here, environment=environment):
-                raise EnvironmentFault(_explain(log))
+                advice = "mend that, or put an influxd of InfluxDB 2.7 on the PATH or name it in UNSKEW_INFLUXD"
+                raise EnvironmentFault(f"cannot build InfluxDB (log: {log}); {advice}")
 
         step("go", "mod", "download", _FLUX)
         source, made = _source(here, environment), here / "libflux"
@@ -125,16 +125,6 @@ def _source(here: Path, environment: dict[str, str]) -> Path:
 
 def _is_step(line: str) -> bool:  # go build -v names each package that it compiles, cargo each crate
     return line.lstrip().startswith("Compiling ") or (" " not in line and "/" in line)
-
-
-def _explain(log: Path) -> str:
-    lines = [line for line in log.read_text(errors="replace").splitlines() if line.strip()]
-    faults = [line for line in lines if re.search(r"(?i)\berror\b|dial tcp|no space left|requires go", line)]
-    reason = (faults or lines or ["there is no word in the log"])[0].strip()[:300]
-    return (
-        f"cannot build InfluxDB: {reason} (log: {log}). Mend that and run the command again, or put an influxd of "
-        "InfluxDB 2.7 on the PATH or name it in UNSKEW_INFLUXD"
-    )
 
 
 def _require_tools() -> None:

@@ -1,28 +1,10 @@
-"""Stand-ins for the tools that get the servers' programs: Go, cargo, apt."""
+"""Scripts in place of the servers' programs, and of the tools that get them."""
 
 from pathlib import Path
 
 import pytest
 
 SAYS_VERSION = 'echo "InfluxDB {} (git: none)"'
-# As Go and cargo do: count their runs, take their time; Go asks pkg-config for Flux, which cargo has made.
-GO = """
-echo "go $1" >> "$TMPDIR/runs"
-case "$1" in
-mod) exit 0 ;;
-list) echo "$TMPDIR/flux source"; exit 0 ;;
-esac
-"$PKG_CONFIG" --cflags -- flux > "$TMPDIR/flags" && "$PKG_CONFIG" --libs -- flux >> "$TMPDIR/flags"
-while [ "$1" != -o ]; do shift; done
-sleep 0.3
-echo github.com/some/package
-mkdir -p "$(dirname "$2")" && echo built > "$2"
-"""
-CARGO = """
-echo "cargo $1" >> "$TMPDIR/runs"
-while [ "$1" != --manifest-path ]; do shift; done
-echo "$2" >> "$TMPDIR/runs"
-"""
 
 
 @pytest.fixture

@@ -1,17 +1,15 @@
 """Stores that aren't this machine's disk, started once for the tests of a process."""
 
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Iterator
 from typing import TypeVar
 
 import pytest
 
 from tests.apps.stores.servers import S3, Azure, Google, Hadoop
-from tests.programs import REQUIRED
+from tests.programs import found
 from tests.programs.clouds import azurite, fake_gcs
 from tests.waiting import PATIENCE
 from unskew.deploy.servers.server import Server
-from unskew.errors import EnvironmentFault
 
 S = TypeVar("S", bound=Server)
 
@@ -28,13 +26,13 @@ def hdfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hadoop]:
 
 @pytest.fixture(scope="session")
 def gs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Google]:
-    _require(fake_gcs)
+    found(fake_gcs)
     yield from _started(Google(tmp_path_factory.mktemp("google")))
 
 
 @pytest.fixture(scope="session")
 def azure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Azure]:
-    _require(azurite)
+    found(azurite)
     yield from _started(Azure(tmp_path_factory.mktemp("azure")))
 
 
@@ -42,12 +40,3 @@ def _started(server: S) -> Iterator[S]:
     server.start(timeout=PATIENCE)
     yield server
     server.stop()
-
-
-def _require(program: Callable[[], Path]) -> None:
-    try:
-        program()
-    except EnvironmentFault as fault:
-        if REQUIRED:
-            pytest.fail(str(fault))
-        pytest.skip(str(fault))
