@@ -43,40 +43,30 @@ def server(to_be_harmed):
         to_be_harmed.start()
 
 
-def kill(server):
-    server.kill()
-
-
-def kill_and_start(server):
-    server.kill()
-    server.start()
-
-
-def pause(server):
-    server.pause()
+HARMS = {
+    "killed": lambda server: server.kill(),
+    "started again": lambda server: (server.kill(), server.start()),
+    "paused": lambda server: server.pause(),
+    "refuses": lambda _: None,
+}
 
 
 def at_second_batch(harm, server):
     """Does it when there are points already, and more to come."""
     batches = count(1)
-
-    def listener(_):
-        if next(batches) == 2 and harm:
-            harm(server)
-
-    return listener
+    return lambda _: next(batches) == 2 and HARMS[harm](server)
 
 
-@pytest.mark.parametrize("harm", [kill, kill_and_start, pause, None])
+@pytest.mark.parametrize("harm", HARMS)
 def test_influxdb_in_trouble(harm, spark, settings, connection, topic, server):
     publish(connection, topic, 2, countries(KEYS))
     run = settings("PARTIAL_KEY", max_tuples=500)
-    token = "refused" if harm is None else server.token
+    token = "refused" if harm == "refuses" else server.token
     with Outputs(Destinations.of(server.url, token, server.org, topic, None)) as outputs:
         outcome = monitored(spark, run, outputs, at_second_batch(harm, server))
     assert outcome.drained
     assert by_key(final_counts(connection, f"{run.name}-aggregator")) == Counter(KEYS)
-    if harm is kill_and_start:
+    if harm == "started again":
         assert outputs.influx.lost == 0
         found = points(server, topic)
         assert len({series for series in found if series[0] == "batch"}) == outcome.batches

@@ -21,17 +21,6 @@ def exporter():
     thread.join()
 
 
-def test_it_scrapes_and_evaluates_rules(prometheus, exporter, tmp_path):
-    rules = tmp_path / "rules.yml"
-    rule = {"record": "things:doubled", "expr": "things_total * 2", "labels": {"made": "here"}}
-    rules.write_text(json.dumps({"groups": [{"name": "g", "rules": [rule]}]}))
-    server = prometheus(targets={"job": [exporter]}, rules=[rules], every=0.2)
-    (found,) = awaited(lambda: server.query("things:doubled"))
-    assert found["metric"]["job"] == "job"
-    assert (found["metric"]["made"], found["value"][1]) == ("here", "14")
-    assert server.query("things_total", at=0) == []
-
-
 def test_samples_survive_kill_and_targets_appear_while_it_runs(prometheus, exporter, tmp_path):
     targets = tmp_path / "targets"
     server = prometheus(targets_from=targets, every=0.2)

@@ -1,9 +1,6 @@
 """`unskew stack` as its user meets it."""
 
-import os
-import signal
 import subprocess
-import sys
 import time
 
 import pytest
@@ -16,7 +13,6 @@ from unskew.apps.monitoring.catalogue import Sample
 from unskew.apps.monitoring.outputs import Destinations, Outputs
 from unskew.deploy.servers import stack
 from unskew.deploy.servers.loopback import response
-from unskew.deploy.servers.stack import scraped
 
 pytestmark = [pytest.mark.nightly(group="servers"), pytest.mark.usefixtures("influxd_program", "prometheus_program")]
 
@@ -71,12 +67,6 @@ def test_an_unknown_part_is_a_usage_error(own_home):
     assert "influxdb, prometheus" in done.stderr
 
 
-def test_a_server_that_crashed_is_not_running(own_home):
-    found = stack.start("prometheus")
-    os.kill(found.pid, signal.SIGKILL)
-    awaited(lambda: stack.running("prometheus") is None, "its end")
-
-
 def test_metrics_find_their_way_without_options(own_home):
     assert Destinations.of(None, None, None, None, None) == Destinations(None, None)
     influxdb, prometheus = (stack.start(part) for part in stack.PARTS)
@@ -100,13 +90,3 @@ def test_metrics_find_their_way_without_options(own_home):
         (table,) = awaited(lambda: client.query_api().query(flux), "the point in InfluxDB")
         assert [record.get_value() for record in table.records] == [12.5]
     assert list(stack.targets().glob("*.json")) == []
-
-
-def test_what_a_killed_process_left_is_forgotten_by_the_next(own_home):
-    stack.start("prometheus")
-    dead = subprocess.Popen([sys.executable, "-c", "pass"])
-    dead.wait()
-    left = stack.targets() / f"{dead.pid}.json"
-    left.write_text('[{"targets": ["127.0.0.1:1"]}]')
-    with scraped(2):
-        assert [path.stem for path in stack.targets().glob("*.json")] == [f"{os.getpid()}-2"]
