@@ -48,9 +48,9 @@ def test_each_java_and_all_programs_have_their_own(tmp_path, monkeypatch):
 def test_one_that_is_missing_is_missed(tmp_path, monkeypatch):
     monkeypatch.setattr(class_data, "data_directory", lambda: tmp_path)
     class_data.folder().mkdir()
-    class_data.archive("spark").touch()
-    assert class_data.missing()
-    class_data.archive("broker").touch()
+    for program in class_data.PROGRAMS:
+        assert class_data.missing()
+        class_data.archive(program).touch()
     assert not class_data.missing()
 
 

@@ -49,26 +49,48 @@ def repository(tmp_path, monkeypatch):
     return module
 
 
-def test_jars_are_fetched_once(repository):
+def test_jars_are_fetched_once_and_may_lie_where_nothing_can_be_written(repository, tmp_path, monkeypatch):
+    monkeypatch.setenv("UNSKEW_JARS", str(tmp_path / "jars"))
     assert not jars.fetched()
     (jar,) = jars.connector_jars()
-    assert jar.name == "thing-1.0.jar"
-    assert jar.read_bytes() == b"PK-something"
+    assert (jar.name, jar.read_bytes()) == ("thing-1.0.jar", b"PK-something")
+    assert jar.is_relative_to(tmp_path / "jars")
+    assert not (tmp_path / "home").exists()
+    monkeypatch.setenv("UNSKEW_HOME", str(tmp_path / "elsewhere"))
     assert jars.fetched()
     for file in repository.iterdir():
         file.unlink()
     assert jars.connector_jars() == [jar]
     assert [path.name for path in jars.broker_jars()] == ["thing-1.0.jar"]
+    (tmp_path / "ivy.xml").write_text(f"{DESCRIPTION}<!-- another version -->")
+    assert not jars.fetched()
 
 
-def test_jars_may_lie_where_nothing_can_be_written(repository, tmp_path, monkeypatch):
-    monkeypatch.setenv("UNSKEW_JARS", str(tmp_path / "jars"))
+@pytest.mark.slow
+def test_a_fetch_that_failed_leaves_nothing_and_the_next_repairs_it(repository):
+    """Where there is no archive, and where it is another one."""
+    archive = repository / "thing-1.0.jar"
+    for wrong, says in (
+        (None, r"cannot fetch the JVM jars .*the command again"),
+        (b"PK-something else", r"thing-1\.0\.jar is not the archive .*ask who runs the server"),
+    ):
+        archive.unlink() if wrong is None else archive.write_bytes(wrong)
+        with pytest.raises(EnvironmentFault, match=says) as fault:
+            jars.broker_jars()
+        assert "\n" not in str(fault.value)
+        assert not jars.fetched()
+    archive.write_bytes(b"PK-something")
+    assert len(jars.broker_jars()) == 1
+
+
+def test_an_archive_that_was_changed_here_is_not_used(repository):
     (jar,) = jars.connector_jars()
-    assert jar.is_relative_to(tmp_path / "jars")
-    assert not (tmp_path / "home").exists()
-    monkeypatch.setenv("UNSKEW_HOME", str(tmp_path / "elsewhere"))
-    assert jars.fetched()
-    assert jars.connector_jars() == [jar]
+    for name, content in (("other.jar", b"added"), (jar.name, b"changed"), (jar.name, None)):
+        jar.with_name("other.jar").unlink(missing_ok=True)
+        jar.unlink() if content is None else jar.with_name(name).write_bytes(content)
+        with pytest.raises(EnvironmentFault, match=r"\.jar is not the archive .*; remove \S+, and they"):
+            jars.connector_jars()
+    assert len(jars.broker_jars()) == 1, "each is checked where it is used"
 
 
 def test_the_image_asks_for_those_of_a_run_and_of_s3(repository, pytestconfig, monkeypatch):
@@ -77,27 +99,6 @@ def test_the_image_asks_for_those_of_a_run_and_of_s3(repository, pytestconfig, m
     [step] = re.findall(r'python -c "(.+)"\n', (pytestconfig.rootpath / "deploy" / "Dockerfile").read_text())
     exec(step)
     assert asked == ["connector", "s3a"]
-
-
-def test_another_archive_of_that_name_is_not_kept(repository):
-    (repository / "thing-1.0.jar").write_bytes(b"PK-something else")
-    with pytest.raises(EnvironmentFault, match=r"thing-1\.0\.jar is not the archive .*ask who runs the server"):
-        jars.connector_jars()
-    assert not jars.fetched()
-    (repository / "thing-1.0.jar").write_bytes(b"PK-something")
-    assert len(jars.connector_jars()) == 1
-
-
-@pytest.mark.parametrize("change", ["changed", "gone", "added"])
-def test_an_archive_that_was_changed_here_is_not_used(repository, change):
-    (jar,) = jars.connector_jars()
-    if change == "gone":
-        jar.unlink()
-    else:
-        (jar if change == "changed" else jar.with_name("other.jar")).write_bytes(b"PK-something else")
-    with pytest.raises(EnvironmentFault, match=r"\.jar is not the archive .*; remove \S+, and they are fetched anew"):
-        jars.connector_jars()
-    assert len(jars.broker_jars()) == 1, "each is checked where it is used"
 
 
 def test_all_archives_have_a_hash(pytestconfig):
@@ -139,19 +140,16 @@ def test_the_connector_is_that_of_the_installed_pyspark(versions, monkeypatch):
     assert [path.name for path in jars.connector_jars()] == [f"{versions.name}-1.1.jar"], "it is fetched once"
     monkeypatch.setattr(jars, "_installed", lambda: "1.0")
     assert [path.name for path in jars.connector_jars()] == [f"{versions.name}-1.0.jar"]
-
-
-def test_a_pyspark_without_a_connector_is_told_which_one_has_it(versions, monkeypatch):
     monkeypatch.setattr(jars, "_installed", lambda: "1.2")
     with pytest.raises(EnvironmentFault, match=r"^pyspark 1\.2 is installed, and its .*pyspark==1\.0, which"):
         jars.connector_jars()
 
 
-@pytest.mark.parametrize("line", ['__version__: str = "4.1.4"', "__version__ = '4.1.4+vendor.3'"])
-def test_vendors_pyspark_has_a_version(tmp_path, monkeypatch, line):
+def test_vendors_pyspark_has_a_version(tmp_path, monkeypatch):
     monkeypatch.setattr(jars, "pyspark_home", lambda: tmp_path)
-    (tmp_path / "version.py").write_text(f"{line}\n")
-    assert jars._installed() == "4.1.4"
+    for line in ('__version__: str = "4.1.4"', "__version__ = '4.1.4+vendor.3'"):
+        (tmp_path / "version.py").write_text(f"{line}\n")
+        assert jars._installed() == "4.1.4"
 
 
 def test_the_connector_is_that_of_the_pinned_pyspark(pytestconfig):
@@ -159,23 +157,6 @@ def test_the_connector_is_that_of_the_pinned_pyspark(pytestconfig):
     [connector] = [row.get("rev") for row in rows if row.get("name", "").startswith("spark-sql-kafka-")]
     extras = tomllib.loads((pytestconfig.rootpath / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     assert f"pyspark=={connector}" in extras["app"]
-
-
-@pytest.mark.slow
-def test_a_fetch_that_failed_leaves_nothing_and_the_next_repairs_it(repository):
-    (repository / "thing-1.0.jar").rename(repository / "away")
-    with pytest.raises(EnvironmentFault, match=r"cannot fetch the JVM jars .*the command again") as fault:
-        jars.broker_jars()
-    assert "\n" not in str(fault.value)
-    assert not jars.fetched()
-    (repository / "away").rename(repository / "thing-1.0.jar")
-    assert len(jars.broker_jars()) == 1
-
-
-def test_a_new_description_is_fetched_anew(repository, tmp_path):
-    jars.broker_jars()
-    (tmp_path / "ivy.xml").write_text(DESCRIPTION.replace("test", "test", 1) + "<!-- another version -->")
-    assert not jars.fetched()
 
 
 def test_processes_that_fetch_at_the_same_time_agree(repository, tmp_path):
@@ -198,44 +179,34 @@ def test_offline_is_one_line_with_the_ways_out(tmp_path, monkeypatch):
     assert not jars.fetched()
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
 def test_a_home_that_cannot_be_written_to(tmp_path, monkeypatch):
-    (tmp_path / "home").mkdir(mode=0o500)
-    monkeypatch.setenv("UNSKEW_HOME", str(tmp_path / "home"))
-    with pytest.raises(EnvironmentFault, match="UNSKEW_JARS"):
-        jars.connector_jars()
+    (tmp_path / "file").touch()
+    (tmp_path / "closed").mkdir(mode=0o500)
+    for name in ("file", "closed")[: 1 if os.geteuid() == 0 else 2]:  # root may write everywhere
+        monkeypatch.setenv("UNSKEW_HOME", str(tmp_path / name))
+        with pytest.raises(EnvironmentFault, match="UNSKEW_JARS"):
+            jars.connector_jars()
 
 
-def test_a_home_that_is_a_file(tmp_path, monkeypatch):
-    (tmp_path / "home").write_text("")
-    monkeypatch.setenv("UNSKEW_HOME", str(tmp_path / "home"))
-    with pytest.raises(EnvironmentFault, match="UNSKEW_JARS"):
-        jars.connector_jars()
-
-
-@pytest.mark.parametrize(
-    ("mirror_of", "used"),
-    [("*", True), ("central", True), ("external:*,!inner", True), ("inner", False), ("*,!central", False)],
-)
-def test_the_users_maven_mirror_is_respected(tmp_path, monkeypatch, mirror_of, used):
+def test_the_users_maven_mirror_is_respected(tmp_path, monkeypatch):
     monkeypatch.delenv("UNSKEW_IVYSETTINGS", raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
     (tmp_path / ".m2").mkdir()
-    (tmp_path / ".m2" / "settings.xml").write_text(
-        '<settings xmlns="http://maven.apache.org/SETTINGS/1.2.0"><mirrors><mirror>'
-        f"<mirrorOf>{mirror_of}</mirrorOf><url>file:///mirror?a&amp;b</url></mirror></mirrors></settings>"
-    )
-    settings = ivy_settings(tmp_path)
-    assert (settings is not None) == used
-    if settings:
-        assert 'root="file:///mirror?a&amp;b"' in settings.read_text()
+    for mirror_of, used in (
+        *(("*", True), ("central", True), ("external:*,!inner", True)),
+        *(("inner", False), ("*,!central", False)),
+    ):
+        (tmp_path / ".m2" / "settings.xml").write_text(
+            '<settings xmlns="http://maven.apache.org/SETTINGS/1.2.0"><mirrors><mirror>'
+            f"<mirrorOf>{mirror_of}</mirrorOf><url>file:///mirror?a&amp;b</url></mirror></mirrors></settings>"
+        )
+        settings = ivy_settings(tmp_path)
+        assert (settings is not None and 'root="file:///mirror?a&amp;b"' in settings.read_text()) == used
 
 
-@pytest.mark.parametrize(
-    "description", ["deploy/installation/s3a.xml", "deploy/installation/abfs.xml", "tests/apps/stores/servers.xml"]
-)
-def test_hadoops_version_is_pysparks(description, pytestconfig):
+def test_hadoops_version_is_pysparks(pytestconfig):
     (shipped,) = (jars.pyspark_home() / "jars").glob("hadoop-client-api-*.jar")
     version = shipped.stem.removeprefix("hadoop-client-api-")
-    named = ET.parse(pytestconfig.rootpath / description).iterfind("dependencies/dependency")
-    assert {each.get("rev") for each in named if each.get("org") == "org.apache.hadoop"} == {version}
+    for name in ("deploy/installation/s3a.xml", "deploy/installation/abfs.xml", "tests/apps/stores/servers.xml"):
+        named = ET.parse(pytestconfig.rootpath / name).iterfind("dependencies/dependency")
+        assert {each.get("rev") for each in named if each.get("org") == "org.apache.hadoop"} == {version}

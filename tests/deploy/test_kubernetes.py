@@ -43,8 +43,11 @@ def environment(operator: str) -> dict[str, str]:
     return {each["name"]: each.get("value", "…") for each in driver(operator)[2]["env"]}
 
 
-def test_both_operators_start_the_same_driver():
+def test_both_operators_start_the_same_driver_whose_arguments_reach_unskew():
     assert driver("apache") == driver("kubeflow")
+    program, arguments, _ = driver("apache")
+    run, _ = command([*DRIVER, *RUNNER, program, *arguments], {"SPARK_DRIVER_BIND_ADDRESS": "10.0.0.7"})
+    assert run == [sys.executable, "-u", "/opt/unskew/bin/main.py", *arguments]
 
 
 @pytest.fixture
@@ -77,13 +80,6 @@ def test_the_topology_takes_the_command_line(operator, settings_of):
     assert settings.location.scheme == "s3a"
     assert destinations.prometheus_port == driver(operator)[2]["ports"][0]["containerPort"]
     assert "spark.driver.memory" not in settings.conf, "the pod's memory is that of the manifest"
-
-
-@pytest.mark.parametrize("operator", OPERATORS)
-def test_the_drivers_arguments_reach_unskew(operator):
-    program, arguments, _ = driver(operator)
-    run, _ = command([*DRIVER, *RUNNER, program, *arguments], {"SPARK_DRIVER_BIND_ADDRESS": "10.0.0.7"})
-    assert run == [sys.executable, "-u", "/opt/unskew/bin/main.py", *arguments]
 
 
 @pytest.mark.parametrize("operator", OPERATORS)

@@ -37,33 +37,29 @@ def test_without_java_one_line_says_what_to_install():
     assert "\n" not in str(fault.value)
 
 
-@pytest.mark.parametrize(("version", "feature"), [("1.8", 8), ("11", 11), ("25", 25)])
-def test_a_wrong_java_is_named_with_its_version(tmp_path, monkeypatch, version, feature):
-    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "jdk"))
-    fake_java(tmp_path / "jdk", version)
-    with pytest.raises(EnvironmentFault, match=f"is Java {feature};"):
-        find_java()
+def test_a_wrong_java_is_named_with_its_version(tmp_path, monkeypatch):
+    for version, feature in (("1.8", 8), ("11", 11), ("25", 25)):
+        monkeypatch.setenv("JAVA_HOME", str(tmp_path / version))
+        fake_java(tmp_path / version, version)
+        with pytest.raises(EnvironmentFault, match=f"is Java {feature};"):
+            find_java()
 
 
-@pytest.mark.parametrize("version", [17, 21])
-def test_java_home_comes_first(tmp_path, monkeypatch, version):
+def test_java_home_comes_first_and_the_path_counts_when_it_is_wrong(tmp_path, monkeypatch):
     fake_java(tmp_path / "old", "11")
-    launcher = fake_java(tmp_path / "jdk", str(version))
+    other = fake_java(tmp_path / "other", "21")
+    launcher = fake_java(tmp_path / "jdk", "17")
     monkeypatch.setenv("PATH", str(tmp_path / "old" / "bin"))
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "jdk"))
     java = find_java()
-    assert (java.launcher, java.home, java.version) == (launcher, tmp_path / "jdk", version)
-
-
-def test_the_path_counts_when_java_home_is_wrong(tmp_path, monkeypatch):
-    right = fake_java(tmp_path / "right", "21")
+    assert (java.launcher, java.home, java.version) == (launcher, tmp_path / "jdk", 17)
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "gone"))
-    monkeypatch.setenv("PATH", f"{tmp_path}/nothing{os.pathsep}{right.parent}")
-    assert find_java().launcher == right
+    monkeypatch.setenv("PATH", f"{tmp_path}/nothing{os.pathsep}{other.parent}")
+    assert find_java().launcher == other
 
 
-@pytest.mark.parametrize("version", [(3, 10, 9), (3, 15, 0)])
-def test_another_python_is_refused_with_the_range(monkeypatch, version):
-    monkeypatch.setattr(machine.sys, "version_info", version)
-    with pytest.raises(EnvironmentFault, match=r"Python 3\.11 to 3\.14 is needed"):
-        require_python()
+def test_another_python_is_refused_with_the_range(monkeypatch):
+    for version in ((3, 10, 9), (3, 15, 0)):
+        monkeypatch.setattr(machine.sys, "version_info", version)
+        with pytest.raises(EnvironmentFault, match=r"Python 3\.11 to 3\.14 is needed"):
+            require_python()

@@ -41,19 +41,10 @@ def only_line(done: subprocess.CompletedProcess[str]) -> str:
     return line
 
 
-def test_without_a_target_it_lists_the_targets(programs):
-    done = make(programs)
-    assert done.returncode == 0
-    assert all(f"make {target} " in done.stdout for target in ("setup", "demo", "test", "lint", "bench", "clean"))
-
-
-def test_without_python(programs):
+def test_without_python_or_with_a_wrong_one(programs):
     done = make(programs, "setup")
     assert done.returncode != 0
     assert only_line(done).startswith("unskew: Python 3.11 to 3.14 is needed; there is none on the PATH; install one")
-
-
-def test_with_a_wrong_python(programs):
     old = programs / "old-python"
     old.write_text("#!/bin/sh\nexit 1\n")
     old.chmod(0o755)

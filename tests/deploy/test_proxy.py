@@ -1,11 +1,11 @@
 """A proxy in the environment isn't asked for the servers of this machine."""
 
-import threading
 from datetime import UTC, datetime, timedelta
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from http.server import ThreadingHTTPServer
 
 import pytest
 
+from tests.http import Request, serving
 from unskew.dashboards.preview.data_sources import Prometheus
 from unskew.dashboards.preview.selection import Selection
 from unskew.deploy.servers.cluster import Cluster
@@ -14,26 +14,17 @@ from unskew.deploy.servers.loopback import LOOPBACK, free_port
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
-class Master(BaseHTTPRequestHandler):
-    answer = b'{"aliveworkers": 2}'
+class Master(Request):
+    body = b'{"aliveworkers": 2}'
 
     def do_GET(self):
-        self.send_response(200)
-        self.end_headers()
-        self.wfile.write(self.answer)
-
-    def log_message(self, *_):
-        pass
+        self.answer(200, self.body)
 
 
 @pytest.fixture
 def master():
-    with HTTPServer((LOOPBACK, 0), Master) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
+    with serving(ThreadingHTTPServer((LOOPBACK, 0), Master)) as server:
         yield server.server_port
-        server.shutdown()
-        thread.join()
 
 
 @pytest.fixture(autouse=True)
@@ -46,7 +37,7 @@ def proxy(monkeypatch):
 
 @pytest.mark.parametrize("host", [LOOPBACK, "localhost"])
 def test_the_preview_asks_this_machine_s_prometheus_directly(master, monkeypatch, host):
-    monkeypatch.setattr(Master, "answer", b'{"data": {"result": []}}')
+    monkeypatch.setattr(Master, "body", b'{"data": {"result": []}}')
     selection = Selection(start=NOW - timedelta(hours=1), stop=NOW)
     assert Prometheus(f"http://{host}:{master}").answer({"expr": "up"}, selection) == []
 
@@ -55,5 +46,5 @@ def test_the_cluster_s_master_is_asked_directly(master, monkeypatch, tmp_path):
     cluster = Cluster(tmp_path)
     cluster._ui = master
     assert cluster._alive_workers() == 2
-    monkeypatch.setattr(Master, "answer", b"<html>not yet</html>")
+    monkeypatch.setattr(Master, "body", b"<html>not yet</html>")
     assert cluster._alive_workers() == 0
