@@ -14,18 +14,13 @@ from unskew.apps.checkpoint.versions import Versions
 from unskew.errors import EnvironmentFault, UsageError
 
 
-def test_the_same_run_may_come_back(tmp_path):
+def test_the_same_run_may_come_back_and_another_is_refused_by_name(tmp_path):
     run = {"groupingType": "KEY", "numWorkers": 4, "groupingOptions": {"d": 2}}
-    Checkpoint(str(tmp_path)).claim(run)
-    Checkpoint(str(tmp_path)).claim(dict(run))
-
-
-@pytest.mark.parametrize(("name", "value"), [("groupingType", "PARTIAL_KEY"), ("numWorkers", 5)])
-def test_another_run_is_refused_by_name(tmp_path, name, value):
-    run = {"groupingType": "KEY", "numWorkers": 4}
-    Checkpoint(str(tmp_path)).claim(run)
-    with pytest.raises(UsageError, match=f"{name} {run.get(name)!r}, this one has {value!r}"):
-        Checkpoint(str(tmp_path)).claim(run | {name: value})
+    for _ in range(2):
+        Checkpoint(str(tmp_path)).claim(dict(run))
+    for name, value in (("groupingType", "PARTIAL_KEY"), ("numWorkers", 5)):
+        with pytest.raises(UsageError, match=f"{name} {run.get(name)!r}, this one has {value!r}"):
+            Checkpoint(str(tmp_path)).claim(run | {name: value})
 
 
 def test_a_location_that_cannot_be_written(tmp_path):
@@ -50,23 +45,15 @@ def versions(request, tmp_path) -> Versions:
     return Versions(f"{prefix}{tmp_path}/state")
 
 
-def test_a_replay_reads_what_the_first_run_read(versions):
-    versions.write(3, b"three")
+def test_a_replay_reads_what_the_first_run_read(versions, tmp_path):
+    assert versions.newest(5) is None
+    for _ in range(2):
+        versions.write(3, b"three")
+    assert versions.newest(2) is None
     versions.write(4, b"four")
+    (tmp_path / "state" / ".5-interrupted").write_bytes(b"fi")
     assert versions.newest(3) == (3, b"three")
     assert versions.newest(9) == (4, b"four")
-
-
-def test_nothing_is_found_before_the_first(versions):
-    assert versions.newest(5) is None
-    versions.write(6, b"six")
-    assert versions.newest(5) is None
-
-
-def test_a_second_attempt_overwrites(versions):
-    versions.write(1, b"same")
-    versions.write(1, b"same")
-    assert versions.newest(1) == (1, b"same")
 
 
 def test_old_versions_go_but_never_the_one_a_replay_needs(versions, tmp_path):
@@ -76,12 +63,6 @@ def test_old_versions_go_but_never_the_one_a_replay_needs(versions, tmp_path):
         if version:
             assert versions.newest(version - 1) == (version - 1, b"%d" % (version - 1))
     assert len(list((tmp_path / "state").iterdir())) <= 3
-
-
-def test_a_half_written_version_is_not_seen(versions, tmp_path):
-    versions.write(1, b"one")
-    (tmp_path / "state" / ".2-interrupted").write_bytes(b"tw")
-    assert versions.newest(2) == (1, b"one")
 
 
 ARGUMENTS = (
@@ -100,38 +81,32 @@ def _no_environment(monkeypatch):
 AT = "container@account.dfs.core.windows.net"
 
 
-@pytest.mark.parametrize(
-    ("address", "scheme"),
-    [
-        *((address, "file") for address in ("a/path", "/a/path", "file:/a", "file:///a")),
-        *(("s3a://bucket", "s3a"), ("s3a://bucket/a/b", "s3a")),
-        *(("hdfs://host:8020/a", "hdfs"), ("hdfs:///a", "hdfs")),
-        *(("gs://bucket/a", "gs"), (f"abfss://{AT}/a/b", "abfss"), (f"abfs://{AT}", "abfs")),
-    ],
-)
-def test_addresses(address, scheme):
-    location = Location.of(address)
-    assert (location.scheme, str(location)) == (scheme, address)
-    assert pickle.loads(pickle.dumps(location)) == location
+def test_addresses(subtests):
+    for scheme, addresses in {
+        "file": ["a/path", "/a/path", "file:/a", "file:///a"],
+        "s3a": ["s3a://bucket", "s3a://bucket/a/b"],
+        "hdfs": ["hdfs://host:8020/a", "hdfs:///a"],
+        "gs": ["gs://bucket/a"],
+        "abfss": [f"abfss://{AT}/a/b"],
+        "abfs": [f"abfs://{AT}"],
+    }.items():
+        for address in addresses:
+            location = Location.of(address)
+            assert (location.scheme, str(location)) == (scheme, address)
+            assert pickle.loads(pickle.dumps(location)) == location
+    refused = ["ftp://host/a", "gs:///a", "abfss://container/a", "abfss://account.dfs.core.windows.net/a"]
+    for address in (*refused, "s3a:///a", "hdfs:/a", "file://host/a"):
+        with subtests.test(address):
+            code, message = refusal("--checkpoint", address)
+            valid = "valid: a path, file:/path, s3a://bucket/path, hdfs://"
+            assert code == 2
+            assert f"the checkpoint's address is '{address}'; {valid}" in message
 
 
-@pytest.mark.parametrize(
-    "address",
-    [
-        *(
-            "ftp://host/a",
-            "gs:///a",
-            "abfss://container/a",
-            "abfss://account.dfs.core.windows.net/a",
-        ),
-        *("s3a:///a", "hdfs:/a", "file://host/a"),
-    ],
-)
-def test_other_addresses_are_refused_in_a_line(address):
-    done = unskew(*ARGUMENTS, "--checkpoint", address)
-    assert done.returncode == 2
-    message = " ".join(done.stderr.split())
-    assert f"the checkpoint's address is '{address}'; valid: a path, file:/path, s3a://bucket/path, hdfs://" in message
+def refusal(*options):
+    """The exit code of `unskew topology` with these options, and its error as one line."""
+    done = unskew(*ARGUMENTS, *options)
+    return done.returncode, " ".join(done.stderr.split())
 
 
 def test_dbfs_is_where_it_is_mounted(tmp_path, monkeypatch):
@@ -175,40 +150,28 @@ def test_other_schemes_of_s3_are_s3a_where_spark_has_no_other_class_for_them(sch
     assert "\n" not in str(error.value)
 
 
-def test_a_password_in_an_address_is_not_repeated():
-    done = unskew(*ARGUMENTS, "--checkpoint", "s3a://AKIA:s3cret@bucket/a")
-    assert done.returncode == 2
-    assert "has a name or a password in it" in done.stderr
-    assert "s3cret" not in done.stderr
-
-
-def test_a_key_of_azure_among_the_settings_is_refused():
-    name = "spark.hadoop.fs.azure.account.key.account.dfs.core.windows.net"
-    done = unskew(*ARGUMENTS, "--checkpoint", f"abfss://{AT}/a", "--conf", f"{name}=s3cret")
-    assert done.returncode == 2
-    message = " ".join(done.stderr.split())
-    assert f"{name} would be seen by all" in message
-    assert "AZURE_STORAGE_KEY or AZURE_STORAGE_SAS_TOKEN in the environment" in message
-    assert "=s3cret" not in message
+def test_secrets_on_the_command_line_are_refused_and_not_repeated(subtests):
+    code, message = refusal("--checkpoint", "s3a://AKIA:s3cret@bucket/a")
+    assert code == 2
+    assert "has a name or a password in it" in message
+    assert "s3cret" not in message
+    of_s3 = [
+        f"hadoop.fs.s3a.{name}" for name in ("secret.key", "access.key", "session.token", "bucket.mine.secret.key")
+    ]
+    azure = "hadoop.fs.azure.account.key.account.dfs.core.windows.net"
+    for name, address, variable in (
+        *((each, "s3a://bucket/a", "AWS_SECRET_ACCESS_KEY") for each in (*of_s3, "executorEnv.AWS_SECRET_ACCESS_KEY")),
+        (azure, f"abfss://{AT}/a", "AZURE_STORAGE_KEY or AZURE_STORAGE_SAS_TOKEN in the environment"),
+    ):
+        with subtests.test(name):
+            code, message = refusal("--checkpoint", address, "--conf", f"spark.{name}=s3cret")
+            assert code == 2
+            assert f"spark.{name} would be seen by all" in message
+            assert variable in message
+            assert "=s3cret" not in message
+            with pytest.raises(UsageError):
+                location_by("/a", {f"spark.{name}": "s3cret"})
     location_by("/a", {"spark.hadoop.fs.azure.account.keyprovider": "a.Class"})
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        *(f"hadoop.fs.s3a.{name}" for name in ("secret.key", "access.key", "session.token", "bucket.mine.secret.key")),
-        "executorEnv.AWS_SECRET_ACCESS_KEY",
-    ],
-)
-def test_secrets_among_the_settings_are_refused(name):
-    done = unskew(*ARGUMENTS, "--checkpoint", "s3a://bucket/a", "--conf", f"spark.{name}=s3cret")
-    assert done.returncode == 2
-    message = " ".join(done.stderr.split())
-    assert f"spark.{name} would be seen by all" in message
-    assert "AWS_SECRET_ACCESS_KEY" in message
-    assert "=s3cret" not in message
-    with pytest.raises(UsageError):
-        location_by("/a", {f"spark.{name}": "s3cret"})
 
 
 def test_the_environment_fills_what_settings_leave_open(monkeypatch):
@@ -249,11 +212,6 @@ def test_an_address_without_a_scheme_gets_the_one_of_the_settings(tmp_path, monk
         location_by("a/b", default)
 
 
-def test_hdfs_takes_hadoops_settings():
-    given = {"spark.hadoop.dfs.nameservices": "ns", "spark.hadoop.fs.s3a.endpoint": "x", "spark.master": "local"}
-    assert Location.of("hdfs://ns/a", given).access == {"dfs.nameservices": "ns"}
-
-
 def test_azure_takes_the_accounts_own_settings_before_those_of_all(monkeypatch):
     monkeypatch.setenv("AZURE_STORAGE_KEY", "of the environment")
     name = "spark.hadoop.fs.azure.account.key"
@@ -266,22 +224,22 @@ def test_azure_takes_the_accounts_own_settings_before_those_of_all(monkeypatch):
     assert Location.of(f"abfss://{AT}/a").access["fs.azure.account.key"] == "of the environment"
 
 
-@pytest.mark.parametrize(
-    ("scheme", "settings", "url"),
-    [
-        ("abfss", {}, "https://account.blob.core.windows.net"),
-        ("abfs", {}, "https://account.blob.core.windows.net"),  # Hadoop's default is TLS for both
-        ("abfss", {"fs.azure.always.use.https": "false"}, "https://account.blob.core.windows.net"),
-        ("abfs", {"fs.azure.always.use.https": "false"}, "http://account.blob.core.windows.net"),
+def test_azures_blobs_have_an_address_of_their_own():
+    own, plain = "account.blob.core.windows.net", {"fs.azure.always.use.https": "false"}
+    for scheme, settings, url in (
+        ("abfss", {}, f"https://{own}"),
+        ("abfs", {}, f"https://{own}"),  # Hadoop's default is TLS for both
+        ("abfss", plain, f"https://{own}"),
+        ("abfs", plain, f"http://{own}"),
         ("abfss", {"fs.azure.abfs.endpoint": "127.0.0.1:1"}, "https://127.0.0.1:1/account"),
-    ],
-)
-def test_azures_blobs_have_an_address_of_their_own(scheme, settings, url):
-    access = {"fs.azure.account.key": "a2V5", **settings}
-    assert AbfsFolder.at(scheme, AT, "/a", access)._container.url == f"{url}/container"
+    ):
+        access = {"fs.azure.account.key": "a2V5", **settings}
+        assert AbfsFolder.at(scheme, AT, "/a", access)._container.url == f"{url}/container"
 
 
-def test_google_takes_its_connectors_settings():
+def test_stores_take_their_own_settings_alone():
+    given = {"spark.hadoop.dfs.nameservices": "ns", "spark.hadoop.fs.s3a.endpoint": "x", "spark.master": "local"}
+    assert Location.of("hdfs://ns/a", given).access == {"dfs.nameservices": "ns"}
     given = {"spark.hadoop.fs.gs.auth.type": "UNAUTHENTICATED", "spark.hadoop.fs.gs.block.size": "1"}
     assert Location.of("gs://bucket/a", given).access == {"fs.gs.auth.type": "UNAUTHENTICATED"}
 
@@ -307,33 +265,37 @@ def test_azure_takes_a_token(monkeypatch):
     assert by_environment.access["fs.azure.sas.fixed.token"] == "sig=of the environment"
 
 
-def test_credentials_of_other_kinds_are_refused(monkeypatch):
+def test_credentials_of_other_kinds_are_refused(monkeypatch, subtests):
     monkeypatch.delenv("AZURE_STORAGE_KEY", raising=False)
-    address = f"abfss://{AT}/a"
-    with pytest.raises(
-        UsageError, match=r"there is no key for abfss://.*; valid: SharedKey, .*or in AZURE_STORAGE_KEY"
+    azure, google = f"abfss://{AT}/a", "gs://bucket/a"
+    kind, provider = "account.auth.type", "account.oauth.provider.type"
+    of_google = "spark.hadoop.fs.gs.auth.type"
+    for address, settings, says in (
+        (azure, {}, r"there is no key for abfss://.*; valid: SharedKey, .*or in AZURE_STORAGE_KEY"),
+        (
+            *(azure, azure_settings(**{kind: "OAuth"})),
+            r"auth\.type is 'OAuth', by which unskew can't reach .*; valid: SharedKey",
+        ),
+        (
+            *(azure, azure_settings(**{kind: "OAuth", provider: "a.Class"})),
+            r"'OAuth' \(fs\.azure\.account\.oauth\.provider\.type is a\.Class\), by which",
+        ),
+        (
+            *(azure, azure_settings(**{kind: "SAS"})),
+            r"there is no token for abfss://.*; or SAS, with a token in fs\.azure\.sas\.fixed",
+        ),
+        (
+            *(azure, azure_settings(**{kind: "SAS", "sas.token.provider.type": "a.Class"})),
+            r"sas\.token\.provider\.type is a\.Class, by which unskew can't get a token",
+        ),
+        (
+            *(google, {of_google: "USER_CREDENTIALS"}),
+            r"is 'USER_CREDENTIALS', by which .* gs://bucket; valid: APPLICATION_DEFAULT, ",
+        ),
+        (google, {of_google: "SERVICE_ACCOUNT_JSON_KEYFILE"}, r"keyfile is missing; valid: the key file's path"),
     ):
-        Location.of(address).folder()
-    with pytest.raises(UsageError, match=r"auth\.type is 'OAuth', by which unskew can't reach .*; valid: SharedKey"):
-        Location.of(address, {"spark.hadoop.fs.azure.account.auth.type": "OAuth"}).folder()
-    oauth = {"account.auth.type": "OAuth", "account.oauth.provider.type": "a.Class"}
-    with pytest.raises(
-        UsageError, match=r"'OAuth' \(fs\.azure\.account\.oauth\.provider\.type is a\.Class\), by which"
-    ):
-        Location.of(address, azure_settings(**oauth)).folder()
-    with pytest.raises(
-        UsageError, match=r"there is no token for abfss://.*; or SAS, with a token in fs\.azure\.sas\.fixed"
-    ):
-        Location.of(address, azure_settings(**{"account.auth.type": "SAS"})).folder()
-    sas = {"account.auth.type": "SAS", "sas.token.provider.type": "a.Class"}
-    with pytest.raises(UsageError, match=r"sas\.token\.provider\.type is a\.Class, by which unskew can't get a token"):
-        Location.of(address, azure_settings(**sas)).folder()
-    with pytest.raises(
-        UsageError, match=r"is 'USER_CREDENTIALS', by which .* gs://bucket; valid: APPLICATION_DEFAULT, "
-    ):
-        Location.of("gs://bucket/a", {"spark.hadoop.fs.gs.auth.type": "USER_CREDENTIALS"}).folder()
-    with pytest.raises(UsageError, match=r"keyfile is missing; valid: the key file's path"):
-        Location.of("gs://bucket/a", {"spark.hadoop.fs.gs.auth.type": "SERVICE_ACCOUNT_JSON_KEYFILE"}).folder()
+        with subtests.test(says), pytest.raises(UsageError, match=says):
+            Location.of(address, settings).folder()
 
 
 @pytest.mark.parametrize(

@@ -1,12 +1,11 @@
 """Checkpoints of other versions: resumed as they are, or as far as they can be read.
 
-`python -m tests.apps.checkpoint.test_upgrades` made `tests/data/checkpoint-1` with the first version that had a format;
-it is kept as it is. A change that can't read it any more breaks its users' runs.
+The first version that had a format made `tests/data/checkpoint-1`: by SHUFFLE, in windows of 2 s, one of which is
+open. It is kept as it is. A change that can't read it any more breaks its users' runs.
 """
 
 import logging
 import shutil
-from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,7 +19,6 @@ from unskew.apps.checkpoint.versions import Totals, TotalsLog, Versions
 from unskew.apps.feedback.plans import Plans
 from unskew.apps.routing.router import Routing, SourceRouter
 from unskew.apps.run.preconditions import require_plans
-from unskew.apps.run.run import Run
 from unskew.apps.topology.dataflow import Dataflow
 from unskew.apps.topology.publisher import result_topics
 from unskew.apps.topology.settings import Settings
@@ -159,33 +157,3 @@ def test_what_is_cut_off_while_it_is_written_is_not_there(tmp_path, monkeypatch)
     with pytest.raises(EnvironmentFault, match="No space"):
         Versions(str(tmp_path)).write(7, b"half")
     assert Versions(str(tmp_path)).newest(7) is None
-
-
-def make() -> None:
-    """Make the kept checkpoint: some windows out, one open, all offsets committed."""
-    from tempfile import TemporaryDirectory
-
-    from unskew.apps.run import session
-    from unskew.apps.topology.settings import Settings
-    from unskew.deploy.kafka.connection import Connection
-    from unskew.deploy.servers.broker import Broker
-
-    shutil.rmtree(KEPT, ignore_errors=True)
-    with TemporaryDirectory() as folder, Broker(Path(folder)) as kafka, session.start("kept", "local[2]", 2) as spark:
-        connection = Connection(kafka.bootstrap_servers)
-        stamps = [1_700_000_000_000 + 100 * i for i in range(len(BEFORE))]
-        publish(connection, TOPIC, 2, countries(BEFORE), ms=stamps)
-        given = "LOCAL", "COUNTRY_SKEW_R80", "SHUFFLE", TOPIC, 2, 4, "x0", connection, str(KEPT)
-        settings = Settings(*given, window=2.0, trigger=0.2, max_tuples=16)
-
-        def stop_with_an_open_window(report):
-            if 0 < report.totals.tuples < report.totals.routed == len(BEFORE):
-                run.stop()
-
-        run = Run(settings, [stop_with_an_open_window])
-        run.run(spark)
-    assert Counter(BEFORE)
-
-
-if __name__ == "__main__":
-    make()

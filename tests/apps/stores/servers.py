@@ -3,7 +3,6 @@
 import base64
 import re
 import socket
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -33,7 +32,14 @@ def _jars(configuration: str) -> list[Path]:
     return described_jars(_ARCHIVES, configuration, "S3Proxy and Hadoop's minicluster for tests", 5, "about 115 MB")
 
 
-class S3(Server):
+class Store(Server):
+    """A server whose address is all that its clients have to know."""
+
+    def _announcement(self) -> dict[str, str]:
+        return {"endpoint": self.listens}
+
+
+class S3(Store):
     """S3Proxy with one bucket, its objects in memory; it checks signatures."""
 
     name = "S3Proxy"
@@ -86,11 +92,8 @@ class S3(Server):
             return False
         return True
 
-    def _announcement(self) -> dict[str, str]:
-        return {"endpoint": self.listens}
 
-
-class Google(Server):
+class Google(Store):
     """fake-gcs-server with one bucket, its objects in memory. It takes any token, and none."""
 
     name = "fake-gcs-server"
@@ -126,11 +129,8 @@ class Google(Server):
         client.create_bucket(BUCKET)
         return True
 
-    def _announcement(self) -> dict[str, str]:
-        return {"endpoint": self.listens}
 
-
-class Azure(Server):
+class Azure(Store):
     """Azurite with one container, its blobs in memory; it checks signatures."""
 
     name = "Azurite"
@@ -178,9 +178,6 @@ class Azure(Server):
         except AzureError:
             return False
         return True
-
-    def _announcement(self) -> dict[str, str]:
-        return {"endpoint": self.listens}
 
 
 class Hadoop(Server):
@@ -241,9 +238,3 @@ def _is_executor(process: psutil.Process) -> bool:
         return process.name() == "java" and any("ExecutorBackend" in word for word in process.cmdline())
     except psutil.Error:  # it has ended
         return False
-
-
-def by_method(requests: list[tuple[str, str]]) -> str:
-    """Requests counted, for people to read."""
-    counted = Counter("LIST" if method == "GET" and "list-type" in path else method for method, path in requests)
-    return ", ".join(f"{number} {method}" for method, number in sorted(counted.items()))

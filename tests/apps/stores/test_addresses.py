@@ -3,21 +3,8 @@
 import pytest
 
 from unskew.apps.checkpoint.location import location_in
-from unskew.errors import UsageError
 
 pytestmark = [pytest.mark.nightly(group="clusters"), pytest.mark.slow, pytest.mark.spark]
-
-
-def test_s3_is_s3a_unless_the_session_has_another_class_for_it(spark):
-    assert str(location_in(spark, "s3://bucket/a")) == "s3a://bucket/a"
-    spark.conf.set("fs.s3.impl", "com.vendor.Its")
-    try:
-        with pytest.raises(UsageError, match=r"by com\.vendor\.Its \(fs\.s3\.impl\)"):
-            location_in(spark, "s3://bucket/a")
-        spark.conf.set("fs.s3.impl", "org.apache.hadoop.fs.s3a.S3AFileSystem")
-        assert str(location_in(spark, "s3://bucket/a")) == "s3a://bucket/a"
-    finally:
-        spark.conf.unset("fs.s3.impl")
 
 
 def test_the_sessions_settings_of_a_store_are_found(spark):

@@ -74,7 +74,7 @@ def test_parts_of_a_file_are_read_by_themselves(location):
     folder.write("one", data)
     with folder.open("one") as file:
         assert file.size() == len(data)
-        for start, size in [(len(data) - 10, 100), (1_500_000, 20), (1_500_005, 2_000_000), (0, 3), (len(data), 1)]:
+        for start, size in [(len(data) - 10, 100), (1_500_005, 2_000_000), (0, 3), (len(data), 1)]:
             file.seek(start)
             assert file.read(size) == data[start : start + size]
     with pytest.raises(FileNotFoundError):
@@ -201,31 +201,20 @@ def pem() -> str:
 
 @pytest.mark.parametrize("by", ["setting", "environment"])
 def test_a_key_file_of_google_is_used(gs, tokens, by, tmp_path, pem):
-    file = tmp_path / "key.json"
+    file, address = tmp_path / "key.json", f"gs://bucket/{tmp_path.name}"
     settings, environment = {"fs.gs.storage.root.url": gs.url}, {}
     if by == "setting":
-        settings |= {
-            "fs.gs.auth.type": "SERVICE_ACCOUNT_JSON_KEYFILE",
-            "fs.gs.auth.service.account.json.keyfile": str(file),
-        }
+        settings["fs.gs.auth.type"] = "SERVICE_ACCOUNT_JSON_KEYFILE"
+        settings["fs.gs.auth.service.account.json.keyfile"] = str(file)
     else:
         environment["GOOGLE_APPLICATION_CREDENTIALS"] = str(file)
-    address = f"gs://bucket/{tmp_path.name}"
-    assert f"EnvironmentFault: the checkpoint location {address} can't be reached (" in _used(
-        address, settings, environment
-    )
-    file.write_text("no JSON")
-    assert f"EnvironmentFault: the checkpoint location {address} can't be reached (" in _used(
-        address, settings, environment
-    )
-    account = {
-        "type": "service_account",
-        "client_email": "tests@example.org",
-        "client_id": "1",
-        "private_key_id": "1",
-        "private_key": pem,
-        "token_uri": f"http://127.0.0.1:{tokens.server_port}/token",
-    }
+    for content in (None, "no JSON"):
+        if content:
+            file.write_text(content)
+        said = _used(address, settings, environment)
+        assert f"EnvironmentFault: the checkpoint location {address} can't be reached (" in said
+    account = {"type": "service_account", "client_email": "tests@example.org", "client_id": "1", "private_key_id": "1"}
+    account |= {"private_key": pem, "token_uri": f"http://127.0.0.1:{tokens.server_port}/token"}
     file.write_text(json.dumps(account))
     assert _used(address, settings, environment) == "True False ['one'] b'1'"
     assert {*tokens.asked} == {"POST /token"}

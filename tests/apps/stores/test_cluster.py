@@ -8,7 +8,6 @@ from itertools import pairwise
 import pytest
 
 from tests.apps.clusters import cluster, options  # noqa: F401  fixtures
-from tests.apps.stores.servers import by_method
 from tests.commands import UNSKEW
 from tests.harness.topology import WINDOW_MS, check, truth  # noqa: F401  fixtures
 
@@ -26,7 +25,7 @@ pytestmark = [
 
 
 @pytest.mark.takes(70)
-def test_executors_get_there(connection, topic, tmp_path, truth, options, cluster, s3, capsys):
+def test_executors_get_there(connection, topic, tmp_path, truth, options, cluster, s3):
     """Counts are exact, secrets stay secret, and a batch makes few requests."""
     groupings = {"KEY": "kg", "DYNAMIC_KEY": "dkg"}  # the one forgets, the other remembers
     location = s3.location(topic)
@@ -55,6 +54,4 @@ def test_executors_get_there(connection, topic, tmp_path, truth, options, cluste
         committed = [n for n, (how, what) in enumerate(requests) if how == "PUT" and f"/{short}/commits/" in what]
         batches = [requests[start:end] for start, end in pairwise(committed)]
         assert len(batches) >= 3
-        with capsys.disabled():
-            print(f"\nS3, {short}: requests a batch {[*map(len, batches)]}, the last: {by_method(batches[-1])}")
         assert statistics.median(map(len, batches)) <= MOST_REQUESTS
