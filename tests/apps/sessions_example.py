@@ -2,10 +2,9 @@
 
 import random
 import time
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +14,7 @@ import pyarrow as pa
 from oracle.rows import written
 from tests.apps.conftest import publish
 from tests.harness.query import QueryProcess
+from tests.sessions import sessions
 from tests.waiting import awaited
 from tests.wheel.environments import ROOT
 from unskew.apps.checkpoint.location import Location
@@ -33,20 +33,6 @@ def stream() -> list[tuple[str, datetime]]:
     late = np.where(rng.random(n) < 0.1, rng.integers(0, 480, n), 0)
     times = np.maximum(np.arange(n) - late, 0)
     return [(f"u{user}", BEGIN + timedelta(seconds=int(t))) for user, t in zip(users, times, strict=True)]
-
-
-def sessions(messages: list[tuple[str, datetime]]) -> Counter[tuple[str, datetime, datetime, int]]:
-    """The sessions of all users: (user, first time, last time, messages)."""
-    times = defaultdict(list)
-    for user, at in messages:
-        times[user].append(at)
-    found: Counter[tuple[str, datetime, datetime, int]] = Counter()
-    for user, moments in times.items():
-        moments.sort()
-        ends = [n for n, (one, other) in enumerate(pairwise(moments)) if other - one > GAP]
-        for first, last in zip([0, *(n + 1 for n in ends)], [*ends, len(moments) - 1], strict=True):
-            found[user, moments[first], moments[last], last - first + 1] += 1
-    return found
 
 
 def values(messages: list[tuple[str, datetime]]) -> list[bytes | None]:
@@ -111,7 +97,7 @@ def require_each_session_once(example: Example, connection: Connection, topic: s
         time.sleep(rng.random())  # anywhere in a batch
         example.kill()
         example.start()
-    true = sessions(stream())
+    true = Counter(sessions(stream(), GAP))
     assert len(true) > 1_000, "a stream without sessions would prove nothing"
     days = iter(range(10, 10_000))
 

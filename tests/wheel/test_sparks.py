@@ -10,7 +10,6 @@ import os
 from collections import Counter, defaultdict
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
-from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -23,6 +22,7 @@ from tests.apps.sessions_example import Example, require_each_session_once, send
 from tests.harness.topology import Topology
 from tests.harness.topology import check as require_counts
 from tests.harness.topology import published as send_countries
+from tests.sessions import sessions
 from tests.wheel.environments import ROOT
 from tests.wheel.installed import MODES, Installed, error_of, own
 from tests.wheel.query import CLASSIC, NAMES
@@ -35,7 +35,7 @@ NIGHTLY = pytest.mark.nightly(group="sparks")
 #: Of each minor version that `balance` and its kin are for, the newest that has a thin client, if any has.
 VERSIONS = ["4.0.4", *(pytest.param(each, marks=NIGHTLY) for each in ("4.1.3", "4.2.0")), "4.3.0"]
 WORKERS, FILES, ROWS = 4, 6, 300
-GAP = timedelta(seconds=2)
+GAP_MS = 2_000
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 #: The workers of the hot key, which has three of five rows, by grouping: so few at least, so many at most.
 HOT = {"KEY": (1, 1), "PARTIAL_KEY": (2, 2), "BOUNDED_LOAD": (3, WORKERS), "PLANNED": (3, WORKERS)}
@@ -130,21 +130,6 @@ def require_placed(found: pa.Table, stream: pa.Table, grouping: str) -> None:
     assert len(set.union(*workers.values())) == WORKERS
 
 
-def sessions(stream: pa.Table) -> Counter[tuple[str, int, int, int]]:
-    """The sessions of all keys: (key, start, last, count), times in ms; without the last rows' key."""
-    times = defaultdict(list)
-    for key, at in zip(stream["key"].to_pylist(), stream["at"].to_pylist(), strict=True):
-        times[key].append(at)
-    found: Counter[tuple[str, int, int, int]] = Counter()
-    for key, moments in times.items():
-        moments.sort()
-        ends = [n for n, (one, other) in enumerate(pairwise(moments)) if other - one > GAP]
-        for first, last in zip([0, *(n + 1 for n in ends)], [*ends, len(moments) - 1], strict=True):
-            start, end = (round(1000 * moments[n].timestamp()) for n in (first, last))
-            found[key, start, end, last - first + 1] += 1
-    return Counter({each: number for each, number in found.items() if each[0] != "end"})
-
-
 def published(found: pa.Table) -> Counter[tuple[str, int, int, int]]:
     columns = (found[name].to_pylist() for name in ("key", "start", "last", "count"))
     return Counter(each for each in zip(*columns, strict=True) if each[0] != "end")
@@ -169,7 +154,9 @@ def require(name: str, folder: Path) -> None:
     if kind == "rows":
         require_placed(found, stream, grouping)
     elif kind == "sessions":
-        assert published(found) == sessions(stream)
+        rows = zip(stream["key"].to_pylist(), stream["at"].to_pylist(), strict=True)
+        true = sessions(((key, round(1000 * at.timestamp())) for key, at in rows if key != "end"), GAP_MS)
+        assert published(found) == Counter(true)
     else:
         assert pairs(found) == (pairs(stream) if kind == "map" else Counter({*pairs(stream)}))
 

@@ -2,7 +2,6 @@
 
 import math
 from collections import Counter, defaultdict
-from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -10,6 +9,7 @@ import pytest
 
 from examples.keyed_works import BATCHES, WORKS, classes, clicks, last, run
 from tests.apps.keyed.in_time import in_time
+from tests.sessions import sessions as sessions_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
@@ -39,11 +39,7 @@ def distinct_count(rows):
 
 def sessions(rows):
     """All of the first batch are over when the last one comes; of the others some."""
-    expected = set()
-    for user, mine in BY_USER.items():
-        times = sorted(each["ms"] for each in mine)
-        cuts = [0, *(i for i in range(1, len(times)) if times[i] - times[i - 1] > 2000), len(times)]
-        expected |= {(user, times[a], times[b - 1], b - a) for a, b in pairwise(cuts)}
+    expected = set(sessions_of(((each["user"], each["ms"]) for each in ROWS), 2000))
     found = [(row["user"], row["start"], row["last"], row["count"]) for row in rows]
     assert len(found) == len(set(found))
     assert set(found) <= expected

@@ -10,6 +10,7 @@ from tests.apps.keyed import driver
 from tests.apps.keyed.driver import TallyOfKinds
 from tests.apps.keyed.tallies import published
 from tests.harness.topology import START
+from tests.sessions import sessions
 from unskew.apps.feedback.plans import Plans
 from unskew.apps.keyed.state_reader import States
 from unskew.apps.topology.publisher import result_topics
@@ -20,22 +21,6 @@ cloudpickle.register_pickle_by_value(driver)  # the tasks can't import the tests
 
 #: A plan in every batch in which workers' measured times differ: in most.
 ALWAYS = {"theta_max": 0.0, "window": 1}
-
-
-def sessions_of(stream, gap):
-    """(key, start, last, count) of each session of (key, ms)."""
-    found, times = Counter(), defaultdict(list)
-    for key, ms in stream:
-        times[key].append(ms)
-    for key, of in times.items():
-        first, before, n = of[0], of[0], 0
-        for ms in sorted(of):
-            if ms - before > gap:
-                found[key, first, before, n] += 1
-                first, n = ms, 0
-            before, n = ms, n + 1
-        found[key, first, before, n] += 1
-    return found
 
 
 @pytest.mark.parametrize(
@@ -54,7 +39,7 @@ def test_keys_move_in_every_batch(grouping, settings, drain, connection, topic):
         (value["key"], *(value["fields"][name] for name in ("start", "last", "count")))
         for value in dict(records(connection, result_topics(run)["results"])).values()
     )
-    expected = sessions_of(zip(keys, ms, strict=True), gap)
+    expected = Counter(sessions(zip(keys, ms, strict=True), gap))
     assert set(found) <= set(expected)
     assert set(found.values()) == {1}
     over = START + 7 * len(keys) - 2 * 5_000 - gap

@@ -5,7 +5,6 @@ those of Spark's `session_window`.
 """
 
 import time
-from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from pyspark.sql import functions as F
 
 from tests.apps.conftest import publish
 from tests.apps.keyed.in_time import in_time
+from tests.sessions import sessions
 from unskew import keyed_map
 from unskew.deploy.kafka.connection import Connection
 from unskew.works import Sessions
@@ -43,15 +43,7 @@ def bids(seed: int) -> list[tuple[str, int]]:
 def over(stream: list[tuple[str, int]]) -> Iterator[Session]:
     """The sessions that are over when all bids have come."""
     watermark = max(ms for _, ms in stream) - LATENESS_MS
-    times = defaultdict(list)
-    for bidder, ms in stream:
-        times[bidder].append(ms)
-    for bidder, of in times.items():
-        of.sort()
-        cuts = [i for i in range(1, len(of)) if of[i] - of[i - 1] > GAP_MS]
-        for start, stop in zip([0, *cuts], [*cuts, len(of)], strict=True):
-            if of[stop - 1] + GAP_MS < watermark:
-                yield bidder, of[start], of[stop - 1], stop - start
+    return (each for each in sessions(stream, GAP_MS) if each[2] + GAP_MS < watermark)
 
 
 def told(df: DataFrame, checkpoint: Path, pause: float = 0.0) -> list[Session]:
