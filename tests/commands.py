@@ -4,10 +4,12 @@ import io
 import os
 import sys
 from contextlib import redirect_stderr, redirect_stdout
-from subprocess import CompletedProcess
+from pathlib import Path
+from subprocess import CompletedProcess, run
 from unittest.mock import patch
 
 from unskew.apps.cli import main
+from unskew.deploy.installation.machine import find_java
 
 #: The command as a process of its own. It takes seconds to import what it needs: for what is killed, or interrupted.
 UNSKEW = [sys.executable, "-c", "from unskew.apps.cli import main; main()"]
@@ -34,3 +36,17 @@ def _ended() -> int:
     except SystemExit as ended:
         return ended.code if isinstance(ended.code, int) else int(ended.code is not None)
     return 0
+
+
+def with_spark(**more: str) -> dict[str, str]:
+    """The variables of a program of its own that starts Spark."""
+    return {**os.environ, "PYSPARK_PYTHON": sys.executable, "JAVA_HOME": str(find_java().home), **more}
+
+
+def printed_by(program: str, folder: Path, *arguments: object, **more: str) -> list[str]:
+    """The lines that a user's program prints, which starts Spark."""
+    (folder / "program.py").write_text(program)
+    command = [sys.executable, folder / "program.py", *map(str, arguments)]
+    done = run(command, cwd=folder, env=with_spark(**more), capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-3_000:]
+    return done.stdout.splitlines()

@@ -2,15 +2,14 @@
 `tests/wheel/test_sparks.py`.)
 """
 
-import os
 import sys
 from pathlib import Path
 
 import pytest
 
 from tests.apps.sessions_example import Example, require_each_session_once, send
+from tests.commands import with_spark
 from unskew.deploy.installation.jars import connector_jars
-from unskew.deploy.installation.machine import find_java
 
 pytestmark = [
     pytest.mark.nightly(group="kills"),
@@ -25,9 +24,8 @@ pytestmark = [
 def example(connection, topic, tmp_path):
     """The stream is in the topic before the example starts."""
     send(connection, topic)
-    environment = os.environ | {"JAVA_HOME": str(find_java().home), "PYSPARK_PYTHON": sys.executable}
     submit = Path(sys.executable).with_name("spark-submit")
-    started = Example(submit, connector_jars(), environment, connection.bootstrap_servers, topic, tmp_path)
+    started = Example(submit, connector_jars(), with_spark(), connection.bootstrap_servers, topic, tmp_path)
     yield started
     if started.process.poll() is None:
         started.kill()

@@ -1,6 +1,5 @@
 """A query with `kafka_sink` as a process of its own: whatever is killed, a plain consumer sees each record once."""
 
-import os
 import random
 import sys
 from collections import Counter
@@ -10,10 +9,10 @@ import pytest
 
 from tests.apps import sink_query
 from tests.apps.conftest import publish
+from tests.commands import with_spark
 from tests.harness.query import QueryProcess
 from tests.waiting import PATIENCE, awaited
 from unskew.apps.checkpoint.location import Location
-from unskew.deploy.installation.machine import find_java
 from unskew.deploy.kafka.reader import TopicReader
 from unskew.deploy.kafka.topics import end_offsets, ensure_topic
 
@@ -29,8 +28,7 @@ class Query(QueryProcess):
     def __init__(self, servers: str, source: str, to: str, folder: Path, rng: random.Random) -> None:
         self.rng = rng
         command = [sys.executable, "-P", sink_query.__file__, servers, source, to, str(folder)]
-        environment = os.environ | {"JAVA_HOME": str(find_java().home), "PYSPARK_PYTHON": sys.executable}
-        super().__init__(command, folder / "query.log", Location(str(folder / "checkpoint")), environment, folder)
+        super().__init__(command, folder / "query.log", Location(str(folder / "checkpoint")), with_spark(), folder)
 
     def await_batches(self, batches: int, longer: float | None = None) -> None:
         """Wait until so many more batches are done, and then for a moment, which ends anywhere in the next batch."""

@@ -1,19 +1,15 @@
 """`unskew.settings` and `unskew.check`: which settings, for which session, and what a session lacks."""
 
-import os
-import subprocess
-import sys
-
 import pyspark
 import pytest
 from pyspark.sql import SparkSession
 
+from tests.commands import printed_by
 from tests.conftest import ONE_CONNECT
 from tests.pages import PAGES
 from unskew import check, settings
 from unskew.apps import tuning
 from unskew.apps.spark import disk_manager
-from unskew.deploy.installation.machine import find_java
 from unskew.errors import UsageError
 
 ALL = {"workers": 3, "small_rows": True}
@@ -48,9 +44,8 @@ def test_each_setting_is_in_the_docs_with_its_reason():
         assert told[name] == given[name]
 
 
-@pytest.mark.parametrize(
-    ("given", "lacks"),
-    [
+def test_each_setting_has_its_condition():
+    for given, lacks in (
         ({}, set()),
         ({"workers": None}, {tuning.PARTITIONS}),
         ({"workers": None, "cores": 2}, {tuning.PARTITIONS}),
@@ -59,17 +54,15 @@ def test_each_setting_is_in_the_docs_with_its_reason():
         ({"checkpoint": "hdfs://host/path"}, {tuning.MANAGER}),
         ({"installed": False}, {tuning.DAEMON}),
         ({"small_rows": False}, {"spark.sql.execution.arrow.maxBytesPerBatch"}),
-    ],
-)
-def test_each_setting_has_its_condition(given, lacks):
-    assert settings(**ALL).keys() - settings(**(ALL | given)).keys() == lacks
+    ):
+        assert settings(**ALL).keys() - settings(**(ALL | given)).keys() == lacks
 
 
-@pytest.mark.parametrize(("workers", "cores", "partitions"), [(3, None, "3"), (3, 2, "2"), (3, 4, "3")])
-def test_no_more_partitions_than_run_at_once(workers, cores, partitions):
-    assert settings(workers=workers, cores=cores)[tuning.PARTITIONS] == partitions
-    found = check(Session(settings() | {tuning.PARTITIONS: "200"}), workers=workers, cores=cores)
-    assert [each.wants for each in found] == [partitions]
+def test_no_more_partitions_than_run_at_once():
+    for workers, cores, partitions in ((3, None, "3"), (3, 2, "2"), (3, 4, "3")):
+        assert settings(workers=workers, cores=cores)[tuning.PARTITIONS] == partitions
+        found = check(Session(settings() | {tuning.PARTITIONS: "200"}), workers=workers, cores=cores)
+        assert [each.wants for each in found] == [partitions]
 
 
 def test_what_is_invalid_is_refused():
@@ -81,12 +74,6 @@ def test_what_is_invalid_is_refused():
         check(Session(settings()), cores=0)
     with pytest.raises(UsageError, match="ftp"):
         settings(checkpoint="ftp://host/path")
-
-
-def test_the_file_manager_moved_with_spark_4_1():
-    found = {version: disk_manager(version).rpartition(".")[0] for version in ("4.0.5", "4.1.4", "4.3.0", "5.0.0.dev1")}
-    streaming = "org.apache.spark.sql.execution.streaming"
-    assert found == dict.fromkeys(found, f"{streaming}.checkpointing") | {"4.0.5": streaming}
 
 
 def test_a_session_with_the_settings_lacks_nothing():
@@ -108,11 +95,9 @@ def test_a_session_as_spark_comes_lacks_all():
 
 
 def test_without_workers_only_sparks_default_has_too_many_partitions():
-    for partitions, lacks in (("200", [tuning.PARTITIONS]), ("64", [])):
-        found = check(Session(settings() | {tuning.PARTITIONS: partitions}))
-        assert [each.setting for each in found] == lacks
-    assert not check(Session(settings() | {tuning.PARTITIONS: "64"}))
-    assert [each.has for each in check(Session(settings() | {tuning.PARTITIONS: "64"}), workers=32)] == ["64"]
+    for partitions, workers, lacks in (("200", None, ["200"]), ("64", None, []), ("64", 32, ["64"])):
+        found = check(Session(settings() | {tuning.PARTITIONS: partitions}), workers=workers)
+        assert [each.has for each in found] == lacks
 
 
 @pytest.mark.spark
@@ -130,32 +115,29 @@ def test_a_session_is_mended(spark: SparkSession):
     assert other.range(3).repartition("id").count() == 3
 
 
+SESSION = """
+import sys
+from pyspark.sql import SparkSession
+from unskew import check, settings
+builder = SparkSession.builder.config('spark.ui.enabled', 'false')
+if sys.argv[2] == 'fast':
+    builder = builder.config(map=settings(workers=2, cores=1))
+builder = builder.remote('local[1]') if sys.argv[1] == 'connect' else builder.master('local[1]')
+spark = builder.getOrCreate()
+print('found', *(each.setting for each in check(spark, workers=2)))
+assert spark.range(5).mapInArrow(lambda batches: batches, 'id long').count() == 5
+spark.stop()
+"""
+
+
 @pytest.mark.spark
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", ["classic", pytest.param("connect", marks=ONE_CONNECT)])
 def test_sessions_of_a_users_own(mode, tmp_path):
     """As Spark comes, and with the settings. A session of Spark Connect reads those of its server."""
-    program = tmp_path / "session.py"
-    program.write_text(
-        "import sys\n"
-        "from pyspark.sql import SparkSession\n"
-        "from unskew import check, settings\n"
-        "builder = SparkSession.builder.config('spark.ui.enabled', 'false')\n"
-        "if sys.argv[2] == 'fast':\n"
-        "    builder = builder.config(map=settings(workers=2, cores=1))\n"
-        "builder = builder.remote('local[1]') if sys.argv[1] == 'connect' else builder.master('local[1]')\n"
-        "spark = builder.getOrCreate()\n"
-        "print('found', *(each.setting for each in check(spark, workers=2)))\n"
-        "assert spark.range(5).mapInArrow(lambda batches: batches, 'id long').count() == 5\n"
-        "spark.stop()\n"
-    )
 
     def found(kind: str) -> set[str]:
-        environment = os.environ | {"PYSPARK_PYTHON": sys.executable, "JAVA_HOME": str(find_java().home)}
-        command = [sys.executable, program, mode, kind]
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr[-3_000:]
-        [line] = [line for line in done.stdout.splitlines() if line.startswith("found")]
+        [line] = [line for line in printed_by(SESSION, tmp_path, mode, kind) if line.startswith("found")]
         return set(line.split()[1:])
 
     variable = {"PYSPARK_PYTHON"} if mode == "classic" else set()

@@ -2,7 +2,6 @@
 
 import io
 import os
-import subprocess
 import sys
 from collections import Counter
 from datetime import UTC, datetime
@@ -18,10 +17,10 @@ from pyspark.sql import functions as F
 from rich.console import Console
 
 from tests.apps.keyed import driver
+from tests.commands import printed_by
 from tests.conftest import ONE_CONNECT
 from unskew import balance, balanced_map, create, keyed_map, observed, watch
 from unskew.apps.measured import Balanced, Load
-from unskew.deploy.installation.machine import find_java
 from unskew.errors import UsageError
 
 WORKERS, BATCHES, ROWS = 4, 3, 500
@@ -54,6 +53,10 @@ def test_rows_are_the_batches_that_had_tuples(query):
     begun = datetime(2026, 1, 1, 0, 0, 0, 500_000, tzinfo=UTC)
     assert first == Balanced(0, begun, 66, tuple(range(12)), imbalance=5.5, replication=1.5)
     assert (last.batch, last.imbalance, last.replication) == (2, 0.0, 1.0)
+    above, below = watch(query, name="mine").plot().axes
+    assert [list(line.get_xdata()) for line in above.lines] == [[0, 2]] * 12
+    assert [list(line.get_ydata()) for line in below.lines] == [[1.5, 1.0]]
+    assert watch(SimpleNamespace(recentProgress=[])).plot().axes
 
 
 def reported(*texts, grouping="KEY"):
@@ -86,22 +89,6 @@ def test_a_query_that_is_not_observed_says_so(query):
         watch(SimpleNamespace(recentProgress=[progress(0, 5)])).rows()
     assert watch(SimpleNamespace(recentProgress=[])).rows() == []
     assert watch(SimpleNamespace(recentProgress=[progress(0, 0)])).rows() == []
-
-
-def test_a_table_has_a_line_and_a_picture_a_point_for_each_batch(query, tmp_path):
-    console = Console(width=120, record=True, file=(tmp_path / "printed").open("w"))
-    console.print(watch(query, name="mine"))
-    printed = console.export_text()
-    assert [line.split()[1::2][:7] for line in printed.splitlines() if "2026" in line] == [
-        ["0", "2026-01-01T00:00:00+00:00", "66", "0", "11", "5.5", "1.50"],
-        ["2", "2026-01-01T00:00:02+00:00", "24", "2", "2", "0.0", "1.00"],
-    ]
-    figure = watch(query, name="mine").plot()
-    above, below = figure.axes
-    assert [list(line.get_xdata()) for line in above.lines] == [[0, 2]] * 12
-    assert [list(line.get_ydata()) for line in below.lines] == [[1.5, 1.0]]
-    figure.savefig(tmp_path / "watched.png")
-    assert watch(SimpleNamespace(recentProgress=[])).plot().axes
 
 
 def files(folder) -> list[list[str | None]]:
@@ -206,11 +193,6 @@ spark.stop()
 @ONE_CONNECT
 def test_through_spark_connect(tmp_path):
     files(tmp_path / "in")
-    program = tmp_path / "program.py"
-    program.write_text(PROGRAM)
-    environment = os.environ | {"PYSPARK_PYTHON": sys.executable, "JAVA_HOME": str(find_java().home)}
-    command = [sys.executable, program, tmp_path]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr[-3_000:]
-    printed = [line.split()[1:] for line in done.stdout.splitlines() if line.startswith("row ")]
+    lines = printed_by(PROGRAM, tmp_path, tmp_path)
+    printed = [line.split()[1:] for line in lines if line.startswith("row ")]
     assert printed == [[str(number), *["125"] * WORKERS] for number in range(BATCHES)]

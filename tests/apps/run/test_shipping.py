@@ -12,43 +12,35 @@ import pyarrow as pa
 import pytest
 from pyspark import cloudpickle
 
+from tests.commands import printed_by
 from tests.conftest import ONE_CONNECT
 from unskew.apps import shipping
 from unskew.apps.keyed.operators import InPandas, MergerOperator, WorkerOperator
 from unskew.apps.keyed.program import Program
 from unskew.apps.run import python
 from unskew.apps.spark import explained
-from unskew.deploy.installation.machine import find_java
 from unskew.works import Running
 
 PRINT_FILES = "import unskew.apps.run.daemon as daemon, unskew; print(daemon.__file__, unskew.__file__, sep='\\n')"
 
 
-def test_the_archive_comes_before_the_users_own_path():
-    path = "spark.executorEnv.PYTHONPATH"
-    assert python.archive_settings({})[path] == "unskew.zip"
-    assert python.archive_settings({path: "a:b"})[path] == os.pathsep.join(["unskew.zip", "a:b"])
-
-
-@pytest.mark.parametrize(
-    ("master", "conf", "variable", "chosen"),
-    [
+def test_tasks_run_the_python_that_the_user_says_else_one_that_is_there(monkeypatch):
+    monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
+    executors, own = "spark.executorEnv.PYSPARK_PYTHON", "spark.pyspark.python"
+    for master, conf, variable, chosen in (
         ("yarn", {}, None, "python3"),
         ("k8s://https://host:6443", {}, None, "python3"),
         ("k8s://https://host:6443", {}, "/opt/bin/python", "/opt/bin/python"),
-        ("yarn", {"spark.executorEnv.PYSPARK_PYTHON": "python3.11"}, "/opt/bin/python", "python3.11"),
-        ("yarn", {"spark.pyspark.python": "./a", "spark.executorEnv.PYSPARK_PYTHON": "b"}, "c", "./a"),
+        ("yarn", {executors: "python3.11"}, "/opt/bin/python", "python3.11"),
+        ("yarn", {own: "./a", executors: "b"}, "c", "./a"),
         ("spark://host:7077", {}, None, sys.executable),
-        ("spark://host:7077", {"spark.pyspark.python": "/opt/bin/python"}, None, "/opt/bin/python"),
+        ("spark://host:7077", {own: "/opt/bin/python"}, None, "/opt/bin/python"),
         ("local[2]", {}, None, python.python()),
-        ("local[2]", {"spark.pyspark.python": "python3"}, None, "python3"),
-    ],
-)
-def test_tasks_run_the_python_that_the_user_says_else_one_that_is_there(master, conf, variable, chosen, monkeypatch):
-    monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
-    if variable:
-        monkeypatch.setenv("PYSPARK_PYTHON", variable)
-    assert python.tasks_python(master, conf) == chosen
+        ("local[2]", {own: "python3"}, None, "python3"),
+    ):
+        with monkeypatch.context() as patched:
+            patched.setenv("PYSPARK_PYTHON", variable or "")
+            assert python.tasks_python(master, conf) == chosen
 
 
 def test_a_python_of_another_version_ends_before_it_imports_anything():
@@ -71,15 +63,16 @@ import unskew.apps.run.daemon
 """
 
 
-@pytest.mark.parametrize("topology", [True, False])
-def test_the_daemon_of_a_users_own_session_needs_only_what_the_library_needs(topology):
+def test_the_daemon_of_a_users_own_session_needs_only_what_the_library_needs():
     """A topology's executors that lack a package end before the first task."""
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "UNSKEW_GROUPINGS": "KEY"}
-    if not topology:
-        del environment["UNSKEW_GROUPINGS"]
-    done = subprocess.run([sys.executable, "-c", WITHOUT], env=environment, capture_output=True, text=True, check=False)
-    assert (done.returncode == 0) is not topology, done.stderr
-    assert ("ModuleNotFoundError" in done.stderr) is topology
+    own = {name: value for name, value in os.environ.items() if name != "UNSKEW_GROUPINGS"}
+    own["PYTHONPATH"] = os.pathsep.join(sys.path)
+    for more, says in (({}, ""), ({"UNSKEW_GROUPINGS": "KEY"}, "ModuleNotFoundError")):
+        done = subprocess.run(
+            [sys.executable, "-c", WITHOUT], env=own | more, capture_output=True, text=True, check=False
+        )
+        assert (done.returncode != 0) == bool(says), done.stderr
+        assert says in done.stderr
 
 
 @pytest.mark.parametrize(("compiled", "runs"), [("the source", ".pyc"), ("another source", ".py"), ("nothing", ".py")])
@@ -183,10 +176,5 @@ def test_one_archive_is_sent_however_often(monkeypatch):
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", ["classic", pytest.param("connect", marks=ONE_CONNECT)])
 def test_executors_get_our_package(mode, bare, tmp_path):
-    program = tmp_path / "balances.py"
-    program.write_text(BALANCES)
-    environment = os.environ | {"PYSPARK_PYTHON": str(bare), "JAVA_HOME": str(find_java().home)}
-    command = [sys.executable, program, mode]
-    done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr[-3_000:]
-    assert done.stdout.split("\n")[-3:] == ["refused: True", "rows: 100", ""], done.stdout
+    printed = printed_by(BALANCES, tmp_path, mode, PYSPARK_PYTHON=str(bare))
+    assert printed[-2:] == ["refused: True", "rows: 100"], printed
