@@ -1,7 +1,9 @@
 """A topology without Spark: the routers, workers and loop of the real one, batch by batch, killed where one likes."""
 
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -30,6 +32,25 @@ def stream(batches: int, sources: int = SOURCES, seed: int = 0) -> list[list[NDA
     return [
         [rng.choice(200, BATCH // sources, p=shares / shares.sum()) for _ in range(sources)] for _ in range(batches)
     ]
+
+
+class Memory:
+    """The reports of a driver's batches, as in `Reports`: what is taken is gone."""
+
+    def __init__(self, reports: Mapping[int, TaskReports] = MappingProxyType({})) -> None:
+        self.of = defaultdict(TaskReports, reports)
+
+    def send(self, batch, number, report):
+        reports = self.of[batch]
+        (reports.routers if isinstance(report, RouterReport) else reports.workers)[number] = report
+
+    def until(self, batch):
+        return {of: each for of, each in self.of.items() if of <= batch}
+
+    def take(self, batch):
+        found = self.of.get(batch, TaskReports())
+        self.of = defaultdict(TaskReports, {of: each for of, each in self.of.items() if of > batch})
+        return found
 
 
 @dataclass

@@ -8,32 +8,18 @@ from dataclasses import replace
 
 import pytest
 
-from tests.apps.feedback.imitation import Imitation, stream
+from tests.apps.feedback.imitation import Imitation, Memory, stream
 from tests.waiting import PATIENCE, awaited
 from unskew.apps.feedback import asked
 from unskew.apps.feedback.asked import Beginnings, Calls, calls_at
 from unskew.apps.feedback.loop import require_followed
 from unskew.apps.feedback.plans import Plans
 from unskew.apps.planning.server import Place
-from unskew.apps.reports import TaskReports
 from unskew.deploy.servers.loopback import LOOPBACK
 from unskew.errors import EnvironmentFault
 from unskew.grouping.loop import PlanState
 
 BATCHES = 5
-
-
-class Memory:
-    """A driver's reports. What is taken is gone, as in `Reports`."""
-
-    def __init__(self, reports):
-        self.reports = dict(reports)
-
-    def until(self, batch):
-        return {of: each for of, each in self.reports.items() if of <= batch}
-
-    def take(self, batch):
-        return self.reports.pop(batch, TaskReports())
 
 
 @pytest.fixture

@@ -76,16 +76,12 @@ def test_posg_has_all_sketches_and_keeps_each_batch_even(settle, tmp_path):
     assert imitation.rebalances[11] == (), "nothing moves"
 
 
-def test_a_ring_moves_by_the_backlog(tmp_path):
-    imitation = ran(Imitation(str(tmp_path), *CASES[2]))
-    assert Plans(str(tmp_path)).at(BATCHES).active.values["tokens"].sum() > WORKERS
-    assert imitation.rebalances[1][0].keys is None
-
-
-def test_probes_tell_the_sources_the_workers_loads(tmp_path):
-    imitation = ran(Imitation(str(tmp_path), *CASES[3]))
-    loads = Plans(str(tmp_path)).at(BATCHES).active.values["loads"]
-    assert loads.tolist() == sum(imitation.loads(b) for b in range(BATCHES)).tolist()
+def test_rings_and_probes_go_by_the_workers_loads(tmp_path):
+    ring, probes = (ran(Imitation(str(tmp_path / name), name, options)) for name, options in CASES[2:])
+    assert Plans(ring.checkpoint).at(BATCHES).active.values["tokens"].sum() > WORKERS
+    assert ring.rebalances[1][0].keys is None
+    loads = Plans(probes.checkpoint).at(BATCHES).active.values["loads"]
+    assert loads.tolist() == sum(probes.loads(b) for b in range(BATCHES)).tolist()
 
 
 @pytest.mark.parametrize(("name", "options"), CASES)

@@ -42,37 +42,34 @@ def test_where_costs_are_known_feedback_alone_is_refused():
             standalone(name, 3, costs=True)
 
 
-@pytest.mark.parametrize(
-    ("grouping", "given", "line"),
-    [
-        ("KEY", {"cost": "bytes"}, "KEY can't use a cost; valid: FULL_KNOWLEDGE, BOUNDED_LOAD, PLANNED"),
-        ("MIXED", {"cost": "bytes"}, "MIXED can't use a cost; valid: FULL_KNOWLEDGE, BOUNDED_LOAD, PLANNED"),
+def test_costs_weights_caps_and_sources_that_do_not_fit(subtests):
+    """Before the DataFrame is looked at."""
+    capped, costed = "BOUNDED_LOAD, PLANNED", "FULL_KNOWLEDGE, BOUNDED_LOAD, PLANNED"
+    for grouping, given, line in (
+        ("KEY", {"cost": "bytes"}, f"KEY can't use a cost; valid: {costed}"),
+        ("MIXED", {"cost": "bytes"}, f"MIXED can't use a cost; valid: {costed}"),
         (
-            "planned",
-            {"cost": "bytes", "balance": "tuples"},
+            *("planned", {"cost": "bytes", "balance": "tuples"}),
             "balance is 'tuples', but a cost is given; valid: 'cost', or no balance",
         ),
         ("PLANNED", {"balance": "cost"}, "PLANNED with balance cost needs each tuple's cost: give its column as cost="),
-        ("SHUFFLE", {"weights": [1, 2, 1]}, "SHUFFLE can't use weights; valid: BOUNDED_LOAD, PLANNED"),
+        ("SHUFFLE", {"weights": [1, 2, 1]}, f"SHUFFLE can't use weights; valid: {capped}"),
         ("BOUNDED_LOAD", {"weights": 2}, "weights is 2; valid: a number above 0 for each worker"),
         ("BOUNDED_LOAD", {"weights": [1, 2]}, "weights is [1.0, 2.0]; valid: a number above 0 for each of 3 workers"),
-        ("KEY", {"most_workers": 2}, "KEY can't use most_workers; valid: BOUNDED_LOAD, PLANNED"),
+        ("KEY", {"most_workers": 2}, f"KEY can't use most_workers; valid: {capped}"),
         ("BOUNDED_LOAD", {"most_workers": 0}, "most_workers is 0; valid: an integer of at least 1"),
         ("BOUNDED_LOAD", {"sources": 0}, "sources is 0; valid: an integer of at least 1"),
-    ],
-)
-def test_costs_weights_caps_and_sources_that_do_not_fit(grouping, given, line):
-    """Before the DataFrame is looked at."""
-    for function, more in ((balance, ()), (balanced_map, (iter, "n long"))):
-        with pytest.raises(ValueError, match=f"^{re.escape(line)}$"):
-            function(None, "key", 3, *more, grouping, **given)
+    ):
+        for function, more in ((balance, ()), (balanced_map, (iter, "n long"))):
+            with subtests.test(line), pytest.raises(ValueError, match=f"^{re.escape(line)}$"):
+                function(None, "key", 3, *more, grouping, **given)
 
 
-@pytest.mark.parametrize(("name", "own"), CASES)
-def test_a_topology_runs_it(name, own):
-    costs = {"key_costs": "1..64"} if name == "FULL_KNOWLEDGE" else {}
-    assert settings(grouping=name, options=own, **costs).grouping == name
-    assert options.scheme(name.lower()) == name
+def test_a_topology_runs_them():
+    for name, own in CASES:
+        costs = {"key_costs": "1..64"} if name == "FULL_KNOWLEDGE" else {}
+        assert settings(grouping=name, options=own, **costs).grouping == name
+        assert options.scheme(name.lower()) == name
 
 
 def test_an_unknown_name_is_told_what_can_be_run():

@@ -9,16 +9,13 @@ import numpy as np
 import pytest
 
 from tests.apps.conftest import by_key, countries, final_counts, publish
-from unskew.apps.feedback.loop import end
 from unskew.apps.feedback.plans import Plans
 from unskew.apps.routing.cost import Cost
 from unskew.apps.run.run import Run
-from unskew.apps.topology import sink
 from unskew.apps.topology.publisher import result_topics
 from unskew.apps.topology.settings import Settings
 from unskew.apps.topology.sink import BatchReport
 from unskew.deploy.kafka.connection import Connection
-from unskew.errors import EnvironmentFault
 from unskew.grouping import GROUPINGS, create, measures
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
@@ -131,13 +128,6 @@ def test_posg_knows_what_tuples_cost(ran):
 
 
 @pytest.mark.nightly(group="groupings")
-def test_probes_tell_each_source_of_all_tuples(ran):
-    run = ran("PARTIAL_KEY")
-    loads = Plans(run.settings.checkpoint).at(1 << 40).active.values["loads"]
-    assert loads.sum() == len(stream())
-
-
-@pytest.mark.nightly(group="groupings")
 def test_full_knowledge_evens_out_times_where_shuffle_evens_out_tuples(settings, drain, connection, topic):
     cost = Cost(0.0001, (1.0, 40.0))
     names = np.array([f"Country {i}" for i in range(50)])
@@ -154,36 +144,3 @@ def test_full_knowledge_evens_out_times_where_shuffle_evens_out_tuples(settings,
     assert uneven["SHUFFLE"] > 1.5
     # By times measured on a machine that may be busy.
     assert uneven["FULL_KNOWLEDGE"] - 1 < (uneven["SHUFFLE"] - 1) / 2
-
-
-class Died(Exception):
-    """As a driver that is killed when the plan is written and nothing is committed."""
-
-
-@pytest.mark.nightly(group="groupings")
-def test_a_driver_that_dies_between_a_plan_and_the_batch_that_it_is_for(
-    settings, spark, drain, connection, topic, monkeypatch
-):
-    keys = stream()[: 3 * BATCH]
-    publish(connection, topic, 2, countries(keys))
-    died, again = {}, []
-
-    def dies(loop, checkpoint, batch, reports):
-        shown = end(loop, checkpoint, batch, reports)
-        written = Plans(checkpoint).written(batch + 1)
-        if batch in died:
-            again.append(batch)
-            assert written == died[batch], "it stands, though other times were measured"
-        elif written is not None and written.active is not None and len(died) < 2:
-            died[batch] = written
-            raise Died
-        return shown
-
-    monkeypatch.setattr(sink, "end", dies)
-    run = settings("MIXED", max_tuples=BATCH, options={"theta_max": 0.0})
-    for _ in range(2):
-        with pytest.raises(EnvironmentFault, match="the query failed"):
-            Run(run, []).run(spark)
-    drain(run)
-    assert again == sorted(died)
-    assert by_key(final_counts(connection, result_topics(run)["aggregator"])) == Counter(keys)

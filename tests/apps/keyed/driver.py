@@ -59,6 +59,27 @@ class TallyOfKinds(Tally):
     identity = ("kind",)
 
 
+class Hoard(Tally):
+    """A state with as many bytes, or others of its unit, as the sum of its key's values."""
+
+    state = pa.schema([*Tally.state, pa.field("all", pa.binary())])
+
+    def __init__(self, unit: int = 1) -> None:
+        super().__init__()
+        self.unit = unit
+
+    def update(self, tuples, states, now):
+        k = states.num_rows
+        held = [blob or b"" for blob in states.column("all").to_pylist()]
+        for slot, value in zip(tuples.column("slot").to_pylist(), tuples.column("value").to_pylist(), strict=True):
+            held[slot] += bytes(value * self.unit)
+        total = pa.array([len(blob) // self.unit for blob in held])
+        return None, pa.record_batch([pa.array([1] * k), total, pa.array(held, pa.binary())], schema=self.state)
+
+    def _rows(self, kind, states):
+        return super()._rows(kind, states.select(["n", "total"]))
+
+
 def packets_of(rows: pa.RecordBatch, routed: NDArray[np.int32], workers: int) -> list[list[bytes]]:
     """Each worker's packets of these rows: none or one."""
     packets: list[list[bytes]] = [[] for _ in range(workers)]

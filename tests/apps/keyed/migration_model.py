@@ -13,6 +13,7 @@ import pyarrow as pa
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
+from tests.apps.feedback.imitation import Memory
 from tests.apps.keyed.driver import Tally, packets_of
 from unskew.apps.feedback.asked import Beginnings
 from unskew.apps.feedback.loop import end, record_workers
@@ -324,21 +325,6 @@ class MigrationModel(RuleBasedStateMachine):
             assert not any(self._keys(number) for number in range(MOST))
         finally:
             shutil.rmtree(self.folder)
-
-
-class Memory:
-    """The reports of a driver's batches, as in `Reports`."""
-
-    def __init__(self):
-        self.of = {}
-
-    def until(self, batch):
-        return {of: each for of, each in self.of.items() if of <= batch}
-
-    def take(self, batch):
-        found = self.of.get(batch, TaskReports())
-        self.of = {of: each for of, each in self.of.items() if of > batch}
-        return found
 
 
 class AskedModel(MigrationModel):

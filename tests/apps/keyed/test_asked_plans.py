@@ -4,14 +4,15 @@ Its routers ask a real driver's thread, and its workers are the real ones, with 
 """
 
 import random
-from collections import Counter, defaultdict
-from contextlib import closing
+from collections import Counter
 from dataclasses import replace
+from itertools import count
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
+from tests.apps.feedback.imitation import Memory
 from tests.apps.keyed.driver import Tally, packets_of
 from unskew.apps.feedback.asked import Beginnings, Calls
 from unskew.apps.feedback.monitors import Monitors
@@ -23,7 +24,7 @@ from unskew.apps.keyed.program import Program, Progress, WorkerBatch
 from unskew.apps.keyed.store import MemoryStore
 from unskew.apps.keyed.worker import work
 from unskew.apps.planning.server import Place
-from unskew.apps.reports import RouterReport, TaskReports
+from unskew.apps.reports import TaskReports
 from unskew.apps.routing.router import Routing, SourceRouter
 from unskew.deploy.servers.loopback import LOOPBACK
 from unskew.errors import EnvironmentFault
@@ -36,25 +37,6 @@ ALWAYS = {
     "LLFD": {"theta_max": 0.0, "window": 1},
     "CONSISTENT_HASH": {"threshold": 0.0, "rounds": 99, "method": "halving", "tokens": 64},
 }
-
-
-class Memory:
-    """A driver's reports."""
-
-    def __init__(self):
-        self.of = defaultdict(TaskReports)
-
-    def send(self, batch, number, report):
-        reports = self.of[batch]
-        (reports.routers if isinstance(report, RouterReport) else reports.workers)[number] = report
-
-    def until(self, batch):
-        return {b: each for b, each in self.of.items() if b <= batch}
-
-    def take(self, batch):
-        found = self.of.get(batch, TaskReports())
-        self.of = defaultdict(TaskReports, {b: each for b, each in self.of.items() if b > batch})
-        return found
 
 
 class Driver:
@@ -105,70 +87,61 @@ def drawn_parts(rng):
     return [pa.array([f"u{0 if hot else k}" for hot, k in zip(*of, strict=True)]) for of in drawn]
 
 
-@pytest.mark.parametrize("grouping", ALWAYS)
-def test_batches_without_rows_hide_no_reports(grouping, tmp_path):
-    """After each batch comes one of which no source has a part, as when a watermark moves. Nobody asks for its plan."""
-    rng, stores = np.random.default_rng(0), [MemoryStore() for _ in range(WORKERS)]
-    truth, driver = Counter(), Driver(grouping, str(tmp_path))
-    with closing(driver.server):
-        for batch in range(0, BATCHES, 2):
-            parts = drawn_parts(rng)
+def play(grouping, folder, seed, *, before=0.0, after=0.0, called=None):
+    """Drivers die with these chances before a batch is committed, and after that with the batch's reports.
+
+    ``called``: after each batch comes one of which no source has a part, so that nobody asks for its plan; the workers
+    that it calls.
+    """
+    rng, chance, number = np.random.default_rng(seed), random.Random(seed), count()
+    truth, stores = Counter(), [MemoryStore() for _ in range(WORKERS)]
+    driver = Driver(grouping, folder)
+    try:
+        for _ in range(BATCHES):
+            batch, parts = next(number), drawn_parts(rng)
+            if chance.random() < before:
+                driver.attempt(batch, parts, stores)
+                driver.server.close()
+                driver = Driver(grouping, folder)
             stores, published = driver.attempt(batch, parts, stores)
             keys = [key for part in parts for key in part.to_pylist()]
             truth.update(keys)
             assert published == {key: truth[key] for key in set(keys)}
-            stores, _ = driver.attempt(batch + 1, [], stores)
-    assert Plans(str(tmp_path)).newest().active.number > 2
+            if chance.random() < after:
+                driver.server.close()
+                driver = Driver(grouping, folder)
+            if called:
+                stores, _ = driver.attempt(next(number), [], stores, called(chance))
+    finally:
+        driver.server.close()
+    assert Plans(folder).newest().active.number > 2, "a query in which no keys move would prove nothing"
+
+
+@pytest.mark.parametrize("grouping", ALWAYS)
+def test_batches_without_rows_hide_no_reports(grouping, tmp_path):
+    """As when a watermark moves."""
+    play(grouping, str(tmp_path), 0, called=lambda _: range(WORKERS))
 
 
 @pytest.mark.parametrize("grouping", ALWAYS)
 @pytest.mark.parametrize("dies", [0.0, 0.3])
 @pytest.mark.parametrize("seed", range(2))
 def test_batches_that_call_some_workers_hold_no_plan_up(grouping, dies, seed, tmp_path):
-    """After each batch comes one without rows that calls some workers, as when timers are due. Drivers may die."""
-    rng, chance = np.random.default_rng(seed), random.Random(seed)
-    truth, stores = Counter(), [MemoryStore() for _ in range(WORKERS)]
-    driver = Driver(grouping, str(tmp_path))
-    try:
-        for batch in range(0, 2 * BATCHES, 2):
-            parts = drawn_parts(rng)
-            stores, published = driver.attempt(batch, parts, stores)
-            keys = [key for part in parts for key in part.to_pylist()]
-            truth.update(keys)
-            assert published == {key: truth[key] for key in set(keys)}
-            if chance.random() < dies:
-                driver.server.close()
-                driver = Driver(grouping, str(tmp_path))
-            called = chance.sample(range(WORKERS), chance.randint(1, WORKERS - 1))
-            stores, _ = driver.attempt(batch + 1, [], stores, called)
-    finally:
-        driver.server.close()
-    assert Plans(str(tmp_path)).newest().active.number > 2
+    """As when timers are due."""
+    some = range(1, WORKERS)
+    play(
+        grouping,
+        str(tmp_path),
+        seed,
+        after=dies,
+        called=lambda chance: chance.sample(range(WORKERS), chance.choice(some)),
+    )
 
 
 @pytest.mark.parametrize("grouping", ALWAYS)
 @pytest.mark.parametrize("seed", range(2))
 def test_counts_are_exact_whatever_dies(grouping, seed, tmp_path):
-    rng, chance = np.random.default_rng(seed), random.Random(seed)
-    truth, stores = Counter(), [MemoryStore() for _ in range(WORKERS)]
-    driver = Driver(grouping, str(tmp_path))
-    try:
-        for batch in range(BATCHES):
-            parts = drawn_parts(rng)
-            if chance.random() < 0.4:  # it dies before the batch is committed
-                driver.attempt(batch, parts, stores)
-                driver.server.close()
-                driver = Driver(grouping, str(tmp_path))
-            stores, published = driver.attempt(batch, parts, stores)
-            keys = [key for part in parts for key in part.to_pylist()]
-            truth.update(keys)
-            assert published == {key: truth[key] for key in set(keys)}
-            if chance.random() < 0.3:  # it dies after that, with the batch's reports
-                driver.server.close()
-                driver = Driver(grouping, str(tmp_path))
-    finally:
-        driver.server.close()
-    assert Plans(str(tmp_path)).newest().active.number > 2, "a query in which no keys move would prove nothing"
+    play(grouping, str(tmp_path), seed, before=0.4, after=0.3)
 
 
 def test_files_that_cannot_be_removed_harm_nothing(tmp_path, monkeypatch):

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.apps.keyed.driver import Driver, Tally
+from tests.sessions import sessions
 from unskew.apps.keyed import store, table, worker
 from unskew.apps.keyed.program import Period, Program, merging
 from unskew.grouping.registry import KEEPING, STANDALONE
@@ -151,18 +152,6 @@ def test_states_that_expire(grouping, batches, seed, workers, event, by_time):
 GAP = 20
 
 
-def sessions(arrived):
-    """(key, start, last, count) of each session of (key, time)s."""
-    times = defaultdict(list)
-    for key, time in arrived:
-        times[key].append(time)
-    for key, of in times.items():
-        of.sort()
-        cuts = [i for i in range(1, len(of)) if of[i] - of[i - 1] > GAP]
-        for start, stop in zip([0, *cuts], [*cuts, len(of)], strict=True):
-            yield key, of[start], of[stop - 1], stop - start
-
-
 @given(**runs, by_time=st.booleans())
 def test_sessions(grouping, batches, seed, workers, event, by_time):
     split, work = grouping not in KEEPING, Sessions(gap=GAP / 1000)
@@ -172,7 +161,7 @@ def test_sessions(grouping, batches, seed, workers, event, by_time):
     driver.number = 0 if by_time else 1 - len(batches) % 2  # the last batch is one of those in which states meet
     seen = play(driver, batches, event=event)
     taken = [(key, time) for _, before, _, arrived in seen for key, _, time in arrived if not event or time >= before]
-    assert Counter(driver.results) == Counter((0, *each) for each in sessions(taken))
+    assert Counter(driver.results) == Counter((0, *each) for each in sessions(taken, GAP))
     assert all(not any(address[2] >= 0 for address in store.blobs) for store in [*driver.workers, *driver.mergers])
 
 
@@ -229,7 +218,7 @@ def test_a_session_is_told_in_the_batch_in_which_the_watermark_passes_its_end(
         feed(prompt, watermark, arrived)
         feed(patient, watermark, arrived)
         taken += arrived or []
-        over = [(0, *each) for each in sessions(taken) if each[2] + GAP < watermark]
+        over = [(0, *each) for each in sessions(taken, GAP) if each[2] + GAP < watermark]
         assert Counter(prompt.results) == Counter(over)
     assert Counter(patient.results) == Counter(prompt.results)
 
@@ -267,15 +256,7 @@ def test_a_clock_that_is_set_back_opens_no_closed_window(grouping, every):
     split = grouping != "KEY"
     program = Program(Tally(), pa.string(), 3, split=split, window_ms=WINDOW, merge_every=every if split else None)
     driver = Driver(program, grouping, sources=2)
-    times = [
-        90,
-        130,
-        95,
-        60,
-        125,
-        170,
-        10,
-    ]  # ms; from 130 on the window that began at 80 is closed, from 170 on the next
+    times = 90, 130, 95, 60, 125, 170, 10  # ms; from 130 on the window that began at 80 is closed, from 170 on the next
     for ms in times:
         driver.batch([rows([(key, 1, 0) for key in range(5)], ms, event=False)] * 2, ms)
     driver.batch([rows([], FAR, event=False)] * 2, FAR, FAR)

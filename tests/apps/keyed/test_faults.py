@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from tests.apps.keyed.driver import Driver, Tally
+from tests.apps.keyed.driver import Driver, Hoard, Tally
 from unskew.apps.commandline.options import load_work
 from unskew.apps.keyed.program import Period, Program, lifetime, splits
 from unskew.apps.run.ending import cause
@@ -59,20 +59,21 @@ class Picky(Tally):
         return super().finish(states, now)
 
 
-@pytest.mark.parametrize(
-    ("method", "grouping"),
-    [("update", "KEY"), ("update", "SHUFFLE"), ("merge", "SHUFFLE"), ("settle", "KEY"), ("finish", "KEY")],
-)
-def test_the_error_of_a_work_names_the_key(method, grouping):
-    work = Picky()
-    work.method = method
+def test_the_error_of_a_work_names_the_key(subtests):
     line = inspect.getsourcelines(Picky._check)[1] + 2
-    with pytest.raises(StateFault) as fault:
-        run(work, grouping)
     message = f"the work Picky failed on key 'k17' ({__file__}:{line} in _check: KeyError: 'no\\n17')"
-    assert str(fault.value) == message
-    error: Exception = fault.value
-    wrapped = type("Wrapped", (), {"__str__": lambda _: f"Traceback…\nunskew.works.faults.StateFault: {error}\n"})
+    for method, grouping in (
+        *(("update", "KEY"), ("update", "SHUFFLE"), ("merge", "SHUFFLE")),
+        *(("settle", "KEY"), ("finish", "KEY")),
+    ):
+        work = Picky()
+        work.method = method
+        with subtests.test(method=method, grouping=grouping):
+            with pytest.raises(StateFault) as fault:
+                run(work, grouping)
+            assert str(fault.value) == message
+    traceback = f"Traceback…\nunskew.works.faults.StateFault: {message}\n"
+    wrapped = type("Wrapped", (), {"__str__": lambda _: traceback})
     assert cause(wrapped()) == f"{message}; nothing is lost: mend it and start again"
 
 
@@ -108,19 +109,6 @@ def test_what_a_work_gives_must_fit_its_schemas(change, message):
         run(Wrong(change))
     assert message in str(fault.value)
     assert "\n" not in str(fault.value)
-
-
-class Hoard(Tally):
-    state = pa.schema([("n", pa.int64()), ("total", pa.int64()), ("all", pa.binary())])
-
-    def update(self, tuples, states, now):
-        k = states.num_rows
-        size = np.bincount(tuples.column("slot").to_numpy(), tuples.column("value").to_numpy(), k).astype(int)
-        blobs = pa.array([bytes(n) for n in size], pa.binary())
-        return None, pa.record_batch([pa.array([1] * k), pa.array([1] * k), blobs], schema=self.state)
-
-    def _rows(self, kind, states):
-        return super()._rows(kind, states.select(["n", "total"]))
 
 
 def test_a_state_may_be_large_but_not_that_large():

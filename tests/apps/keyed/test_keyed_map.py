@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.group import GroupedData
 
 from tests.apps.keyed import driver
-from tests.apps.keyed.driver import Tally
+from tests.apps.keyed.driver import Hoard, Tally
 from tests.apps.keyed.in_time import in_time
 from unskew import durations, keyed_map
 from unskew.apps.run.ending import cause
@@ -54,6 +54,26 @@ def events(spark: SparkSession, tmp_path: Path) -> tuple[DataFrame, list[tuple[s
         os.utime(file, (number, number))  # the order in which Spark reads them
     schema = spark.read.parquet(str(folder)).schema
     return spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(folder)), everything
+
+
+def truth_of(rows):
+    """User → number and sum of the values of rows (user, value, …)."""
+    values = defaultdict(list)
+    for user, value, *_ in rows:
+        values[user].append(value)
+    return {user: (len(of), sum(of)) for user, of in values.items()}
+
+
+def newest(rows):
+    """User → the last number and sum of a ``Tally``."""
+    most: dict[str | None, tuple[int, int]] = {}
+    for row in rows:
+        most[row["user"]] = max(most.get(row["user"], (0, 0)), (row["n"], row["total"]))
+    return most
+
+
+def finished(rows):
+    return {row["user"]: (row["n"], row["total"]) for row in rows if row["kind"] == "finished"}
 
 
 def collect(df: DataFrame, tmp_path: Path) -> list[dict]:
@@ -128,13 +148,9 @@ def test_a_static_frame_by_batch_time(spark, events, tmp_path):
     """A TTL, and many packets that a worker executes one after the other."""
     _, rows = events
     static = spark.read.parquet(str(tmp_path / "events"))
-    truth = defaultdict(list)
-    for user, value, _ in rows:
-        truth[user].append(value)
     for grouping in ("KEY", "SHUFFLE"):
         found = keyed_map(static, "user", 5, Tally(), grouping, ttl=60.0).collect()
-        states = {row["user"]: (row["n"], row["total"]) for row in found if row["kind"] == "finished"}
-        assert states == {user: (len(values), sum(values)) for user, values in truth.items()}
+        assert finished(found) == truth_of(rows)
 
 
 @pytest.mark.nightly(group="keyed")
@@ -158,13 +174,7 @@ def test_states_outlive_batches_and_restarts(events, tmp_path, monkeypatch, grou
         for file, aside in later:
             if aside.exists():
                 aside.rename(file)
-    truth = defaultdict(list)
-    for user, value, _ in rows:
-        truth[user].append(value)
-    most: dict[str, tuple[int, int]] = {}
-    for row in found:
-        most[row["user"]] = max(most.get(row["user"], (0, 0)), (row["n"], row["total"]))
-    assert most == {user: (len(values), sum(values)) for user, values in truth.items()}
+    assert newest(found) == truth_of(rows)
 
 
 def test_states_stay_where_their_partitions_were_counted(events, tmp_path, spark):
@@ -211,31 +221,6 @@ def test_a_relative_checkpoint_is_where_spark_has_it(events, tmp_path, spark, mo
 
 
 @pytest.mark.nightly(group="keyed")
-def test_a_checkpoint_that_is_not_the_querys(events, tmp_path):
-    query = keyed_map(events[0], "user", 3, Tally(), "KEY", str(tmp_path / "other"), ttl=3600.0)
-    with pytest.raises(StreamingQueryException) as error:
-        collect(query, tmp_path)
-    assert cause(error.value).startswith(f"the checkpoint file:{tmp_path}/other is not seen by executors on ")
-
-
-class Hoard(Tally):
-    """A state with as many MB as the sum of its key's values."""
-
-    state = pa.schema([("n", pa.int64()), ("total", pa.int64()), ("all", pa.binary())])
-
-    def update(self, tuples, states, now):
-        k = states.num_rows
-        old = [blob or b"" for blob in states.column("all").to_pylist()]
-        for slot, value in zip(tuples.column("slot").to_pylist(), tuples.column("value").to_pylist(), strict=True):
-            old[slot] += bytes(value << 20)
-        total = pa.array([len(blob) >> 20 for blob in old])
-        return None, pa.record_batch([pa.array([1] * k), total, pa.array(old, pa.binary())], schema=self.state)
-
-    def _rows(self, kind, states):
-        return super()._rows(kind, states.select(["n", "total"]))
-
-
-@pytest.mark.nightly(group="keyed")
 def test_null_keys_large_states_and_those_too_large(spark, tmp_path):
     schema = "user long, value long"
     folder = tmp_path / "in"
@@ -245,38 +230,16 @@ def test_null_keys_large_states_and_those_too_large(spark, tmp_path):
     def again(work):
         return keyed_map(stream, "user", 2, work, "KEY", str(tmp_path / "cp"), ttl=3600.0)
 
-    rows = collect(again(Hoard()), tmp_path)
+    rows = collect(again(Hoard(1 << 20)), tmp_path)
     assert {(row["user"], row["total"]) for row in rows} == {(1, 20), (2, 1), (None, 1)}
     with pytest.raises(UsageError, match=r"belongs to a run with state .*'all'.*: give the same, or another"):
         again(Tally())
     with pytest.raises(UsageError, match="belongs to a run with groupingType 'KEY', this one has 'D_CHOICES'"):
-        keyed_map(stream, "user", 2, Hoard(), "D_CHOICES", str(tmp_path / "cp"), ttl=3600.0)
+        keyed_map(stream, "user", 2, Hoard(1 << 20), "D_CHOICES", str(tmp_path / "cp"), ttl=3600.0)
     spark.createDataFrame([(1, 30)], schema).coalesce(1).write.mode("append").parquet(str(folder))
     with pytest.raises(StreamingQueryException) as error:
-        collect(again(Hoard()), tmp_path)
+        collect(again(Hoard(1 << 20)), tmp_path)
     assert cause(error.value).startswith("the state of key 1 has 52,428,8")
-
-
-@pytest.mark.parametrize("grouping", ["KEY", pytest.param("PLANNED", marks=pytest.mark.nightly(group="keyed"))])
-def test_null_is_a_key_of_its_own(spark, tmp_path, grouping):
-    """In a stream, and in a static frame, whose packets PLANNED makes in another way."""
-    rows = [(None if n % 3 == 0 else f"u{n % 5}", n) for n in range(90)]
-    schema = "user string, value long"
-    spark.createDataFrame(rows, schema).repartition(2).write.parquet(str(tmp_path / "in"))
-    static = spark.read.schema(schema).parquet(str(tmp_path / "in"))
-    stream = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(tmp_path / "in"))
-    split = {} if grouping == "KEY" else {"merge_every": "1 batches"}
-    streamed = keyed_map(stream, "user", 3, Tally(), grouping, str(tmp_path / "cp"), ttl=3600.0, **split)
-    truth = defaultdict(list)
-    for user, value in rows:
-        truth[user].append(value)
-    expected = {user: (len(values), sum(values)) for user, values in truth.items()}
-    most: dict[str | None, tuple[int, int]] = {}
-    for row in collect(streamed, tmp_path):
-        most[row["user"]] = max(most.get(row["user"], (0, 0)), (row["n"], row["total"]))
-    assert most == expected
-    found = keyed_map(static, "user", 3, Tally(), grouping, ttl=3600.0, **split).collect()
-    assert {row["user"]: (row["n"], row["total"]) for row in found if row["kind"] == "finished"} == expected
 
 
 @pytest.mark.parametrize(
@@ -291,18 +254,12 @@ def test_costs_and_weights(spark, tmp_path, grouping):
     given = {"ttl": 3600.0, "merge_every": "1 batches", "cost": F.col("ms") * 2, "weights": [1, 2, 1]}
     if grouping in CAPPED:
         given["most_workers"] = 2
-    truth = defaultdict(list)
-    for user, value, _ in rows:
-        truth[user].append(value)
-    expected = {user: (len(values), sum(values)) for user, values in truth.items()}
+    expected = truth_of(rows)
     streamed = keyed_map(stream, "user", 3, Tally(), grouping, str(tmp_path / "cp"), **given)
-    most: dict[str, tuple[int, int]] = {}
-    for row in collect(streamed, tmp_path):
-        most[row["user"]] = max(most.get(row["user"], (0, 0)), (row["n"], row["total"]))
-    assert most == expected
+    assert newest(collect(streamed, tmp_path)) == expected
     static = spark.read.schema(schema).parquet(str(tmp_path / "in"))
     found = keyed_map(static, "user", 3, Tally(), grouping, **given).collect()
-    assert {row["user"]: (row["n"], row["total"]) for row in found if row["kind"] == "finished"} == expected
+    assert finished(found) == expected
 
 
 READER = PerKey(
@@ -395,10 +352,10 @@ def test_bad_arguments(spark, tmp_path, given, message):
         keyed_map(static, **valid, time="at")
 
 
-@pytest.mark.parametrize(
-    "text",
-    ["1 week 2 days", "INTERVAL 10 Minutes", "1 hour 30 minutes", "500 milliseconds 250 microseconds", "1.5 second"],
-)
-def test_durations_are_read_as_spark_reads_them(spark, text):
-    later = spark.range(1).select(F.expr(f"timestamp_micros(0) + CAST('{text}' AS INTERVAL)").alias("later"))
-    assert later.select(F.unix_micros("later")).first()[0] == round(1e6 * durations.seconds("text", text))
+def test_durations_are_read_as_spark_reads_them(spark):
+    for text in (
+        *("1 week 2 days", "INTERVAL 10 Minutes", "1 hour 30 minutes"),
+        *("500 milliseconds 250 microseconds", "1.5 second"),
+    ):
+        later = spark.range(1).select(F.expr(f"timestamp_micros(0) + CAST('{text}' AS INTERVAL)").alias("later"))
+        assert later.select(F.unix_micros("later")).first()[0] == round(1e6 * durations.seconds("text", text))
