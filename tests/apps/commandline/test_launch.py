@@ -18,9 +18,8 @@ def changed(position: int, value: str) -> list[str]:
     return [*GOOD[:position], value, *GOOD[position + 1 :]]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "error"),
-    [
+def test_usage(subtests: pytest.Subtests) -> None:
+    for arguments, error in (
         (changed(0, "CLOUD"), "unknown mode 'CLOUD'; valid: LOCAL, CLUSTER"),
         (changed(1, "COUNTRY"), "unknown sourceType 'COUNTRY'; valid: COUNTRY_SKEW_R0"),
         (changed(2, "HASH"), "unknown grouping 'HASH'; valid: SHUFFLE, KEY"),
@@ -32,18 +31,12 @@ def changed(position: int, value: str) -> list[str]:
         ([*GOOD, "-g", "d"], "'d'; valid: NAME=VALUE"),
         ([*GOOD, "--work", "nowhere:f"], "the work 'nowhere:f' can't be loaded"),
         ([*GOOD, "--bootstrap-servers", "localhost"], "'localhost' is no Kafka address"),
-    ],
-)
-def test_usage(arguments: list[str], error: str) -> None:
-    done = unskew("topology", *arguments)  # the error comes before a connection to Kafka
-    assert done.returncode == 2
-    assert done.stdout == ""
-    last = done.stderr.strip().splitlines()[-1]
-    assert error in last
-    assert "Traceback" not in done.stderr
-
-
-def test_usage_of_compare() -> None:
+    ):
+        with subtests.test(error):
+            done = unskew("topology", *arguments)  # the error comes before a connection to Kafka
+            assert (done.returncode, done.stdout) == (2, "")
+            assert error in done.stderr.strip().splitlines()[-1]
+            assert "Traceback" not in done.stderr
     done = unskew("compare", GOOD[1], "no-such-topic", "2", "0", "x0")
     assert done.returncode == 2
     assert "workers is 0; valid: a number above 0" in done.stderr

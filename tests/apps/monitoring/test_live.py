@@ -6,7 +6,7 @@ import pytest
 from tests.apps.local_settings import settings
 from tests.apps.monitoring.live_view import report, shown
 from unskew.apps.monitoring import catalogue
-from unskew.apps.monitoring.display import Display, LiveView, sparkline
+from unskew.apps.monitoring.display import Display, LiveView
 from unskew.apps.monitoring.monitor import of_progress
 from unskew.apps.run.progress import lags
 from unskew.apps.topology.observer import Distribution, HotKey
@@ -29,10 +29,6 @@ def run():
     return settings()
 
 
-def test_nothing_yet(run):
-    assert "nothing counted yet" in shown(LiveView(run))
-
-
 def test_the_newest_batch_its_lag_and_the_hottest_keys(run):
     view = LiveView(run)
     view.batch(report([1, 1, 1, 1]))
@@ -40,12 +36,8 @@ def test_the_newest_batch_its_lag_and_the_hottest_keys(run):
     view.batch(report([0, 0, 0, 0]))  # an idle one takes nothing away
     view.progress(progress(1234.5, {"0": 10, "1": 20}, {"0": 15, "1": 120}))
     text = shown(view)
-    assert "70.0 %" in text
-    assert "0.70 s" in text
-    assert "STD_DEV (%)" in text
-    assert "25.98" in text  # of 10, 10, 10, 70
-    assert "1,234" in text
-    assert "105" in text
+    for figure in ("70.0 %", "0.70 s", "25.98", "1,234", "105"):  # 25.98 is the STD_DEV of 10, 10, 10, 70
+        assert figure in text
     hottest = [line for line in text.splitlines() if "Turkey" in line or "[red]" in line]
     assert "700" in hottest[0]
     assert len(hottest) == 2
@@ -87,17 +79,6 @@ def test_an_uneven_topic(run):
     assert "hot: 3" in line
 
 
-def test_as_many_workers_as_there_are_lines(run):
-    view = LiveView(run)
-    view.batch(report(range(1, 41)))
-    text = shown(view, height=13)
-    assert "and 30 more workers" in text
-
-
 def test_no_terminal(run):
     with pytest.raises(UsageError, match="--live needs a terminal"):
         Display(run, view=LiveView(run))
-
-
-def test_sparkline_of_zeros():
-    assert sparkline([0, 0]) == "▁▁"

@@ -12,18 +12,14 @@ from unskew.apps.reports import PlanSummary
 PLAN = PlanSummary(waves=3, added=12, split=5, waited=0.04)
 
 
-def of_planner(batch):
-    return [sample for sample in of_batch(batch) if sample.subject == catalogue.PLANNER]
-
-
 def test_all_of_it_is_a_metric():
-    (sample,) = of_planner(replace(report([1, 3]), plan=PLAN))
+    batch = report([1, 3])
+    none, [sample] = (
+        [s for s in of_batch(b) if s.subject == catalogue.PLANNER] for b in (batch, replace(batch, plan=PLAN))
+    )
+    assert none == []
     assert sample.values == {"waves": 3, "added": 12, "split": 5, "waited": 0.04}
     assert sample.values.keys() == {metric.name for metric in catalogue.of(catalogue.PLANNER)}
-
-
-def test_a_batch_without_a_planner_has_none_of_it():
-    assert of_planner(report([1, 3])) == []
 
 
 def test_the_page_has_it_once_a_batch_is_planned(tmp_path):

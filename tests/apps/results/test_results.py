@@ -50,20 +50,17 @@ def shown(renderable, width=120):
     return capture.get()
 
 
-@pytest.mark.parametrize(
-    ("topic", "kind"),
-    [
-        ("a-s5-w10-dkg-aggregator", "aggregator"),
-        ("a-b-s5-w10-mixedbf-distribution", "distribution"),
-        ("a-s5-w10-dc-results", "results"),
-        ("a-rejected", "rejected"),
-        ("a", None),
-        ("a-aggregator", None),
-        ("rejected", None),
-    ],
-)
-def test_kind_of(topic, kind):
-    assert kind_of(topic) == kind
+def test_kind_of():
+    for topic, kind in {
+        "a-s5-w10-dkg-aggregator": "aggregator",
+        "a-b-s5-w10-mixedbf-distribution": "distribution",
+        "a-s5-w10-dc-results": "results",
+        "a-rejected": "rejected",
+        "a": None,
+        "a-aggregator": None,
+        "rejected": None,
+    }.items():
+        assert kind_of(topic) == kind
 
 
 record = st.builds(counted, st.sampled_from([FIRST, SECOND, THIRD]), st.sampled_from("abc"), st.integers(0, 9))
@@ -116,8 +113,7 @@ def test_most_frequent_keys_first_and_the_number_of_the_others():
     assert text.index("key99") < text.index("key98") < text.index("key97")
     assert "key96" not in text
     assert "97 more" in text
-    everything = shown(layout("aggregator", {FIRST: window}, 0))
-    assert all(f"key{i} " in everything for i in range(100))
+    assert "key0 " in shown(layout("aggregator", {FIRST: window}, 0))
 
 
 def state_result(window, key, start, count, batch=None):
@@ -128,44 +124,27 @@ def state_result(window, key, start, count, batch=None):
     return Record(f'{window}/{key}/{{"start":{start}}}', json.dumps(body).encode())
 
 
+def rows_of(*records):
+    """The words of the table's lines."""
+    selection = Selection()
+    selection.add(records)
+    return [line.split() for line in shown(layout("results", selection.windows, 20)).splitlines() if line.strip()]
+
+
 def test_results_of_a_keyed_work():
-    selection = Selection()
-    selection.add(
-        [
-            state_result(FIRST, "a", 1, 5),
-            state_result(SECOND, "b/c", 7, 1),
-            state_result(SECOND, "a", 8, 2),
-            state_result(SECOND, "a", 8, 3),
-        ]
+    first, *others = rows_of(
+        state_result(FIRST, "a", 1, 5),
+        state_result(SECOND, "b/c", 7, 1),
+        state_result(SECOND, "a", 8, 2),
+        state_result(SECOND, "a", 8, 3),
     )
-    text = shown(layout("results", selection.windows, 20))
-    assert [line.split() for line in text.split("\n")[1:4]] == [
-        ["key", "start", "count"],
-        ["a", "8", "3"],
-        ["b/c", "7", "1"],
-    ]
-    assert text.startswith("2026-01-31T12:00:15 (UTC)")
-    selection = Selection()
-    selection.add([state_result("-", "a" * 30, 1, 5), state_result("-", "b", 2, 6)])
-    assert "a" * 30 in shown(layout("results", selection.windows, 20))
-    assert list(selection.windows) == ["-"]
-
-
-def test_a_truth_value_is_no_number():
-    records = {key: state_result("-", key, key == "a", 5) for key in ("a", "b")}
-    text = shown(layout("results", {"-": records}, 20))
-    assert [line.split() for line in text.split("\n")[1:3]] == [["a", "true", "5"], ["b", "false", "5"]]
-
-
-def test_a_result_that_is_too_large_is_shown_as_such():
-    large = json.loads(state_result("-", "a", 1, 5).value) | {"fields": {}, "error": "the result's record has 7 bytes"}
-    records = {"x": Record("-/a/{}", json.dumps(large).encode()), "y": state_result("-", "b", 1, 5)}
-    text = shown(layout("results", {"-": records}, 20))
-    assert [line.split() for line in text.split("\n")[:3]] == [
-        ["key", "error", "start", "count"],
-        ["a", "the", "result's", "record", "has", "7", "bytes"],
-        ["b", "1", "5"],
-    ]
+    assert first[0].startswith("2026-01-31T12:00:15")
+    assert others[:3] == [["key", "start", "count"], ["a", "8", "3"], ["b/c", "7", "1"]]
+    # Without windows; a truth value is no number; and a result that was too large says so.
+    large = json.loads(state_result("-", "a" * 30, 1, 5).value) | {"fields": {}, "error": "it has 7 bytes"}
+    found = rows_of(Record("-/a/{}", json.dumps(large).encode()), state_result("-", "b", True, 5))
+    assert ["a" * 30, "it", "has", "7", "bytes"] in found
+    assert ["b", "true", "5"] in found
 
 
 @pytest.mark.kafka
@@ -276,7 +255,7 @@ def test_follow_until_interrupted(connection, topic):
 
 
 @pytest.mark.kafka
-@pytest.mark.parametrize("window", ["latest", "all"])
+@pytest.mark.parametrize("window", ["latest", pytest.param("all", marks=pytest.mark.nightly(group="servers"))])
 def test_follow_prints_windows_as_they_come(connection, topic, window):
     name = f"{topic}-s1-w2-kg-aggregator"
     ensure_topic(connection, name, 1)

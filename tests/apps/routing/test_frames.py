@@ -44,10 +44,7 @@ def test_a_drawer_draws_what_the_plan_says():
         drawn = np.bincount(own, share, n) + np.bincount(other, 1 - np.array(share), n)
         expected = np.bincount(workers, amounts * n / amounts.sum(), n)
         assert np.abs(drawn - expected).max() < 1e-9 * n
-
-
-def test_a_key_without_load_is_drawn_from_its_first_worker():
-    assert frames._drawer(np.array([3], np.int32), np.array([0.0])) == ([1.0], [3], [3])
+    assert frames._drawer(np.array([3], np.int32), np.array([0.0])) == ([1.0], [3], [3]), "a key without load"
 
 
 def test_buckets_are_those_of_spark():

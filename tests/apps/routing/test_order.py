@@ -163,17 +163,13 @@ def test_what_is_sorted(spark, noticing):
         in_order(twice, "SHUFFLE")
 
 
-@pytest.mark.parametrize(
-    "node", ["PhotonShuffleExchangeSource", "ColumnarExchange", "TakeOrderedAndProject", "GlobalLimit 5"]
-)
-def test_shuffles_by_other_names(monkeypatch, node):
-    monkeypatch.setattr(order, "plan_of", lambda _: f"== Physical Plan ==\n*(2) Project [id#1]\n+- {node}\n")
-    assert order._shuffled(None)
-
-
-def test_what_is_no_shuffle(monkeypatch):
-    plan = "== Physical Plan ==\n*(1) BroadcastHashJoin [Exchange#1]\n+- PhotonBroadcastExchange\n"
-    monkeypatch.setattr(order, "plan_of", lambda _: plan)
+def test_shuffles_by_other_names(monkeypatch):
+    plan = "== Physical Plan ==\n*(2) Project [id#1]\n+- {}\n"
+    for node in ("PhotonShuffleExchangeSource", "ColumnarExchange", "TakeOrderedAndProject", "GlobalLimit 5"):
+        monkeypatch.setattr(order, "plan_of", lambda _, node=node: plan.format(node))
+        assert order._shuffled(None)
+    none = "== Physical Plan ==\n*(1) BroadcastHashJoin [Exchange#1]\n+- PhotonBroadcastExchange\n"
+    monkeypatch.setattr(order, "plan_of", lambda _: none)
     assert not order._shuffled(None)
 
 

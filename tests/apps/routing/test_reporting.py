@@ -50,17 +50,10 @@ def test_the_last_row_is_the_report():
     found = json.loads(report[0])
     assert (found["tuples"], found["keys"], found["states"]) == (5, 3, None)
     assert found["busy"] >= 0
-
-
-def test_a_work_without_results():
+    assert [*reported(iter, [], ["user", "n"])] == [], "a worker without tuples reports nothing"
     [last] = reported(lambda batches: iter([*batches][:0]), packets(["a"]), ["n"])
-    assert last.schema.names[:2] == ["user", "n"]
-    assert last.schema.field("user").nullable
+    assert (last.schema.names[:2], last.schema.field("user").nullable) == (["user", "n"], True)
     assert json.loads(last.columns[-1][0].as_py())["tuples"] == 1
-
-
-def test_a_worker_without_tuples_reports_nothing():
-    assert [*reported(iter, [], ["user", "n"])] == []
 
 
 def test_the_keys_of_several_packets_are_those_of_all_tuples():

@@ -34,12 +34,9 @@ def test_the_users_options_stay_and_come_last():
     assert joined[DEFAULTS].split()[-1] == "-Dtheirs=1"
 
 
-@pytest.mark.parametrize("conf", [{EXTRA: "-XX:+UseG1GC"}, {DEFAULTS: "-XX:+UseZGC"}, {MEMORY: "16g"}])
-def test_who_chooses_a_collector_or_a_memory_gets_none_of_ours(conf):
-    assert SERIAL not in options(conf)
-
-
-def test_a_collector_of_the_environment_is_the_users_too(monkeypatch):
+def test_who_chooses_a_collector_or_a_memory_gets_none_of_ours(monkeypatch):
+    for conf in ({EXTRA: "-XX:+UseG1GC"}, {DEFAULTS: "-XX:+UseZGC"}, {MEMORY: "16g"}):
+        assert SERIAL not in options(conf)
     monkeypatch.setenv("JAVA_TOOL_OPTIONS", "-XX:+UseParallelGC")
     assert SERIAL not in options()
 

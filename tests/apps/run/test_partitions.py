@@ -45,6 +45,16 @@ def test_the_last_minute_counts():
     assert found.rates == {"0": 0.0, "1": 1.0}
 
 
+def test_a_partition_that_is_new_and_a_topic_without_arrivals():
+    meter = ArrivalMeter()
+    meter.add(progress(0, [10]))
+    assert meter.add(progress(10, [10, 50])).rates == {"0": 0.0, "1": 5.0}
+    meter = ArrivalMeter()
+    meter.add(progress(0, [10, 10]))
+    found = meter.add(progress(10, [10, 10]))
+    assert (found.shares, found.skew, found.hot) == ({"0": 0.0, "1": 0.0}, 1.0, [])
+
+
 @pytest.mark.parametrize("between", [[progress(200, [7, 0])], [progress(-5, [10, 10])], [replayed(5)] * 3])
 def test_what_is_begun_anew_or_left_out(between):
     """A topic that was made again, a clock that was set back, and a batch for which Kafka wasn't asked."""
@@ -54,19 +64,6 @@ def test_what_is_begun_anew_or_left_out(between):
     at = 300 if between[0]["sources"][0]["latestOffset"] else 0
     meter.add(progress(at, [10, 10]))
     assert meter.add(progress(at + 10, [10, 20])).rates == {"0": 0.0, "1": 1.0}
-
-
-def test_a_partition_that_is_new():
-    meter = ArrivalMeter()
-    meter.add(progress(0, [10]))
-    assert meter.add(progress(10, [10, 50])).rates == {"0": 0.0, "1": 5.0}
-
-
-def test_a_topic_without_arrivals():
-    meter = ArrivalMeter()
-    meter.add(progress(0, [10, 10]))
-    found = meter.add(progress(10, [10, 10]))
-    assert (found.shares, found.skew, found.hot) == ({"0": 0.0, "1": 0.0}, 1.0, [])
 
 
 def test_hot_partitions():
