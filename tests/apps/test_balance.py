@@ -159,18 +159,6 @@ def test_workers_over_packets_give_feedback(events, tmp_path, grouping, own):
         balanced_map(*given, **own, name="other")
 
 
-@pytest.mark.nightly(group="groupings")
-def test_two_calls_with_feedback_in_a_query_are_refused_in_its_first_batch(events, tmp_path):
-    def work(batches):
-        for batch in batches:
-            yield pa.record_batch({"user": batch.column("user_id")})
-
-    given = events, "user_id", 4, work, "user string", "MIXED", str(tmp_path / "cp")
-    with pytest.raises(StreamingQueryException) as error:
-        collect(balanced_map(*given).union(balanced_map(*given)), tmp_path)
-    assert re.search(r"the plan of batch 0 in .* isn't this call's own: ", cause(error.value))
-
-
 @pytest.mark.parametrize("key_type", ["string", "bigint", "binary"])
 def test_null_is_a_key_of_its_own(spark, key_type):
     """All rows come to the work, those without a key to one worker: by KEY the worker that `balance` gives them."""
@@ -366,9 +354,9 @@ def test_a_checkpoint_that_is_not_the_querys(events, tmp_path, place, other):
     assert not (tmp_path / "other" / "cp" / "unskew").exists()
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
+def test_bad_arguments_fail_on_the_driver(spark, subtests):
+    rows = spark.range(1).withColumn("half", F.lit(0.5)).withColumn("map", F.create_map("id", "half"))
+    for change, message in (
         ({"grouping": "PARTIAL"}, "unknown grouping 'PARTIAL'; valid: SHUFFLE"),
         ({"grouping": 5}, "unknown grouping 5; valid: SHUFFLE"),
         ({"workers": 0}, "workers is 0"),
@@ -376,29 +364,20 @@ def test_a_checkpoint_that_is_not_the_querys(events, tmp_path, place, other):
         ({"d": 3}, "has no parameter 'd'"),
         ({"checkpoint": ""}, "checkpoint is ''; valid: the query's checkpointLocation"),
         ({"name": "a/b"}, "name is 'a/b'; valid: letters, digits, _ and -"),
-        ({"key": "who"}, "there is no column 'who'; valid: id, half"),
-        (
-            {"key": "map"},
-            "the key 'map' is map<bigint,double>; valid: string, binary, integer, float, decimal, ",
-        ),
-        ({"key": ["id", "who"]}, "there is no column 'who'; valid: id, half"),
-        ({"key": []}, r"key is \[\]; valid: a column's name, a Column, or a list of these"),
+        *(({"key": key}, "there is no column 'who'; valid: id, half") for key in ("who", ["id", "who"])),
+        ({"key": "map"}, "the key 'map' is map<bigint,double>; valid: string, binary, integer, float, decimal, "),
+        ({"key": []}, "key is []; valid: a column's name, a Column, or a list of these"),
         ({"key": 3}, "key is 3; valid: a column's name, a Column, or a list of these"),
         ({"cost": "bytes"}, "there is no column 'bytes'; valid: id, half"),
+        ({"cost": F.col("id").cast("string")}, "cost is string; valid: a number"),
         ({"grouping": "DYNAMIC_KEY", "time": "id"}, "time is bigint; valid: a timestamp"),
-        ({"worker_column": "half"}, "there is a column 'half' already; name another one with worker_column="),
-        ({"worker_column": "Half"}, "there is a column 'half' already; name another one with worker_column="),
-    ],
-)
-def test_bad_arguments_fail_on_the_driver(spark, change, message):
-    rows = spark.range(1).withColumn("half", F.lit(0.5)).withColumn("map", F.create_map("id", "half"))
-    with pytest.raises(ValueError, match=message):
-        balance(rows, **({"key": "id", "workers": 2} | change))
-
-
-def test_a_cost_is_a_number(spark):
-    with pytest.raises(UsageError, match="cost is string; valid: a number"):
-        balance(spark.range(1), "id", 2, cost=F.col("id").cast("string"))
+        *(
+            ({"worker_column": name}, "there is a column 'half' already; name another one with worker_column=")
+            for name in ("half", "Half")
+        ),
+    ):
+        with subtests.test(message), pytest.raises(UsageError, match=re.escape(message)):
+            balance(rows, **({"key": "id", "workers": 2} | change))
 
 
 @pytest.fixture
@@ -530,11 +509,6 @@ def test_any_key_with_equality(spark, kind):
     mapped = balanced_map(rows, key, W, unpack, "id long, worker long", "KEY").collect()
     assert {row.id: row.worker for row in mapped} == workers
     assert balance(rows, key, W, "PLANNED").count() == 2_100
-
-
-def test_transform(spark):
-    rows = spark.range(90).select((F.col("id") % 9).alias("user"))
-    assert rows.transform(balance, "user", workers=3, grouping="KEY").columns == ["user", "worker"]
 
 
 def test_a_key_is_named_as_spark_names_columns(spark):

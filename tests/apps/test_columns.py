@@ -18,14 +18,11 @@ def stream(*columns: str, exact: bool = False) -> Any:
     return cast("Any", SimpleNamespace(columns=[*columns], isStreaming=True, sparkSession=SimpleNamespace(conf=conf)))
 
 
-@pytest.mark.parametrize(("there", "exact"), [("worker", False), ("worker", True), ("Worker", False)])
-def test_a_column_is_not_replaced(there, exact):
+def test_a_column_is_not_replaced():
     """Spark's ``withColumn`` would replace a column whose name differs in its letters' case alone."""
-    with pytest.raises(UsageError, match=f"there is a column '{there}' already; name another one with worker_column="):
-        balance(stream("user", there, exact=exact), "user", 4, "KEY")
-
-
-def test_where_names_are_exact_another_case_is_another_column():
+    for there, exact in (("worker", False), ("worker", True), ("Worker", False)):
+        with pytest.raises(UsageError, match=f"there is a column '{there}' already; name another one with worker_col"):
+            balance(stream("user", there, exact=exact), "user", 4, "KEY")
     with pytest.raises(AttributeError, match="select"):  # the next that is asked of a stream
         balance(stream("user", "Worker", exact=True), "user", 4, "KEY")
 
@@ -67,16 +64,19 @@ def test_the_key_of_balance_is_that_of_observed(monkeypatch, key):
     assert found[1:] == (f"column {named}", "worker", 4, "unskew")
 
 
-@pytest.mark.parametrize(
-    ("kind", "name"),
-    [(LongType(), "bigint"), (StringType(), "string"), (TimestampType(), ""), (TimestampNTZType(), "")],
-)
-def test_a_time_is_a_timestamp(monkeypatch, kind, name):
+def test_a_time_is_a_timestamp(monkeypatch):
     """Else the first batch would fail: routers have no time of an integer."""
-    frame = cast("Any", SimpleNamespace(select=lambda _: SimpleNamespace(schema=StructType([StructField("at", kind)]))))
     monkeypatch.setattr(packets, "column", lambda of: f"column {of}")
-    if not name:
-        assert cast("Any", packets.time_column(frame, "at")) == "column at"
-        return
-    with pytest.raises(UsageError, match=f"time is {name}; valid: a timestamp"):
-        packets.time_column(frame, "at")
+    for kind, name in (
+        (LongType(), "bigint"),
+        (StringType(), "string"),
+        (TimestampType(), ""),
+        (TimestampNTZType(), ""),
+    ):
+        schema = StructType([StructField("at", kind)])
+        frame = cast("Any", SimpleNamespace(select=lambda _, schema=schema: SimpleNamespace(schema=schema)))
+        if name:
+            with pytest.raises(UsageError, match=f"time is {name}; valid: a timestamp"):
+                packets.time_column(frame, "at")
+        else:
+            assert cast("Any", packets.time_column(frame, "at")) == "column at"

@@ -42,19 +42,15 @@ def test_with_the_servers_the_picture_and_the_pages_address_come_last(ending, tm
     )
 
 
-@pytest.mark.parametrize(
-    ("at_hand", "lacking", "takes"),
-    [
-        ((), "influxdb and prometheus", "about 5 minutes on two cores"),
-        (("prometheus",), "influxdb", "about 5 minutes on two cores"),
-        (("influxdb",), "prometheus", "some seconds"),
-    ],
-)
-def test_without_the_servers_a_line_says_how_to_get_them(at_hand, lacking, takes, ending):
-    assert ending(at_hand=at_hand) == (
-        f"No dashboards: no {lacking} on this machine; in the project's repository `make servers` gets what is "
-        f"missing, in {takes}; elsewhere `unskew stack start` says how"
-    )
+def test_without_the_servers_a_line_says_how_to_get_them(ending):
+    for at_hand, lacking in (
+        ((), "influxdb and prometheus"),
+        (("prometheus",), "influxdb"),
+        (("influxdb",), "prometheus"),
+    ):
+        said = ending(at_hand=at_hand)
+        assert said.startswith(f"No dashboards: no {lacking} on this machine")
+        assert "`make servers`" in said
 
 
 def test_an_interrupted_demo_has_nothing_to_see(ending):

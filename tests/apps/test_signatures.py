@@ -19,15 +19,11 @@ def test_the_same_name_has_the_same_default():
     for name in set.union(*map(set, defaults)):
         assert len({each[name] for each in defaults if name in each}) == 1, name
     assert all(each["checkpoint"] is None for each in defaults)
+    for checkpoint in (None, ""):  # which Spark would resolve to its working directory
+        with pytest.raises(UsageError, match=f"checkpoint is {checkpoint!r}; valid: the query's checkpointLocation"):
+            location_in(cast("Any", None), checkpoint)
 
 
 def test_errors_are_one_family():
     assert issubclass(unskew.UsageError, ValueError)
     assert all(issubclass(each, unskew.UserError) for each in (unskew.UsageError, unskew.EnvironmentFault))
-
-
-@pytest.mark.parametrize("checkpoint", [None, ""])
-def test_an_empty_checkpoint_is_none(checkpoint):
-    """Spark would resolve it to its working directory."""
-    with pytest.raises(UsageError, match=f"checkpoint is {checkpoint!r}; valid: the query's checkpointLocation"):
-        location_in(cast("Any", None), checkpoint)
