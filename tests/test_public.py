@@ -13,8 +13,3 @@ def test_nothing_public_changes_without_a_note():
         "what users build on has changed (docs/compatibility.md). If that is meant, renew the list by "
         f"`{RENEW}`, and say in CHANGELOG.md what changes for users:\n" + "\n".join(changed)
     )
-
-
-def test_the_list_says_nothing_twice():
-    lines = public()
-    assert len(lines) == len(set(lines)) > 400

@@ -82,14 +82,8 @@ class Installed:
             return
         log = folder / "server.log"
         begin = log.stat().st_size if log.exists() else 0
-        options = [
-            "--master",
-            "local[2,4]",
-            "--conf",
-            "spark.ui.enabled=false",
-            "--conf",
-            "spark.connect.grpc.binding.port=0",
-        ]
+        conf = "spark.ui.enabled=false", "spark.connect.grpc.binding.port=0"
+        options = ["--master", "local[2,4]", *(f"--conf={each}" for each in conf)]
         with log.open("ab") as output:
             command = [self.submit, "--class", _SERVER, *options, "spark-internal"]
             server = _started(command, folder, self.environment(), output.fileno())
@@ -106,15 +100,9 @@ class Installed:
 
     def environment(self) -> dict[str, str]:
         """The variables of its programs."""
-        path = f"{self.folder / 'bin'}{os.pathsep}{os.environ['PATH']}"
-        python = str(self.folder / "bin" / "python")
-        return {
-            **kept(),
-            "PATH": path,
-            "JAVA_HOME": str(find_java().home),
-            "PYSPARK_PYTHON": python,
-            "HOME": str(self.folder),
-        }
+        programs = self.folder / "bin"
+        own = {"PATH": f"{programs}{os.pathsep}{os.environ['PATH']}", "PYSPARK_PYTHON": str(programs / "python")}
+        return {**kept(), **own, "JAVA_HOME": str(find_java().home), "HOME": str(self.folder)}
 
 
 @dataclass(frozen=True)

@@ -48,13 +48,6 @@ def test_an_index_takes_it(wheel):
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_all_addresses_are_of_one_repository(described):
-    urls = _PROJECT["urls"]
-    assert {*urls} == {"Source", "Documentation", "Changelog", "Issues"}
-    assert all(url.startswith(urls["Source"]) for url in urls.values())
-    assert sorted(described.get_all("Project-URL", [])) == sorted(f"{name}, {url}" for name, url in urls.items())
-
-
 def test_the_classifiers_name_the_pythons_that_set_up_takes(described):
     bounds = re.search(r"not \((.*?)\) <= sys\.version_info\[:2\] <= \((.*?)\)", (ROOT / "Makefile").read_text())
     assert bounds
