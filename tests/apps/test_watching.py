@@ -188,6 +188,7 @@ spark.stop()
 """
 
 
+@pytest.mark.nightly(group="sparks")
 @pytest.mark.spark
 @pytest.mark.slow
 @ONE_CONNECT

@@ -164,6 +164,7 @@ spark.stop()
 """
 
 
+@pytest.mark.nightly(group="sparks")
 @pytest.mark.slow
 @ONE_CONNECT
 def test_through_spark_connect_it_is_refused(tmp_path):

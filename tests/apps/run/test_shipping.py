@@ -75,7 +75,16 @@ def test_the_daemon_of_a_users_own_session_needs_only_what_the_library_needs():
         assert says in done.stderr
 
 
-@pytest.mark.parametrize(("compiled", "runs"), [("the source", ".pyc"), ("another source", ".py"), ("nothing", ".py")])
+@pytest.mark.parametrize(
+    ("compiled", "runs"),
+    [
+        ("the source", ".pyc"),
+        *(
+            pytest.param(each, ".py", marks=pytest.mark.nightly(group="clusters"))
+            for each in ("another source", "nothing")
+        ),
+    ],
+)
 def test_a_python_runs_what_is_compiled_if_it_is_of_the_source(compiled, runs, tmp_path, monkeypatch):
     other = tmp_path / "other.py"
     other.touch()
@@ -147,7 +156,13 @@ def test_a_python_without_our_package_names_the_remedy(bare, tmp_path):
     assert loaded(bare, pickled, tmp_path) == f"ModuleNotFoundError: {said}"
 
 
-@pytest.mark.parametrize("kind", [WorkerOperator, MergerOperator, InPandas])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        WorkerOperator,
+        *(pytest.param(each, marks=pytest.mark.nightly(group="keyed")) for each in (MergerOperator, InPandas)),
+    ],
+)
 def test_a_planning_python_without_our_package_names_the_remedy(kind, bare, tmp_path):
     program = Program(Running("n"), pa.string(), 2, True, 2, False, None, None, None)
     operator = InPandas(WorkerOperator(program, [3, 5])) if kind is InPandas else kind(program, [3, 5])

@@ -126,6 +126,7 @@ MUTANTS = {
 }
 
 
+@pytest.mark.nightly(group="clusters")
 @pytest.mark.parametrize("mutant", MUTANTS)
 def test_the_check_finds_a_protocol_that_is_wrong(connection, topic, mutant):
     how, step = MUTANTS[mutant]
