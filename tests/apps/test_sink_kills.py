@@ -19,7 +19,7 @@ from unskew.deploy.kafka.topics import end_offsets, ensure_topic
 pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.kafka, pytest.mark.timeout(1800)]
 
 NEVER = "-1"  # the batch before whose commit the program dies
-RECORDS = 32_000  # 80 batches, of which two kills of each kind use up 50 at most
+RECORDS = 32_000  # 80 batches, of which two harms of each kind use up 50 at most
 
 
 class Query(QueryProcess):
@@ -65,20 +65,23 @@ def query(connection, topic, tmp_path, seed):
 
 
 @pytest.mark.parametrize(
-    "kills",
+    "harms",
     [
-        pytest.param(1, marks=pytest.mark.takes(70)),
-        pytest.param(2, marks=[pytest.mark.takes(150), pytest.mark.nightly(group="kills")]),
+        pytest.param([Query.loses_tasks, Query.dies], id="once", marks=pytest.mark.takes(50)),
+        pytest.param(
+            [Query.dies, Query.is_killed, Query.loses_tasks] * 2,
+            id="again",
+            marks=[pytest.mark.takes(150), pytest.mark.nightly(group="kills")],
+        ),
     ],
 )
-def test_each_record_is_there_once_whatever_is_killed(query, connection, topic, kills):
+def test_each_record_is_there_once_whatever_is_killed(query, connection, topic, harms):
     sent = [str(n).encode() for n in range(RECORDS)]
     publish(connection, topic, 2, [*sent])
     to = f"{topic}-out"
     ensure_topic(connection, to, 3)
-    harms = [query.dies, query.is_killed, query.loses_tasks] * kills
     for harm in query.rng.sample(harms, len(harms)):
-        harm()
+        harm(query)
     query.start(NEVER)
 
     def read() -> Counter[bytes]:

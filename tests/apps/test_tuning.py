@@ -133,7 +133,11 @@ spark.stop()
 @pytest.mark.spark
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "mode", ["classic", pytest.param("connect", marks=[ONE_CONNECT, pytest.mark.nightly(group="sparks")])]
+    "mode",
+    [
+        pytest.param("classic", marks=pytest.mark.ci),
+        pytest.param("connect", marks=[ONE_CONNECT, pytest.mark.nightly(group="sparks")]),
+    ],
 )
 def test_sessions_of_a_users_own(mode, tmp_path):
     """As Spark comes, and with the settings. A session of Spark Connect reads those of its server."""

@@ -41,6 +41,7 @@ def read(connection: Connection, topic: str, count: int, partition: int = 0) -> 
         consumer.close()
 
 
+@pytest.mark.ci
 @pytest.mark.slow
 def test_acknowledged_records_survive_stop_restart_and_kill(tmp_path, topic):
     values = [b"%d" % number for number in range(1000)]
@@ -62,6 +63,7 @@ def test_acknowledged_records_survive_stop_restart_and_kill(tmp_path, topic):
         assert read(connection, topic, 1000) == values
 
 
+@pytest.mark.nightly(group="clusters")
 @pytest.mark.slow
 def test_leaders_move_to_another_broker_and_back(tmp_path, topic):
     values = [b"%d" % number for number in range(1000)]

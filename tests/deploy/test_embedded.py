@@ -34,6 +34,7 @@ def kafka_command(*arguments: str) -> subprocess.CompletedProcess[str]:
     return unskew("kafka", *arguments)
 
 
+@pytest.mark.ci
 @pytest.mark.slow
 def test_the_broker_outlives_the_command_and_is_found_again(own_home):
     command = [*UNSKEW, "kafka", "start"]  # a process of its own, that ends

@@ -74,6 +74,7 @@ def connections(broker):
     return {each.laddr for each in there if each.status == psutil.CONN_ESTABLISHED and each.raddr.port == port}
 
 
+@pytest.mark.ci
 def test_a_killed_broker_neither_loses_nor_doubles(broker):
     connection = Connection(broker.bootstrap_servers)
     ensure_topic(connection, "killed", 3)

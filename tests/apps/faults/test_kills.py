@@ -25,6 +25,7 @@ def ctrl_c(topology: Topology, broker: Broker) -> None:
     topology.start()
 
 
+FEW: list[Callable[[Topology, Broker], None]] = [python_workers, the_broker, everything]
 EACH: list[Callable[[Topology, Broker], None]] = [everything, python_workers, the_broker, the_jvm, ctrl_c]
 HARMS = [
     *[everything] * 4,
@@ -49,7 +50,8 @@ PLANNED = [("PLANNED", "pl")]  # one plan for all sources, which the driver make
 @pytest.mark.parametrize(
     ("groupings", "harms", "most"),
     [
-        pytest.param(GROUPINGS, EACH, 1_200, id="each once", marks=pytest.mark.takes(60)),
+        pytest.param(GROUPINGS, FEW, 2_000, id="a few", marks=pytest.mark.takes(40)),
+        pytest.param(GROUPINGS, EACH, 1_200, id="each once", marks=[pytest.mark.ci, pytest.mark.takes(60)]),
         pytest.param(
             GROUPINGS,
             HARMS,

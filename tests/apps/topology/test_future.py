@@ -61,6 +61,7 @@ def test_with_a_bound_nothing_is_lost(settings, drain, connection, topic):
     assert (reports[-1].totals.late, reports[-1].totals.rejected) == (0, 1)
 
 
+@pytest.mark.ci
 @pytest.mark.takes(20)
 def test_no_producer_puts_the_clock_on(settings, drain, caplog, connection, topic):
     """All newest messages are from the future when the run starts again: they are rejected, and no others."""

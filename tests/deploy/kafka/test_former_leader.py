@@ -56,6 +56,7 @@ class Late(Part):
         return super()._mark()
 
 
+@pytest.mark.ci
 def test_a_number_is_found_that_the_former_leader_lacks(brokers, topic):
     first, second = brokers
     made = [
