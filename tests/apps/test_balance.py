@@ -99,23 +99,6 @@ def test_with_what_spark_4_0_has(events, tmp_path, monkeypatch, named):
     assert len({row["worker"] for row in rows if row["user_id"] is None}) <= 2
 
 
-@pytest.mark.nightly(group="groupings")
-def test_learned_state_outlives_a_batch_and_a_restart(events, tmp_path):
-    later = [(tmp_path / "events" / f"{number}.parquet", tmp_path / f"{number}.later") for number in (3, 4)]
-    for file, aside in later:
-        file.rename(aside)
-    for batches in (3, 5):
-        placed = balance(events, key="user_id", workers=7, grouping="SHUFFLE", checkpoint=str(tmp_path / "cp"))
-        rows = collect(placed.select("worker"), tmp_path)
-        loads = np.bincount([row["worker"] for row in rows], minlength=7)
-        assert loads.sum() == ROWS * batches
-        # One source, batches of 600 over 7 workers: round robin that forgot its turn would be as many apart.
-        assert loads.max() - loads.min() <= 1
-        for file, aside in later:
-            if aside.exists():
-                aside.rename(file)
-
-
 def test_work_over_packets(events, tmp_path):
     """The key is as plain as the other columns, though packets have it encoded."""
     names, key = events.columns, pa.string()

@@ -5,7 +5,6 @@ import shutil
 from collections import Counter
 from types import SimpleNamespace
 
-import orjson
 import pyarrow as pa
 import pytest
 from confluent_kafka import KafkaError
@@ -357,23 +356,6 @@ def test_keys_headers_and_partitions_arrive_as_by_spark_s_sink(spark, connection
     assert found["ours"] == found["spark's"]
     assert (b"k0", b"0", None, 2) in found["ours"]
     assert any(headers == [("h", b"1")] for _, _, headers, _ in found["ours"])
-
-
-@pytest.mark.nightly(group="groupings")
-@pytest.mark.spark
-@pytest.mark.kafka
-@pytest.mark.slow
-def test_a_batch_without_rows_writes_nothing(spark, connection, topic, tmp_path):
-    publish(connection, topic, 1, [b"a"] * 150 + [b"b"] * 50)
-    to = f"{topic}-out"
-    ensure_topic(connection, to, 2)
-    rows = stream(spark, connection, topic).where("value = 'b'")  # the second batch of two has them
-    drained(rows, to, connection, tmp_path)
-    assert values(connection, to) == {"b": 50}
-    noted = orjson.loads((tmp_path / "unskew" / "run.json").read_bytes())["commits"]
-    numbers = last_numbers(connection, f"{to}-unskew-commits-{noted['id']}", range(noted["parts"] + 1))
-    assert noted["parts"] == 2
-    assert {number.batch for number in numbers.values()} == {1}
 
 
 @pytest.mark.nightly(group="groupings")

@@ -144,16 +144,6 @@ def test_a_static_frame_gives_what_the_stream_has_given_when_all_is_closed(spark
 
 
 @pytest.mark.nightly(group="keyed")
-def test_a_static_frame_by_batch_time(spark, events, tmp_path):
-    """A TTL, and many packets that a worker executes one after the other."""
-    _, rows = events
-    static = spark.read.parquet(str(tmp_path / "events"))
-    for grouping in ("KEY", "SHUFFLE"):
-        found = keyed_map(static, "user", 5, Tally(), grouping, ttl=60.0).collect()
-        assert finished(found) == truth_of(rows)
-
-
-@pytest.mark.nightly(group="keyed")
 @pytest.mark.parametrize(
     ("grouping", "own"), [("KEY", True), ("PARTIAL_KEY", True), pytest.param("PARTIAL_KEY", False, id="as-spark-4.0")]
 )
