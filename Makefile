@@ -39,12 +39,12 @@ test-ci: setup
 	@$(TEST) -m "(ci or programs) and not nightly"
 
 # The groups of `make nightly`, each of 12 minutes at most on two cores; .ci/run takes one of them in turn.
-NIGHTLY := engines kills documents clusters servers keyed groupings sparks draws image
+NIGHTLY := evidence kills documents clusters servers keyed groupings sparks draws image
 GROUP ?= $(NIGHTLY)
 # What its tests draw at random: SEED=N repeats the run that printed N.
 SEED ?= random
 
-nightly: $(GROUP:%=nightly-%) ## All that varies or is random, by groups: GROUP="engines kills", by default all; SEED=N
+nightly: $(GROUP:%=nightly-%) ## All that varies or is random, by groups: GROUP="evidence kills", by default all; SEED=N
 
 $(NIGHTLY:%=nightly-%): nightly-%: setup
 	@$(TEST) -m "$(MARKED)" --seed $(SEED)

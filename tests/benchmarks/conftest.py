@@ -1,11 +1,9 @@
-"""The benchmarks are for developers, so their tests are nightly ones, but for the one that imports them."""
-
 from pathlib import Path
 
 import pytest
 
+from tests.evidence import mark_nightly
+
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        if item.path.parent == Path(__file__).parent and item.path.name != "test_imports.py":
-            item.add_marker(pytest.mark.nightly(group="engines"))
+    mark_nightly(items, Path(__file__).parent, "test_imports.py")

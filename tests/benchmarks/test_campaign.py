@@ -11,7 +11,7 @@ from benchmarks.faults.course import Course
 from benchmarks.faults.faults import KINDS
 
 pytestmark = [
-    pytest.mark.nightly(group="engines"),
+    pytest.mark.nightly(group="evidence"),
     pytest.mark.slow,
     pytest.mark.spark,
     pytest.mark.kafka,

@@ -28,7 +28,7 @@ from unskew.works import Now
 from unskew.works.interface import joined
 
 
-@pytest.mark.nightly(group="engines")
+@pytest.mark.nightly(group="evidence")
 @pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.kafka

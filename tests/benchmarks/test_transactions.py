@@ -101,7 +101,7 @@ def test_nothing_is_lost_doubled_or_left_open(tmp_path):
 
 @pytest.mark.kafka
 @pytest.mark.slow
-@pytest.mark.nightly(group="engines")
+@pytest.mark.nightly(group="evidence")
 @pytest.mark.takes(60)
 @pytest.mark.parametrize(
     ("mutant", "without"),

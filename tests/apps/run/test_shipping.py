@@ -189,7 +189,13 @@ def test_one_archive_is_sent_however_often(monkeypatch):
 
 @pytest.mark.spark
 @pytest.mark.slow
-@pytest.mark.parametrize("mode", ["classic", pytest.param("connect", marks=ONE_CONNECT)])
+@pytest.mark.parametrize(
+    "mode",
+    [
+        pytest.param("classic", marks=pytest.mark.ci),
+        pytest.param("connect", marks=[ONE_CONNECT, pytest.mark.nightly(group="sparks")]),
+    ],
+)
 def test_executors_get_our_package(mode, bare, tmp_path):
     printed = printed_by(BALANCES, tmp_path, mode, PYSPARK_PYTHON=str(bare))
     assert printed[-2:] == ["refused: True", "rows: 100"], printed

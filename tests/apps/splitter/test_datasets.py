@@ -131,7 +131,7 @@ def test_nexmark_s_event_time_is_a_timestamp_of_spark_s(spark):
     assert sorted(row[0] for row in rows.select(F.unix_millis("read.bid.dateTime")).collect()) == block.times.tolist()
 
 
-@pytest.mark.nightly(group="engines")
+@pytest.mark.nightly(group="evidence")
 @pytest.mark.spark
 def test_what_benchmarks_set_beside_ours_finds_the_same(spark, subtests):
     expected, frames = {}, {}
