@@ -40,6 +40,7 @@ def topic() -> str:
     return TOPIC
 
 
+@pytest.mark.ci
 @pytest.mark.spark
 @pytest.mark.kafka
 def test_a_kept_checkpoint_is_resumed(settings, drain, connection, tmp_path):

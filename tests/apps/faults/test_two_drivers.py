@@ -104,6 +104,7 @@ def test_the_name_of_a_driver(tmp_path, monkeypatch, groups, service):
 LOOKS = ["begins", "distribution", "totals", "plans", "commit"]
 
 
+@pytest.mark.ci
 @pytest.mark.spark
 @pytest.mark.kafka
 @pytest.mark.parametrize(

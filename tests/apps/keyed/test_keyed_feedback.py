@@ -58,7 +58,12 @@ def files(folder, first, last):
 
 
 @pytest.mark.parametrize(
-    "grouping", ["MIXED", "POSG", pytest.param("CONSISTENT_HASH", marks=pytest.mark.nightly(group="kills"))]
+    "grouping",
+    [
+        "MIXED",
+        pytest.param("POSG", marks=pytest.mark.ci),
+        pytest.param("CONSISTENT_HASH", marks=pytest.mark.nightly(group="kills")),
+    ],
 )
 def test_keys_move_and_counts_are_exact(spark: SparkSession, tmp_path, grouping):
     """Two queries, one after the other, on one checkpoint: the second one has none of the first one's reports."""

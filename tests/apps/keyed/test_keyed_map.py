@@ -123,7 +123,7 @@ def test_windows_by_event_time(events, tmp_path, grouping, seconds, none, more):
     ("grouping", "how"),
     [
         ("KEY", {"work": Tally(), "window": 2.0}),
-        ("PLANNED", {"work": Tally(), "window": 2.0}),
+        pytest.param("PLANNED", {"work": Tally(), "window": 2.0}, marks=pytest.mark.ci),
         pytest.param("D_CHOICES", {"work": Sessions(gap=0.05)}, marks=pytest.mark.nightly(group="keyed")),
         pytest.param(
             "BOUNDED_LOAD", {"work": Sessions(gap=0.05), "merge_every": "30s"}, marks=pytest.mark.nightly(group="keyed")
@@ -167,6 +167,7 @@ def test_states_outlive_batches_and_restarts(events, tmp_path, monkeypatch, grou
     assert newest(found) == truth_of(rows)
 
 
+@pytest.mark.ci
 def test_states_stay_where_their_partitions_were_counted(events, tmp_path, spark):
     stream, rows = events
     checkpoint, setting = tmp_path / "cp", "spark.sql.shuffle.partitions"

@@ -26,7 +26,7 @@ cloudpickle.register_pickle_by_value(driver)  # the tasks can't import the tests
     ("grouping", "more"),
     [
         pytest.param("KEY", {}, marks=pytest.mark.nightly(group="keyed")),
-        ("D_CHOICES", {"merge_every": "2 batches"}),
+        pytest.param("D_CHOICES", {"merge_every": "2 batches"}, marks=pytest.mark.ci),
         pytest.param("PARTIAL_KEY", {}, marks=pytest.mark.nightly(group="keyed")),
     ],
 )

@@ -67,7 +67,7 @@ def test_a_checkpoint_that_is_not_the_querys(tmp_path, there):
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("shuffled", [False, True])
+@pytest.mark.parametrize("shuffled", [False, pytest.param(True, marks=pytest.mark.ci)])
 def test_a_frame_is_balanced_without_python(spark, shuffled):
     rows = skewed(spark)
     if shuffled:
@@ -115,7 +115,7 @@ def test_any_type_of_key_and_an_empty_frame(spark):
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("remembers", [True, False])
+@pytest.mark.parametrize("remembers", [True, pytest.param(False, marks=pytest.mark.ci)])
 def test_batches_of_a_stream(spark, tmp_path, remembers):
     """In ``foreachBatch``, with a checkpoint, keys keep their replicas, and a batch that runs again its plan."""
     rng = np.random.default_rng(0)

@@ -48,6 +48,7 @@ def test_a_topology_in_a_session_of_ones_own(topology, topic, connection, spark,
     assert by_key(final_counts(connection, run.topics["aggregator"])) == Counter(keys)
 
 
+@pytest.mark.ci
 def test_a_topology_that_is_stopped_goes_on_later(topology, topic, connection, spark, tmp_path):
     keys = skewed(2_000)
     publish(connection, topic, 2, countries(keys))

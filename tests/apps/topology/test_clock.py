@@ -80,6 +80,7 @@ def test_a_clock_set_back_under_a_run(settings, spark, connection, topic, monkey
     assert by_key(final_counts(connection, result_topics(run)["aggregator"])) == {"a": 300}
 
 
+@pytest.mark.ci
 @pytest.mark.spark
 @pytest.mark.kafka
 @pytest.mark.takes(30)

@@ -81,6 +81,7 @@ def make_again(connection, topic, keys) -> None:
     publish(connection, topic, 2, countries(keys))
 
 
+@pytest.mark.ci
 @pytest.mark.takes(30)
 def test_a_topic_that_was_made_again_is_told_and_skipped_by_order(settings, drain, connection, topic):
     publish(connection, topic, 2, countries(["a"] * 20))

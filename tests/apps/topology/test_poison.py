@@ -190,7 +190,7 @@ def years():
 @pytest.mark.parametrize(
     ("time_", "work"),
     [
-        ("event", None),
+        pytest.param("event", None, marks=pytest.mark.ci),
         pytest.param("batch", None, marks=pytest.mark.nightly(group="groupings")),
         pytest.param("batch", "timestamp", marks=pytest.mark.nightly(group="groupings")),
     ],

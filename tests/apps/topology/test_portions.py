@@ -60,6 +60,7 @@ def test_large_messages_come_few_at_a_time(spark, settings, drain, connection, t
     assert by_key(final_counts(connection, result_topics(run)["aggregator"])) == dict.fromkeys("012", 20)
 
 
+@pytest.mark.ci
 @pytest.mark.takes(20)
 def test_a_burst_of_large_messages_is_counted_in_bytes(spark, settings, caplog, connection, topic):
     small, text = countries(["a", "b"] * 50), "x" * 40_000

@@ -183,6 +183,7 @@ def views(n):
     return orjson.dumps({"lang": "en", "page": "p", "n": n, "m": 1})
 
 
+@pytest.mark.ci
 def test_counts_that_no_sum_can_hold(settings, drain, connection, topic):
     nonsense = [2**63 - 1, 2**63 - 1, -(2**63), -7, 10**18, 10**12 + 1]
     counts = [5, *nonsense, 3, 10**12, 0]
