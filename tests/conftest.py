@@ -13,6 +13,7 @@ from hypothesis import settings
 
 from unskew.deploy.directories import data_directory
 from unskew.deploy.installation.steps import exclusive
+from unskew.deploy.kafka import topics
 from unskew.deploy.servers.broker import Broker
 from unskew.grouping import compile_all
 from unskew.grouping.compiled import cache_home
@@ -53,7 +54,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.option.seed == "random":
         config.option.seed = str(secrets.randbelow(1 << 32))
     drawn = int(config.option.seed) != 0
-    settings.register_profile("unskew", deadline=None, derandomize=not drawn, max_examples=100 if drawn else 40)
+    settings.register_profile("unskew", deadline=None, derandomize=not drawn, max_examples=100 if drawn else 20)
     settings.register_profile("fast", deadline=None, derandomize=not drawn, max_examples=20)
     settings.load_profile("unskew")
     if drawn and config.option.hypothesis_seed is None:
@@ -70,6 +71,12 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 def seed(pytestconfig: pytest.Config) -> int:
     """What a test draws from: 0, or what `--seed` says."""
     return int(pytestconfig.option.seed)
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broker that doesn't answer is given up after a second, not after eight."""
+    monkeypatch.setattr(topics, "_PATIENCE", 1.0)
 
 
 @pytest.fixture(scope="session")

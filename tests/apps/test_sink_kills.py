@@ -19,7 +19,6 @@ from unskew.deploy.kafka.topics import end_offsets, ensure_topic
 pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.kafka, pytest.mark.timeout(1800)]
 
 NEVER = "-1"  # the batch before whose commit the program dies
-RECORDS = 32_000  # 80 batches, of which two harms of each kind use up 50 at most
 
 
 class Query(QueryProcess):
@@ -65,18 +64,19 @@ def query(connection, topic, tmp_path, seed):
 
 
 @pytest.mark.parametrize(
-    "harms",
+    ("harms", "batches"),  # of which each harm uses up nine at most
     [
-        pytest.param([Query.loses_tasks, Query.dies], id="once", marks=pytest.mark.takes(50)),
+        pytest.param([Query.loses_tasks, Query.dies], 24, id="once", marks=pytest.mark.takes(50)),
         pytest.param(
             [Query.dies, Query.is_killed, Query.loses_tasks] * 2,
+            80,
             id="again",
             marks=[pytest.mark.takes(150), pytest.mark.nightly(group="kills")],
         ),
     ],
 )
-def test_each_record_is_there_once_whatever_is_killed(query, connection, topic, harms):
-    sent = [str(n).encode() for n in range(RECORDS)]
+def test_each_record_is_there_once_whatever_is_killed(query, connection, topic, harms, batches):
+    sent = [str(n).encode() for n in range(batches * sink_query.BATCH)]
     publish(connection, topic, 2, [*sent])
     to = f"{topic}-out"
     ensure_topic(connection, to, 3)
@@ -89,7 +89,7 @@ def test_each_record_is_there_once_whatever_is_killed(query, connection, topic, 
         with TopicReader(connection, to) as reader:
             return Counter(message.value() or b"" for message in reader.to_end())
 
-    awaited(lambda: query.is_running() and len(read()) == RECORDS, "all records", every=1.0)
+    awaited(lambda: query.is_running() and len(read()) == len(sent), "all records", every=1.0)
     query.kill()
     assert read() == Counter(sent)
     ends = [end_offsets(connection, to, committed=committed) for committed in (True, False)]

@@ -62,6 +62,7 @@ def test_it_reaches_the_broker(run, kafka):
     assert kafka.bootstrap_servers in findings["Kafka"]
 
 
+@pytest.mark.usefixtures("impatient")
 def test_a_broker_that_does_not_answer(run):
     code, findings = run("--bootstrap-servers", f"127.0.0.1:{free_port()}")
     assert code == 1

@@ -73,6 +73,7 @@ def test_end_offsets_count_what_was_published(connection, topic):
     assert end_offsets(connection, topic) == {0: 5, 1: 5, 2: 0}
 
 
+@pytest.mark.usefixtures("impatient")
 def test_an_unreachable_broker_is_one_line():
     server = f"127.0.0.1:{free_port()}"
     with pytest.raises(EnvironmentFault, match=rf"no Kafka broker answers at {server} .*refused.*bootstrap") as fault:

@@ -51,6 +51,7 @@ def test_a_wrong_argument_is_one_line_and_exit_2(arguments, says):
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.usefixtures("impatient")
 def test_no_broker_is_one_line_and_exit_1():
     done = unskew("produce", "ZIPF", "--topic", "t", "--bootstrap-servers", "127.0.0.1:1")
     assert done.returncode == 1

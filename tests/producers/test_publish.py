@@ -79,6 +79,7 @@ def test_a_missing_topic_is_said_at_once(connection, topic):
         publish(connection, topic, create("COUNTRY_SKEW_R0", records=1))
 
 
+@pytest.mark.usefixtures("impatient")
 def test_no_broker_is_one_line():
     with pytest.raises(EnvironmentFault, match=r"no Kafka broker answers at 127\.0\.0\.1:1"):
         publish(Connection("127.0.0.1:1"), "t", create("COUNTRY_SKEW_R0", records=1))

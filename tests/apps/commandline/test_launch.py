@@ -42,6 +42,7 @@ def test_usage(subtests: pytest.Subtests) -> None:
     assert "workers is 0; valid: a number above 0" in done.stderr
 
 
+@pytest.mark.usefixtures("impatient")
 def test_an_unreachable_broker() -> None:
     done = unskew("topology", *GOOD, "--bootstrap-servers", "127.0.0.1:1")
     assert done.returncode == 1
