@@ -45,7 +45,7 @@ def test_nobody_else_reaches_a_local_run(kafka, launch, truth):
         """Whether it was looked at while batches were under way."""
         for process in family(topology.process.pid, broker.pid):
             found.update(listens(process))
-        return topology._committed() > 3
+        return topology.committed() > 3
 
     awaited(looked_at, "four batches", every=0.2)
     assert {program for _, program in found} >= {"java"}, "its JVM was not seen"
