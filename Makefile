@@ -39,7 +39,7 @@ test-ci: setup
 	@$(TEST) -m "(ci or programs) and not nightly"
 
 # The groups of `make nightly`, each of 12 minutes at most on two cores; .ci/run takes one of them in turn.
-NIGHTLY := evidence kills documents clusters servers keyed groupings sparks draws image
+NIGHTLY := draws evidence kills documents clusters servers keyed groupings sparks image
 GROUP ?= $(NIGHTLY)
 # What its tests draw at random: SEED=N repeats the run that printed N.
 SEED ?= random

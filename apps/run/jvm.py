@@ -10,8 +10,8 @@ from unskew.deploy.installation.machine import available_cores
 DEFAULTS, EXTRA = "spark.driver.defaultJavaOptions", "spark.driver.extraJavaOptions"
 MEMORY = "spark.driver.memory"
 
-#: The optimising compiler (C2) begins at ten times Java's thresholds. With Java's own, half of the CPU time of a run's
-#: first half minute goes into optimising code that runs once; with ten times as much, long runs take less, too.
+#: The optimising compiler (C2) begins at ten times Java's thresholds. With Java's own, much of the CPU time of a run's
+#: first half minute goes into optimising code that runs once, which tasks then lack where cores are busy.
 _LATE_OPTIMISATION = (
     "-XX:Tier4InvocationThreshold=50000",
     "-XX:Tier4MinInvocationThreshold=6000",
